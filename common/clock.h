@@ -1,0 +1,25 @@
+// Time comes in from outside, so that tests and simulations can drive it.
+#ifndef CATCHMENT_COMMON_CLOCK_H_
+#define CATCHMENT_COMMON_CLOCK_H_
+
+#include <chrono>
+
+namespace catchment {
+
+// Seconds since some fixed moment; never goes back. Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual double Now() const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  double Now() const override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_CLOCK_H_

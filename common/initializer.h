@@ -1,0 +1,23 @@
+// The weights that training starts from.
+//
+// Weights and biases are uniform in +-1/sqrt(fan_in), PyTorch's default for Linear and Conv2d. A value
+// depends on (seed, tensor, element) alone: however the flat vector is split over servers, the model is the
+// same.
+#ifndef CATCHMENT_COMMON_INITIALIZER_H_
+#define CATCHMENT_COMMON_INITIALIZER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/model_shapes.h"
+#include "common/parameter_layout.h"
+
+namespace catchment {
+
+// Writes values range.begin .. range.end-1 of the flat parameter vector to out[0 .. range.size()-1]. The
+// range must lie within the model's parameters.
+void InitializeParameters(const std::vector<LayerShape>& layers, uint64_t seed, Range range, float* out);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_INITIALIZER_H_

@@ -1,0 +1,50 @@
+// Random numbers that are the same on every machine and compiler (the standard library's distributions are
+// not). Nothing below main() takes a seed from the air: a seed is handed in, and streams are derived from it.
+#ifndef CATCHMENT_COMMON_RANDOM_H_
+#define CATCHMENT_COMMON_RANDOM_H_
+
+#include <cmath>
+#include <cstdint>
+
+namespace catchment {
+
+// One output of SplitMix64 (Steele, Lea, Flood 2014): a bijection that scatters close inputs.
+inline uint64_t Scatter(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// The seed of stream `stream` of `seed`. Nest it for more dimensions: Derive(Derive(seed, epoch), sample).
+inline uint64_t Derive(uint64_t seed, uint64_t stream) { return Scatter(Scatter(seed) ^ stream); }
+
+// A generator of one stream. Not thread-safe; make one where it is needed.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Next() { return Scatter(state_++ * 0x9e3779b97f4a7c15u); }
+
+  // Uniform in [0, 1), 53 bits.
+  double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+  double Uniform(double low, double high) { return low + (high - low) * Uniform(); }
+
+  // Uniform in 0 .. n-1; n must be positive. The bias of at most n / 2^64 is left in.
+  uint64_t Below(uint64_t n) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
+  }
+
+  // Standard normal (Box and Muller; one of the pair is dropped).
+  double Normal() {
+    const double radius = std::sqrt(-2 * std::log(1 - Uniform()));
+    return radius * std::cos(6.283185307179586 * Uniform());
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_RANDOM_H_

@@ -1,0 +1,123 @@
+#include "common/rpc.h"
+
+#include <grpcpp/security/credentials.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kLookaheadBytes = 64 << 20;
+constexpr int kMaxFrameBytes = 16 << 20;
+constexpr int kKeepaliveMs = 20'000;
+
+absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file || text.str().find("-----BEGIN") == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", path, " is not a readable PEM file"));
+  }
+  return text.str();
+}
+
+struct Pem {
+  std::string ca, cert, key;
+};
+
+// An empty one for a connection in the clear.
+absl::StatusOr<Pem> ReadAll(const TlsFiles& tls) {
+  if (tls.ca.empty() && tls.cert.empty() && tls.key.empty()) return Pem();
+  if (tls.ca.empty() || tls.cert.empty() || tls.key.empty()) {
+    return absl::InvalidArgumentError("mutual TLS takes all of --tls_ca, --tls_cert and --tls_key");
+  }
+  absl::StatusOr<std::string> ca = ReadPem("tls_ca", tls.ca);
+  if (!ca.ok()) return ca.status();
+  absl::StatusOr<std::string> cert = ReadPem("tls_cert", tls.cert);
+  if (!cert.ok()) return cert.status();
+  absl::StatusOr<std::string> key = ReadPem("tls_key", tls.key);
+  if (!key.ok()) return key.status();
+  return Pem{*std::move(ca), *std::move(cert), *std::move(key)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls) {
+  absl::StatusOr<Pem> pem = ReadAll(tls);
+  if (!pem.ok()) return pem.status();
+  if (pem->ca.empty()) return grpc::InsecureChannelCredentials();
+  return grpc::SslCredentials({pem->ca, pem->key, pem->cert});
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls) {
+  absl::StatusOr<Pem> pem = ReadAll(tls);
+  if (!pem.ok()) return pem.status();
+  if (pem->ca.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = pem->ca;
+  options.pem_key_cert_pairs.push_back({pem->key, pem->cert});
+  return grpc::SslServerCredentials(options);
+}
+
+grpc::ChannelArguments TrainingChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+void SetTrainingOptions(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(-1);
+  builder->SetMaxSendMessageSize(-1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  // Without it two servers could listen on one port, and the second start would not fail.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address,
+                                       const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  return grpc::CreateCustomChannel(address, credentials, TrainingChannelArguments());
+}
+
+absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string message = status.error_message();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      context.empty() ? message : absl::StrCat(context, ": ", message));
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds) {
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(std::chrono::system_clock::now() +
+                        std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)));
+  return context;
+}
+
+void KeepLargeBuffersOnHeap() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+}  // namespace catchment

@@ -1,0 +1,39 @@
+#include "common/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace catchment {
+namespace {
+
+// Ends the thread; sent to it alone.
+constexpr int kEnd = SIGUSR2;
+
+sigset_t Signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, kEnd);
+  return signals;
+}
+
+}  // namespace
+
+void BlockSignals() {
+  const sigset_t signals = Signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+SignalThread::SignalThread(std::function<void(int signal)> on_signal)
+    : on_signal_(std::move(on_signal)), thread_([this] {
+        const sigset_t signals = Signals();
+        for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != kEnd;) on_signal_(signal);
+      }) {}
+
+SignalThread::~SignalThread() {
+  pthread_kill(thread_.native_handle(), kEnd);
+  thread_.join();
+}
+
+}  // namespace catchment

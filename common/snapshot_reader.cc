@@ -1,0 +1,58 @@
+#include "common/snapshot_reader.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kSnapshotSeconds = 120;
+
+}  // namespace
+
+SnapshotReader::SnapshotReader(const std::vector<std::string>& servers,
+                               const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                               const ParameterLayout* layout)
+    : layout_(*layout), servers_(servers) {
+  for (const std::string& server : servers) {
+    stubs_.push_back(v1::ShardService::NewStub(Connect(server, credentials)));
+  }
+}
+
+absl::Status SnapshotReader::Read(absl::Span<float> weights) {
+  for (int s = 0; s < layout_.num_shards(); ++s) {
+    if (absl::Status status = ReadShard(s, weights); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotReader::ReadShard(int s, absl::Span<float> weights) {
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kSnapshotSeconds);
+  v1::SnapshotRequest request;
+  request.set_fingerprint(layout_.fingerprint());
+  const auto reader = stubs_[s]->Snapshot(context.get(), request);
+  int blocks = 0;
+  absl::Status malformed;
+  for (v1::Block block; malformed.ok() && reader->Read(&block); ++blocks) {
+    const bool known = block.block() < static_cast<uint32_t>(layout_.num_blocks(s));
+    const Range range = known ? layout_.block(s, block.block()) : Range();
+    if (block.payload().size() != range.size() * sizeof(float) || !known) {
+      malformed = absl::InternalError(absl::StrCat("server ", s, " sent a malformed block ", block.block()));
+      context->TryCancel();
+      break;
+    }
+    std::memcpy(weights.data() + range.begin, block.payload().data(), block.payload().size());
+  }
+  const absl::Status status =
+      FromGrpc(reader->Finish(), absl::StrCat("snapshot of server ", s, " at ", servers_[s]));
+  if (!malformed.ok()) return malformed;
+  if (!status.ok()) return status;
+  if (blocks != layout_.num_blocks(s)) {
+    return absl::DataLossError(absl::StrCat("snapshot of server ", s, " has ", blocks, " of ",
+                                            layout_.num_blocks(s), " blocks"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

@@ -1,0 +1,37 @@
+// Reads a copy of all weights from the servers, off the hot path.
+#ifndef CATCHMENT_COMMON_SNAPSHOT_READER_H_
+#define CATCHMENT_COMMON_SNAPSHOT_READER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/parameter_layout.h"
+#include "common/rpc.h"
+#include "proto/wire.grpc.pb.h"
+
+namespace catchment {
+
+// Threads: one caller at a time.
+class SnapshotReader {
+ public:
+  // `servers`: HOST:PORT by shard. `layout` outlives the reader.
+  SnapshotReader(const std::vector<std::string>& servers,
+                 const std::shared_ptr<grpc::ChannelCredentials>& credentials, const ParameterLayout* layout);
+
+  // Each shard as it was at one moment. weights: the whole flat vector.
+  absl::Status Read(absl::Span<float> weights);
+
+ private:
+  absl::Status ReadShard(int shard, absl::Span<float> weights);
+
+  const ParameterLayout& layout_;
+  std::vector<std::string> servers_;
+  std::vector<std::unique_ptr<v1::ShardService::Stub>> stubs_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_SNAPSHOT_READER_H_

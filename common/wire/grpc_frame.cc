@@ -1,0 +1,22 @@
+#include "common/wire/grpc_frame.h"
+
+namespace catchment {
+
+grpc::ByteBuffer Frame(const BlockHeader& header, const grpc::Slice& payload) {
+  char bytes[kMaxBlockHeaderBytes];
+  const size_t size = EncodeHeader(header, payload.size(), bytes);
+  const grpc::Slice slices[] = {grpc::Slice(bytes, size), payload};
+  return grpc::ByteBuffer(slices, payload.size() > 0 ? 2 : 1);
+}
+
+absl::Status ReceivedFrame::Decode(const grpc::ByteBuffer& buffer) {
+  // Only a compressed message that is damaged fails to be taken apart.
+  if (!buffer.Dump(&slices_).ok()) return absl::InvalidArgumentError("unreadable message");
+  pieces_.clear();
+  for (const grpc::Slice& slice : slices_) {
+    pieces_.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return DecodeFrame(pieces_, &header_, &payload_);
+}
+
+}  // namespace catchment

@@ -1,0 +1,163 @@
+#include "common/model_shapes.h"
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr SampleShape kDigit = {1, 28, 28};
+
+v1::Model Parse(const std::string& text) {
+  v1::Model model;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &model)) << text;
+  return model;
+}
+
+std::string Errors(const std::string& text, const SampleShape& input = kDigit) {
+  const auto layers = InferShapes(Parse(text), input, 10);
+  EXPECT_EQ(layers.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(layers.status().message());
+}
+
+constexpr char kMnistCnn[] = R"(
+  layers { conv2d { filters: 32 kernel_size: 3 } }
+  layers { relu {} }
+  layers { conv2d { filters: 64 kernel_size: 3 } }
+  layers { relu {} }
+  layers { max_pool { size: 2 } }
+  layers { dropout { rate: 0.25 } }
+  layers { flatten {} }
+  layers { dense { units: 128 } }
+  layers { relu {} }
+  layers { dropout { rate: 0.5 } }
+  layers { dense { units: 10 } })";
+
+TEST(ModelShapes, MnistCnnHasPyTorchsShapesAndCount) {
+  const auto layers = InferShapes(Parse(kMnistCnn), kDigit, 10);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  std::vector<std::string> described;
+  for (const LayerShape& layer : *layers) described.push_back(layer.name + " " + ToString(layer.output));
+  EXPECT_THAT(described, ElementsAre("conv1 32x26x26", "relu1 32x26x26", "conv2 64x24x24", "relu2 64x24x24",
+                                     "pool1 64x12x12", "dropout1 64x12x12", "flatten1 9216", "dense1 128",
+                                     "relu3 128", "dropout2 128", "dense2 10"));
+  EXPECT_EQ(CountParameters(*layers), 1199882);
+  const std::vector<TensorSpec> expected = {{"conv1.weight", {32, 1, 3, 3}},  {"conv1.bias", {32}},
+                                            {"conv2.weight", {64, 32, 3, 3}}, {"conv2.bias", {64}},
+                                            {"dense1.weight", {128, 9216}},   {"dense1.bias", {128}},
+                                            {"dense2.weight", {10, 128}},     {"dense2.bias", {10}}};
+  EXPECT_EQ(DescribeDifference(expected, ListTensors(*layers)), "");
+  EXPECT_EQ((*layers)[2].fan_in, 32 * 9);
+  EXPECT_EQ((*layers)[7].fan_in, 9216);
+}
+
+TEST(ModelShapes, StridePaddingAndGivenNamesCount) {
+  const auto layers = InferShapes(Parse(R"(
+    layers { name: "stem" conv2d { filters: 4 kernel_size: 5 stride: 2 padding: 2 } }
+    layers { max_pool { size: 3 stride: 2 } }
+    layers { conv2d { filters: 2 kernel_size: 3 padding: 1 } }
+    layers { flatten {} }
+    layers { name: "head" dense { units: 10 } })"),
+                                  {3, 15, 20}, 10);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  EXPECT_EQ(ToString((*layers)[0].output), "4x8x10");
+  EXPECT_EQ(ToString((*layers)[1].output), "4x3x4");
+  EXPECT_EQ(ToString((*layers)[2].output), "2x3x4");
+  EXPECT_EQ((*layers)[0].tensors[0].name, "stem.weight");
+  EXPECT_EQ((*layers)[2].name, "conv2");
+}
+
+TEST(ModelShapes, AllProblemsAreReportedTogetherEachByItsPath) {
+  const std::string errors = Errors(R"(
+    layers { conv2d { filters: 0 kernel_size: 3 } }
+    layers { relu {} }
+    layers { dropout { rate: 1.0 } }
+    layers { dense { units: 0 } }
+    layers { }
+    layers { dense { units: 7 } })");
+  EXPECT_EQ(errors,
+            "model.layers[0].conv2d.filters: is required, at least 1\n"
+            "model.layers[2].dropout.rate: 1 is not in [0, 1)\n"
+            "model.layers[3].dense.units: is required, at least 1\n"
+            "model.layers[4]: has no kind; give one of conv2d, dense, max_pool, flatten, relu, dropout\n"
+            "model.layers: the output of the last layer, dense2, is 7, and the data has 10 classes; end with "
+            "dense { units: 10 }");
+}
+
+TEST(ModelShapes, DenseAfterImageAsksForFlatten) {
+  EXPECT_EQ(Errors("layers { relu {} } layers { dense { units: 10 } }"),
+            "model.layers[1].dense: its input is 1x28x28, and dense takes a vector; put flatten before it");
+}
+
+TEST(ModelShapes, WindowOverVectorIsRefused) {
+  EXPECT_EQ(
+      Errors("layers { flatten {} } layers { max_pool { size: 2 } } layers { dense { units: 10 } }"),
+      "model.layers[1].max_pool: its input is a vector of 784, and it takes channels x height x width; put "
+      "it before flatten and dense");
+}
+
+TEST(ModelShapes, WindowLargerThanItsInputIsRefused) {
+  EXPECT_EQ(
+      Errors("layers { conv2d { filters: 1 kernel_size: 33 padding: 2 } } layers { dense { units: 10 } }"),
+      "model.layers[0].conv2d.kernel_size: 33 is larger than its input, 1x28x28 with padding 2");
+  EXPECT_EQ(Errors("layers { max_pool { size: 29 } } layers { dense { units: 10 } }"),
+            "model.layers[0].max_pool.size: 29 is larger than its input, 1x28x28");
+}
+
+TEST(ModelShapes, ZeroSizeStrideAndWidePaddingAreRefused) {
+  EXPECT_THAT(Errors("layers { max_pool { } } layers { dense { units: 10 } }"),
+              HasSubstr("max_pool.size: is req"));
+  EXPECT_THAT(Errors("layers { max_pool { size: 2 stride: 0 } } layers { dense { units: 10 } }"),
+              HasSubstr("max_pool.stride: is 0"));
+  EXPECT_THAT(
+      Errors("layers { conv2d { filters: 1 kernel_size: 3 padding: 3 } } layers { dense { units: 10 } }"),
+      HasSubstr("conv2d.padding: 3 is not below the kernel_size 3"));
+}
+
+TEST(ModelShapes, NamesAreUniqueAndPlain) {
+  EXPECT_EQ(Errors(R"(layers { name: "relu2" relu {} } layers { relu {} } layers { name: "a/b" flatten {} }
+                      layers { dense { units: 10 } })"),
+            "model.layers[1].name: \"relu2\" is also the name of model.layers[0]; names are unique\n"
+            "model.layers[2].name: \"a/b\" may have letters, digits, '_', '-' and '.' only");
+}
+
+TEST(ModelShapes, RatesBelowZeroAndNanAreRefused) {
+  EXPECT_THAT(Errors("layers { flatten {} } layers { dropout { rate: nan } } layers { dense { units: 10 } }"),
+              HasSubstr("dropout.rate"));
+  EXPECT_THAT(
+      Errors("layers { flatten {} } layers { dropout { rate: -0.1 } } layers { dense { units: 10 } }"),
+      HasSubstr("dropout.rate: -0.1 is not in [0, 1)"));
+}
+
+TEST(ModelShapes, SizesThatOverflowAreRefused) {
+  EXPECT_THAT(
+      Errors("layers { flatten {} } layers { dense { units: 4294967295 } } layers { dense { units: 10 } }"),
+      HasSubstr("model.layers[1].dense: its weight, 4294967295x784, has more than 2147483647 values"));
+  EXPECT_THAT(Errors(R"(layers { conv2d { filters: 1 kernel_size: 1 } }
+                        layers { conv2d { filters: 4000000000 kernel_size: 1 } } layers { flatten {} }
+                        layers { dense { units: 10 } })"),
+              HasSubstr("model.layers[1].conv2d: its output, 4000000000x28x28, has more than"));
+  EXPECT_THAT(Errors("layers { conv2d { filters: 1 kernel_size: 4294967295 padding: 4294967294 } } "
+                     "layers { flatten {} } layers { dense { units: 10 } }"),
+              HasSubstr("has more than 2147483647 values"));
+}
+
+TEST(ModelShapes, EmptyModelsAndModelsWithoutParametersAreRefused) {
+  EXPECT_EQ(Errors(""), "model.layers: is empty; a model needs at least a dense layer");
+  EXPECT_EQ(Errors("layers { flatten {} }", {1, 2, 5}),
+            "model.layers: no layer has parameters; there is nothing to train");
+}
+
+TEST(ModelShapes, MemoryGrowsByTheSamplesActivations) {
+  const auto layers = *InferShapes(Parse("layers { flatten {} } layers { dense { units: 10 } }"), kDigit, 10);
+  const int64_t per_sample = 4 * (784 + 2 * 784 + 2 * 10);
+  EXPECT_EQ(EstimateMemoryBytes(layers, 1), per_sample + 16 * 7850);
+  EXPECT_EQ(EstimateMemoryBytes(layers, 65) - EstimateMemoryBytes(layers, 64), per_sample);
+}
+
+}  // namespace
+}  // namespace catchment

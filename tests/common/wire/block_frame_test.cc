@@ -1,0 +1,159 @@
+#include "common/wire/block_frame.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "common/wire/grpc_frame.h"
+
+namespace catchment {
+namespace {
+
+using Pieces = std::vector<absl::string_view>;
+
+v1::Block RandomBlock(Random* random) {
+  const auto number = [&] { return random->Below(3) == 0 ? 0 : random->Next() >> random->Below(64); };
+  v1::Block block;
+  block.set_operation(static_cast<v1::Block::Operation>(random->Below(5)));
+  block.set_sequence(number());
+  block.set_version(number());
+  block.set_block(number());
+  block.set_samples(number());
+  block.set_staleness(number());
+  block.set_fate(static_cast<v1::Block::Fate>(random->Below(5)));
+  block.mutable_payload()->resize(random->Below(4) == 0 ? 0 : random->Below(300));
+  for (char& c : *block.mutable_payload()) c = static_cast<char>(random->Next());
+  return block;
+}
+
+BlockHeader HeaderOf(const v1::Block& block) {
+  return {block.operation(), block.sequence(),  block.version(), block.block(),
+          block.samples(),   block.staleness(), block.fate()};
+}
+
+Pieces CutAtRandom(const std::string& bytes, Random* random) {
+  Pieces pieces;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t size = std::min<size_t>(bytes.size() - at, random->Below(5) == 0 ? 0 : random->Below(40));
+    pieces.emplace_back(bytes.data() + at, size);
+    at += size;
+  }
+  return pieces;
+}
+
+std::string Copy(const PayloadView& payload) {
+  std::string bytes(payload.size(), '\0');
+  payload.CopyTo(bytes.data());
+  return bytes;
+}
+
+TEST(BlockFrame, WritesWhatProtobufWrites) {
+  Random random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const v1::Block block = RandomBlock(&random);
+    char header[kMaxBlockHeaderBytes];
+    const size_t size = EncodeHeader(HeaderOf(block), block.payload().size(), header);
+    ASSERT_LE(size, kMaxBlockHeaderBytes);
+    ASSERT_EQ(std::string(header, size) + block.payload(), block.SerializeAsString()) << block.DebugString();
+  }
+}
+
+TEST(BlockFrame, ReadsWhatProtobufWritesHoweverItIsCut) {
+  Random random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const v1::Block block = RandomBlock(&random);
+    const std::string bytes = block.SerializeAsString();
+    const Pieces pieces = CutAtRandom(bytes, &random);
+    BlockHeader header;
+    PayloadView payload;
+    ASSERT_TRUE(DecodeFrame(pieces, &header, &payload).ok());
+    EXPECT_EQ(header, HeaderOf(block)) << block.DebugString();
+    EXPECT_EQ(Copy(payload), block.payload());
+  }
+}
+
+TEST(BlockFrame, SkipsUnknownFieldsAndTakesTheLastOfARepeatedOne) {
+  v1::Block first, second;
+  first.set_version(1);
+  first.set_payload("old");
+  second.set_version(2);
+  second.set_payload("new");
+  const std::string unknown("\x82\x01\x03xyz\x8d\x01"
+                            "abcd\x91\x01"
+                            "abcdefgh\x98\x01\x96\x01",
+                            26);
+  const std::string bytes = first.SerializeAsString() + unknown + second.SerializeAsString();
+  v1::Block parsed;
+  ASSERT_TRUE(parsed.ParseFromString(bytes));
+  BlockHeader header;
+  PayloadView payload;
+  const Pieces pieces{bytes};
+  ASSERT_TRUE(DecodeFrame(pieces, &header, &payload).ok());
+  EXPECT_EQ(header.version, 2u);
+  EXPECT_EQ(Copy(payload), "new");
+}
+
+TEST(BlockFrame, RefusesEveryTruncation) {
+  v1::Block block;
+  block.set_operation(v1::Block::PUSH);
+  block.set_version(300);
+  block.set_payload("12345678");
+  const std::string bytes = block.SerializeAsString();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    const std::string cut = bytes.substr(0, size);
+    v1::Block parsed;
+    BlockHeader header;
+    PayloadView payload;
+    EXPECT_EQ(DecodeFrame(Pieces{cut}, &header, &payload).ok(), parsed.ParseFromString(cut)) << size;
+  }
+}
+
+// Damaged at random, a message is either refused, or its payload lies inside the message.
+TEST(BlockFrame, SurvivesGarbage) {
+  Random random(3);
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = RandomBlock(&random).SerializeAsString();
+    for (int flips = 0; flips < 3 && !bytes.empty(); ++flips) {
+      bytes[random.Below(std::min<size_t>(bytes.size(), 30))] = static_cast<char>(random.Next());
+    }
+    const Pieces pieces = CutAtRandom(bytes, &random);
+    BlockHeader header;
+    PayloadView payload;
+    if (!DecodeFrame(pieces, &header, &payload).ok()) {
+      ++refused;
+      continue;
+    }
+    ASSERT_LE(payload.size(), bytes.size());
+    Copy(payload);
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(BlockFrame, NamesALengthThatLies) {
+  const std::string bytes("\x7a\xff\x0f"
+                          "abc");
+  BlockHeader header;
+  PayloadView payload;
+  const absl::Status status = DecodeFrame(Pieces{bytes}, &header, &payload);
+  EXPECT_EQ(status.message(), "malformed Block message: a field is longer than the message");
+}
+
+TEST(GrpcFrame, RoundTripsWithoutCopyingThePayload) {
+  const std::string weights(1 << 20, 'w');
+  const BlockHeader header{v1::Block::PUSH, 7, 8, 9, 64, 0, v1::Block::FATE_UNSET};
+  const grpc::ByteBuffer buffer =
+      Frame(header, grpc::Slice(weights.data(), weights.size(), grpc::Slice::STATIC_SLICE));
+  ReceivedFrame frame;
+  ASSERT_TRUE(frame.Decode(buffer).ok());
+  EXPECT_EQ(frame.header(), header);
+  EXPECT_EQ(Copy(frame.payload()), weights);
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(buffer.Dump(&slices).ok());
+  EXPECT_EQ(slices.back().begin(), reinterpret_cast<const uint8_t*>(weights.data()));
+}
+
+}  // namespace
+}  // namespace catchment
