@@ -1,0 +1,94 @@
+// An activation in oneDNN's memory, and how kernels of other layouts get at it.
+#ifndef CATCHMENT_KERNELS_CPU_ACTIVATION_H_
+#define CATCHMENT_KERNELS_CPU_ACTIVATION_H_
+
+#include <optional>
+
+#include "dnnl.hpp"
+#include "kernels/backend.h"
+#include "kernels/cpu/context.h"
+
+namespace catchment {
+
+class CpuActivation final : public Activation {
+ public:
+  CpuActivation(CpuContext* context, const dnnl::memory::desc& layout)
+      : value_(context->Allocate(layout)), gradient_(context->Allocate(layout)) {}
+
+  // N x C x H x W or N x C; values and gradient have the same layout.
+  dnnl::memory::desc layout() const { return value_.get_desc(); }
+  const dnnl::memory& value() const { return value_; }
+  const dnnl::memory& gradient() const { return gradient_; }
+
+  // All of the memory, padding included.
+  int64_t stored_values() const { return static_cast<int64_t>(layout().get_size() / sizeof(float)); }
+  float* value_data() const { return static_cast<float*>(value_.get_data_handle()); }
+  float* gradient_data() const { return static_cast<float*>(gradient_.get_data_handle()); }
+
+ private:
+  dnnl::memory value_;
+  dnnl::memory gradient_;
+};
+
+// An activation in the layout that its reader wants: itself where it has that layout, otherwise a copy.
+class InputPort {
+ public:
+  InputPort(CpuContext* context, const CpuActivation* activation, const dnnl::memory::desc& wanted);
+
+  const dnnl::memory& value() const { return value_; }
+  const dnnl::memory& gradient() const { return gradient_; }
+
+  // Brings the values, before they are read.
+  void Pull() {
+    if (pull_) pull_->Run();
+  }
+  // Takes the gradient back, after it was written.
+  void Push() {
+    if (push_) push_->Run();
+  }
+
+ private:
+  dnnl::memory value_;
+  dnnl::memory gradient_;
+  std::optional<Operation> pull_;
+  std::optional<Operation> push_;
+};
+
+// Parameters, from PyTorch's layout in the flat vector to the layout that a primitive wants.
+class ParameterPort {
+ public:
+  ParameterPort(CpuContext* context, const dnnl::memory::dims& dims, const dnnl::memory::desc& wanted);
+
+  // What the primitive reads.
+  const dnnl::memory& memory() const { return wanted_; }
+  void Pull(const float* parameters);
+
+ private:
+  dnnl::memory flat_;
+  dnnl::memory wanted_;
+  std::optional<Operation> reorder_;
+};
+
+// The other way: gradients from a primitive's layout to the flat vector.
+class GradientPort {
+ public:
+  GradientPort(CpuContext* context, const dnnl::memory::dims& dims, const dnnl::memory::desc& wanted);
+
+  // What the primitive writes.
+  const dnnl::memory& memory() const { return wanted_; }
+  // Before the primitive runs.
+  void Bind(float* gradient) { flat_.set_data_handle(gradient); }
+  // After it ran.
+  void Push() {
+    if (reorder_) reorder_->Run();
+  }
+
+ private:
+  dnnl::memory flat_;
+  dnnl::memory wanted_;
+  std::optional<Operation> reorder_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_KERNELS_CPU_ACTIVATION_H_

@@ -1,0 +1,10 @@
+// libcatchment_cuda.so. Linked to cuBLAS, so it can only be opened where that is; the program that opens it
+// runs without. It uses no glog: what goes wrong is told to the caller.
+#include "kernels/cuda/plugin_api.h"
+#include "kernels/cuda/probe.h"
+
+extern "C" __attribute__((visibility("default"))) const CatchmentCudaPlugin* catchment_cuda_plugin() {
+  static const CatchmentCudaPlugin plugin = {CATCHMENT_CUDA_PLUGIN_VERSION, catchment::CudaToolkit(),
+                                             catchment::ProbeCudaDevices};
+  return &plugin;
+}

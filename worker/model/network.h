@@ -1,0 +1,90 @@
+// A model made ready to compute: losses and gradients of minibatches, on a backend.
+//
+// Shapes: inputs are samples x C x H x W; weights and gradient are flat vectors of num_parameters() values
+// (common/parameter_layout.h), tensors in PyTorch's layouts.
+// Batches: kernels are made for max_batch_size and, when first asked for, for powers of two below it; a batch
+// of another size runs in the next larger one, padded. The second batch of a size allocates nothing.
+// Threads: one at a time; it may be another one than the one that made the network.
+// Errors: of creation only. A label outside the classes is a bug of whoever loaded the data.
+#ifndef CATCHMENT_WORKER_MODEL_NETWORK_H_
+#define CATCHMENT_WORKER_MODEL_NETWORK_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/model_shapes.h"
+#include "common/parameter_layout.h"
+#include "kernels/backend.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+class Program;
+
+struct Minibatch {
+  const float* inputs = nullptr;
+  const int32_t* labels = nullptr;
+  // Names each sample for dropout: its masks follow from the seed and this. Give a sample another name in
+  // each epoch. Only read by Train, and only if the model has dropout.
+  const uint64_t* sample_ids = nullptr;
+  int samples = 0;  // 1 .. max_batch_size
+};
+
+class Network {
+ public:
+  struct Options {
+    int max_batch_size = 64;
+    uint64_t seed = 1;  // of dropout
+  };
+
+  // Makes the kernels for max_batch_size at once; on a backend that is not deterministic this measures which
+  // convolutions are fastest, tenths of a second for a small image model.
+  // Errors: those of InferShapes; the backend's when the model is too much for the device.
+  static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model, const SampleShape& input,
+                                                         int num_classes, const Options& options,
+                                                         std::unique_ptr<Backend> backend);
+  ~Network();
+
+  const std::vector<LayerShape>& layers() const { return layers_; }
+  const std::vector<TensorSpec>& tensors() const { return tensors_; }
+  int64_t num_parameters() const { return num_parameters_; }
+  // "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  std::string device() const { return backend_->Describe(); }
+
+  // Told of each layer's part of the gradient as soon as it is final, the last layer first. The parts cover
+  // the vector. Called within Train, by the same thread.
+  using GradientObserver = absl::FunctionRef<void(Range)>;
+
+  // gradient = d (mean loss over the minibatch) / d weights, dropout on.
+  Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient);
+  Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
+              GradientObserver observer);
+
+  // The loss alone, dropout off.
+  Score Evaluate(absl::Span<const float> weights, const Minibatch& batch);
+
+ private:
+  Network(std::vector<LayerShape> layers, int num_classes, const Options& options,
+          std::unique_ptr<Backend> backend);
+
+  absl::StatusOr<std::unique_ptr<Program>> MakeProgram(int batch_size);
+  Program& ProgramFor(const Minibatch& batch);
+
+  const std::vector<LayerShape> layers_;
+  const std::vector<TensorSpec> tensors_;
+  const int64_t num_parameters_;
+  const int num_classes_;
+  const Options options_;
+  const std::unique_ptr<Backend> backend_;
+  std::map<int, std::unique_ptr<Program>> programs_;  // by batch size; they use backend_
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_MODEL_NETWORK_H_
