@@ -1,0 +1,272 @@
+#include "worker/data/batch_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <set>
+
+#include "common/random.h"
+#include "glog/logging.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kSamples = 10;
+constexpr uint64_t kSeed = 3;
+
+// Sample i is the 1 x 2 image (i, 100 + i), its class i.
+Dataset TestData() {
+  std::vector<uint8_t> pixels, labels(kSamples);
+  std::iota(labels.begin(), labels.end(), 0);
+  for (uint8_t i = 0; i < kSamples; ++i) pixels.insert(pixels.end(), {i, static_cast<uint8_t>(100 + i)});
+  return Dataset({1, 1, 2}, kSamples, {0, 1.0f / 255}, pixels, labels);
+}
+
+// Each plan once, then the end.
+NextPlan Plans(std::vector<BatchPlan> plans) {
+  auto at = std::make_shared<size_t>(0);
+  return [plans, at]() -> absl::StatusOr<std::optional<BatchPlan>> {
+    if (*at == plans.size()) return std::nullopt;
+    return plans[(*at)++];
+  };
+}
+
+class FixedClock final : public Clock {
+ public:
+  double Now() const override { return 0; }
+};
+
+class BatchLoaderTest : public testing::Test {
+ protected:
+  std::unique_ptr<BatchLoader> MakeLoader(int depth, NextPlan plans) {
+    return std::make_unique<BatchLoader>(&data_, EpochOrder(kSeed, kSamples), depth, std::move(plans),
+                                         &clock_);
+  }
+
+  // The next batch, which must be there.
+  static const LoadedBatch& Take(BatchLoader* loader) {
+    const absl::StatusOr<const LoadedBatch*> batch = loader->Next();
+    CHECK(batch.ok()) << batch.status();
+    CHECK(*batch != nullptr) << "no more batches";
+    return **batch;
+  }
+
+  void ExpectSamples(const LoadedBatch& batch, const std::vector<Span>& spans) {
+    EpochOrder order(kSeed, kSamples);
+    int64_t at = 0;
+    for (const Span& span : spans) {
+      for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
+        const uint32_t index = order.order(span.epoch)[position];
+        ASSERT_LT(at, batch.samples);
+        EXPECT_EQ(batch.labels[at], static_cast<int32_t>(index));
+        EXPECT_EQ(batch.sample_ids[at], Derive(span.epoch, index));
+        EXPECT_FLOAT_EQ(batch.inputs.data()[2 * at], static_cast<float>(index));
+        EXPECT_FLOAT_EQ(batch.inputs.data()[2 * at + 1], static_cast<float>(100 + index));
+      }
+    }
+    EXPECT_EQ(batch.samples, at);
+    EXPECT_EQ(batch.inputs.size(), 2 * at);
+    EXPECT_EQ(batch.labels.size(), static_cast<size_t>(at));
+    EXPECT_EQ(batch.sample_ids.size(), static_cast<size_t>(at));
+    EXPECT_EQ(batch.spans, spans);
+  }
+
+  const Dataset data_ = TestData();
+  const FixedClock clock_;
+};
+
+TEST_F(BatchLoaderTest, LoadsTheSpansOfAPlanInTheirOrder) {
+  const std::vector<Span> spans = {{0, 8, 10}, {1, 0, 3}, {4, 5, 6}};
+  auto loader = MakeLoader(2, Plans({{42, spans}}));
+  const LoadedBatch& batch = Take(loader.get());
+  EXPECT_EQ(batch.tag, 42u);
+  ExpectSamples(batch, spans);
+}
+
+TEST_F(BatchLoaderTest, GivesBatchesInTheOrderOfThePlansAndThenNullForEver) {
+  auto loader =
+      MakeLoader(3, Plans({{5, {{0, 0, 2}}}, {4, {{0, 2, 4}}}, {9, {{0, 4, 10}}}, {1, {{2, 0, 1}}}}));
+  for (uint64_t tag : {5, 4, 9, 1}) EXPECT_EQ(Take(loader.get()).tag, tag);
+  for (int i = 0; i < 3; ++i) {
+    const absl::StatusOr<const LoadedBatch*> end = loader->Next();
+    ASSERT_TRUE(end.ok()) << end.status();
+    EXPECT_EQ(*end, nullptr);
+  }
+}
+
+TEST_F(BatchLoaderTest, AnEmptyPlanIsABatchOfNoSamples) {
+  auto loader = MakeLoader(1, Plans({{7, {{0, 0, 4}}}, {8, {}}, {9, {{0, 3, 3}}}, {10, {{0, 1, 2}}}}));
+  EXPECT_EQ(Take(loader.get()).samples, 4);
+  const LoadedBatch& empty = Take(loader.get());
+  EXPECT_EQ(empty.tag, 8u);
+  ExpectSamples(empty, {});
+  EXPECT_EQ(Take(loader.get()).samples, 0);
+  ExpectSamples(Take(loader.get()), {{0, 1, 2}});
+}
+
+TEST_F(BatchLoaderTest, ABatchStaysWholeUntilTheNextCall) {
+  std::atomic<int> calls = 0;
+  auto loader = MakeLoader(4, [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
+    const uint64_t epoch = calls++;
+    return BatchPlan{epoch, {{epoch, 0, 10}}};
+  });
+  for (uint64_t i = 0; i < 200; ++i) ExpectSamples(Take(loader.get()), {{i, 0, 10}});
+}
+
+TEST_F(BatchLoaderTest, RecyclesItsBuffersAndAlignsThem) {
+  std::set<const float*> inputs;
+  std::set<const LoadedBatch*> batches;
+  std::vector<BatchPlan> plans(50, {0, {{0, 0, 7}}});
+  auto loader = MakeLoader(3, Plans(plans));
+  for (int i = 0; i < 50; ++i) {
+    const LoadedBatch& batch = Take(loader.get());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.inputs.data()) % 64, 0u);
+    inputs.insert(batch.inputs.data());
+    batches.insert(&batch);
+  }
+  EXPECT_LE(inputs.size(), 3u);
+  EXPECT_LE(batches.size(), 3u);
+}
+
+TEST_F(BatchLoaderTest, AsksForNoMorePlansThanItHasBuffers) {
+  Mutex mu;
+  CondVar changed;
+  int calls = 0;
+  auto loader = MakeLoader(3, [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
+    MutexLock lock(&mu);
+    ++calls;
+    changed.Notify();
+    return BatchPlan{0, {{0, 0, 1}}};
+  });
+  // All three buffers are free at first, and from the second on each Take gives one back.
+  for (int takes = 0; takes < 300; ++takes) {
+    {
+      MutexLock lock(&mu);
+      const int free_so_far = 3 + std::max(takes - 1, 0);
+      changed.Wait(&mu, [&] { return calls >= free_so_far; });
+      ASSERT_EQ(calls, free_so_far) << "after " << takes << " batches";
+    }
+    Take(loader.get());
+  }
+}
+
+TEST_F(BatchLoaderTest, GivesTheErrorOfACallbackAfterWhatWasLoadedBefore) {
+  int calls = 0;
+  auto loader = MakeLoader(4, [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
+    if (++calls == 3) return absl::UnavailableError("the master is gone");
+    return BatchPlan{0, {{0, 0, 1}}};
+  });
+  Take(loader.get());
+  Take(loader.get());
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = loader->Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(status.message(), "the master is gone");
+  }
+}
+
+TEST_F(BatchLoaderTest, NamesASpanOutsideTheTrainingSet) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  for (const Span& span : {Span{6, 4, 11}, Span{6, 4, 3}, Span{6, kMax - 1, kMax}}) {
+    auto loader = MakeLoader(2, Plans({{12, {{0, 0, 1}, span}}}));
+    const absl::Status status = loader->Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()), "minibatch 12 asks for positions " + std::to_string(span.begin) +
+                                                 " to " + std::to_string(span.end) +
+                                                 " of epoch 6; the training set has 0 to 10");
+  }
+}
+
+TEST_F(BatchLoaderTest, EndsWhileItsBuffersAreFull) {
+  Mutex mu;
+  CondVar changed;
+  int calls = 0;
+  auto loader = MakeLoader(2, [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
+    MutexLock lock(&mu);
+    ++calls;
+    changed.Notify();
+    return BatchPlan{0, {{0, 0, 1}}};
+  });
+  {
+    MutexLock lock(&mu);
+    changed.Wait(&mu, [&] { return calls == 2; });
+  }
+  loader.reset();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(BatchLoaderTest, EndsRightAfterItsStart) {
+  for (int i = 0; i < 100; ++i) MakeLoader(2, Plans({{0, {{0, 0, 1}}}}));
+}
+
+// Tells when it is first read, and can be moved on.
+class ManualClock final : public Clock {
+ public:
+  double Now() const override {
+    MutexLock lock(&mu_);
+    ++reads_;
+    changed_.Notify();
+    return now_;
+  }
+  void WaitUntilReadThenAdvance(double seconds) {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [this] { return reads_ > 0; });
+    now_ += seconds;
+  }
+  int reads() const {
+    MutexLock lock(&mu_);
+    return reads_;
+  }
+
+ private:
+  mutable Mutex mu_;
+  mutable CondVar changed_;
+  mutable int reads_ = 0;
+  double now_ = 100;
+};
+
+TEST_F(BatchLoaderTest, MeasuresHowLongNextWaited) {
+  ManualClock clock;
+  BatchLoader loader(
+      &data_, EpochOrder(kSeed, kSamples), 2,
+      [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
+        clock.WaitUntilReadThenAdvance(2.5);
+        return std::nullopt;
+      },
+      &clock);
+  EXPECT_EQ(loader.seconds_waited(), 0);
+  ASSERT_TRUE(loader.Next().ok());
+  EXPECT_EQ(loader.seconds_waited(), 2.5);
+}
+
+TEST_F(BatchLoaderTest, ABatchThatIsReadyIsNotWaitedFor) {
+  ManualClock clock;
+  Mutex mu;
+  CondVar changed;
+  int calls = 0;
+  BatchLoader loader(
+      &data_, EpochOrder(kSeed, kSamples), 2,
+      [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
+        MutexLock lock(&mu);
+        ++calls;
+        changed.Notify();
+        return BatchPlan{0, {{0, 0, 1}}};
+      },
+      &clock);
+  {
+    // At the second call the first batch has been loaded.
+    MutexLock lock(&mu);
+    changed.Wait(&mu, [&] { return calls == 2; });
+  }
+  ASSERT_TRUE(loader.Next().ok());
+  EXPECT_EQ(clock.reads(), 0);
+  EXPECT_EQ(loader.seconds_waited(), 0);
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,46 @@
+#include "worker/data/dataset.h"
+
+#include <gtest/gtest.h>
+
+namespace catchment {
+namespace {
+
+TEST(DatasetTest, KnowsItsShapeCountsAndLabels) {
+  const Dataset data({1, 2, 3}, 7, {}, std::vector<uint8_t>(12), {6, 2});
+  EXPECT_EQ(data.input_shape(), (SampleShape{1, 2, 3}));
+  EXPECT_EQ(data.num_classes(), 7);
+  EXPECT_EQ(data.size(), 2);
+  EXPECT_EQ(data.label(0), 6);
+  EXPECT_EQ(data.label(1), 2);
+}
+
+TEST(DatasetTest, CopiesTheChosenSample) {
+  const Dataset data({2, 1, 2}, 2, {}, {0, 0, 0, 0, 255, 51, 0, 102}, {0, 1});
+  float out[5] = {9, 9, 9, 9, 9};
+  data.CopyInput(1, out);
+  EXPECT_FLOAT_EQ(out[0], 1);
+  EXPECT_FLOAT_EQ(out[1], 0.2f);
+  EXPECT_FLOAT_EQ(out[2], 0);
+  EXPECT_FLOAT_EQ(out[3], 0.4f);
+  EXPECT_EQ(out[4], 9) << "wrote past the sample";
+}
+
+TEST(DatasetTest, NormalisesEveryPixelValue) {
+  std::vector<uint8_t> pixels(256);
+  for (int i = 0; i < 256; ++i) pixels[i] = i;
+  const Dataset data({1, 16, 16}, 1, {0.1307f, 0.3081f}, pixels, {0});
+  float out[256];
+  data.CopyInput(0, out);
+  for (int i = 0; i < 256; ++i) EXPECT_NEAR(out[i], (i / 255.0 - 0.1307) / 0.3081, 1e-6) << "pixel " << i;
+}
+
+TEST(DatasetDeathTest, RefusesPixelsThatDoNotMatchTheLabels) {
+  EXPECT_DEATH(Dataset({1, 2, 2}, 2, {}, std::vector<uint8_t>(7), {0, 1}), "7 vs. 8");
+}
+
+TEST(DatasetDeathTest, RefusesALabelThatIsNoClass) {
+  EXPECT_DEATH(Dataset({1, 1, 1}, 2, {}, {0}, {2}), "label");
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,129 @@
+#include "worker/data/batch_loader.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/random.h"
+#include "glog/logging.h"
+
+namespace catchment {
+
+BatchLoader::BatchLoader(const Dataset* dataset, EpochOrder order, int depth, NextPlan next_plan,
+                         const Clock* clock)
+    : dataset_(dataset),
+      clock_(clock),
+      order_(std::move(order)),
+      next_plan_(std::move(next_plan)),
+      buffers_(depth) {
+  CHECK_GE(depth, 1);
+  CHECK_EQ(order_.num_samples(), dataset->size());
+  for (LoadedBatch& buffer : buffers_) free_.push_back(&buffer);
+  thread_ = std::thread([this] { Run(); });
+}
+
+BatchLoader::~BatchLoader() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+}
+
+absl::StatusOr<const LoadedBatch*> BatchLoader::Next() {
+  MutexLock lock(&mu_);
+  if (lent_ != nullptr) {
+    free_.push_back(std::exchange(lent_, nullptr));
+    changed_.Notify();
+  }
+  WaitForReady();
+  if (!ready_.empty()) {
+    lent_ = ready_.front();
+    ready_.pop_front();
+  } else if (!end_.ok()) {
+    return end_;
+  }
+  return lent_;
+}
+
+double BatchLoader::seconds_waited() const {
+  MutexLock lock(&mu_);
+  return seconds_waited_;
+}
+
+void BatchLoader::WaitForReady() {
+  if (!ready_.empty() || ended_) return;
+  const double start = clock_->Now();
+  changed_.Wait(&mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !ready_.empty() || ended_; });
+  seconds_waited_ += clock_->Now() - start;
+}
+
+LoadedBatch* BatchLoader::WaitForFree() {
+  MutexLock lock(&mu_);
+  changed_.Wait(&mu_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !free_.empty() || stopping_; });
+  if (stopping_) return nullptr;
+  LoadedBatch* batch = free_.back();
+  free_.pop_back();
+  return batch;
+}
+
+void BatchLoader::Run() {
+  while (LoadedBatch* batch = WaitForFree()) {
+    const absl::StatusOr<bool> loaded = LoadNext(batch);
+    MutexLock lock(&mu_);
+    if (loaded.ok() && *loaded) {
+      ready_.push_back(batch);
+    } else {
+      ended_ = true;
+      end_ = loaded.status();
+    }
+    changed_.Notify();
+    if (ended_) return;
+  }
+}
+
+absl::StatusOr<bool> BatchLoader::LoadNext(LoadedBatch* batch) {
+  absl::StatusOr<std::optional<BatchPlan>> plan = next_plan_();
+  if (!plan.ok()) return plan.status();
+  if (!plan->has_value()) return false;
+  const absl::Status loaded = Load(**std::move(plan), batch);
+  if (!loaded.ok()) return loaded;
+  return true;
+}
+
+absl::Status BatchLoader::Load(BatchPlan plan, LoadedBatch* batch) {
+  const uint64_t end = static_cast<uint64_t>(dataset_->size());
+  batch->samples = 0;
+  for (const Span& span : plan.spans) {
+    if (span.begin > span.end || span.end > end) {
+      return absl::InvalidArgumentError(absl::StrCat("minibatch ", plan.tag, " asks for positions ",
+                                                     span.begin, " to ", span.end, " of epoch ", span.epoch,
+                                                     "; the training set has 0 to ", end));
+    }
+    batch->samples += static_cast<int64_t>(span.end - span.begin);
+  }
+  batch->tag = plan.tag;
+  batch->inputs.Resize(batch->samples * dataset_->input_shape().size());
+  batch->labels.resize(batch->samples);
+  batch->sample_ids.resize(batch->samples);
+  int64_t at = 0;
+  for (const Span& span : plan.spans) {
+    CopySpan(span, at, batch);
+    at += static_cast<int64_t>(span.end - span.begin);
+  }
+  batch->spans = std::move(plan.spans);
+  return absl::OkStatus();
+}
+
+void BatchLoader::CopySpan(const Span& span, int64_t at, LoadedBatch* batch) {
+  const std::vector<uint32_t>& order = order_.order(span.epoch);
+  const int64_t values = dataset_->input_shape().size();
+  for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
+    const uint32_t index = order[position];
+    dataset_->CopyInput(index, batch->inputs.data() + at * values);
+    batch->labels[at] = dataset_->label(index);
+    batch->sample_ids[at] = Derive(span.epoch, index);
+  }
+}
+
+}  // namespace catchment

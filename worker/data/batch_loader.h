@@ -1,0 +1,106 @@
+// Prepares minibatches on a thread of its own, ahead of the one that trains.
+#ifndef CATCHMENT_WORKER_DATA_BATCH_LOADER_H_
+#define CATCHMENT_WORKER_DATA_BATCH_LOADER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "worker/data/aligned_floats.h"
+#include "worker/data/dataset.h"
+#include "worker/data/epoch_order.h"
+
+namespace catchment {
+
+// Positions begin .. end-1 of an epoch's order (epoch_order.h).
+struct Span {
+  uint64_t epoch = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  bool operator==(const Span&) const = default;
+};
+
+// What one minibatch is made of: the spans' samples, in their order. No spans: a minibatch of no samples.
+struct BatchPlan {
+  uint64_t tag = 0;  // the caller's; handed back with the batch
+  std::vector<Span> spans;
+};
+
+// Says what to load next; nullopt: nothing more, ever. Called on the loader's thread, only when a buffer is
+// free, and may block.
+using NextPlan = std::function<absl::StatusOr<std::optional<BatchPlan>>()>;
+
+struct LoadedBatch {
+  uint64_t tag = 0;
+  std::vector<Span> spans;
+  int64_t samples = 0;
+  AlignedFloats inputs;              // samples x C x H x W; data() may be null where there are no samples
+  std::vector<int32_t> labels;       // samples
+  std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
+};
+
+// A ring of `depth` buffers that are filled by the background thread and emptied by Next(), in the order of
+// the plans. Buffers are used again: once each has held the largest minibatch, nothing is allocated.
+//
+// Threads: Next() is for one thread at a time; seconds_waited() for any. The destructor ends and joins the
+// background thread. It cannot wake a NextPlan that blocks: the owner must make it return first.
+// Errors: the first error of NextPlan, or InvalidArgument for a span outside the training set, ends the
+// loading; Next() returns it after the batches that were loaded before it, and at every later call.
+class BatchLoader {
+ public:
+  // dataset and clock must outlive the loader. `order` is over the whole of `dataset`. depth: at least 1; one
+  // buffer is in the caller's hands while it trains, so depth - 1 minibatches are prepared ahead.
+  BatchLoader(const Dataset* dataset, EpochOrder order, int depth, NextPlan next_plan, const Clock* clock);
+  ~BatchLoader();
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+
+  // The next minibatch, valid until the next call; null when there are no more. Waits for it if need be.
+  absl::StatusOr<const LoadedBatch*> Next() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Seconds that Next() has waited in all calls together.
+  double seconds_waited() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // The background thread.
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  // A free buffer; null when the loader is being destroyed.
+  LoadedBatch* WaitForFree() ABSL_LOCKS_EXCLUDED(mu_);
+  // True where `batch` is loaded; false at the end of the plans.
+  absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
+  absl::Status Load(BatchPlan plan, LoadedBatch* batch);
+  void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
+  void WaitForReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Dataset* const dataset_;
+  const Clock* const clock_;
+
+  // Of the background thread.
+  EpochOrder order_;
+  const NextPlan next_plan_;
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::vector<LoadedBatch> buffers_;  // each belongs to whoever took it from free_ or ready_
+  std::vector<LoadedBatch*> free_ ABSL_GUARDED_BY(mu_);
+  std::deque<LoadedBatch*> ready_ ABSL_GUARDED_BY(mu_);
+  LoadedBatch* lent_ ABSL_GUARDED_BY(mu_) = nullptr;  // what the last Next() returned
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;           // nothing more will become ready
+  absl::Status end_ ABSL_GUARDED_BY(mu_);             // why
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  double seconds_waited_ ABSL_GUARDED_BY(mu_) = 0;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_DATA_BATCH_LOADER_H_

@@ -1,0 +1,21 @@
+// Where a user's data may be.
+#ifndef CATCHMENT_WORKER_DATA_DATA_PATHS_H_
+#define CATCHMENT_WORKER_DATA_DATA_PATHS_H_
+
+#include <string>
+
+namespace catchment {
+
+// Values of environment variables; empty: not set.
+struct DataPaths {
+  std::string catchment_data;  // $CATCHMENT_DATA, a folder with one folder for each data set
+  std::string xdg_cache_home;  // $XDG_CACHE_HOME
+  std::string home;            // $HOME
+};
+
+// Reads the environment; for main() and what stands in its place.
+DataPaths DataPathsFromEnvironment();
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_DATA_DATA_PATHS_H_

@@ -1,0 +1,22 @@
+#include "worker/data/load_data.h"
+
+#include "absl/status/status.h"
+#include "worker/data/drawn_digits.h"
+#include "worker/data/mnist.h"
+
+namespace catchment {
+
+absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths) {
+  switch (data.source_case()) {
+    case v1::Data::kMnist:
+      return LoadMnist(data.mnist(), paths);
+    case v1::Data::kDrawnDigits:
+      return DrawDigits(data.drawn_digits());
+    case v1::Data::SOURCE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      "data: names no source; write data { mnist {} } or data { drawn_digits {} }");
+}
+
+}  // namespace catchment
