@@ -1,0 +1,70 @@
+#include "server/master/budget.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+namespace catchment {
+namespace {
+
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Samples that one step of the job takes.
+uint64_t SamplesPerStep(const Pace& pace) {
+  return pace.synchronous ? pace.workers * pace.batch_size : pace.batch_size;
+}
+
+Budget Until(const Position& end, uint64_t train_samples) {
+  Budget budget;
+  budget.end = end;
+  budget.total_samples = end.epoch * train_samples + end.position;
+  return budget;
+}
+
+Budget InSamples(uint64_t samples, uint64_t samples_per_step, uint64_t train_samples) {
+  const uint64_t rest = RoundUp(samples % train_samples, samples_per_step);
+  const uint64_t epoch = samples / train_samples;
+  return Until(rest < train_samples ? Position{epoch, rest} : Position{epoch + 1, 0}, train_samples);
+}
+
+Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t train_samples) {
+  const uint64_t steps_per_epoch = RoundUp(train_samples, samples_per_step) / samples_per_step;
+  Budget budget;
+  budget.steps = steps;
+  budget.total_samples = steps / steps_per_epoch * train_samples +
+                         std::min(train_samples, steps % steps_per_epoch * samples_per_step);
+  return budget;
+}
+
+}  // namespace
+
+Pace PaceOf(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  Pace pace;
+  pace.synchronous = job.algorithm().consistency().groups() == 1;
+  pace.batch_size = job.batch_size();
+  pace.workers = job.workers();
+  pace.steps_per_version = contribution.has_elastic() ? contribution.elastic().communication_period()
+                                                      : contribution.gradient().push_period();
+  CHECK_GT(pace.batch_size, 0u);
+  CHECK_GT(pace.workers, 0u);
+  CHECK_GT(pace.steps_per_version, 0u);
+  return pace;
+}
+
+Budget BudgetOf(const v1::Job& job, uint64_t train_samples) {
+  const Pace pace = PaceOf(job);
+  switch (job.budget_case()) {
+    case v1::Job::kEpochs:
+      return Until({job.epochs(), 0}, train_samples);
+    case v1::Job::kSamples:
+      return InSamples(job.samples(), SamplesPerStep(pace), train_samples);
+    case v1::Job::kUpdates:
+      return InSteps(job.updates() * pace.steps_per_version, SamplesPerStep(pace), train_samples);
+    case v1::Job::BUDGET_NOT_SET:
+      break;
+  }
+  LOG(FATAL) << "a job without a budget: its defaults were not filled in";
+}
+
+}  // namespace catchment

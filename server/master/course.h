@@ -1,0 +1,96 @@
+// The course of a job, from waiting for workers to the end of the daemons.
+//
+//   kWaiting <-> kTraining -> kLeaving -> kSettling -> kSaving -> kEvaluating -> kEnded -> kOver
+//
+// kWaiting: for the first workers, or for new ones when all are gone. kLeaving: the budget is done, or a stop
+// was asked for; nothing is dealt any more, and workers leave. kSettling: until all shards have reported with
+// no worker left, so that their versions are final. kSaving: the last checkpoint. kEvaluating: the final
+// evaluation, when there is an evaluator and the job was not stopped. kEnded: the outputs are written,
+// members hear of the end. kOver: servers end. A failure leads to kEnded from anywhere before it.
+//
+// Only this class decides on stages; it acts on nothing. Units: seconds. Threads: not thread-safe.
+#ifndef CATCHMENT_SERVER_MASTER_COURSE_H_
+#define CATCHMENT_SERVER_MASTER_COURSE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "proto/master.pb.h"
+
+namespace catchment {
+
+class Course {
+ public:
+  enum class Stage { kWaiting, kTraining, kLeaving, kSettling, kSaving, kEvaluating, kEnded, kOver };
+
+  // How long workers have to leave, and how long the servers wait for members to hear of the end.
+  static constexpr double kLeaveSeconds = 10;
+  // How long the last checkpoint may keep failing before the job fails.
+  static constexpr double kSaveSeconds = 60;
+
+  struct Facts {
+    int workers = 0;  // members
+    int evaluators = 0;
+    bool budget_done = false;
+    bool settled = false;          // all shards have reported since the last change of the rosters
+    uint64_t highest_version = 0;  // of all shards
+    bool saved = false;            // final_checkpoint() is whole
+    std::string save_error;
+    bool evaluated = false;  // the final evaluation is done
+  };
+
+  // Training begins when `workers` have come. trained_seconds: before, in an earlier life of the job.
+  Course(int workers, double trained_seconds) : workers_(workers), trained_seconds_(trained_seconds) {}
+
+  void RequestStop(std::string reason);
+  void Fail(std::string reason, double now);
+  void OutputsWritten() { outputs_written_ = true; }
+
+  // Goes on by one stage, if it is time to. True when it did: ask again with new facts.
+  bool Step(const Facts& facts, double now);
+
+  Stage stage() const { return stage_; }
+  v1::JobStatus::Phase phase() const;
+  // For people: what it waits for, why it was stopped or failed.
+  std::string reason() const;
+
+  // Leases may be dealt, now or later.
+  bool open() const { return stage_ <= Stage::kTraining; }
+  // kEnded or kOver.
+  bool ended() const { return stage_ >= Stage::kEnded; }
+  // Workers are to leave before the budget is spent.
+  bool cut_short() const { return outcome_ != Outcome::kDone; }
+  // Workers have had their time to leave.
+  bool overdue(double now) const { return stage_ == Stage::kLeaving && now - entered_ >= kLeaveSeconds; }
+  // From kSaving on; 0 before.
+  uint64_t final_checkpoint() const { return final_checkpoint_; }
+  // In kTraining, over all lives of the job.
+  double trained_seconds(double now) const;
+
+ private:
+  enum class Outcome { kDone, kStopped, kFailed };
+
+  Stage Next(const Facts& facts, double now);
+  Stage WhileOpen(const Facts& facts);
+  Stage WhileSaving(const Facts& facts, double now);
+  void Enter(Stage stage, const Facts& facts, double now);
+
+  const int workers_;
+  double trained_seconds_;
+  Stage stage_ = Stage::kWaiting;
+  double entered_ = 0;  // the stage
+  bool begun_ = false;
+  bool stop_requested_ = false;
+  bool outputs_written_ = false;
+  Outcome outcome_ = Outcome::kDone;
+  std::string stop_reason_;
+  std::string failure_;
+  std::string save_error_;
+  double save_error_since_ = 0;
+  uint64_t final_checkpoint_ = 0;
+  int workers_now_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_COURSE_H_

@@ -1,0 +1,66 @@
+// Which samples are dealt, to whom, and which are done. Each sample of an epoch is dealt exactly once, unless
+// it is given back.
+//
+// A holder is a worker incarnation; its leases are numbered from 1. Steps of a lease are done from the first
+// to the last.
+//
+// Threads: not thread-safe. Errors: CHECK; callers ask only for members.
+#ifndef CATCHMENT_SERVER_MASTER_DATA_LEDGER_H_
+#define CATCHMENT_SERVER_MASTER_DATA_LEDGER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "proto/checkpoint.pb.h"
+#include "server/master/span.h"
+
+namespace catchment {
+
+struct Deal {
+  uint64_t number = 0;         // of the lease
+  uint64_t first_version = 0;  // synchronous mode
+  uint64_t first_step = 0;     // synchronous mode: of the job
+  std::vector<Step> minibatches;
+};
+
+class DataLedger {
+ public:
+  virtual ~DataLedger() = default;
+
+  // The version at which the holder's next lease begins (asynchronous mode: 0); nothing while there is none
+  // for it. `members`: all holders, by worker index, this one among them.
+  virtual std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) = 0;
+
+  // The holder's next lease. Prepare must just have said that there is one.
+  virtual Deal Next(uint64_t holder, const std::vector<uint64_t>& members) = 0;
+
+  // The first `steps` steps of lease `lease` are done, and all leases before it. Takes nothing back; a
+  // lease that was never dealt is ignored.
+  virtual void MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) = 0;
+
+  // Synchronous mode: all shards have reached this version, so the steps before it are done.
+  virtual void MarkApplied(uint64_t version) = 0;
+
+  // The holder is gone: what it had not done is dealt again.
+  virtual void GiveBack(uint64_t holder) = 0;
+
+  // Nothing is left to deal, unless something is given back.
+  virtual bool AllDealt() const = 0;
+  virtual bool AllDone() const = 0;
+
+  // Samples done since the beginning of the job; each counts once.
+  virtual uint64_t done_samples() const = 0;
+
+  // What a job has to go on from with weights of this version. Synchronous mode: exactly what follows the
+  // version, which must not be forgotten. Asynchronous mode: all that is not known to be done now.
+  // Fills train_samples, version, pending, next_*, steps and samples.
+  virtual v1::MasterState StateAt(uint64_t version) const = 0;
+
+  // StateAt will not be asked for older versions.
+  virtual void Forget(uint64_t version) = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_DATA_LEDGER_H_

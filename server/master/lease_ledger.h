@@ -1,0 +1,64 @@
+// The data ledger of asynchronous training: each worker gets a few minibatches of its own at a time.
+//
+// A lease has kMinibatchesPerLease minibatches of batch_size samples; near the end of the budget fewer, at
+// most (minibatches left) / (2 * members) and at least 1, so that all workers end together. A minibatch holds
+// samples of one epoch; the last of an epoch may be smaller.
+#ifndef CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
+#define CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "server/master/budget.h"
+#include "server/master/data_ledger.h"
+#include "server/master/sample_source.h"
+
+namespace catchment {
+
+inline constexpr uint64_t kMinibatchesPerLease = 8;
+
+class LeaseLedger final : public DataLedger {
+ public:
+  // `from`: where to begin; a default MasterState is the beginning.
+  LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_samples, const v1::MasterState& from);
+
+  std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
+  Deal Next(uint64_t holder, const std::vector<uint64_t>& members) override;
+  void MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) override;
+  void MarkApplied(uint64_t version) override {}
+  void GiveBack(uint64_t holder) override;
+  bool AllDealt() const override;
+  bool AllDone() const override { return AllDealt() && open_minibatches_ == 0; }
+  uint64_t done_samples() const override { return source_.taken() - open_samples_; }
+  v1::MasterState StateAt(uint64_t version) const override;
+  void Forget(uint64_t version) override {}
+
+ private:
+  struct Lease {
+    uint64_t number = 0;
+    std::deque<Step> minibatches;  // not known to be done
+    uint64_t done = 0;
+  };
+  struct Holder {
+    uint64_t leases = 0;
+    std::deque<Lease> open;
+  };
+
+  uint64_t MinibatchesLeft() const;
+  void FinishFirst(Lease* lease);
+
+  const uint64_t batch_size_;
+  const std::optional<uint64_t> budget_;  // in minibatches
+  SampleSource source_;
+  std::map<uint64_t, Holder> holders_;
+  uint64_t dealt_minibatches_;  // and not given back
+  uint64_t open_minibatches_ = 0;
+  uint64_t open_samples_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_

@@ -1,0 +1,58 @@
+#include "server/master/make_data_ledger.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/master/budget.h"
+#include "server/master/lease_ledger.h"
+#include "server/master/plan_ledger.h"
+
+namespace catchment {
+namespace {
+
+absl::Status Broken(const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the checkpoint's manifest is damaged: ", what, "; resume from another checkpoint"));
+}
+
+}  // namespace
+
+absl::Status CheckMasterState(const v1::MasterState& state) {
+  if (state.train_samples() == 0) {
+    if (state.pending_size() == 0 && state.next_epoch() == 0 && state.next_position() == 0)
+      return absl::OkStatus();
+    return Broken("samples are dealt of a data set without any");
+  }
+  if (state.next_position() >= state.train_samples()) {
+    return Broken(
+        absl::StrCat("next_position ", state.next_position(), " of ", state.train_samples(), " samples"));
+  }
+  std::vector<Span> spans;
+  for (const v1::SampleSpan& span : state.pending()) spans.push_back(FromProto(span));
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return Position{a.epoch, a.begin} < Position{b.epoch, b.begin};
+  });
+  const Position next{state.next_epoch(), state.next_position()};
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const Span& span = spans[i];
+    if (span.begin >= span.end || span.end > state.train_samples() ||
+        Position{span.epoch, span.end - 1} >= next) {
+      return Broken(absl::StrCat("pending samples ", span.begin, " to ", span.end, " of epoch ", span.epoch));
+    }
+    if (i > 0 && spans[i - 1].epoch == span.epoch && spans[i - 1].end > span.begin) {
+      return Broken(absl::StrCat("sample ", span.begin, " of epoch ", span.epoch, " is pending twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<DataLedger> MakeDataLedger(const v1::Job& job, uint64_t train_samples,
+                                           const v1::MasterState& from) {
+  const Pace pace = PaceOf(job);
+  const Budget budget = BudgetOf(job, train_samples);
+  if (pace.synchronous) return std::make_unique<PlanLedger>(pace, budget, train_samples, from);
+  return std::make_unique<LeaseLedger>(pace, budget, train_samples, from);
+}
+
+}  // namespace catchment

@@ -1,0 +1,372 @@
+#include "server/master/master.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/master/budget.h"
+#include "server/master/make_data_ledger.h"
+
+namespace catchment {
+namespace {
+
+// Seconds after which a worker asks again that waits for ...
+constexpr double kRetry = 0.005;       // shards to hear of the roster, or for its first plan
+constexpr double kRetryAtEnd = 0.02;   // others to finish their last lease
+constexpr double kRetryWaiting = 0.1;  // other workers to arrive
+
+v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
+  v1::Lease lease;
+  lease.set_state(state);
+  lease.set_retry_seconds(retry_seconds);
+  return lease;
+}
+
+v1::Lease Granted(const Deal& deal) {
+  v1::Lease lease;
+  lease.set_state(v1::Lease::GRANTED);
+  lease.set_number(deal.number);
+  lease.set_first_version(deal.first_version);
+  lease.set_first_step(deal.first_step);
+  for (const Step& step : deal.minibatches) *lease.add_minibatches() = ToMinibatch(step);
+  return lease;
+}
+
+std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
+  std::vector<TensorSpec> tensors;
+  for (const v1::TensorInfo& tensor : request.tensors()) {
+    tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Master>> Master::Create(v1::Job job, std::vector<TensorSpec> tensors,
+                                                       int num_shards, const Clock* clock,
+                                                       std::optional<v1::MasterState> resumed) {
+  const v1::MasterState from = resumed.value_or(v1::MasterState());
+  if (absl::Status status = CheckMasterState(from); !status.ok()) return status;
+  return std::unique_ptr<Master>(new Master(std::move(job), std::move(tensors), num_shards, clock, from));
+}
+
+Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, const Clock* clock,
+               const v1::MasterState& from)
+    : job_(std::move(job)),
+      tensors_(std::move(tensors)),
+      clock_(clock),
+      synchronous_(PaceOf(job_).synchronous),
+      from_(from),
+      membership_(job_.faults().worker_lease_seconds(), from.next_incarnation(), &events_),
+      rosters_(synchronous_ ? from.version() : 0),
+      course_(static_cast<int>(job_.workers()), from.wall_seconds()),
+      board_(num_shards),
+      checkpoints_(num_shards),
+      evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()) {
+  if (from.train_samples() > 0) OpenLedger(from.train_samples());
+}
+
+void Master::OpenLedger(uint64_t train_samples) {
+  train_samples_ = train_samples;
+  total_samples_ = BudgetOf(job_, train_samples).total_samples;
+  ledger_ = MakeDataLedger(job_, train_samples, from_);
+}
+
+// ------------------------------------------------------------------------------------------- membership
+
+absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& request) {
+  if (phase() == v1::JobStatus::FAILED) {
+    return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", course_.reason()));
+  }
+  if (absl::Status status = CheckFits(request); !status.ok()) return status;
+  const Member& member = *membership_.Register(request, clock_->Now());
+  if (member.role == v1::WORKER && ledger_ == nullptr) OpenLedger(request.train_samples());
+  if (member.role == v1::WORKER && !synchronous_ && course_.open()) {
+    rosters_.Join(member.index, member.incarnation);
+  }
+  v1::RegisterReply reply;
+  reply.set_worker(member.index);
+  reply.set_incarnation(member.incarnation);
+  reply.set_lease_seconds(membership_.lease_seconds());
+  Advance();
+  return reply;
+}
+
+absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
+  const std::string where = absl::StrCat("(", request.host(), ":", request.pid(), ")");
+  const std::string difference = DescribeDifference(tensors_, TensorsOf(request));
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker ", where, " builds another model than the servers: ", difference,
+                     "; start workers and servers of one version of Catchment"));
+  }
+  if (request.role() != v1::WORKER) return absl::OkStatus();
+  if (request.train_samples() == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker ", where, " has no training samples; see the job's data"));
+  }
+  if (train_samples_ > 0 && request.train_samples() != train_samples_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the worker ", where, " has ", request.train_samples(), " training samples, the job ",
+                     train_samples_, "; give all workers, and a resumed job, the same data"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
+  absl::StatusOr<Member*> member =
+      membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
+  if (!member.ok()) return member.status();
+  Observe(request.progress(), *member);
+  Advance();
+  v1::HeartbeatReply reply;
+  if (!course_.cut_short()) return reply;
+  reply.set_stop(true);
+  reply.set_reason(course_.reason());
+  return reply;
+}
+
+void Master::Observe(const v1::Progress& progress, Member* member) {
+  const v1::Progress& before = member->progress;
+  // Calls of one worker may overtake each other.
+  if (progress.steps() < before.steps() || progress.samples() < before.samples()) return;
+  if (member->role == v1::WORKER && ledger_ != nullptr) {
+    meter_.Add(before, progress, clock_->Now());
+    ledger_->MarkDone(member->incarnation, progress.lease(), progress.lease_steps());
+  }
+  member->progress = progress;
+}
+
+void Master::Leave(const v1::LeaveRequest& request) {
+  absl::StatusOr<Member*> found =
+      membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
+  if (!found.ok()) return;
+  Observe(request.progress(), *found);
+  const Member member = **found;
+  const std::string reason = !request.reason().empty() ? request.reason()
+                             : request.failed()        ? "no reason given"
+                                                       : "it is done";
+  events_.Add(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
+  membership_.Remove(member.role, member.index);
+  if (member.role == v1::WORKER) {
+    Release(member);
+    if (request.failed() && course_.open() && membership_.num_workers() == 0) {
+      Fail(absl::StrCat("no worker is left, and the last one, ", member.name(), ", failed: ", reason));
+    }
+  }
+  Advance();
+}
+
+void Master::Release(const Member& worker) {
+  if (ledger_ != nullptr) ledger_->GiveBack(worker.incarnation);
+  rosters_.Remove(worker.incarnation);
+}
+
+void Master::DismissWorkers() {
+  std::vector<Member> late;
+  for (const Member* worker : membership_.workers()) late.push_back(*worker);
+  for (const Member& worker : late) {
+    events_.Add(absl::StrCat(worker.name(), " did not leave in time: taken for lost"));
+    membership_.Remove(worker.role, worker.index);
+    Release(worker);
+  }
+}
+
+// ----------------------------------------------------------------------------------------------- leases
+
+absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
+  absl::StatusOr<Member*> found =
+      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
+  if (!found.ok()) return found.status();
+  Member* member = *found;
+  Observe(request.progress(), member);
+  Advance();
+  if (!course_.open()) return Answer(v1::Lease::FINISHED, 0);
+  if (member->lease.number() == request.after() + 1) return member->lease;
+  if (member->lease.number() != request.after()) {
+    return absl::InvalidArgumentError(absl::StrCat(member->name(), " asks for the lease after ",
+                                                   request.after(), ", but the last it was given is ",
+                                                   member->lease.number()));
+  }
+  if (course_.stage() != Course::Stage::kTraining) return Answer(v1::Lease::WAIT, kRetryWaiting);
+  return NextLease(member);
+}
+
+absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
+  const std::vector<uint64_t> holders = Holders();
+  const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
+  if (!version) return Answer(v1::Lease::WAIT, ledger_->AllDealt() ? kRetryAtEnd : kRetry);
+  if (synchronous_) rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
+  if (!Acknowledged(*version, member->incarnation)) return Answer(v1::Lease::WAIT, kRetry);
+  member->lease = Granted(ledger_->Next(member->incarnation, holders));
+  return member->lease;
+}
+
+bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
+  const std::optional<uint64_t> since = rosters_.Since(version, incarnation);
+  return since && *since <= board_.lowest_generation();
+}
+
+std::vector<uint64_t> Master::Holders() const {
+  std::vector<uint64_t> holders;
+  for (const Member* worker : membership_.workers()) holders.push_back(worker->incarnation);
+  return holders;
+}
+
+std::vector<Rosters::Entry> Master::RosterEntries() const {
+  std::vector<Rosters::Entry> entries;
+  for (const Member* worker : membership_.workers()) entries.push_back({worker->index, worker->incarnation});
+  return entries;
+}
+
+// ------------------------------------------------------------------------------------------- evaluation
+
+absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvaluationRequest& request) {
+  absl::StatusOr<Member*> member = membership_.HearEvaluator(request.incarnation(), clock_->Now());
+  Advance();
+  if (course_.ended()) {
+    v1::GetEvaluationReply over;
+    over.set_stop(true);
+    return over;
+  }
+  if (!member.ok()) return member.status();
+  return evaluations_.Current();
+}
+
+absl::Status Master::ReportEvaluation(const v1::EvaluationReport& report) {
+  absl::StatusOr<Member*> member = membership_.HearEvaluator(report.incarnation(), clock_->Now());
+  if (!member.ok()) return member.status();
+  evaluations_.Report(report);
+  Advance();
+  return absl::OkStatus();
+}
+
+// ----------------------------------------------------------------------------------------------- shards
+
+absl::Status Master::OnShardReport(const v1::ShardReport& report) {
+  if (absl::Status status = board_.Update(report); !status.ok()) return status;
+  if (ledger_ != nullptr) ledger_->MarkApplied(board_.lowest_version());
+  for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
+  // Without regular checkpoints the only one is the last, of a version that no shard has passed.
+  if (ledger_ != nullptr && job_.checkpoint().every_updates() == 0) ledger_->Forget(board_.lowest_version());
+  CheckForNonFinite(report);
+  Advance();
+  return absl::OkStatus();
+}
+
+void Master::TakeWhole(const CheckpointTracker::Whole& whole) {
+  // Shards differ only where a worker was lost between two of them; its samples are pending again.
+  uint64_t version = 0;
+  for (const v1::SavedShard& shard : whole.shards) version = std::max(version, shard.version());
+  complete_.push_back({whole.number, whole.shards, StateAt(version)});
+  if (ledger_ != nullptr) ledger_->Forget(version);
+  events_.Add(absl::StrCat("checkpoint ", whole.number, " is saved"));
+}
+
+void Master::CheckForNonFinite(const v1::ShardReport& report) {
+  const uint64_t limit = job_.faults().non_finite_limit();
+  if (limit == 0 || course_.ended()) return;
+  for (const v1::WorkerStatistics& worker : report.workers()) {
+    if (worker.non_finite_in_a_row() < limit) continue;
+    Fail(absl::StrCat("worker ", worker.worker(), " sent ", worker.non_finite_in_a_row(),
+                      " contributions in a row with a NaN or an infinity: training has diverged; lower "
+                      "optimizer.learning_rate, or raise optimizer.schedule.warmup"));
+    return;
+  }
+}
+
+v1::ShardCommand Master::Command() const {
+  v1::ShardCommand command;
+  rosters_.Fill(&command);
+  command.set_total_samples(total_samples_);
+  if (course_.phase() == v1::JobStatus::FINISHING) command.set_checkpoint(course_.final_checkpoint());
+  command.set_stop(Over());
+  return command;
+}
+
+std::vector<CompleteCheckpoint> Master::TakeCompleteCheckpoints() { return std::exchange(complete_, {}); }
+
+v1::MasterState Master::StateAt(uint64_t version) const {
+  v1::MasterState state;
+  if (ledger_ != nullptr) state = ledger_->StateAt(version);
+  state.set_next_incarnation(membership_.next_incarnation());
+  state.set_wall_seconds(course_.trained_seconds(clock_->Now()));
+  state.set_next_evaluation(evaluations_.next());
+  return state;
+}
+
+// ----------------------------------------------------------------------------------------------- course
+
+void Master::Stop(const std::string& reason) {
+  course_.RequestStop(reason);
+  Advance();
+}
+
+void Master::Fail(const std::string& reason) {
+  if (course_.ended()) return;
+  course_.Fail(reason, clock_->Now());
+  OnStage();
+}
+
+void Master::OnOutputsWritten() {
+  if (!course_.ended()) return;
+  course_.OutputsWritten();
+  Advance();
+}
+
+void Master::Tick() {
+  const double now = clock_->Now();
+  for (const Member& member : membership_.TakeExpired(now)) {
+    if (member.role == v1::WORKER) Release(member);
+  }
+  if (course_.overdue(now)) DismissWorkers();
+  Advance();
+}
+
+void Master::Advance() {
+  if (ledger_ != nullptr) {
+    evaluations_.Observe(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
+  }
+  while (course_.Step(GatherFacts(), clock_->Now())) OnStage();
+}
+
+Course::Facts Master::GatherFacts() const {
+  Course::Facts facts;
+  facts.workers = membership_.num_workers();
+  facts.evaluators = membership_.num_evaluators();
+  facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
+  facts.settled = board_.all_reported() && board_.lowest_generation() >= rosters_.generation();
+  facts.highest_version = board_.highest_version();
+  facts.saved = checkpoints_.AllSaved(course_.final_checkpoint());
+  facts.save_error = board_.save_error();
+  facts.evaluated = evaluations_.final_done();
+  return facts;
+}
+
+void Master::OnStage() {
+  switch (course_.stage()) {
+    case Course::Stage::kWaiting:
+      events_.Add(course_.reason());
+      break;
+    case Course::Stage::kTraining:
+      meter_.Restart(clock_->Now());
+      events_.Add(absl::StrCat("training with ", membership_.num_workers(), " workers"));
+      break;
+    case Course::Stage::kLeaving:
+      events_.Add(course_.cut_short() ? course_.reason() : "the budget is spent");
+      break;
+    case Course::Stage::kEvaluating:
+      evaluations_.DemandFinal();
+      break;
+    case Course::Stage::kEnded:
+      events_.Add(absl::StrCat("the job is over: ", v1::JobStatus::Phase_Name(phase()),
+                               course_.reason().empty() ? "" : ", ", course_.reason()));
+      break;
+    case Course::Stage::kSettling:
+    case Course::Stage::kSaving:
+    case Course::Stage::kOver:
+      break;
+  }
+}
+
+}  // namespace catchment

@@ -1,0 +1,139 @@
+// The master of a job: who takes part, who works on which samples, how far the job is, and when it ends.
+//
+// It answers the calls of proto/master.proto, takes the shards' reports, and says what every shard is to know
+// (Command) and which checkpoints are whole (TakeCompleteCheckpoints). Whoever drives it
+//   1. passes calls on, and OnShardReport for the answer to every ShardCommand,
+//   2. calls Tick at least every few hundred milliseconds,
+//   3. sends Command() to all shards, at once when its generation or checkpoint has changed and about every
+//      second otherwise,
+//   4. writes the manifests of TakeCompleteCheckpoints, and once phase() is DONE, STOPPED or FAILED whatever
+//      else the job leaves behind; then calls OnOutputsWritten,
+//   5. ends when Over().
+// The course of a job is told in course.h; how samples are dealt in plan_ledger.h and lease_ledger.h.
+//
+// Threads: not thread-safe; it has no lock, thread, clock, file or randomness of its own.
+// Errors: NotFound for who is no member; FailedPrecondition for a worker that does not fit the job;
+// InvalidArgument for calls that no member makes.
+#ifndef CATCHMENT_SERVER_MASTER_MASTER_H_
+#define CATCHMENT_SERVER_MASTER_MASTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/parameter_layout.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
+#include "proto/master.pb.h"
+#include "proto/wire.pb.h"
+#include "server/master/checkpoint_tracker.h"
+#include "server/master/course.h"
+#include "server/master/data_ledger.h"
+#include "server/master/evaluations.h"
+#include "server/master/event_log.h"
+#include "server/master/membership.h"
+#include "server/master/progress_meter.h"
+#include "server/master/rosters.h"
+#include "server/master/shard_board.h"
+
+namespace catchment {
+
+// Saved by all shards; its manifest is still to be written.
+struct CompleteCheckpoint {
+  uint64_t number = 0;
+  std::vector<v1::SavedShard> shards;  // by index
+  v1::MasterState state;
+};
+
+class Master {
+ public:
+  // The job has its defaults filled in. `resumed`: from the manifest of the checkpoint that the shards have
+  // loaded. InvalidArgument when it is damaged. The clock must outlive the master.
+  static absl::StatusOr<std::unique_ptr<Master>> Create(v1::Job job, std::vector<TensorSpec> tensors,
+                                                        int num_shards, const Clock* clock,
+                                                        std::optional<v1::MasterState> resumed);
+
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
+  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
+  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
+  // Of a member that has left already: no harm.
+  void Leave(const v1::LeaveRequest& request);
+  absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
+  absl::Status ReportEvaluation(const v1::EvaluationReport& report);
+  v1::JobStatus Status() const;
+  // Ends the job in order. Where its budget is done, only the wait for an evaluation is cut short.
+  void Stop(const std::string& reason);
+  // Ends the job at once, without a last checkpoint.
+  void Fail(const std::string& reason);
+
+  absl::Status OnShardReport(const v1::ShardReport& report);
+  // Takes silent members for lost, and goes on where only time was to pass.
+  void Tick();
+
+  v1::ShardCommand Command() const;
+  // Each once, by number.
+  std::vector<CompleteCheckpoint> TakeCompleteCheckpoints();
+  // What a job has to go on from with weights of this version; see DataLedger::StateAt.
+  v1::MasterState StateAt(uint64_t version) const;
+
+  v1::JobStatus::Phase phase() const { return course_.phase(); }
+  void OnOutputsWritten();
+  // Servers end.
+  bool Over() const { return course_.stage() == Course::Stage::kOver; }
+
+  // For the log: what happened since the call before.
+  std::vector<std::string> TakeEvents() { return events_.TakeFresh(); }
+
+ private:
+  Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, const Clock* clock,
+         const v1::MasterState& from);
+
+  void OpenLedger(uint64_t train_samples);
+  absl::Status CheckFits(const v1::RegisterRequest& request) const;
+  void Observe(const v1::Progress& progress, Member* member);
+  absl::StatusOr<v1::Lease> NextLease(Member* member);
+  bool Acknowledged(uint64_t version, uint64_t incarnation) const;
+  std::vector<uint64_t> Holders() const;
+  std::vector<Rosters::Entry> RosterEntries() const;
+
+  // What a worker held goes to others, and the shards hear of it.
+  void Release(const Member& worker);
+  // Tells the end of those who do not leave.
+  void DismissWorkers();
+  void TakeWhole(const CheckpointTracker::Whole& whole);
+  void CheckForNonFinite(const v1::ShardReport& report);
+  void Advance();
+  Course::Facts GatherFacts() const;
+  void OnStage();
+
+  void FillProgress(v1::JobStatus* status) const;
+  void FillShards(v1::JobStatus* status) const;
+  v1::WorkerStatus StatusOf(const Member& worker) const;
+
+  const v1::Job job_;
+  const std::vector<TensorSpec> tensors_;
+  const Clock* const clock_;
+  const bool synchronous_;
+  const v1::MasterState from_;
+
+  EventLog events_;
+  Membership membership_;
+  Rosters rosters_;
+  std::unique_ptr<DataLedger> ledger_;  // null until the number of training samples is known
+  uint64_t train_samples_ = 0;
+  uint64_t total_samples_ = 0;
+  Course course_;
+  ShardBoard board_;
+  CheckpointTracker checkpoints_;
+  std::vector<CompleteCheckpoint> complete_;
+  Evaluations evaluations_;
+  ProgressMeter meter_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_MASTER_H_

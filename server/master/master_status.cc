@@ -1,0 +1,89 @@
+// Master's answer to GetStatus.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/master/master.h"
+
+namespace catchment {
+namespace {
+
+template <typename Message>  // JobStatus or WorkerStatus
+void FillStaleness(const StalenessDistribution& staleness, Message* message) {
+  message->set_staleness_mean(staleness.mean());
+  message->set_staleness_p50(staleness.quantile(0.5));
+  message->set_staleness_p99(staleness.quantile(0.99));
+  message->set_staleness_max(staleness.max());
+}
+
+}  // namespace
+
+v1::JobStatus Master::Status() const {
+  v1::JobStatus status;
+  status.set_job(job_.name());
+  status.set_phase(phase());
+  status.set_reason(course_.reason());
+  if (phase() == v1::JobStatus::TRAINING && !board_.save_error().empty()) {
+    status.set_reason(absl::StrCat("a checkpoint could not be saved: ", board_.save_error()));
+  }
+  status.set_wall_seconds(course_.trained_seconds(clock_->Now()));
+  status.set_last_checkpoint(checkpoints_.last());
+  FillProgress(&status);
+  FillShards(&status);
+  for (const Member* worker : membership_.workers()) *status.add_workers() = StatusOf(*worker);
+  status.mutable_events()->Add(events_.last().begin(), events_.last().end());
+  return status;
+}
+
+void Master::FillProgress(v1::JobStatus* status) const {
+  if (ledger_ != nullptr) {
+    status->set_samples(ledger_->done_samples());
+    status->set_epochs(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
+  }
+  status->set_total_samples(total_samples_);
+  status->set_train_loss(meter_.mean_loss());
+  status->set_train_accuracy(meter_.accuracy());
+  if (phase() == v1::JobStatus::TRAINING) {
+    const double rate = meter_.samples_per_second(clock_->Now());
+    const uint64_t left = total_samples_ - std::min(total_samples_, status->samples());
+    status->set_samples_per_second(rate);
+    if (rate > 0) status->set_seconds_left(static_cast<double>(left) / rate);
+  }
+  const v1::EvaluationReport& evaluation = evaluations_.last();
+  if (evaluation.samples() == 0) return;
+  const double samples = static_cast<double>(evaluation.samples());
+  status->set_test_samples(evaluation.samples());
+  status->set_test_loss(evaluation.loss_sum() / samples);
+  status->set_test_accuracy(static_cast<double>(evaluation.correct()) / samples);
+}
+
+void Master::FillShards(v1::JobStatus* status) const {
+  FillStaleness(board_.Staleness(std::nullopt), status);
+  for (const auto& report : board_.reports()) {
+    if (!report) continue;
+    *status->add_shards() = *report;
+    status->set_bytes_pushed(status->bytes_pushed() + report->bytes_pushed());
+    status->set_bytes_pulled(status->bytes_pulled() + report->bytes_pulled());
+    if (report->shard() != 0) continue;
+    status->set_updates(report->version());
+    for (const v1::WorkerStatistics& worker : report->workers()) {
+      status->set_pushes_applied(status->pushes_applied() + worker.applied());
+      status->set_pushes_late(status->pushes_late() + worker.late());
+      status->set_pushes_non_finite(status->pushes_non_finite() + worker.non_finite());
+      status->set_pushes_duplicate(status->pushes_duplicate() + worker.duplicate());
+    }
+  }
+}
+
+v1::WorkerStatus Master::StatusOf(const Member& worker) const {
+  v1::WorkerStatus status;
+  status.set_worker(worker.index);
+  status.set_host(worker.host);
+  status.set_pid(worker.pid);
+  status.set_device(worker.device);
+  status.set_seconds_since_heartbeat(clock_->Now() - worker.heard_at);
+  *status.mutable_progress() = worker.progress;
+  FillStaleness(board_.Staleness(worker.index), &status);
+  return status;
+}
+
+}  // namespace catchment

@@ -1,0 +1,102 @@
+#include "server/master/membership.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace catchment {
+namespace {
+
+const char* NameOf(v1::Role role) { return role == v1::WORKER ? "worker" : "evaluator"; }
+
+absl::Status NoMember(const std::string& who) {
+  return absl::NotFoundError(
+      absl::StrCat(who, " is no member: it was not heard of for too long, or has left; register again"));
+}
+
+}  // namespace
+
+std::string Member::name() const { return absl::StrCat(NameOf(role), " ", index, " (", host, ":", pid, ")"); }
+
+Membership::Membership(double lease_seconds, uint64_t next_incarnation, EventLog* events)
+    : lease_seconds_(lease_seconds),
+      next_incarnation_(std::max<uint64_t>(1, next_incarnation)),
+      events_(events) {}
+
+Member* Membership::Register(const v1::RegisterRequest& request, double now) {
+  Member member;
+  member.role = request.role();
+  member.index = LowestFreeIndex(request.role());
+  member.incarnation = next_incarnation_++;
+  member.host = request.host();
+  member.pid = request.pid();
+  member.device = request.device();
+  member.heard_at = now;
+  events_->Add(absl::StrCat(member.name(), " joined"));
+  return &members_.emplace(Key{member.role, member.index}, member).first->second;
+}
+
+uint32_t Membership::LowestFreeIndex(v1::Role role) const {
+  uint32_t index = 0;
+  while (members_.count({role, index}) > 0) ++index;
+  return index;
+}
+
+const Member* Membership::Find(v1::Role role, uint32_t index, uint64_t incarnation) const {
+  const auto found = members_.find({role, index});
+  return found != members_.end() && found->second.incarnation == incarnation ? &found->second : nullptr;
+}
+
+absl::StatusOr<Member*> Membership::Hear(v1::Role role, uint32_t index, uint64_t incarnation, double now) {
+  const auto found = members_.find({role, index});
+  if (found == members_.end() || found->second.incarnation != incarnation) {
+    return NoMember(absl::StrCat(NameOf(role), " ", index, " of incarnation ", incarnation));
+  }
+  found->second.heard_at = std::max(found->second.heard_at, now);
+  return &found->second;
+}
+
+absl::StatusOr<Member*> Membership::HearEvaluator(uint64_t incarnation, double now) {
+  for (auto& [key, member] : members_) {
+    if (key.first == v1::EVALUATOR && member.incarnation == incarnation) {
+      member.heard_at = std::max(member.heard_at, now);
+      return &member;
+    }
+  }
+  return NoMember(absl::StrCat("the evaluator of incarnation ", incarnation));
+}
+
+void Membership::Remove(v1::Role role, uint32_t index) { members_.erase({role, index}); }
+
+std::vector<Member> Membership::TakeExpired(double now) {
+  std::vector<Member> expired;
+  for (auto at = members_.begin(); at != members_.end();) {
+    const Member& member = at->second;
+    if (now - member.heard_at <= lease_seconds_) {
+      ++at;
+      continue;
+    }
+    events_->Add(absl::StrFormat("%s was not heard of for %.1f s: taken for lost%s", member.name(),
+                                 now - member.heard_at,
+                                 member.role == v1::WORKER ? "; its samples go to others" : ""));
+    expired.push_back(member);
+    at = members_.erase(at);
+  }
+  return expired;
+}
+
+std::vector<const Member*> Membership::workers() const {
+  std::vector<const Member*> workers;
+  for (const auto& [key, member] : members_) {
+    if (key.first == v1::WORKER) workers.push_back(&member);
+  }
+  return workers;
+}
+
+int Membership::num(v1::Role role) const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(),
+                                        [role](const auto& entry) { return entry.first.first == role; }));
+}
+
+}  // namespace catchment

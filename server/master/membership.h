@@ -1,0 +1,78 @@
+// Who takes part: workers and evaluators, each with an index (the lowest that is free among its role) and an
+// incarnation, a number that is never given twice. A member that is not heard of for lease_seconds is lost;
+// one that comes back registers anew, under another incarnation, and is as welcome as any other.
+//
+// Units: seconds. Threads: not thread-safe.
+#ifndef CATCHMENT_SERVER_MASTER_MEMBERSHIP_H_
+#define CATCHMENT_SERVER_MASTER_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/master.pb.h"
+#include "server/master/event_log.h"
+
+namespace catchment {
+
+struct Member {
+  v1::Role role = v1::WORKER;
+  uint32_t index = 0;
+  uint64_t incarnation = 0;
+  std::string host;
+  uint32_t pid = 0;
+  std::string device;
+  double heard_at = 0;
+  v1::Progress progress;  // the newest heard of
+  v1::Lease lease;        // the last granted; number 0: none
+
+  // "worker 2 (host:pid)"
+  std::string name() const;
+};
+
+class Membership {
+ public:
+  // Events are told to `events`, which must outlive this.
+  Membership(double lease_seconds, uint64_t next_incarnation, EventLog* events);
+
+  Member* Register(const v1::RegisterRequest& request, double now);
+
+  // The member, whose lease begins anew. NotFound for another incarnation, or none.
+  absl::StatusOr<Member*> Hear(v1::Role role, uint32_t index, uint64_t incarnation, double now);
+  absl::StatusOr<Member*> HearEvaluator(uint64_t incarnation, double now);
+
+  // Null where there is none.
+  const Member* Find(v1::Role role, uint32_t index, uint64_t incarnation) const;
+
+  void Remove(v1::Role role, uint32_t index);
+
+  // Removes and returns all that were not heard of for lease_seconds.
+  std::vector<Member> TakeExpired(double now);
+
+  // By index.
+  std::vector<const Member*> workers() const;
+  int num_workers() const { return num(v1::WORKER); }
+  int num_evaluators() const { return num(v1::EVALUATOR); }
+  bool empty() const { return members_.empty(); }
+
+  double lease_seconds() const { return lease_seconds_; }
+  uint64_t next_incarnation() const { return next_incarnation_; }
+
+ private:
+  using Key = std::pair<v1::Role, uint32_t>;
+
+  int num(v1::Role role) const;
+  uint32_t LowestFreeIndex(v1::Role role) const;
+
+  const double lease_seconds_;
+  uint64_t next_incarnation_;
+  EventLog* const events_;
+  std::map<Key, Member> members_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_MEMBERSHIP_H_

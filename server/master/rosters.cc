@@ -1,0 +1,70 @@
+#include "server/master/rosters.h"
+
+#include <algorithm>
+
+namespace catchment {
+
+Rosters::Rosters(uint64_t first_version) {
+  if (first_version == 0) return;
+  ++generation_;
+  lists_.push_back({0, {}});
+}
+
+void Rosters::Join(uint32_t worker, uint64_t incarnation) {
+  ++generation_;
+  if (lists_.empty()) lists_.push_back({0, {}});
+  std::vector<Entry>& members = lists_.back().members;
+  const auto after = std::find_if(members.begin(), members.end(),
+                                  [worker](const Entry& entry) { return entry.worker > worker; });
+  members.insert(after, {worker, incarnation, generation_});
+}
+
+void Rosters::Begin(uint64_t from_version, const std::vector<Entry>& members, uint64_t passed) {
+  if (!lists_.empty() && lists_.back().from_version >= from_version) return;
+  ++generation_;
+  List list{from_version, members};
+  for (Entry& entry : list.members) entry.since = generation_;
+  lists_.push_back(std::move(list));
+  DropPassed(passed);
+}
+
+void Rosters::DropPassed(uint64_t version) {
+  size_t passed = 0;
+  while (passed + 1 < lists_.size() && lists_[passed + 1].from_version <= version) ++passed;
+  lists_.erase(lists_.begin(), lists_.begin() + passed);
+}
+
+void Rosters::Remove(uint64_t incarnation) {
+  size_t removed = 0;
+  for (List& list : lists_) {
+    removed += std::erase_if(list.members,
+                             [incarnation](const Entry& entry) { return entry.incarnation == incarnation; });
+  }
+  if (removed > 0) ++generation_;
+}
+
+std::optional<uint64_t> Rosters::Since(uint64_t version, uint64_t incarnation) const {
+  for (auto list = lists_.rbegin(); list != lists_.rend(); ++list) {
+    if (list->from_version > version) continue;
+    for (const Entry& entry : list->members) {
+      if (entry.incarnation == incarnation) return entry.since;
+    }
+    break;
+  }
+  return std::nullopt;
+}
+
+void Rosters::Fill(v1::ShardCommand* command) const {
+  command->set_generation(generation_);
+  for (const List& list : lists_) {
+    v1::Roster* roster = command->add_rosters();
+    roster->set_from_version(list.from_version);
+    for (const Entry& entry : list.members) {
+      v1::Member* member = roster->add_members();
+      member->set_worker(entry.worker);
+      member->set_incarnation(entry.incarnation);
+    }
+  }
+}
+
+}  // namespace catchment

@@ -1,0 +1,50 @@
+#include "server/master/sample_source.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+namespace catchment {
+
+SampleSource::SampleSource(uint64_t samples_per_epoch, std::optional<Position> end,
+                           const v1::MasterState& from)
+    : samples_per_epoch_(samples_per_epoch), end_(end), next_{from.next_epoch(), from.next_position()} {
+  CHECK_GT(samples_per_epoch_, 0u);
+  CHECK_LT(next_.position, samples_per_epoch_);
+  for (const v1::SampleSpan& span : from.pending()) pool_.Add(FromProto(span));
+}
+
+Step SampleSource::Take(uint64_t at_most) {
+  const uint64_t epoch = pool_.empty() ? next_.epoch : pool_.first_epoch();
+  Step step;
+  uint64_t left = at_most;
+  while (left > 0 && !pool_.empty() && pool_.first_epoch() == epoch) {
+    const Span span = pool_.TakeFront(left);
+    left -= span.size();
+    Append(span, &step);
+  }
+  if (left > 0 && next_.epoch == epoch) Append(TakeFresh(left), &step);
+  return step;
+}
+
+uint64_t SampleSource::remaining() const {
+  CHECK(end_.has_value());
+  const uint64_t end = Linear(*end_);
+  const uint64_t next = Linear(next_);
+  return pool_.num_samples() + (end > next ? end - next : 0);
+}
+
+uint64_t SampleSource::FreshOfEpoch() const {
+  if (!end_ || end_->epoch > next_.epoch) return samples_per_epoch_ - next_.position;
+  return *end_ > next_ ? end_->position - next_.position : 0;
+}
+
+Span SampleSource::TakeFresh(uint64_t at_most) {
+  const uint64_t size = std::min(at_most, FreshOfEpoch());
+  const Span span{next_.epoch, next_.position, next_.position + size};
+  next_.position += size;
+  if (next_.position == samples_per_epoch_) next_ = {next_.epoch + 1, 0};
+  return span;
+}
+
+}  // namespace catchment

@@ -1,0 +1,55 @@
+// Which samples: parts of the shuffled order of one epoch.
+//
+// Units: positions count samples.
+#ifndef CATCHMENT_SERVER_MASTER_SPAN_H_
+#define CATCHMENT_SERVER_MASTER_SPAN_H_
+
+#include <compare>
+#include <cstdint>
+#include <ostream>
+#include <vector>
+
+#include "proto/master.pb.h"
+
+namespace catchment {
+
+// A place in the endless sequence of epochs.
+struct Position {
+  uint64_t epoch = 0;
+  uint64_t position = 0;
+
+  auto operator<=>(const Position&) const = default;
+};
+
+// Positions begin .. end-1 of the order of `epoch`.
+struct Span {
+  uint64_t epoch = 0;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  uint64_t size() const { return end - begin; }
+  bool operator==(const Span&) const = default;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Span& span) {
+  return out << span.epoch << ":" << span.begin << "-" << span.end;
+}
+
+// The samples of one step, of one worker or of all together; may be none.
+using Step = std::vector<Span>;
+
+uint64_t NumSamples(const Step& step);
+
+// Adds to the last span where it goes on from it.
+void Append(const Span& span, Step* step);
+
+// Samples begin .. end-1 of a step, counted along its spans.
+Step Slice(const Step& step, uint64_t begin, uint64_t end);
+
+v1::SampleSpan ToProto(const Span& span);
+Span FromProto(const v1::SampleSpan& span);
+v1::Minibatch ToMinibatch(const Step& step);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_SPAN_H_

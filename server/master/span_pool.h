@@ -1,0 +1,35 @@
+// Samples that wait to be dealt: disjoint spans in order of epoch and position. Adjacent ones become one.
+//
+// Threads: not thread-safe.
+#ifndef CATCHMENT_SERVER_MASTER_SPAN_POOL_H_
+#define CATCHMENT_SERVER_MASTER_SPAN_POOL_H_
+
+#include <cstdint>
+#include <map>
+
+#include "server/master/span.h"
+
+namespace catchment {
+
+class SpanPool {
+ public:
+  // None of its samples may be here already.
+  void Add(const Span& span);
+  void Add(const Step& step);
+
+  // Takes the first samples, at most so many, of the first span. The pool must not be empty.
+  Span TakeFront(uint64_t at_most);
+
+  bool empty() const { return ends_.empty(); }
+  uint64_t first_epoch() const { return ends_.begin()->first.epoch; }
+  uint64_t num_samples() const { return num_samples_; }
+  Step spans() const;
+
+ private:
+  std::map<Position, uint64_t> ends_;  // begin -> end
+  uint64_t num_samples_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_SPAN_POOL_H_

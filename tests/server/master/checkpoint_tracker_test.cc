@@ -1,0 +1,57 @@
+#include "server/master/checkpoint_tracker.h"
+
+#include <gtest/gtest.h>
+
+namespace catchment {
+namespace {
+
+v1::ShardReport Saved(uint32_t shard, const std::vector<uint64_t>& numbers) {
+  v1::ShardReport report;
+  report.set_shard(shard);
+  for (uint64_t number : numbers) {
+    v1::SavedShard* saved = report.add_saved();
+    saved->set_checkpoint(number);
+    saved->set_version(number + shard);
+  }
+  return report;
+}
+
+TEST(CheckpointTrackerTest, IsWholeWhenTheLastShardHasSaved) {
+  CheckpointTracker tracker(2);
+  tracker.Observe(Saved(0, {}));
+  tracker.Observe(Saved(1, {}));
+  EXPECT_TRUE(tracker.Observe(Saved(0, {10})).empty());
+  EXPECT_FALSE(tracker.AllSaved(10));
+  const auto whole = tracker.Observe(Saved(1, {10}));
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].number, 10u);
+  ASSERT_EQ(whole[0].shards.size(), 2u);
+  EXPECT_EQ(whole[0].shards[1].version(), 11u);
+  EXPECT_EQ(tracker.last(), 10u);
+}
+
+TEST(CheckpointTrackerTest, TellsOfEachOnceAndInOrder) {
+  CheckpointTracker tracker(2);
+  tracker.Observe(Saved(0, {}));
+  tracker.Observe(Saved(1, {}));
+  tracker.Observe(Saved(0, {10, 20, 30}));
+  const auto whole = tracker.Observe(Saved(1, {20, 10}));
+  ASSERT_EQ(whole.size(), 2u);
+  EXPECT_EQ(whole[0].number, 10u);
+  EXPECT_EQ(whole[1].number, 20u);
+  EXPECT_TRUE(tracker.Observe(Saved(1, {10, 20})).empty());
+  EXPECT_EQ(tracker.Observe(Saved(1, {20, 30})).size(), 1u);
+}
+
+TEST(CheckpointTrackerTest, ThoseOfAnEarlierLifeAreNoNews) {
+  CheckpointTracker tracker(2);
+  EXPECT_TRUE(tracker.Observe(Saved(0, {10, 20})).empty());
+  EXPECT_TRUE(tracker.Observe(Saved(1, {10, 20})).empty());
+  EXPECT_TRUE(tracker.AllSaved(20));
+  EXPECT_EQ(tracker.last(), 20u);
+  tracker.Observe(Saved(0, {20, 30}));
+  EXPECT_EQ(tracker.Observe(Saved(1, {20, 30})).size(), 1u);
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,197 @@
+#include "server/master/course.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+using Stage = Course::Stage;
+
+class CourseTest : public ::testing::Test {
+ protected:
+  void Settle() {
+    while (course_.Step(facts_, now_)) {
+    }
+  }
+  void GoTo(Stage stage) {
+    facts_.workers = 2;
+    Settle();
+    if (stage == Stage::kTraining) return;
+    facts_.budget_done = true;
+    Settle();
+    if (stage == Stage::kLeaving) return;
+    facts_.workers = 0;
+    Settle();
+    if (stage == Stage::kSettling) return;
+    facts_.settled = true;
+    facts_.highest_version = 77;
+    Settle();
+  }
+
+  Course course_{2, 5.0};
+  Course::Facts facts_;
+  double now_ = 100;
+};
+
+TEST_F(CourseTest, WaitsForTheFirstWorkersOnce) {
+  facts_.workers = 1;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::WAITING);
+  EXPECT_EQ(course_.reason(), "waiting for workers: 1 of 2 are here");
+  facts_.workers = 2;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::TRAINING);
+  facts_.workers = 1;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::TRAINING);
+}
+
+TEST_F(CourseTest, WaitsForNewWorkersWhenAllAreGone) {
+  GoTo(Stage::kTraining);
+  facts_.workers = 0;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::WAITING);
+  EXPECT_THAT(course_.reason(), HasSubstr("no workers are left"));
+  facts_.workers = 1;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::TRAINING);
+}
+
+TEST_F(CourseTest, CountsTheTimeOfTrainingAlone) {
+  Settle();
+  now_ = 110;
+  GoTo(Stage::kTraining);
+  now_ = 130;
+  EXPECT_DOUBLE_EQ(course_.trained_seconds(now_), 25) << "5 before, 20 now";
+  facts_.workers = 0;
+  Settle();
+  now_ = 200;
+  EXPECT_DOUBLE_EQ(course_.trained_seconds(now_), 25);
+}
+
+TEST_F(CourseTest, EndsWithACheckpointOfTheHighestVersion) {
+  GoTo(Stage::kLeaving);
+  EXPECT_EQ(course_.stage(), Stage::kLeaving) << "workers are still there";
+  EXPECT_FALSE(course_.open());
+  EXPECT_FALSE(course_.cut_short());
+  facts_.workers = 0;
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kSettling);
+  EXPECT_EQ(course_.final_checkpoint(), 0u);
+  GoTo(Stage::kSaving);
+  EXPECT_EQ(course_.stage(), Stage::kSaving);
+  EXPECT_EQ(course_.final_checkpoint(), 77u);
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(CourseTest, ServersEndOnlyAfterTheOutputsAreWritten) {
+  GoTo(Stage::kSaving);
+  facts_.saved = true;
+  Settle();
+  now_ += 1000;
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kEnded);
+  course_.OutputsWritten();
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kOver);
+}
+
+TEST_F(CourseTest, ServersWaitForMembersToHearOfTheEndButNotForever) {
+  facts_.evaluators = 1;
+  facts_.evaluated = true;
+  GoTo(Stage::kSaving);
+  facts_.saved = true;
+  course_.OutputsWritten();
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kEnded);
+  now_ += Course::kLeaveSeconds;
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kOver);
+}
+
+TEST_F(CourseTest, WaitsForTheFinalEvaluationWhileThereIsAnEvaluator) {
+  facts_.evaluators = 1;
+  GoTo(Stage::kSaving);
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kEvaluating);
+  EXPECT_EQ(course_.phase(), v1::JobStatus::FINISHING);
+  facts_.evaluators = 0;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(CourseTest, AStopCutsTheFinalEvaluationShort) {
+  facts_.evaluators = 1;
+  GoTo(Stage::kSaving);
+  facts_.saved = true;
+  Settle();
+  course_.RequestStop("enough");
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::DONE) << "its budget was spent";
+}
+
+TEST_F(CourseTest, AStopSavesACheckpointAndThenEnds) {
+  facts_.evaluators = 1;
+  GoTo(Stage::kTraining);
+  course_.RequestStop("enough");
+  course_.RequestStop("again");
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::FINISHING);
+  EXPECT_TRUE(course_.cut_short());
+  EXPECT_THAT(course_.reason(), HasSubstr("enough"));
+  EXPECT_FALSE(course_.overdue(now_));
+  EXPECT_TRUE(course_.overdue(now_ + Course::kLeaveSeconds));
+  facts_.workers = 0;
+  facts_.settled = true;
+  Settle();
+  EXPECT_EQ(course_.final_checkpoint(), 1u) << "of version 0, but 0 means none";
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::STOPPED);
+  EXPECT_EQ(course_.reason(), "enough");
+}
+
+TEST_F(CourseTest, AStopEndsAJobThatNeverBegan) {
+  course_.RequestStop("");
+  facts_.settled = true;
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::STOPPED);
+}
+
+TEST_F(CourseTest, FailsWhenTheLastCheckpointKeepsFailing) {
+  GoTo(Stage::kSaving);
+  facts_.save_error = "server 1: disk full";
+  Settle();
+  EXPECT_THAT(course_.reason(), HasSubstr("disk full"));
+  now_ += Course::kSaveSeconds / 2;
+  facts_.save_error = "";
+  Settle();
+  facts_.save_error = "server 1: disk full";
+  now_ += Course::kSaveSeconds * 0.9;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::FINISHING) << "it did not fail all the time";
+  now_ += Course::kSaveSeconds;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::FAILED);
+  EXPECT_THAT(course_.reason(), HasSubstr("disk full"));
+}
+
+TEST_F(CourseTest, AFailureIsFinal) {
+  GoTo(Stage::kTraining);
+  course_.Fail("broken", now_);
+  course_.Fail("more", now_);
+  course_.RequestStop("stop");
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(course_.reason(), "broken");
+  EXPECT_TRUE(course_.cut_short());
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,126 @@
+// A shard as the master sees one: it takes commands, counts contributions into versions, saves itself,
+// reports.
+#ifndef CATCHMENT_TESTS_SERVER_MASTER_FAKE_SHARD_H_
+#define CATCHMENT_TESTS_SERVER_MASTER_FAKE_SHARD_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "proto/wire.pb.h"
+
+namespace catchment {
+
+class FakeShard {
+ public:
+  FakeShard(uint32_t index, bool synchronous, uint64_t every_updates, uint64_t version = 0)
+      : index_(index), synchronous_(synchronous), every_updates_(every_updates), version_(version) {}
+
+  void Take(const v1::ShardCommand& command) {
+    if (command.generation() >= command_.generation()) command_ = command;
+    Advance();
+    if (command.checkpoint() > 0 && saves_) Save(command.checkpoint());
+  }
+
+  // Synchronous mode: to this version. False for one that is not in the version's roster.
+  bool Contribute(uint64_t incarnation, uint64_t version) {
+    if (!IsIn(RosterOf(version), incarnation)) return false;
+    if (synchronous_) {
+      contributions_[version].insert(incarnation);
+      Advance();
+    } else {
+      Raise(version_ + 1);
+    }
+    return true;
+  }
+
+  v1::ShardReport Report() const {
+    v1::ShardReport report = extra_;
+    report.set_shard(index_);
+    report.set_generation(command_.generation());
+    report.set_version(version_);
+    for (const auto& [number, saved] : saved_) *report.add_saved() = saved;
+    return report;
+  }
+
+  // Synchronous mode: whether the update from `version` to the next was made with this member.
+  bool MadeBy(uint64_t incarnation, uint64_t version) const {
+    const auto made = made_by_.find(version);
+    return made != made_by_.end() && made->second.count(incarnation) > 0;
+  }
+
+  uint64_t version() const { return version_; }
+  const v1::ShardCommand& command() const { return command_; }
+  // Statistics and errors to report.
+  v1::ShardReport* extra() { return &extra_; }
+  void set_saves(bool saves) { saves_ = saves; }
+
+ private:
+  const v1::Roster* RosterOf(uint64_t version) const {
+    const v1::Roster* roster = nullptr;
+    for (const v1::Roster& one : command_.rosters()) {
+      if (one.from_version() <= version) roster = &one;
+    }
+    return roster;
+  }
+
+  static bool IsIn(const v1::Roster* roster, uint64_t incarnation) {
+    if (roster == nullptr) return false;
+    for (const v1::Member& member : roster->members()) {
+      if (member.incarnation() == incarnation) return true;
+    }
+    return false;
+  }
+
+  void Advance() {
+    while (synchronous_) {
+      const v1::Roster* roster = RosterOf(version_);
+      if (roster == nullptr) return;
+      if (roster->members_size() == 0) {
+        uint64_t next = 0;
+        for (const v1::Roster& one : command_.rosters()) {
+          if (next == 0 && one.from_version() > version_) next = one.from_version();
+        }
+        if (next == 0) return;
+        version_ = next;
+        continue;
+      }
+      std::set<uint64_t> members;
+      for (const v1::Member& member : roster->members()) {
+        if (contributions_[version_].count(member.incarnation()) == 0) return;
+        members.insert(member.incarnation());
+      }
+      made_by_[version_] = members;
+      Raise(version_ + 1);
+    }
+  }
+
+  void Raise(uint64_t version) {
+    version_ = version;
+    if (every_updates_ > 0 && version_ % every_updates_ == 0 && saves_) Save(version_);
+  }
+
+  void Save(uint64_t number) {
+    if (saved_.count(number) > 0) return;
+    v1::SavedShard& saved = saved_[number];
+    saved.set_checkpoint(number);
+    saved.set_version(version_);
+    saved.set_file(absl::StrCat("shard-", index_));
+  }
+
+  const uint32_t index_;
+  const bool synchronous_;
+  const uint64_t every_updates_;
+  uint64_t version_;
+  v1::ShardCommand command_;
+  v1::ShardReport extra_;
+  bool saves_ = true;
+  std::map<uint64_t, std::set<uint64_t>> contributions_;
+  std::map<uint64_t, std::set<uint64_t>> made_by_;
+  std::map<uint64_t, v1::SavedShard> saved_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_SERVER_MASTER_FAKE_SHARD_H_

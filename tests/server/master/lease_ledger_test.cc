@@ -1,0 +1,178 @@
+#include "server/master/lease_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "server/master/make_data_ledger.h"
+
+namespace catchment {
+namespace {
+
+using Counts = std::map<std::pair<uint64_t, uint64_t>, int>;
+
+Budget Epochs(uint64_t epochs, uint64_t samples) {
+  return {Position{epochs, 0}, std::nullopt, epochs * samples};
+}
+Budget Minibatches(uint64_t minibatches) { return {std::nullopt, minibatches, 0}; }
+Pace PaceFor(uint64_t batch_size) { return {false, batch_size, 1, 1}; }
+
+void Count(const Deal& deal, uint64_t begin, uint64_t end, Counts* counts) {
+  for (uint64_t i = begin; i < end; ++i) {
+    for (const Span& span : deal.minibatches[i]) {
+      for (uint64_t s = span.begin; s < span.end; ++s) ++(*counts)[{span.epoch, s}];
+    }
+  }
+}
+
+void ExpectEachOnce(const Counts& counts, uint64_t epochs, uint64_t samples) {
+  EXPECT_EQ(counts.size(), epochs * samples);
+  for (const auto& [sample, count] : counts) ASSERT_EQ(count, 1) << sample.first << "/" << sample.second;
+}
+
+// Workers take turns until all is done; returns the deals in order.
+std::vector<Deal> RunToEnd(LeaseLedger* ledger, const std::vector<uint64_t>& members) {
+  std::vector<Deal> deals;
+  for (uint64_t turn = 0; ledger->Prepare(members[turn % members.size()], members); ++turn) {
+    const uint64_t member = members[turn % members.size()];
+    deals.push_back(ledger->Next(member, members));
+    ledger->MarkDone(member, deals.back().number, deals.back().minibatches.size());
+  }
+  EXPECT_TRUE(ledger->AllDone());
+  return deals;
+}
+
+TEST(LeaseLedgerTest, DealsEachSampleOfAnEpochOnce) {
+  for (uint64_t samples : {1, 5, 64, 997}) {
+    for (uint64_t workers : {1, 2, 7}) {
+      LeaseLedger ledger(PaceFor(6), Epochs(3, samples), samples, {});
+      std::vector<uint64_t> members;
+      for (uint64_t i = 0; i < workers; ++i) members.push_back(i + 1);
+      Counts counts;
+      for (const Deal& deal : RunToEnd(&ledger, members)) Count(deal, 0, deal.minibatches.size(), &counts);
+      ExpectEachOnce(counts, 3, samples);
+      EXPECT_EQ(ledger.done_samples(), 3 * samples);
+    }
+  }
+}
+
+TEST(LeaseLedgerTest, MinibatchesNeverCrossAnEpoch) {
+  LeaseLedger ledger(PaceFor(6), Epochs(20, 10), 10, {});
+  const Deal deal = ledger.Next(1, {1});
+  ASSERT_EQ(deal.minibatches.size(), kMinibatchesPerLease);
+  EXPECT_EQ(deal.minibatches[0], (Step{{0, 0, 6}}));
+  EXPECT_EQ(deal.minibatches[1], (Step{{0, 6, 10}}));
+  EXPECT_EQ(deal.minibatches[2], (Step{{1, 0, 6}}));
+}
+
+TEST(LeaseLedgerTest, LeasesShrinkNearTheEnd) {
+  LeaseLedger ledger(PaceFor(1), Epochs(1, 60), 60, {});
+  const std::vector<uint64_t> members = {1, 2, 3};
+  std::vector<size_t> sizes;
+  for (const Deal& deal : RunToEnd(&ledger, members)) sizes.push_back(deal.minibatches.size());
+  EXPECT_EQ(sizes.front(), 8u);  // 60 / 6 = 10, at most 8
+  EXPECT_EQ(sizes[2], 7u);       // 44 / 6
+  EXPECT_EQ(sizes.back(), 1u);
+  EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
+}
+
+TEST(LeaseLedgerTest, BudgetOfMinibatches) {
+  LeaseLedger ledger(PaceFor(10), Minibatches(37), 25, {});
+  uint64_t minibatches = 0;
+  for (const Deal& deal : RunToEnd(&ledger, {1, 2})) minibatches += deal.minibatches.size();
+  EXPECT_EQ(minibatches, 37u);
+}
+
+TEST(LeaseLedgerTest, LostWorkersMinibatchesCountAgain) {
+  LeaseLedger ledger(PaceFor(10), Minibatches(37), 25, {});
+  const Deal lost = ledger.Next(9, {9});
+  ledger.MarkDone(9, 1, 3);
+  ledger.GiveBack(9);
+  uint64_t minibatches = 3;
+  for (const Deal& deal : RunToEnd(&ledger, {1, 2})) minibatches += deal.minibatches.size();
+  EXPECT_EQ(minibatches, 37u);
+}
+
+TEST(LeaseLedgerTest, LostWorkersSamplesAreCoveredWhateverTheStep) {
+  for (uint64_t lost_lease = 1; lost_lease <= 4; ++lost_lease) {
+    for (uint64_t step = 0; step <= kMinibatchesPerLease; ++step) {
+      LeaseLedger ledger(PaceFor(7), Epochs(3, 101), 101, {});
+      Counts counts;
+      Deal deal;
+      for (uint64_t i = 1; i <= lost_lease; ++i) {
+        deal = ledger.Next(1, {1, 2});
+        const uint64_t done =
+            i < lost_lease ? deal.minibatches.size() : std::min<uint64_t>(step, deal.minibatches.size());
+        Count(deal, 0, done, &counts);
+      }
+      ledger.MarkDone(1, lost_lease, step);
+      ledger.GiveBack(1);
+      for (const Deal& rest : RunToEnd(&ledger, {2})) Count(rest, 0, rest.minibatches.size(), &counts);
+      ExpectEachOnce(counts, 3, 101);
+      EXPECT_EQ(ledger.done_samples(), 303u);
+    }
+  }
+}
+
+TEST(LeaseLedgerTest, IsNotDoneWhileSomebodyIsAtWork) {
+  LeaseLedger ledger(PaceFor(10), Epochs(1, 10), 10, {});
+  ledger.Next(1, {1});
+  EXPECT_TRUE(ledger.AllDealt());
+  EXPECT_FALSE(ledger.AllDone());
+  ledger.GiveBack(1);
+  EXPECT_FALSE(ledger.AllDealt());
+  ledger.Next(2, {2});
+  ledger.MarkDone(2, 1, 1);
+  EXPECT_TRUE(ledger.AllDone());
+}
+
+TEST(LeaseLedgerTest, ProgressTakesNothingBackAndIgnoresUnknownLeases) {
+  LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
+  ledger.Next(1, {1});
+  ledger.MarkDone(1, 1, 5);
+  ledger.MarkDone(1, 1, 2);
+  ledger.MarkDone(1, 2, 1);
+  ledger.MarkDone(3, 1, 1);
+  EXPECT_EQ(ledger.done_samples(), 50u);
+}
+
+TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
+  LeaseLedger ledger(PaceFor(7), Epochs(3, 101), 101, {});
+  Counts counts;
+  const Deal first = ledger.Next(1, {1, 2});
+  const Deal second = ledger.Next(2, {1, 2});
+  ledger.MarkDone(1, 1, 3);
+  ledger.MarkDone(2, 1, 5);
+  Count(first, 0, 3, &counts);
+  Count(second, 0, 5, &counts);
+  const v1::MasterState state = ledger.StateAt(0);
+  ASSERT_TRUE(CheckMasterState(state).ok()) << CheckMasterState(state);
+  EXPECT_EQ(state.samples(), ledger.done_samples());
+  EXPECT_EQ(state.steps(), 8u);
+  LeaseLedger resumed(PaceFor(7), Epochs(3, 101), 101, state);
+  for (const Deal& rest : RunToEnd(&resumed, {5, 6})) Count(rest, 0, rest.minibatches.size(), &counts);
+  ExpectEachOnce(counts, 3, 101);
+}
+
+TEST(CheckMasterStateTest, NamesWhatNoMasterWrote) {
+  v1::MasterState state;
+  EXPECT_TRUE(CheckMasterState(state).ok());
+  state.set_train_samples(100);
+  state.set_next_position(100);
+  EXPECT_FALSE(CheckMasterState(state).ok());
+  state.set_next_position(50);
+  EXPECT_TRUE(CheckMasterState(state).ok());
+  *state.add_pending() = ToProto({0, 40, 51});
+  EXPECT_FALSE(CheckMasterState(state).ok()) << "pending beyond the next fresh sample";
+  *state.mutable_pending(0) = ToProto({0, 40, 50});
+  EXPECT_TRUE(CheckMasterState(state).ok());
+  *state.add_pending() = ToProto({0, 30, 41});
+  const absl::Status twice = CheckMasterState(state);
+  EXPECT_EQ(twice.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(twice.message()).find("sample 40 of epoch 0 is pending twice"), std::string::npos)
+      << twice;
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,341 @@
+// Random joins, losses, leaves, stalls and leases for thousands of events: no sample is lost, none is dealt
+// to two at once, no checkpoint forgets one, and the job ends.
+#include <glog/logging.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "server/master/master.h"
+#include "server/master/span.h"
+#include "tests/server/master/fake_shard.h"
+#include "tests/server/master/testing.h"
+
+namespace catchment {
+namespace {
+
+using Sample = std::pair<uint64_t, uint64_t>;  // epoch, position
+
+std::vector<Sample> SamplesOf(const v1::Minibatch& minibatch) {
+  std::vector<Sample> samples;
+  for (const v1::SampleSpan& span : minibatch.spans()) {
+    for (uint64_t i = span.begin(); i < span.end(); ++i) samples.emplace_back(span.epoch(), i);
+  }
+  return samples;
+}
+
+struct SimulatedWorker {
+  uint32_t index = 0;
+  uint64_t incarnation = 0;
+  v1::Lease lease;
+  uint64_t step = 0;  // of its lease: computed
+  double heard_at = 0;
+  double stalled_until = 0;  // it neither works nor is heard of
+  v1::Progress progress;
+};
+
+struct Churn {
+  JobOptions job;
+  uint64_t samples;
+  uint64_t seed;
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const Churn& churn) : churn_(churn), random_(churn.seed) {
+    auto master = Master::Create(MakeJob(churn.job), {{"w", {64}}}, 2, &clock_, std::nullopt);
+    CHECK(master.ok());
+    master_ = *std::move(master);
+    for (int i = 0; i < 2; ++i) shards_.emplace_back(i, churn.job.synchronous, churn.job.every_updates);
+  }
+
+  void Run(int churn_events, int max_events) {
+    for (int event = 0; event < max_events && !master_->Over(); ++event) {
+      clock_.Advance(0.02);
+      const bool churning = event < churn_events;
+      if (workers_.empty() || (random_.Below(churning ? 150 : 2000) == 0 && workers_.size() < 6)) Join();
+      if (churning) Disturb();
+      if (!workers_.empty()) Act(&workers_[random_.Below(workers_.size())]);
+      if (random_.Below(3) == 0) Poll(&shards_[random_.Below(shards_.size())]);
+      Heartbeats();
+      if (random_.Below(5) == 0) master_->Tick();
+      TakeCheckpoints();
+      if (master_->phase() == v1::JobStatus::DONE) master_->OnOutputsWritten();
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+  void ExpectAllIsTrained() {
+    EXPECT_TRUE(master_->Over()) << master_->Status().DebugString();
+    EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+    EXPECT_EQ(master_->Status().samples(), churn_.job.epochs * churn_.samples);
+    for (uint64_t i = 0; i < churn_.job.epochs * churn_.samples; ++i) {
+      ASSERT_TRUE(IsTrained({i / churn_.samples, i % churn_.samples}, UINT64_MAX)) << "never trained: " << i;
+    }
+    EXPECT_GT(losses_, 3);
+    EXPECT_GT(checkpoints_, 3);
+  }
+
+ private:
+  bool synchronous() const { return churn_.job.synchronous; }
+
+  void Join() {
+    v1::RegisterRequest request;
+    v1::TensorInfo* tensor = request.add_tensors();
+    tensor->set_name("w");
+    tensor->add_shape(64);
+    request.set_train_samples(churn_.samples);
+    const auto reply = master_->Register(request);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    for (const SimulatedWorker& worker : workers_) {
+      ASSERT_NE(worker.incarnation, reply->incarnation());
+    }
+    SimulatedWorker worker;
+    worker.index = reply->worker();
+    worker.incarnation = reply->incarnation();
+    worker.heard_at = clock_.Now();
+    workers_.push_back(worker);
+  }
+
+  void Disturb() {
+    if (workers_.empty()) return;
+    const uint64_t which = random_.Below(workers_.size());
+    switch (random_.Below(400)) {
+      case 0:  // lost without a word
+        ++losses_;
+        workers_.erase(workers_.begin() + which);
+        break;
+      case 1:
+        Leave(which);
+        break;
+      case 2:  // long enough to be taken for lost
+        workers_[which].stalled_until = clock_.Now() + 12;
+        break;
+      default:
+        break;
+    }
+  }
+
+  void Leave(uint64_t which) {
+    const SimulatedWorker& worker = workers_[which];
+    v1::LeaveRequest request;
+    request.set_worker(worker.index);
+    request.set_incarnation(worker.incarnation);
+    *request.mutable_progress() = worker.progress;
+    NoteDone(worker);
+    master_->Leave(request);
+    workers_.erase(workers_.begin() + which);
+  }
+
+  void Heartbeats() {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      SimulatedWorker& worker = workers_[i];
+      if (clock_.Now() < worker.stalled_until || clock_.Now() < worker.heard_at + 3) continue;
+      v1::HeartbeatRequest request;
+      request.set_worker(worker.index);
+      request.set_incarnation(worker.incarnation);
+      *request.mutable_progress() = worker.progress;
+      const auto reply = master_->Heartbeat(request);
+      if (!reply.ok()) {
+        ASSERT_EQ(reply.status().code(), absl::StatusCode::kNotFound);
+        workers_.erase(workers_.begin() + i--);
+        ++losses_;
+        Join();
+        continue;
+      }
+      worker.heard_at = clock_.Now();
+      NoteDone(worker);
+    }
+  }
+
+  void Act(SimulatedWorker* worker) {
+    if (clock_.Now() < worker->stalled_until) return;
+    if (worker->step < static_cast<uint64_t>(worker->lease.minibatches_size())) {
+      DoStep(worker);
+    } else {
+      AskForLease(worker);
+    }
+  }
+
+  void AskForLease(SimulatedWorker* worker) {
+    v1::GetLeaseRequest request;
+    request.set_worker(worker->index);
+    request.set_incarnation(worker->incarnation);
+    request.set_after(worker->lease.number());
+    *request.mutable_progress() = worker->progress;
+    const auto lease = master_->GetLease(request);
+    if (!lease.ok()) {
+      ASSERT_EQ(lease.status().code(), absl::StatusCode::kNotFound) << lease.status();
+      workers_.erase(workers_.begin() + (worker - workers_.data()));
+      return;
+    }
+    worker->heard_at = clock_.Now();
+    NoteDone(*worker);
+    if (lease->state() == v1::Lease::FINISHED) {
+      Leave(worker - workers_.data());
+    } else if (lease->state() == v1::Lease::GRANTED) {
+      const auto again = master_->GetLease(request);
+      ASSERT_TRUE(again.ok());
+      ASSERT_EQ(again->SerializeAsString(), lease->SerializeAsString());
+      NoteGrant(*worker, *lease);
+      worker->lease = *lease;
+      worker->step = 0;
+      worker->progress.set_lease(lease->number());
+      worker->progress.set_lease_steps(0);
+    }
+  }
+
+  void NoteGrant(const SimulatedWorker& worker, const v1::Lease& lease) {
+    const std::set<uint64_t> members = Members();
+    for (int i = 0; i < lease.minibatches_size(); ++i) {
+      for (const Sample& sample : SamplesOf(lease.minibatches(i))) {
+        ASSERT_EQ(done_.count(sample), 0u)
+            << "dealt again though done: " << sample.first << "/" << sample.second;
+        const auto held = holders_.find(sample);
+        ASSERT_TRUE(held == holders_.end() || members.count(held->second) == 0)
+            << "dealt to two at once: " << sample.first << "/" << sample.second;
+        holders_[sample] = worker.incarnation;
+        deals_[sample].emplace_back(worker.incarnation, lease.first_version() + i / churn_.job.push_period);
+      }
+    }
+  }
+
+  std::set<uint64_t> Members() const {
+    std::set<uint64_t> incarnations;
+    const v1::ShardCommand command = master_->Command();
+    for (const v1::Roster& roster : command.rosters()) {
+      for (const v1::Member& member : roster.members()) incarnations.insert(member.incarnation());
+    }
+    return incarnations;
+  }
+
+  void DoStep(SimulatedWorker* worker) {
+    const uint64_t period = churn_.job.push_period;
+    const uint64_t version = worker->lease.first_version() + worker->step / period;
+    if ((worker->step + 1) % period == 0) {
+      if (!Contribute(*worker, version)) return;
+    }
+    ++worker->step;
+    if (worker->step % period == 0 || !synchronous()) {
+      for (uint64_t i = worker->progress.lease_steps(); i < worker->step; ++i) {
+        for (const Sample& sample : SamplesOf(worker->lease.minibatches(static_cast<int>(i)))) {
+          executed_.insert(sample);
+        }
+      }
+      worker->progress.set_lease_steps(worker->step);
+    }
+    worker->progress.set_steps(worker->progress.steps() + 1);
+  }
+
+  // True when all shards have answered.
+  bool Contribute(const SimulatedWorker& worker, uint64_t version) {
+    bool answered = true;
+    for (FakeShard& shard : shards_) {
+      if (synchronous() && shard.version() > version) continue;
+      if (synchronous() && random_.Below(3) == 0) {
+        answered = false;  // on its way still; it may be lost between two shards
+        continue;
+      }
+      if (!shard.Contribute(worker.incarnation, version)) return false;
+      if (synchronous() && shard.version() <= version) answered = false;
+    }
+    return answered;
+  }
+
+  // What the master was just told to be done, if it still took the worker for a member.
+  void NoteDone(const SimulatedWorker& worker) {
+    if (Members().count(worker.incarnation) == 0) return;
+    for (uint64_t i = 0; i < worker.progress.lease_steps(); ++i) {
+      for (const Sample& sample : SamplesOf(worker.lease.minibatches(static_cast<int>(i))))
+        done_.insert(sample);
+    }
+  }
+
+  void Poll(FakeShard* shard) {
+    shard->Take(master_->Command());
+    ASSERT_TRUE(master_->OnShardReport(shard->Report()).ok());
+  }
+
+  // Whatever a checkpoint does not list as pending or still to come was trained by steps before it.
+  void TakeCheckpoints() {
+    for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
+      ASSERT_GT(checkpoint.number, last_checkpoint_);
+      last_checkpoint_ = checkpoint.number;
+      ++checkpoints_;
+      const v1::MasterState& state = checkpoint.state;
+      uint64_t pending = 0;
+      std::set<Sample> open;
+      for (const v1::SampleSpan& span : state.pending()) {
+        pending += span.end() - span.begin();
+        for (uint64_t i = span.begin(); i < span.end(); ++i) open.emplace(span.epoch(), i);
+      }
+      const uint64_t dealt = state.next_epoch() * churn_.samples + state.next_position();
+      ASSERT_EQ(state.samples() + pending, dealt);
+      for (uint64_t i = 0; i < dealt; ++i) {
+        const Sample sample{i / churn_.samples, i % churn_.samples};
+        if (open.count(sample) > 0) continue;
+        ASSERT_TRUE(IsTrained(sample, state.version())) << "lost: " << sample.first << "/" << sample.second;
+      }
+    }
+  }
+
+  // Synchronous mode: in an update of all shards, to `version` at most. Otherwise: in a step that is done.
+  bool IsTrained(const Sample& sample, uint64_t version) const {
+    const auto deals = deals_.find(sample);
+    if (deals == deals_.end()) return false;
+    if (!synchronous()) return executed_.count(sample) > 0;
+    for (const auto& [incarnation, at] : deals->second) {
+      if (at < version && shards_[0].MadeBy(incarnation, at) && shards_[1].MadeBy(incarnation, at))
+        return true;
+    }
+    return false;
+  }
+
+  const Churn churn_;
+  Random random_;
+  ManualClock clock_;
+  std::unique_ptr<Master> master_;
+  std::vector<FakeShard> shards_;
+  std::vector<SimulatedWorker> workers_;
+  std::map<Sample, uint64_t> holders_;  // the last that it was dealt to
+  std::set<Sample> done_;               // reported
+  std::set<Sample> executed_;           // in a step that its worker took for done
+  std::map<Sample, std::vector<std::pair<uint64_t, uint64_t>>> deals_;  // to whom, for which version
+  uint64_t last_checkpoint_ = 0;
+  int losses_ = 0;
+  int checkpoints_ = 0;
+};
+
+class MasterChurnTest : public ::testing::TestWithParam<Churn> {};
+
+TEST_P(MasterChurnTest, NoSampleIsLostAndTheJobEnds) {
+  Simulation simulation(GetParam());
+  simulation.Run(20000, 400000);
+  simulation.ExpectAllIsTrained();
+}
+
+std::vector<Churn> Churns() {
+  std::vector<Churn> churns;
+  for (bool synchronous : {false, true}) {
+    for (uint32_t push_period : {1, 3}) {
+      for (uint64_t seed = 1; seed <= 5; ++seed) {
+        const uint64_t epochs = synchronous ? 6 : 15;
+        churns.push_back({{synchronous, 3, 7, push_period, epochs, 20}, 1009, seed});
+      }
+    }
+  }
+  return churns;
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, MasterChurnTest, ::testing::ValuesIn(Churns()), [](const auto& info) {
+  const Churn& churn = info.param;
+  return std::string(churn.job.synchronous ? "Synchronous" : "Asynchronous") + "PushPeriod" +
+         std::to_string(churn.job.push_period) + "Seed" + std::to_string(churn.seed);
+});
+
+}  // namespace
+}  // namespace catchment

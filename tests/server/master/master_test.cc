@@ -1,0 +1,674 @@
+#include "server/master/master.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/server/master/fake_shard.h"
+#include "tests/server/master/testing.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+struct Worker {
+  uint32_t index = 0;
+  uint64_t incarnation = 0;
+  v1::Lease lease;
+  v1::Progress progress;
+};
+
+class MasterTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kSamples = 100;
+
+  void Start(const v1::Job& job, int num_shards = 2, std::optional<v1::MasterState> resumed = std::nullopt) {
+    job_ = job;
+    auto master = Master::Create(job, Tensors(), num_shards, &clock_, resumed);
+    ASSERT_TRUE(master.ok()) << master.status();
+    master_ = *std::move(master);
+    shards_.clear();
+    const bool synchronous = job.algorithm().consistency().groups() == 1;
+    for (int i = 0; i < num_shards; ++i) {
+      shards_.emplace_back(i, synchronous, job.checkpoint().every_updates(),
+                           resumed ? resumed->version() : 0);
+    }
+  }
+
+  static std::vector<TensorSpec> Tensors() { return {{"dense1.weight", {10, 784}}, {"dense1.bias", {10}}}; }
+
+  static v1::RegisterRequest Registration(v1::Role role = v1::WORKER) {
+    v1::RegisterRequest request;
+    request.set_role(role);
+    for (const TensorSpec& tensor : Tensors()) {
+      v1::TensorInfo* info = request.add_tensors();
+      info->set_name(tensor.name);
+      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    }
+    if (role == v1::WORKER) request.set_train_samples(kSamples);
+    request.set_host("host");
+    request.set_pid(7);
+    return request;
+  }
+
+  Worker Join(v1::Role role = v1::WORKER) {
+    const auto reply = master_->Register(Registration(role));
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    Worker worker;
+    worker.index = reply->worker();
+    worker.incarnation = reply->incarnation();
+    return worker;
+  }
+
+  // All shards take the command and report.
+  void Exchange() {
+    for (FakeShard& shard : shards_) {
+      shard.Take(master_->Command());
+      ASSERT_TRUE(master_->OnShardReport(shard.Report()).ok());
+    }
+  }
+
+  absl::StatusOr<v1::Lease> Ask(const Worker& worker, uint64_t after) {
+    v1::GetLeaseRequest request;
+    request.set_worker(worker.index);
+    request.set_incarnation(worker.incarnation);
+    request.set_after(after);
+    *request.mutable_progress() = worker.progress;
+    return master_->GetLease(request);
+  }
+
+  // The next lease; shards hear of everything meanwhile.
+  v1::Lease::State Next(Worker* worker) {
+    absl::StatusOr<v1::Lease> lease = Ask(*worker, worker->lease.number());
+    if (lease.ok() && lease->state() == v1::Lease::WAIT) {
+      Exchange();
+      lease = Ask(*worker, worker->lease.number());
+    }
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    if (lease->state() == v1::Lease::GRANTED) {
+      worker->lease = *lease;
+      worker->progress.set_lease(lease->number());
+      worker->progress.set_lease_steps(0);
+    }
+    return lease->state();
+  }
+
+  static uint64_t SamplesOf(const v1::Minibatch& minibatch) {
+    uint64_t samples = 0;
+    for (const v1::SampleSpan& span : minibatch.spans()) samples += span.end() - span.begin();
+    return samples;
+  }
+
+  // One step of its lease: loss 2 a sample, half of them right.
+  void DoStep(Worker* worker) {
+    const uint64_t step = worker->progress.lease_steps();
+    const uint64_t samples = SamplesOf(worker->lease.minibatches(static_cast<int>(step)));
+    worker->progress.set_lease_steps(step + 1);
+    worker->progress.set_steps(worker->progress.steps() + 1);
+    worker->progress.set_samples(worker->progress.samples() + samples);
+    worker->progress.set_loss_sum(worker->progress.loss_sum() + 2.0 * static_cast<double>(samples));
+    worker->progress.set_correct(worker->progress.correct() + samples / 2);
+    for (FakeShard& shard : shards_) {
+      shard.Contribute(worker->incarnation, worker->lease.first_version() + step);
+    }
+  }
+
+  void DoLease(const std::vector<Worker*>& workers) {
+    for (int step = 0; step < workers[0]->lease.minibatches_size(); ++step) {
+      for (Worker* worker : workers) {
+        if (step < worker->lease.minibatches_size()) DoStep(worker);
+      }
+    }
+  }
+
+  absl::StatusOr<v1::HeartbeatReply> Beat(const Worker& worker, v1::Role role = v1::WORKER) {
+    v1::HeartbeatRequest request;
+    request.set_role(role);
+    request.set_worker(worker.index);
+    request.set_incarnation(worker.incarnation);
+    *request.mutable_progress() = worker.progress;
+    return master_->Heartbeat(request);
+  }
+
+  void Leave(const Worker& worker, const std::string& reason = "", bool failed = false) {
+    v1::LeaveRequest request;
+    request.set_worker(worker.index);
+    request.set_incarnation(worker.incarnation);
+    *request.mutable_progress() = worker.progress;
+    request.set_reason(reason);
+    request.set_failed(failed);
+    master_->Leave(request);
+  }
+
+  // A lone worker to the end of the budget.
+  void TrainAlone() {
+    Worker worker = Join();
+    while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
+    Leave(worker);
+  }
+
+  absl::StatusOr<v1::GetEvaluationReply> AskEvaluation(const Worker& evaluator) {
+    v1::GetEvaluationRequest request;
+    request.set_incarnation(evaluator.incarnation);
+    return master_->GetEvaluation(request);
+  }
+
+  v1::Job job_;
+  ManualClock clock_;
+  std::unique_ptr<Master> master_;
+  std::vector<FakeShard> shards_;
+};
+
+// ------------------------------------------------------------------------------------------- admission
+
+TEST_F(MasterTest, RefusesAnotherModelNamingTheTensor) {
+  Start(MakeJob({}));
+  v1::RegisterRequest request = Registration();
+  request.mutable_tensors(0)->set_shape(1, 785);
+  const absl::Status status = master_->Register(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("expected dense1.weight 10x784, got dense1.weight 10x785"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("host:7"));
+}
+
+TEST_F(MasterTest, RefusesOtherDataThanTheFirstWorkers) {
+  Start(MakeJob({}));
+  Join();
+  v1::RegisterRequest request = Registration();
+  request.set_train_samples(kSamples + 1);
+  const absl::Status status = master_->Register(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("101 training samples, the job 100"));
+  request.set_train_samples(0);
+  EXPECT_EQ(master_->Register(request).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(MasterTest, AResumedJobKnowsItsData) {
+  v1::MasterState state;
+  state.set_train_samples(kSamples + 5);
+  Start(MakeJob({}), 1, state);
+  EXPECT_EQ(master_->Command().total_samples(), kSamples + 5);
+  EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(MasterTest, RefusesADamagedState) {
+  v1::MasterState state;
+  state.set_train_samples(10);
+  state.set_next_position(11);
+  EXPECT_EQ(Master::Create(MakeJob({}), Tensors(), 1, &clock_, state).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(MasterTest, EvaluatorsNeedNoTrainingSamples) {
+  Start(MakeJob({}));
+  Join(v1::EVALUATOR);
+  EXPECT_EQ(master_->Command().total_samples(), 0u) << "an evaluator does not say how much data there is";
+}
+
+// ---------------------------------------------------------------------------------------------- leases
+
+TEST_F(MasterTest, NothingIsDealtBeforeAllWorkersHaveCome) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous, .workers = 2}));
+    Worker first = Join();
+    Exchange();
+    absl::StatusOr<v1::Lease> lease = Ask(first, 0);
+    ASSERT_TRUE(lease.ok());
+    EXPECT_EQ(lease->state(), v1::Lease::WAIT);
+    EXPECT_DOUBLE_EQ(lease->retry_seconds(), 0.1);
+    EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
+    Worker second = Join();
+    EXPECT_EQ(Next(&first), v1::Lease::GRANTED);
+    EXPECT_EQ(Next(&second), v1::Lease::GRANTED);
+    Leave(second);
+    Exchange();
+    DoLease({&first});
+    EXPECT_EQ(Next(&first), v1::Lease::GRANTED) << "it waits for that number only once";
+  }
+}
+
+TEST_F(MasterTest, LeasesWaitForAllShardsToKnowTheMember) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous}));
+    Worker worker = Join();
+    EXPECT_EQ(Ask(worker, 0)->state(), v1::Lease::WAIT);
+    shards_[0].Take(master_->Command());
+    ASSERT_TRUE(master_->OnShardReport(shards_[0].Report()).ok());
+    const absl::StatusOr<v1::Lease> lease = Ask(worker, 0);
+    EXPECT_EQ(lease->state(), v1::Lease::WAIT) << "shard 1 has not heard of it";
+    EXPECT_DOUBLE_EQ(lease->retry_seconds(), 0.005);
+    shards_[1].Take(master_->Command());
+    ASSERT_TRUE(master_->OnShardReport(shards_[1].Report()).ok());
+    EXPECT_EQ(Ask(worker, 0)->state(), v1::Lease::GRANTED);
+  }
+}
+
+TEST_F(MasterTest, LaterChangesDoNotHoldUpThoseWhoAreIn) {
+  Start(MakeJob({.synchronous = false}));
+  Worker first = Join();
+  EXPECT_EQ(Next(&first), v1::Lease::GRANTED);
+  Worker second = Join();
+  EXPECT_EQ(Ask(first, 1)->state(), v1::Lease::GRANTED);
+  EXPECT_EQ(Ask(second, 0)->state(), v1::Lease::WAIT);
+}
+
+TEST_F(MasterTest, ALeaseAskedForAgainIsTheSame) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous}));
+    Worker worker = Join();
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    EXPECT_EQ(Ask(worker, 0)->SerializeAsString(), worker.lease.SerializeAsString());
+    const v1::Lease first = worker.lease;
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    EXPECT_EQ(worker.lease.number(), 2u);
+    EXPECT_NE(worker.lease.minibatches(0).SerializeAsString(), first.minibatches(0).SerializeAsString());
+    EXPECT_EQ(Ask(worker, 1)->SerializeAsString(), worker.lease.SerializeAsString());
+    EXPECT_EQ(Ask(worker, 0).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(Ask(worker, 3).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(MasterTest, SynchronousMembersShareAPlanAndItsRoster) {
+  Start(MakeJob({.workers = 2}));
+  Worker first = Join();
+  Worker second = Join();
+  ASSERT_EQ(Next(&first), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&second), v1::Lease::GRANTED);
+  const v1::ShardCommand command = master_->Command();
+  ASSERT_EQ(command.rosters_size(), 1);
+  EXPECT_EQ(command.rosters(0).members_size(), 2);
+  EXPECT_EQ(first.lease.minibatches(0).spans(0).begin(), 0u);
+  EXPECT_EQ(second.lease.minibatches(0).spans(0).begin(), 4u);
+}
+
+TEST_F(MasterTest, AJoinerTakesPartFromTheNextPlanOn) {
+  Start(MakeJob({.epochs = 10}));
+  Worker first = Join();
+  ASSERT_EQ(Next(&first), v1::Lease::GRANTED);
+  Worker second = Join();
+  EXPECT_EQ(Next(&second), v1::Lease::WAIT);
+  DoLease({&first});
+  ASSERT_EQ(Next(&first), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&second), v1::Lease::GRANTED);
+  EXPECT_EQ(second.lease.number(), 1u);
+  EXPECT_EQ(second.lease.first_version(), 16u);
+  EXPECT_EQ(first.lease.first_version(), 16u);
+  EXPECT_EQ(second.lease.first_step(), 16u);
+}
+
+TEST_F(MasterTest, AbandonedPlanLeavesAnEmptyRosterThatShardsSkip) {
+  Start(MakeJob({.epochs = 10}));
+  Worker lost = Join();
+  ASSERT_EQ(Next(&lost), v1::Lease::GRANTED);
+  DoStep(&lost);
+  Exchange();
+  EXPECT_EQ(shards_[0].version(), 1u);
+  clock_.Advance(11);
+  master_->Tick();
+  Worker next = Join();
+  ASSERT_EQ(Next(&next), v1::Lease::GRANTED);
+  EXPECT_EQ(next.lease.first_version(), 16u);
+  EXPECT_EQ(next.lease.minibatches(0).spans(0).begin(), 4u) << "step 0 was applied: the shards said so";
+  Exchange();
+  EXPECT_EQ(shards_[0].version(), 16u);
+}
+
+// ---------------------------------------------------------------------------------------- losses, leaves
+
+TEST_F(MasterTest, ALostWorkerIsUnknownAndItsSamplesGoToOthers) {
+  Start(MakeJob({.synchronous = false, .workers = 2}));
+  Worker lost = Join();
+  Worker kept = Join();
+  ASSERT_EQ(Next(&lost), v1::Lease::GRANTED);
+  clock_.Advance(6);
+  ASSERT_TRUE(Beat(kept).ok());
+  clock_.Advance(6);
+  master_->Tick();
+  EXPECT_EQ(Beat(lost).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Ask(lost, 1).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(master_->Command().rosters(0).members_size(), 1);
+  EXPECT_THAT(
+      master_->Status().events(),
+      Contains("worker 0 (host:7) was not heard of for 12.0 s: taken for lost; its samples go to others"));
+  ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
+  EXPECT_EQ(kept.lease.minibatches(0).spans(0).begin(), 0u);
+  const Worker back = Join();
+  EXPECT_EQ(back.index, 0u);
+  EXPECT_EQ(back.incarnation, 3u);
+}
+
+TEST_F(MasterTest, WaitsForNewWorkersWhenAllHaveLeft) {
+  Start(MakeJob({}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  Leave(worker, "drained");
+  EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("waiting for new ones"));
+  EXPECT_THAT(master_->Status().events(), Contains("worker 0 (host:7) left: drained"));
+  TrainAlone();
+  EXPECT_EQ(master_->Status().phase(), v1::JobStatus::FINISHING);
+  EXPECT_EQ(master_->Status().samples(), kSamples);
+}
+
+TEST_F(MasterTest, FailsWhenTheLastWorkerHasFailed) {
+  Start(MakeJob({.workers = 2}));
+  const Worker first = Join();
+  const Worker second = Join();
+  Leave(first, "out of memory", true);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING) << "another one is left";
+  Leave(second, "the loss is NaN", true);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("worker 1 (host:7), failed: the loss is NaN"));
+  EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(MasterTest, LeavingTwiceDoesNoHarm) {
+  Start(MakeJob({.workers = 2}));
+  const Worker first = Join();
+  Join();
+  Leave(first);
+  const Worker other = Join();
+  ASSERT_EQ(other.index, first.index);
+  Leave(first);
+  EXPECT_TRUE(Beat(other).ok());
+}
+
+// --------------------------------------------------------------------------------------- the job's end
+
+TEST_F(MasterTest, ADoneJobSavesALastCheckpointAndEndsWhenOutputsAreWritten) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous}));
+    TrainAlone();
+    EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+    EXPECT_EQ(master_->Command().checkpoint(), 0u) << "the servers have not reported since the worker left";
+    Exchange();
+    EXPECT_EQ(master_->Command().checkpoint(), 25u);
+    EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+    Exchange();
+    EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+    const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+    ASSERT_EQ(complete.size(), 1u);
+    EXPECT_EQ(complete[0].number, 25u);
+    EXPECT_EQ(complete[0].shards.size(), 2u);
+    EXPECT_EQ(complete[0].state.samples(), kSamples);
+    EXPECT_EQ(complete[0].state.pending_size(), 0);
+    EXPECT_EQ(complete[0].state.next_incarnation(), 2u);
+    EXPECT_TRUE(master_->TakeCompleteCheckpoints().empty());
+    EXPECT_FALSE(master_->Command().stop());
+    master_->OnOutputsWritten();
+    EXPECT_TRUE(master_->Command().stop());
+    EXPECT_TRUE(master_->Over());
+  }
+}
+
+TEST_F(MasterTest, IdleWorkersWaitAtTheEndForThoseAtWork) {
+  Start(MakeJob({.synchronous = false, .workers = 2, .batch_size = 100}));
+  Worker busy = Join();
+  Worker idle = Join();
+  ASSERT_EQ(Next(&busy), v1::Lease::GRANTED);
+  EXPECT_EQ(Next(&idle), v1::Lease::WAIT);
+  clock_.Advance(6);
+  ASSERT_TRUE(Beat(idle).ok());
+  clock_.Advance(6);
+  master_->Tick();  // busy is lost
+  ASSERT_EQ(Next(&idle), v1::Lease::GRANTED);
+  DoLease({&idle});
+  EXPECT_EQ(Next(&idle), v1::Lease::FINISHED);
+}
+
+TEST_F(MasterTest, ALateWorkerIsToldThatNothingIsLeft) {
+  Start(MakeJob({}));
+  TrainAlone();
+  Worker late = Join();
+  EXPECT_EQ(Next(&late), v1::Lease::FINISHED);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+}
+
+TEST_F(MasterTest, AWorkerThatNeverLeavesDoesNotHoldUpTheEnd) {
+  Start(MakeJob({}));
+  Worker worker = Join();
+  while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
+  for (int i = 0; i < 12; ++i) {
+    clock_.Advance(1);
+    Beat(worker).status().IgnoreError();
+    master_->Tick();
+    Exchange();
+  }
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(MasterTest, AStopTellsWorkersAndKeepsWhatIsUndone) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous}));
+    Worker worker = Join();
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    const uint64_t first = SamplesOf(worker.lease.minibatches(0));
+    DoStep(&worker);
+    EXPECT_FALSE(Beat(worker)->stop());
+    master_->Stop("the boss said so");
+    const absl::StatusOr<v1::HeartbeatReply> reply = Beat(worker);
+    EXPECT_TRUE(reply->stop());
+    EXPECT_THAT(reply->reason(), HasSubstr("the boss said so"));
+    EXPECT_EQ(Next(&worker), v1::Lease::FINISHED);
+    Leave(worker, "stopped");
+    Exchange();
+    Exchange();
+    EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+    const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+    ASSERT_EQ(complete.size(), 1u);
+    EXPECT_EQ(complete[0].number, 1u);
+    EXPECT_EQ(complete[0].state.samples(), first);
+
+    const v1::MasterState state = complete[0].state;
+    Start(job_, 2, state);
+    TrainAlone();
+    EXPECT_EQ(master_->Status().samples(), kSamples);
+  }
+}
+
+TEST_F(MasterTest, AStopDoesNotWaitForeverForWorkers) {
+  Start(MakeJob({}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  master_->Stop("now");
+  for (int i = 0; i < 12; ++i) {
+    clock_.Advance(1);
+    Beat(worker).status().IgnoreError();
+    master_->Tick();
+    Exchange();
+  }
+  EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+}
+
+TEST_F(MasterTest, AJobResumedAtItsEndEndsWithoutWorkers) {
+  Start(MakeJob({}));
+  TrainAlone();
+  Exchange();
+  Exchange();
+  const v1::MasterState state = master_->TakeCompleteCheckpoints().at(0).state;
+  Start(job_, 2, state);
+  master_->Tick();
+  for (int i = 0; i < 3; ++i) Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(MasterTest, FailsOnContributionsThatAreNotFinite) {
+  Start(MakeJob({}));
+  Join();
+  v1::WorkerStatistics* statistics = shards_[1].extra()->add_workers();
+  statistics->set_worker(3);
+  statistics->set_non_finite_in_a_row(9);
+  Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+  statistics->set_non_finite_in_a_row(10);
+  Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("worker 3 sent 10 contributions in a row"));
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("optimizer.learning_rate"));
+}
+
+TEST_F(MasterTest, AFailedJobTellsWorkersBeforeTheServersEnd) {
+  Start(MakeJob({}));
+  Worker worker = Join();
+  master_->Fail("server 1 is gone");
+  master_->OnOutputsWritten();
+  EXPECT_FALSE(master_->Over());
+  EXPECT_TRUE(Beat(worker)->stop());
+  EXPECT_EQ(Next(&worker), v1::Lease::FINISHED);
+  Leave(worker);
+  EXPECT_TRUE(master_->Over());
+}
+
+// ------------------------------------------------------------------------------- checkpoints, evaluation
+
+TEST_F(MasterTest, RegularCheckpointsAreWholeOnceAllShardsHaveThem) {
+  Start(MakeJob({.epochs = 10, .every_updates = 5}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  for (int i = 0; i < 12; ++i) DoStep(&worker);
+  ASSERT_TRUE(master_->OnShardReport(shards_[0].Report()).ok());
+  EXPECT_TRUE(master_->TakeCompleteCheckpoints().empty());
+  ASSERT_TRUE(master_->OnShardReport(shards_[1].Report()).ok());
+  const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+  ASSERT_EQ(complete.size(), 2u);
+  EXPECT_EQ(complete[0].number, 5u);
+  EXPECT_EQ(complete[0].state.version(), 5u);
+  EXPECT_EQ(complete[0].state.samples(), 20u);
+  EXPECT_EQ(complete[1].number, 10u);
+  EXPECT_EQ(complete[1].state.samples(), 40u);
+  EXPECT_EQ(complete[1].state.pending(0).begin(), 40u);
+  EXPECT_EQ(master_->Status().last_checkpoint(), 10u);
+}
+
+TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
+  v1::Job job = MakeJob({.epochs = 2});
+  job.mutable_evaluation()->set_every_epochs(0.5);
+  Start(job);
+  const Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 0u);
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  DoLease({&worker});  // 64 of 100 samples
+  ASSERT_TRUE(Beat(worker).ok());
+  EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 1u);
+  while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
+  Leave(worker);
+  Exchange();
+  Exchange();
+  EXPECT_EQ(master_->Status().reason(), "waiting for the final evaluation");
+  const absl::StatusOr<v1::GetEvaluationReply> last = AskEvaluation(evaluator);
+  EXPECT_TRUE(last->final());
+  v1::EvaluationReport report;
+  report.set_incarnation(evaluator.incarnation);
+  report.set_evaluation(last->evaluation());
+  report.set_samples(50);
+  report.set_correct(40);
+  report.set_loss_sum(25);
+  ASSERT_TRUE(master_->ReportEvaluation(report).ok());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_TRUE(AskEvaluation(evaluator)->stop());
+  EXPECT_DOUBLE_EQ(master_->Status().test_accuracy(), 0.8);
+  EXPECT_DOUBLE_EQ(master_->Status().test_loss(), 0.5);
+  EXPECT_EQ(master_->Status().test_samples(), 50u);
+}
+
+TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
+  Start(MakeJob({}));
+  const Worker evaluator = Join(v1::EVALUATOR);
+  TrainAlone();
+  Exchange();
+  Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  clock_.Advance(11);
+  master_->Tick();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_TRUE(AskEvaluation(evaluator)->stop()) << "also for one that is no member any more";
+}
+
+// ---------------------------------------------------------------------------------------------- status
+
+TEST_F(MasterTest, StatusTellsRatesOverTheLastSeconds) {
+  Start(MakeJob({.synchronous = false, .epochs = 4}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  for (int i = 0; i < 5; ++i) {
+    clock_.Advance(1);
+    DoStep(&worker);
+    ASSERT_TRUE(Beat(worker).ok());
+  }
+  const v1::JobStatus status = master_->Status();
+  EXPECT_EQ(status.samples(), 20u);
+  EXPECT_DOUBLE_EQ(status.epochs(), 0.2);
+  EXPECT_EQ(status.total_samples(), 400u);
+  EXPECT_DOUBLE_EQ(status.samples_per_second(), 4);
+  EXPECT_DOUBLE_EQ(status.seconds_left(), 95);
+  EXPECT_DOUBLE_EQ(status.train_loss(), 2);
+  EXPECT_DOUBLE_EQ(status.train_accuracy(), 0.5);
+  EXPECT_DOUBLE_EQ(status.wall_seconds(), 5);
+  ASSERT_EQ(status.workers_size(), 1);
+  EXPECT_EQ(status.workers(0).progress().samples(), 20u);
+}
+
+TEST_F(MasterTest, StatusKeepsWhatWorkersDidThatHaveLeft) {
+  Start(MakeJob({.synchronous = false, .epochs = 4}));
+  for (int i = 0; i < 3; ++i) {
+    Worker worker = Join();
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    for (int step = 0; step < 5; ++step) DoStep(&worker);
+    Leave(worker);
+  }
+  EXPECT_EQ(master_->Status().samples(), 60u);
+}
+
+TEST_F(MasterTest, StatusAddsUpTheShards) {
+  Start(MakeJob({.synchronous = false}));
+  Join();
+  for (FakeShard& shard : shards_) {
+    shard.extra()->set_bytes_pushed(100);
+    v1::WorkerStatistics* statistics = shard.extra()->add_workers();
+    statistics->set_worker(0);
+    statistics->set_applied(4);
+    statistics->set_late(1);
+    for (uint64_t value : {0, 3}) statistics->add_staleness_values(value);
+    for (uint64_t count : {3, 1}) statistics->add_staleness_counts(count);
+  }
+  Exchange();
+  const v1::JobStatus status = master_->Status();
+  EXPECT_EQ(status.bytes_pushed(), 200u);
+  EXPECT_EQ(status.pushes_applied(), 4u) << "of shard 0";
+  EXPECT_EQ(status.pushes_late(), 1u);
+  EXPECT_DOUBLE_EQ(status.staleness_mean(), 0.75);
+  EXPECT_EQ(status.staleness_p50(), 0);
+  EXPECT_EQ(status.staleness_p99(), 3);
+  EXPECT_EQ(status.workers(0).staleness_max(), 3);
+  EXPECT_EQ(status.shards_size(), 2);
+}
+
+TEST_F(MasterTest, ProgressThatWasOvertakenChangesNothing) {
+  Start(MakeJob({.synchronous = false}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  DoStep(&worker);
+  const Worker earlier = worker;
+  DoStep(&worker);
+  ASSERT_TRUE(Beat(worker).ok());
+  ASSERT_TRUE(Beat(earlier).ok());
+  EXPECT_EQ(master_->Status().samples(), 8u);
+  EXPECT_EQ(master_->Status().workers(0).progress().steps(), 2u);
+}
+
+TEST_F(MasterTest, NamesReportsOfShardsThatTheJobHasNot) {
+  Start(MakeJob({}), 1);
+  v1::ShardReport report;
+  report.set_shard(1);
+  EXPECT_EQ(master_->OnShardReport(report).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,85 @@
+#include "server/master/membership.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace catchment {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+v1::RegisterRequest From(const std::string& host, v1::Role role = v1::WORKER) {
+  v1::RegisterRequest request;
+  request.set_role(role);
+  request.set_host(host);
+  request.set_pid(42);
+  return request;
+}
+
+class MembershipTest : public ::testing::Test {
+ protected:
+  EventLog events_;
+  Membership members_{10, 1, &events_};
+};
+
+TEST_F(MembershipTest, GivesTheLowestFreeIndexAndFreshIncarnations) {
+  EXPECT_EQ(members_.Register(From("a"), 0)->index, 0u);
+  EXPECT_EQ(members_.Register(From("b"), 0)->index, 1u);
+  EXPECT_EQ(members_.Register(From("c"), 0)->index, 2u);
+  members_.Remove(v1::WORKER, 1);
+  const Member* member = members_.Register(From("d"), 0);
+  EXPECT_EQ(member->index, 1u);
+  EXPECT_EQ(member->incarnation, 4u);
+  EXPECT_EQ(members_.next_incarnation(), 5u);
+}
+
+TEST_F(MembershipTest, EvaluatorsHaveIndicesOfTheirOwnButShareIncarnations) {
+  EXPECT_EQ(members_.Register(From("a"), 0)->incarnation, 1u);
+  const Member* evaluator = members_.Register(From("a", v1::EVALUATOR), 0);
+  EXPECT_EQ(evaluator->index, 0u);
+  EXPECT_EQ(evaluator->incarnation, 2u);
+  EXPECT_EQ(members_.num_workers(), 1);
+  EXPECT_EQ(members_.num_evaluators(), 1);
+  EXPECT_TRUE(members_.HearEvaluator(2, 0).ok());
+  EXPECT_EQ(members_.HearEvaluator(1, 0).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(MembershipTest, SilentMembersExpireAndHeardOnesDoNot) {
+  members_.Register(From("a"), 0);
+  members_.Register(From("b"), 0);
+  ASSERT_TRUE(members_.Hear(v1::WORKER, 0, 1, 9).ok());
+  EXPECT_TRUE(members_.TakeExpired(10).empty());
+  const std::vector<Member> expired = members_.TakeExpired(10.5);
+  ASSERT_EQ(expired.size(), 1u);
+  EXPECT_EQ(expired[0].index, 1u);
+  EXPECT_EQ(events_.last().back(),
+            "worker 1 (b:42) was not heard of for 10.5 s: taken for lost; its samples go to others");
+}
+
+TEST_F(MembershipTest, ALostWorkerIsUnknownAndMayComeBack) {
+  members_.Register(From("a"), 0);
+  members_.TakeExpired(11);
+  const absl::Status status = members_.Hear(v1::WORKER, 0, 1, 12).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("register again"));
+  EXPECT_EQ(members_.Register(From("a"), 12)->incarnation, 2u);
+  EXPECT_FALSE(members_.Hear(v1::WORKER, 0, 1, 12).ok()) << "the old incarnation stays unknown";
+  EXPECT_TRUE(members_.Hear(v1::WORKER, 0, 2, 12).ok());
+}
+
+TEST_F(MembershipTest, TellsOfJoins) {
+  members_.Register(From("host"), 0);
+  EXPECT_THAT(events_.last(), Contains("worker 0 (host:42) joined"));
+  EXPECT_EQ(events_.TakeFresh().size(), 1u);
+  EXPECT_TRUE(events_.TakeFresh().empty());
+}
+
+TEST_F(MembershipTest, KeepsOnlyTheLastEvents) {
+  for (int i = 0; i < 100; ++i) events_.Add(std::to_string(i));
+  EXPECT_EQ(events_.last().size(), EventLog::kKept);
+  EXPECT_EQ(events_.last().back(), "99");
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,103 @@
+// StalenessDistribution and ProgressMeter.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "server/master/progress_meter.h"
+#include "server/master/staleness.h"
+
+namespace catchment {
+namespace {
+
+TEST(StalenessDistributionTest, IsZeroWithoutPushes) {
+  StalenessDistribution staleness;
+  EXPECT_EQ(staleness.mean(), 0);
+  EXPECT_EQ(staleness.quantile(0.5), 0);
+  EXPECT_EQ(staleness.max(), 0);
+}
+
+TEST(StalenessDistributionTest, AddsUpCountsOfSeveralShards) {
+  v1::WorkerStatistics statistics;
+  for (uint64_t value : {0, 1, 2}) statistics.add_staleness_values(value);
+  for (uint64_t count : {40, 9, 1}) statistics.add_staleness_counts(count);
+  StalenessDistribution staleness;
+  staleness.Add(statistics);
+  staleness.Add(statistics);
+  EXPECT_EQ(staleness.count(), 100u);
+  EXPECT_DOUBLE_EQ(staleness.mean(), 0.22);
+  EXPECT_EQ(staleness.quantile(0.5), 0);
+  EXPECT_EQ(staleness.quantile(0.8), 0);
+  EXPECT_EQ(staleness.quantile(0.81), 1);
+  EXPECT_EQ(staleness.quantile(0.99), 2);
+  EXPECT_EQ(staleness.max(), 2);
+}
+
+v1::Progress ProgressOf(uint64_t samples, double loss_sum, uint64_t correct) {
+  v1::Progress progress;
+  progress.set_samples(samples);
+  progress.set_loss_sum(loss_sum);
+  progress.set_correct(correct);
+  return progress;
+}
+
+TEST(ProgressMeterTest, RatesCoverTheLastSeconds) {
+  ProgressMeter meter;
+  meter.Restart(0);
+  v1::Progress before;
+  for (int second = 1; second <= 30; ++second) {
+    // 100 samples a second at loss 2, then 10 a second at loss 1.
+    const bool fast = second <= 15;
+    v1::Progress after = before;
+    after.set_samples(before.samples() + (fast ? 100 : 10));
+    after.set_loss_sum(before.loss_sum() + (fast ? 200 : 10));
+    after.set_correct(before.correct() + (fast ? 50 : 9));
+    meter.Add(before, after, second);
+    before = after;
+  }
+  EXPECT_DOUBLE_EQ(meter.samples_per_second(30), 10);
+  EXPECT_DOUBLE_EQ(meter.mean_loss(), 1);
+  EXPECT_DOUBLE_EQ(meter.accuracy(), 0.9);
+}
+
+TEST(ProgressMeterTest, AddsUpWorkersThatComeAndGo) {
+  ProgressMeter meter;
+  meter.Restart(0);
+  meter.Add({}, ProgressOf(50, 100, 5), 1);
+  meter.Add({}, ProgressOf(150, 150, 15), 2);  // another worker; its counts begin at 0
+  EXPECT_DOUBLE_EQ(meter.samples_per_second(4), 50);
+  EXPECT_DOUBLE_EQ(meter.mean_loss(), 1.25);
+  EXPECT_DOUBLE_EQ(meter.accuracy(), 0.1);
+}
+
+TEST(ProgressMeterTest, RateFallsToZeroInSilenceAndTheLossStays) {
+  ProgressMeter meter;
+  meter.Restart(0);
+  meter.Add({}, ProgressOf(50, 100, 5), 1);
+  EXPECT_DOUBLE_EQ(meter.samples_per_second(5), 10);
+  EXPECT_DOUBLE_EQ(meter.samples_per_second(20), 0);
+  EXPECT_DOUBLE_EQ(meter.mean_loss(), 2);
+}
+
+TEST(ProgressMeterTest, ALossThatIsNotFiniteDoesNotSpoilTheOthers) {
+  ProgressMeter meter;
+  meter.Restart(0);
+  meter.Add({}, ProgressOf(50, std::numeric_limits<double>::quiet_NaN(), 5), 1);
+  meter.Add({}, ProgressOf(10, 30, 5), 1.5);
+  EXPECT_DOUBLE_EQ(meter.mean_loss(), 3);
+}
+
+TEST(ProgressMeterTest, KeepsFewTotalsForManyReports) {
+  ProgressMeter meter;
+  meter.Restart(0);
+  v1::Progress before;
+  for (int i = 1; i <= 100000; ++i) {
+    v1::Progress after;
+    after.set_samples(i);
+    meter.Add(before, after, i * 1e-3);
+    before = after;
+  }
+  EXPECT_NEAR(meter.samples_per_second(100), 1000, 20);
+}
+
+}  // namespace
+}  // namespace catchment
