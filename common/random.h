@@ -22,9 +22,14 @@ inline uint64_t Derive(uint64_t seed, uint64_t stream) { return Scatter(Scatter(
 // A generator of one stream. Not thread-safe; make one where it is needed.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  // Streams of neighbouring seeds have nothing in common.
+  explicit Random(uint64_t seed) : state_(Scatter(seed)) {}
 
-  uint64_t Next() { return Scatter(state_++ * 0x9e3779b97f4a7c15u); }
+  uint64_t Next() {
+    const uint64_t value = Scatter(state_);
+    state_ += 0x9e3779b97f4a7c15u;
+    return value;
+  }
 
   // Uniform in [0, 1), 53 bits.
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }

@@ -1,0 +1,96 @@
+#include "common/checkpoint/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+std::string ParentDirectory(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path, int64_t bytes) {
+  const std::string temporary = path + ".tmp";
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary));
+  return std::unique_ptr<AtomicFile>(new AtomicFile(path, bytes, file));
+}
+
+AtomicFile::AtomicFile(std::string path, int64_t bytes, int file)
+    : path_(std::move(path)), temporary_(path_ + ".tmp"), bytes_(bytes), file_(file) {}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) close(file_);
+  if (!committed_) unlink(temporary_.c_str());
+}
+
+absl::Status AtomicFile::Failed(int error) const {
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path_, ", which needs ", bytes_, " bytes"));
+}
+
+absl::Status AtomicFile::Write(const void* data, size_t size) {
+  // The kernel takes at most 2 GiB in one call.
+  constexpr size_t kMost = size_t{1} << 30;
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = write(file_, next, std::min(size, kMost));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed(errno);
+    next += written;
+    size -= written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (fsync(file_) != 0) return Failed(errno);
+  if (close(std::exchange(file_, -1)) != 0) return Failed(errno);
+  if (rename(temporary_.c_str(), path_.c_str()) != 0) return Failed(errno);
+  committed_ = true;
+  return SyncDirectory(ParentDirectory(path_));
+}
+
+absl::Status CreateDirectories(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return absl::OkStatus();
+  const std::string parent = ParentDirectory(path);
+  if (parent != path && !std::filesystem::exists(parent, error)) {
+    if (const absl::Status status = CreateDirectories(parent); !status.ok()) return status;
+  }
+  // Another process may have made it in between.
+  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create the directory ", path));
+  }
+  if (!std::filesystem::is_directory(path, error)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is there and is no directory"));
+  }
+  return SyncDirectory(parent);
+}
+
+absl::Status SyncDirectory(const std::string& path) {
+  const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the directory ", path));
+  const bool synced = fsync(directory) == 0;
+  const int error = errno;
+  close(directory);
+  // Some network file systems cannot sync directories, and need not.
+  if (!synced && error != EINVAL) {
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot sync the directory ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

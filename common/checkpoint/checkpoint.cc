@@ -1,0 +1,179 @@
+#include "common/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/atomic_file.h"
+#include "glog/logging.h"
+
+namespace catchment {
+namespace {
+
+Range Overlap(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
+
+Range RangeOf(const v1::ShardState& state) { return {state.begin(), state.end()}; }
+
+Range BlockRange(const v1::ShardState& state, int block) {
+  const int64_t begin = state.begin() + block * state.block_size();
+  return {begin, std::min(state.end(), begin + state.block_size())};
+}
+
+// Empty when the shard is the next one of the checkpoint, whose values before `begin` are there.
+std::string DescribeStranger(const v1::Manifest& manifest, const v1::SavedShard& saved,
+                             const v1::ShardState& state, int64_t begin) {
+  if (state.fingerprint() != manifest.fingerprint()) return "is a shard of another model";
+  if (state.checkpoint() != manifest.number()) {
+    return absl::StrCat("is a shard of checkpoint ", state.checkpoint());
+  }
+  if (ShardVersion(state) != saved.version()) {
+    return absl::StrCat("was saved at version ", ShardVersion(state), ", and the manifest says ",
+                        saved.version());
+  }
+  if (state.begin() != begin) return absl::StrCat("begins at parameter ", state.begin(), ", not ", begin);
+  return "";
+}
+
+absl::Status CheckRange(const v1::Manifest& manifest, Range range) {
+  if (0 <= range.begin && range.begin <= range.end && range.end <= CountParameters(manifest)) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat("checkpoint ", manifest.number(), " has ",
+                                            CountParameters(manifest), " parameters; ", range.begin, " .. ",
+                                            range.end, " were asked for"));
+}
+
+enum class Depth { kHeaders, kChecksums };
+
+absl::StatusOr<v1::Manifest> ReadComplete(const std::string& dir, uint64_t number, Depth depth) {
+  const auto manifest = ReadManifest(dir, number);
+  if (!manifest.ok()) return manifest.status();
+  const auto shards = OpenShards(dir, *manifest);
+  if (!shards.ok()) return shards.status();
+  for (const ShardFile& shard : *shards) {
+    if (depth == Depth::kHeaders) break;
+    if (const absl::Status status = shard.file->VerifyChecksums(); !status.ok()) return status;
+  }
+  return manifest;
+}
+
+// The manifest goes first, so that what is half deleted is not taken for complete.
+absl::Status Delete(const std::string& dir, uint64_t number) {
+  const std::string path = CheckpointDirectory(dir, number);
+  std::error_code error;
+  std::filesystem::remove(path + "/manifest.textproto", error);
+  if (!error) std::filesystem::remove_all(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete the old checkpoint ", path));
+}
+
+void Raise(const v1::BlockState& saved, v1::BlockState* state) {
+  state->set_version(std::max(state->version(), saved.version()));
+  state->set_samples(std::max(state->samples(), saved.samples()));
+  state->set_optimizer_steps(std::max(state->optimizer_steps(), saved.optimizer_steps()));
+}
+
+}  // namespace
+
+absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
+  const auto numbers = ListCheckpoints(dir);
+  if (!numbers.ok()) return numbers.status();
+  FoundCheckpoint found;
+  for (uint64_t number : *numbers) {
+    auto manifest = ReadComplete(dir, number, Depth::kChecksums);
+    if (manifest.ok()) {
+      found.manifest = *std::move(manifest);
+      return found;
+    }
+    found.warnings.push_back(absl::StrCat("skipped checkpoint ", number, ": ", manifest.status().message()));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no checkpoint to go on from in ", dir,
+                                          found.warnings.empty() ? "" : "\n",
+                                          absl::StrJoin(found.warnings, "\n")));
+}
+
+absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const v1::Manifest& manifest) {
+  std::vector<ShardFile> shards;
+  int64_t begin = 0;
+  for (const v1::SavedShard& saved : manifest.shards()) {
+    auto shard = OpenShard(absl::StrCat(CheckpointDirectory(dir, manifest.number()), "/", saved.file()));
+    if (!shard.ok()) return shard.status();
+    const std::string stranger = DescribeStranger(manifest, saved, shard->state, begin);
+    if (!stranger.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(shard->file->path(), ": ", stranger));
+    }
+    begin = shard->state.end();
+    shards.push_back(*std::move(shard));
+  }
+  if (begin == CountParameters(manifest)) return shards;
+  return absl::InvalidArgumentError(
+      absl::StrCat(CheckpointDirectory(dir, manifest.number()), ": its shards hold ", begin,
+                   " parameters, and its model has ", CountParameters(manifest)));
+}
+
+absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest, Range range,
+                            const std::string& tensor, float* out) {
+  if (const absl::Status status = CheckRange(manifest, range); !status.ok()) return status;
+  const auto shards = OpenShards(dir, manifest);
+  if (!shards.ok()) return shards.status();
+  for (const ShardFile& shard : *shards) {
+    const Range part = Overlap(range, RangeOf(shard.state));
+    if (part.size() <= 0) continue;
+    const absl::Status status = shard.file->Read(tensor, part.begin - shard.state.begin(), part.size(),
+                                                 out + (part.begin - range.begin));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<v1::BlockState>> ReadBlockStates(const std::string& dir,
+                                                            const v1::Manifest& manifest, Range range,
+                                                            int64_t block_size) {
+  CHECK_GT(block_size, 0);
+  if (const absl::Status status = CheckRange(manifest, range); !status.ok()) return status;
+  const auto shards = OpenShards(dir, manifest);
+  if (!shards.ok()) return shards.status();
+  std::vector<v1::BlockState> states((range.size() + block_size - 1) / block_size);
+  for (const ShardFile& shard : *shards) {
+    for (int block = 0; block < shard.state.blocks_size(); ++block) {
+      const Range part = Overlap(range, BlockRange(shard.state, block));
+      if (part.size() <= 0) continue;
+      const int64_t last = (part.end - 1 - range.begin) / block_size;
+      for (int64_t i = (part.begin - range.begin) / block_size; i <= last; ++i) {
+        Raise(shard.state.blocks(block), &states[i]);
+      }
+    }
+  }
+  return states;
+}
+
+absl::Status CheckSameModel(const std::string& dir, const v1::Manifest& manifest,
+                            const std::vector<TensorSpec>& tensors) {
+  const std::string difference = DescribeDifference(tensors, ManifestTensors(manifest));
+  if (difference.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      CheckpointDirectory(dir, manifest.number()), " is of another model, job \"", manifest.job().name(),
+      "\": ", difference, "; go on with that job's model, or from another directory"));
+}
+
+absl::Status Prune(const std::string& dir, int keep) {
+  CHECK_GE(keep, 1);
+  const auto numbers = ListCheckpoints(dir);
+  if (!numbers.ok()) return numbers.status();
+  int complete = 0;
+  std::vector<std::string> problems;
+  for (uint64_t number : *numbers) {
+    const bool is_complete = complete < keep && ReadComplete(dir, number, Depth::kHeaders).ok();
+    if (is_complete) ++complete;
+    if (is_complete || complete == 0) continue;
+    const absl::Status status = Delete(dir, number);
+    if (!status.ok()) problems.push_back(std::string(status.message()));
+  }
+  if (!problems.empty()) return absl::UnavailableError(absl::StrJoin(problems, "\n"));
+  return SyncDirectory(dir);
+}
+
+}  // namespace catchment

@@ -1,0 +1,157 @@
+#include "common/checkpoint/manifest.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/checksum.h"
+#include "common/job/text_format.h"
+#include "glog/logging.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kPrefix[] = "checkpoint-";
+constexpr char kManifest[] = "manifest.textproto";
+constexpr int64_t kLargest = int64_t{1} << 48;  // values; more than any disk here holds
+
+std::string ManifestPath(const std::string& dir, uint64_t number) {
+  return absl::StrCat(CheckpointDirectory(dir, number), "/", kManifest);
+}
+
+std::string ChecksumLine(const std::string& text) {
+  return absl::StrCat("# crc32 ", ChecksumText(Crc32(text.data(), text.size())), "\n");
+}
+
+// The text without its last line, when that line is right.
+absl::StatusOr<std::string> TakeChecked(const std::string& path, const std::string& text) {
+  const size_t line = text.rfind("# crc32 ");
+  if (line == std::string::npos) {
+    return absl::DataLossError(absl::StrCat(path, ": is damaged: its last line, the checksum, is missing"));
+  }
+  const std::string checked = text.substr(0, line);
+  if (text.substr(line) == ChecksumLine(checked)) return checked;
+  return absl::DataLossError(
+      absl::StrCat(path, ": is damaged: its checksum is another than its last line says"));
+}
+
+// Empty when all is well.
+std::string DescribeTensorProblem(const v1::Manifest& manifest) {
+  __int128 total = 0;
+  for (const v1::TensorInfo& tensor : manifest.tensors()) {
+    __int128 size = 1;
+    for (int64_t dimension : tensor.shape()) {
+      if (dimension < 1) return absl::StrCat("tensor \"", tensor.name(), "\" has a dimension below 1");
+      size = std::min<__int128>(size * dimension, kLargest);
+    }
+    total += size;
+    if (total >= kLargest) return absl::StrCat("tensor \"", tensor.name(), "\" has too many values");
+  }
+  const auto layout = ParameterLayout::Create(ManifestTensors(manifest), 1, 1);
+  if (!layout.ok()) return std::string(layout.status().message());
+  if (layout->fingerprint() != manifest.fingerprint()) return "its fingerprint is not that of its tensors";
+  return "";
+}
+
+std::string DescribeShardProblem(const v1::Manifest& manifest) {
+  if (manifest.shards().empty()) return "it names no shards";
+  for (const v1::SavedShard& shard : manifest.shards()) {
+    const bool outside = shard.file().empty() || absl::StrContains(shard.file(), "/");
+    if (outside) return absl::StrCat("shard file \"", shard.file(), "\" is not a name within the checkpoint");
+  }
+  return "";
+}
+
+absl::Status CheckManifest(const std::string& path, uint64_t number, const v1::Manifest& manifest) {
+  std::string problem = DescribeTensorProblem(manifest);
+  if (problem.empty()) problem = DescribeShardProblem(manifest);
+  if (manifest.number() != number) {
+    problem = absl::StrCat("it is the manifest of checkpoint ", manifest.number());
+  }
+  if (problem.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", problem));
+}
+
+}  // namespace
+
+std::string CheckpointDirectory(const std::string& dir, uint64_t number) {
+  return absl::StrCat(dir, "/", kPrefix, number);
+}
+
+std::string ShardFileName(int shard, int num_shards) {
+  return absl::StrCat("shard-", shard, "-of-", num_shards, ".safetensors");
+}
+
+absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(dir, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    return absl::NotFoundError(absl::StrCat("there is no directory ", dir));
+  }
+  std::vector<uint64_t> numbers;
+  for (const auto end = std::filesystem::directory_iterator(); !error && entries != end;
+       entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    uint64_t number;
+    if (!absl::StartsWith(name, kPrefix) || !absl::SimpleAtoi(name.substr(sizeof(kPrefix) - 1), &number)) {
+      continue;
+    }
+    // Not "checkpoint-007" or "checkpoint- 7", which are somebody else's.
+    if (name == absl::StrCat(kPrefix, number)) numbers.push_back(number);
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read the directory ", dir));
+  std::sort(numbers.begin(), numbers.end(), std::greater<>());
+  return numbers;
+}
+
+absl::Status WriteManifest(const std::string& dir, const v1::Manifest& manifest) {
+  std::string text;
+  CHECK(google::protobuf::TextFormat::PrintToString(manifest, &text));
+  absl::StrAppend(&text, ChecksumLine(text));
+  absl::Status status = CreateDirectories(CheckpointDirectory(dir, manifest.number()));
+  if (!status.ok()) return status;
+  const auto file = AtomicFile::Create(ManifestPath(dir, manifest.number()), text.size());
+  if (!file.ok()) return file.status();
+  status = (*file)->Write(text.data(), text.size());
+  return status.ok() ? (*file)->Commit() : status;
+}
+
+absl::StatusOr<v1::Manifest> ReadManifest(const std::string& dir, uint64_t number) {
+  const std::string path = ManifestPath(dir, number);
+  const auto text = ReadTextFile(path);
+  if (absl::IsNotFound(text.status())) {
+    return absl::NotFoundError(absl::StrCat(CheckpointDirectory(dir, number), " is not complete: it has no ",
+                                            kManifest, ", which is written last"));
+  }
+  if (!text.ok()) return text.status();
+  const auto checked = TakeChecked(path, *text);
+  if (!checked.ok()) return checked.status();
+  v1::Manifest manifest;
+  absl::Status status = ParseText(*checked, path, "", &manifest);
+  if (status.ok()) status = CheckManifest(path, number, manifest);
+  if (!status.ok()) return status;
+  return manifest;
+}
+
+std::vector<TensorSpec> ManifestTensors(const v1::Manifest& manifest) {
+  std::vector<TensorSpec> tensors;
+  for (const v1::TensorInfo& tensor : manifest.tensors()) {
+    tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
+  }
+  return tensors;
+}
+
+int64_t CountParameters(const v1::Manifest& manifest) {
+  int64_t count = 0;
+  for (const TensorSpec& tensor : ManifestTensors(manifest)) count += tensor.size();
+  return count;
+}
+
+}  // namespace catchment

@@ -1,0 +1,175 @@
+#include "common/checkpoint/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/checksum.h"
+#include "glog/logging.h"
+
+namespace catchment {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "lengths and values are written as they are in memory");
+
+constexpr int64_t kValueBytes = sizeof(float);
+constexpr int64_t kLengthBytes = sizeof(uint64_t);
+
+std::string ChecksumKey(const std::string& tensor) { return "crc32." + tensor; }
+
+SafetensorsHeader MakeHeader(const std::vector<TensorView>& tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  SafetensorsHeader header{{}, metadata};
+  int64_t begin = 0;
+  for (const TensorView& tensor : tensors) {
+    const int64_t size = tensor.values.size();
+    int64_t product = 1;
+    for (int64_t dimension : tensor.shape) product *= dimension;
+    CHECK_EQ(product, size) << tensor.name << " has another number of values than its shape says";
+    header.tensors.push_back({tensor.name, tensor.shape, begin, size});
+    begin += size * kValueBytes;
+    header.metadata[ChecksumKey(tensor.name)] = ChecksumText(Crc32(tensor.values.data(), size * kValueBytes));
+  }
+  return header;
+}
+
+absl::Status At(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  const std::string header = FormatHeader(MakeHeader(tensors, metadata));
+  const uint64_t length = header.size();
+  if (header.size() > kMaxHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": its header takes ", length,
+                                                   " bytes, and readers accept ", kMaxHeaderBytes));
+  }
+  int64_t bytes = kLengthBytes + static_cast<int64_t>(length);
+  for (const TensorView& tensor : tensors) bytes += tensor.values.size() * kValueBytes;
+  const auto file = AtomicFile::Create(path, bytes);
+  if (!file.ok()) return file.status();
+  absl::Status status = (*file)->Write(&length, sizeof(length));
+  if (status.ok()) status = (*file)->Write(header.data(), header.size());
+  for (const TensorView& tensor : tensors) {
+    if (status.ok()) status = (*file)->Write(tensor.values.data(), tensor.values.size() * kValueBytes);
+  }
+  return status.ok() ? (*file)->Commit() : status;
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path, descriptor));
+  if (const absl::Status status = file->ReadHeader(); !status.ok()) return status;
+  return file;
+}
+
+SafetensorsFile::~SafetensorsFile() { close(file_); }
+
+absl::Status SafetensorsFile::ReadHeader() {
+  struct stat info;
+  if (fstat(file_, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));
+  const int64_t file_bytes = info.st_size;
+  const auto wrong = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what...));
+  };
+  if (!S_ISREG(info.st_mode)) return wrong("is no file");
+  if (file_bytes < kLengthBytes) {
+    return wrong("has ", file_bytes, " bytes; it is cut short, or no safetensors file");
+  }
+  uint64_t length;
+  if (const absl::Status status = ReadBytes(0, sizeof(length), &length); !status.ok()) return status;
+  if (length > static_cast<uint64_t>(std::min<int64_t>(kMaxHeaderBytes, file_bytes - kLengthBytes))) {
+    return wrong("its header would take ", length, " bytes, and the file has ", file_bytes,
+                 "; it is cut short, or no safetensors file");
+  }
+  std::string text(length, '\0');
+  if (const absl::Status status = ReadBytes(kLengthBytes, length, text.data()); !status.ok()) return status;
+  values_begin_ = kLengthBytes + static_cast<int64_t>(length);
+  auto header = ParseHeader(text, file_bytes - values_begin_);
+  if (!header.ok()) return At(path_, header.status());
+  header_ = *std::move(header);
+  return absl::OkStatus();
+}
+
+const TensorEntry* SafetensorsFile::Find(const std::string& name) const {
+  const auto found = std::find_if(tensors().begin(), tensors().end(),
+                                  [&](const TensorEntry& tensor) { return tensor.name == name; });
+  return found == tensors().end() ? nullptr : &*found;
+}
+
+bool SafetensorsFile::HasChecksum(const TensorEntry& tensor) const {
+  return metadata().count(ChecksumKey(tensor.name)) > 0;
+}
+
+absl::Status SafetensorsFile::Read(const std::string& name, int64_t first, int64_t count, float* out) const {
+  const TensorEntry* tensor = Find(name);
+  if (!tensor) {
+    const auto append_name = [](std::string* text, const TensorEntry& entry) { text->append(entry.name); };
+    return absl::NotFoundError(absl::StrCat(path_, ": has no tensor \"", name, "\"; it has ",
+                                            absl::StrJoin(tensors(), ", ", append_name)));
+  }
+  if (first < 0 || count < 0 || first > tensor->size || count > tensor->size - first) {
+    return absl::OutOfRangeError(absl::StrCat(path_, ": tensor \"", name, "\" has ", tensor->size,
+                                              " values; ", count, " from ", first, " on were asked for"));
+  }
+  const absl::Status status =
+      ReadBytes(values_begin_ + tensor->begin + first * kValueBytes, count * kValueBytes, out);
+  if (!status.ok() || count < tensor->size) return status;
+  return CompareChecksum(*tensor, Crc32(out, count * kValueBytes));
+}
+
+absl::Status SafetensorsFile::VerifyChecksums() const {
+  for (const TensorEntry& tensor : tensors()) {
+    if (const absl::Status status = VerifyChecksum(tensor); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsFile::VerifyChecksum(const TensorEntry& tensor) const {
+  if (!HasChecksum(tensor)) return absl::OkStatus();
+  std::vector<char> buffer(std::min<int64_t>(tensor.size * kValueBytes, 1 << 20));
+  uint32_t checksum = 0;
+  for (int64_t done = 0; done < tensor.size * kValueBytes;) {
+    const int64_t count = std::min<int64_t>(buffer.size(), tensor.size * kValueBytes - done);
+    const absl::Status status = ReadBytes(values_begin_ + tensor.begin + done, count, buffer.data());
+    if (!status.ok()) return status;
+    checksum = Crc32(buffer.data(), count, checksum);
+    done += count;
+  }
+  return CompareChecksum(tensor, checksum);
+}
+
+absl::Status SafetensorsFile::CompareChecksum(const TensorEntry& tensor, uint32_t found) const {
+  const auto expected = metadata().find(ChecksumKey(tensor.name));
+  if (expected == metadata().end() || expected->second == ChecksumText(found)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path_, ": tensor \"", tensor.name, "\" is damaged: its CRC-32 is ",
+                                          ChecksumText(found), ", and ", expected->second, " was written"));
+}
+
+absl::Status SafetensorsFile::ReadBytes(int64_t offset, int64_t count, void* out) const {
+  char* next = static_cast<char*>(out);
+  while (count > 0) {
+    const ssize_t got = pread(file_, next, std::min<int64_t>(count, int64_t{1} << 30), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));
+    if (got == 0) return absl::DataLossError(absl::StrCat(path_, ": was cut short while it was read"));
+    next += got;
+    offset += got;
+    count -= got;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

@@ -1,0 +1,140 @@
+#include "common/checkpoint/safetensors_header.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace catchment {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr char kMetadata[] = "__metadata__";
+constexpr int64_t kValueBytes = sizeof(float);
+
+absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
+
+// Fails for a key given twice, which JSON parsers let pass.
+absl::StatusOr<json> ParseJson(const std::string& text) {
+  std::set<std::string> keys;
+  std::string twice;
+  const auto note_keys = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return true;
+  };
+  json parsed = json::parse(text, note_keys, /*allow_exceptions=*/false);
+  if (parsed.is_discarded() || !parsed.is_object()) return Invalid("its header is not a JSON object");
+  if (!twice.empty()) return Invalid(absl::StrCat("its header names \"", twice, "\" twice"));
+  return parsed;
+}
+
+bool IsListOfSizes(const json& tensor, const char* key) {
+  const auto list = tensor.find(key);
+  return list != tensor.end() && list->is_array() &&
+         std::all_of(list->begin(), list->end(), [](const json& item) {
+           return item.is_number_unsigned() && item.get<uint64_t>() <= uint64_t{INT64_MAX};
+         });
+}
+
+// The product of the shape, or limit + 1 when it is more than `limit`.
+int64_t CountValues(const std::vector<int64_t>& shape, int64_t limit) {
+  if (std::count(shape.begin(), shape.end(), 0) > 0) return 0;
+  __int128 count = 1;
+  for (int64_t dimension : shape) count = std::min<__int128>(count * dimension, __int128{limit} + 1);
+  return static_cast<int64_t>(count);
+}
+
+absl::StatusOr<TensorEntry> ParseTensor(const std::string& name, const json& tensor, int64_t data_bytes) {
+  const auto wrong = [&](const auto&... what) {
+    return Invalid(absl::StrCat("tensor \"", name, "\": ", what...));
+  };
+  if (!tensor.is_object()) return wrong("is not a JSON object");
+  const auto dtype = tensor.find("dtype");
+  if (dtype == tensor.end() || !dtype->is_string()) return wrong("has no dtype");
+  if (*dtype != "F32") return wrong("dtype is ", dtype->get<std::string>(), ", and only F32 is read here");
+  if (!IsListOfSizes(tensor, "shape")) return wrong("shape is not a list of sizes");
+  if (!IsListOfSizes(tensor, "data_offsets") || tensor["data_offsets"].size() != 2) {
+    return wrong("data_offsets are not two offsets");
+  }
+  const int64_t begin = tensor["data_offsets"][0].get<int64_t>();
+  const int64_t end = tensor["data_offsets"][1].get<int64_t>();
+  if (begin > end || end > data_bytes) {
+    return wrong("data_offsets [", begin, ", ", end, "] are not within the file's ", data_bytes,
+                 " bytes of values");
+  }
+  TensorEntry entry{name, tensor["shape"].get<std::vector<int64_t>>(), begin, 0};
+  entry.size = CountValues(entry.shape, data_bytes);
+  if (entry.size * kValueBytes != end - begin) {
+    return wrong("shape ", absl::StrJoin(entry.shape, "x"), " does not take the ", end - begin,
+                 " bytes of its data_offsets");
+  }
+  return entry;
+}
+
+absl::Status ParseMetadata(const json& metadata, std::map<std::string, std::string>* out) {
+  if (!metadata.is_object()) return Invalid("its __metadata__ is not a JSON object");
+  for (const auto& [key, value] : metadata.items()) {
+    if (!value.is_string()) return Invalid(absl::StrCat("its __metadata__ \"", key, "\" is not a text"));
+    (*out)[key] = value.get<std::string>();
+  }
+  return absl::OkStatus();
+}
+
+// Tensors one after another, from the first byte to the last.
+absl::Status CheckCoverage(const std::vector<TensorEntry>& tensors, int64_t data_bytes) {
+  int64_t covered = 0;
+  for (const TensorEntry& tensor : tensors) {
+    if (tensor.begin != covered) {
+      return Invalid(absl::StrCat("tensor \"", tensor.name, "\" begins at byte ", tensor.begin,
+                                  ", and the one before ",
+                                  tensor.begin < covered ? "it overlaps: it ends at " : "ends at ", covered));
+    }
+    covered += tensor.size * kValueBytes;
+  }
+  if (covered == data_bytes) return absl::OkStatus();
+  return Invalid(absl::StrCat("its tensors take ", covered, " bytes, and it has ", data_bytes));
+}
+
+}  // namespace
+
+std::string FormatHeader(const SafetensorsHeader& header) {
+  ordered_json out = ordered_json::object();
+  if (!header.metadata.empty()) out[kMetadata] = header.metadata;
+  for (const TensorEntry& tensor : header.tensors) {
+    out[tensor.name] = {{"dtype", "F32"},
+                        {"shape", tensor.shape},
+                        {"data_offsets", {tensor.begin, tensor.begin + tensor.size * kValueBytes}}};
+  }
+  // `replace` keeps the library from throwing.
+  std::string text = out.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& text, int64_t data_bytes) {
+  const auto parsed = ParseJson(text);
+  if (!parsed.ok()) return parsed.status();
+  SafetensorsHeader header;
+  for (const auto& [name, value] : parsed->items()) {
+    if (name == kMetadata) {
+      if (const absl::Status status = ParseMetadata(value, &header.metadata); !status.ok()) return status;
+      continue;
+    }
+    auto tensor = ParseTensor(name, value, data_bytes);
+    if (!tensor.ok()) return tensor.status();
+    header.tensors.push_back(*std::move(tensor));
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::make_pair(a.begin, a.size) < std::make_pair(b.begin, b.size);
+  });
+  if (const absl::Status status = CheckCoverage(header.tensors, data_bytes); !status.ok()) return status;
+  return header;
+}
+
+}  // namespace catchment

@@ -1,0 +1,47 @@
+// The header of a safetensors file: which tensors it has, where, and what else is said about them.
+//
+//   8 bytes    N, the header's length, little-endian
+//   N bytes    JSON: {"__metadata__": {KEY: TEXT, ...},
+//                     NAME: {"dtype": "F32", "shape": [32, 1, 3, 3], "data_offsets": [BEGIN, END]}, ...},
+//              ended by as many spaces as make N a multiple of 8
+//   the rest   the tensors' values; offsets count bytes from here, and leave no byte out
+//
+// Source: https://github.com/huggingface/safetensors, "Format". Departure: only F32 is written and read.
+#ifndef CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_
+#define CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace catchment {
+
+struct TensorEntry {
+  std::string name;
+  std::vector<int64_t> shape;
+  int64_t begin = 0;  // bytes from the first value of the file
+  int64_t size = 0;   // values
+};
+
+struct SafetensorsHeader {
+  std::vector<TensorEntry> tensors;  // in the order of their values
+  std::map<std::string, std::string> metadata;
+};
+
+// What the reference implementation accepts.
+constexpr size_t kMaxHeaderBytes = 100000000;
+
+// The JSON with its padding. Names and metadata are UTF-8.
+std::string FormatHeader(const SafetensorsHeader& header);
+
+// `data_bytes` is the size of the file without its length and header. InvalidArgument when the header does
+// not describe exactly these bytes.
+absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& json, int64_t data_bytes);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_

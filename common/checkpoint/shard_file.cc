@@ -1,0 +1,107 @@
+#include "common/checkpoint/shard_file.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/manifest.h"
+#include "common/job/text_format.h"
+#include "glog/logging.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kStateKey[] = "catchment";
+constexpr char kChecksumKey[] = "crc32-catchment";
+
+// 0 for a range or a block size that cannot be.
+int64_t CountBlocks(const v1::ShardState& state) {
+  if (state.begin() < 0 || state.end() <= state.begin() || state.block_size() < 1) return 0;
+  return (state.end() - state.begin() - 1) / state.block_size() + 1;
+}
+
+// Empty when all is well.
+std::string DescribeProblem(const SafetensorsFile& file, const v1::ShardState& state) {
+  if (CountBlocks(state) == 0) {
+    return absl::StrCat("its range ", state.begin(), " .. ", state.end(), " or block size ",
+                        state.block_size(), " cannot be");
+  }
+  if (CountBlocks(state) != state.blocks_size()) {
+    return absl::StrCat("it tells of ", state.blocks_size(), " blocks, and its range has ",
+                        CountBlocks(state));
+  }
+  if (!file.Find("weights")) return "it has no tensor \"weights\"";
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (tensor.size != state.end() - state.begin()) {
+      return absl::StrCat("tensor \"", tensor.name, "\" has ", tensor.size, " values, and its range ",
+                          state.end() - state.begin());
+    }
+    if (!file.HasChecksum(tensor)) return absl::StrCat("tensor \"", tensor.name, "\" has no checksum");
+  }
+  return "";
+}
+
+}  // namespace
+
+uint64_t ShardVersion(const v1::ShardState& state) {
+  const auto lowest =
+      std::min_element(state.blocks().begin(), state.blocks().end(),
+                       [](const auto& a, const auto& b) { return a.version() < b.version(); });
+  return lowest == state.blocks().end() ? 0 : lowest->version();
+}
+
+absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t number, int shard, int num_shards,
+                                          v1::ShardState state, const std::vector<ShardTensor>& tensors) {
+  state.set_checkpoint(number);
+  CHECK_EQ(CountBlocks(state), state.blocks_size());
+  CHECK_GT(state.blocks_size(), 0);
+  std::string text;
+  CHECK(google::protobuf::TextFormat::PrintToString(state, &text));
+  std::vector<TensorView> views;
+  for (const ShardTensor& tensor : tensors) {
+    CHECK_EQ(static_cast<int64_t>(tensor.values.size()), state.end() - state.begin()) << tensor.name;
+    views.push_back({tensor.name, {state.end() - state.begin()}, tensor.values});
+  }
+  absl::Status status = CreateDirectories(CheckpointDirectory(dir, number));
+  if (!status.ok()) return status;
+  v1::SavedShard saved;
+  saved.set_checkpoint(number);
+  saved.set_version(ShardVersion(state));
+  saved.set_file(ShardFileName(shard, num_shards));
+  status =
+      WriteSafetensors(absl::StrCat(CheckpointDirectory(dir, number), "/", saved.file()), views,
+                       {{kStateKey, text}, {kChecksumKey, ChecksumText(Crc32(text.data(), text.size()))}});
+  if (!status.ok()) return status;
+  return saved;
+}
+
+absl::StatusOr<ShardFile> OpenShard(const std::string& path) {
+  auto file = SafetensorsFile::Open(path);
+  if (!file.ok()) return file.status();
+  ShardFile shard{*std::move(file), {}};
+  const auto& metadata = shard.file->metadata();
+  const auto text = metadata.find(kStateKey);
+  if (text == metadata.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": is a safetensors file, and no shard of a checkpoint: its "
+                     "metadata has no \"",
+                     kStateKey, "\""));
+  }
+  const auto checksum = metadata.find(kChecksumKey);
+  if (checksum == metadata.end() ||
+      checksum->second != ChecksumText(Crc32(text->second.data(), text->second.size()))) {
+    return absl::DataLossError(absl::StrCat(path, ": its metadata is damaged: the CRC-32 is another"));
+  }
+  const absl::Status status = ParseText(text->second, path + ", metadata", "", &shard.state);
+  if (!status.ok()) return status;
+  const std::string problem = DescribeProblem(*shard.file, shard.state);
+  if (!problem.empty()) return absl::DataLossError(absl::StrCat(path, ": ", problem));
+  return shard;
+}
+
+}  // namespace catchment

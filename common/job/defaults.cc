@@ -1,0 +1,96 @@
+#include "common/job/defaults.h"
+
+#include <algorithm>
+
+namespace catchment {
+namespace {
+
+// beta = workers * moving_rate of the paper (arXiv:1412.6651).
+constexpr double kElasticBeta = 0.9;
+
+// Sets field `name` of *message unless it is set.
+#define CATCHMENT_DEFAULT(message, name, value)                 \
+  do {                                                          \
+    if (!(message)->has_##name()) (message)->set_##name(value); \
+  } while (false)
+
+void FillJob(v1::Job* job) {
+  if (job->name().empty()) job->set_name("job");
+  CATCHMENT_DEFAULT(job, batch_size, 64);
+  CATCHMENT_DEFAULT(job, workers, 1);
+  CATCHMENT_DEFAULT(job, seed, 1);
+  CATCHMENT_DEFAULT(job, deterministic, false);
+  CATCHMENT_DEFAULT(job, block_kib, 1024);
+  if (job->budget_case() == v1::Job::BUDGET_NOT_SET) job->set_epochs(1);
+}
+
+void FillModel(v1::Model* model) {
+  for (v1::Layer& layer : *model->mutable_layers()) {
+    if (layer.has_conv2d()) {
+      CATCHMENT_DEFAULT(layer.mutable_conv2d(), stride, 1);
+      CATCHMENT_DEFAULT(layer.mutable_conv2d(), padding, 0);
+    } else if (layer.has_max_pool()) {
+      CATCHMENT_DEFAULT(layer.mutable_max_pool(), stride, layer.max_pool().size());
+    }
+  }
+}
+
+void FillData(v1::Data* data) {
+  if (!data->has_drawn_digits()) return;
+  v1::DrawnDigits* digits = data->mutable_drawn_digits();
+  CATCHMENT_DEFAULT(digits, train_samples, 20000);
+  CATCHMENT_DEFAULT(digits, test_samples, 4000);
+  CATCHMENT_DEFAULT(digits, seed, 1);
+}
+
+void FillContribution(uint32_t workers, v1::Contribution* contribution) {
+  if (contribution->has_gradient()) {
+    v1::AccruedGradient* gradient = contribution->mutable_gradient();
+    CATCHMENT_DEFAULT(gradient, push_period, 1);
+    CATCHMENT_DEFAULT(gradient, fetch_period, gradient->push_period());
+    CATCHMENT_DEFAULT(gradient, local_learning_rate, 0);
+  } else if (contribution->has_elastic()) {
+    v1::ElasticDifference* elastic = contribution->mutable_elastic();
+    CATCHMENT_DEFAULT(elastic, communication_period, 4);
+    CATCHMENT_DEFAULT(elastic, moving_rate, static_cast<float>(kElasticBeta / std::max(1u, workers)));
+  }
+}
+
+void FillOptimizer(v1::Optimizer* optimizer) {
+  if (optimizer->kind() == v1::Optimizer::ADAGRAD) CATCHMENT_DEFAULT(optimizer, epsilon, 1e-10f);
+  if (optimizer->kind() == v1::Optimizer::ADAM) {
+    CATCHMENT_DEFAULT(optimizer, beta1, 0.9f);
+    CATCHMENT_DEFAULT(optimizer, beta2, 0.999f);
+    CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
+  }
+  CATCHMENT_DEFAULT(optimizer->mutable_schedule(), warmup, 0);
+  CATCHMENT_DEFAULT(optimizer->mutable_schedule(), final_fraction, 0);
+}
+
+void FillKeeping(v1::Job* job) {
+  CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_updates, 1000);
+  CATCHMENT_DEFAULT(job->mutable_checkpoint(), keep, 2);
+  CATCHMENT_DEFAULT(job->mutable_evaluation(), every_epochs, 1);
+  CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, 10);
+  CATCHMENT_DEFAULT(job->mutable_faults(), non_finite_limit, 10);
+  CATCHMENT_DEFAULT(job->mutable_faults(), connect_timeout_seconds, 60);
+}
+
+#undef CATCHMENT_DEFAULT
+
+}  // namespace
+
+void FillDefaults(const Preset& preset, v1::Job* job) {
+  FillJob(job);
+  FillModel(job->mutable_model());
+  FillData(job->mutable_data());
+  ApplyPreset(preset, job);
+  v1::Algorithm* algorithm = job->mutable_algorithm();
+  if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
+  if (!algorithm->compensation().has_none()) algorithm->mutable_compensation()->mutable_none();
+  FillContribution(job->workers(), algorithm->mutable_contribution());
+  FillOptimizer(job->mutable_optimizer());
+  FillKeeping(job);
+}
+
+}  // namespace catchment

@@ -1,0 +1,230 @@
+#include "common/job/job_file.h"
+
+#include <fstream>
+
+#include "common/job/overrides.h"
+#include "common/job/text_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string WriteJob(const std::string& text) {
+  const std::string path = ::testing::TempDir() + "/job.textproto";
+  std::ofstream(path) << text;
+  return path;
+}
+
+// The error of a job file with `text`, without the folder.
+std::string FileError(const std::string& text) {
+  const auto job = LoadJob(WriteJob(text));
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  const std::string message(job.status().message());
+  const size_t name = message.find("job.textproto");
+  return name == std::string::npos ? message : message.substr(name);
+}
+
+constexpr char kJob[] = R"(
+name: "j"
+model {
+  layers { conv2d { filters: 8 kernel_size: 3 } }
+  layers { dropout { rate: 0.5 } }
+}
+data { mnist { directory: "/data" } }
+epochs: 2)";
+
+v1::Job Overridden(const std::vector<std::string>& overrides) {
+  const auto job = LoadJob(WriteJob(kJob), overrides);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return job.value_or(v1::Job());
+}
+
+std::string OverrideError(const std::string& text) {
+  const auto job = LoadJob(WriteJob(kJob), {text});
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  const std::string message(job.status().message());
+  const std::string prefix = "override \"" + text + "\": ";
+  EXPECT_THAT(message, StartsWith(prefix));
+  return message.substr(std::min(message.size(), prefix.size()));
+}
+
+TEST(LoadJob, ReadsTheFile) {
+  const v1::Job job = Overridden({});
+  EXPECT_EQ(job.name(), "j");
+  EXPECT_EQ(job.model().layers(0).conv2d().filters(), 8);
+  EXPECT_EQ(job.epochs(), 2);
+}
+
+TEST(LoadJob, MissingFileIsNamed) {
+  const auto job = LoadJob("/nowhere/mnist.textproto");
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(job.status().message()),
+              AllOf(HasSubstr("/nowhere/mnist.textproto"), HasSubstr("No such file")));
+}
+
+TEST(LoadJob, DirectoryInPlaceOfFileIsNamed) {
+  const auto job = LoadJob(::testing::TempDir());
+  EXPECT_FALSE(job.ok());
+  EXPECT_THAT(std::string(job.status().message()), HasSubstr("cannot read"));
+}
+
+TEST(LoadJob, UnknownFieldHasItsPlaceItsNearestNameAndTheKnownOnes) {
+  EXPECT_EQ(FileError("batch_size: 64\noptimizer {\n  learing_rate: 0.1\n}\n"),
+            "job.textproto:3:3: optimizer.learing_rate: no such field; did you mean learning_rate? (kind, "
+            "learning_rate, momentum, nesterov, beta1, beta2, epsilon, schedule)");
+  EXPECT_THAT(FileError("epoch: 3"),
+              StartsWith("job.textproto:1:1: epoch: no such field; did you mean epochs? (name"));
+  EXPECT_THAT(FileError("frobnicate: 3"),
+              StartsWith("job.textproto:1:1: frobnicate: no such field; known: name,"));
+}
+
+TEST(LoadJob, UnknownFieldInsideAListNamesTheItem) {
+  EXPECT_THAT(
+      FileError("model {\n layers { relu {} }\n layers { conv2d { filter: 3 } }\n}"),
+      StartsWith(
+          "job.textproto:3:20: model.layers[1].conv2d.filter: no such field; did you mean filters? ("));
+  EXPECT_THAT(FileError("model { layers: [{ relu {} }, { conv2d { filters: 3 } }, { dens { units: 3 } }] }"),
+              HasSubstr(": model.layers[2].dens: no such field; did you mean dense?"));
+  EXPECT_EQ(
+      FileError("model { layers { relu { slope: 1 } } }"),
+      "job.textproto:1:25: model.layers[0].relu.slope: no such field; there are none here, leave it out");
+}
+
+TEST(LoadJob, WrongTypeNamesTheExpectedOne) {
+  EXPECT_EQ(FileError("name: \"x\"  # a comment: {\nbatch_size: \"many\""),
+            "job.textproto:2:13: batch_size: expected a whole number from 0 to 4294967295, got \"many\"");
+  EXPECT_THAT(FileError("batch_size: -5"), EndsWith("expected a whole number from 0 to 4294967295, got -"));
+  EXPECT_THAT(FileError("batch_size: 5000000000"), EndsWith("from 0 to 4294967295, got 5000000000"));
+  EXPECT_THAT(FileError("batch_size: 1.5"), EndsWith("from 0 to 4294967295, got 1.5"));
+  EXPECT_EQ(FileError("optimizer { learning_rate: fast }"),
+            "job.textproto:1:28: optimizer.learning_rate: expected a number, got fast");
+  EXPECT_EQ(FileError("name: 5"), "job.textproto:1:7: name: expected a text in quotes, got 5");
+  EXPECT_EQ(FileError("deterministic: maybe"),
+            "job.textproto:1:16: deterministic: expected true or false, got maybe");
+  EXPECT_EQ(FileError("optimizer: 5"),
+            "job.textproto:1:12: optimizer: expected fields in braces, { ... }, got 5");
+  EXPECT_EQ(FileError("optimizer 5"),
+            "job.textproto:1:11: optimizer: expected fields in braces, { ... }, got 5");
+  EXPECT_THAT(FileError("batch_size: "), EndsWith("got the end of the text"));
+}
+
+TEST(LoadJob, UnknownEnumValueListsTheAllowedOnes) {
+  EXPECT_EQ(FileError("device: TPU\nepochs: 1"),
+            "job.textproto:1:9: device: expected one of AUTO, CPU, CUDA, got TPU");
+  EXPECT_EQ(FileError("optimizer { kind: RMSPROP }"),
+            "job.textproto:1:19: optimizer.kind: expected one of UNSET, SGD, ADAGRAD, ADAM, got RMSPROP");
+}
+
+TEST(LoadJob, OtherMistakesKeepTheirPlace) {
+  EXPECT_THAT(FileError("batch_size 64"),
+              AllOf(StartsWith("job.textproto:1:12: batch_size: "), HasSubstr("64")));
+  EXPECT_THAT(FileError("epochs: 1\nsamples: 2"),
+              AllOf(StartsWith("job.textproto:2:8: samples: "), HasSubstr("epochs")));
+  EXPECT_THAT(FileError("workers: 1\nworkers: 2"),
+              AllOf(StartsWith("job.textproto:2:8: workers: "), HasSubstr("multiple")));
+  EXPECT_THAT(FileError("optimizer { kind: SGD"), StartsWith("job.textproto:1:22: optimizer.kind: "));
+  EXPECT_THAT(FileError("workers: 1\n}"), StartsWith("job.textproto:2:1: "));
+  EXPECT_THAT(FileError("{"), StartsWith("job.textproto:1:1: "));
+  EXPECT_THAT(FileError("name: \"unfinished\nbatch_size: 3"), StartsWith("job.textproto:1:"));
+}
+
+TEST(ParseText, IndexesListsOfAnyKind) {
+  v1::Job job;
+  EXPECT_TRUE(ParseText("model { layers: [{ relu {} }, { flatten {} }], layers { relu {} } }, epochs: 3", "x",
+                        "", &job)
+                  .ok());
+  EXPECT_EQ(job.model().layers_size(), 3);
+}
+
+TEST(Overrides, SetNumbersTextsEnumsAndBooleans) {
+  const v1::Job job =
+      Overridden({"batch_size=128", "optimizer.learning_rate=0.05", "algorithm.preset=downpour", "device=cpu",
+                  "deterministic=TRUE", "optimizer.kind=Adam", "faults.worker_lease_seconds=2.5",
+                  "seed=18446744073709551615"});
+  EXPECT_EQ(job.batch_size(), 128);
+  EXPECT_EQ(job.optimizer().learning_rate(), 0.05f);
+  EXPECT_EQ(job.algorithm().preset(), "downpour");
+  EXPECT_EQ(job.device(), v1::CPU);
+  EXPECT_TRUE(job.deterministic());
+  EXPECT_EQ(job.optimizer().kind(), v1::Optimizer::ADAM);
+  EXPECT_EQ(job.faults().worker_lease_seconds(), 2.5);
+  EXPECT_EQ(job.seed(), 18446744073709551615u);
+}
+
+TEST(Overrides, LaterOnesWinAndSpacesAreNoMatter) {
+  EXPECT_EQ(Overridden({"batch_size=1", " batch_size = 2 "}).batch_size(), 2);
+}
+
+TEST(Overrides, MemberOfAOneofReplacesAnother) {
+  EXPECT_EQ(Overridden({"updates=7"}).budget_case(), v1::Job::kUpdates);
+  const v1::Job job = Overridden({"data.drawn_digits={}", "algorithm.contribution.gradient={push_period: 4}",
+                                  "algorithm.contribution.elastic.moving_rate=0.3"});
+  EXPECT_TRUE(job.data().has_drawn_digits());
+  EXPECT_FALSE(job.data().has_mnist());
+  EXPECT_TRUE(job.algorithm().contribution().has_elastic());
+}
+
+TEST(Overrides, MessageInBracesReplacesTheWhole) {
+  const v1::Job job = Overridden({"data.drawn_digits.seed=9", "data.drawn_digits={train_samples:1000}"});
+  EXPECT_EQ(job.data().drawn_digits().train_samples(), 1000);
+  EXPECT_FALSE(job.data().drawn_digits().has_seed());
+  EXPECT_TRUE(Overridden({"model.layers[0]={relu{}}"}).model().layers(0).has_relu());
+}
+
+TEST(Overrides, ListsByIndex) {
+  EXPECT_EQ(Overridden({"model.layers[1].dropout.rate=0"}).model().layers(1).dropout().rate(), 0);
+  EXPECT_EQ(OverrideError("model.layers[2].dropout.rate=0"),
+            "model.layers[2]: no such item; there are 2, 0 to 1");
+  EXPECT_EQ(OverrideError("model.layers.dropout.rate=0"),
+            "model.layers: is a list; give an item: model.layers[0]");
+  EXPECT_EQ(OverrideError("data[0].mnist={}"), "data[0]: is not a list; leave the [index] out");
+  EXPECT_THAT(OverrideError("model.layers[x].dropout.rate=0"),
+              StartsWith("model.layers[x]: an item of a list is"));
+}
+
+TEST(Overrides, ItemOfAListKeepsItsKind) {
+  EXPECT_EQ(OverrideError("model.layers[0].dropout.rate=0"),
+            "model.layers[0].dropout: this item is conv2d, not dropout; to make it one, give it as a whole: "
+            "model.layers[0].dropout={...}");
+  EXPECT_TRUE(Overridden({"model.layers[0].dropout={rate:0.1}"}).model().layers(0).has_dropout());
+}
+
+TEST(Overrides, MistakesAreNamed) {
+  EXPECT_EQ(
+      OverrideError("optimizer.learing_rate=0.05"),
+      "optimizer.learing_rate: no such field; did you mean learning_rate? (kind, learning_rate, momentum, "
+      "nesterov, beta1, beta2, epsilon, schedule)");
+  EXPECT_EQ(OverrideError("batch_size=many"),
+            "batch_size: expected a whole number from 0 to 4294967295, got many");
+  EXPECT_EQ(OverrideError("batch_size="),
+            "batch_size: expected a whole number from 0 to 4294967295, got nothing");
+  EXPECT_EQ(OverrideError("device=tpu"), "device: expected one of AUTO, CPU, CUDA, got tpu");
+  EXPECT_EQ(OverrideError("deterministic=maybe"), "deterministic: expected true or false, got maybe");
+  EXPECT_EQ(OverrideError("optimizer=SGD"),
+            "optimizer: expected fields in braces, { ... }, got SGD; to set one field, give its path: "
+            "optimizer.kind=VALUE");
+  EXPECT_EQ(OverrideError("batch_size.x=1"), "batch_size: has no fields of its own");
+  EXPECT_THAT(OverrideError("batch_size"), StartsWith("is not PATH=VALUE"));
+  EXPECT_THAT(OverrideError("=3"), StartsWith("is not PATH=VALUE"));
+  EXPECT_THAT(
+      OverrideError("data.drawn_digits={train_sample:3}"),
+      StartsWith(
+          "in braces:1:1: data.drawn_digits.train_sample: no such field; did you mean train_samples?"));
+  EXPECT_THAT(OverrideError("data.drawn_digits={seed:1}{}"), StartsWith("in braces:1:7: "));
+}
+
+TEST(Overrides, AllMistakesAreToldAtOnce) {
+  v1::Job job;
+  const absl::Status status = ApplyOverrides({"batch_sise=1", "workers=2", "workers=two"}, &job);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("batch_sise"), HasSubstr("\noverride \"workers=two\"")));
+}
+
+}  // namespace
+}  // namespace catchment
