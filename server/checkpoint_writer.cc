@@ -1,0 +1,93 @@
+#include "server/checkpoint_writer.h"
+
+#include <glog/logging.h>
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/shard_file.h"
+
+namespace catchment {
+namespace {
+
+constexpr size_t kMostWaiting = 2;
+constexpr size_t kReported = 16;
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed)
+    : directory_(std::move(directory)), shard_(shard), num_shards_(num_shards) {
+  if (resumed > 0) {
+    MutexLock lock(&mu_);
+    saved_.emplace_back().set_checkpoint(resumed);
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+}
+
+void CheckpointWriter::Write(ShardSnapshot snapshot) {
+  MutexLock lock(&mu_);
+  if (waiting_.size() == kMostWaiting) {
+    LOG(WARNING) << "checkpoint " << waiting_.front().state.checkpoint()
+                 << " is left out: the disk is slower than checkpoint.every_updates asks for";
+    waiting_.pop_front();
+  }
+  waiting_.push_back(std::move(snapshot));
+  changed_.Notify();
+}
+
+void CheckpointWriter::Report(v1::ShardReport* report) const {
+  MutexLock lock(&mu_);
+  *report->mutable_saved() = {saved_.begin(), saved_.end()};
+  report->set_save_error(error_);
+}
+
+void CheckpointWriter::Run() {
+  while (true) {
+    std::optional<ShardSnapshot> snapshot;
+    {
+      MutexLock lock(&mu_);
+      changed_.Wait(&mu_, [this] { return ending_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      snapshot = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    WriteOne(*snapshot);
+  }
+}
+
+void CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
+  const uint64_t number = snapshot.state.checkpoint();
+  v1::SavedShard saved;
+  saved.set_checkpoint(number);
+  saved.set_version(ShardVersion(snapshot.state));
+  if (!directory_.empty()) {
+    std::vector<ShardTensor> tensors = {{"weights", snapshot.weights}};
+    for (size_t i = 0; i < snapshot.states.size(); ++i) {
+      tensors.push_back({absl::StrCat("state.", i), snapshot.states[i]});
+    }
+    absl::StatusOr<v1::SavedShard> written =
+        WriteShard(directory_, number, shard_, num_shards_, snapshot.state, tensors);
+    if (!written.ok()) {
+      LOG(ERROR) << "checkpoint " << number << " is not saved: " << written.status().message();
+      MutexLock lock(&mu_);
+      error_ = std::string(written.status().message());
+      return;
+    }
+    saved = *std::move(written);
+  }
+  MutexLock lock(&mu_);
+  error_.clear();
+  saved_.push_back(std::move(saved));
+  if (saved_.size() > kReported) saved_.pop_front();
+}
+
+}  // namespace catchment

@@ -1,0 +1,50 @@
+// Writes a shard's snapshots to disk on a thread of its own, one after another.
+#ifndef CATCHMENT_SERVER_CHECKPOINT_WRITER_H_
+#define CATCHMENT_SERVER_CHECKPOINT_WRITER_H_
+
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/wire.pb.h"
+#include "server/shard.h"
+
+namespace catchment {
+
+// Threads: safe. The destructor writes what still waits.
+// Errors: a snapshot that cannot be written is given up; save_error says why until one succeeds.
+class CheckpointWriter {
+ public:
+  // `directory` empty: snapshots are taken for saved, and nothing is written. `resumed`: the checkpoint that the
+  // shard begins with, which is saved already; 0: none.
+  CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed);
+  ~CheckpointWriter();
+
+  // At most two wait; a third takes the place of the older one, with a warning: the disk is too slow for the
+  // job's checkpoint.every_updates.
+  void Write(ShardSnapshot snapshot);
+
+  // Fills in saved and save_error.
+  void Report(v1::ShardReport* report) const;
+
+ private:
+  void Run();
+  void WriteOne(const ShardSnapshot& snapshot);
+
+  const std::string directory_;
+  const int shard_;
+  const int num_shards_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::deque<ShardSnapshot> waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<v1::SavedShard> saved_ ABSL_GUARDED_BY(mu_);  // the last ones
+  std::string error_ ABSL_GUARDED_BY(mu_);
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_CHECKPOINT_WRITER_H_

@@ -1,0 +1,245 @@
+// catchment_server: holds one shard of a job's weights; the one with --index=0 is also the job's master.
+// What happens to a gradient: train_stream.h -> shard.h -> gate.h -> rules/ -> optimizers/. The master:
+// master_service.h -> master_host.h -> master/master.h.
+#include <gflags/gflags.h>
+#include <glog/logging.h>
+
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/manifest.h"
+#include "common/clock.h"
+#include "common/job/data_shape.h"
+#include "common/job/job_file.h"
+#include "common/job/job_text.h"
+#include "common/job/validate.h"
+#include "common/model_shapes.h"
+#include "common/rpc.h"
+#include "common/signals.h"
+#include "server/listener.h"
+#include "server/master_host.h"
+#include "server/master_link.h"
+#include "server/master_service.h"
+#include "server/shard_host.h"
+#include "server/shard_service.h"
+
+DEFINE_string(job, "", "The job file. Required; the same for all servers.");
+DEFINE_int32(index, 0, "Which of --servers this one is; 0 is also the master.");
+DEFINE_string(servers, "127.0.0.1:0",
+              "HOST:PORT of every server of the job, separated by commas, the master's first. Port 0 picks a free "
+              "one; the master's port must be given to the others.");
+DEFINE_string(out, "", "Master only: directory for metrics.jsonl, summary.json and model.safetensors.");
+DEFINE_string(checkpoint_dir, "",
+              "Directory for checkpoints, the same for all servers (on a shared file system where they are on "
+              "several machines). Default: OUT/checkpoints where --out is given, otherwise none are written.");
+DEFINE_bool(resume, false, "Go on from the newest complete checkpoint in --checkpoint_dir.");
+DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");
+DEFINE_string(tls_cert, "", "PEM file of this daemon's certificate.");
+DEFINE_string(tls_key, "", "PEM file of this daemon's key.");
+
+namespace catchment {
+namespace {
+
+constexpr double kLeaveSeconds = 20;
+constexpr int kControlMessageBytes = 4 << 20;
+
+struct Setting {
+  v1::Job job;
+  std::vector<std::string> servers;
+  int index = 0;
+  std::string checkpoint_dir;
+  std::optional<v1::Manifest> resumed;
+  std::shared_ptr<grpc::ChannelCredentials> client_credentials;
+  std::shared_ptr<grpc::ServerCredentials> server_credentials;
+};
+
+absl::Status CheckFlags(const Setting& setting) {
+  if (FLAGS_job.empty()) return absl::InvalidArgumentError("--job=FILE is required");
+  const int servers = static_cast<int>(setting.servers.size());
+  if (setting.index < 0 || setting.index >= servers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--index=", setting.index, " is none of the ", servers, " --servers, which count from 0"));
+  }
+  if (FLAGS_resume && setting.checkpoint_dir.empty()) {
+    return absl::InvalidArgumentError("--resume takes --checkpoint_dir (or --out)");
+  }
+  return absl::OkStatus();
+}
+
+// What is newer than the checkpoint that the job goes on from is incomplete or damaged, and in the way.
+void DeleteNewerThan(uint64_t number, const std::string& directory) {
+  const absl::StatusOr<std::vector<uint64_t>> numbers = ListCheckpoints(directory);
+  if (!numbers.ok()) return;
+  for (uint64_t other : *numbers) {
+    if (other <= number) continue;
+    std::error_code error;
+    std::filesystem::remove_all(CheckpointDirectory(directory, other), error);
+    LOG(WARNING) << "checkpoint " << other << " cannot be used, and is deleted";
+  }
+}
+
+absl::Status FindCheckpoint(Setting* setting) {
+  if (!FLAGS_resume) {
+    const absl::StatusOr<FoundCheckpoint> found =
+        setting->checkpoint_dir.empty() ? absl::NotFoundError("") : FindLatest(setting->checkpoint_dir);
+    if (found.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(setting->checkpoint_dir, " holds checkpoint ", found->manifest.number(), " of job '",
+                       found->manifest.job().name(),
+                       "': go on from it with --resume, or choose another directory"));
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<FoundCheckpoint> found = FindLatest(setting->checkpoint_dir);
+  if (!found.ok()) return found.status();
+  for (const std::string& warning : found->warnings) LOG(WARNING) << warning;
+  const std::string conflict = DescribeResumeConflict(found->manifest.job(), setting->job);
+  if (!conflict.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", found->manifest.number(), " in ",
+                                                      setting->checkpoint_dir, " is of another job:\n", conflict));
+  }
+  LOG(INFO) << "going on from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;
+  if (setting->index == 0) DeleteNewerThan(found->manifest.number(), setting->checkpoint_dir);
+  setting->resumed = std::move(found->manifest);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Setting> ReadSetting() {
+  Setting setting;
+  setting.servers = absl::StrSplit(FLAGS_servers, ',');
+  setting.index = FLAGS_index;
+  setting.checkpoint_dir = FLAGS_checkpoint_dir;
+  if (setting.checkpoint_dir.empty() && !FLAGS_out.empty()) setting.checkpoint_dir = FLAGS_out + "/checkpoints";
+  if (absl::Status status = CheckFlags(setting); !status.ok()) return status;
+  absl::StatusOr<v1::Job> job = LoadJob(FLAGS_job);
+  if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
+  if (!job.ok()) return job.status();
+  setting.job = *std::move(job);
+  const TlsFiles tls{FLAGS_tls_ca, FLAGS_tls_cert, FLAGS_tls_key};
+  auto client = ClientCredentials(tls);
+  if (!client.ok()) return client.status();
+  auto server = ServerCredentials(tls);
+  if (!server.ok()) return server.status();
+  setting.client_credentials = *client;
+  setting.server_credentials = *server;
+  if (absl::Status status = FindCheckpoint(&setting); !status.ok()) return status;
+  return setting;
+}
+
+absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
+  const DataShape data = ShapeOf(setting.job.data());
+  absl::StatusOr<std::vector<LayerShape>> layers =
+      InferShapes(setting.job.model(), data.input, data.num_classes);
+  if (!layers.ok()) return layers.status();
+  return ParameterLayout::Create(ListTensors(*layers), static_cast<int>(setting.servers.size()),
+                                 int64_t{setting.job.block_kib()} * 1024 / sizeof(float));
+}
+
+void Announce(const Setting& setting, const Listener& listener) {
+  std::cout << "catchment_server " << setting.index << ": listening on " << listener.address << std::endl;
+}
+
+int MaxMessageBytes(const Setting& setting) {
+  return kControlMessageBytes + static_cast<int>(setting.job.block_kib()) * 1024;
+}
+
+absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
+                       ShardService* shard_service) {
+  const SteadyClock clock;
+  MasterHost::Options options;
+  options.job = setting.job;
+  options.num_servers = static_cast<int>(setting.servers.size());
+  options.credentials = setting.client_credentials;
+  options.checkpoint_dir = setting.checkpoint_dir;
+  options.out_dir = FLAGS_out;
+  std::optional<v1::MasterState> state;
+  if (setting.resumed.has_value()) {
+    options.resumed_checkpoint = setting.resumed->number();
+    state = setting.resumed->master();
+  }
+  auto host = MasterHost::Create(options, &layout, shard_host, &clock, std::move(state));
+  if (!host.ok()) return host.status();
+  MasterService service(host->get());
+  absl::StatusOr<Listener> listener = Listen(setting.servers[0], setting.server_credentials,
+                                             {shard_service, &service}, MaxMessageBytes(setting));
+  if (!listener.ok()) return listener.status();
+  (*host)->SetAddress(listener->address);
+  Announce(setting, *listener);
+  SignalThread signals([&](int) { (*host)->Stop("the master was told to end"); });
+  const absl::Status status = (*host)->Wait();
+  listener->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  return status;
+}
+
+absl::Status RunServer(const Setting& setting, ShardHost* shard_host, ShardService* shard_service) {
+  const SteadyClock clock;
+  absl::StatusOr<Listener> listener =
+      Listen(setting.servers[setting.index], setting.server_credentials, {shard_service}, MaxMessageBytes(setting));
+  if (!listener.ok()) return listener.status();
+  Announce(setting, *listener);
+  v1::RegisterServerRequest request;
+  request.set_index(setting.index);
+  request.set_num_servers(static_cast<uint32_t>(setting.servers.size()));
+  request.set_address(listener->address);
+  request.set_job_fingerprint(JobFingerprint(setting.job));
+  if (setting.resumed.has_value()) request.set_resumed_checkpoint(setting.resumed->number());
+  Mutex mu;
+  absl::Status failure;
+  std::optional<double> leave_by;
+  MasterLink link(setting.servers[0], setting.client_credentials, request,
+                  setting.job.faults().connect_timeout_seconds(), &clock, [&](const absl::Status& status) {
+                    MutexLock lock(&mu);
+                    failure = status;
+                  });
+  SignalThread signals([&](int) {
+    {
+      MutexLock lock(&mu);
+      leave_by = clock.Now() + kLeaveSeconds;
+    }
+    link.Leave();
+  });
+  while (!shard_host->WaitForStop(0.1)) {
+    MutexLock lock(&mu);
+    if (leave_by.has_value() && (!failure.ok() || clock.Now() > *leave_by)) break;
+    if (!failure.ok()) return failure;
+  }
+  listener->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  return absl::OkStatus();
+}
+
+absl::Status Main() {
+  const absl::StatusOr<Setting> setting = ReadSetting();
+  if (!setting.ok()) return setting.status();
+  const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
+  if (!layout.ok()) return layout.status();
+  const v1::Manifest* resumed = setting->resumed.has_value() ? &*setting->resumed : nullptr;
+  absl::StatusOr<Shard::Contents> contents =
+      MakeContents(setting->job, *layout, setting->index, setting->checkpoint_dir, resumed);
+  if (!contents.ok()) return contents.status();
+  ShardHost shard_host(setting->job, *layout, setting->index, *std::move(contents), setting->checkpoint_dir);
+  ShardService shard_service(setting->job.name(), *layout, shard_host.shard(),
+                             [&](const v1::ShardCommand& command) { return shard_host.Control(command); });
+  return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service)
+                             : RunServer(*setting, &shard_host, &shard_service);
+}
+
+}  // namespace
+}  // namespace catchment
+
+int main(int argc, char** argv) {
+  catchment::KeepLargeBuffersOnHeap();
+  catchment::BlockSignals();
+  google::InitGoogleLogging(argv[0]);
+  FLAGS_logtostderr = true;
+  gflags::SetUsageMessage(
+      "holds a shard of a Catchment job's weights; index 0 is also the master.\n\n"
+      "  catchment_server --job=job.textproto --index=0 --servers=node0:7000,node1:7000 --out=out");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  const absl::Status status = catchment::Main();
+  if (!status.ok()) std::cerr << "catchment_server: " << status.message() << std::endl;
+  return status.ok() ? 0 : 1;
+}

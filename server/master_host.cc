@@ -1,0 +1,309 @@
+#include "server/master_host.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/job/job_text.h"
+#include "common/snapshot_reader.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kRoundSeconds = 0.1;
+constexpr double kControlSeconds = 5;
+
+std::string Describe(const v1::JobStatus& status) {
+  return status.reason().empty() ? "the job failed" : status.reason();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, const ParameterLayout* layout,
+                                                               ShardHost* local, const Clock* clock,
+                                                               std::optional<v1::MasterState> resumed) {
+  absl::StatusOr<std::unique_ptr<Master>> master =
+      Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(resumed));
+  if (!master.ok()) return master.status();
+  absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
+  if (!outputs.ok()) return outputs.status();
+  return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock, *std::move(master),
+                                                    *std::move(outputs)));
+}
+
+MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
+                       std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs)
+    : options_(std::move(options)),
+      layout_(*layout),
+      local_(*local),
+      clock_(*clock),
+      master_(std::move(master)),
+      peers_(options_.num_servers),
+      outputs_(std::move(outputs)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+MasterHost::~MasterHost() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+}
+
+void MasterHost::SetAddress(const std::string& address) {
+  MutexLock lock(&mu_);
+  peers_[0].address = address;
+}
+
+// ------------------------------------------------------------------------------------------------- calls
+
+absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
+  MutexLock lock(&mu_);
+  v1::GetJobReply reply;
+  *reply.mutable_job() = options_.job;
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    if (peers_[s].address.empty()) {
+      return absl::UnavailableError(absl::StrCat("server ", s, " of ", peers_.size(), " is not there yet"));
+    }
+    reply.add_servers(peers_[s].address);
+  }
+  return reply;
+}
+
+absl::Status MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
+  MutexLock lock(&mu_);
+  if (request.index() == 0 || request.index() >= peers_.size() || request.num_servers() != peers_.size()) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " of ", request.num_servers(),
+                                                      " does not fit a job of ", peers_.size(),
+                                                      " servers; give all the same --servers"));
+  }
+  if (request.job_fingerprint() != JobFingerprint(options_.job)) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(),
+                                                      " has another job file than the master; give all the same"));
+  }
+  if (request.resumed_checkpoint() != options_.resumed_checkpoint) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", request.index(), " begins with checkpoint ", request.resumed_checkpoint(),
+                     ", the master with ", options_.resumed_checkpoint, " (0: none); give all the same --resume "
+                     "and --checkpoint_dir"));
+  }
+  if (request.leaving()) {
+    master_->Stop(absl::StrCat("server ", request.index(), " was told to end"));
+    Kick();
+  }
+  Peer& peer = peers_[request.index()];
+  if (peer.address == request.address()) return absl::OkStatus();
+  if (!peer.address.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
+                                                      " already; every server has an index of its own"));
+  }
+  LOG(INFO) << "server " << request.index() << " is at " << request.address();
+  peer.stub = v1::ShardService::NewStub(Connect(request.address(), options_.credentials));
+  peer.last_heard = clock_.Now();
+  peer.address = request.address();
+  Kick();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
+  MutexLock lock(&mu_);
+  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
+  if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
+  Kick();
+  return reply;
+}
+
+absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
+  MutexLock lock(&mu_);
+  return master_->Heartbeat(request);
+}
+
+absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
+  MutexLock lock(&mu_);
+  absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
+  Kick();
+  if (lease.ok()) lease->set_total_samples(master_->Command().total_samples());
+  return lease;
+}
+
+void MasterHost::Leave(const v1::LeaveRequest& request) {
+  MutexLock lock(&mu_);
+  master_->Leave(request);
+  Kick();
+}
+
+absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
+  MutexLock lock(&mu_);
+  return master_->GetEvaluation(request);
+}
+
+absl::Status MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
+  MutexLock lock(&mu_);
+  return master_->ReportEvaluation(report);
+}
+
+v1::JobStatus MasterHost::Status() {
+  MutexLock lock(&mu_);
+  return master_->Status();
+}
+
+void MasterHost::Stop(const std::string& reason) {
+  MutexLock lock(&mu_);
+  master_->Stop(reason);
+  Kick();
+}
+
+absl::Status MasterHost::Wait() {
+  MutexLock lock(&mu_);
+  changed_.Wait(&mu_, [this] { return over_; });
+  return result_;
+}
+
+void MasterHost::Kick() {
+  if (master_->Command().generation() != sent_generation_) changed_.Notify();
+}
+
+// ------------------------------------------------------------------------------------------------ the thread
+
+void MasterHost::Run() {
+  while (true) {
+    Round();
+    MutexLock lock(&mu_);
+    const auto due = [this] {
+      return ending_ || (AllServersHere() && master_->Command().generation() != sent_generation_);
+    };
+    if (!over_) changed_.WaitFor(&mu_, kRoundSeconds, due);
+    if (ending_ || over_) return;
+  }
+}
+
+bool MasterHost::AllServersHere() const {
+  return std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.address.empty(); });
+}
+
+void MasterHost::Round() {
+  v1::ShardCommand command;
+  std::vector<CompleteCheckpoint> checkpoints;
+  {
+    MutexLock lock(&mu_);
+    master_->Tick();
+    for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
+    command = master_->Command();
+    if (!AllServersHere() && !command.stop()) return;
+    sent_generation_ = command.generation();
+  }
+  for (int s = 0; s < options_.num_servers; ++s) {
+    if (told_to_stop_.count(s) > 0) continue;
+    const std::optional<v1::ShardReport> report = Control(s, command);
+    if (!report.has_value()) continue;
+    if (command.stop()) told_to_stop_.insert(s);
+    MutexLock lock(&mu_);
+    if (absl::Status status = master_->OnShardReport(*report); !status.ok()) LOG(ERROR) << status.message();
+  }
+  v1::JobStatus::Phase phase;
+  {
+    MutexLock lock(&mu_);
+    checkpoints = master_->TakeCompleteCheckpoints();
+    phase = master_->phase();
+  }
+  WriteCheckpoints(checkpoints);
+  WriteMetrics();
+  if (phase == v1::JobStatus::DONE || phase == v1::JobStatus::STOPPED || phase == v1::JobStatus::FAILED) {
+    if (!outputs_written_) WriteFinalOutputs();
+  }
+  MutexLock lock(&mu_);
+  if (command.stop()) {
+    over_ = true;
+    const v1::JobStatus status = master_->Status();
+    if (phase == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(status));
+    changed_.Notify();
+  }
+}
+
+std::optional<v1::ShardReport> MasterHost::Control(int shard, const v1::ShardCommand& command) {
+  if (shard == 0) return local_.Control(command);
+  v1::ShardService::Stub* stub;
+  {
+    MutexLock lock(&mu_);
+    stub = peers_[shard].stub.get();
+  }
+  if (stub == nullptr) return std::nullopt;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kControlSeconds);
+  v1::ShardReport report;
+  const absl::Status status = FromGrpc(stub->Control(context.get(), command, &report));
+  MutexLock lock(&mu_);
+  Peer& peer = peers_[shard];
+  if (status.ok()) {
+    peer.last_heard = clock_.Now();
+    return report;
+  }
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  if (clock_.Now() - peer.last_heard > limit && !command.stop()) {
+    master_->Fail(absl::StrCat("server ", shard, " at ", peer.address, " was not to be reached for ", limit,
+                               " s (", status.message(),
+                               "); start all servers again with --resume to go on from the last checkpoint"));
+  }
+  return std::nullopt;
+}
+
+void MasterHost::WriteCheckpoints(const std::vector<CompleteCheckpoint>& checkpoints) {
+  if (options_.checkpoint_dir.empty()) return;
+  for (const CompleteCheckpoint& checkpoint : checkpoints) {
+    v1::Manifest manifest;
+    manifest.set_number(checkpoint.number);
+    *manifest.mutable_job() = options_.job;
+    manifest.set_fingerprint(layout_.fingerprint());
+    for (const TensorSpec& tensor : layout_.tensors()) {
+      v1::TensorInfo* info = manifest.add_tensors();
+      info->set_name(tensor.name);
+      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    }
+    *manifest.mutable_shards() = {checkpoint.shards.begin(), checkpoint.shards.end()};
+    *manifest.mutable_master() = checkpoint.state;
+    absl::Status status = WriteManifest(options_.checkpoint_dir, manifest);
+    if (status.ok()) {
+      LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
+      status = Prune(options_.checkpoint_dir, static_cast<int>(options_.job.checkpoint().keep()));
+    }
+    if (!status.ok()) LOG(ERROR) << "checkpoint " << checkpoint.number << ": " << status.message();
+  }
+}
+
+void MasterHost::WriteMetrics() {
+  const absl::Status status = outputs_->MaybeWriteMetrics(Status(), clock_.Now());
+  LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
+}
+
+void MasterHost::WriteFinalOutputs() {
+  outputs_written_ = true;
+  Outputs::SummaryFacts facts;
+  facts.servers = options_.num_servers;
+  std::vector<std::string> servers;
+  v1::JobStatus job_status;
+  bool all_here;
+  {
+    MutexLock lock(&mu_);
+    facts.devices.assign(devices_.begin(), devices_.end());
+    for (const Peer& peer : peers_) servers.push_back(peer.address);
+    job_status = master_->Status();
+    all_here = AllServersHere();
+  }
+  absl::Status status;
+  if (outputs_->enabled() && all_here && job_status.phase() != v1::JobStatus::FAILED) {
+    std::vector<float> weights(layout_.size());
+    status = SnapshotReader(servers, options_.credentials, &layout_).Read(absl::MakeSpan(weights));
+    if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights);
+    if (!status.ok()) LOG(ERROR) << "the weights are not written: " << status.message();
+  }
+  absl::Status summary = outputs_->WriteSummary(options_.job, job_status, facts);
+  if (!summary.ok()) LOG(ERROR) << "the summary is not written: " << summary.message();
+  MutexLock lock(&mu_);
+  result_ = status.ok() ? summary : status;
+  master_->OnOutputsWritten();
+}
+
+}  // namespace catchment

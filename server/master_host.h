@@ -1,0 +1,108 @@
+// Drives the master (server/master/master.h): passes calls on to it, carries its commands to all shards, writes
+// manifests, metrics and what the job leaves behind.
+#ifndef CATCHMENT_SERVER_MASTER_HOST_H_
+#define CATCHMENT_SERVER_MASTER_HOST_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/parameter_layout.h"
+#include "common/rpc.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/master.pb.h"
+#include "proto/wire.grpc.pb.h"
+#include "server/master/master.h"
+#include "server/outputs.h"
+#include "server/shard_host.h"
+
+namespace catchment {
+
+// Threads: safe; it has one of its own that sends commands and writes files.
+class MasterHost {
+ public:
+  struct Options {
+    v1::Job job;
+    int num_servers = 1;
+    std::shared_ptr<grpc::ChannelCredentials> credentials;
+    std::string checkpoint_dir;  // "": none
+    std::string out_dir;         // "": none
+    uint64_t resumed_checkpoint = 0;
+  };
+
+  // layout, local and clock outlive the host. Errors: those of Master::Create and of the output directory.
+  static absl::StatusOr<std::unique_ptr<MasterHost>> Create(Options options, const ParameterLayout* layout,
+                                                            ShardHost* local, const Clock* clock,
+                                                            std::optional<v1::MasterState> resumed);
+  ~MasterHost();
+
+  // HOST:PORT of this server, for workers, once it listens; nothing begins before.
+  void SetAddress(const std::string& address);
+
+  // Calls of the master's service.
+  absl::StatusOr<v1::GetJobReply> GetJob();
+  absl::Status RegisterServer(const v1::RegisterServerRequest& request);
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
+  absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
+  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
+  void Leave(const v1::LeaveRequest& request);
+  absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
+  absl::Status ReportEvaluation(const v1::EvaluationReport& report);
+  v1::JobStatus Status();
+  void Stop(const std::string& reason);
+
+  // Returns when the job is over and all servers know: ok, or why it failed.
+  absl::Status Wait();
+
+ private:
+  struct Peer {
+    std::string address;
+    std::unique_ptr<v1::ShardService::Stub> stub;
+    double last_heard = 0;
+  };
+
+  MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
+             std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs);
+
+  void Run();
+  void Round();
+  std::optional<v1::ShardReport> Control(int shard, const v1::ShardCommand& command);
+  void WriteCheckpoints(const std::vector<CompleteCheckpoint>& checkpoints);
+  void WriteMetrics();
+  // Weights, metrics and summary of a job that has ended.
+  void WriteFinalOutputs();
+  bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  const ParameterLayout& layout_;
+  ShardHost& local_;
+  const Clock& clock_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::unique_ptr<Master> master_ ABSL_GUARDED_BY(mu_);
+  std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);  // by shard; the first is this server
+  std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
+  uint64_t sent_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
+  bool over_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status result_ ABSL_GUARDED_BY(mu_);
+
+  // Of the thread.
+  const std::unique_ptr<Outputs> outputs_;
+  bool outputs_written_ = false;
+  std::set<int> told_to_stop_;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_HOST_H_

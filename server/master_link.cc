@@ -1,0 +1,73 @@
+#include "server/master_link.h"
+
+#include <glog/logging.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kInterval = 1;
+constexpr double kCallSeconds = 5;
+
+}  // namespace
+
+MasterLink::MasterLink(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                       v1::RegisterServerRequest request, double give_up_seconds, const Clock* clock,
+                       std::function<void(const absl::Status&)> on_failed)
+    : master_(master),
+      stub_(v1::MasterService::NewStub(Connect(master, credentials))),
+      give_up_seconds_(give_up_seconds),
+      clock_(*clock),
+      on_failed_(std::move(on_failed)),
+      request_(std::move(request)),
+      thread_([this] { Run(); }) {}
+
+MasterLink::~MasterLink() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+}
+
+void MasterLink::Leave() {
+  MutexLock lock(&mu_);
+  request_.set_leaving(true);
+  hurry_ = true;
+  changed_.Notify();
+}
+
+void MasterLink::Run() {
+  double last_heard = clock_.Now();
+  while (true) {
+    v1::RegisterServerRequest request;
+    {
+      MutexLock lock(&mu_);
+      if (ending_) return;
+      hurry_ = false;
+      request = request_;
+    }
+    v1::RegisterServerReply reply;
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+    const absl::Status status =
+        FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_);
+    if (status.ok()) {
+      last_heard = clock_.Now();
+    } else if (absl::IsFailedPrecondition(status)) {
+      on_failed_(status);
+      return;
+    } else if (clock_.Now() - last_heard >= give_up_seconds_) {
+      on_failed_(absl::UnavailableError(absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message())));
+      return;
+    } else {
+      LOG(WARNING) << status.message() << "; trying again in " << kInterval << " s, giving up after "
+                   << give_up_seconds_ << " s";
+    }
+    MutexLock lock(&mu_);
+    changed_.WaitFor(&mu_, kInterval, [this] { return ending_ || hurry_; });
+  }
+}
+
+}  // namespace catchment

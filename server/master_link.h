@@ -1,0 +1,49 @@
+// Keeps a server that is not the master in touch with it.
+#ifndef CATCHMENT_SERVER_MASTER_LINK_H_
+#define CATCHMENT_SERVER_MASTER_LINK_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "common/rpc.h"
+#include "proto/master.grpc.pb.h"
+
+namespace catchment {
+
+// Registers the server once a second, on a thread of its own, from construction to destruction.
+class MasterLink {
+ public:
+  // `on_failed` is called once, on the thread: the master refuses the server, or was not to be reached for
+  // give_up_seconds. clock outlives the link.
+  MasterLink(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+             v1::RegisterServerRequest request, double give_up_seconds, const Clock* clock,
+             std::function<void(const absl::Status&)> on_failed);
+  ~MasterLink();
+
+  // Tells the master that this server has to end, so the job must.
+  void Leave();
+
+ private:
+  void Run();
+
+  const std::string master_;
+  const std::unique_ptr<v1::MasterService::Stub> stub_;
+  const double give_up_seconds_;
+  const Clock& clock_;
+  const std::function<void(const absl::Status&)> on_failed_;
+  Mutex mu_;
+  CondVar changed_;
+  v1::RegisterServerRequest request_ ABSL_GUARDED_BY(mu_);
+  bool hurry_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_LINK_H_

@@ -1,0 +1,136 @@
+#include "server/outputs.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/model_file.h"
+#include "server/master/staleness.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kMetricsSeconds = 1;
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no NaN; what was not measured is null.
+Json TestValue(const v1::JobStatus& status, double value) {
+  return status.test_samples() > 0 ? Json(value) : Json();
+}
+
+Json MetricsLine(const v1::JobStatus& status) {
+  Json line;
+  line["wall_seconds"] = status.wall_seconds();
+  line["epochs"] = status.epochs();
+  line["samples"] = status.samples();
+  line["updates"] = status.updates();
+  line["samples_per_second"] = status.samples_per_second();
+  line["train_loss"] = status.train_loss();
+  line["train_accuracy"] = status.train_accuracy();
+  line["test_loss"] = TestValue(status, status.test_loss());
+  line["test_accuracy"] = TestValue(status, status.test_accuracy());
+  line["staleness_mean"] = status.staleness_mean();
+  line["staleness_p99"] = status.staleness_p99();
+  line["pushes_applied"] = status.pushes_applied();
+  line["bytes_pushed"] = status.bytes_pushed();
+  line["bytes_pulled"] = status.bytes_pulled();
+  line["workers"] = status.workers_size();
+  return line;
+}
+
+// Of every worker that there was, over all shards.
+Json StalenessPerWorker(const v1::JobStatus& status) {
+  std::map<uint32_t, StalenessDistribution> distributions;
+  for (const v1::ShardReport& shard : status.shards()) {
+    for (const v1::WorkerStatistics& worker : shard.workers()) distributions[worker.worker()].Add(worker);
+  }
+  Json list = Json::array();
+  for (const auto& [worker, distribution] : distributions) {
+    list.push_back({{"worker", worker},
+                    {"mean", distribution.mean()},
+                    {"p50", distribution.quantile(0.5)},
+                    {"p99", distribution.quantile(0.99)},
+                    {"max", distribution.max()}});
+  }
+  return list;
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  absl::StatusOr<std::unique_ptr<AtomicFile>> file = AtomicFile::Create(path, static_cast<int64_t>(text.size()));
+  if (!file.ok()) return file.status();
+  if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
+  return (*file)->Commit();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& directory) {
+  std::unique_ptr<Outputs> outputs(new Outputs(directory));
+  if (directory.empty()) return outputs;
+  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  const std::string path = directory + "/metrics.jsonl";
+  outputs->metrics_.open(path, std::ios::app);
+  if (!outputs->metrics_) return absl::PermissionDeniedError("cannot write " + path);
+  return outputs;
+}
+
+absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now) {
+  const bool scored = status.test_samples() > 0 && status.test_loss() != last_test_loss_;
+  const bool trained = status.samples() != last_samples_ && now - last_metrics_ >= kMetricsSeconds;
+  if (!enabled() || (!scored && !trained)) return absl::OkStatus();
+  last_metrics_ = now;
+  last_samples_ = status.samples();
+  if (scored) last_test_loss_ = status.test_loss();
+  metrics_ << MetricsLine(status).dump() << std::endl;
+  if (metrics_) return absl::OkStatus();
+  metrics_.clear();
+  return absl::ResourceExhaustedError(absl::StrCat("cannot write ", directory_, "/metrics.jsonl: disk full?"));
+}
+
+std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const Outputs::SummaryFacts& facts) {
+  const double seconds = status.wall_seconds();
+  Json summary;
+  summary["job"] = job.name();
+  summary["phase"] = v1::JobStatus::Phase_Name(status.phase());
+  summary["reason"] = status.reason();
+  summary["algorithm"] = job.algorithm().preset();
+  summary["servers"] = facts.servers;
+  summary["workers"] = job.workers();
+  summary["device"] = absl::StrJoin(facts.devices, "; ");
+  summary["epochs"] = status.epochs();
+  summary["samples"] = status.samples();
+  summary["updates"] = status.updates();
+  summary["wall_seconds"] = seconds;
+  summary["samples_per_second"] = seconds > 0 ? status.samples() / seconds : 0.0;
+  summary["test_accuracy"] = TestValue(status, status.test_accuracy());
+  summary["test_loss"] = TestValue(status, status.test_loss());
+  summary["staleness_mean"] = status.staleness_mean();
+  summary["staleness_p50"] = status.staleness_p50();
+  summary["staleness_p99"] = status.staleness_p99();
+  summary["staleness_max"] = status.staleness_max();
+  summary["staleness_per_worker"] = StalenessPerWorker(status);
+  summary["pushes_applied"] = status.pushes_applied();
+  summary["pushes_late"] = status.pushes_late();
+  summary["pushes_non_finite"] = status.pushes_non_finite();
+  summary["pushes_duplicate"] = status.pushes_duplicate();
+  summary["bytes_pushed"] = status.bytes_pushed();
+  summary["bytes_pulled"] = status.bytes_pulled();
+  summary["last_checkpoint"] = status.last_checkpoint();
+  return summary.dump(2) + "\n";
+}
+
+absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts) {
+  if (!enabled()) return absl::OkStatus();
+  return WriteText(directory_ + "/summary.json", SummaryJson(job, status, facts));
+}
+
+absl::Status Outputs::WriteModel(const v1::Job& job, const ParameterLayout& layout,
+                                 absl::Span<const float> weights) {
+  if (!enabled()) return absl::OkStatus();
+  return catchment::WriteModel(directory_ + "/model.safetensors", job, layout, weights);
+}
+
+}  // namespace catchment

@@ -1,0 +1,66 @@
+// Which pushes of one worker a shard has seen: each block of each push counts exactly once.
+//
+// A push is named by (worker index, incarnation, sequence number). A worker begins push s + 1 only when all
+// blocks of push s are answered, so one watermark (all up to it are done) and one bitmap (blocks of the next
+// one that are) say everything, in memory that does not grow.
+//
+// Threads: not safe; its owner holds a lock.
+#ifndef CATCHMENT_SERVER_PUSH_LEDGER_H_
+#define CATCHMENT_SERVER_PUSH_LEDGER_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/wire.pb.h"
+
+namespace catchment {
+
+class PushLedger {
+ public:
+  explicit PushLedger(int num_blocks) : done_(num_blocks, false) {}
+
+  uint64_t incarnation() const { return incarnation_; }
+  // A new life of the worker: its sequence numbers begin again. Statistics go on.
+  void Begin(uint64_t incarnation);
+
+  enum class Seen { kNew, kDone };
+  // InvalidArgument for a sequence number that leaves one out, and for 0.
+  absl::StatusOr<Seen> Look(uint64_t sequence, uint32_t block) const;
+
+  // The block of push `sequence` is dealt with; nothing happens when it was already. When it was the push's last
+  // the push is counted.
+  void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
+  void CountDuplicate() { ++duplicates_; }
+
+  v1::WorkerStatistics Statistics(uint32_t worker) const;
+  v1::Watermark Watermark(uint32_t worker) const;
+
+ private:
+  void Count();
+
+  uint64_t incarnation_ = 0;
+  uint64_t watermark_ = 0;    // all blocks of pushes up to this one are done
+  std::vector<bool> done_;    // of push watermark_ + 1
+  size_t num_done_ = 0;
+
+  // Of the push under way.
+  uint64_t max_staleness_ = 0;
+  bool any_applied_ = false;
+  bool any_late_ = false;
+  bool any_non_finite_ = false;
+
+  uint64_t applied_ = 0;
+  uint64_t duplicates_ = 0;   // blocks
+  uint64_t late_ = 0;
+  uint64_t non_finite_ = 0;
+  uint64_t non_finite_in_a_row_ = 0;
+  std::map<uint64_t, uint64_t> staleness_;  // of applied pushes: value -> how many
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_PUSH_LEDGER_H_

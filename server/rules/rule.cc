@@ -1,0 +1,16 @@
+#include "server/rules/rule.h"
+
+#include "server/rules/accrued_gradient.h"
+#include "server/rules/elastic_difference.h"
+
+namespace catchment {
+
+std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  if (contribution.has_elastic()) {
+    return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate());
+  }
+  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer()));
+}
+
+}  // namespace catchment

@@ -1,0 +1,51 @@
+// What a contribution does to the center: the server's half of the second axis of an algorithm. The worker's
+// half has the same basename in worker/algorithms.
+//
+// A rule only computes. When it is called the gate has decided whose contributions make the update, and the
+// shard holds the block's lock.
+#ifndef CATCHMENT_SERVER_RULES_RULE_H_
+#define CATCHMENT_SERVER_RULES_RULE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+class Rule {
+ public:
+  // All vectors are as long as the block.
+  struct Contribution {
+    const float* values = nullptr;  // a gradient, or a worker's weights
+    uint32_t samples = 0;           // that the gradient is the mean of; 0: it takes no part in the average
+    float* answer = nullptr;        // gets the elastic difference, where has_answers()
+  };
+  struct Center {
+    int64_t size = 0;
+    float* weights = nullptr;
+    float* states[2] = {nullptr, nullptr};  // of the optimizer, as many as num_states()
+    uint64_t steps = 0;                     // of the optimizer, before this update
+    float learning_rate = 0;
+  };
+
+  virtual ~Rule() = default;
+
+  // Float vectors, as long as the weights, that it keeps beside them.
+  virtual int num_states() const = 0;
+  // Whether each contribution is answered with a vector of its own; otherwise the answer is the weights.
+  virtual bool has_answers() const = 0;
+
+  // One update of one block from one or more contributions, in worker order. `weights_copy`, if not null, gets
+  // the center after it. Returns whether the optimizer made a step. Thread-safe for distinct blocks.
+  virtual bool Apply(absl::Span<const Contribution> contributions, const Center& center,
+                     float* weights_copy) const = 0;
+};
+
+// `job` is complete and valid (common/job/validate.h).
+std::unique_ptr<Rule> MakeRule(const v1::Job& job);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_RULES_RULE_H_

@@ -1,0 +1,161 @@
+// One server's part of the weights, and all that happens to it.
+//
+// A request is one block of a worker's push, pull or exchange (proto/wire.proto, Block). The shard checks it,
+// asks the gate whether an update can be made of what is in, has the rule make it, and says whom to answer what:
+// the caller delivers the answers after the call. Requests that wait are kept, and cost no thread.
+//
+// Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the rosters
+// is held for reading by requests, and for writing while rosters change or a snapshot of all blocks is copied.
+// Order: rosters, block, ledger.
+// Threads: safe. No clock, no I/O, no randomness: initial weights come in, snapshots go out to a function.
+// Errors: a request that breaks the protocol gets InvalidArgument, one of a worker that is no member
+// FailedPrecondition; nothing has changed then.
+#ifndef CATCHMENT_SERVER_SHARD_H_
+#define CATCHMENT_SERVER_SHARD_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/mutex.h"
+#include "common/parameter_layout.h"
+#include "common/wire/block_frame.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/wire.pb.h"
+#include "server/buffer_pool.h"
+#include "server/gate.h"
+#include "server/push_ledger.h"
+#include "server/rules/rule.h"
+
+namespace catchment {
+
+// Where answers go: one end of a connection. The shard keeps it as long as a request waits.
+struct Answer;
+class AnswerSink {
+ public:
+  virtual ~AnswerSink() = default;
+  virtual void Deliver(Answer answer) = 0;
+};
+
+struct Answer {
+  std::shared_ptr<AnswerSink> sink;
+  BlockHeader header;
+  BufferPtr payload;  // may be shared with other answers; null: none
+};
+
+struct Request {
+  uint32_t worker = 0;
+  uint64_t incarnation = 0;
+  BlockHeader header;
+  BufferPtr payload;  // of a push or exchange
+  std::shared_ptr<AnswerSink> sink;
+};
+
+// A copy of a shard as it was at one moment.
+struct ShardSnapshot {
+  v1::ShardState state;
+  std::vector<float> weights;
+  std::vector<std::vector<float>> states;  // of the optimizer
+};
+
+class Shard {
+ public:
+  // Called with every due snapshot, on the thread whose request made it due, before that request is answered.
+  using SnapshotSink = std::function<void(ShardSnapshot)>;
+
+  // What a shard begins with.
+  struct Contents {
+    std::vector<float> weights;
+    std::vector<std::vector<float>> states;   // none: zeros
+    std::vector<v1::BlockState> blocks;       // none: version 0
+    uint64_t checkpoint = 0;                  // that it all comes from; 0: none
+  };
+
+  // `job` is complete and valid. `layout` outlives the shard.
+  Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
+        SnapshotSink snapshot_sink);
+  ~Shard();
+
+  // The answers that are due now, to anybody, are appended to `answers`.
+  absl::Status Handle(Request request, std::vector<Answer>* answers);
+
+  // Takes the rosters and the budget; may release requests that wait.
+  void SetRosters(const v1::ShardCommand& command, std::vector<Answer>* answers);
+
+  // Makes a snapshot under this number for the sink, unless the last one had it.
+  void Checkpoint(uint64_t number);
+
+  ShardSnapshot Snapshot() const;
+  // Weights alone, for an evaluator.
+  std::vector<float> Weights() const;
+
+  v1::ShardReport Report() const;
+  // Updates that the shard has seen: the mean over its blocks, rounded down.
+  uint64_t version() const { return total_updates_.load() / blocks_.size(); }
+  bool IsMember(uint32_t worker, uint64_t incarnation) const;
+
+  int index() const { return index_; }
+  Range block_range(int block) const { return layout_.block(index_, block); }
+  int num_blocks() const { return static_cast<int>(blocks_.size()); }
+  BufferPool* pool() { return &pool_; }
+
+ private:
+  struct BlockSlot;
+  struct WorkerSlot;
+  // What a call leads to once its locks are released.
+  struct Effects {
+    std::vector<Answer>* answers;
+    uint64_t due_checkpoint = 0;  // number; 0: none
+  };
+
+  absl::Status Check(const Request& request) const;
+  absl::StatusOr<WorkerSlot*> FindWorker(const Request& request) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  absl::Status HandleLocked(Request* request, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void HandlePull(BlockSlot* slot, Request request, Effects* effects);
+  absl::Status HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // Makes every update that the gate allows of what waits at the block.
+  void Advance(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void Update(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void ReleasePulls(BlockSlot* slot, BufferPtr weights, Effects* effects);
+  // An answer without an update: to what was applied already, or came too late.
+  void AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, Effects* effects);
+  void Finish(Request request, v1::Block::Fate fate, uint64_t staleness, BufferPtr payload,
+              const BlockSlot& slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, BufferPtr payload, const BlockSlot& slot,
+            Effects* effects);
+  BufferPtr CopyWeights(const BlockSlot& slot);
+  Rule::Center CenterOf(const BlockSlot& slot) const;
+  void SetVersion(BlockSlot* slot, uint64_t version, Effects* effects);
+  ShardSnapshot CopyAll(uint64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
+
+  const v1::Job job_;
+  const ParameterLayout& layout_;
+  const int index_;
+  const std::unique_ptr<Rule> rule_;
+  const SnapshotSink snapshot_sink_;
+  BufferPool pool_;
+
+  mutable SharedMutex roster_mu_;
+  Gate gate_ ABSL_GUARDED_BY(roster_mu_);
+  uint64_t total_samples_ ABSL_GUARDED_BY(roster_mu_) = 0;
+  std::map<uint32_t, std::unique_ptr<WorkerSlot>> workers_ ABSL_GUARDED_BY(roster_mu_);
+  uint64_t last_checkpoint_ ABSL_GUARDED_BY(roster_mu_) = 0;
+
+  // Each block's part is guarded by its slot's lock.
+  std::vector<float> weights_;
+  std::vector<std::vector<float>> states_;
+  std::vector<std::unique_ptr<BlockSlot>> blocks_;
+
+  std::atomic<uint64_t> total_updates_{0};  // over all blocks
+  std::atomic<uint64_t> bytes_pushed_{0};
+  std::atomic<uint64_t> bytes_pulled_{0};
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_H_

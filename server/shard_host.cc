@@ -1,0 +1,80 @@
+#include "server/shard_host.h"
+
+#include <glog/logging.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/initializer.h"
+#include "common/job/data_shape.h"
+#include "common/model_shapes.h"
+#include "server/rules/rule.h"
+#include "server/train_stream.h"
+
+namespace catchment {
+
+absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
+                                             const std::string& checkpoint_dir, const v1::Manifest* resumed) {
+  const Range range = layout.shard(index);
+  Shard::Contents contents;
+  contents.weights.resize(range.size());
+  if (resumed == nullptr) {
+    const DataShape data = ShapeOf(job.data());
+    absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.num_classes);
+    if (!layers.ok()) return layers.status();
+    InitializeParameters(*layers, job.seed(), range, contents.weights.data());
+    return contents;
+  }
+  contents.checkpoint = resumed->number();
+  absl::Status status = ReadParameters(checkpoint_dir, *resumed, range, "weights", contents.weights.data());
+  if (!status.ok()) return status;
+  absl::StatusOr<std::vector<v1::BlockState>> blocks =
+      ReadBlockStates(checkpoint_dir, *resumed, range, layout.block_size());
+  if (!blocks.ok()) return blocks.status();
+  contents.blocks = *std::move(blocks);
+  if (resumed->job().optimizer().kind() != job.optimizer().kind()) {
+    LOG(WARNING) << "the checkpoint's optimizer was another: its state begins anew";
+    for (v1::BlockState& block : contents.blocks) block.clear_optimizer_steps();
+    return contents;
+  }
+  const int num_states = MakeRule(job)->num_states();
+  for (int i = 0; i < num_states; ++i) {
+    std::vector<float> state(range.size());
+    status = ReadParameters(checkpoint_dir, *resumed, range, absl::StrCat("state.", i), state.data());
+    if (absl::IsNotFound(status)) {
+      LOG(WARNING) << "the checkpoint has no optimizer state " << i << ": it begins at zero";
+      std::fill(state.begin(), state.end(), 0.0f);
+    } else if (!status.ok()) {
+      return status;
+    }
+    contents.states.push_back(std::move(state));
+  }
+  return contents;
+}
+
+ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
+                     const std::string& checkpoint_dir)
+    : writer_(checkpoint_dir, index, layout.num_shards(), contents.checkpoint),
+      shard_(job, layout, index, std::move(contents),
+             [this](ShardSnapshot snapshot) { writer_.Write(std::move(snapshot)); }) {}
+
+v1::ShardReport ShardHost::Control(const v1::ShardCommand& command) {
+  std::vector<Answer> answers;
+  shard_.SetRosters(command, &answers);
+  Deliver(&answers);
+  if (command.checkpoint() > 0) shard_.Checkpoint(command.checkpoint());
+  v1::ShardReport report = shard_.Report();
+  writer_.Report(&report);
+  if (command.stop()) {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    changed_.Notify();
+  }
+  return report;
+}
+
+bool ShardHost::WaitForStop(double seconds) {
+  MutexLock lock(&mu_);
+  return changed_.WaitFor(&mu_, seconds, [this] { return stop_; });
+}
+
+}  // namespace catchment

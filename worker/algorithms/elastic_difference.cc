@@ -1,0 +1,71 @@
+#include "worker/algorithms/elastic_difference.h"
+
+#include <algorithm>
+
+#include "common/job/learning_rate.h"
+
+namespace catchment {
+
+ElasticDifference::ElasticDifference(const v1::ElasticDifference& config, const v1::Optimizer& optimizer,
+                                     int64_t num_parameters, Parameters* parameters)
+    : config_(config),
+      optimizer_(optimizer),
+      delta_(optimizer.momentum()),
+      parameters_(*parameters),
+      x_(num_parameters),
+      g_(num_parameters),
+      d_(num_parameters),
+      v_(delta_ > 0 ? num_parameters : 0) {}
+
+absl::Status ElasticDifference::Start(uint64_t version) {
+  return parameters_.Pull(version, absl::MakeSpan(x_));
+}
+
+absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
+  if (step.samples > 0) TakeGradient(gradient);
+  if (steps_ % config_.communication_period() == 0) {
+    if (absl::Status status = Exchange(); !status.ok()) return status;
+  }
+  if (step.samples > 0) Move(static_cast<float>(LearningRate(optimizer_, step.progress)));
+  samples_ += step.samples;
+  ++steps_;
+  return absl::OkStatus();
+}
+
+void ElasticDifference::TakeGradient(Gradient gradient) {
+  if (delta_ == 0) {
+    gradient(x_, absl::MakeSpan(g_));
+    return;
+  }
+  for (size_t i = 0; i < x_.size(); ++i) d_[i] = x_[i] + delta_ * v_[i];
+  gradient(d_, absl::MakeSpan(g_));
+}
+
+absl::Status ElasticDifference::Exchange() {
+  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Exchange(x_, samples_, absl::MakeSpan(d_));
+  if (!outcome.ok()) return outcome.status();
+  samples_ = 0;
+  Count(*outcome);
+  if (outcome->non_finite) {
+    std::fill(v_.begin(), v_.end(), 0.0f);
+    std::fill(g_.begin(), g_.end(), 0.0f);
+    return parameters_.Pull(0, absl::MakeSpan(x_));
+  }
+  for (size_t i = 0; i < x_.size(); ++i) x_[i] -= d_[i];
+  return absl::OkStatus();
+}
+
+void ElasticDifference::Move(float eta) {
+  if (delta_ == 0) {
+    for (size_t i = 0; i < x_.size(); ++i) x_[i] -= eta * g_[i];
+    return;
+  }
+  for (size_t i = 0; i < x_.size(); ++i) {
+    v_[i] = delta_ * v_[i] - eta * g_[i];
+    x_[i] += v_[i];
+  }
+}
+
+absl::Status ElasticDifference::Finish() { return steps_ == 0 ? absl::OkStatus() : Exchange(); }
+
+}  // namespace catchment

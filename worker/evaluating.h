@@ -1,0 +1,37 @@
+// An evaluator's whole life: whenever the master asks for it, score the test set with a copy of the weights.
+#ifndef CATCHMENT_WORKER_EVALUATING_H_
+#define CATCHMENT_WORKER_EVALUATING_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "worker/session.h"
+#include "worker/stop_flag.h"
+
+namespace catchment {
+
+// Threads: Run on one; Stop from any.
+class Evaluating {
+ public:
+  // `clock` outlives it.
+  Evaluating(WorkerOptions options, const Clock* clock);
+
+  // Until the job is over or the evaluator is told to stop (ok), or an error that it cannot mend.
+  absl::Status Run();
+  void Stop() { stop_.Set(); }
+
+ private:
+  absl::Status RunMembership(Session* session);
+  absl::Status Answer(Session* session, uint64_t incarnation, bool* over);
+  absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session);
+
+  const WorkerOptions options_;
+  const Clock& clock_;
+  StopFlag stop_;
+  MasterClient master_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_EVALUATING_H_

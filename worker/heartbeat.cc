@@ -1,0 +1,48 @@
+#include "worker/heartbeat.h"
+
+#include <algorithm>
+
+namespace catchment {
+namespace {
+
+// Also how often the master learns of progress.
+constexpr double kLongestInterval = 0.5;
+
+}  // namespace
+
+Heartbeat::Heartbeat(v1::HeartbeatRequest request, double lease_seconds, double give_up_seconds,
+                     MasterClient* master, const Clock* clock, Callbacks callbacks)
+    : request_(std::move(request)),
+      interval_seconds_(std::min(kLongestInterval, lease_seconds / 4)),
+      give_up_seconds_(give_up_seconds),
+      master_(*master),
+      clock_(*clock),
+      callbacks_(std::move(callbacks)),
+      thread_([this] { Run(); }) {}
+
+Heartbeat::~Heartbeat() {
+  end_.Set();
+  thread_.join();
+}
+
+void Heartbeat::Run() {
+  double last_heard = clock_.Now();
+  bool told_to_stop = false;
+  while (!end_.Pause(interval_seconds_)) {
+    *request_.mutable_progress() = callbacks_.progress();
+    const absl::StatusOr<v1::HeartbeatReply> reply =
+        master_.CallOnce(&MasterClient::Stub::Heartbeat, request_);
+    if (reply.ok()) {
+      last_heard = clock_.Now();
+      if (reply->stop() && !told_to_stop) {
+        told_to_stop = true;
+        callbacks_.on_stop(reply->reason());
+      }
+    } else if (absl::IsNotFound(reply.status()) || clock_.Now() - last_heard > give_up_seconds_) {
+      callbacks_.on_lost(reply.status());
+      return;
+    }
+  }
+}
+
+}  // namespace catchment

@@ -1,0 +1,48 @@
+// Tells the master, a few times per lease, that the worker is alive and how far it is.
+#ifndef CATCHMENT_WORKER_HEARTBEAT_H_
+#define CATCHMENT_WORKER_HEARTBEAT_H_
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "proto/master.pb.h"
+#include "worker/master_client.h"
+#include "worker/stop_flag.h"
+
+namespace catchment {
+
+// A thread of its own, from construction to destruction. The callbacks come on it, each at most once.
+class Heartbeat {
+ public:
+  struct Callbacks {
+    std::function<v1::Progress()> progress;
+    // The master wants the worker to end.
+    std::function<void(const std::string& reason)> on_stop;
+    // The worker is no member any more, or the master was not to be reached for `give_up_seconds`.
+    std::function<void(const absl::Status& status)> on_lost;
+  };
+
+  // `request` names role, worker and incarnation. master outlives the heartbeat.
+  Heartbeat(v1::HeartbeatRequest request, double lease_seconds, double give_up_seconds, MasterClient* master,
+            const Clock* clock, Callbacks callbacks);
+  ~Heartbeat();
+
+ private:
+  void Run();
+
+  v1::HeartbeatRequest request_;
+  const double interval_seconds_;
+  const double give_up_seconds_;
+  MasterClient& master_;
+  const Clock& clock_;
+  const Callbacks callbacks_;
+  StopFlag end_;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_HEARTBEAT_H_

@@ -1,0 +1,63 @@
+#include "worker/lease_source.h"
+
+namespace catchment {
+
+LeaseSource::LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
+                         std::function<v1::Progress()> progress)
+    : worker_(worker),
+      incarnation_(incarnation),
+      master_(*master),
+      stop_(*stop),
+      progress_(std::move(progress)) {}
+
+absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
+  while (next_ == lease_.minibatches_size()) {
+    absl::StatusOr<bool> more = Renew();
+    if (absl::IsCancelled(more.status())) return std::nullopt;
+    if (!more.ok()) return more.status();
+    if (!*more) return std::nullopt;
+  }
+  if (stop_.IsSet()) return std::nullopt;
+  BatchPlan plan;
+  for (const v1::SampleSpan& span : lease_.minibatches(next_).spans()) {
+    plan.spans.push_back({span.epoch(), span.begin(), span.end()});
+  }
+  plan.tag = lease_.number() << 32 | static_cast<uint64_t>(++next_);
+  return plan;
+}
+
+absl::StatusOr<bool> LeaseSource::Renew() {
+  v1::GetLeaseRequest request;
+  request.set_worker(worker_);
+  request.set_incarnation(incarnation_);
+  request.set_after(lease_.number());
+  while (!stop_.IsSet()) {
+    *request.mutable_progress() = progress_();
+    absl::StatusOr<v1::Lease> lease = master_.Call(&MasterClient::Stub::GetLease, request);
+    if (!lease.ok()) return lease.status();
+    if (lease->state() == v1::Lease::FINISHED) return false;
+    if (lease->state() == v1::Lease::WAIT) {
+      stop_.Pause(lease->retry_seconds());
+      continue;
+    }
+    lease_ = *std::move(lease);
+    next_ = 0;
+    MutexLock lock(&mu_);
+    if (!first_version_.has_value()) first_version_ = lease_.first_version();
+    total_samples_ = lease_.total_samples();
+    return true;
+  }
+  return false;
+}
+
+uint64_t LeaseSource::first_version() const {
+  MutexLock lock(&mu_);
+  return first_version_.value_or(0);
+}
+
+uint64_t LeaseSource::total_samples() const {
+  MutexLock lock(&mu_);
+  return total_samples_;
+}
+
+}  // namespace catchment

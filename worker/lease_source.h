@@ -1,0 +1,59 @@
+// Turns leases of the master into plans of minibatches for the loader.
+#ifndef CATCHMENT_WORKER_LEASE_SOURCE_H_
+#define CATCHMENT_WORKER_LEASE_SOURCE_H_
+
+#include <functional>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "proto/master.pb.h"
+#include "worker/data/batch_loader.h"
+#include "worker/master_client.h"
+#include "worker/stop_flag.h"
+
+namespace catchment {
+
+// Threads: Next() is the loader's; the others for any.
+class LeaseSource {
+ public:
+  // Which step of which lease a minibatch is: the plan's tag.
+  struct Place {
+    uint64_t lease = 0;
+    uint64_t step = 0;  // from 1
+  };
+  static Place PlaceOf(uint64_t tag) { return {tag >> 32, tag & 0xffffffff}; }
+
+  // `progress` gives the worker's progress for the request. master and stop outlive the source.
+  LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
+              std::function<v1::Progress()> progress);
+
+  // NextPlan of the loader: blocks until the master has something; nullopt at the end or when told to stop.
+  absl::StatusOr<std::optional<BatchPlan>> Next();
+
+  // Of the first lease; valid once Next has returned a plan.
+  uint64_t first_version() const;
+  uint64_t total_samples() const;
+
+ private:
+  // False: there are no more.
+  absl::StatusOr<bool> Renew();
+
+  const uint32_t worker_;
+  const uint64_t incarnation_;
+  MasterClient& master_;
+  const StopFlag& stop_;
+  const std::function<v1::Progress()> progress_;
+
+  // Of the loader's thread.
+  v1::Lease lease_;
+  int next_ = 0;  // minibatch of it
+
+  mutable Mutex mu_;
+  std::optional<uint64_t> first_version_ ABSL_GUARDED_BY(mu_);
+  uint64_t total_samples_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_LEASE_SOURCE_H_

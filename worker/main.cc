@@ -1,0 +1,68 @@
+// catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a master.
+// Everything but the master's address it learns from the master. Read on in worker/training.h.
+#include <gflags/gflags.h>
+#include <glog/logging.h>
+
+#include <csignal>
+#include <iostream>
+#include <thread>
+
+#include "common/clock.h"
+#include "common/rpc.h"
+#include "common/signals.h"
+#include "worker/evaluating.h"
+#include "worker/training.h"
+
+DEFINE_string(master, "", "HOST:PORT of the master, the catchment_server with --index=0. Required.");
+DEFINE_string(role, "worker", "worker: trains. evaluator: scores the test set from snapshots.");
+DEFINE_string(device, "", "auto, cpu or cuda; takes the place of the job's device.");
+DEFINE_int32(threads, 1, "Threads that compute. Several workers on one machine share its cores.");
+DEFINE_double(connect_timeout_seconds, 60, "How long to keep trying to reach the master.");
+DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");
+DEFINE_string(tls_cert, "", "PEM file of this daemon's certificate.");
+DEFINE_string(tls_key, "", "PEM file of this daemon's key.");
+
+namespace catchment {
+namespace {
+
+absl::StatusOr<WorkerOptions> OptionsFromFlags() {
+  if (FLAGS_master.empty()) return absl::InvalidArgumentError("--master=HOST:PORT is required");
+  if (FLAGS_role != "worker" && FLAGS_role != "evaluator") {
+    return absl::InvalidArgumentError("--role=" + FLAGS_role + " is not worker or evaluator");
+  }
+  if (FLAGS_threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
+  auto credentials = ClientCredentials({FLAGS_tls_ca, FLAGS_tls_cert, FLAGS_tls_key});
+  if (!credentials.ok()) return credentials.status();
+  return WorkerOptions{FLAGS_master, *credentials, FLAGS_device, FLAGS_threads, FLAGS_connect_timeout_seconds};
+}
+
+template <typename Life>
+absl::Status RunUntilSignal(const WorkerOptions& options) {
+  const SteadyClock clock;
+  Life life(options, &clock);
+  SignalThread signals([&](int) { life.Stop(); });
+  return life.Run();
+}
+
+absl::Status Main() {
+  const absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
+  if (!options.ok()) return options.status();
+  return FLAGS_role == "evaluator" ? RunUntilSignal<Evaluating>(*options) : RunUntilSignal<Training>(*options);
+}
+
+}  // namespace
+}  // namespace catchment
+
+int main(int argc, char** argv) {
+  catchment::KeepLargeBuffersOnHeap();
+  catchment::BlockSignals();
+  google::InitGoogleLogging(argv[0]);
+  FLAGS_logtostderr = true;
+  gflags::SetUsageMessage(
+      "computes for a Catchment job.\n\n  catchment_worker --master=node0:7000\n  catchment_worker "
+      "--master=node0:7000 --role=evaluator");
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  const absl::Status status = catchment::Main();
+  if (!status.ok()) std::cerr << "catchment_worker: " << status.message() << std::endl;
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,41 @@
+#include "worker/master_client.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kFirstPause = 0.1;
+constexpr double kLongestPause = 5;
+
+}  // namespace
+
+MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                           double give_up_seconds, const Clock* clock, const StopFlag* stop)
+    : address_(std::move(address)),
+      stub_(v1::MasterService::NewStub(Connect(address_, credentials))),
+      give_up_seconds_(give_up_seconds),
+      clock_(*clock),
+      stop_(*stop) {}
+
+absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+  const double start = clock_.Now();
+  for (double pause = kFirstPause;; pause = std::min(kLongestPause, 2 * pause)) {
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+    const absl::Status status = FromGrpc(call(context.get()), Who());
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+    if (clock_.Now() - start >= give_up_seconds_) {
+      return absl::UnavailableError(
+          absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message()));
+    }
+    LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
+                 << give_up_seconds_ << " s";
+    if (stop_.Pause(pause)) return absl::CancelledError("the worker was told to stop");
+  }
+}
+
+}  // namespace catchment

@@ -1,0 +1,66 @@
+// Calls to the master. One that does not get through is tried again with growing pauses, and says so.
+//
+// Threads: safe.
+// Errors: the master's own; Unavailable when it was not to be reached for as long as is allowed; Cancelled when
+// the stop flag was set meanwhile.
+#ifndef CATCHMENT_WORKER_MASTER_CLIENT_H_
+#define CATCHMENT_WORKER_MASTER_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/rpc.h"
+#include "proto/master.grpc.pb.h"
+#include "worker/stop_flag.h"
+
+namespace catchment {
+
+class MasterClient {
+ public:
+  using Stub = v1::MasterService::Stub;
+  template <typename Request, typename Reply>
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+
+  // `clock` and `stop` outlive the client.
+  MasterClient(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+               double give_up_seconds, const Clock* clock, const StopFlag* stop);
+
+  const std::string& address() const { return address_; }
+
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request) {
+    Reply reply;
+    const absl::Status status =
+        Retry([&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); });
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+  // One attempt, for what is repeated anyway and for the way out.
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> CallOnce(Method<Request, Reply> method, const Request& request) {
+    Reply reply;
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+    const absl::Status status = FromGrpc((stub_.get()->*method)(context.get(), request, &reply), Who());
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+ private:
+  static constexpr double kCallSeconds = 10;
+
+  absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call);
+  std::string Who() const { return "master at " + address_; }
+
+  const std::string address_;
+  const std::unique_ptr<Stub> stub_;
+  const double give_up_seconds_;
+  const Clock& clock_;
+  const StopFlag& stop_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_MASTER_CLIENT_H_

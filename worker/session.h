@@ -1,0 +1,44 @@
+// What a worker and an evaluator have in common: the job as the master tells it, the data and the model.
+#ifndef CATCHMENT_WORKER_SESSION_H_
+#define CATCHMENT_WORKER_SESSION_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/parameter_layout.h"
+#include "proto/master.pb.h"
+#include "worker/data/dataset.h"
+#include "worker/master_client.h"
+#include "worker/model/network.h"
+
+namespace catchment {
+
+struct WorkerOptions {
+  std::string master;  // HOST:PORT
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  std::string device;  // "": the job's
+  int threads = 1;
+  double connect_timeout_seconds = 60;
+};
+
+// Immutable but for the network, which one thread uses.
+struct Session {
+  v1::Job job;
+  std::vector<std::string> servers;
+  DataSets data;
+  std::unique_ptr<Network> network;
+  ParameterLayout layout;
+};
+
+// Asks the master for the job, loads its data, makes the model on the device.
+absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
+
+// The request with which a session registers; role and who it is.
+v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_SESSION_H_

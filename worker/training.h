@@ -1,0 +1,63 @@
+// A worker's whole life: register, train on what the master leases, leave. Begin reading here.
+//
+//   lease (master) -> minibatch (data/batch_loader, on its own thread) -> gradient (model/network)
+//     -> algorithm (algorithms/) -> center (client/) and back
+//
+// A worker whose lease ran out (it was stopped for long, or cut off) registers again and goes on from the
+// center's weights.
+#ifndef CATCHMENT_WORKER_TRAINING_H_
+#define CATCHMENT_WORKER_TRAINING_H_
+
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "worker/algorithms/algorithm.h"
+#include "worker/client/parameter_client.h"
+#include "worker/data/batch_loader.h"
+#include "worker/lease_source.h"
+#include "worker/session.h"
+#include "worker/stop_flag.h"
+
+namespace catchment {
+
+// Threads: Run on one; Stop from any.
+class Training {
+ public:
+  // `clock` outlives it.
+  Training(WorkerOptions options, const Clock* clock);
+  ~Training();
+
+  // Until the job is done or the worker is told to stop (ok), or an error that it cannot mend.
+  absl::Status Run();
+
+  // Ends after the step under way, or, where that hangs, in a few seconds.
+  void Stop();
+
+ private:
+  // One registration with all that belongs to it.
+  struct Membership;
+
+  absl::Status RunMembership(Session* session);
+  absl::Status Train(Session* session, Membership* membership);
+  absl::Status RunStep(Session* session, const LoadedBatch& batch, Membership* membership);
+  void Leave(const v1::RegisterReply& me, const absl::Status& why);
+  v1::Progress progress() const;
+
+  const WorkerOptions options_;
+  const Clock& clock_;
+  StopFlag stop_;
+  StopFlag finished_;
+  MasterClient master_;
+
+  mutable Mutex mu_;
+  v1::Progress progress_ ABSL_GUARDED_BY(mu_);
+  Membership* membership_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::thread watchdog_ ABSL_GUARDED_BY(mu_);  // after Stop
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_TRAINING_H_
