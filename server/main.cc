@@ -3,13 +3,19 @@
 // master_service.h -> master_host.h -> master/master.h.
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "common/clock.h"
@@ -108,6 +114,14 @@ absl::Status FindCheckpoint(Setting* setting) {
   return absl::OkStatus();
 }
 
+// Better said now than after hours, when the first one is to be saved.
+absl::Status PrepareCheckpointDirectory(const std::string& directory) {
+  if (directory.empty()) return absl::OkStatus();
+  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write checkpoints to ", directory));
+}
+
 absl::StatusOr<Setting> ReadSetting() {
   Setting setting;
   setting.servers = absl::StrSplit(FLAGS_servers, ',');
@@ -127,6 +141,7 @@ absl::StatusOr<Setting> ReadSetting() {
   setting.client_credentials = *client;
   setting.server_credentials = *server;
   if (absl::Status status = FindCheckpoint(&setting); !status.ok()) return status;
+  if (absl::Status status = PrepareCheckpointDirectory(setting.checkpoint_dir); !status.ok()) return status;
   return setting;
 }
 
@@ -160,6 +175,9 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   if (setting.resumed.has_value()) {
     options.resumed_checkpoint = setting.resumed->number();
     state = setting.resumed->master();
+    // Workers of the master that went down may still hold numbers that it gave out after the checkpoint.
+    const uint64_t fresh = static_cast<uint64_t>(std::time(nullptr)) << 20;
+    state->set_next_incarnation(std::max(state->next_incarnation(), fresh));
   }
   auto host = MasterHost::Create(options, &layout, shard_host, &clock, std::move(state));
   if (!host.ok()) return host.status();
@@ -202,13 +220,16 @@ absl::Status RunServer(const Setting& setting, ShardHost* shard_host, ShardServi
     }
     link.Leave();
   });
+  absl::Status status;
   while (!shard_host->WaitForStop(0.1)) {
     MutexLock lock(&mu);
     if (leave_by.has_value() && (!failure.ok() || clock.Now() > *leave_by)) break;
-    if (!failure.ok()) return failure;
+    status = failure;
+    if (!status.ok()) break;
   }
+  // Without a deadline it would wait for workers that wait for it.
   listener->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  return absl::OkStatus();
+  return status;
 }
 
 absl::Status Main() {
@@ -233,6 +254,8 @@ absl::Status Main() {
 int main(int argc, char** argv) {
   catchment::KeepLargeBuffersOnHeap();
   catchment::BlockSignals();
+  // A file that grows beyond the limit gives an error that says so, instead of ending the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
   gflags::SetUsageMessage(

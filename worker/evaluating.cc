@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "worker/heartbeat.h"
 #include "common/snapshot_reader.h"
+#include "worker/heartbeat.h"
 
 namespace catchment {
 namespace {
@@ -44,14 +44,32 @@ absl::Status Evaluating::RunMembership(Session* session) {
                       {[] { return v1::Progress(); }, [](const std::string&) {},
                        [&](const absl::Status&) { lost = true; }});
   bool over = false;
-  while (!over && !lost && !stop_.Pause(kPollSeconds)) {
-    if (absl::Status status = Answer(session, me->incarnation(), &over); !status.ok()) return status;
+  absl::Status status;
+  while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
+    status = Answer(session, me->incarnation(), &over);
   }
+  if (!lost) Leave(me->incarnation(), status);
+  if (!status.ok()) return status;
+  return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
+}
+
+void Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {
   v1::LeaveRequest leave;
   leave.set_role(v1::EVALUATOR);
-  leave.set_incarnation(me->incarnation());
-  if (!lost) master_.CallOnce(&MasterClient::Stub::Leave, leave).status().IgnoreError();
-  return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
+  leave.set_incarnation(incarnation);
+  leave.set_failed(!why.ok() && !stop_.IsSet());
+  if (leave.failed()) leave.set_reason(std::string(why.message()));
+  master_.CallOnce(&MasterClient::Stub::Leave, leave).status().IgnoreError();
+}
+
+absl::Status Evaluating::Forgive(const absl::Status& status, double patience_seconds) {
+  if (!absl::IsUnavailable(status)) return status;
+  const double now = clock_.Now();
+  if (!unreachable_since_.has_value()) {
+    unreachable_since_ = now;
+    LOG(WARNING) << status.message() << "; trying again, giving up after " << patience_seconds << " s";
+  }
+  return now - *unreachable_since_ >= patience_seconds ? status : absl::OkStatus();
 }
 
 absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* over) {
@@ -63,7 +81,8 @@ absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* ov
   *over = task->stop();
   if (task->evaluation() == 0 || *over) return absl::OkStatus();
   absl::StatusOr<v1::EvaluationReport> report = Evaluate(session);
-  if (!report.ok()) return report.status();
+  if (!report.ok()) return Forgive(report.status(), session->job.faults().connect_timeout_seconds());
+  unreachable_since_.reset();
   report->set_incarnation(incarnation);
   report->set_evaluation(task->evaluation());
   return master_.Call(&MasterClient::Stub::ReportEvaluation, *report).status();
@@ -88,6 +107,7 @@ absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session) {
     total += session->network->Evaluate(weights,
                                         {inputs.data(), labels.data(), nullptr, static_cast<int>(n)});
   }
+  if (stop_.IsSet()) return absl::CancelledError("the evaluator was told to stop");
   v1::EvaluationReport report;
   report.set_samples(total.samples);
   report.set_correct(total.correct);

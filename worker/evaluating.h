@@ -2,7 +2,7 @@
 #ifndef CATCHMENT_WORKER_EVALUATING_H_
 #define CATCHMENT_WORKER_EVALUATING_H_
 
-#include <vector>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
@@ -24,12 +24,16 @@ class Evaluating {
  private:
   absl::Status RunMembership(Session* session);
   absl::Status Answer(Session* session, uint64_t incarnation, bool* over);
+  void Leave(uint64_t incarnation, const absl::Status& why);
+  // Ok while a server that is not to be reached may still come back.
+  absl::Status Forgive(const absl::Status& status, double patience_seconds);
   absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session);
 
   const WorkerOptions options_;
   const Clock& clock_;
   StopFlag stop_;
   MasterClient master_;
+  std::optional<double> unreachable_since_;
 };
 
 }  // namespace catchment

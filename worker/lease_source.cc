@@ -33,7 +33,7 @@ absl::StatusOr<bool> LeaseSource::Renew() {
   request.set_after(lease_.number());
   while (!stop_.IsSet()) {
     *request.mutable_progress() = progress_();
-    absl::StatusOr<v1::Lease> lease = master_.Call(&MasterClient::Stub::GetLease, request);
+    absl::StatusOr<v1::Lease> lease = master_.Call(&MasterClient::Stub::GetLease, request, &stop_);
     if (!lease.ok()) return lease.status();
     if (lease->state() == v1::Lease::FINISHED) return false;
     if (lease->state() == v1::Lease::WAIT) {

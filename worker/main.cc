@@ -2,8 +2,10 @@
 // Everything but the master's address it learns from the master. Read on in worker/training.h.
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <unistd.h>
 
-#include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <thread>
 
@@ -44,6 +46,17 @@ absl::Status RunUntilSignal(const WorkerOptions& options) {
   return life.Run();
 }
 
+// OpenMP's threads spin when they have nothing to do, and take the core from another worker on the machine: two
+// threads on two busy cores were up to ten times slower so. The library reads its setting when it is loaded,
+// hence the new start.
+void SleepWhenIdle(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) execv(self.c_str(), argv);
+}
+
 absl::Status Main() {
   const absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
   if (!options.ok()) return options.status();
@@ -54,6 +67,7 @@ absl::Status Main() {
 }  // namespace catchment
 
 int main(int argc, char** argv) {
+  catchment::SleepWhenIdle(argv);
   catchment::KeepLargeBuffersOnHeap();
   catchment::BlockSignals();
   google::InitGoogleLogging(argv[0]);

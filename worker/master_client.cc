@@ -11,6 +11,9 @@ namespace {
 
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 5;
+constexpr char kNeverReached[] =
+    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one authority, or "
+    "neither?";
 
 }  // namespace
 
@@ -22,19 +25,24 @@ MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::Chan
       clock_(*clock),
       stop_(*stop) {}
 
-absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
+                                 const StopFlag& stop) {
   const double start = clock_.Now();
   for (double pause = kFirstPause;; pause = std::min(kLongestPause, 2 * pause)) {
     const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
     const absl::Status status = FromGrpc(call(context.get()), Who());
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+      reached_ = true;
+      return status;
+    }
     if (clock_.Now() - start >= give_up_seconds_) {
       return absl::UnavailableError(
-          absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message()));
+          absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message(),
+                       reached_ ? "" : kNeverReached));
     }
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
-    if (stop_.Pause(pause)) return absl::CancelledError("the worker was told to stop");
+    if (stop.Pause(pause)) return absl::CancelledError("the worker was told to stop");
   }
 }
 

@@ -6,6 +6,8 @@
 #ifndef CATCHMENT_WORKER_MASTER_CLIENT_H_
 #define CATCHMENT_WORKER_MASTER_CLIENT_H_
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,11 +31,14 @@ class MasterClient {
 
   const std::string& address() const { return address_; }
 
+  // `stop`: another flag than the client's.
   template <typename Request, typename Reply>
-  absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request) {
+  absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request,
+                             const StopFlag* stop = nullptr) {
     Reply reply;
-    const absl::Status status =
-        Retry([&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); });
+    const absl::Status status = Retry(
+        [&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); },
+        stop == nullptr ? stop_ : *stop);
     if (!status.ok()) return status;
     return reply;
   }
@@ -51,7 +56,7 @@ class MasterClient {
  private:
   static constexpr double kCallSeconds = 10;
 
-  absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call);
+  absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop);
   std::string Who() const { return "master at " + address_; }
 
   const std::string address_;
@@ -59,6 +64,7 @@ class MasterClient {
   const double give_up_seconds_;
   const Clock& clock_;
   const StopFlag& stop_;
+  std::atomic<bool> reached_ = false;  // the master, by any call of Retry
 };
 
 }  // namespace catchment

@@ -120,6 +120,11 @@ absl::Status Training::RunMembership(Session* session) {
   }
   MutexLock lock(&membership.mu);
   if (IsLost(status)) membership.lost = status;
+  if (absl::IsUnavailable(status)) {
+    status = absl::UnavailableError(absl::StrCat(
+        status.message(),
+        "; where a server has ended, start all again with --resume to go on from the last checkpoint"));
+  }
   if (membership.lost.ok()) {
     Leave(*me, status);
     return status;

@@ -1,12 +1,10 @@
 #include "common/job/field_help.h"
 
-#include <algorithm>
 #include <limits>
-#include <numeric>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/nearest_name.h"
 
 namespace catchment {
 namespace {
@@ -25,22 +23,6 @@ std::string DescribeEnum(const EnumDescriptor& type) {
   std::vector<std::string> names;
   for (int i = 0; i < type.value_count(); ++i) names.push_back(type.value(i)->name());
   return absl::StrCat("one of ", absl::StrJoin(names, ", "));
-}
-
-// Insertions, deletions and substitutions from a to b (Levenshtein 1966).
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({substituted, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -69,19 +51,6 @@ std::string DescribeUnknownField(const Descriptor& message, const std::string& n
   return absl::StrCat("no such field; ",
                       nearest.empty() ? "known: " : absl::StrCat("did you mean ", nearest, "? ("),
                       absl::StrJoin(known, ", "), nearest.empty() ? "" : ")");
-}
-
-std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
-  const std::string wanted = absl::AsciiStrToLower(name);
-  size_t best = std::max<size_t>(2, name.size() / 2) + 1;
-  std::string nearest;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = EditDistance(wanted, absl::AsciiStrToLower(candidate));
-    if (distance >= best || distance >= candidate.size()) continue;
-    best = distance;
-    nearest = candidate;
-  }
-  return nearest;
 }
 
 }  // namespace catchment

@@ -16,9 +16,6 @@ std::string DescribeType(const google::protobuf::FieldDescriptor& field);
 // "no such field; did you mean learning_rate? (kind, learning_rate, momentum, ...)".
 std::string DescribeUnknownField(const google::protobuf::Descriptor& message, const std::string& name);
 
-// The candidate that needs the fewest edits to become `name`; empty when none is near.
-std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
-
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_JOB_FIELD_HELP_H_

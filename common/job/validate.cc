@@ -11,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "common/job/data_shape.h"
 #include "common/job/defaults.h"
-#include "common/job/field_help.h"
 #include "common/job/presets.h"
 #include "common/model_shapes.h"
+#include "common/nearest_name.h"
 
 namespace catchment {
 namespace {

@@ -1,0 +1,135 @@
+#include "cli/job_explanation.h"
+
+#include <google/protobuf/text_format.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "cli/algorithm_words.h"
+#include "cli/text.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kIndent = 17;
+constexpr int kWidth = 100;
+
+std::string Item(const std::string& name, const std::string& text) {
+  std::string head = "  " + name;
+  head.resize(kIndent, ' ');
+  return HangingParagraph(head, text, kIndent, kWidth);
+}
+
+// As a job file has it, on one line.
+std::string InFile(const std::string& field, const google::protobuf::Message& message) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintToString(message, &text);
+  absl::StripAsciiWhitespace(&text);
+  return absl::StrCat("  ", field, text.empty() ? " {}" : absl::StrCat(" { ", text, " }"), "\n");
+}
+
+std::string KindOf(const LayerShape& layer) {
+  const std::string window = absl::StrCat(" ", layer.kernel_size, "x", layer.kernel_size);
+  const int64_t usual_stride = layer.kind == LayerKind::kMaxPool2d ? layer.kernel_size : 1;
+  const std::string stride = layer.stride == usual_stride ? "" : absl::StrCat(" stride ", layer.stride);
+  const std::string padding = layer.padding == 0 ? "" : absl::StrCat(" padding ", layer.padding);
+  switch (layer.kind) {
+    case LayerKind::kConv2d:
+      return absl::StrCat("conv2d", window, stride, padding);
+    case LayerKind::kDense:
+      return "dense";
+    case LayerKind::kMaxPool2d:
+      return absl::StrCat("max_pool", window, stride);
+    case LayerKind::kFlatten:
+      return "flatten";
+    case LayerKind::kRelu:
+      return "relu";
+    case LayerKind::kDropout:
+      return absl::StrCat("dropout ", Short(layer.rate));
+  }
+  return "?";
+}
+
+std::string DescribeData(const JobFacts& facts) {
+  const v1::Data& data = facts.job().data();
+  const std::string sizes = absl::StrCat(Count(facts.train_samples()), " samples for training, ",
+                                         Count(facts.test_samples()), " for tests");
+  if (data.has_drawn_digits())
+    return absl::StrCat("digits drawn by the program, seed ", data.drawn_digits().seed(), ": ", sizes);
+  return absl::StrCat("MNIST: ", sizes,
+                      data.mnist().directory().empty() ? "" : "; in " + data.mnist().directory());
+}
+
+}  // namespace
+
+std::string ExplainAlgorithm(const JobFacts& facts) {
+  const v1::Algorithm& algorithm = facts.job().algorithm();
+  return absl::StrCat(
+      "algorithm: the preset \"", algorithm.preset(), "\" and the job's own settings are these axes\n",
+      InFile("algorithm.consistency ", algorithm.consistency()),
+      InFile("algorithm.contribution", algorithm.contribution()),
+      InFile("algorithm.compensation", algorithm.compensation()),
+      InFile("optimizer             ", facts.job().optimizer()), "what it does\n",
+      Item("who waits", DescribeConsistency(facts)), Item("what is sent", DescribeContribution(facts)),
+      Item("staleness", DescribeCompensation(facts)), Item("optimizer", DescribeOptimizer(facts)),
+      Item("learning rate", DescribeSchedule(facts)), Item("budget", DescribeBudget(facts)));
+}
+
+std::string ExplainModel(const JobFacts& facts) {
+  Table table;
+  table.Add({"layer", "kind", "input", "output", "parameters"});
+  for (const LayerShape& layer : facts.layers()) {
+    int64_t parameters = 0;
+    for (const TensorSpec& tensor : layer.tensors) parameters += tensor.size();
+    table.Add({layer.name, KindOf(layer), ToString(layer.input), ToString(layer.output),
+               parameters == 0 ? "" : Count(parameters)});
+  }
+  table.Add({"total", "", "", "", Count(facts.layout().size())});
+  return absl::StrCat("model\n", table.Print());
+}
+
+std::string ExplainServers(const JobFacts& facts) {
+  Table table;
+  table.Add({"server", "parameters", "share", "blocks", "weights", "optimizer state", "waiting at most",
+             "snapshot", "total"});
+  for (int i = 0; i < facts.servers(); ++i) {
+    const ServerBytes bytes = facts.server(i);
+    table.Add({absl::StrCat(i), Count(bytes.parameters),
+               Percent(1.0 * bytes.parameters / facts.layout().size()), Count(bytes.blocks),
+               Bytes(bytes.weights), Bytes(bytes.optimizer_state), Bytes(bytes.waiting),
+               Bytes(bytes.snapshot), Bytes(bytes.total())});
+  }
+  return absl::StrCat(
+      "memory of each server (waiting: contributions that others are waited for with; snapshot: a copy "
+      "while\na checkpoint is written)\n",
+      table.Print());
+}
+
+std::string ExplainWorker(const JobFacts& facts) {
+  const WorkerBytes bytes = facts.worker();
+  Table table;
+  table.Add({"", "model and activations", "algorithm", "total"});
+  table.Add({"worker", Bytes(bytes.model), Bytes(bytes.algorithm), Bytes(bytes.total())});
+  return absl::StrCat("memory of each worker, roughly, without the data and the kernels' own buffers\n",
+                      table.Print());
+}
+
+std::string ExplainWire(const JobFacts& facts) {
+  const WireBytes wire = facts.wire();
+  const std::string split = facts.servers() == 1 ? "" : absl::StrCat(", over ", facts.servers(), " servers");
+  const std::string text = absl::StrCat(
+      "sends ", Bytes(wire.sent), " ", EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " ",
+      EverySteps(wire.receive_every), "; ", Bytes(wire.per_step()), " a step on average; ",
+      Bytes(wire.per_step() * facts.total_steps()), " in the whole job, over all workers");
+  return absl::StrCat("on the wire, for each worker", split, "\n", HangingParagraph("  ", text, 2, kWidth));
+}
+
+std::string ExplainJob(const JobFacts& facts) {
+  return absl::StrCat("job ", facts.job().name(), ": valid; ", Plural(facts.servers(), "server"), ", ",
+                      Plural(facts.workers(), "worker"), "\n\n", ExplainAlgorithm(facts), "\n",
+                      ExplainModel(facts), "\ndata\n  ", DescribeData(facts), "\n\n", ExplainServers(facts),
+                      "\n", ExplainWorker(facts), "\n", ExplainWire(facts));
+}
+
+}  // namespace catchment

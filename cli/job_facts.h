@@ -1,0 +1,85 @@
+// Figures that follow from a job: samples, steps, updates, bytes. For people; training works out its own.
+#ifndef CATCHMENT_CLI_JOB_FACTS_H_
+#define CATCHMENT_CLI_JOB_FACTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model_shapes.h"
+#include "common/parameter_layout.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+// Bytes of payload, float32.
+struct WireBytes {
+  int64_t sent = 0;        // by a worker to all servers, each time it sends
+  int64_t received = 0;    // each time it fetches
+  int64_t send_every = 1;  // steps
+  int64_t receive_every = 1;
+  double per_step() const { return 1.0 * sent / send_every + 1.0 * received / receive_every; }
+};
+
+struct ServerBytes {
+  int64_t parameters = 0;  // count
+  int64_t blocks = 0;      // count
+  int64_t weights = 0;
+  int64_t optimizer_state = 0;
+  // Contributions that wait for those of other workers, at most.
+  int64_t waiting = 0;
+  // A copy while a checkpoint is written.
+  int64_t snapshot = 0;
+  int64_t total() const { return weights + optimizer_state + waiting + snapshot; }
+};
+
+struct WorkerBytes {
+  int64_t model = 0;      // weights, gradients, activations, masks
+  int64_t algorithm = 0;  // accrued gradient, or the own optimizer's state
+  int64_t total() const { return model + algorithm; }
+};
+
+class JobFacts {
+ public:
+  // `job` is complete and valid (common/job/validate.h). InvalidArgument when the parameters cannot be split
+  // between so many servers.
+  static absl::StatusOr<JobFacts> Create(const v1::Job& job, int servers);
+
+  const v1::Job& job() const { return job_; }
+  const std::vector<LayerShape>& layers() const { return layers_; }
+  const ParameterLayout& layout() const { return layout_; }
+  int servers() const { return layout_.num_shards(); }
+  int64_t workers() const { return job_.workers(); }
+
+  bool synchronous() const { return job_.algorithm().consistency().groups() == 1; }
+  bool elastic() const { return job_.algorithm().contribution().has_elastic(); }
+  // Steps between two contributions of a worker.
+  int64_t period() const;
+
+  int64_t train_samples() const;  // in the data
+  int64_t test_samples() const;
+  int64_t total_samples() const;  // the budget, over all workers
+  int64_t total_steps() const;    // over all workers
+  int64_t steps_per_worker() const;
+  int64_t updates() const;  // of the center
+  double epochs() const;
+
+  WireBytes wire() const;
+  ServerBytes server(int index) const;
+  WorkerBytes worker() const;
+
+ private:
+  JobFacts(v1::Job job, std::vector<LayerShape> layers, ParameterLayout layout)
+      : job_(std::move(job)), layers_(std::move(layers)), layout_(std::move(layout)) {}
+
+  v1::Job job_;
+  std::vector<LayerShape> layers_;
+  ParameterLayout layout_;
+};
+
+// Vectors as long as the weights that the optimizer keeps.
+int OptimizerStates(const v1::Optimizer& optimizer);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_JOB_FACTS_H_

@@ -1,0 +1,168 @@
+#include "cli/local_cluster.h"
+
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/clock.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kTailLines = 5;
+constexpr int kEvaluatorNice = 5;
+constexpr char kFreePort[] = "127.0.0.1:0";
+
+void AppendTls(const TlsFiles& tls, std::vector<std::string>* argv) {
+  if (!tls.ca.empty()) argv->push_back("--tls_ca=" + tls.ca);
+  if (!tls.cert.empty()) argv->push_back("--tls_cert=" + tls.cert);
+  if (!tls.key.empty()) argv->push_back("--tls_key=" + tls.key);
+}
+
+Command MakeCommand(const ClusterPlan& plan, const std::string& name, std::vector<std::string> argv) {
+  AppendTls(plan.tls, &argv);
+  Command command{name, std::move(argv), absl::StrCat(plan.out, "/logs/", name, ".log")};
+  // Threads of libgomp wait for work by spinning, unless told otherwise; here several processes share the
+  // processors, and a spinning thread keeps the others from the work it waits for.
+  command.defaults = {"OMP_WAIT_POLICY=PASSIVE"};
+  return command;
+}
+
+std::string Quote(const std::vector<std::string>& lines) {
+  if (lines.empty()) return "\n    (nothing)";
+  return absl::StrCat("\n    ", absl::StrJoin(lines, "\n    "));
+}
+
+}  // namespace
+
+std::string ToString(const Departure& departure) {
+  return absl::StrCat(departure.name, " (pid ", departure.pid, ") died: ", ToString(departure.end),
+                      "; the last lines of ", departure.log, ":", Quote(departure.tail));
+}
+
+Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master) {
+  std::vector<std::string> servers(plan.servers, kFreePort);
+  if (index > 0) servers[0] = master;
+  std::vector<std::string> argv = {plan.daemons.server, "--job=" + plan.job, absl::StrCat("--index=", index),
+                                   "--servers=" + absl::StrJoin(servers, ","),
+                                   "--checkpoint_dir=" + plan.checkpoints};
+  if (index == 0) argv.push_back("--out=" + plan.out);
+  if (plan.resume) argv.push_back("--resume");
+  return MakeCommand(plan, absl::StrCat("server-", index), std::move(argv));
+}
+
+Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& master) {
+  std::vector<std::string> argv = {plan.daemons.worker, "--master=" + master,
+                                   absl::StrCat("--threads=", plan.threads)};
+  if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
+  return MakeCommand(plan, absl::StrCat("worker-", index), std::move(argv));
+}
+
+Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
+  std::vector<std::string> argv = {plan.daemons.worker, "--master=" + master, "--role=evaluator",
+                                   "--threads=1"};
+  if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
+  Command command = MakeCommand(plan, "evaluator", std::move(argv));
+  command.nice = kEvaluatorNice;
+  return command;
+}
+
+absl::Status LocalCluster::Add(Part part, const Command& command) {
+  absl::StatusOr<Process> process = Process::Start(command);
+  if (!process.ok()) return process.status();
+  children_.push_back({part, *std::move(process), command.log});
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Start(double listen_seconds, SignalWaiter* signals) {
+  if (absl::Status status = Add(Part::kServer, ServerCommand(plan_, 0, "")); !status.ok()) return status;
+  if (absl::Status status = AwaitMaster(listen_seconds, signals); !status.ok()) return status;
+  for (int i = 1; i < plan_.servers; ++i) {
+    if (absl::Status status = Add(Part::kServer, ServerCommand(plan_, i, master_)); !status.ok())
+      return status;
+  }
+  for (int i = 0; i < plan_.workers; ++i) {
+    if (absl::Status status = Add(Part::kWorker, WorkerCommand(plan_, i, master_)); !status.ok())
+      return status;
+  }
+  return plan_.evaluator ? Add(Part::kEvaluator, EvaluatorCommand(plan_, master_)) : absl::OkStatus();
+}
+
+absl::Status LocalCluster::AwaitMaster(double seconds, SignalWaiter* signals) {
+  const SteadyClock clock;
+  const double deadline = clock.Now() + seconds;
+  Process& master = children_[0].process;
+  const std::string& log = children_[0].log;
+  while (true) {
+    // Looked at before the output is read: what it wrote before its end is then seen.
+    const std::optional<ProcessEnd> end = master.Poll();
+    master_ = ListeningAddress(master.Output(), 0);
+    if (!master_.empty()) return absl::OkStatus();
+    if (end.has_value()) {
+      return absl::UnavailableError(absl::StrCat("server-0 did not start: ", ToString(*end),
+                                                 "; the last lines of ", log, ":",
+                                                 Quote(master.LastLines(kTailLines))));
+    }
+    if (clock.Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("server-0 did not listen within ", seconds,
+                                                      " s; the last lines of ", log, ":",
+                                                      Quote(master.LastLines(kTailLines))));
+    }
+    const int signal = signals->Wait(0.02);
+    if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
+  }
+}
+
+std::vector<Departure> LocalCluster::Reap() {
+  std::vector<Departure> departures;
+  for (Child& child : children_) {
+    if (child.reaped) continue;
+    const std::optional<ProcessEnd> end = child.process.Poll();
+    if (!end.has_value()) continue;
+    child.reaped = true;
+    departures.push_back({child.part, child.process.name(), child.process.pid(), *end, child.log,
+                          child.process.LastLines(kTailLines)});
+  }
+  return departures;
+}
+
+int LocalCluster::Running(Part part) const {
+  int running = 0;
+  for (const Child& child : children_) running += child.part == part && !child.reaped;
+  return running;
+}
+
+bool LocalCluster::MasterRuns() const { return !children_.empty() && !children_[0].reaped; }
+
+bool LocalCluster::AnyRuns() const {
+  for (const Child& child : children_) {
+    if (!child.reaped) return true;
+  }
+  return false;
+}
+
+absl::Status LocalCluster::RestartEvaluator() {
+  return Add(Part::kEvaluator, EvaluatorCommand(plan_, master_));
+}
+
+void LocalCluster::SignalMaster(int signal) {
+  if (!children_.empty()) children_[0].process.Signal(signal);
+}
+
+void LocalCluster::SignalAll(int signal) {
+  for (Child& child : children_) child.process.Signal(signal);
+}
+
+std::string ListeningAddress(const std::string& output, int index) {
+  const std::string mark = absl::StrCat("catchment_server ", index, ": listening on ");
+  const size_t at = output.find(mark);
+  if (at == std::string::npos) return "";
+  const size_t begin = at + mark.size();
+  const size_t end = output.find('\n', begin);
+  if (end == std::string::npos) return "";  // still being written
+  return output.substr(begin, end - begin);
+}
+
+}  // namespace catchment

@@ -1,0 +1,39 @@
+#include "cli/master_client.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+// Short: nothing else is looked at meanwhile.
+constexpr double kCallSeconds = 3;
+
+}  // namespace
+
+absl::StatusOr<MasterClient> MasterClient::Create(const std::string& address, const TlsFiles& tls) {
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
+  if (!credentials.ok()) return credentials.status();
+  return MasterClient(address, v1::MasterService::NewStub(Connect(address, *credentials)));
+}
+
+absl::StatusOr<v1::JobStatus> MasterClient::GetStatus() {
+  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::JobStatus status;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  const grpc::Status result = stub_->GetStatus(context.get(), v1::GetStatusRequest(), &status);
+  if (!result.ok()) return FromGrpc(result, absl::StrCat("master at ", address_));
+  return status;
+}
+
+absl::Status MasterClient::Stop(const std::string& reason) {
+  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::StopRequest request;
+  request.set_reason(reason);
+  v1::StopReply reply;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  return FromGrpc(stub_->Stop(context.get(), request, &reply), absl::StrCat("master at ", address_));
+}
+
+}  // namespace catchment

@@ -1,0 +1,37 @@
+// Talks to a job's master.
+#ifndef CATCHMENT_CLI_MASTER_CLIENT_H_
+#define CATCHMENT_CLI_MASTER_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/rpc.h"
+#include "proto/master.grpc.pb.h"
+
+namespace catchment {
+
+// Every call ends within a few seconds, with an error if need be.
+class MasterClient {
+ public:
+  // InvalidArgument for TLS files that cannot be used.
+  static absl::StatusOr<MasterClient> Create(const std::string& address, const TlsFiles& tls);
+
+  absl::StatusOr<v1::JobStatus> GetStatus();
+  absl::Status Stop(const std::string& reason);
+  // Closes the connection; calls fail from now on. A master that ends would wait a while for a connection
+  // that nobody reads.
+  void Disconnect() { stub_.reset(); }
+
+ private:
+  MasterClient(std::string address, std::unique_ptr<v1::MasterService::Stub> stub)
+      : address_(std::move(address)), stub_(std::move(stub)) {}
+
+  std::string address_;
+  std::unique_ptr<v1::MasterService::Stub> stub_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_MASTER_CLIENT_H_

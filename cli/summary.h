@@ -1,0 +1,23 @@
+// The result of a run, summary.json, for people.
+#ifndef CATCHMENT_CLI_SUMMARY_H_
+#define CATCHMENT_CLI_SUMMARY_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace catchment {
+
+// InvalidArgument, naming the file, when `text` is not a JSON object.
+absl::StatusOr<nlohmann::json> ParseSummary(const std::string& text, const std::string& file);
+
+// A table; what the summary lacks is left out. `more`: rows to add, name and value.
+std::string SummaryTable(const nlohmann::json& summary,
+                         const std::vector<std::pair<std::string, std::string>>& more = {});
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_SUMMARY_H_

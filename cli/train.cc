@@ -1,0 +1,173 @@
+#include "cli/train.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "cli/load.h"
+#include "cli/local_cluster.h"
+#include "cli/master_client.h"
+#include "cli/run_directory.h"
+#include "cli/summary.h"
+#include "cli/text.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsageError = 2;
+constexpr int kSignalBase = 128;
+
+StartMode ModeOf(const TrainOptions& options) {
+  return options.resume ? StartMode::kResume : options.overwrite ? StartMode::kOverwrite : StartMode::kFresh;
+}
+
+int ThreadsPerWorker(int workers) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / workers);
+}
+
+int Failure(const TrainStreams& streams, const absl::Status& status) {
+  *streams.err << "catchment train: " << status.message() << '\n';
+  return kFailed;
+}
+
+ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
+                        const RunDirectory& directory, const v1::Job& job) {
+  ClusterPlan plan;
+  plan.daemons = daemons;
+  plan.job = directory.job();
+  plan.out = directory.path();
+  plan.checkpoints = directory.checkpoints();
+  plan.servers = options.servers;
+  plan.workers = options.workers > 0 ? options.workers : static_cast<int>(job.workers());
+  plan.evaluator = options.evaluator;
+  plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
+  plan.device = options.device;
+  plan.resume = options.resume;
+  plan.tls = options.tls;
+  return plan;
+}
+
+std::string StartLine(const v1::Job& job, const ClusterPlan& plan) {
+  return absl::StrCat(plan.resume ? "resuming " : "training ", job.name(), " with ", job.algorithm().preset(),
+                      " on ", Plural(plan.servers, "server"), " and ", Plural(plan.workers, "worker"), " of ",
+                      Plural(plan.threads, "thread"), "; logs are in ", plan.out, "/logs");
+}
+
+// What to do after a run that did not finish.
+void Advise(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
+  if (directory.HasCheckpoint()) {
+    *out << "To go on from the last checkpoint: " << ResumeCommand(options) << '\n';
+  } else {
+    *out << "No checkpoint was written, so there is none to go on from; logs are in " << directory.logs()
+         << '\n';
+  }
+}
+
+int Report(const TrainOptions& options, const RunDirectory& directory, const TrainOutcome& outcome,
+           const TrainStreams& streams) {
+  const absl::StatusOr<std::string> text = ReadTextFile(directory.summary());
+  if (!text.ok()) {
+    Failure(streams,
+            absl::UnavailableError(absl::StrCat("the master ended without writing ", directory.summary())));
+    Advise(options, directory, streams.err);
+    return kFailed;
+  }
+  if (options.json) {
+    *streams.out << *text << (text->empty() || text->back() != '\n' ? "\n" : "") << std::flush;
+  } else {
+    const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, directory.summary());
+    if (!summary.ok()) return Failure(streams, summary.status());
+    *streams.out << '\n'
+                 << SummaryTable(*summary, {{"weights", directory.model()},
+                                            {"result", directory.summary()},
+                                            {"measurements", directory.metrics()}})
+                 << std::flush;
+  }
+  if (outcome.signal == 0) return 0;
+  Advise(options, directory, options.json ? streams.err : streams.out);
+  return kSignalBase + outcome.signal;
+}
+
+int RunInDirectory(const TrainOptions& options, const v1::Job& job, const DaemonPaths& daemons,
+                   const RunDirectory& directory, const TrainBounds& bounds, SignalWaiter* signals,
+                   const TrainStreams& streams) {
+  const ClusterPlan plan = PlanCluster(options, daemons, directory, job);
+  ProgressPrinter printer(options.json ? streams.err : streams.out, streams.columns);
+  printer.Note(StartLine(job, plan));
+  LocalCluster cluster(plan);
+  if (absl::Status status = cluster.Start(bounds.listen, signals); !status.ok()) {
+    Failure(streams, status);
+    return absl::IsAborted(status) ? kSignalBase + SIGINT : kFailed;
+  }
+  absl::StatusOr<MasterClient> master = MasterClient::Create(cluster.master(), options.tls);
+  if (!master.ok()) return Failure(streams, master.status());
+  const TrainOutcome outcome = TrainMonitor(&cluster, &*master, signals, &printer, bounds).Run();
+  if (outcome.status.ok()) return Report(options, directory, outcome, streams);
+  Failure(streams, outcome.status);
+  Advise(options, directory, streams.err);
+  return outcome.signal == 0 ? kFailed : kSignalBase + outcome.signal;
+}
+
+// Whether --resume asks a run that ended by itself for the very job that it has done.
+bool NothingIsLeft(const TrainOptions& options, const v1::Job& job) {
+  if (!options.resume) return false;
+  const std::string summary_path = options.out + "/summary.json";
+  const absl::StatusOr<std::string> text = ReadTextFile(summary_path);
+  if (!text.ok()) return false;
+  const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, summary_path);
+  const absl::StatusOr<v1::Job> done = LoadCompleteJob(options.out + "/job.textproto", {}, 0);
+  return summary.ok() && done.ok() && summary->value("phase", "") == "DONE" && JobText(*done) == JobText(job);
+}
+
+}  // namespace
+
+int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
+             SignalWaiter* signals, const TrainStreams& streams) {
+  // Before anything in the directory is touched. The run's own job is read into memory first.
+  const std::string source = options.job.empty() ? absl::StrCat(options.out, "/job.textproto") : options.job;
+  const absl::StatusOr<v1::Job> job = LoadCompleteJob(source, options.set, options.workers);
+  if (!job.ok()) {
+    *streams.err << source << " is not valid:\n" << job.status().message() << '\n';
+    return kFailed;
+  }
+  if (NothingIsLeft(options, *job)) {
+    *streams.err << options.out << " holds the result of this very job, and nothing is left to train; give it more, "
+                 << "such as --set epochs=10\n";
+    return 0;
+  }
+  const absl::StatusOr<RunDirectory> directory = RunDirectory::Open(options.out, ModeOf(options));
+  if (!directory.ok()) return Failure(streams, directory.status());
+  if (absl::Status status = WriteFile(directory->job(), JobText(*job)); !status.ok())
+    return Failure(streams, status);
+  return RunInDirectory(options, *job, daemons, *directory, bounds, signals, streams);
+}
+
+int TrainMain(const std::vector<std::string>& args) {
+  SignalWaiter signals;
+  TrainStreams streams = {&std::cout, &std::cerr};
+  const absl::StatusOr<TrainOptions> options = ParseTrainOptions(args);
+  if (!options.ok()) {
+    Failure(streams, options.status());
+    return kUsageError;
+  }
+  if (options->help) {
+    std::cout << TrainHelp();
+    return 0;
+  }
+  streams.columns = TerminalColumns(options->json ? STDERR_FILENO : STDOUT_FILENO);
+  const absl::StatusOr<std::string> here = OwnDirectory();
+  if (!here.ok()) return Failure(streams, here.status());
+  const absl::StatusOr<DaemonPaths> daemons = FindDaemons(*here);
+  if (!daemons.ok()) return Failure(streams, daemons.status());
+  TrainBounds bounds;
+  bounds.stall = options->stall_seconds;
+  return RunTrain(*options, *daemons, bounds, &signals, streams);
+}
+
+}  // namespace catchment

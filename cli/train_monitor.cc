@@ -1,0 +1,172 @@
+#include "cli/train_monitor.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "cli/text.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kEvaluatorRestarts = 2;
+
+bool HasMoved(const v1::JobStatus& before, const v1::JobStatus& now) {
+  return before.phase() != now.phase() || before.samples() != now.samples() ||
+         before.updates() != now.updates() || before.test_accuracy() != now.test_accuracy() ||
+         before.test_loss() != now.test_loss() || before.last_checkpoint() != now.last_checkpoint() ||
+         before.workers_size() != now.workers_size() || before.shards_size() != now.shards_size();
+}
+
+std::string SignalName(int signal) { return absl::StrCat("SIG", sigabbrev_np(signal)); }
+
+}  // namespace
+
+TrainOutcome TrainMonitor::Run() {
+  answered_ = moved_ = clock_.Now();
+  Watch();
+  EndAll();
+  printer_->Clear();
+  return outcome_;
+}
+
+void TrainMonitor::Watch() {
+  double next_poll = clock_.Now();
+  while (!Decided() && !master_ended_) {
+    HandleSignal(signals_->Wait(next_poll - clock_.Now()));
+    for (const Departure& departure : cluster_->Reap()) HandleDeparture(departure);
+    if (Decided() || master_ended_) return;
+    if (clock_.Now() >= next_poll) {
+      PollMaster();
+      next_poll = clock_.Now() + bounds_.poll;
+    }
+    CheckBounds();
+    CheckWorkers();
+  }
+}
+
+void TrainMonitor::PollMaster() {
+  const absl::StatusOr<v1::JobStatus> status = master_->GetStatus();
+  if (!status.ok()) return;
+  answered_ = clock_.Now();
+  if (HasMoved(status_, *status)) moved_ = answered_;
+  status_ = *status;
+  printer_->Update(status_);
+}
+
+void TrainMonitor::HandleSignal(int signal) {
+  if (signal == 0 || signal == SIGCHLD) return;
+  if (stop_asked_ > 0) {
+    printer_->Note(absl::StrCat(SignalName(signal), ": killing all processes"));
+    killed_ = true;
+    outcome_.signal = signal;
+    outcome_.status =
+        absl::AbortedError(absl::StrCat("killed by a second signal (", SignalName(signal), ")"));
+    cluster_->SignalAll(SIGKILL);
+    return;
+  }
+  stop_asked_ = clock_.Now();
+  outcome_.signal = signal;
+  printer_->Note(
+      absl::StrCat(SignalName(signal), ": stopping in order, with a checkpoint; a second one kills"));
+  if (!master_->Stop(absl::StrCat(SignalName(signal), " to `catchment train`")).ok())
+    cluster_->SignalMaster(SIGTERM);
+}
+
+void TrainMonitor::HandleDeparture(const Departure& departure) {
+  if (departure.name == "server-0") master_ended_ = true;
+  if (departure.end.in_order()) {
+    workers_in_order_ += departure.part == Part::kWorker;
+    return;
+  }
+  if (departure.part == Part::kServer) return Fail(ToString(departure));
+  if (departure.part == Part::kWorker) return LoseWorker(departure);
+  LoseEvaluator(departure);
+}
+
+void TrainMonitor::LoseWorker(const Departure& departure) {
+  printer_->Note(ToString(departure));
+  PollMaster();
+  if (!Trains()) return;
+  const int left = cluster_->Running(Part::kWorker);
+  if (status_.phase() == v1::JobStatus::WAITING) {
+    Fail(absl::StrCat(departure.name, " was lost before training began"));
+  } else if (left > 0) {
+    printer_->Note(absl::StrCat("training goes on with ", Plural(left, "worker")));
+  }
+}
+
+void TrainMonitor::LoseEvaluator(const Departure& departure) {
+  printer_->Note(ToString(departure));
+  if (stop_asked_ > 0) return;
+  if (evaluator_restarts_ == kEvaluatorRestarts) {
+    return printer_->Note("the evaluator is not started again; training goes on without test scores");
+  }
+  ++evaluator_restarts_;
+  const absl::Status status = cluster_->RestartEvaluator();
+  printer_->Note(status.ok() ? "started the evaluator again" : std::string(status.message()));
+}
+
+void TrainMonitor::CheckBounds() {
+  const double now = clock_.Now();
+  if (now - answered_ > bounds_.silence) {
+    Fail(absl::StrCat("the master has not answered for ", Seconds(bounds_.silence)));
+  } else if (now - moved_ > bounds_.stall) {
+    Fail(absl::StrCat("nothing has moved for ", Seconds(bounds_.stall), " (", ProgressLine(status_),
+                      "); --stall_seconds sets how long that may be"));
+  } else if (stop_asked_ > 0 && now - stop_asked_ > bounds_.stop) {
+    Fail(absl::StrCat("the job did not stop within ", Seconds(bounds_.stop)));
+  }
+}
+
+void TrainMonitor::CheckWorkers() {
+  if (Decided() || cluster_->Running(Part::kWorker) > 0 || !Trains() || stop_asked_ > 0) return;
+  // Workers that ended in order did so because the job is over, most likely, and its last status is old.
+  if (workers_in_order_ == 0) return Fail("all workers are lost");
+  if (orphaned_ == 0) orphaned_ = clock_.Now();
+  if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker is left, and the job is not done");
+}
+
+bool TrainMonitor::Trains() const {
+  return status_.phase() == v1::JobStatus::WAITING || status_.phase() == v1::JobStatus::TRAINING;
+}
+
+void TrainMonitor::Fail(const std::string& reason) {
+  if (!outcome_.status.ok()) return;
+  outcome_.status = absl::UnavailableError(reason);
+}
+
+void TrainMonitor::EndAll() {
+  master_->Disconnect();
+  if (killed_) return AwaitEnd(bounds_.end, /*master_only=*/false);
+  if (cluster_->MasterRuns()) {
+    cluster_->SignalMaster(SIGTERM);  // it saves a checkpoint, where it can, and tells the others to end
+    AwaitEnd(bounds_.stop, /*master_only=*/true);
+  } else {
+    AwaitEnd(outcome_.status.ok() ? bounds_.end : 0, /*master_only=*/false);
+  }
+  for (int signal : {SIGTERM, SIGKILL}) {
+    if (!cluster_->AnyRuns()) return;
+    cluster_->SignalAll(signal);
+    AwaitEnd(bounds_.end, /*master_only=*/false);
+  }
+}
+
+void TrainMonitor::AwaitEnd(double seconds, bool master_only) {
+  const double deadline = clock_.Now() + seconds;
+  while (true) {
+    for (const Departure& departure : cluster_->Reap()) {
+      const bool lost = !departure.end.in_order() && departure.end.signal != SIGKILL;
+      if (departure.name == "server-0" && lost) Fail(ToString(departure));
+    }
+    if (!(master_only ? cluster_->MasterRuns() : cluster_->AnyRuns())) return;
+    const double left = deadline - clock_.Now();
+    if (left <= 0) return;
+    HandleSignal(signals_->Wait(std::min(left, 0.1)));
+    if (killed_) cluster_->SignalAll(SIGKILL);
+  }
+}
+
+}  // namespace catchment

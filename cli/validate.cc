@@ -1,0 +1,82 @@
+#include "cli/validate.h"
+
+#include "absl/strings/str_cat.h"
+#include "cli/flags.h"
+#include "cli/job_explanation.h"
+#include "cli/job_facts.h"
+#include "cli/load.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kUsage[] = R"(catchment validate JOB [flags]
+
+Checks a job and explains it: the algorithm that its preset stands for and what that will do, the layers with
+their shapes and parameters, the memory of servers and workers, the traffic. Nothing is started.
+
+Examples:
+  catchment validate examples/mnist_cnn.textproto
+  catchment validate examples/mnist_cnn.textproto --set algorithm.preset=easgd --servers=2 --workers=4
+
+Flags:
+)";
+
+struct Options {
+  std::vector<std::string> set;
+  int servers = 1;
+  int workers = 0;
+};
+
+FlagSet MakeFlags(Options* o) {
+  FlagSet flags;
+  flags.AddList("set", "PATH=VALUE", &o->set, "Changes a field of the job. Any number of times.");
+  flags.AddInt("servers", "N", 1, &o->servers, "Servers among which the weights are split. Default 1.");
+  flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: the job's `workers`, or 1.");
+  return flags;
+}
+
+absl::StatusOr<std::string> Explain(const std::string& path, const Options& options) {
+  const absl::StatusOr<v1::Job> job = LoadCompleteJob(path, options.set, options.workers);
+  if (!job.ok()) return job.status();
+  const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
+  if (!facts.ok()) return facts.status();
+  return ExplainJob(*facts);
+}
+
+}  // namespace
+
+std::string ValidateHelp() {
+  Options defaults;
+  return absl::StrCat(
+      kUsage, MakeFlags(&defaults).Describe(),
+      "\nExit code: 0 for a valid job, 1 for another one (all errors are listed), 2 for a wrong command "
+      "line.\n");
+}
+
+int RunValidate(const std::vector<std::string>& args, std::ostream* out, std::ostream* err) {
+  Options options;
+  FlagSet flags = MakeFlags(&options);
+  const absl::StatusOr<std::vector<std::string>> positional = flags.Parse(args);
+  if (!positional.ok()) {
+    *err << "catchment validate: " << positional.status().message() << '\n';
+    return 2;
+  }
+  if (flags.help()) {
+    *out << ValidateHelp();
+    return 0;
+  }
+  if (positional->size() != 1) {
+    *err << "catchment validate: takes one job, for example: catchment validate "
+            "examples/mnist_cnn.textproto\n";
+    return 2;
+  }
+  const absl::StatusOr<std::string> text = Explain(positional->front(), options);
+  if (!text.ok()) {
+    *err << positional->front() << " is not valid:\n" << text.status().message() << '\n';
+    return 1;
+  }
+  *out << *text;
+  return 0;
+}
+
+}  // namespace catchment

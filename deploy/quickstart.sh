@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# From a fresh Debian 12 machine to a trained network: sets up, builds, finds or fetches MNIST, trains a
+# convolutional network on one server and two workers.
+#
+#   deploy/quickstart.sh [DIR]
+#
+# DIR: where the results go; default out-quickstart in the project, which is overwritten.
+# CATCHMENT_DATA: a folder with mnist/ in it. Without it, and without a network, training is on digits that
+# the program draws.
+# Exit codes: 0 trained, 1 something went wrong (it says what), 2 usage.
+set -euo pipefail
+
+readonly target=0.985  # test accuracy on MNIST
+readonly epochs=3
+readonly files=(train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte)
+
+say() { echo "quickstart: $*"; }
+
+die() {
+  echo "quickstart: $*" >&2
+  exit 1
+}
+
+# has_mnist DIRECTORY
+has_mnist() {
+  local file
+  for file in "${files[@]}"; do
+    [[ -e $1/$file || -e $1/$file.gz ]] || return 1
+  done
+}
+
+# Where the workers look too. Prints the directory.
+find_mnist() {
+  local directory
+  for directory in "${CATCHMENT_DATA:+$CATCHMENT_DATA/mnist}" \
+                   "${XDG_CACHE_HOME:+$XDG_CACHE_HOME/catchment/mnist}" \
+                   "${HOME:+$HOME/.cache/catchment/mnist}"; do
+    if [[ -n $directory ]] && has_mnist "$directory"; then
+      echo "$directory"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# Sets data_flags and data_words.
+choose_data() {
+  local directory
+  data_flags=()
+  if directory=$(find_mnist); then
+    data_words="MNIST, in $directory"
+  elif deploy/fetch_mnist.sh && directory=$(find_mnist); then
+    data_words="MNIST, fetched to $directory"
+  else
+    data_words="digits that the program draws: MNIST is neither here nor to be had"
+    data_flags=(--set "data.drawn_digits={}")
+  fi
+}
+
+# summary_value KEY
+summary_value() {
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$out/summary.json" "$1"
+}
+
+[[ $# -le 1 && ${1:-} != -* ]] || { echo "usage: $0 [DIR]" >&2; exit 2; }
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+if [[ $# -eq 1 ]]; then
+  out=$(realpath -m "$1")
+  overwrite=()
+else
+  out=$root/out-quickstart
+  overwrite=(--overwrite)
+fi
+cd "$root"
+
+deploy/setup.sh
+say "building (the first time takes some minutes)"
+bazel build --noshow_progress //cli:catchment || die "the build failed; the reason is above"
+choose_data
+say "training on $data_words"
+bazel-bin/cli/catchment train examples/mnist_cnn.textproto --servers=1 --workers=2 --set "epochs=$epochs" \
+  "${data_flags[@]}" --out="$out" "${overwrite[@]}" ||
+  die "training failed; the reason is above, and logs are in $out/logs"
+
+accuracy=$(summary_value test_accuracy)
+cat <<END
+
+quickstart: test accuracy $accuracy, on $data_words
+  weights       $out/model.safetensors   (opens with the safetensors library; names and layouts are PyTorch's)
+  result        $out/summary.json
+  measurements  $out/metrics.jsonl
+  logs          $out/logs
+  checkpoints   $out/checkpoints
+To go on:
+  two epochs more:    bazel-bin/cli/catchment train --resume --out=$out --set epochs=$((epochs + 2))
+  another algorithm:  bazel-bin/cli/catchment train examples/mnist_cnn.textproto --workers=2 \\
+                          --set algorithm.preset=downpour --out=out-downpour
+  what a job does:    bazel-bin/cli/catchment validate examples/mnist_cnn.textproto
+  everything else:    bazel-bin/cli/catchment --help
+END
+if [[ ${#data_flags[@]} -eq 0 ]] && awk "BEGIN { exit !($accuracy < $target) }"; then
+  die "the test accuracy is below $target, which this job should reach: that is a fault, please report it"
+fi

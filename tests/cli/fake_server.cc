@@ -1,0 +1,107 @@
+// A stand-in for catchment_server: a master that follows a script instead of training anything, so that tests
+// can make it hang, die or finish. The script is the environment variable FAKE_MASTER (words, separated by
+// spaces), and files in the --out directory: "finish" ends the job as done.
+//   refuse      ends with exit code 1 and a reason
+//   mute        never says where it listens
+//   deaf        says an address at which nobody answers
+//   waiting     stays in the phase WAITING
+//   stubborn    ignores Stop and SIGTERM
+//   checkpoint  has written one
+//   scored      reports a score of the test set
+// A server of another index waits for SIGTERM; with FAKE_SERVER=die it ends with exit code 3.
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "proto/master.grpc.pb.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace v1 = catchment::v1;
+
+std::atomic<bool> told_to_end{false};
+
+std::string Flag(int argc, char** argv, const std::string& name) {
+  const std::string prefix = "--" + name + "=";
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]).rfind(prefix, 0) == 0) return std::string(argv[i]).substr(prefix.size());
+  }
+  return "";
+}
+
+bool Scripted(const std::string& word) {
+  const char* script = std::getenv("FAKE_MASTER");
+  std::istringstream words(script == nullptr ? "" : script);
+  return std::find(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>(), word) !=
+         std::istream_iterator<std::string>();
+}
+
+class FakeMaster final : public v1::MasterService::Service {
+ public:
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
+    status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
+    status->set_samples(100);
+    if (Scripted("scored")) {
+      status->set_test_samples(10);
+      status->set_test_accuracy(0.5);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
+    std::cerr << "Stop: " << request->reason() << std::endl;
+    if (!Scripted("stubborn")) told_to_end = true;
+    return grpc::Status::OK;
+  }
+};
+
+void AwaitEnd(const std::string& out) {
+  while (!told_to_end && (out.empty() || !fs::exists(out + "/finish"))) usleep(5000);
+}
+
+int RunMaster(const std::string& out) {
+  if (Scripted("refuse")) {
+    std::cerr << "the data is missing" << std::endl;
+    return 1;
+  }
+  if (Scripted("checkpoint")) {
+    fs::create_directories(out + "/checkpoints/checkpoint-1");
+    std::ofstream(out + "/checkpoints/checkpoint-1/manifest.textproto") << "number: 1\n";
+  }
+  FakeMaster master;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&master);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (Scripted("deaf")) server->Shutdown();
+  if (!Scripted("mute")) std::cout << "catchment_server 0: listening on 127.0.0.1:" << port << std::endl;
+  AwaitEnd(out);
+  std::ofstream(out + "/summary.json")
+      << "{\"phase\": \"" << (told_to_end ? "STOPPED" : "DONE") << "\", \"test_accuracy\": 0.5}\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  signal(
+      SIGTERM, Scripted("stubborn") ? SIG_IGN : +[](int) { told_to_end = true; });
+  const std::string out = Flag(argc, argv, "out");
+  if (Flag(argc, argv, "index") == "0") return RunMaster(out);
+  const char* behaviour = std::getenv("FAKE_SERVER");
+  if (behaviour != nullptr && std::string(behaviour) == "die") return 3;
+  AwaitEnd("");
+  return 0;
+}

@@ -1,0 +1,179 @@
+#include "cli/job_explanation.h"
+
+#include <sstream>
+
+#include "cli/algorithm_words.h"
+#include "cli/load.h"
+#include "cli/validate.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kCnn[] = "examples/mnist_cnn.textproto";
+
+JobFacts Facts(const std::vector<std::string>& set, int servers = 1, int workers = 2) {
+  const auto job = LoadCompleteJob(kCnn, set, workers);
+  EXPECT_TRUE(job.ok()) << job.status();
+  auto facts = JobFacts::Create(*job, servers);
+  EXPECT_TRUE(facts.ok()) << facts.status();
+  return *std::move(facts);
+}
+
+TEST(LoadCompleteJobTest, WorkersAreTheFlagsUnlessAnOverrideSetsThem) {
+  EXPECT_EQ(LoadCompleteJob(kCnn, {}, 5)->workers(), 5u);
+  EXPECT_EQ(LoadCompleteJob(kCnn, {"workers=3"}, 5)->workers(), 3u);
+  EXPECT_EQ(LoadCompleteJob(kCnn, {}, 0)->workers(), 2u);
+}
+
+TEST(JobFactsTest, CountsASynchronousBudget) {
+  const JobFacts facts = Facts({"algorithm.preset=sync", "epochs=2", "batch_size=64"});
+  EXPECT_EQ(facts.total_samples(), 120000);
+  EXPECT_EQ(facts.total_steps(), 1875);
+  EXPECT_EQ(facts.steps_per_worker(), 938);
+  EXPECT_EQ(facts.updates(), 938);
+}
+
+TEST(JobFactsTest, CountsAnAsynchronousBudget) {
+  const JobFacts facts =
+      Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5", "samples=6400"});
+  EXPECT_EQ(facts.total_steps(), 100);
+  EXPECT_EQ(facts.updates(), 20);
+}
+
+TEST(JobFactsTest, ABudgetInUpdatesGivesTheSamples) {
+  EXPECT_EQ(Facts({"algorithm.preset=sync", "updates=10", "batch_size=32"}).total_samples(), 10 * 2 * 32);
+  EXPECT_EQ(Facts({"algorithm.preset=downpour", "updates=10", "batch_size=32"}).total_samples(), 10 * 32);
+}
+
+TEST(JobFactsTest, CountsBytesOnTheWire) {
+  const int64_t all = 1199882 * 4;
+  const WireBytes gradient = Facts({"algorithm.preset=sync"}).wire();
+  EXPECT_EQ(gradient.per_step(), 2.0 * all);
+  const WireBytes elastic =
+      Facts({"algorithm.preset=easgd", "algorithm.contribution.elastic.communication_period=4"}).wire();
+  EXPECT_EQ(elastic.per_step(), 2.0 * all / 4);
+}
+
+TEST(JobFactsTest, CountsServersMemory) {
+  const ServerBytes sync =
+      Facts({"algorithm.preset=sync", "optimizer.momentum=0.9"}, /*servers=*/2).server(0);
+  EXPECT_NEAR(sync.weights, 1199882 * 2, 64);
+  EXPECT_EQ(sync.optimizer_state, sync.weights);
+  EXPECT_EQ(sync.waiting, 2 * sync.weights);
+  const ServerBytes adam = Facts({"algorithm.preset=downpour", "optimizer.kind=ADAM"}).server(0);
+  EXPECT_EQ(adam.optimizer_state, 2 * adam.weights);
+  EXPECT_EQ(adam.waiting, 0);
+  EXPECT_EQ(Facts({"algorithm.preset=eamsgd"}).server(0).optimizer_state, 0) << "it is on the workers";
+}
+
+TEST(JobFactsTest, RefusesMoreServersThanTheParametersCanBeSplitBetween) {
+  const auto facts = JobFacts::Create(Facts({}).job(), 1000000);
+  ASSERT_FALSE(facts.ok());
+  EXPECT_THAT(std::string(facts.status().message()), HasSubstr("1000000 servers"));
+}
+
+TEST(ExplainModelTest, HasEveryLayerWithShapesAndTheTotal) {
+  const std::string text = ExplainModel(Facts({}));
+  EXPECT_THAT(text, AllOf(HasSubstr("conv2d 3x3    1x28x28   32x26x26         320\n"),
+                          HasSubstr("max_pool 2x2  64x24x24  64x12x12\n"), HasSubstr("dropout 0.25"),
+                          HasSubstr("1,179,776\n"), HasSubstr("1,199,882\n")))
+      << text;
+}
+
+TEST(ExplainAlgorithmTest, SpellsThePresetOut) {
+  const std::string text = ExplainAlgorithm(Facts({"algorithm.preset=downpour"}));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("the preset \"downpour\""), HasSubstr("algorithm.consistency  { groups: 0 }"),
+                    HasSubstr("gradient { push_period: 1 fetch_period: 1"), HasSubstr("optimizer")))
+      << text;
+}
+
+TEST(AlgorithmWordsTest, SaysWhoWaits) {
+  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=sync"}, 1, 3)), HasSubstr("of all 3 workers"));
+  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd"})), HasSubstr("Nobody waits"));
+  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd_sync"})), HasSubstr("the same center"));
+}
+
+TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
+  EXPECT_EQ(DescribeContribution(Facts({"algorithm.preset=downpour"})),
+            "The gradient is pushed every step; fresh weights are fetched every step.");
+  EXPECT_EQ(DescribeContribution(
+                Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5",
+                       "algorithm.contribution.gradient.fetch_period=3",
+                       "algorithm.contribution.gradient.local_learning_rate=0.01"})),
+            "Gradients are summed up, and the sum is pushed every 5 steps; fresh weights are fetched every 3 "
+            "steps. "
+            "Between fetches each worker moves its own weights by SGD with learning rate 0.01.");
+  EXPECT_THAT(DescribeContribution(Facts({"algorithm.preset=easgd"})),
+              AllOf(HasSubstr("sends them every 4 steps"), HasSubstr("d = 0.45 * (x - center)")));
+}
+
+TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
+  EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.momentum=0.9", "optimizer.nesterov=true"})),
+            "SGD with Nesterov momentum: v = 0.9 * v + g ; w -= lr * (g + 0.9 * v). On the servers, on the "
+            "center.");
+  EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=easgd"})), HasSubstr("On each worker"));
+  EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.kind=ADAM"})),
+              HasSubstr("Adam: beta1 0.9, beta2 0.999, epsilon 1e-08"));
+}
+
+TEST(AlgorithmWordsTest, SaysTheLearningRatesCourse) {
+  EXPECT_EQ(DescribeSchedule(Facts({"optimizer.learning_rate=0.05", "optimizer.schedule.decay=CONSTANT"})),
+            "stays at 0.05.");
+  EXPECT_EQ(
+      DescribeSchedule(Facts({"optimizer.learning_rate=0.05", "optimizer.schedule.decay=COSINE", "epochs=1",
+                              "optimizer.schedule.warmup=0.1", "optimizer.schedule.final_fraction=0.02"})),
+      "rises from 0 to 0.05 over the first 10 % of the budget (6,000 samples), then falls from 0.05 along "
+      "half a "
+      "cosine to 0.001 at the end.");
+}
+
+TEST(AlgorithmWordsTest, SaysTheBudget) {
+  EXPECT_EQ(DescribeBudget(Facts({"algorithm.preset=sync", "epochs=5", "batch_size=64"})),
+            "5 epochs of 60,000 samples, 300,000 samples in all: 2,344 steps of 64 on each of 2 workers, "
+            "about 2,344 "
+            "updates of the center.");
+}
+
+class ValidateTest : public ::testing::Test {
+ protected:
+  int Run(const std::vector<std::string>& args) { return RunValidate(args, &out_, &err_); }
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(ValidateTest, ExplainsAValidJob) {
+  EXPECT_EQ(Run({kCnn, "--set", "algorithm.preset=easgd", "--set", "epochs=3", "--servers=2", "--workers=4"}),
+            0);
+  EXPECT_EQ(err_.str(), "");
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("job mnist_cnn: valid; 2 servers, 4 workers"), HasSubstr("1,199,882"),
+                    HasSubstr("memory of each server"), HasSubstr("memory of each worker"),
+                    HasSubstr("on the wire"), HasSubstr("who waits"), HasSubstr("3 epochs")));
+}
+
+TEST_F(ValidateTest, ListsAllErrorsByTheirPaths) {
+  EXPECT_EQ(Run({kCnn, "--set", "optimizer.momentum=1.5", "--set", "batch_size=0"}), 1);
+  EXPECT_EQ(out_.str(), "");
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("is not valid"), HasSubstr("optimizer.momentum"), HasSubstr("batch_size")));
+}
+
+TEST_F(ValidateTest, NamesAMissingFile) {
+  EXPECT_EQ(Run({"no/such.textproto"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("no/such.textproto"));
+}
+
+TEST_F(ValidateTest, AWrongCommandLineHasItsOwnExitCode) {
+  EXPECT_EQ(Run({}), 2);
+  EXPECT_EQ(Run({kCnn, "--wokers=2"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("is it --workers?"));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,85 @@
+#include "cli/local_cluster.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+
+ClusterPlan Plan() {
+  ClusterPlan plan;
+  plan.daemons = {"/bin/S", "/bin/W"};
+  plan.job = std::string("o/job.textproto");
+  plan.out = std::string("o");
+  plan.checkpoints = std::string("o/checkpoints");
+  plan.servers = 3;
+  plan.threads = 2;
+  return plan;
+}
+
+TEST(ClusterCommandsTest, TheMasterTakesFreePortsAndWritesTheResult) {
+  const Command command = ServerCommand(Plan(), 0, "");
+  EXPECT_THAT(command.argv, ElementsAre("/bin/S", "--job=o/job.textproto", "--index=0",
+                                        "--servers=127.0.0.1:0,127.0.0.1:0,127.0.0.1:0",
+                                        "--checkpoint_dir=o/checkpoints", "--out=o"));
+  EXPECT_EQ(command.name, "server-0");
+  EXPECT_EQ(command.log, "o/logs/server-0.log");
+}
+
+TEST(ClusterCommandsTest, OtherServersAreToldTheMastersAddress) {
+  ClusterPlan plan = Plan();
+  plan.resume = true;
+  EXPECT_THAT(ServerCommand(plan, 2, "127.0.0.1:7").argv,
+              ElementsAre("/bin/S", "--job=o/job.textproto", "--index=2",
+                          "--servers=127.0.0.1:7,127.0.0.1:0,127.0.0.1:0", "--checkpoint_dir=o/checkpoints",
+                          "--resume"));
+}
+
+TEST(ClusterCommandsTest, WorkersNeedTheMasterAlone) {
+  EXPECT_THAT(WorkerCommand(Plan(), 1, "127.0.0.1:7").argv,
+              ElementsAre("/bin/W", "--master=127.0.0.1:7", "--threads=2"));
+}
+
+TEST(ClusterCommandsTest, TheEvaluatorStandsBack) {
+  const Command command = EvaluatorCommand(Plan(), "127.0.0.1:7");
+  EXPECT_THAT(command.argv, ElementsAre("/bin/W", "--master=127.0.0.1:7", "--role=evaluator", "--threads=1"));
+  EXPECT_EQ(command.nice, 5);
+}
+
+TEST(ClusterCommandsTest, DeviceAndTlsReachThoseThatNeedThem) {
+  ClusterPlan plan = Plan();
+  plan.device = "cuda:0";
+  plan.tls = {"a", "c", "k"};
+  for (const Command& command :
+       {ServerCommand(plan, 1, "m"), WorkerCommand(plan, 0, "m"), EvaluatorCommand(plan, "m")}) {
+    EXPECT_THAT(command.argv, Contains("--tls_ca=a"));
+    EXPECT_THAT(command.argv, Contains("--tls_cert=c"));
+    EXPECT_THAT(command.argv, Contains("--tls_key=k"));
+  }
+  EXPECT_THAT(WorkerCommand(plan, 0, "m").argv, Contains("--device=cuda:0"));
+}
+
+TEST(ListeningAddressTest, IsTakenFromAWholeLineOfThatServer) {
+  EXPECT_EQ(ListeningAddress("x\ncatchment_server 0: listening on 127.0.0.1:4711\ny", 0), "127.0.0.1:4711");
+  EXPECT_EQ(ListeningAddress("catchment_server 0: listening on 127.0.0.1:47", 0), "") << "not all of it yet";
+  EXPECT_EQ(ListeningAddress("catchment_server 1: listening on 127.0.0.1:4711\n", 0), "");
+  EXPECT_EQ(ListeningAddress("", 0), "");
+}
+
+TEST(DepartureTest, SaysWhichWhyAndItsLastWords) {
+  Departure departure;
+  departure.name = "worker-1";
+  departure.pid = 47;
+  departure.end = {0, 9};
+  departure.log = "o/logs/worker-1.log";
+  departure.tail = {"a", "b"};
+  EXPECT_EQ(
+      ToString(departure),
+      "worker-1 (pid 47) died: killed by SIGKILL (9); the last lines of o/logs/worker-1.log:\n    a\n    b");
+}
+
+}  // namespace
+}  // namespace catchment

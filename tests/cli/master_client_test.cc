@@ -1,0 +1,77 @@
+#include "cli/master_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Master final : public v1::MasterService::Service {
+ public:
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
+    status->set_job("digits");
+    return grpc::Status::OK;
+  }
+  grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "got: " + request->reason());
+  }
+};
+
+class MasterClientTest : public ::testing::Test {
+ protected:
+  MasterClientTest() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&master_);
+    server_ = builder.BuildAndStart();
+  }
+  std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
+  MasterClient Client() const { return *MasterClient::Create(Address(), {}); }
+
+  Master master_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST_F(MasterClientTest, GetsTheStatus) {
+  MasterClient client = Client();
+  const auto status = client.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->job(), "digits");
+}
+
+TEST_F(MasterClientTest, SendsTheReasonAndReturnsTheMastersErrorWithItsAddress) {
+  MasterClient client = Client();
+  EXPECT_EQ(client.Stop("enough"), absl::FailedPreconditionError("master at " + Address() + ": got: enough"));
+}
+
+TEST_F(MasterClientTest, AMasterThatIsNotThereIsNamed) {
+  MasterClient client = Client();
+  server_->Shutdown();
+  const auto status = client.GetStatus();
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.status().message()), HasSubstr("master at " + Address()));
+}
+
+TEST_F(MasterClientTest, CallsFailAfterDisconnecting) {
+  MasterClient client = Client();
+  ASSERT_TRUE(client.GetStatus().ok());
+  client.Disconnect();
+  EXPECT_TRUE(absl::IsUnavailable(client.GetStatus().status()));
+  EXPECT_TRUE(absl::IsUnavailable(client.Stop("enough")));
+}
+
+TEST(MasterClientCreateTest, RefusesTlsFilesThatCannotBeRead) {
+  const auto client = MasterClient::Create("127.0.0.1:1", {"/no/ca", "/no/cert", "/no/key"});
+  ASSERT_FALSE(client.ok());
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("--tls_ca=/no/ca"));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,106 @@
+#include "cli/run_directory.h"
+
+#include <filesystem>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  RunDirectoryTest()
+      : path_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  void Put(const std::string& name, const std::string& text) {
+    fs::create_directories(fs::path(path_ + "/" + name).parent_path());
+    ASSERT_TRUE(WriteFile(path_ + "/" + name, text).ok());
+  }
+  bool Has(const std::string& name) const { return fs::exists(path_ + "/" + name); }
+  std::string Error(StartMode mode) const {
+    return std::string(RunDirectory::Open(path_, mode).status().message());
+  }
+
+  const std::string path_;
+};
+
+TEST_F(RunDirectoryTest, IsMadeWithItsLogs) {
+  fs::remove_all(path_);
+  const auto directory = RunDirectory::Open(path_ + "/deep/er", StartMode::kFresh);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_TRUE(fs::is_directory(directory->logs()));
+}
+
+TEST_F(RunDirectoryTest, ARunThatGotNowhereIsReplaced) {
+  Put("metrics.jsonl", "old");
+  Put("logs/worker-0.log", "old");
+  Put("checkpoints/checkpoint-1/shard-0-of-1.safetensors", "without a manifest");
+  Put("summary.json", "{\"phase\": \"FAILED\"}");
+  Put("notes.txt", "the user's");
+  ASSERT_TRUE(RunDirectory::Open(path_, StartMode::kFresh).ok());
+  EXPECT_FALSE(Has("metrics.jsonl") || Has("logs/worker-0.log") || Has("checkpoints") || Has("summary.json"));
+  EXPECT_TRUE(Has("notes.txt"));
+}
+
+TEST_F(RunDirectoryTest, AFinishedRunIsNotOverwrittenUnasked) {
+  Put("summary.json", "{\"phase\": \"DONE\"}");
+  Put("model.safetensors", "precious");
+  EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("holds the result of a finished run: go on with --resume"));
+  EXPECT_TRUE(Has("model.safetensors"));
+}
+
+TEST_F(RunDirectoryTest, CheckpointsAreNotOverwrittenUnasked) {
+  Put("checkpoints/checkpoint-1/manifest.textproto", "");
+  EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("holds the checkpoints of an unfinished run"));
+  EXPECT_TRUE(Has("checkpoints/checkpoint-1/manifest.textproto"));
+}
+
+TEST_F(RunDirectoryTest, OverwriteDeletesAFinishedRun) {
+  Put("summary.json", "{\"phase\": \"DONE\"}");
+  Put("model.safetensors", "old");
+  Put("checkpoints/checkpoint-1/manifest.textproto", "");
+  const auto directory = RunDirectory::Open(path_, StartMode::kOverwrite);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_FALSE(Has("summary.json") || Has("model.safetensors") || directory->HasCheckpoint());
+}
+
+TEST_F(RunDirectoryTest, ResumingKeepsCheckpointsMetricsAndLogsAndDropsTheOldResult) {
+  Put("checkpoints/checkpoint-1/manifest.textproto", "");
+  Put("metrics.jsonl", "kept");
+  Put("logs/worker-0.log", "kept");
+  Put("summary.json", "{\"phase\": \"STOPPED\"}");
+  const auto directory = RunDirectory::Open(path_, StartMode::kResume);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_TRUE(directory->HasCheckpoint() && Has("metrics.jsonl") && Has("logs/worker-0.log"));
+  EXPECT_FALSE(Has("summary.json"));
+}
+
+TEST_F(RunDirectoryTest, ResumingNeedsACompleteCheckpoint) {
+  Put("checkpoints/checkpoint-1/shard-0-of-1.safetensors", "without a manifest");
+  EXPECT_THAT(Error(StartMode::kResume),
+              HasSubstr("there is no complete checkpoint in " + path_ + "/checkpoints"));
+}
+
+TEST_F(RunDirectoryTest, OnlyOneCommandAtATimeUsesIt) {
+  {
+    const auto first = RunDirectory::Open(path_, StartMode::kFresh);
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("is in use by another running"));
+  }
+  EXPECT_TRUE(RunDirectory::Open(path_, StartMode::kFresh).ok());
+}
+
+TEST_F(RunDirectoryTest, AFileInItsPlaceIsNamed) {
+  Put("file", "");
+  EXPECT_THAT(std::string(RunDirectory::Open(path_ + "/file", StartMode::kFresh).status().message()),
+              HasSubstr(path_ + "/file"));
+}
+
+}  // namespace
+}  // namespace catchment

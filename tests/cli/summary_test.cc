@@ -1,0 +1,50 @@
+#include "cli/summary.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kSummary[] = R"({
+  "algorithm": "downpour", "servers": 2, "workers": 1, "device": "cpu", "epochs": 5, "samples": 300000,
+  "updates": 4688, "wall_seconds": 156.2, "samples_per_second": 1920.6, "test_accuracy": 0.9905,
+  "test_loss": 0.03121, "staleness_mean": 0.98, "staleness_p50": 1, "staleness_p99": 2, "staleness_max": 5,
+  "pushes_applied": 4688, "pushes_late": 0, "pushes_non_finite": 0, "pushes_duplicate": 1,
+  "bytes_pushed": 22500000000, "bytes_pulled": 900, "phase": "DONE", "reason": ""})";
+
+TEST(SummaryTableTest, SaysEverythingWithUnits) {
+  const auto summary = ParseSummary(kSummary, "summary.json");
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(SummaryTable(*summary),
+            "  algorithm      downpour\n"
+            "  processes      2 servers, 1 worker\n"
+            "  device         cpu\n"
+            "  trained        5 epochs, 300,000 samples, 4,688 updates\n"
+            "  time           2 min 36 s, 1,921 samples/s\n"
+            "  test accuracy  99.05 %\n"
+            "  test loss      0.03121\n"
+            "  staleness      mean 0.98, p50 1, p99 2, max 5 updates\n"
+            "  pushes         4,688 applied, 0 late, 0 with NaN or infinity, 1 duplicate\n"
+            "  on the wire    22.5 GB pushed, 900 B pulled\n"
+            "  ended          DONE\n");
+}
+
+TEST(SummaryTableTest, LeavesOutWhatIsMissingOrOfAnotherType) {
+  const auto summary = ParseSummary(
+      R"({"test_accuracy": null, "workers": 2, "reason": "SIGINT", "phase": "STOPPED"})", "summary.json");
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n  ended      STOPPED, SIGINT\n");
+}
+
+TEST(ParseSummaryTest, NamesAFileThatIsNoJson) {
+  const auto summary = ParseSummary("{\"epochs\": ", "out/summary.json");
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("out/summary.json is not a JSON object"));
+  EXPECT_FALSE(ParseSummary("[1]", "x").ok());
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,73 @@
+#include "cli/text.h"
+
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+TEST(CountTest, SeparatesThousands) {
+  EXPECT_EQ(Count(0), "0");
+  EXPECT_EQ(Count(999), "999");
+  EXPECT_EQ(Count(1000), "1,000");
+  EXPECT_EQ(Count(1199882), "1,199,882");
+  EXPECT_EQ(Count(-123456), "-123,456");
+}
+
+TEST(BytesTest, TakesTheLargestUnitThatLeavesOne) {
+  EXPECT_EQ(Bytes(0), "0 B");
+  EXPECT_EQ(Bytes(999), "999 B");
+  EXPECT_EQ(Bytes(1000), "1.00 kB");
+  EXPECT_EQ(Bytes(4799528), "4.80 MB");
+  EXPECT_EQ(Bytes(45.67e9), "45.7 GB");
+  EXPECT_EQ(Bytes(999.6e6), "1.00 GB");
+  EXPECT_EQ(Bytes(9.996e6), "10.0 MB");
+}
+
+TEST(SecondsTest, TakesTwoUnitsAtMost) {
+  EXPECT_EQ(Seconds(0.42), "0.4 s");
+  EXPECT_EQ(Seconds(9.96), "10 s");
+  EXPECT_EQ(Seconds(59.6), "1 min 00 s");
+  EXPECT_EQ(Seconds(125), "2 min 05 s");
+  EXPECT_EQ(Seconds(7500), "2 h 05 min");
+  EXPECT_EQ(Seconds(100000), "1 d 03 h");
+  EXPECT_EQ(Seconds(-1), "?");
+  EXPECT_EQ(Seconds(1e300 * 1e300), "?");
+}
+
+TEST(PercentTest, HasTwoDecimals) {
+  EXPECT_EQ(Percent(0.98765), "98.77 %");
+  EXPECT_EQ(Percent(1), "100.00 %");
+}
+
+TEST(PluralTest, KnowsOne) {
+  EXPECT_EQ(Plural(1, "worker"), "1 worker");
+  EXPECT_EQ(Plural(0, "worker"), "0 workers");
+  EXPECT_EQ(Plural(1200, "worker"), "1,200 workers");
+}
+
+TEST(HangingParagraphTest, IndentsFromTheSecondLineOn) {
+  EXPECT_EQ(HangingParagraph("ab  ", "one two three", 4, 12), "ab  one two\n    three\n");
+}
+
+TEST(TableTest, AlignsNumbersRightAndWordsLeft) {
+  Table table;
+  table.Add({"layer", "parameters", "note"});
+  table.Add({"conv1", "320", "a"});
+  table.Add({"dense10", "1,179,776", ""});
+  EXPECT_EQ(table.Print(1),
+            " layer    parameters  note\n"
+            " conv1           320  a\n"
+            " dense10   1,179,776\n");
+}
+
+TEST(TableTest, WithoutAHeadTheFirstRowCounts) {
+  Table table(/*has_head=*/false);
+  table.Add({"a", "x1"});
+  table.Add({"bb", "22"});
+  EXPECT_EQ(table.Print(0), "a   x1\nbb  22\n");
+}
+
+TEST(ColumnsTest, CountsCodePoints) { EXPECT_EQ(Columns("a…é"), 3u); }
+
+}  // namespace
+}  // namespace catchment

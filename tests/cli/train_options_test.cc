@@ -1,0 +1,71 @@
+#include "cli/train_options.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Error(const std::vector<std::string>& args) {
+  return std::string(ParseTrainOptions(args).status().message());
+}
+
+TEST(TrainOptionsTest, TakesAllFlags) {
+  const auto options =
+      ParseTrainOptions({"job", "--servers=2", "--workers", "3", "--set", "seed=2", "--set=epochs=1",
+                         "--out=o", "--json", "--resume", "--evaluator=false", "--threads=4",
+                         "--device=cuda:1", "--tls_ca=a", "--tls_cert=c", "--tls_key=k"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->job, "job");
+  EXPECT_EQ(options->servers, 2);
+  EXPECT_EQ(options->workers, 3);
+  EXPECT_THAT(options->set, ElementsAre("seed=2", "epochs=1"));
+  EXPECT_EQ(options->out, "o");
+  EXPECT_TRUE(options->json && options->resume && !options->evaluator);
+  EXPECT_EQ(options->threads, 4);
+  EXPECT_EQ(options->device, "cuda:1");
+  EXPECT_EQ(options->tls.key, "k");
+}
+
+TEST(TrainOptionsTest, SaysWhatIsMissingOrDoesNotGoTogether) {
+  EXPECT_THAT(Error({"--out=o"}), HasSubstr("which job?"));
+  EXPECT_THAT(Error({"job"}), HasSubstr("--out=DIR is missing"));
+  EXPECT_THAT(Error({"a", "b", "--out=o"}), HasSubstr("takes one job, got also: b"));
+  EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("take one"));
+  EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
+  EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
+  EXPECT_THAT(Error({"job", "--out=o", "--tls_ca=a"}),
+              HasSubstr("all of --tls_ca, --tls_cert and --tls_key"));
+}
+
+TEST(TrainOptionsTest, AResumedRunNeedsNoJob) {
+  EXPECT_TRUE(ParseTrainOptions({"--resume", "--out=o"}).ok());
+}
+
+TEST(TrainOptionsTest, HelpNeedsNothingElse) {
+  const auto options = ParseTrainOptions({"--help"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(options->help);
+}
+
+TEST(TrainHelpTest, HasExamplesAndEveryFlag) {
+  const std::string help = TrainHelp();
+  for (const char* word :
+       {"Examples:", "--out=DIR", "--servers=N", "--set=PATH=VALUE", "--resume", "--tls_key=FILE"}) {
+    EXPECT_THAT(help, HasSubstr(word));
+  }
+}
+
+TEST(ResumeCommandTest, RepeatsTheCommandForAShell) {
+  const auto options = ParseTrainOptions(
+      {"job", "--overwrite", "--set", "data.drawn_digits={seed: 2}", "--set=name=a'b", "--out=o"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(ResumeCommand(*options),
+            "catchment train job --set 'data.drawn_digits={seed: 2}' '--set=name=a'\\''b' --out=o --resume");
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,277 @@
+// `catchment train` with daemons that follow a script (fake_server.cc, and shell scripts for workers).
+#include "cli/train.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/job/job_file.h"
+#include "common/job/text_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainTest : public ::testing::Test {
+ protected:
+  TrainTest()
+      : root_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    options_.job = "examples/mnist_mlp.textproto";
+    options_.out = root_ + "/out";
+    options_.args = {options_.job, "--out=" + options_.out};
+    options_.workers = 1;
+    options_.evaluator = false;
+    // Short where a test waits for it to pass.
+    bounds_.poll = 0.05;
+    Worker("touch $OUT/finish");
+    Script("");
+  }
+  ~TrainTest() override {
+    unsetenv("FAKE_MASTER");
+    unsetenv("FAKE_SERVER");
+  }
+
+  void Script(const std::string& words) { setenv("FAKE_MASTER", words.c_str(), 1); }
+
+  // What every worker, and the evaluator, runs. `first A; B`: the first to come does A and stops, the others
+  // B.
+  void Worker(const std::string& body) {
+    const std::string path = root_ + "/worker.sh";
+    std::ofstream(path) << "#!/bin/sh\nOUT=" << options_.out << "\nMUTEX=" << root_ << "/first\n"
+                        << "wait_for() { until [ -e \"$1\" ]; do sleep 0.01; done; }\n"
+                        << "wait_gone() { while kill -0 $1 2>/dev/null; do sleep 0.01; done; }\n"
+                        << body << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+  }
+
+  int Train() {
+    const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
+    SignalWaiter signals;
+    return RunTrain(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
+  }
+
+  void ExpectNoChildLeft() {
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+    EXPECT_EQ(errno, ECHILD);
+  }
+
+  const std::string root_;
+  TrainOptions options_;
+  TrainBounds bounds_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(TrainTest, AFinishedJobEndsWithItsSummary) {
+  Script("scored");
+  Worker("sleep 0.3; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_EQ(err_.str(), "");
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("training mnist_mlp with "), HasSubstr("on 1 server and 1 worker"),
+                                HasSubstr("test accuracy 50.00 %"), HasSubstr("ended          DONE"),
+                                HasSubstr(options_.out + "/model.safetensors")));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, TheResolvedJobIsWritten) {
+  options_.set = {"seed=42"};
+  EXPECT_EQ(Train(), 0) << err_.str();
+  const auto job = LoadJob(options_.out + "/job.textproto");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->seed(), 42u);
+  EXPECT_EQ(job->workers(), 1u);
+  EXPECT_TRUE(job->optimizer().has_learning_rate());
+}
+
+TEST_F(TrainTest, WithJsonStandardOutputIsTheSummaryAlone) {
+  options_.json = true;
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_EQ(out_.str(), "{\"phase\": \"DONE\", \"test_accuracy\": 0.5}\n");
+  EXPECT_THAT(err_.str(), HasSubstr("training mnist_mlp"));
+}
+
+TEST_F(TrainTest, OneWorkerKilledIsSaidAndTheOtherGoesOn) {
+  options_.workers = 2;
+  Worker(
+      "if mkdir $MUTEX 2>/dev/null; then echo $$ >$MUTEX/pid; echo my last words; kill -9 $$; fi\n"
+      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("died: killed by SIGKILL (9)"), HasSubstr("    my last words"),
+                                HasSubstr("training goes on with 1 worker")));
+}
+
+TEST_F(TrainTest, AllWorkersLostEndsTheJobAndSaysHowToGoOn) {
+  Script("checkpoint");
+  options_.workers = 2;
+  Worker("echo no memory >&2; exit 1");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("worker-0"), HasSubstr("worker-1"), HasSubstr("exit code 1"),
+                                HasSubstr("no memory")));
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("all workers are lost"), HasSubstr("To go on from the last checkpoint"),
+                    HasSubstr(options_.out + " --resume")));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, WithoutACheckpointNoneIsPromised) {
+  Worker("exit 1");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("No checkpoint was written"), Not(HasSubstr("--resume"))));
+}
+
+TEST_F(TrainTest, AWorkerLostBeforeTrainingBeginsEndsTheJob) {
+  Script("waiting");
+  options_.workers = 2;
+  Worker("if mkdir $MUTEX 2>/dev/null; then exit 1; fi; exec sleep 1000");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("was lost before training began"));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, WorkersThatAllLeaveAnUnfinishedJobEndIt) {
+  Worker("exit 0");
+  bounds_.orphan = 0.05;
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("no worker is left, and the job is not done"));
+}
+
+TEST_F(TrainTest, ALostServerEndsTheJob) {
+  setenv("FAKE_SERVER", "die", 1);
+  options_.servers = 2;
+  Worker("exec sleep 1000");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("server-1"), HasSubstr("died: exit code 3")));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, AMasterThatRefusesIsQuoted) {
+  Script("refuse");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("server-0 did not start: exit code 1"), HasSubstr("the data is missing")));
+}
+
+TEST_F(TrainTest, AMasterThatNeverListensIsGivenUp) {
+  Script("mute");
+  bounds_.listen = 0.1;
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("server-0 did not listen within 0.1 s"));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, AMasterThatDoesNotAnswerIsGivenUp) {
+  Script("deaf");
+  bounds_.silence = 0.2;
+  Worker("exec sleep 1000");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("the master has not answered for 0.2 s"));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, AJobInWhichNothingMovesIsGivenUp) {
+  bounds_.stall = 0.2;
+  Worker("exec sleep 1000");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("nothing has moved for 0.2 s"), HasSubstr("--stall_seconds")));
+}
+
+TEST_F(TrainTest, ProcessesThatIgnoreSigtermAreKilled) {
+  Script("stubborn");
+  bounds_.stall = bounds_.stop = bounds_.end = 0.2;
+  Worker("trap '' TERM; while :; do sleep 0.1; done");
+  EXPECT_EQ(Train(), 1);
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, ASignalStopsTheJobInOrder) {
+  Script("checkpoint");
+  Worker("kill -TERM $PPID; exec sleep 1000");
+  bounds_.end = 0.2;  // nobody tells this worker to end
+  EXPECT_EQ(Train(), 128 + SIGTERM) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("SIGTERM: stopping in order"), HasSubstr("ended          STOPPED"),
+                                HasSubstr("To go on from the last checkpoint")));
+  const auto log = ReadTextFile(options_.out + "/logs/server-0.log");
+  ASSERT_TRUE(log.ok());
+  EXPECT_THAT(*log, HasSubstr("Stop: SIGTERM to `catchment train`"));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, ASecondSignalKills) {
+  Script("stubborn");
+  // The master's log tells that the first one has been handled.
+  Worker(
+      "kill -INT $PPID; until grep -q Stop $OUT/logs/server-0.log; do sleep 0.01; done\n"
+      "kill -TERM $PPID; exec sleep 1000");
+  EXPECT_EQ(Train(), 128 + SIGTERM);
+  EXPECT_THAT(err_.str(), HasSubstr("killed by a second signal (SIGTERM)"));
+  ExpectNoChildLeft();
+}
+
+TEST_F(TrainTest, ALostEvaluatorIsStartedAgainTwiceAndTrainingGoesOn) {
+  options_.evaluator = true;
+  Worker(
+      "case \"$*\" in *--role=evaluator*) echo x >>$OUT/starts; exit 1;; esac\n"
+      "until [ \"$(cat $OUT/starts 2>/dev/null | wc -l)\" = 3 ]; do sleep 0.01; done; sleep 0.3; touch "
+      "$OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("evaluator (pid"), HasSubstr("started the evaluator again"),
+                                HasSubstr("the evaluator is not started again")));
+}
+
+TEST_F(TrainTest, ABadJobStartsAndTouchesNothing) {
+  options_.set = {"batch_size=0"};
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("batch_size"));
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
+TEST_F(TrainTest, AFinishedRunIsLeftAlone) {
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("holds the result of a finished run"), HasSubstr("--overwrite")));
+}
+
+TEST_F(TrainTest, ResumingTakesTheRunsOwnJob) {
+  Script("checkpoint");
+  options_.set = {"seed=42"};
+  EXPECT_EQ(Train(), 0) << err_.str();
+  options_ = TrainOptions();
+  options_.out = root_ + "/out";
+  options_.evaluator = false;
+  options_.resume = true;
+  options_.set = {"epochs=9"};
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("resuming mnist_mlp"));
+  EXPECT_EQ(LoadJob(options_.out + "/job.textproto")->seed(), 42u);
+}
+
+TEST_F(TrainTest, ResumingWhatIsDoneKeepsItsResult) {
+  Script("checkpoint");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  options_.resume = true;
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(err_.str(), HasSubstr("nothing is left to train"));
+  EXPECT_TRUE(fs::exists(options_.out + "/summary.json"));
+}
+
+TEST_F(TrainTest, AMissingWorkerProgramIsNamed) {
+  fs::remove(root_ + "/worker.sh");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("cannot start worker-0: " + root_ + "/worker.sh"));
+  ExpectNoChildLeft();
+}
+
+}  // namespace
+}  // namespace catchment
