@@ -27,8 +27,8 @@ die() {
 
 # The packages that are not installed, a line each.
 missing_packages() {
-  # A line for each package that dpkg knows; those that it has never heard of go to stderr.
-  dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
+  # A line for each package that dpkg knows; it fails where there are some that it has never heard of.
+  { dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true; } |
     awk -v wanted="${packages[*]}" '
       $2 == "installed" { there[$1] = 1 }
       END { n = split(wanted, names, " "); for (i = 1; i <= n; ++i) if (!there[names[i]]) print names[i] }'

@@ -7,21 +7,25 @@ readonly setup=$PWD/deploy/setup.sh
 stubs=$TEST_TMPDIR/bin
 mkdir "$stubs"
 # Nothing else of the machine may be found: no real sudo, no real apt.
-for tool in bash env awk sed tr cat touch; do ln -s "$(command -v "$tool")" "$stubs/$tool"; done
+for tool in bash env awk sed tr cat touch ln; do ln -s "$(command -v "$tool")" "$stubs/$tool"; done
 
-# The packages in $TEST_TMPDIR/lacking are not installed, all others are.
+# The packages in $TEST_TMPDIR/lacking are not installed, all others are. Like the real one it fails where it has
+# not heard of all of them.
 stub dpkg-query <<END
 shift 2
+status=0
 for package in "\$@"; do
-  while read -r lacking; do [[ \$lacking == "\$package" ]] && continue 2; done <"$TEST_TMPDIR/lacking"
+  while read -r lacking; do [[ \$lacking == "\$package" ]] && { status=1; continue 2; }; done <"$TEST_TMPDIR/lacking"
   echo "\$package installed"
 done
+exit \$status
 END
 # Writes what it was asked for; an installation works unless "broken" is there.
 stub apt-get <<END
 echo "apt-get \$*"
 [[ " \$* " == *" update "* && -e "$TEST_TMPDIR/offline" ]] && { echo "E: could not resolve"; exit 100; }
 [[ " \$* " == *" install "* && ! -e "$TEST_TMPDIR/broken" ]] && : >"$TEST_TMPDIR/lacking"
+[[ " \$* " == *" install "*" curl "* ]] && ln -s "$TEST_TMPDIR/curl" "$stubs/curl"
 exit 0
 END
 stub id <<<'echo ${FAKE_UID:-0}'
@@ -47,6 +51,13 @@ expect_status 0
 expect_output "installing 2 packages: libdnnl-dev openssl"
 expect_output "install libdnnl-dev openssl"
 expect_output "setup: done"
+
+# A fresh machine: neither the packages nor curl or wget.
+mv "$stubs/curl" "$TEST_TMPDIR/curl"
+lacking g++
+setup
+expect_status 0
+expect_output "installing 2 packages: g++ curl"
 
 lacking g++
 touch "$TEST_TMPDIR/offline"
