@@ -5,7 +5,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/flags.h"
 
@@ -55,7 +54,7 @@ FlagSet MakeFlags(TrainOptions* o) {
   flags.AddInt("threads", "N", 1, &o->threads,
                "Threads of each worker. Default: this machine's processors divided between the workers.");
   flags.AddString("device", "DEVICE", &o->device,
-                  "auto, cpu, cuda or cuda:INDEX, in place of the job's `device`.");
+                  "auto, cpu or cuda, in place of the job's `device`.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job when nothing has moved for so long. Default 600.");
   flags.AddString("tls_ca", "FILE", &o->tls.ca,
@@ -65,11 +64,7 @@ FlagSet MakeFlags(TrainOptions* o) {
   return flags;
 }
 
-bool IsDevice(const std::string& device) {
-  if (device == "auto" || device == "cpu" || device == "cuda") return true;
-  int index = -1;
-  return absl::StartsWith(device, "cuda:") && absl::SimpleAtoi(device.substr(5), &index) && index >= 0;
-}
+bool IsDevice(const std::string& device) { return device == "auto" || device == "cpu" || device == "cuda"; }
 
 absl::Status Check(const TrainOptions& o, const std::vector<std::string>& positional) {
   if (positional.size() > 1) {
@@ -86,7 +81,7 @@ absl::Status Check(const TrainOptions& o, const std::vector<std::string>& positi
   }
   if (!o.device.empty() && !IsDevice(o.device)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", o.device, ": takes auto, cpu, cuda or cuda:INDEX"));
+        absl::StrCat("--device=", o.device, ": takes auto, cpu or cuda"));
   }
   const int tls_files = !o.tls.ca.empty() + !o.tls.cert.empty() + !o.tls.key.empty();
   if (tls_files != 0 && tls_files != 3) {

@@ -40,7 +40,8 @@ TEST(JobFactsTest, CountsASynchronousBudget) {
 
 TEST(JobFactsTest, CountsAnAsynchronousBudget) {
   const JobFacts facts =
-      Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5", "samples=6400"});
+      Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5", "samples=6400",
+             "batch_size=64"});
   EXPECT_EQ(facts.total_steps(), 100);
   EXPECT_EQ(facts.updates(), 20);
 }

@@ -51,7 +51,7 @@ TEST(ClusterCommandsTest, TheEvaluatorStandsBack) {
 
 TEST(ClusterCommandsTest, DeviceAndTlsReachThoseThatNeedThem) {
   ClusterPlan plan = Plan();
-  plan.device = "cuda:0";
+  plan.device = "cuda";
   plan.tls = {"a", "c", "k"};
   for (const Command& command :
        {ServerCommand(plan, 1, "m"), WorkerCommand(plan, 0, "m"), EvaluatorCommand(plan, "m")}) {
@@ -59,7 +59,7 @@ TEST(ClusterCommandsTest, DeviceAndTlsReachThoseThatNeedThem) {
     EXPECT_THAT(command.argv, Contains("--tls_cert=c"));
     EXPECT_THAT(command.argv, Contains("--tls_key=k"));
   }
-  EXPECT_THAT(WorkerCommand(plan, 0, "m").argv, Contains("--device=cuda:0"));
+  EXPECT_THAT(WorkerCommand(plan, 0, "m").argv, Contains("--device=cuda"));
 }
 
 TEST(ListeningAddressTest, IsTakenFromAWholeLineOfThatServer) {
