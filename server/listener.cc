@@ -19,7 +19,9 @@ std::string WhyNot(const std::string& host, const std::string& port) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+  const bool brackets = host.size() > 2 && host.front() == '[';  // an IPv6 address
+  const std::string name = brackets ? host.substr(1, host.size() - 2) : host;
+  if (const int error = getaddrinfo(name.c_str(), port.c_str(), &hints, &found); error != 0) {
     return gai_strerror(error);
   }
   const int fd = socket(found->ai_family, found->ai_socktype, 0);

@@ -41,6 +41,7 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       clock_(*clock),
       master_(std::move(master)),
       peers_(options_.num_servers),
+      last_manifest_(options_.resumed_checkpoint),
       outputs_(std::move(outputs)) {
   thread_ = std::thread([this] { Run(); });
 }
@@ -91,10 +92,7 @@ absl::Status MasterHost::RegisterServer(const v1::RegisterServerRequest& request
                      ", the master with ", options_.resumed_checkpoint, " (0: none); give all the same --resume "
                      "and --checkpoint_dir"));
   }
-  if (request.leaving()) {
-    master_->Stop(absl::StrCat("server ", request.index(), " was told to end"));
-    Kick();
-  }
+  if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " was told to end"));
   Peer& peer = peers_[request.index()];
   if (peer.address == request.address()) return absl::OkStatus();
   if (!peer.address.empty()) {
@@ -148,11 +146,20 @@ absl::Status MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
 
 v1::JobStatus MasterHost::Status() {
   MutexLock lock(&mu_);
-  return master_->Status();
+  v1::JobStatus status = master_->Status();
+  // The master knows of one when its shards are saved: a moment too early to go on from it.
+  if (!options_.checkpoint_dir.empty()) status.set_last_checkpoint(last_manifest_);
+  return status;
 }
 
 void MasterHost::Stop(const std::string& reason) {
   MutexLock lock(&mu_);
+  StopLocked(reason);
+}
+
+// Before all servers are there no worker can have come: nothing is to be kept, and nobody to be waited for.
+void MasterHost::StopLocked(const std::string& reason) {
+  called_off_ |= !AllServersHere();
   master_->Stop(reason);
   Kick();
 }
@@ -193,6 +200,7 @@ void MasterHost::Round() {
     master_->Tick();
     for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
     command = master_->Command();
+    if (called_off_) command.set_stop(true);
     if (!AllServersHere() && !command.stop()) return;
     sent_generation_ = command.generation();
   }
@@ -267,6 +275,10 @@ void MasterHost::WriteCheckpoints(const std::vector<CompleteCheckpoint>& checkpo
     absl::Status status = WriteManifest(options_.checkpoint_dir, manifest);
     if (status.ok()) {
       LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
+      {
+        MutexLock lock(&mu_);
+        last_manifest_ = checkpoint.number;
+      }
       status = Prune(options_.checkpoint_dir, static_cast<int>(options_.job.checkpoint().keep()));
     }
     if (!status.ok()) LOG(ERROR) << "checkpoint " << checkpoint.number << ": " << status.message();
@@ -283,13 +295,12 @@ void MasterHost::WriteFinalOutputs() {
   Outputs::SummaryFacts facts;
   facts.servers = options_.num_servers;
   std::vector<std::string> servers;
-  v1::JobStatus job_status;
+  const v1::JobStatus job_status = Status();
   bool all_here;
   {
     MutexLock lock(&mu_);
     facts.devices.assign(devices_.begin(), devices_.end());
     for (const Peer& peer : peers_) servers.push_back(peer.address);
-    job_status = master_->Status();
     all_here = AllServersHere();
   }
   absl::Status status;

@@ -78,6 +78,7 @@ class MasterHost {
   void WriteMetrics();
   // Weights, metrics and summary of a job that has ended.
   void WriteFinalOutputs();
+  void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -92,6 +93,8 @@ class MasterHost {
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);  // by shard; the first is this server
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   uint64_t sent_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_manifest_ ABSL_GUARDED_BY(mu_);  // number of the newest checkpoint that has one
+  bool called_off_ ABSL_GUARDED_BY(mu_) = false;  // stopped before all servers had come
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);

@@ -9,6 +9,9 @@ namespace {
 
 constexpr double kInterval = 1;
 constexpr double kCallSeconds = 5;
+constexpr char kNeverReached[] =
+    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one authority, or "
+    "neither?";
 
 }  // namespace
 
@@ -41,6 +44,7 @@ void MasterLink::Leave() {
 
 void MasterLink::Run() {
   double last_heard = clock_.Now();
+  bool reached = false;
   while (true) {
     v1::RegisterServerRequest request;
     {
@@ -55,11 +59,13 @@ void MasterLink::Run() {
         FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_);
     if (status.ok()) {
       last_heard = clock_.Now();
+      reached = true;
     } else if (absl::IsFailedPrecondition(status)) {
       on_failed_(status);
       return;
     } else if (clock_.Now() - last_heard >= give_up_seconds_) {
-      on_failed_(absl::UnavailableError(absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message())));
+      on_failed_(absl::UnavailableError(absl::StrCat(
+          "gave up after ", give_up_seconds_, " s: ", status.message(), reached ? "" : kNeverReached)));
       return;
     } else {
       LOG(WARNING) << status.message() << "; trying again in " << kInterval << " s, giving up after "

@@ -106,7 +106,8 @@ absl::Status Shard::Check(const Request& request) const {
   const bool pull = header.operation == v1::Block::PULL;
   const bool fits = rule_->has_answers() ? header.operation == v1::Block::EXCHANGE : IsPush(header.operation);
   if (!pull && !fits) {
-    return absl::InvalidArgumentError(absl::StrCat("operation ", v1::Block::Operation_Name(header.operation),
+    const std::string name = v1::Block::Operation_Name(header.operation);
+    return absl::InvalidArgumentError(absl::StrCat("operation ", name.empty() ? absl::StrCat(header.operation) : name,
                                                    " does not belong to this job's algorithm"));
   }
   const int64_t expected = pull ? 0 : blocks_[header.block]->local.size();

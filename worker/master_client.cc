@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 5;
+constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr char kNeverReached[] =
     "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one authority, or "
     "neither?";
@@ -20,7 +22,8 @@ constexpr char kNeverReached[] =
 MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                            double give_up_seconds, const Clock* clock, const StopFlag* stop)
     : address_(std::move(address)),
-      stub_(v1::MasterService::NewStub(Connect(address_, credentials))),
+      channel_(Connect(address_, credentials)),
+      stub_(v1::MasterService::NewStub(channel_)),
       give_up_seconds_(give_up_seconds),
       clock_(*clock),
       stop_(*stop) {}
@@ -42,8 +45,18 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
     }
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
-    if (stop.Pause(pause)) return absl::CancelledError("the worker was told to stop");
+    if (Pause(pause, stop)) return absl::CancelledError("the worker was told to stop");
   }
+}
+
+bool MasterClient::Pause(double seconds, const StopFlag& stop) {
+  if (channel_->GetState(false) == GRPC_CHANNEL_READY) return stop.Pause(seconds);
+  // gRPC goes on with connecting only while a thread waits in it: after a plain pause it would be no further.
+  const double end = clock_.Now() + seconds;
+  while (!stop.IsSet() && clock_.Now() < end) {
+    if (channel_->WaitForConnected(std::chrono::system_clock::now() + kSlice)) break;
+  }
+  return stop.IsSet();
 }
 
 }  // namespace catchment

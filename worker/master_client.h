@@ -57,9 +57,12 @@ class MasterClient {
   static constexpr double kCallSeconds = 10;
 
   absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop);
+  // Returns early when the connection comes about, and, with true, when `stop` is set.
+  bool Pause(double seconds, const StopFlag& stop);
   std::string Who() const { return "master at " + address_; }
 
   const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<Stub> stub_;
   const double give_up_seconds_;
   const Clock& clock_;

@@ -1,0 +1,23 @@
+// A clock for tests of those who give up after a stated time: some seconds pass whenever somebody looks.
+#ifndef CATCHMENT_TESTS_COMMON_RPC_HASTY_CLOCK_H_
+#define CATCHMENT_TESTS_COMMON_RPC_HASTY_CLOCK_H_
+
+#include <atomic>
+
+#include "common/clock.h"
+
+namespace catchment {
+
+class HastyClock final : public Clock {
+ public:
+  explicit HastyClock(int seconds) : step_(seconds) {}
+  double Now() const override { return now_ += step_; }
+
+ private:
+  const int step_;
+  mutable std::atomic<int> now_{1000};
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_COMMON_RPC_HASTY_CLOCK_H_

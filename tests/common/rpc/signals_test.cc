@@ -1,0 +1,42 @@
+#include "common/signals.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace catchment {
+namespace {
+
+TEST(SignalThreadTest, CallsForEveryTermAndInterruptUntilItIsDestroyed) {
+  BlockSignals();
+  Mutex mu;
+  CondVar changed;
+  std::vector<int> got;
+  auto thread = std::make_unique<SignalThread>([&](int signal) {
+    MutexLock lock(&mu);
+    got.push_back(signal);
+    changed.Notify();
+  });
+  const std::vector<int> sent = {SIGTERM, SIGINT, SIGTERM};
+  for (size_t i = 0; i < sent.size(); ++i) {
+    kill(getpid(), sent[i]);
+    MutexLock lock(&mu);
+    changed.Wait(&mu, [&] { return got.size() > i; });
+  }
+  EXPECT_EQ(got, sent);
+  thread.reset();
+  EXPECT_EQ(got, sent) << "its own end is no signal to others";
+}
+
+TEST(SignalThreadTest, EndsWithoutEverHavingBeenCalled) {
+  BlockSignals();
+  SignalThread([](int) { FAIL(); });
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,85 @@
+// At consensus with zero gradients nothing moves, in any algorithm, for any number of workers; and a worker that
+// vanishes leaves the others running.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "tests/conformance/in_process_parameters.h"
+#include "tests/conformance/jobs.h"
+#include "worker/algorithms/algorithm.h"
+
+namespace catchment {
+namespace {
+
+constexpr int64_t kValues = 40;
+
+std::vector<float> Initial() {
+  Random random(3);
+  std::vector<float> initial(kValues);
+  for (float& value : initial) value = static_cast<float>(random.Normal());
+  return initial;
+}
+
+class AlgorithmTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(AlgorithmTest, ConsensusWithoutGradientsIsAFixedPointForAThousandRounds) {
+  for (int workers = 1; workers <= 8; ++workers) {
+    const v1::Job job = PresetJob(GetParam(), workers, "optimizer { learning_rate: 0.5 }");
+    VirtualCluster cluster(job, Initial(), workers, {2, 16});
+    cluster.Run([&](Parameters* parameters) {
+      const auto algorithm = MakeAlgorithm(job, kValues, parameters);
+      ASSERT_TRUE(algorithm->Start(0).ok());
+      const auto zero = [](absl::Span<const float> w, absl::Span<float> g) {
+        std::fill(g.begin(), g.end(), 0.0f);
+        for (size_t i = 0; i < w.size(); ++i) ASSERT_EQ(w[i], Initial()[i]);
+      };
+      for (int round = 0; round < 1000; ++round) {
+        // The whole vector is compared now and then only.
+        const auto quiet = [](absl::Span<const float>, absl::Span<float> g) { std::fill(g.begin(), g.end(), 0.0f); };
+        if (round % 100 == 99) {
+          ASSERT_TRUE(algorithm->Run({1, 0}, zero).ok());
+        } else {
+          ASSERT_TRUE(algorithm->Run({1, 0}, quiet).ok());
+        }
+      }
+      ASSERT_TRUE(algorithm->Finish().ok());
+    });
+    EXPECT_EQ(cluster.Weights(), Initial()) << workers << " workers";
+  }
+}
+
+TEST_P(AlgorithmTest, WorkerThatVanishesAfterAnyNumberOfStepsLeavesTheOthersRunning) {
+  constexpr int kSteps = 12;
+  for (int last = 0; last < kSteps; ++last) {
+    const v1::Job job = PresetJob(GetParam(), 3);
+    VirtualCluster cluster(job, Initial(), 3, {2, 16});
+    std::vector<int> done(3, 0);
+    std::vector<VirtualCluster::Work> works;
+    for (int worker = 0; worker < 3; ++worker) {
+      works.push_back([&, worker](Parameters* parameters) {
+        const auto algorithm = MakeAlgorithm(job, kValues, parameters);
+        ASSERT_TRUE(algorithm->Start(0).ok());
+        const auto small = [](absl::Span<const float> w, absl::Span<float> g) {
+          for (size_t i = 0; i < w.size(); ++i) g[i] = 0.01f * w[i];
+        };
+        for (; done[worker] < kSteps; ++done[worker]) {
+          // Without Finish: nobody else is told but by the rosters.
+          if (worker == 1 && done[worker] == last) return cluster.Leave(worker);
+          ASSERT_TRUE(algorithm->Run({1, 0}, small).ok());
+        }
+        ASSERT_TRUE(algorithm->Finish().ok());
+      });
+    }
+    cluster.Run(works);
+    EXPECT_EQ(done, (std::vector<int>{kSteps, last, kSteps}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, AlgorithmTest,
+                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace catchment

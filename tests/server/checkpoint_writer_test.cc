@@ -1,0 +1,97 @@
+#include "server/checkpoint_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "common/checkpoint/manifest.h"
+#include "common/checkpoint/shard_file.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
+
+ShardSnapshot SnapshotOf(uint64_t number) {
+  ShardSnapshot snapshot;
+  snapshot.state.set_checkpoint(number);
+  snapshot.state.set_begin(0);
+  snapshot.state.set_end(4);
+  snapshot.state.set_block_size(4);
+  snapshot.state.add_blocks()->set_version(number);
+  snapshot.state.set_optimizer("SGD");
+  snapshot.weights = {1, 2, 3, static_cast<float>(number)};
+  snapshot.states = {{5, 6, 7, 8}};
+  return snapshot;
+}
+
+v1::ShardReport ReportOf(const CheckpointWriter& writer) {
+  v1::ShardReport report;
+  writer.Report(&report);
+  return report;
+}
+
+TEST(CheckpointWriterTest, DestructorWritesWhatStillWaits) {
+  const std::string directory = Directory("waits");
+  {
+    CheckpointWriter writer(directory, 0, 1, 0);
+    writer.Write(SnapshotOf(7));
+  }
+  const absl::StatusOr<ShardFile> saved =
+      OpenShard(CheckpointDirectory(directory, 7) + "/" + ShardFileName(0, 1));
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->state.checkpoint(), 7u);
+  EXPECT_EQ(saved->state.blocks(0).version(), 7u);
+}
+
+TEST(CheckpointWriterTest, ReportsWhatIsSaved) {
+  CheckpointWriter writer(Directory("reports"), 1, 2, 0);
+  EXPECT_EQ(ReportOf(writer).saved_size(), 0);
+  for (uint64_t number : {3, 6}) {
+    writer.Write(SnapshotOf(number));
+    while (ReportOf(writer).saved_size() < static_cast<int>(number / 3)) std::this_thread::yield();
+  }
+  const v1::ShardReport report = ReportOf(writer);
+  EXPECT_EQ(report.saved(1).checkpoint(), 6u);
+  EXPECT_EQ(report.saved(1).version(), 6u);
+  EXPECT_EQ(report.saved(1).file(), "shard-1-of-2.safetensors");
+  EXPECT_EQ(report.save_error(), "");
+}
+
+TEST(CheckpointWriterTest, WithoutADirectoryAllIsTakenForSaved) {
+  CheckpointWriter writer("", 0, 1, 0);
+  writer.Write(SnapshotOf(3));
+  while (ReportOf(writer).saved_size() < 1) std::this_thread::yield();
+  EXPECT_EQ(ReportOf(writer).saved(0).checkpoint(), 3u);
+  EXPECT_EQ(ReportOf(writer).saved(0).version(), 3u);
+}
+
+// Else a master whose budget was spent before would wait for ever for the last checkpoint.
+TEST(CheckpointWriterTest, CheckpointThatTheShardBeganWithIsSavedAlready) {
+  CheckpointWriter writer(Directory("resumed"), 0, 1, 12);
+  ASSERT_EQ(ReportOf(writer).saved_size(), 1);
+  EXPECT_EQ(ReportOf(writer).saved(0).checkpoint(), 12u);
+}
+
+TEST(CheckpointWriterTest, SaysWhyItCannotSaveUntilItCan) {
+  const std::string directory = Directory("blocked");
+  std::ofstream(directory) << "a file where the directory should be";
+  CheckpointWriter writer(directory, 0, 1, 0);
+  writer.Write(SnapshotOf(1));
+  while (ReportOf(writer).save_error().empty()) std::this_thread::yield();
+  EXPECT_THAT(ReportOf(writer).save_error(), HasSubstr(directory));
+  EXPECT_EQ(ReportOf(writer).saved_size(), 0);
+  ASSERT_EQ(std::remove(directory.c_str()), 0);
+  writer.Write(SnapshotOf(2));
+  while (ReportOf(writer).saved_size() < 1) std::this_thread::yield();
+  EXPECT_EQ(ReportOf(writer).save_error(), "");
+}
+
+}  // namespace
+}  // namespace catchment

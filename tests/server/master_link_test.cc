@@ -1,0 +1,108 @@
+#include "server/master_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "server/listener.h"
+#include "tests/common/rpc/hasty_clock.h"
+
+namespace catchment {
+namespace {
+
+using testing::StartsWith;
+
+// A master that notes who registers.
+class FakeMaster final : public v1::MasterService::Service {
+ public:
+  grpc::Status RegisterServer(grpc::ServerContext*, const v1::RegisterServerRequest* request,
+                              v1::RegisterServerReply*) override {
+    MutexLock lock(&mu_);
+    requests_.push_back(*request);
+    changed_.Notify();
+    return ToGrpc(answer_);
+  }
+  void AnswerWith(absl::Status answer) {
+    MutexLock lock(&mu_);
+    answer_ = std::move(answer);
+  }
+  v1::RegisterServerRequest WaitFor(bool leaving) {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [&] { return !requests_.empty() && requests_.back().leaving() == leaving; });
+    return requests_.back();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<v1::RegisterServerRequest> requests_ ABSL_GUARDED_BY(mu_);
+  absl::Status answer_ ABSL_GUARDED_BY(mu_);
+};
+
+// Takes what a link says when it fails.
+class Failure {
+ public:
+  void Note(const absl::Status& status) {
+    MutexLock lock(&mu_);
+    EXPECT_TRUE(status_.ok()) << "once";
+    status_ = status;
+    changed_.Notify();
+  }
+  absl::Status Wait() {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [this] { return !status_.ok(); });
+    return status_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+class MasterLinkTest : public testing::Test {
+ protected:
+  MasterLinkTest() : listener_(*Listen("127.0.0.1:0", grpc::InsecureServerCredentials(), {&master_}, 1 << 20)) {
+    request_.set_index(3);
+    request_.set_address("here:7000");
+  }
+  std::unique_ptr<MasterLink> Link(const std::string& master, const Clock* clock) {
+    return std::make_unique<MasterLink>(master, grpc::InsecureChannelCredentials(), request_, 60, clock,
+                                        [this](const absl::Status& status) { failure_.Note(status); });
+  }
+
+  FakeMaster master_;
+  const Listener listener_;
+  v1::RegisterServerRequest request_;
+  Failure failure_;
+};
+
+TEST_F(MasterLinkTest, RegistersAndTellsWhenItHasToEnd) {
+  const SteadyClock clock;
+  const auto link = Link(listener_.address, &clock);
+  EXPECT_EQ(master_.WaitFor(false).index(), 3u);
+  link->Leave();
+  EXPECT_EQ(master_.WaitFor(true).address(), "here:7000");
+}
+
+TEST_F(MasterLinkTest, RefusalIsFinalAndSaysWhy) {
+  master_.AnswerWith(absl::FailedPreconditionError("another job file"));
+  const SteadyClock clock;
+  const auto link = Link(listener_.address, &clock);
+  const absl::Status status = failure_.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()), "master at " + listener_.address + ": another job file");
+}
+
+TEST_F(MasterLinkTest, GivesUpOnAMasterThatIsNotThereAfterTheStatedTime) {
+  const HastyClock clock(50);
+  const auto link = Link("127.0.0.1:1", &clock);
+  const absl::Status status = failure_.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), StartsWith("gave up after 60 s: master at 127.0.0.1:1: "));
+}
+
+}  // namespace
+}  // namespace catchment

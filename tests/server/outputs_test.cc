@@ -1,0 +1,139 @@
+#include "server/outputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace catchment {
+namespace {
+
+using nlohmann::json;
+
+std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
+
+std::vector<json> Lines(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+v1::Job MakeJob() {
+  v1::Job job;
+  job.set_name("digits");
+  job.set_workers(2);
+  job.mutable_algorithm()->set_preset("downpour");
+  return job;
+}
+
+v1::JobStatus MakeStatus() {
+  v1::JobStatus status;
+  status.set_phase(v1::JobStatus::DONE);
+  status.set_wall_seconds(4);
+  status.set_epochs(1.5);
+  status.set_samples(1000);
+  status.set_updates(20);
+  status.set_test_samples(100);
+  status.set_test_accuracy(0.75);
+  status.set_test_loss(0.5);
+  status.set_staleness_mean(1.25);
+  status.set_staleness_p99(3);
+  status.set_pushes_applied(20);
+  status.set_bytes_pushed(4096);
+  status.set_bytes_pulled(8192);
+  return status;
+}
+
+TEST(OutputsTest, SummaryHasAllThatScriptsRelyOn) {
+  const json summary = json::parse(SummaryJson(MakeJob(), MakeStatus(), {3, {"cpu"}}));
+  for (const char* key : {"algorithm", "servers", "workers", "device", "epochs", "samples", "updates", "wall_seconds",
+                          "samples_per_second", "test_accuracy", "test_loss", "staleness_mean", "staleness_p99",
+                          "pushes_applied", "bytes_pushed", "bytes_pulled"}) {
+    EXPECT_TRUE(summary.contains(key)) << key;
+  }
+  EXPECT_EQ(summary["algorithm"], "downpour");
+  EXPECT_EQ(summary["servers"], 3);
+  EXPECT_EQ(summary["workers"], 2);
+  EXPECT_EQ(summary["device"], "cpu");
+  EXPECT_EQ(summary["samples_per_second"], 250);
+  EXPECT_EQ(summary["test_accuracy"], 0.75);
+  EXPECT_EQ(summary["bytes_pulled"], 8192);
+}
+
+TEST(OutputsTest, WhatWasNotMeasuredIsNull) {
+  v1::JobStatus status = MakeStatus();
+  status.set_test_samples(0);
+  status.set_wall_seconds(0);
+  const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
+  EXPECT_TRUE(summary["test_accuracy"].is_null());
+  EXPECT_TRUE(summary["test_loss"].is_null());
+  EXPECT_EQ(summary["samples_per_second"], 0);
+}
+
+TEST(OutputsTest, StalenessOfEveryWorkerIsOverAllShards) {
+  v1::JobStatus status = MakeStatus();
+  for (uint64_t staleness : {0, 4}) {
+    v1::WorkerStatistics* worker = status.add_shards()->add_workers();
+    worker->set_worker(7);
+    worker->add_staleness_values(staleness);
+    worker->add_staleness_counts(1);
+  }
+  const json workers = json::parse(SummaryJson(MakeJob(), status, {}))["staleness_per_worker"];
+  ASSERT_EQ(workers.size(), 1u);
+  EXPECT_EQ(workers[0]["worker"], 7);
+  EXPECT_EQ(workers[0]["mean"], 2);
+  EXPECT_EQ(workers[0]["max"], 4);
+}
+
+TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
+  const std::string directory = Directory("metrics");
+  auto outputs = *Outputs::Open(directory);
+  v1::JobStatus status = MakeStatus();
+  status.set_test_samples(0);
+  const auto lines_after = [&](uint64_t samples, double now) {
+    status.set_samples(samples);
+    EXPECT_TRUE(outputs->MaybeWriteMetrics(status, now).ok());
+    return Lines(directory + "/metrics.jsonl").size();
+  };
+  EXPECT_EQ(lines_after(100, 10), 1u);
+  EXPECT_EQ(lines_after(200, 10.5), 1u) << "too soon";
+  EXPECT_EQ(lines_after(300, 11), 2u);
+  EXPECT_EQ(lines_after(300, 20), 2u) << "nothing was trained";
+  status.set_test_samples(100);
+  EXPECT_EQ(lines_after(300, 20.1), 3u) << "scored";
+  EXPECT_EQ(lines_after(300, 20.2), 3u) << "the same score";
+  const std::vector<json> lines = Lines(directory + "/metrics.jsonl");
+  EXPECT_TRUE(lines[0]["test_accuracy"].is_null());
+  EXPECT_EQ(lines[2]["test_accuracy"], 0.75);
+  EXPECT_EQ(lines[1]["samples"], 300);
+  outputs = *Outputs::Open(directory);
+  EXPECT_EQ(Lines(directory + "/metrics.jsonl").size(), 3u) << "a resumed job goes on in them";
+}
+
+TEST(OutputsTest, SummaryIsWrittenToItsDirectoryAndNowhereWithoutOne) {
+  const std::string directory = Directory("summary/deep");
+  ASSERT_TRUE((*Outputs::Open(directory))->WriteSummary(MakeJob(), MakeStatus(), {1, {}}).ok());
+  std::ifstream file(directory + "/summary.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), SummaryJson(MakeJob(), MakeStatus(), {1, {}}));
+  const auto none = *Outputs::Open("");
+  EXPECT_FALSE(none->enabled());
+  EXPECT_TRUE(none->WriteSummary(MakeJob(), MakeStatus(), {1, {}}).ok());
+  EXPECT_TRUE(none->MaybeWriteMetrics(MakeStatus(), 1).ok());
+}
+
+TEST(OutputsTest, DirectoryThatCannotBeMadeIsNamed) {
+  const std::string file = Directory("a_file");
+  std::ofstream(file) << "x";
+  const absl::Status status = Outputs::Open(file + "/out").status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(file));
+}
+
+}  // namespace
+}  // namespace catchment

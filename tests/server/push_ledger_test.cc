@@ -1,0 +1,136 @@
+#include "server/push_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace catchment {
+namespace {
+
+using Seen = PushLedger::Seen;
+
+PushLedger MakeLedger(int num_blocks) {
+  PushLedger ledger(num_blocks);
+  ledger.Begin(5);
+  return ledger;
+}
+
+TEST(PushLedgerTest, BlockIsNewOnceAndDoneEverAfter) {
+  PushLedger ledger = MakeLedger(2);
+  EXPECT_EQ(*ledger.Look(1, 0), Seen::kNew);
+  ledger.Done(1, 0, v1::Block::APPLIED, 0);
+  EXPECT_EQ(*ledger.Look(1, 0), Seen::kDone);
+  EXPECT_EQ(*ledger.Look(1, 1), Seen::kNew);
+  ledger.Done(1, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(*ledger.Look(1, 0), Seen::kDone);
+  EXPECT_EQ(*ledger.Look(1, 1), Seen::kDone);
+  EXPECT_EQ(*ledger.Look(2, 0), Seen::kNew);
+}
+
+TEST(PushLedgerTest, SequenceNumbersThatLeaveOneOutAreRefused) {
+  PushLedger ledger = MakeLedger(2);
+  EXPECT_EQ(ledger.Look(2, 0).status().message(), "push 2 came before push 1 was complete");
+  ledger.Done(1, 0, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Look(2, 0).status().code(), absl::StatusCode::kInvalidArgument) << "push 1 lacks block 1";
+  ledger.Done(1, 1, v1::Block::APPLIED, 0);
+  EXPECT_TRUE(ledger.Look(2, 0).ok());
+  EXPECT_EQ(ledger.Look(3, 0).status().message(), "push 3 came before push 2 was complete");
+  EXPECT_EQ(ledger.Look(0, 0).status().message(), "push 0: sequence numbers begin at 1");
+}
+
+TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {
+  PushLedger ledger = MakeLedger(2);
+  ledger.Done(1, 0, v1::Block::APPLIED, 0);
+  ledger.Done(1, 0, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 0u);
+  ledger.Done(1, 1, v1::Block::APPLIED, 0);
+  ledger.Done(1, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
+  EXPECT_EQ(*ledger.Look(2, 1), Seen::kNew) << "a late word about push 1 is not one about push 2";
+}
+
+TEST(PushLedgerTest, WatermarkNamesWhatIsDone) {
+  PushLedger ledger = MakeLedger(3);
+  for (uint32_t block : {0, 1, 2}) ledger.Done(1, block, v1::Block::APPLIED, 0);
+  ledger.Done(2, 2, v1::Block::APPLIED, 0);
+  ledger.Done(2, 0, v1::Block::APPLIED, 0);
+  const v1::Watermark watermark = ledger.Watermark(9);
+  EXPECT_EQ(watermark.worker(), 9u);
+  EXPECT_EQ(watermark.incarnation(), 5u);
+  EXPECT_EQ(watermark.sequence(), 1u);
+  EXPECT_EQ(std::vector<uint32_t>(watermark.partial().begin(), watermark.partial().end()),
+            (std::vector<uint32_t>{0, 2}));
+}
+
+TEST(PushLedgerTest, NewLifeBeginsItsNumbersAgainAndKeepsTheStatistics) {
+  PushLedger ledger = MakeLedger(2);
+  for (uint32_t block : {0, 1}) ledger.Done(1, block, v1::Block::APPLIED, 4);
+  ledger.Done(2, 0, v1::Block::NON_FINITE, 0);
+  ledger.Begin(6);
+  EXPECT_EQ(ledger.incarnation(), 6u);
+  EXPECT_EQ(*ledger.Look(1, 0), Seen::kNew);
+  EXPECT_EQ(ledger.Look(2, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  for (uint32_t block : {0, 1}) ledger.Done(1, block, v1::Block::APPLIED, 1);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
+  EXPECT_EQ(ledger.Statistics(0).non_finite(), 0u) << "the push that the former life left unfinished";
+}
+
+TEST(PushLedgerTest, PushesAreCountedOnceByTheWorstThatBefellTheirBlocks) {
+  PushLedger ledger = MakeLedger(2);
+  auto push = [&, sequence = uint64_t{0}](v1::Block::Fate first, v1::Block::Fate second) mutable {
+    ledger.Done(++sequence, 0, first, 0);
+    ledger.Done(sequence, 1, second, 0);
+  };
+  push(v1::Block::APPLIED, v1::Block::APPLIED);
+  push(v1::Block::LATE, v1::Block::APPLIED);
+  push(v1::Block::LATE, v1::Block::LATE);
+  push(v1::Block::APPLIED, v1::Block::NON_FINITE);
+  push(v1::Block::NON_FINITE, v1::Block::NON_FINITE);
+  ledger.CountDuplicate();
+  v1::WorkerStatistics statistics = ledger.Statistics(3);
+  EXPECT_EQ(statistics.worker(), 3u);
+  EXPECT_EQ(statistics.applied(), 2u);
+  EXPECT_EQ(statistics.late(), 1u);
+  EXPECT_EQ(statistics.non_finite(), 2u);
+  EXPECT_EQ(statistics.non_finite_in_a_row(), 2u);
+  EXPECT_EQ(statistics.duplicate(), 1u);
+  push(v1::Block::APPLIED, v1::Block::APPLIED);
+  EXPECT_EQ(ledger.Statistics(3).non_finite_in_a_row(), 0u);
+  EXPECT_EQ(ledger.Statistics(3).non_finite(), 2u);
+}
+
+TEST(PushLedgerTest, StalenessOfAPushIsTheLargestOfItsBlocks) {
+  PushLedger ledger = MakeLedger(2);
+  auto push = [&, sequence = uint64_t{0}](uint64_t first, uint64_t second) mutable {
+    ledger.Done(++sequence, 0, v1::Block::APPLIED, first);
+    ledger.Done(sequence, 1, v1::Block::APPLIED, second);
+  };
+  push(0, 0);
+  push(3, 1);
+  push(2, 3);
+  const v1::WorkerStatistics statistics = ledger.Statistics(0);
+  EXPECT_EQ(std::vector<uint64_t>(statistics.staleness_values().begin(), statistics.staleness_values().end()),
+            (std::vector<uint64_t>{0, 3}));
+  EXPECT_EQ(std::vector<uint64_t>(statistics.staleness_counts().begin(), statistics.staleness_counts().end()),
+            (std::vector<uint64_t>{1, 2}));
+}
+
+TEST(PushLedgerTest, TableOfStalenessStaysSmallAndWithinASixteenth) {
+  PushLedger ledger = MakeLedger(1);
+  for (uint64_t i = 0; i < 100'000; ++i) ledger.Done(i + 1, 0, v1::Block::APPLIED, i);
+  const v1::WorkerStatistics statistics = ledger.Statistics(0);
+  EXPECT_LE(statistics.staleness_values_size(), 256 + 16 * 9);
+  uint64_t counted = 0;
+  for (int i = 0; i < statistics.staleness_values_size(); ++i) {
+    if (i < 256) {
+      EXPECT_EQ(statistics.staleness_values(i), static_cast<uint64_t>(i));
+    }
+    const uint64_t next = i + 1 < statistics.staleness_values_size() ? statistics.staleness_values(i + 1) : 100'000;
+    EXPECT_LE(next - statistics.staleness_values(i), std::max<uint64_t>(1, statistics.staleness_values(i) / 16));
+    counted += statistics.staleness_counts(i);
+  }
+  EXPECT_EQ(counted, 100'000u);
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,207 @@
+#include "server/rules/rule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "common/random.h"
+#include "server/optimizers/optimizer.h"
+
+namespace catchment {
+namespace {
+
+using testing::Each;
+
+// Longer than the pieces in which the rules work, and no multiple of them.
+constexpr int64_t kValues = 5000;
+
+v1::Job GradientJob(float learning_rate, float momentum = 0) {
+  v1::Job job;
+  job.mutable_algorithm()->mutable_contribution()->mutable_gradient()->set_push_period(1);
+  job.mutable_optimizer()->set_kind(v1::Optimizer::SGD);
+  job.mutable_optimizer()->set_learning_rate(learning_rate);
+  job.mutable_optimizer()->set_momentum(momentum);
+  return job;
+}
+
+v1::Job ElasticJob(float moving_rate) {
+  v1::Job job;
+  job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_moving_rate(moving_rate);
+  return job;
+}
+
+std::vector<float> RandomVector(uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(kValues);
+  for (float& value : values) value = static_cast<float>(random.Normal());
+  return values;
+}
+
+Rule::Center CenterOf(std::vector<float>* weights, float learning_rate = 1) {
+  return {static_cast<int64_t>(weights->size()), weights->data(), {nullptr, nullptr}, 0, learning_rate};
+}
+
+// ------------------------------------------------------------------------------------------ accrued gradient
+
+TEST(AccruedGradientRuleTest, AverageWeighsBySamples) {
+  const auto rule = MakeRule(GradientJob(1));
+  const std::vector<float> a = RandomVector(1), b = RandomVector(2), c = RandomVector(3);
+  std::vector<float> weights = RandomVector(4), copy(kValues);
+  const std::vector<float> before = weights;
+  EXPECT_TRUE(rule->Apply({{a.data(), 1}, {b.data(), 5}, {c.data(), 10}}, CenterOf(&weights, 0.5f), copy.data()));
+  for (int64_t i = 0; i < kValues; ++i) {
+    const double mean = (1.0 * a[i] + 5.0 * b[i] + 10.0 * c[i]) / 16;
+    ASSERT_NEAR(weights[i], before[i] - 0.5 * mean, 1e-6) << i;
+  }
+  EXPECT_EQ(copy, weights);
+}
+
+TEST(AccruedGradientRuleTest, SumIsTakenInTheGivenOrder) {
+  const auto rule = MakeRule(GradientJob(1));
+  const std::vector<float> large(kValues, 1e8f), one(kValues, 1), minus(kValues, -1e8f);
+  std::vector<float> weights(kValues, 0.0f);
+  rule->Apply({{large.data(), 1}, {one.data(), 1}, {minus.data(), 1}}, CenterOf(&weights), nullptr);
+  EXPECT_THAT(weights, Each(0.0f)) << "the 1 is lost in the shadow of 1e8";
+  rule->Apply({{large.data(), 1}, {minus.data(), 1}, {one.data(), 1}}, CenterOf(&weights), nullptr);
+  EXPECT_THAT(weights, Each(testing::FloatEq(-1.0f / 3)));
+}
+
+TEST(AccruedGradientRuleTest, LoneContributionIsTakenAsItIs) {
+  const auto rule = MakeRule(GradientJob(1));
+  const std::vector<float> g = RandomVector(1), other = RandomVector(2);
+  std::vector<float> expected(kValues, 0.0f);
+  for (int64_t i = 0; i < kValues; ++i) expected[i] -= g[i];
+  // Alone, or among those that have no samples, in any place.
+  for (int place = 0; place < 4; ++place) {
+    std::vector<Rule::Contribution> contributions(place == 3 ? 1 : 3, {other.data(), 0});
+    contributions[place % 3] = {g.data(), 7};
+    std::vector<float> weights(kValues, 0.0f);
+    EXPECT_TRUE(rule->Apply(contributions, CenterOf(&weights), nullptr));
+    EXPECT_EQ(weights, expected) << place;
+  }
+}
+
+TEST(AccruedGradientRuleTest, WithoutSamplesNoStepIsMade) {
+  const auto rule = MakeRule(GradientJob(1));
+  const std::vector<float> g(kValues, 1.0f);
+  std::vector<float> weights = RandomVector(1), copy(kValues);
+  const std::vector<float> before = weights;
+  EXPECT_FALSE(rule->Apply({{g.data(), 0}, {g.data(), 0}}, CenterOf(&weights), copy.data()));
+  EXPECT_FALSE(rule->Apply({}, CenterOf(&weights), nullptr));
+  EXPECT_EQ(weights, before);
+  EXPECT_EQ(copy, before);
+}
+
+TEST(AccruedGradientRuleTest, StepsOfTheOptimizerAreCountedOn) {
+  v1::Job job = GradientJob(1);
+  job.mutable_optimizer()->set_kind(v1::Optimizer::ADAM);
+  job.mutable_optimizer()->set_beta1(0.9f);
+  job.mutable_optimizer()->set_beta2(0.999f);
+  job.mutable_optimizer()->set_epsilon(1e-8f);
+  const auto rule = MakeRule(job);
+  const std::vector<float> g = RandomVector(1);
+  std::vector<float> weights = RandomVector(2), direct = weights;
+  std::vector<std::vector<float>> states(4, std::vector<float>(kValues, 0.0f));
+  const auto optimizer = MakeOptimizer(job.optimizer());
+  for (uint64_t step = 0; step < 5; ++step) {
+    rule->Apply({{g.data(), 1}}, {kValues, weights.data(), {states[0].data(), states[1].data()}, step, 0.1f}, nullptr);
+    optimizer->Apply({0.1f, step + 1},
+                     {kValues, g.data(), direct.data(), {states[2].data(), states[3].data()}, nullptr});
+  }
+  EXPECT_EQ(weights, direct);
+}
+
+// ---------------------------------------------------------------------------------------- elastic difference
+
+// p workers' weights and the differences that they are answered with.
+struct Workers {
+  explicit Workers(int p) : x(p), d(p, std::vector<float>(kValues)) {
+    for (int i = 0; i < p; ++i) x[i] = RandomVector(100 + i);
+  }
+  std::vector<Rule::Contribution> Contributions() {
+    std::vector<Rule::Contribution> contributions;
+    for (size_t i = 0; i < x.size(); ++i) contributions.push_back({x[i].data(), 1, d[i].data()});
+    return contributions;
+  }
+  void Move() {
+    for (size_t i = 0; i < x.size(); ++i) {
+      for (int64_t k = 0; k < kValues; ++k) x[i][k] -= d[i][k];
+    }
+  }
+
+  std::vector<std::vector<float>> x, d;
+};
+
+class ElasticDifferenceRuleTest : public testing::TestWithParam<int> {};
+
+TEST_P(ElasticDifferenceRuleTest, SynchronousUpdateDrawsTheCenterToTheMeanAndNotToTheSum) {
+  const int p = GetParam();
+  const float alpha = 0.9f / static_cast<float>(p);
+  const auto rule = MakeRule(ElasticJob(alpha));
+  Workers workers(p);
+  std::vector<float> center = RandomVector(1), copy(kValues);
+  const std::vector<float> before = center;
+  rule->Apply(workers.Contributions(), CenterOf(&center), copy.data());
+  const double beta = p * double{alpha};
+  for (int64_t k = 0; k < kValues; ++k) {
+    double mean = 0;
+    for (const std::vector<float>& x : workers.x) mean += x[k] / p;
+    ASSERT_NEAR(center[k], (1 - beta) * before[k] + beta * mean, 2e-6) << k;
+    for (int i = 0; i < p; ++i) ASSERT_FLOAT_EQ(workers.d[i][k], alpha * (workers.x[i][k] - before[k]));
+  }
+  EXPECT_EQ(copy, center);
+}
+
+TEST_P(ElasticDifferenceRuleTest, ExchangeConservesTheSumOfAllWeights) {
+  const int p = GetParam();
+  const auto rule = MakeRule(ElasticJob(0.9f / static_cast<float>(p)));
+  Workers workers(p);
+  std::vector<float> center = RandomVector(1);
+  const auto sum = [&](int64_t k) {
+    double sum = center[k];
+    for (const std::vector<float>& x : workers.x) sum += x[k];
+    return sum;
+  };
+  std::vector<double> before(kValues);
+  for (int64_t k = 0; k < kValues; ++k) before[k] = sum(k);
+  for (int round = 0; round < 10; ++round) {
+    // All at once, and one after another.
+    std::vector<Rule::Contribution> all = workers.Contributions();
+    if (round % 2 == 0) {
+      rule->Apply(all, CenterOf(&center), nullptr);
+    } else {
+      for (const Rule::Contribution& one : all) rule->Apply({one}, CenterOf(&center), nullptr);
+    }
+    workers.Move();
+  }
+  for (int64_t k = 0; k < kValues; ++k) ASSERT_NEAR(sum(k), before[k], 1e-5) << k;
+}
+
+TEST_P(ElasticDifferenceRuleTest, ConsensusIsAFixedPointForAThousandRounds) {
+  const int p = GetParam();
+  const auto rule = MakeRule(ElasticJob(0.9f / static_cast<float>(p)));
+  std::vector<float> center = RandomVector(1);
+  const std::vector<float> consensus = center;
+  Workers workers(p);
+  workers.x.assign(p, center);
+  for (int round = 0; round < 1000; ++round) {
+    rule->Apply(workers.Contributions(), CenterOf(&center), nullptr);
+    workers.Move();
+  }
+  EXPECT_EQ(center, consensus);
+  for (const std::vector<float>& x : workers.x) EXPECT_EQ(x, consensus);
+}
+
+INSTANTIATE_TEST_SUITE_P(WorkersTest, ElasticDifferenceRuleTest, testing::Range(1, 9));
+
+TEST(RuleTest, OnlyTheElasticDifferenceAnswersEachContribution) {
+  EXPECT_FALSE(MakeRule(GradientJob(1))->has_answers());
+  EXPECT_EQ(MakeRule(GradientJob(1, 0.9f))->num_states(), 1);
+  EXPECT_TRUE(MakeRule(ElasticJob(0.5f))->has_answers());
+  EXPECT_EQ(MakeRule(ElasticJob(0.5f))->num_states(), 0);
+}
+
+}  // namespace
+}  // namespace catchment

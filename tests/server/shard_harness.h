@@ -1,0 +1,172 @@
+// What tests of a shard share: small jobs, a shard with small blocks, and requests and answers in a line each.
+#ifndef CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
+#define CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/shard.h"
+
+namespace catchment {
+
+inline v1::Job GradientJob(bool synchronous, float learning_rate = 1) {
+  v1::Job job;
+  job.set_name("test");
+  job.mutable_algorithm()->mutable_consistency()->set_groups(synchronous ? 1 : 0);
+  v1::AccruedGradient* gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
+  gradient->set_push_period(1);
+  gradient->set_fetch_period(1);
+  job.mutable_optimizer()->set_kind(v1::Optimizer::SGD);
+  job.mutable_optimizer()->set_learning_rate(learning_rate);
+  return job;
+}
+
+inline v1::Job ElasticJob(bool synchronous, float moving_rate) {
+  v1::Job job = GradientJob(synchronous);
+  v1::ElasticDifference* elastic = job.mutable_algorithm()->mutable_contribution()->mutable_elastic();
+  elastic->set_communication_period(1);
+  elastic->set_moving_rate(moving_rate);
+  return job;
+}
+
+// One tensor of `values` values.
+inline ParameterLayout FlatLayout(int64_t values, int num_shards, int64_t block_size) {
+  return *ParameterLayout::Create({{"w", {values}}}, num_shards, block_size);
+}
+
+// What tests call a worker's life unless they say otherwise.
+inline uint64_t IncarnationOf(uint32_t worker) { return 10 + worker; }
+
+inline v1::Roster RosterOfLives(uint64_t from_version,
+                                const std::vector<std::pair<uint32_t, uint64_t>>& members) {
+  v1::Roster roster;
+  roster.set_from_version(from_version);
+  for (const auto& [worker, incarnation] : members) {
+    v1::Member* member = roster.add_members();
+    member->set_worker(worker);
+    member->set_incarnation(incarnation);
+  }
+  return roster;
+}
+
+inline v1::Roster MakeRoster(uint64_t from_version, const std::vector<uint32_t>& workers) {
+  std::vector<std::pair<uint32_t, uint64_t>> members;
+  for (uint32_t worker : workers) members.emplace_back(worker, IncarnationOf(worker));
+  return RosterOfLives(from_version, members);
+}
+
+// Says whose answer it is; is never delivered to.
+struct NamedSink final : AnswerSink {
+  explicit NamedSink(std::string name) : name(std::move(name)) {}
+  void Deliver(Answer) override {}
+  const std::string name;
+};
+
+inline std::string NameOf(uint32_t worker) { return "worker " + std::to_string(worker); }
+
+struct Reply {
+  std::string to;
+  BlockHeader header;
+  std::vector<float> payload;
+};
+
+// A request as tests write it; `values` is repeated over the block.
+struct Send {
+  uint32_t worker = 0;
+  v1::Block::Operation operation = v1::Block::PUSH_PULL;
+  uint64_t sequence = 1;
+  uint64_t version = 0;
+  float value = 0;
+  uint32_t block = 0;
+  uint32_t samples = 1;
+  uint64_t incarnation = 0;  // 0: IncarnationOf(worker)
+  const char* to = nullptr;  // null: NameOf(worker)
+};
+
+class ShardHarness {
+ public:
+  // All members take part from version 0 on. Weights begin at zero unless `contents` says otherwise.
+  ShardHarness(const v1::Job& job, int64_t values, int64_t block_size, const std::vector<uint32_t>& workers,
+               Shard::Contents contents = {})
+      : layout_(FlatLayout(values, 1, block_size)) {
+    if (contents.weights.empty()) contents.weights.assign(values, 0.0f);
+    shard_ = std::make_unique<Shard>(job, layout_, 0, std::move(contents), [this](ShardSnapshot snapshot) {
+      snapshots_.push_back(std::move(snapshot));
+    });
+    SetRosters({MakeRoster(0, workers)});
+  }
+
+  Shard& shard() { return *shard_; }
+  const ParameterLayout& layout() const { return layout_; }
+  const std::vector<ShardSnapshot>& snapshots() const { return snapshots_; }
+
+  void SetRosters(const std::vector<v1::Roster>& rosters, uint64_t total_samples = 0) {
+    v1::ShardCommand command;
+    command.set_generation(++generation_);
+    for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
+    command.set_total_samples(total_samples);
+    shard_->SetRosters(command, &answers_);
+  }
+
+  absl::Status Handle(const Send& send) {
+    const bool pull = send.operation == v1::Block::PULL;
+    const int64_t size =
+        send.block < static_cast<uint32_t>(shard_->num_blocks()) ? shard_->block_range(send.block).size() : 1;
+    return HandleValues(send, pull ? std::vector<float>() : std::vector<float>(size, send.value));
+  }
+
+  absl::Status HandleValues(const Send& send, const std::vector<float>& values) {
+    Request request{send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation,
+                    BlockHeader{send.operation, send.sequence, send.version, send.block, send.samples}, nullptr,
+                    std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
+    if (!values.empty()) {
+      request.payload = BufferPool(values.size(), 0).Get(values.size());
+      std::copy(values.begin(), values.end(), request.payload->data());
+    }
+    return shard_->Handle(std::move(request), &answers_);
+  }
+
+  // The answers since the last call.
+  std::vector<Reply> Take() {
+    std::vector<Reply> replies;
+    for (const Answer& answer : answers_) {
+      Reply reply{static_cast<NamedSink&>(*answer.sink).name, answer.header, {}};
+      if (answer.payload != nullptr) {
+        reply.payload.assign(answer.payload->data(), answer.payload->data() + answer.payload->size());
+      }
+      replies.push_back(std::move(reply));
+    }
+    answers_.clear();
+    return replies;
+  }
+
+  v1::WorkerStatistics Statistics(uint32_t worker) const {
+    const v1::ShardReport report = shard_->Report();
+    for (const v1::WorkerStatistics& statistics : report.workers()) {
+      if (statistics.worker() == worker) return statistics;
+    }
+    return {};
+  }
+
+  // All that a request may change.
+  std::string State() const {
+    const ShardSnapshot snapshot = shard_->Snapshot();
+    std::string state = snapshot.state.SerializeAsString();
+    state.append(reinterpret_cast<const char*>(snapshot.weights.data()), snapshot.weights.size() * sizeof(float));
+    return state;
+  }
+
+ private:
+  const ParameterLayout layout_;
+  std::unique_ptr<Shard> shard_;
+  std::vector<ShardSnapshot> snapshots_;
+  uint64_t generation_ = 0;
+  std::vector<Answer> answers_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_

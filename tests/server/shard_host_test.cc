@@ -1,0 +1,170 @@
+#include "server/shard_host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/checkpoint/manifest.h"
+#include "common/job/data_shape.h"
+#include "common/model_shapes.h"
+#include "tests/conformance/jobs.h"
+#include "tests/server/shard_harness.h"
+
+namespace catchment {
+namespace {
+
+using testing::Each;
+
+std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
+
+ParameterLayout LayoutOf(const v1::Job& job, int num_shards, int64_t block_size) {
+  const DataShape data = ShapeOf(job.data());
+  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)), num_shards,
+                                  block_size);
+}
+
+class ShardHostTest : public testing::Test {
+ protected:
+  // Pushes a few gradients to every shard and saves all; what a master would write as the manifest.
+  v1::Manifest TrainAndSave(const v1::Job& job, const ParameterLayout& layout, const std::string& directory) {
+    v1::Manifest manifest;
+    manifest.set_number(5);
+    *manifest.mutable_job() = job;
+    manifest.set_fingerprint(layout.fingerprint());
+    for (const TensorSpec& tensor : layout.tensors()) {
+      v1::TensorInfo* info = manifest.add_tensors();
+      info->set_name(tensor.name);
+      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    }
+    for (int s = 0; s < layout.num_shards(); ++s) {
+      ShardHost host(job, layout, s, *MakeContents(job, layout, s, "", nullptr), directory);
+      v1::ShardCommand command;
+      command.set_generation(1);
+      *command.add_rosters() = MakeRoster(0, {0});
+      host.Control(command);
+      for (uint64_t i = 0; i < 3; ++i) Push(host.shard(), i);
+      const ShardSnapshot snapshot = host.shard()->Snapshot();
+      weights_.insert(weights_.end(), snapshot.weights.begin(), snapshot.weights.end());
+      if (!snapshot.states.empty()) {
+        states_.insert(states_.end(), snapshot.states[0].begin(), snapshot.states[0].end());
+      }
+      command.set_checkpoint(5);
+      host.Control(command);
+      while (host.Control(command).saved_size() < 1) std::this_thread::yield();
+      *manifest.add_shards() = host.Control(command).saved(0);
+    }
+    return manifest;
+  }
+
+  static void Push(Shard* shard, uint64_t version) {
+    for (int b = 0; b < shard->num_blocks(); ++b) {
+      Request request{0, IncarnationOf(0),
+                      BlockHeader{v1::Block::PUSH, version + 1, version, static_cast<uint32_t>(b), 8},
+                      shard->pool()->Get(shard->block_range(b).size()), std::make_shared<NamedSink>("")};
+      for (int64_t i = 0; i < request.payload->size(); ++i) request.payload->data()[i] = std::sin(i + b + version);
+      std::vector<Answer> answers;
+      ASSERT_TRUE(shard->Handle(std::move(request), &answers).ok());
+    }
+  }
+
+  std::vector<float> weights_, states_;  // of all shards
+};
+
+TEST_F(ShardHostTest, InitialWeightsDoNotDependOnHowManyServersThereAre) {
+  const v1::Job job = PresetJob("sync", 1);
+  const ParameterLayout one = LayoutOf(job, 1, 1000), three = LayoutOf(job, 3, 1000);
+  const std::vector<float> whole = MakeContents(job, one, 0, "", nullptr)->weights;
+  std::vector<float> parts;
+  for (int s = 0; s < 3; ++s) {
+    const Shard::Contents contents = *MakeContents(job, three, s, "", nullptr);
+    EXPECT_TRUE(contents.blocks.empty());
+    parts.insert(parts.end(), contents.weights.begin(), contents.weights.end());
+  }
+  EXPECT_EQ(parts, whole);
+  EXPECT_THAT(whole, testing::Contains(testing::Ne(0.0f)));
+}
+
+TEST_F(ShardHostTest, CheckpointIsGoneOnFromByAnyNumberOfServersAndAnySizeOfBlock) {
+  const v1::Job job = PresetJob("downpour", 1);
+  const std::string directory = Directory("resume");
+  const v1::Manifest manifest = TrainAndSave(job, LayoutOf(job, 2, 1000), directory);
+  for (int shards : {1, 2, 3}) {
+    const ParameterLayout layout = LayoutOf(job, shards, 700);
+    std::vector<float> weights, states;
+    for (int s = 0; s < shards; ++s) {
+      const absl::StatusOr<Shard::Contents> contents = MakeContents(job, layout, s, directory, &manifest);
+      ASSERT_TRUE(contents.ok()) << contents.status();
+      EXPECT_EQ(contents->checkpoint, 5u);
+      ASSERT_EQ(static_cast<int>(contents->blocks.size()), layout.num_blocks(s));
+      for (const v1::BlockState& block : contents->blocks) {
+        EXPECT_EQ(block.version(), 3u);
+        EXPECT_EQ(block.samples(), 24u);
+        EXPECT_EQ(block.optimizer_steps(), 3u);
+      }
+      weights.insert(weights.end(), contents->weights.begin(), contents->weights.end());
+      ASSERT_EQ(contents->states.size(), 1u);
+      states.insert(states.end(), contents->states[0].begin(), contents->states[0].end());
+    }
+    EXPECT_EQ(weights, weights_) << shards;
+    EXPECT_EQ(states, states_) << shards;
+  }
+}
+
+TEST_F(ShardHostTest, OtherOptimizerBeginsItsStateAnew) {
+  const v1::Job job = PresetJob("downpour", 1);
+  const std::string directory = Directory("other");
+  const ParameterLayout layout = LayoutOf(job, 1, 1000);
+  const v1::Manifest manifest = TrainAndSave(job, layout, directory);
+  const v1::Job adam = PresetJob("downpour", 1, "optimizer { kind: ADAM }");
+  const absl::StatusOr<Shard::Contents> contents = MakeContents(adam, layout, 0, directory, &manifest);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->weights, weights_);
+  EXPECT_TRUE(contents->states.empty()) << "zeros";
+  EXPECT_EQ(contents->blocks[0].optimizer_steps(), 0u);
+  EXPECT_EQ(contents->blocks[0].version(), 3u);
+}
+
+TEST_F(ShardHostTest, MomentumThatIsNewBeginsAtZero) {
+  const v1::Job plain = PresetJob("downpour", 1, "optimizer { momentum: 0 }");
+  const std::string directory = Directory("momentum");
+  const ParameterLayout layout = LayoutOf(plain, 1, 1000);
+  const v1::Manifest manifest = TrainAndSave(plain, layout, directory);
+  const absl::StatusOr<Shard::Contents> contents =
+      MakeContents(PresetJob("downpour", 1), layout, 0, directory, &manifest);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  ASSERT_EQ(contents->states.size(), 1u);
+  EXPECT_THAT(contents->states[0], Each(0.0f));
+}
+
+TEST_F(ShardHostTest, CheckpointWhoseFileIsGoneIsNamed) {
+  const v1::Job job = PresetJob("downpour", 1);
+  const std::string directory = Directory("gone");
+  const ParameterLayout layout = LayoutOf(job, 1, 1000);
+  const v1::Manifest manifest = TrainAndSave(job, layout, directory);
+  const std::string file = CheckpointDirectory(directory, 5) + "/" + ShardFileName(0, 1);
+  ASSERT_EQ(std::remove(file.c_str()), 0);
+  const absl::Status status = MakeContents(job, layout, 0, directory, &manifest).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr(file));
+}
+
+TEST_F(ShardHostTest, CommandIsAnsweredAndTheEndIsNoted) {
+  const v1::Job job = PresetJob("sync", 1);
+  const ParameterLayout layout = LayoutOf(job, 1, 1000);
+  ShardHost host(job, layout, 0, *MakeContents(job, layout, 0, "", nullptr), "");
+  v1::ShardCommand command;
+  command.set_generation(2);
+  EXPECT_EQ(host.Control(command).generation(), 2u);
+  EXPECT_FALSE(host.WaitForStop(0));
+  command.set_stop(true);
+  host.Control(command);
+  EXPECT_TRUE(host.WaitForStop(60));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,329 @@
+#include "server/shard_service.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "common/snapshot_reader.h"
+#include "tests/server/raw_stream.h"
+#include "tests/server/shard_harness.h"
+#include "tests/server/test_servers.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+v1::Hello HelloOf(const ParameterLayout& layout, uint32_t worker) {
+  v1::Hello hello;
+  hello.set_protocol_version(1);
+  hello.set_job("test");
+  hello.set_fingerprint(layout.fingerprint());
+  hello.set_num_shards(layout.num_shards());
+  hello.set_worker(worker);
+  hello.set_incarnation(IncarnationOf(worker));
+  return hello;
+}
+
+class Peer : public RawStream {
+ public:
+  Peer(const TestServers& servers, uint32_t worker)
+      : RawStream(servers.addresses()[0], &static_cast<const std::string&>(
+                                              HelloOf(servers.layout(), worker).SerializeAsString())) {}
+};
+
+v1::Block PullOf(uint32_t block) {
+  v1::Block pull;
+  pull.set_operation(v1::Block::PULL);
+  pull.set_block(block);
+  return pull;
+}
+
+v1::Block PushOf(uint64_t sequence, uint32_t block, int64_t values, float value) {
+  v1::Block push;
+  push.set_operation(v1::Block::PUSH_PULL);
+  push.set_sequence(sequence);
+  push.set_block(block);
+  push.set_samples(1);
+  const std::vector<float> gradient(values, value);
+  push.set_payload(reinterpret_cast<const char*>(gradient.data()), values * sizeof(float));
+  return push;
+}
+
+// Two workers, 40 values, blocks of 16, 16 and 8.
+class ShardServiceTest : public testing::Test {
+ protected:
+  ShardServiceTest() : servers_(GradientJob(false), FlatLayout(40, 1, 16)) {
+    servers_.SetRosters({MakeRoster(0, {0, 1})});
+  }
+
+  // What the server says to a hello.
+  grpc::Status Refusal(const v1::Hello& hello) { return Refusal(hello.SerializeAsString()); }
+  grpc::Status Refusal(const std::string& hello) { return RawStream(servers_.addresses()[0], &hello).Finish(); }
+
+  // How the server ends a stream over which these bytes came as one message.
+  grpc::Status EndAfter(const std::string& bytes) {
+    Peer peer(servers_, 0);
+    peer.Write(bytes);
+    return peer.Finish();
+  }
+
+  void ExpectWorks(uint32_t worker) {
+    Peer peer(servers_, worker);
+    v1::Block answer;
+    ASSERT_TRUE(peer.Write(PullOf(2)));
+    ASSERT_TRUE(peer.Read(&answer));
+    EXPECT_EQ(answer.payload().size(), 32u);
+  }
+
+  TestServers servers_;
+};
+
+TEST_F(ShardServiceTest, AnswersWithWhatGeneratedProtobufCodeReads) {
+  Peer peer(servers_, 1);
+  v1::Block push = PushOf(1, 2, 8, 0.5f), answer;
+  ASSERT_TRUE(peer.Write(push));
+  ASSERT_TRUE(peer.Read(&answer));
+  EXPECT_EQ(answer.operation(), v1::Block::PUSH_PULL);
+  EXPECT_EQ(answer.sequence(), 1u);
+  EXPECT_EQ(answer.block(), 2u);
+  EXPECT_EQ(answer.version(), 1u);
+  EXPECT_EQ(answer.fate(), v1::Block::APPLIED);
+  ASSERT_EQ(answer.payload().size(), 32u);
+  float last;
+  std::memcpy(&last, answer.payload().data() + 28, 4);
+  EXPECT_EQ(last, -0.5f);
+}
+
+TEST_F(ShardServiceTest, RefusesPeersThatAreNoWorkers) {
+  const grpc::Status none = RawStream(servers_.addresses()[0], nullptr).Finish();
+  EXPECT_EQ(none.error_code(), grpc::INVALID_ARGUMENT);
+  const char kMessage[] = "no Hello in the metadata 'catchment-hello-bin': the peer is no Catchment worker";
+  EXPECT_EQ(none.error_message(), kMessage);
+  const grpc::Status garbage = Refusal("\xff\xff\xff");
+  EXPECT_EQ(garbage.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(garbage.error_message(), kMessage);
+}
+
+TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
+  const auto message = [this](const auto& change) {
+    v1::Hello hello = HelloOf(servers_.layout(), 0);
+    change(&hello);
+    const grpc::Status status = Refusal(hello);
+    EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+    return status.error_message();
+  };
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_protocol_version(2); }),
+            "the worker speaks protocol version 2, this server 1: use binaries of one release");
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_job("other"); }),
+            "the worker works on job 'other', this server on 'test'");
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_fingerprint(h->fingerprint() + 1); }),
+            "the worker's model has other tensors than the server's");
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_shard(1); }),
+            "the worker wants shard 1 of 1, this is shard 0 of 1");
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_num_shards(2); }),
+            "the worker wants shard 0 of 2, this is shard 0 of 1");
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_worker(9); }),
+            "worker 9, incarnation 10, is no member of the job (any more); register again");
+  EXPECT_EQ(message([](v1::Hello* h) { h->set_incarnation(3); }),
+            "worker 0, incarnation 3, is no member of the job (any more); register again");
+  ExpectWorks(0);
+}
+
+TEST_F(ShardServiceTest, EndsAStreamOfGarbageByNameAndOthersDoNotNotice) {
+  Peer bystander(servers_, 1);
+  const std::string before = servers_.shard(0).Snapshot().state.SerializeAsString();
+  std::string truncated = PushOf(1, 0, 16, 1).SerializeAsString();
+  truncated.pop_back();
+  std::string short_length = PushOf(1, 0, 16, 1).SerializeAsString();
+  short_length.resize(8);
+  for (const std::string& bytes : {std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), std::string("\x03"),
+                                   std::string(1000, '\0'), truncated, short_length}) {
+    const grpc::Status status = EndAfter(bytes);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), StartsWith("malformed Block message: "));
+  }
+  EXPECT_THAT(EndAfter(truncated).error_message(), HasSubstr("a field is longer than the message"));
+  EXPECT_EQ(EndAfter("").error_code(), grpc::INVALID_ARGUMENT) << "an empty message is a Block without operation";
+  EXPECT_EQ(servers_.shard(0).Snapshot().state.SerializeAsString(), before);
+  EXPECT_EQ(servers_.shard(0).Weights(), std::vector<float>(40, 0.0f));
+
+  v1::Block answer;
+  ASSERT_TRUE(bystander.Write(PushOf(1, 0, 16, 1)));
+  ASSERT_TRUE(bystander.Read(&answer));
+  EXPECT_EQ(answer.fate(), v1::Block::APPLIED);
+}
+
+TEST_F(ShardServiceTest, RefusesPayloadsOfTheWrongSizeByName) {
+  EXPECT_EQ(EndAfter(PushOf(1, 0, 15, 1).SerializeAsString()).error_message(),
+            "block 0 of shard 0 takes 64 bytes, and 60 came");
+  EXPECT_EQ(EndAfter(PushOf(1, 2, 16, 1).SerializeAsString()).error_message(),
+            "block 2 of shard 0 takes 32 bytes, and 64 came");
+  EXPECT_EQ(EndAfter(PushOf(1, 3, 16, 1).SerializeAsString()).error_message(),
+            "block 3 of shard 0 takes 0 bytes, and 64 came");
+  EXPECT_EQ(EndAfter(PushOf(1, 0, 0, 1).SerializeAsString()).error_message(),
+            "block 0 of shard 0 takes 16 values, and 0 came");
+  v1::Block odd = PushOf(1, 0, 16, 1);
+  odd.mutable_payload()->pop_back();
+  EXPECT_EQ(EndAfter(odd.SerializeAsString()).error_message(), "block 0 of shard 0 takes 64 bytes, and 63 came");
+  EXPECT_EQ(servers_.shard(0).Weights(), std::vector<float>(40, 0.0f));
+}
+
+TEST_F(ShardServiceTest, EndsTheStreamOfAWorkerThatHasLeft) {
+  Peer peer(servers_, 1);
+  v1::Block answer;
+  ASSERT_TRUE(peer.Write(PullOf(0)));
+  ASSERT_TRUE(peer.Read(&answer));
+  servers_.SetRosters({MakeRoster(0, {0})});
+  ASSERT_TRUE(peer.Write(PushOf(1, 0, 16, 1)));
+  EXPECT_FALSE(peer.Read(&answer));
+  const grpc::Status status = peer.Finish();
+  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_message(), "worker 1, incarnation 11, is no member of the job (any more); register again");
+}
+
+TEST_F(ShardServiceTest, BytesThatAreNotHttpDisturbNobody) {
+  Peer bystander(servers_, 1);
+  const std::string& address = servers_.addresses()[0];
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\x5a'),
+                                   std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string(9, '\xff')}) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    char buffer[4096];
+    while (recv(fd, buffer, sizeof(buffer), 0) > 0) {
+    }
+    close(fd);
+  }
+  v1::Block answer;
+  ASSERT_TRUE(bystander.Write(PullOf(0)));
+  EXPECT_TRUE(bystander.Read(&answer));
+}
+
+TEST(ShardServiceLimitsTest, OversizedMessageEndsItsStreamOnly) {
+  TestServers::Options options;
+  options.max_message_bytes = 4096;
+  TestServers servers(GradientJob(false), FlatLayout(40, 1, 16), options);
+  servers.SetRosters({MakeRoster(0, {0, 1})});
+  Peer bystander(servers, 1), peer(servers, 0);
+  peer.Write(PushOf(1, 0, 100'000, 1));
+  v1::Block answer;
+  EXPECT_FALSE(peer.Read(&answer));
+  EXPECT_FALSE(peer.Finish().ok());
+  ASSERT_TRUE(bystander.Write(PushOf(1, 0, 16, 1)));
+  ASSERT_TRUE(bystander.Read(&answer));
+  EXPECT_EQ(answer.fate(), v1::Block::APPLIED);
+}
+
+// Blocks of 256 KiB, far more of which are asked for than a connection buffers.
+TEST(ShardServiceLimitsTest, PeerThatNeverReadsItsAnswersIsCutOffAndOthersDoNotNotice) {
+  constexpr int64_t kBlock = 1 << 16;
+  TestServers servers(GradientJob(false), FlatLayout(2 * kBlock, 1, kBlock));
+  servers.SetRosters({MakeRoster(0, {0, 1})});
+  Peer bystander(servers, 1), peer(servers, 0);
+  int written = 0;
+  while (written < 100'000 && peer.Write(PullOf(written % 2))) ++written;
+  EXPECT_LT(written, 100'000);
+  v1::Block answer;
+  int answers = 0;
+  while (peer.Read(&answer)) ++answers;
+  EXPECT_LT(answers, written) << "what was on its way may still be read, no more";
+  EXPECT_EQ(peer.Finish().error_code(), grpc::CANCELLED);
+  EXPECT_LT(servers.shard(0).Report().bytes_pulled(), 2000u * kBlock * sizeof(float)) << "the pulls were bounded";
+  for (uint64_t i = 0; i < 5; ++i) {
+    v1::Block push = PushOf(i + 1, 1, kBlock, 1);
+    push.set_version(i);
+    push.set_block(0);
+    ASSERT_TRUE(bystander.Write(push));
+    ASSERT_TRUE(bystander.Read(&answer));
+    EXPECT_EQ(answer.fate(), v1::Block::APPLIED);
+    push.set_block(1);
+    ASSERT_TRUE(bystander.Write(push));
+    ASSERT_TRUE(bystander.Read(&answer));
+  }
+}
+
+TEST(ShardServiceGateTest, PeerThatGoesAwayWhileItWaitsLeavesItsContribution) {
+  TestServers servers(GradientJob(true), FlatLayout(16, 1, 16));
+  servers.SetRosters({MakeRoster(0, {0, 1})});
+  {
+    Peer gone(servers, 0);
+    ASSERT_TRUE(gone.Write(PushOf(1, 0, 16, 1)));
+    while (servers.shard(0).Report().bytes_pushed() < 64) std::this_thread::yield();
+    gone.Cancel();
+    gone.Finish();
+  }
+  Peer peer(servers, 1);
+  v1::Block answer;
+  ASSERT_TRUE(peer.Write(PushOf(1, 0, 16, 3)));
+  ASSERT_TRUE(peer.Read(&answer));
+  EXPECT_EQ(answer.version(), 1u);
+  EXPECT_EQ(servers.shard(0).Weights(), std::vector<float>(16, -2.0f));
+}
+
+// -------------------------------------------------------------------------------------- snapshots, control
+
+TEST(SnapshotTest, ReaderGetsAllShards) {
+  for (int shards : {1, 3}) {
+    TestServers servers(GradientJob(false), FlatLayout(200, shards, 16));
+    servers.SetRosters({MakeRoster(0, {0})});
+    Peer peer(servers, 0);
+    v1::Block answer;
+    ASSERT_TRUE(peer.Write(PushOf(1, 1, 16, 3)));
+    ASSERT_TRUE(peer.Read(&answer));
+    std::vector<float> weights(200, 9.0f), expected(200, 0.0f);
+    SnapshotReader reader(servers.addresses(), grpc::InsecureChannelCredentials(), &servers.layout());
+    ASSERT_TRUE(reader.Read(absl::MakeSpan(weights)).ok());
+    std::fill_n(expected.begin() + 16, 16, -3.0f);
+    EXPECT_EQ(weights, expected) << shards;
+  }
+}
+
+TEST(SnapshotTest, ReaderOfAnotherModelIsRefused) {
+  TestServers servers(GradientJob(false), FlatLayout(200, 1, 16));
+  const ParameterLayout other = FlatLayout(201, 1, 16);
+  std::vector<float> weights(201);
+  const absl::Status status =
+      SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), &other).Read(absl::MakeSpan(weights));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()), "snapshot of server 0 at " + servers.addresses()[0] +
+                                               ": the reader's model has other tensors than the server's");
+}
+
+TEST(SnapshotTest, ReaderNamesTheServerThatIsNotThere) {
+  TestServers servers(GradientJob(false), FlatLayout(200, 2, 16));
+  servers.Stop(1);
+  std::vector<float> weights(200);
+  const absl::Status status =
+      SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), &servers.layout())
+          .Read(absl::MakeSpan(weights));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), StartsWith("snapshot of server 1 at " + servers.addresses()[1]));
+}
+
+TEST(ControlTest, CommandIsCarriedOutAndReportedOn) {
+  TestServers servers(GradientJob(false), FlatLayout(40, 1, 16));
+  const auto stub = v1::ShardService::NewStub(Connect(servers.addresses()[0], grpc::InsecureChannelCredentials()));
+  v1::ShardCommand command;
+  command.set_generation(4);
+  *command.add_rosters() = MakeRoster(0, {5});
+  command.set_checkpoint(1);
+  v1::ShardReport report;
+  const auto context = DeadlineContext(60);
+  ASSERT_TRUE(stub->Control(context.get(), command, &report).ok());
+  EXPECT_EQ(report.generation(), 4u);
+  EXPECT_TRUE(servers.shard(0).IsMember(5, IncarnationOf(5)));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,137 @@
+// Many threads on one shard: nothing is lost, nothing is counted twice. Worth a run under ThreadSanitizer.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "common/mutex.h"
+#include "server/shard.h"
+#include "server/train_stream.h"
+#include "tests/server/shard_harness.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kWorkers = 4;
+constexpr int64_t kValues = 200;
+constexpr int64_t kBlock = 48;
+
+// Holds one worker's answers until it takes them.
+class Inbox final : public AnswerSink {
+ public:
+  void Deliver(Answer answer) override {
+    MutexLock lock(&mu_);
+    answers_.push_back(std::move(answer));
+    changed_.Notify();
+  }
+  std::vector<Answer> Take(size_t count) {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [&] { return answers_.size() >= count; });
+    return std::move(answers_);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<Answer> answers_ ABSL_GUARDED_BY(mu_);
+};
+
+// A worker that pushes ones, all blocks at once, and waits for the answers.
+class Pusher {
+ public:
+  Pusher(Shard* shard, uint32_t worker)
+      : shard_(*shard), worker_(worker), inbox_(std::make_shared<Inbox>()), versions_(shard->num_blocks(), 0) {}
+
+  void Push(uint64_t sequence) {
+    for (int block = 0; block < shard_.num_blocks(); ++block) {
+      Request request{worker_, IncarnationOf(worker_),
+                      BlockHeader{v1::Block::PUSH_PULL, sequence, versions_[block], static_cast<uint32_t>(block), 1},
+                      shard_.pool()->Get(shard_.block_range(block).size()), inbox_};
+      std::fill_n(request.payload->data(), request.payload->size(), 1.0f);
+      std::vector<Answer> answers;
+      ASSERT_TRUE(shard_.Handle(std::move(request), &answers).ok());
+      Deliver(&answers);
+    }
+    for (const Answer& answer : inbox_->Take(versions_.size())) {
+      ASSERT_EQ(answer.header.fate, v1::Block::APPLIED);
+      ASSERT_GT(answer.header.version, versions_[answer.header.block]);
+      versions_[answer.header.block] = answer.header.version;
+      for (int64_t i = 1; i < answer.payload->size(); ++i) {
+        ASSERT_EQ(answer.payload->data()[i], answer.payload->data()[0]) << "a block is one version throughout";
+      }
+    }
+  }
+
+ private:
+  Shard& shard_;
+  const uint32_t worker_;
+  const std::shared_ptr<Inbox> inbox_;
+  std::vector<uint64_t> versions_;
+};
+
+void Hammer(bool synchronous, int pushes, int expected_version, float expected_weight) {
+  v1::Job job = GradientJob(synchronous);
+  job.mutable_checkpoint()->set_every_updates(10);
+  const ParameterLayout layout = FlatLayout(kValues, 1, kBlock);
+  std::atomic<int> checkpoints{0};
+  Shard::Contents contents;
+  contents.weights.assign(kValues, 0.0f);
+  Shard shard(job, layout, 0, std::move(contents), [&](ShardSnapshot) { ++checkpoints; });
+  std::vector<uint32_t> workers;
+  for (uint32_t worker = 0; worker < kWorkers; ++worker) workers.push_back(worker);
+  std::atomic<uint64_t> generation{0};
+  const auto set_rosters = [&] {
+    v1::ShardCommand command;
+    command.set_generation(++generation);
+    *command.add_rosters() = MakeRoster(0, workers);
+    std::vector<Answer> answers;
+    shard.SetRosters(command, &answers);
+    Deliver(&answers);
+  };
+  set_rosters();
+
+  std::vector<std::thread> threads;
+  for (uint32_t worker : workers) {
+    threads.emplace_back([&shard, worker, pushes] {
+      Pusher pusher(&shard, worker);
+      for (int i = 0; i < pushes; ++i) pusher.Push(i + 1);
+    });
+  }
+  std::atomic<bool> done{false};
+  std::thread onlooker([&] {
+    uint64_t last = 0;
+    while (!done) {
+      const v1::ShardReport report = shard.Report();
+      EXPECT_GE(report.version(), last);
+      last = report.version();
+      EXPECT_EQ(shard.Snapshot().weights.size(), static_cast<size_t>(kValues));
+      set_rosters();
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  done = true;
+  onlooker.join();
+
+  EXPECT_EQ(shard.version(), static_cast<uint64_t>(expected_version));
+  EXPECT_EQ(shard.Weights(), std::vector<float>(kValues, expected_weight));
+  EXPECT_EQ(checkpoints, expected_version / 10);
+  uint64_t applied = 0, in_table = 0;
+  const v1::ShardReport report = shard.Report();
+  for (const v1::WorkerStatistics& statistics : report.workers()) {
+    applied += statistics.applied();
+    for (uint64_t count : statistics.staleness_counts()) in_table += count;
+    EXPECT_EQ(statistics.duplicate() + statistics.late() + statistics.non_finite(), 0u);
+  }
+  EXPECT_EQ(applied, static_cast<uint64_t>(kWorkers * pushes));
+  EXPECT_EQ(in_table, applied);
+  EXPECT_EQ(shard.Report().samples(), applied);
+}
+
+TEST(ShardThreadsTest, AsynchronousPushesAreAllAppliedOnce) {
+  Hammer(false, 250, 250 * kWorkers, -250.0f * kWorkers);
+}
+
+TEST(ShardThreadsTest, SynchronousRoundsTakeOneContributionOfEach) { Hammer(true, 250, 250, -250.0f); }
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,98 @@
+// Shards behind real sockets on this machine, as daemons serve them.
+#ifndef CATCHMENT_TESTS_SERVER_TEST_SERVERS_H_
+#define CATCHMENT_TESTS_SERVER_TEST_SERVERS_H_
+
+#include <glog/logging.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/listener.h"
+#include "server/shard_host.h"
+#include "server/shard_service.h"
+
+namespace catchment {
+
+class TestServers {
+ public:
+  struct Options {
+    std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+    int max_message_bytes = 64 << 20;
+  };
+
+  // One server per shard of the layout, which is copied; weights begin at zero.
+  TestServers(const v1::Job& job, const ParameterLayout& layout) : TestServers(job, layout, Options()) {}
+  TestServers(const v1::Job& job, const ParameterLayout& layout, Options options)
+      : layout_(layout), options_(std::move(options)) {
+    for (int s = 0; s < layout_.num_shards(); ++s) {
+      auto server = std::make_unique<Server>();
+      Shard::Contents contents;
+      contents.weights.assign(layout_.shard(s).size(), 0.0f);
+      server->host = std::make_unique<ShardHost>(job, layout_, s, std::move(contents), "");
+      ShardHost* const host = server->host.get();
+      server->service = std::make_unique<ShardService>(
+          job.name(), layout_, host->shard(), [host](const v1::ShardCommand& command) { return host->Control(command); });
+      servers_.push_back(std::move(server));
+      addresses_.push_back("127.0.0.1:0");
+      Start(s);
+    }
+  }
+  ~TestServers() {
+    for (int s = 0; s < layout_.num_shards(); ++s) Stop(s);
+  }
+
+  // Listens again, at the same address.
+  void Start(int s) {
+    absl::StatusOr<Listener> listener =
+        Listen(addresses_[s], options_.credentials, {servers_[s]->service.get()}, options_.max_message_bytes);
+    CHECK(listener.ok()) << listener.status();
+    addresses_[s] = listener->address;
+    servers_[s]->listener = *std::move(listener);
+  }
+  // Connections end; the shard stays as it is.
+  void Stop(int s) {
+    if (servers_[s]->listener.server == nullptr) return;
+    servers_[s]->listener.server->Shutdown(std::chrono::system_clock::now());
+    servers_[s]->listener.server.reset();
+  }
+
+  void SetRosters(const std::vector<v1::Roster>& rosters) {
+    v1::ShardCommand command;
+    command.set_generation(++generation_);
+    for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
+    for (const auto& server : servers_) server->host->Control(command);
+  }
+
+  const ParameterLayout& layout() const { return layout_; }
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  Shard& shard(int s) { return *servers_[s]->host->shard(); }
+
+  std::vector<float> Weights() {
+    std::vector<float> weights;
+    for (const auto& server : servers_) {
+      const std::vector<float> part = server->host->shard()->Weights();
+      weights.insert(weights.end(), part.begin(), part.end());
+    }
+    return weights;
+  }
+
+ private:
+  struct Server {
+    std::unique_ptr<ShardHost> host;
+    std::unique_ptr<ShardService> service;
+    Listener listener;
+  };
+
+  const ParameterLayout layout_;
+  const Options options_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::string> addresses_;
+  uint64_t generation_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_SERVER_TEST_SERVERS_H_

@@ -1,0 +1,213 @@
+#include "worker/algorithms/elastic_difference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/conformance/in_process_parameters.h"
+#include "tests/conformance/jobs.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kValues = 16;  // the fewest that a shard holds
+
+// f_i(x) = k (x - m_i)^2 / 2 in every coordinate: worker i draws to its own m_i.
+double Target(int worker, int coordinate) { return worker + 0.25 * coordinate; }
+
+struct Setting {
+  int workers = 3;
+  int period = 3;
+  int steps = 40;
+  double eta = 0.1, delta = 0, curvature = 1;
+  bool synchronous = false;
+};
+
+v1::Job MakeJob(const Setting& setting) {
+  v1::Job job = PresetJob(setting.synchronous ? "easgd_sync" : setting.delta > 0 ? "eamsgd" : "easgd",
+                          setting.workers);
+  job.mutable_optimizer()->set_learning_rate(static_cast<float>(setting.eta));
+  job.mutable_optimizer()->set_momentum(static_cast<float>(setting.delta));
+  job.mutable_optimizer()->set_nesterov(setting.delta > 0);
+  job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_communication_period(setting.period);
+  return job;
+}
+
+std::vector<float> Initial() {
+  std::vector<float> initial(kValues);
+  for (int k = 0; k < kValues; ++k) initial[k] = 5 - 0.5f * k;
+  return initial;
+}
+
+// The center after `setting.steps` steps of every worker, by the code under test.
+std::vector<float> Train(const Setting& setting) {
+  const v1::Job job = MakeJob(setting);
+  VirtualCluster cluster(job, Initial(), setting.workers);
+  std::vector<VirtualCluster::Work> works;
+  for (int worker = 0; worker < setting.workers; ++worker) {
+    works.push_back([&, worker](Parameters* parameters) {
+      const auto algorithm = MakeAlgorithm(job, kValues, parameters);
+      ASSERT_TRUE(algorithm->Start(0).ok());
+      for (int t = 0; t < setting.steps; ++t) {
+        const auto gradient = [&](absl::Span<const float> x, absl::Span<float> g) {
+          for (int k = 0; k < kValues; ++k) {
+            g[k] = static_cast<float>(setting.curvature * (x[k] - Target(worker, k)));
+          }
+        };
+        ASSERT_TRUE(algorithm->Run({1, 0}, gradient).ok());
+      }
+      ASSERT_TRUE(algorithm->Finish().ok());
+    });
+  }
+  cluster.Run(works);
+  return cluster.Weights();
+}
+
+// The same by the paper's lines, one coordinate, one worker after another, in double precision. `sign` is that of
+// the look-ahead; the paper's is +1.
+double Reference(const Setting& setting, int k, double sign = 1) {
+  const double alpha = 0.9 / setting.workers;
+  double center = Initial()[k];
+  std::vector<double> x(setting.workers, center), v(setting.workers, 0.0), d(setting.workers, 0.0);
+  const auto exchange = [&] {
+    const double before = center;
+    for (int i = 0; i < setting.workers; ++i) {
+      d[i] = alpha * (x[i] - (setting.synchronous ? before : center));
+      center += d[i];
+    }
+    for (int i = 0; i < setting.workers; ++i) x[i] -= d[i];
+  };
+  for (int t = 0; t < setting.steps; ++t) {
+    std::vector<double> g(setting.workers);
+    for (int i = 0; i < setting.workers; ++i) {
+      g[i] = setting.curvature * (x[i] + sign * setting.delta * v[i] - Target(i, k));
+    }
+    if (t % setting.period == 0) exchange();
+    for (int i = 0; i < setting.workers; ++i) {
+      v[i] = setting.delta * v[i] - setting.eta * g[i];
+      x[i] += v[i];
+    }
+  }
+  exchange();
+  return center;
+}
+
+void ExpectAgreement(const Setting& setting) {
+  const std::vector<float> center = Train(setting);
+  for (int k = 0; k < kValues; ++k) EXPECT_NEAR(center[k], Reference(setting, k), 2e-5) << "coordinate " << k;
+}
+
+TEST(ElasticDifferenceTest, EasgdFollowsThePaperStepByStep) {
+  for (int steps : {1, 2, 3, 4, 40}) ExpectAgreement({.steps = steps});
+}
+TEST(ElasticDifferenceTest, EamsgdFollowsThePaperStepByStep) {
+  for (int steps : {1, 2, 3, 4, 40}) ExpectAgreement({.steps = steps, .delta = 0.9});
+}
+TEST(ElasticDifferenceTest, SynchronousEasgdFollowsThePaperStepByStep) {
+  for (int steps : {1, 2, 3, 4, 40}) ExpectAgreement({.steps = steps, .synchronous = true});
+}
+TEST(ElasticDifferenceTest, SynchronousEamsgdFollowsThePaperStepByStep) {
+  ExpectAgreement({.workers = 4, .period = 1, .delta = 0.5, .synchronous = true});
+}
+TEST(ElasticDifferenceTest, LoneWorkerFollowsThePaperStepByStep) {
+  ExpectAgreement({.workers = 1, .period = 2, .delta = 0.9});
+}
+
+TEST(ElasticDifferenceTest, EamsgdConvergesOnAStiffQuadraticWhereAWrongLookAheadDiverges) {
+  for (bool synchronous : {false, true}) {
+    // One target for all, so that the center can reach it.
+    const Setting setting{.workers = 1, .period = 1, .steps = 2000, .eta = 0.1, .delta = 0.9, .curvature = 5,
+                          .synchronous = synchronous};
+    const std::vector<float> center = Train(setting);
+    for (int k = 0; k < kValues; ++k) {
+      EXPECT_NEAR(center[k], Target(0, k), 1e-4);
+      EXPECT_GT(std::fabs(Reference(setting, k, -1) - Target(0, k)), 100) << "the reference with -delta v";
+    }
+  }
+}
+
+TEST(ElasticDifferenceTest, SynchronousWorkersSettleAroundTheMeanOfTheirTargets) {
+  const std::vector<float> center = Train({.workers = 4, .period = 2, .steps = 2000, .synchronous = true});
+  for (int k = 0; k < kValues; ++k) EXPECT_NEAR(center[k], 1.5 + 0.25 * k, 0.05);
+}
+
+// A center that answers what the test says, and notes what it was asked.
+class FakeParameters final : public Parameters {
+ public:
+  absl::Status Pull(uint64_t, absl::Span<float> weights) override {
+    ++pulls;
+    std::fill(weights.begin(), weights.end(), 4.0f);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Outcome> Push(absl::Span<const float>, uint32_t) override {
+    return absl::UnimplementedError("not of elastic averaging");
+  }
+  absl::StatusOr<Outcome> PushPull(absl::Span<const float>, uint32_t, absl::Span<float>) override {
+    return absl::UnimplementedError("not of elastic averaging");
+  }
+  absl::StatusOr<Outcome> Exchange(absl::Span<const float> x, uint32_t samples, absl::Span<float> d) override {
+    exchanged.push_back(x[0]);
+    samples_sent.push_back(samples);
+    if (!std::isfinite(x[0])) return Outcome{0, false, true};
+    std::fill(d.begin(), d.end(), 0.0f);
+    return Outcome();
+  }
+
+  int pulls = 0;
+  std::vector<float> exchanged;
+  std::vector<uint32_t> samples_sent;
+};
+
+TEST(ElasticDifferenceTest, ExchangesEveryPeriodAtTheStartOfTheStepAndOnceAtTheEnd) {
+  FakeParameters parameters;
+  const auto algorithm = MakeAlgorithm(MakeJob({.period = 2, .eta = 1}), 1, &parameters);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  for (uint32_t samples : {1, 2, 4, 8, 16}) ASSERT_TRUE(algorithm->Run({samples, 0}, one).ok());
+  ASSERT_TRUE(algorithm->Finish().ok());
+  EXPECT_EQ(parameters.exchanged, (std::vector<float>{4, 2, 0, -1}));
+  EXPECT_EQ(parameters.samples_sent, (std::vector<uint32_t>{0, 3, 12, 16})) << "each sample once";
+}
+
+TEST(ElasticDifferenceTest, StepWithoutSamplesTakesNoGradientAndDoesNotMove) {
+  FakeParameters parameters;
+  const auto algorithm = MakeAlgorithm(MakeJob({.period = 1, .eta = 1, .delta = 0.5}), 1, &parameters);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  const auto never = [](absl::Span<const float>, absl::Span<float>) { FAIL() << "there is nothing to learn from"; };
+  ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
+  ASSERT_TRUE(algorithm->Run({0, 0}, never).ok());
+  ASSERT_TRUE(algorithm->Finish().ok());
+  EXPECT_EQ(parameters.exchanged, (std::vector<float>{4, 3, 3}));
+}
+
+TEST(ElasticDifferenceTest, WorkerThatIsNoLongerFiniteBeginsAgainFromTheCenter) {
+  FakeParameters parameters;
+  const auto algorithm = MakeAlgorithm(MakeJob({.period = 1, .eta = 1, .delta = 0.5}), 1, &parameters);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  const auto nan = [](absl::Span<const float>, absl::Span<float> g) { g[0] = std::nanf(""); };
+  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  ASSERT_TRUE(algorithm->Run({1, 0}, nan).ok());
+  ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
+  EXPECT_EQ(parameters.pulls, 2);
+  EXPECT_EQ(algorithm->counts().non_finite, 1u);
+  ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
+  EXPECT_EQ(parameters.exchanged.back(), 4.0f) << "the velocity, and the gradient of the lost weights, are gone";
+}
+
+TEST(ElasticDifferenceTest, LearningRateFollowsTheJobsProgress) {
+  FakeParameters parameters;
+  v1::Job job = MakeJob({.period = 1, .eta = 1});
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
+  const auto algorithm = MakeAlgorithm(job, 1, &parameters);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  for (double progress : {0.0, 0.5, 1.0}) ASSERT_TRUE(algorithm->Run({1, progress}, one).ok());
+  ASSERT_TRUE(algorithm->Finish().ok());
+  EXPECT_EQ(parameters.exchanged, (std::vector<float>{4, 3, 2.5, 2.5}));
+}
+
+}  // namespace
+}  // namespace catchment
