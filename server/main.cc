@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -19,6 +18,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "common/clock.h"
+#include "common/daemon.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_file.h"
 #include "common/job/job_text.h"
@@ -43,9 +43,6 @@ DEFINE_string(checkpoint_dir, "",
               "Directory for checkpoints, the same for all servers (on a shared file system where they are on "
               "several machines). Default: OUT/checkpoints where --out is given, otherwise none are written.");
 DEFINE_bool(resume, false, "Go on from the newest complete checkpoint in --checkpoint_dir.");
-DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");
-DEFINE_string(tls_cert, "", "PEM file of this daemon's certificate.");
-DEFINE_string(tls_key, "", "PEM file of this daemon's key.");
 
 namespace catchment {
 namespace {
@@ -133,7 +130,7 @@ absl::StatusOr<Setting> ReadSetting() {
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();
   setting.job = *std::move(job);
-  const TlsFiles tls{FLAGS_tls_ca, FLAGS_tls_cert, FLAGS_tls_key};
+  const TlsFiles tls = TlsFilesFromFlags();
   auto client = ClientCredentials(tls);
   if (!client.ok()) return client.status();
   auto server = ServerCredentials(tls);
@@ -252,17 +249,10 @@ absl::Status Main() {
 }  // namespace catchment
 
 int main(int argc, char** argv) {
-  catchment::KeepLargeBuffersOnHeap();
-  catchment::BlockSignals();
-  // A file that grows beyond the limit gives an error that says so, instead of ending the process.
-  std::signal(SIGXFSZ, SIG_IGN);
-  google::InitGoogleLogging(argv[0]);
-  FLAGS_logtostderr = true;
-  gflags::SetUsageMessage(
+  return catchment::RunDaemon(
+      argc, argv,
       "holds a shard of a Catchment job's weights; index 0 is also the master.\n\n"
-      "  catchment_server --job=job.textproto --index=0 --servers=node0:7000,node1:7000 --out=out");
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  const absl::Status status = catchment::Main();
-  if (!status.ok()) std::cerr << "catchment_server: " << status.message() << std::endl;
-  return status.ok() ? 0 : 1;
+      "  catchment_server --job=job.textproto --index=0 --servers=node0:7000,node1:7000 --out=out\n"
+      "  catchment_server --job=job.textproto --index=1 --servers=node0:7000,node1:7000",
+      catchment::Main);
 }

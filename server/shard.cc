@@ -120,13 +120,13 @@ absl::Status Shard::Check(const Request& request) const {
 }
 
 absl::Status Shard::HandleLocked(Request* request, Effects* effects) {
+  absl::StatusOr<WorkerSlot*> worker = FindWorker(*request);
+  if (!worker.ok()) return worker.status();
   BlockSlot* slot = blocks_[request->header.block].get();
   if (request->header.operation == v1::Block::PULL) {
     HandlePull(slot, std::move(*request), effects);
     return absl::OkStatus();
   }
-  absl::StatusOr<WorkerSlot*> worker = FindWorker(*request);
-  if (!worker.ok()) return worker.status();
   return HandlePush(slot, *worker, std::move(*request), effects);
 }
 
@@ -364,7 +364,7 @@ void Shard::Checkpoint(uint64_t number) {
   std::optional<ShardSnapshot> snapshot;
   {
     WriterLock lock(&roster_mu_);
-    if (number == last_checkpoint_) return;
+    if (number <= last_checkpoint_) return;
     last_checkpoint_ = number;
     snapshot = CopyAll(number);
   }

@@ -85,7 +85,7 @@ class Shard {
   // Takes the rosters and the budget; may release requests that wait.
   void SetRosters(const v1::ShardCommand& command, std::vector<Answer>* answers);
 
-  // Makes a snapshot under this number for the sink, unless the last one had it.
+  // Makes a snapshot under this number for the sink, unless there was one under it or a higher one.
   void Checkpoint(uint64_t number);
 
   ShardSnapshot Snapshot() const;

@@ -1,15 +1,15 @@
 // catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a master.
 // Everything but the master's address it learns from the master. Read on in worker/training.h.
 #include <gflags/gflags.h>
-#include <glog/logging.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <iostream>
-#include <thread>
+#include <string>
+#include <system_error>
 
 #include "common/clock.h"
+#include "common/daemon.h"
 #include "common/rpc.h"
 #include "common/signals.h"
 #include "worker/evaluating.h"
@@ -20,9 +20,6 @@ DEFINE_string(role, "worker", "worker: trains. evaluator: scores the test set fr
 DEFINE_string(device, "", "auto, cpu or cuda; takes the place of the job's device.");
 DEFINE_int32(threads, 1, "Threads that compute. Several workers on one machine share its cores.");
 DEFINE_double(connect_timeout_seconds, 60, "How long to keep trying to reach the master.");
-DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");
-DEFINE_string(tls_cert, "", "PEM file of this daemon's certificate.");
-DEFINE_string(tls_key, "", "PEM file of this daemon's key.");
 
 namespace catchment {
 namespace {
@@ -33,7 +30,7 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
     return absl::InvalidArgumentError("--role=" + FLAGS_role + " is not worker or evaluator");
   }
   if (FLAGS_threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
-  auto credentials = ClientCredentials({FLAGS_tls_ca, FLAGS_tls_cert, FLAGS_tls_key});
+  auto credentials = ClientCredentials(TlsFilesFromFlags());
   if (!credentials.ok()) return credentials.status();
   return WorkerOptions{FLAGS_master, *credentials, FLAGS_device, FLAGS_threads, FLAGS_connect_timeout_seconds};
 }
@@ -68,15 +65,9 @@ absl::Status Main() {
 
 int main(int argc, char** argv) {
   catchment::SleepWhenIdle(argv);
-  catchment::KeepLargeBuffersOnHeap();
-  catchment::BlockSignals();
-  google::InitGoogleLogging(argv[0]);
-  FLAGS_logtostderr = true;
-  gflags::SetUsageMessage(
-      "computes for a Catchment job.\n\n  catchment_worker --master=node0:7000\n  catchment_worker "
-      "--master=node0:7000 --role=evaluator");
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  const absl::Status status = catchment::Main();
-  if (!status.ok()) std::cerr << "catchment_worker: " << status.message() << std::endl;
-  return status.ok() ? 0 : 1;
+  return catchment::RunDaemon(argc, argv,
+                              "computes gradients for a Catchment job, or scores its test set.\n\n"
+                              "  catchment_worker --master=node0:7000\n"
+                              "  catchment_worker --master=node0:7000 --role=evaluator",
+                              catchment::Main);
 }

@@ -1,0 +1,23 @@
+// What the main functions of the daemons share.
+#ifndef CATCHMENT_COMMON_DAEMON_H_
+#define CATCHMENT_COMMON_DAEMON_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/rpc.h"
+
+namespace catchment {
+
+// --tls_ca, --tls_cert and --tls_key, once flags are parsed.
+TlsFiles TlsFilesFromFlags();
+
+// Sets the process up (logs to standard error, signals held for a SignalThread, flags parsed; --help shows
+// `usage` and the daemon's own flags), runs `run`, and gives main's exit code: 1 with the reason as the last line
+// on standard error where it failed.
+int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_DAEMON_H_

@@ -1,0 +1,307 @@
+// What users and networks get wrong: each ends the daemon with exit code 1 and a message that names the bad
+// thing and the mend.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kUsage = 1;
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  const std::string path = TestDirectory() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string GoodJob() { return WriteFile("job.textproto", SmallJob("sync", "epochs: 1")); }
+
+// Says why it ends: on a line of its own, after the program's name.
+void ExpectRefusal(const std::vector<std::string>& argv,
+                   const testing::Matcher<const std::string&>& message) {
+  const Finished finished = RunToEnd(argv);
+  EXPECT_EQ(finished.end.signal, 0) << finished.output;
+  EXPECT_EQ(finished.end.exit_code, kUsage) << finished.output;
+  EXPECT_THAT(finished.output, message);
+}
+
+std::vector<std::string> Server(const std::string& job, std::vector<std::string> more = {}) {
+  std::vector<std::string> argv = {ServerProgram(), "--job=" + job};
+  argv.insert(argv.end(), more.begin(), more.end());
+  return argv;
+}
+
+// ----------------------------------------------------------------------------------------------------
+// servers
+
+TEST(BadServerTest, PortInUse) {
+  TestCluster cluster({SmallJob("sync", "")});
+  ASSERT_TRUE(cluster.StartServers());
+  ExpectRefusal(Server(GoodJob(), {"--servers=" + cluster.master()}),
+                HasSubstr("catchment_server: cannot listen on " + cluster.master() +
+                          ": Address already in use; choose another port"));
+}
+
+TEST(BadServerTest, HostOfAnotherMachine) {
+  ExpectRefusal(Server(GoodJob(), {"--servers=192.0.2.1:7000"}),
+                HasSubstr("cannot listen on 192.0.2.1:7000: Cannot assign requested address"));
+}
+
+TEST(BadServerTest, HostOfAnotherMachineByItsIpv6Address) {
+  ExpectRefusal(Server(GoodJob(), {"--servers=[2001:db8::1]:7000"}),
+                AllOf(HasSubstr("cannot listen on [2001:db8::1]:7000: "), Not(HasSubstr("not known"))));
+}
+
+TEST(BadServerTest, AddressWithoutPort) {
+  ExpectRefusal(Server(GoodJob(), {"--servers=localhost"}), HasSubstr("'localhost' is not HOST:PORT"));
+}
+
+TEST(BadServerTest, IndexOutOfRange) {
+  ExpectRefusal(Server(GoodJob(), {"--servers=127.0.0.1:0,127.0.0.1:0", "--index=2"}),
+                HasSubstr("--index=2 is none of the 2 --servers, which count from 0"));
+  ExpectRefusal(Server(GoodJob(), {"--index=-1"}), HasSubstr("--index=-1"));
+}
+
+TEST(BadServerTest, NoJobFile) {
+  ExpectRefusal({ServerProgram()}, HasSubstr("--job=FILE is required"));
+  const std::string missing = TestDirectory() + "/no-such.textproto";
+  ExpectRefusal(Server(missing), HasSubstr(missing));
+}
+
+TEST(BadServerTest, GarbledJobFile) {
+  const std::string garbled = WriteFile("garbled.textproto", "model { layers { dense {");
+  ExpectRefusal(Server(garbled), HasSubstr(garbled));
+  const std::string unknown = WriteFile("unknown.textproto", SmallJob("sync", "bath_size: 3"));
+  ExpectRefusal(Server(unknown), AllOf(HasSubstr(unknown), HasSubstr("bath_size")));
+  const std::string impossible = WriteFile("impossible.textproto", SmallJob("asgd", "batch_size: 0"));
+  ExpectRefusal(Server(impossible),
+                AllOf(HasSubstr("algorithm.preset"), HasSubstr("easgd"), HasSubstr("batch_size")));
+}
+
+TEST(BadServerTest, MasterThatIsNotThere) {
+  const std::string job =
+      WriteFile("job.textproto", SmallJob("sync", "faults { connect_timeout_seconds: 1 }"));
+  ExpectRefusal(Server(job, {"--index=1", "--servers=127.0.0.1:1,127.0.0.1:0"}),
+                AllOf(HasSubstr("trying again in 1 s, giving up after 1 s"),
+                      HasSubstr("catchment_server: gave up after 1 s: master at 127.0.0.1:1")));
+}
+
+TEST(BadServerTest, AnotherJobThanTheMaster) {
+  TestCluster cluster({SmallJob("sync", ""), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartMaster());
+  const std::string address = cluster.master();
+  const std::string other = WriteFile("other.textproto", SmallJob("sync", "seed: 2"));
+  ExpectRefusal(Server(other, {"--index=1", "--servers=" + address + ",127.0.0.1:0"}),
+                HasSubstr("server 1 has another job file than the master; give all the same"));
+  ExpectRefusal(
+      Server(cluster.job_file(), {"--index=1", "--servers=" + address + ",127.0.0.1:0,127.0.0.1:0"}),
+      HasSubstr("does not fit a job of 2 servers; give all the same --servers"));
+}
+
+TEST(BadServerTest, TwoServersOfOneIndex) {
+  TestCluster cluster({SmallJob("sync", ""), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "server 1 is at"));
+  ExpectRefusal(cluster.ServerCommand(1, cluster.master()),
+                HasSubstr("every server has an index of its own"));
+}
+
+TEST(BadServerTest, OutputDirectoryThatCannotBe) {
+  const std::string file = WriteFile("file", "");
+  ExpectRefusal(Server(GoodJob(), {"--out=" + file + "/out"}), HasSubstr(file + "/out"));
+}
+
+TEST(BadServerTest, CheckpointDirectoryThatCannotBe) {
+  const std::string file = WriteFile("file", "");
+  ExpectRefusal(Server(GoodJob(), {"--checkpoint_dir=" + file + "/checkpoints"}),
+                HasSubstr(file + "/checkpoints"));
+}
+
+TEST(BadServerTest, HalfOfTheTlsFiles) {
+  ExpectRefusal(Server(GoodJob(), {"--tls_ca=ca.pem"}),
+                HasSubstr("mutual TLS takes all of --tls_ca, --tls_cert and --tls_key"));
+  ExpectRefusal(Server(GoodJob(), {"--tls_ca=no.pem", "--tls_cert=no.pem", "--tls_key=no.pem"}),
+                HasSubstr("--tls_ca=no.pem is not a readable PEM file"));
+}
+
+// ------------------------------------------------------------------------------------------------
+// checkpoints
+
+TEST(BadResumeTest, NoCheckpoint) {
+  const std::string empty = TestDirectory() + "/empty";
+  ExpectRefusal(Server(GoodJob(), {"--resume", "--checkpoint_dir=" + empty}), HasSubstr(empty));
+  std::filesystem::create_directories(empty);
+  ExpectRefusal(Server(GoodJob(), {"--resume", "--checkpoint_dir=" + empty}),
+                HasSubstr("there is no checkpoint to go on from in " + empty));
+  ExpectRefusal(Server(GoodJob(), {"--resume"}), HasSubstr("--resume takes --checkpoint_dir (or --out)"));
+}
+
+TEST(BadResumeTest, CheckpointsThatDoNotFit) {
+  TestCluster cluster({SmallJob("sync", "epochs: 1")});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const std::string dir = "--checkpoint_dir=" + cluster.checkpoint_dir();
+
+  // Starting anew would mix two runs.
+  ExpectRefusal(Server(GoodJob(), {dir}), AllOf(HasSubstr(cluster.checkpoint_dir() + " holds checkpoint"),
+                                                HasSubstr("--resume, or choose another directory")));
+  const std::string wider = absl::StrReplaceAll(SmallJob("sync", "epochs: 1"), {{"units: 32", "units: 33"}});
+  ExpectRefusal(Server(WriteFile("wider.textproto", wider), {dir, "--resume"}),
+                AllOf(HasSubstr("is of another job"), HasSubstr("model")));
+
+  // Damaged: nothing to go on from, and it says why.
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(cluster.checkpoint_dir())) {
+    if (entry.path().extension() == ".safetensors") std::filesystem::resize_file(entry.path(), 1000);
+  }
+  ExpectRefusal(Server(GoodJob(), {dir, "--resume"}),
+                AllOf(HasSubstr("there is no checkpoint to go on from"), HasSubstr("skipped checkpoint"),
+                      HasSubstr("shard-0-of-1.safetensors")));
+}
+
+TEST(BadResumeTest, ServersThatDisagree) {
+  TestCluster::Options options{SmallJob("sync", "epochs: 1"), /*servers=*/2};
+  {
+    TestCluster cluster(options);
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(1);
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  }
+  options.resume = true;
+  options.job = SmallJob("sync", "epochs: 2");  // of which half is done
+  TestCluster again(options);
+  ASSERT_TRUE(again.StartServers());
+  ASSERT_TRUE(again.AwaitOutput(again.server(0), "server 1 is at"));
+  ExpectRefusal(
+      Server(again.job_file(), {"--index=1", "--servers=" + again.master() + ",127.0.0.1:0"}),
+      AllOf(HasSubstr("server 1 begins with checkpoint 0"), HasSubstr("give all the same --resume")));
+}
+
+// ----------------------------------------------------------------------------------------------------
+// workers
+
+TEST(BadWorkerTest, WrongFlags) {
+  ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT is required"));
+  ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--role=boss"},
+                HasSubstr("--role=boss is not worker or evaluator"));
+  ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--threads=0"},
+                HasSubstr("--threads must be at least 1"));
+}
+
+TEST(BadWorkerTest, MasterThatIsNotThere) {
+  for (const char* role : {"worker", "evaluator"}) {
+    ExpectRefusal(
+        {WorkerProgram(), "--master=127.0.0.1:1", "--connect_timeout_seconds=1",
+         absl::StrCat("--role=", role)},
+        AllOf(HasSubstr("trying again in 0.1 s, giving up after 1 s"), HasSubstr("trying again in 0.2 s"),
+              HasSubstr("catchment_worker: gave up after 1 s: master at 127.0.0.1:1")));
+  }
+}
+
+TEST(BadWorkerTest, MasterThatIsNotThereAndASignal) {
+  absl::StatusOr<Process> worker =
+      Process::Start({"worker", {WorkerProgram(), "--master=127.0.0.1:1"}, TestDirectory() + "/worker.log"});
+  ASSERT_TRUE(worker.ok());
+  ASSERT_TRUE(Await([&] { return worker->Output().find("trying again") != std::string::npos; }));
+  worker->Signal(SIGTERM);
+  const std::optional<ProcessEnd> end = worker->WaitFor(kPatience);
+  ASSERT_TRUE(end.has_value()) << worker->Output();
+  EXPECT_EQ(end->exit_code, 0) << worker->Output();
+  EXPECT_EQ(end->signal, 0) << worker->Output();
+}
+
+TEST(BadWorkerTest, MasterThatComesLateIsFoundAtOnce) {
+  // A port that is free now.
+  std::string address;
+  {
+    TestCluster cluster({SmallJob("sync", "")});
+    ASSERT_TRUE(cluster.StartServers());
+    address = cluster.master();
+  }
+  absl::StatusOr<Process> worker =
+      Process::Start({"worker", {WorkerProgram(), "--master=" + address}, TestDirectory() + "/worker.log"});
+  ASSERT_TRUE(worker.ok());
+  ASSERT_TRUE(Await([&] { return worker->Output().find("trying again in 0.8 s") != std::string::npos; }));
+  absl::StatusOr<Process> master = Process::Start(
+      {"master", Server(GoodJob(), {"--servers=" + address}), TestDirectory() + "/master.log"});
+  ASSERT_TRUE(master.ok());
+  const std::optional<ProcessEnd> end = master->WaitFor(kPatience);
+  ASSERT_TRUE(end.has_value() && end->exit_code == 0) << master->Output() << worker->Output();
+  // It did not need the longest pauses, in which it would have been deaf to the master.
+  EXPECT_THAT(worker->Output(), Not(HasSubstr("trying again in 5 s"))) << worker->Output();
+}
+
+TEST(BadWorkerTest, DataThatIsMissing) {
+  const std::string job =
+      absl::StrReplaceAll(SmallJob("sync", "epochs: 1"),
+                          {{"drawn_digits { train_samples: 2000 test_samples: 500 }", "mnist {}"}});
+  TestCluster cluster({job});
+  ASSERT_TRUE(cluster.StartServers());
+  std::vector<std::string> argv = {"/usr/bin/env",           "-u", "CATCHMENT_DATA", "-u", "XDG_CACHE_HOME",
+                                   "HOME=" + TestDirectory()};
+  const std::vector<std::string> worker = cluster.WorkerCommand();
+  argv.insert(argv.end(), worker.begin(), worker.end());
+  ExpectRefusal(argv, AllOf(HasSubstr(TestDirectory() + "/.cache/catchment/mnist"),
+                            HasSubstr("CATCHMENT_DATA"), HasSubstr("deploy/fetch_mnist.sh")));
+}
+
+TEST(BadWorkerTest, GpuThatIsMissing) {
+  if (std::filesystem::exists("/dev/nvidia0")) GTEST_SKIP() << "this machine has a GPU";
+  TestCluster cluster({SmallJob("sync", "epochs: 1")});
+  ASSERT_TRUE(cluster.StartServers());
+  std::vector<std::string> argv = cluster.WorkerCommand();
+  argv.push_back("--device=cuda");
+  ExpectRefusal(argv, AllOf(HasSubstr("catchment_worker: "), HasSubstr("CUDA"), HasSubstr("CPU")));
+}
+
+TEST(BadWorkerTest, LastWorkerThatCannotGoOnFailsTheJobWithItsReason) {
+  // Registered, and then its learning rate leads nowhere.
+  const std::string diverging = SmallJob("downpour", "epochs: 100 optimizer { learning_rate: 1e30 }");
+  TestCluster cluster({diverging});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+  ASSERT_TRUE(Await([&] { return cluster.worker(0).Poll().has_value(); })) << cluster.LastWords();
+}
+
+// -------------------------------------------------------------------------------------------------
+// divergence
+
+class DivergenceTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(DivergenceTest, JobFailsNamingTheWorkerAndTheMend) {
+  const std::string job =
+      SmallJob(GetParam(),
+               "epochs: 1000000 workers: 2 optimizer { learning_rate: 1e30 } faults { non_finite_limit: 3 }");
+  TestCluster cluster({job, /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+  EXPECT_THAT(cluster.server(0).Output(), AllOf(HasSubstr("catchment_server: worker "),
+                                                HasSubstr("NaN or an infinity: training has diverged"),
+                                                HasSubstr("lower optimizer.learning_rate")));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(1), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(1), 0));
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "FAILED");
+  // Of shard 0; another may have reached the limit first.
+  EXPECT_GE(summary["pushes_non_finite"], 1) << summary.dump(2);
+  EXPECT_THAT(std::string(summary["reason"]), HasSubstr("worker "));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DivergenceTest,
+                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,68 @@
+// Workers and evaluators that die while a job runs.
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kEpochs = 100;
+constexpr uint64_t kSamples = kEpochs * 2000;
+// Long enough to see all that happens; such a job is ended by its test.
+constexpr char kEndless[] = "epochs: 1000000 ";
+constexpr char kShortLease[] = "faults { worker_lease_seconds: 2 } ";
+
+class KilledWorkerTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(KilledWorkerTest, OthersTrainItsShare) {
+  const std::string more = absl::StrCat("workers: 3 batch_size: 32 epochs: ", kEpochs, " ", kShortLease);
+  TestCluster cluster({SmallJob(GetParam(), more), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(3));
+  ASSERT_TRUE(cluster.AwaitStatus("all three to train", AllHaveTrained(3, 1000)));
+  cluster.Kill(cluster.worker(1));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "taken for lost; its samples go to others"));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["samples"], kSamples) << summary.dump(2);
+  EXPECT_GE(summary.value("test_accuracy", 0.0), 0.85) << summary.dump(2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KilledWorkerTest,
+                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd"),
+                         [](const auto& info) { return info.param; });
+
+TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {
+  const std::string more = absl::StrCat(kEndless, kShortLease, "evaluation { every_epochs: 1 }");
+  TestCluster cluster({SmallJob("downpour", more), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(1));
+  // Of the whole test set.
+  ASSERT_TRUE(
+      cluster.AwaitStatus("an evaluation", [](const auto& status) { return status.test_samples() == 500; }));
+  cluster.evaluator(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.evaluator(0), 0));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "left: "));
+
+  cluster.StartEvaluator();
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.evaluator(1), "test accuracy"));
+  cluster.Kill(cluster.evaluator(1));
+  // The job does not miss it for ever.
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "was not heard of for"));
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+}
+
+TEST(EvaluatorTest, JobEndsWithoutAnEvaluatorThatWasKilled) {
+  TestCluster cluster({SmallJob("sync", absl::StrCat("epochs: 40 ", kShortLease))});
+  ASSERT_TRUE(cluster.Start(1));
+  ASSERT_TRUE(cluster.AwaitTrained(2000));
+  cluster.Kill(cluster.evaluator(0));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_EQ(cluster.Summary()["phase"], "DONE");
+}
+
+}  // namespace
+}  // namespace catchment

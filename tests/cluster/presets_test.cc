@@ -1,0 +1,94 @@
+// Every preset trains, on real daemons, to what its algorithm can do, and leaves a full summary.
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using testing::Contains;
+
+constexpr int kEpochs = 40;
+constexpr uint64_t kSamples = kEpochs * 2000;
+
+std::string Job(const std::string& preset, int workers) {
+  return SmallJob(preset, absl::StrCat("workers: ", workers, " batch_size: 32 epochs: ", kEpochs));
+}
+
+bool IsSynchronous(const std::string& preset) { return preset == "sync" || preset == "easgd_sync"; }
+
+class PresetTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
+  TestCluster cluster({Job(GetParam(), 3), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(3));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["algorithm"], GetParam());
+  EXPECT_EQ(summary["servers"], 2);
+  EXPECT_EQ(summary["workers"], 3);
+  EXPECT_EQ(summary["samples"], kSamples);
+  EXPECT_EQ(summary["epochs"], kEpochs);
+  EXPECT_GE(summary.value("test_accuracy", 0.0), 0.85) << summary.dump(2);
+  // The whole test set was scored, with the final weights: a bad center is no better than a guess.
+  EXPECT_LT(summary.value("test_loss", 9.0), 0.6) << summary.dump(2);
+  EXPECT_GT(summary["wall_seconds"], 0.0);
+  EXPECT_GT(summary["samples_per_second"], 0.0);
+  EXPECT_GT(summary["bytes_pushed"], 0);
+  EXPECT_GT(summary["bytes_pulled"], 0);
+  EXPECT_THAT(std::string(summary["device"]), testing::HasSubstr("cpu"));
+  EXPECT_EQ(summary["staleness_per_worker"].size(), 3u) << summary.dump(2);
+  EXPECT_EQ(summary["pushes_late"], 0);
+  EXPECT_EQ(summary["pushes_non_finite"], 0);
+  EXPECT_EQ(summary["pushes_duplicate"], 0);
+  if (IsSynchronous(GetParam())) {
+    EXPECT_EQ(summary["staleness_max"], 0.0);
+    EXPECT_EQ(summary["pushes_applied"], 3 * uint64_t{summary["updates"]});
+  } else {
+    EXPECT_GT(summary["staleness_max"], 0.0) << "three workers, and none ever saw another's update";
+    EXPECT_EQ(summary["pushes_applied"], summary["updates"]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PresetTest,
+                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd"),
+                         [](const auto& info) { return info.param; });
+
+TEST(SummaryTest, HasEveryKeyThatScriptsRelyOn) {
+  TestCluster cluster({SmallJob("sync", "epochs: 1")});
+  ASSERT_TRUE(cluster.Start(1));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster.Summary();
+  for (const char* key :
+       {"algorithm", "servers", "workers", "device", "epochs", "samples", "updates", "wall_seconds",
+        "samples_per_second", "test_accuracy", "test_loss", "staleness_mean", "staleness_p99",
+        "pushes_applied", "bytes_pushed", "bytes_pulled"}) {
+    EXPECT_TRUE(summary.contains(key)) << key;
+  }
+  std::ifstream metrics(cluster.out_dir() + "/metrics.jsonl");
+  int lines = 0;
+  for (std::string line; std::getline(metrics, line); ++lines) {
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  }
+  EXPECT_GT(lines, 0);
+}
+
+TEST(StalenessTest, LoneAsynchronousWorkerNeverMeetsANewerVersion) {
+  for (const char* preset : {"downpour", "easgd"}) {
+    TestCluster cluster({SmallJob(preset, "epochs: 4"), /*servers=*/2, TestDirectory() + "/" + preset});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(1);
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+    const nlohmann::json summary = cluster.Summary();
+    EXPECT_EQ(summary["staleness_max"], 0.0) << summary.dump(2);
+    EXPECT_EQ(summary["samples"], 8000);
+    EXPECT_TRUE(summary["test_accuracy"].is_null()) << "nobody scored the test set";
+  }
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,87 @@
+// How jobs end before their budget is spent: asked to, or because a server is gone.
+#include <csignal>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Job(const std::string& preset, const std::string& more = "") {
+  return SmallJob(preset, absl::StrCat("workers: 2 batch_size: 32 epochs: 1000000 ", more));
+}
+
+TEST(StopTest, ServerThatIsToldToEndEndsTheJobInOrder) {
+  TestCluster cluster({Job("sync"), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitTrained(4000));
+  cluster.server(1).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "STOPPED");
+  EXPECT_THAT(std::string(summary["reason"]), HasSubstr("server 1 was told to end"));
+  EXPECT_GT(summary["last_checkpoint"], 0);
+}
+
+TEST(StopTest, JobThatStillWaitsForWorkersEndsAtOnce) {
+  TestCluster cluster({Job("downpour"), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(1));  // of two
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "worker 0"));
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_EQ(cluster.Summary()["phase"], "STOPPED");
+}
+
+TEST(StopTest, MasterThatStillWaitsForServersEnds) {
+  TestCluster cluster({Job("sync"), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartMaster());
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+}
+
+// ---------------------------------------------------------------------------------------------- lost servers
+
+constexpr char kImpatient[] = "faults { connect_timeout_seconds: 3 }";
+
+TEST(LostServerTest, JobFailsNamingTheServerAndTheMend) {
+  for (const char* preset : {"sync", "downpour"}) {
+    TestCluster cluster({Job(preset, kImpatient), /*servers=*/2, TestDirectory() + "/" + preset});
+    ASSERT_TRUE(cluster.Start(2));
+    ASSERT_TRUE(cluster.AwaitTrained(4000));
+    cluster.Kill(cluster.server(1));
+    ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+    EXPECT_THAT(cluster.server(0).Output(), HasSubstr("server 1 at 127.0.0.1:"));
+    EXPECT_THAT(cluster.server(0).Output(), HasSubstr("--resume"));
+    const nlohmann::json summary = cluster.Summary();
+    EXPECT_EQ(summary["phase"], "FAILED");
+    EXPECT_THAT(std::string(summary["reason"]), HasSubstr("server 1"));
+    for (int i = 0; i < 2; ++i) {
+      const std::optional<ProcessEnd> end = cluster.worker(i).WaitFor(kPatience);
+      ASSERT_TRUE(end.has_value()) << "worker " << i << " hangs\n" << cluster.LastWords();
+      EXPECT_EQ(end->signal, 0) << cluster.LastWords();
+    }
+  }
+}
+
+TEST(LostServerTest, EveryoneSaysSoAndEndsWhenTheMasterIsLost) {
+  for (const char* preset : {"sync", "downpour"}) {
+    TestCluster cluster({Job(preset, kImpatient), /*servers=*/2, TestDirectory() + "/" + preset});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    ASSERT_TRUE(cluster.AwaitTrained(4000));
+    const std::string master = cluster.master();
+    cluster.Kill(cluster.server(0));
+    ASSERT_TRUE(cluster.AwaitExit(cluster.server(1), 1));
+    EXPECT_THAT(cluster.server(1).Output(), HasSubstr("gave up after 3 s: master at " + master));
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(cluster.AwaitExit(cluster.worker(i), 1));
+      EXPECT_THAT(cluster.worker(i).Output(), HasSubstr(master));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,128 @@
+// The daemons of one job as real processes over loopback, for tests: started, watched, killed with any
+// signal.
+//
+//   <directory>/job.textproto          the job
+//   <directory>/logs/NAME.log          what each daemon says: server-0, worker-0, evaluator-0, ...
+//   <directory>/out                    the master's --out, with the checkpoints in out/checkpoints
+//
+// Every wait is for a condition and has a bound, past which the result fails with the daemons' last lines.
+// Threads: none; used by the test's main thread, which the daemons end with (cli/process.h).
+#ifndef CATCHMENT_TESTS_CLUSTER_TEST_CLUSTER_H_
+#define CATCHMENT_TESTS_CLUSTER_TEST_CLUSTER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/process.h"
+#include "common/rpc.h"
+#include "gtest/gtest.h"
+#include "proto/master.grpc.pb.h"
+
+namespace catchment {
+
+// Seconds that a wait may take: ample, also for a busy machine and under a sanitizer.
+constexpr double kPatience = 120;
+
+// Where a file of the tree is, among the test's runfiles.
+std::string Runfile(const std::string& path);
+std::string ServerProgram();
+std::string WorkerProgram();
+
+// A directory of the running test's own; emptied at the first call of each test.
+std::string TestDirectory();
+
+// False when `condition` did not come true in kPatience seconds.
+bool Await(const std::function<bool()>& condition);
+
+// Runs a program to its end. Output: stdout and stderr. A test failure where it does not end.
+struct Finished {
+  ProcessEnd end;
+  std::string output;
+};
+Finished RunToEnd(const std::vector<std::string>& argv);
+
+// For AwaitStatus: there are so many workers, and each has trained so many samples since it registered.
+std::function<bool(const v1::JobStatus&)> AllHaveTrained(int workers, uint64_t samples);
+
+// A job with a small dense network on drawn digits (2000 for training), the preset and `more` fields.
+std::string SmallJob(const std::string& preset, const std::string& more);
+
+class TestCluster {
+ public:
+  struct Options {
+    std::string job;  // text
+    int servers = 1;
+    // Two clusters with one directory are two lives of a job.
+    std::string directory = TestDirectory() + "/run";
+    bool resume = false;
+    TlsFiles tls;
+  };
+  explicit TestCluster(Options options);
+
+  // Those that were not started yet, the master first. Fails where one does not listen.
+  testing::AssertionResult StartServers();
+  testing::AssertionResult StartMaster();
+  void StartWorkers(int count);
+  void StartEvaluator();
+  // All of them.
+  testing::AssertionResult Start(int workers);
+
+  Process& server(int i) { return *servers_[i]; }
+  Process& worker(int i) { return *workers_[i]; }
+  Process& evaluator(int i) { return *evaluators_[i]; }
+  const std::string& master() const { return master_; }
+  std::string checkpoint_dir() const { return options_.directory + "/out/checkpoints"; }
+  std::string out_dir() const { return options_.directory + "/out"; }
+  std::string job_file() const { return options_.directory + "/job.textproto"; }
+
+  // Commands, for tests that change them.
+  std::vector<std::string> ServerCommand(int index, const std::string& master) const;
+  std::vector<std::string> WorkerCommand() const;
+
+  absl::StatusOr<v1::JobStatus> Status();
+  // Fails, too, when the master ends before.
+  testing::AssertionResult AwaitStatus(const std::string& what,
+                                       const std::function<bool(const v1::JobStatus&)>& condition);
+  testing::AssertionResult AwaitTrained(uint64_t samples);
+
+  testing::AssertionResult AwaitExit(Process& process, int exit_code);
+  // Every daemon that no SIGKILL was sent to ends with exit code 0.
+  testing::AssertionResult AwaitOrderlyEnd();
+  testing::AssertionResult AwaitOutput(Process& process, const std::string& text);
+
+  void Kill(Process& process);
+  void KillAll();
+
+  // What the master left; an empty object, or no tensors, and a test failure where it is not there.
+  nlohmann::json Summary() const;
+  std::map<std::string, std::vector<float>> Tensors() const;
+  std::string ModelBytes() const;
+
+  // The last lines of every daemon.
+  std::string LastWords() const;
+
+ private:
+  testing::AssertionResult StartServer(int index);
+  std::unique_ptr<Process> StartDaemon(const std::string& name, std::vector<std::string> argv);
+
+  const Options options_;
+  std::vector<std::unique_ptr<Process>> servers_;
+  std::vector<std::unique_ptr<Process>> workers_;
+  std::vector<std::unique_ptr<Process>> evaluators_;
+  std::vector<pid_t> killed_;
+  std::string master_;  // HOST:PORT
+  std::unique_ptr<v1::MasterService::Stub> stub_;
+};
+
+// The largest absolute difference over all values; a test failure where names or sizes differ.
+double LargestDifference(const std::map<std::string, std::vector<float>>& a,
+                         const std::map<std::string, std::vector<float>>& b);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_CLUSTER_TEST_CLUSTER_H_
