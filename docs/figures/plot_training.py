@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws test accuracy over time of finished runs, from their metrics.jsonl, as an SVG file.
+"""Draws test accuracy over epochs of finished runs, from their metrics.jsonl, as an SVG file.
 
     docs/figures/plot_training.py OUT.svg "TITLE" LABEL=DIR [LABEL=DIR ...]
 
@@ -12,16 +12,16 @@ import sys
 
 # Okabe and Ito's palette: the colours stay apart for the colour-blind.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
-WIDTH, HEIGHT = 720, 380
-LEFT, RIGHT, TOP, BOTTOM = 70, 150, 50, 55
+WIDTH, HEIGHT = 780, 380
+LEFT, RIGHT, TOP, BOTTOM = 70, 210, 56, 55
 
 
 def evaluations(directory):
-    """(seconds, accuracy) of every evaluation, and the summary."""
+    """(epochs, accuracy) of every evaluation, and the summary."""
     points = []
     with open(os.path.join(directory, "metrics.jsonl")) as lines:
         for line in map(json.loads, lines):
-            point = (line["wall_seconds"], line["test_accuracy"])
+            point = (line["epochs"], line["test_accuracy"])
             if point[1] is not None and (not points or points[-1][1] != point[1]):
                 points.append(point)
     with open(os.path.join(directory, "summary.json")) as file:
@@ -47,9 +47,9 @@ def apart(positions, distance):
 
 def draw(title, runs):
     longest = max(points[-1][0] for _, points, _ in runs)
-    low = min(point[1] for _, points, _ in runs for point in points)
-    low, high = math.floor(low * 100 - 1e-9) / 100, 1.0
-    x = lambda seconds: LEFT + seconds / longest * (WIDTH - LEFT - RIGHT)
+    accuracies = [accuracy for _, points, _ in runs for _, accuracy in points]
+    low, high = math.floor(min(accuracies) * 200 - 1e-9) / 200, math.ceil(max(accuracies) * 200 + 1e-9) / 200
+    x = lambda epochs: LEFT + epochs / longest * (WIDTH - LEFT - RIGHT)
     y = lambda accuracy: TOP + (high - accuracy) / (high - low) * (HEIGHT - TOP - BOTTOM)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
            'font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#222">',
@@ -62,20 +62,20 @@ def draw(title, runs):
     for value in ticks(0, longest, 6):
         out.append(f'<text x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{value:g}</text>')
     out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 14}" text-anchor="middle">'
-               'seconds of training</text>')
+               'epochs, over all workers together</text>')
     out.append(f'<text x="{LEFT}" y="42" fill="#555">test accuracy</text>')
     order = sorted(range(len(runs)), key=lambda i: -runs[i][1][-1][1])
     label_y = dict(zip(order, apart([y(runs[i][1][-1][1]) for i in order], 34)))
     for i, (label, points, summary) in enumerate(runs):
         colour = COLOURS[i % len(COLOURS)]
-        line = " ".join(f"{x(s):.1f},{y(a):.1f}" for s, a in points)
+        line = " ".join(f"{x(e):.1f},{y(a):.1f}" for e, a in points)
         out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-        out += [f'<circle cx="{x(s):.1f}" cy="{y(a):.1f}" r="3.5" fill="{colour}"/>' for s, a in points]
+        out += [f'<circle cx="{x(e):.1f}" cy="{y(a):.1f}" r="3.5" fill="{colour}"/>' for e, a in points]
         at = label_y[i]
         out.append(f'<text x="{WIDTH - RIGHT + 12}" y="{at:.1f}" fill="{colour}" font-weight="bold">{label} '
                    f'{100 * points[-1][1]:.2f} %</text>')
         out.append(f'<text x="{WIDTH - RIGHT + 12}" y="{at + 15:.1f}" fill="#555" font-size="12">'
-                   f'staleness {summary["staleness_mean"]:.2g}</text>')
+                   f'mean staleness {summary["staleness_mean"]:.2g} updates</text>')
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
