@@ -6,7 +6,7 @@
 //
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the rosters
 // is held for reading by requests, and for writing while rosters change or a snapshot of all blocks is copied.
-// Order: rosters, block, ledger.
+// Order: snapshots, rosters, block, ledger.
 // Threads: safe. No clock, no I/O, no randomness: initial weights come in, snapshots go out to a function.
 // Errors: a request that breaks the protocol gets InvalidArgument, one of a worker that is no member
 // FailedPrecondition; nothing has changed then.
@@ -63,7 +63,8 @@ struct ShardSnapshot {
 
 class Shard {
  public:
-  // Called with every due snapshot, on the thread whose request made it due, before that request is answered.
+  // Called with every due snapshot, numbers ascending, on the thread whose request made it due, before that request
+  // is answered.
   using SnapshotSink = std::function<void(ShardSnapshot)>;
 
   // What a shard begins with.
@@ -140,6 +141,7 @@ class Shard {
   const SnapshotSink snapshot_sink_;
   BufferPool pool_;
 
+  Mutex snapshot_mu_;  // of one snapshot after the other
   mutable SharedMutex roster_mu_;
   Gate gate_ ABSL_GUARDED_BY(roster_mu_);
   uint64_t total_samples_ ABSL_GUARDED_BY(roster_mu_) = 0;

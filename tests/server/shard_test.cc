@@ -195,8 +195,8 @@ TEST(ShardTest, PullIsAnsweredAtOnceByAVersionThatIsThere) {
 
 TEST(ShardTest, PullOfALaterVersionWaitsForIt) {
   for (bool synchronous : {false, true}) {
-    ShardHarness shard(GradientJob(synchronous), 16, 16, {0, 1});
-    shard.SetRosters({MakeRoster(0, {0})});
+    ShardHarness shard(GradientJob(synchronous), 16, 16, {});
+    shard.SetRosters({MakeRoster(0, {0}), MakeRoster(9, {0, 1, 2})});
     ASSERT_TRUE(shard.Handle({.worker = 1, .operation = v1::Block::PULL, .version = 2}).ok());
     ASSERT_TRUE(shard.Handle({.worker = 2, .operation = v1::Block::PULL, .version = 1}).ok());
     EXPECT_TRUE(shard.Take().empty());
@@ -451,8 +451,10 @@ TEST(ShardTest, WorkerThatHasLeftIsRefused) {
   ShardHarness shard(GradientJob(false), 16, 16, {0, 1});
   ASSERT_TRUE(shard.Handle({.worker = 1}).ok());
   shard.SetRosters({MakeRoster(0, {0})});
-  EXPECT_EQ(shard.Handle({.worker = 1, .sequence = 2, .version = 1}).code(),
-            absl::StatusCode::kFailedPrecondition);
+  for (v1::Block::Operation operation : {v1::Block::PUSH_PULL, v1::Block::PULL}) {
+    EXPECT_EQ(shard.Handle({.worker = 1, .operation = operation, .sequence = 2, .version = 1}).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
 }
 
 // --------------------------------------------------------------------------------------------- NaN, infinity
@@ -590,6 +592,7 @@ TEST(ShardTest, CheckpointByCommandIsMadeOnce) {
   ShardHarness shard(GradientJob(false), 16, 16, {0});
   shard.shard().Checkpoint(4);
   shard.shard().Checkpoint(4);
+  shard.shard().Checkpoint(3);
   ASSERT_EQ(shard.snapshots().size(), 1u);
   EXPECT_EQ(shard.snapshots()[0].state.checkpoint(), 4u);
   shard.shard().Checkpoint(5);

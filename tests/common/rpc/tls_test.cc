@@ -18,7 +18,7 @@
 namespace catchment {
 namespace {
 
-using testing::StartsWith;
+using testing::MatchesRegex;
 
 constexpr int64_t kValues = 100;
 
@@ -67,8 +67,7 @@ class TlsTest : public testing::Test {
   static void ExpectRefused(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
     const absl::Status status = PullWith(credentials);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(status.message()),
-                StartsWith("server 0 at " + servers_->addresses()[0] + " was not to be reached for 60 s: "));
+    EXPECT_THAT(std::string(status.message()), MatchesRegex("server [01] at .* was not to be reached for 60 s: .*"));
   }
 
   static TlsFiles *ours_, *theirs_;

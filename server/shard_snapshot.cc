@@ -1,0 +1,80 @@
+// Copies of a shard, and what it says of itself.
+#include <optional>
+
+#include "server/shard.h"
+#include "server/shard_slots.h"
+
+namespace catchment {
+
+void Shard::Checkpoint(uint64_t number) {
+  // Two that are due at once go out one after the other, the higher number never before the lower.
+  MutexLock snapshot_lock(&snapshot_mu_);
+  std::optional<ShardSnapshot> snapshot;
+  {
+    WriterLock lock(&roster_mu_);
+    if (number <= last_checkpoint_) return;
+    last_checkpoint_ = number;
+    snapshot = CopyAll(number);
+  }
+  snapshot_sink_(*std::move(snapshot));
+}
+
+ShardSnapshot Shard::Snapshot() const {
+  WriterLock lock(&roster_mu_);
+  return CopyAll(0);
+}
+
+std::vector<float> Shard::Weights() const {
+  WriterLock lock(&roster_mu_);
+  return weights_;
+}
+
+ShardSnapshot Shard::CopyAll(uint64_t number) const {
+  ShardSnapshot snapshot;
+  v1::ShardState& state = snapshot.state;
+  const Range range = layout_.shard(index_);
+  state.set_checkpoint(number);
+  state.set_fingerprint(layout_.fingerprint());
+  state.set_begin(range.begin);
+  state.set_end(range.end);
+  state.set_block_size(layout_.block_size());
+  state.set_optimizer(rule_->num_states() == 0 ? "" : v1::Optimizer::Kind_Name(job_.optimizer().kind()));
+  uint64_t samples = 0;
+  for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
+    MutexLock lock(&slot->mu);
+    *state.add_blocks() = slot->state;
+    samples += slot->state.samples();
+  }
+  state.set_samples(samples / blocks_.size());
+  for (const auto& [index, worker] : workers_) {
+    MutexLock lock(&worker->mu);
+    *state.add_watermarks() = worker->ledger.Watermark(index);
+    *state.add_workers() = worker->ledger.Statistics(index);
+  }
+  snapshot.weights = weights_;
+  snapshot.states = states_;
+  return snapshot;
+}
+
+v1::ShardReport Shard::Report() const {
+  v1::ShardReport report;
+  ReaderLock lock(&roster_mu_);
+  report.set_shard(index_);
+  report.set_generation(gate_.generation());
+  report.set_version(version());
+  uint64_t samples = 0;
+  for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
+    MutexLock slot_lock(&slot->mu);
+    samples += slot->state.samples();
+  }
+  report.set_samples(samples / blocks_.size());
+  for (const auto& [index, worker] : workers_) {
+    MutexLock worker_lock(&worker->mu);
+    *report.add_workers() = worker->ledger.Statistics(index);
+  }
+  report.set_bytes_pushed(bytes_pushed_);
+  report.set_bytes_pulled(bytes_pulled_);
+  return report;
+}
+
+}  // namespace catchment
