@@ -1,6 +1,6 @@
 // catchment_server: holds one shard of a job's weights; the one with --index=0 is also the job's master.
-// What happens to a gradient: train_stream.h -> shard.h -> gate.h -> rules/ -> optimizers/. The master:
-// master_service.h -> master_host.h -> master/master.h.
+// What happens to a gradient: edge/train_stream.h -> shard.h -> gate.h -> rules/ -> optimizers/. The master:
+// edge/master_service.h -> master_host.h -> master/master.h.
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <unistd.h>
@@ -26,22 +26,24 @@
 #include "common/model_shapes.h"
 #include "common/rpc.h"
 #include "common/signals.h"
-#include "server/listener.h"
+#include "server/edge/listener.h"
+#include "server/edge/master_link.h"
+#include "server/edge/master_service.h"
+#include "server/edge/shard_service.h"
 #include "server/master_host.h"
-#include "server/master_link.h"
-#include "server/master_service.h"
 #include "server/shard_host.h"
-#include "server/shard_service.h"
 
 DEFINE_string(job, "", "The job file. Required; the same for all servers.");
 DEFINE_int32(index, 0, "Which of --servers this one is; 0 is also the master.");
-DEFINE_string(servers, "127.0.0.1:0",
-              "HOST:PORT of every server of the job, separated by commas, the master's first. Port 0 picks a free "
-              "one; the master's port must be given to the others.");
+DEFINE_string(
+    servers, "127.0.0.1:0",
+    "HOST:PORT of every server of the job, separated by commas, the master's first. Port 0 picks a free "
+    "one; the master's port must be given to the others.");
 DEFINE_string(out, "", "Master only: directory for metrics.jsonl, summary.json and model.safetensors.");
-DEFINE_string(checkpoint_dir, "",
-              "Directory for checkpoints, the same for all servers (on a shared file system where they are on "
-              "several machines). Default: OUT/checkpoints where --out is given, otherwise none are written.");
+DEFINE_string(
+    checkpoint_dir, "",
+    "Directory for checkpoints, the same for all servers (on a shared file system where they are on "
+    "several machines). Default: OUT/checkpoints where --out is given, otherwise none are written.");
 DEFINE_bool(resume, false, "Go on from the newest complete checkpoint in --checkpoint_dir.");
 
 namespace catchment {
@@ -64,8 +66,8 @@ absl::Status CheckFlags(const Setting& setting) {
   if (FLAGS_job.empty()) return absl::InvalidArgumentError("--job=FILE is required");
   const int servers = static_cast<int>(setting.servers.size());
   if (setting.index < 0 || setting.index >= servers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--index=", setting.index, " is none of the ", servers, " --servers, which count from 0"));
+    return absl::InvalidArgumentError(absl::StrCat("--index=", setting.index, " is none of the ", servers,
+                                                   " --servers, which count from 0"));
   }
   if (FLAGS_resume && setting.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError("--resume takes --checkpoint_dir (or --out)");
@@ -90,10 +92,9 @@ absl::Status FindCheckpoint(Setting* setting) {
     const absl::StatusOr<FoundCheckpoint> found =
         setting->checkpoint_dir.empty() ? absl::NotFoundError("") : FindLatest(setting->checkpoint_dir);
     if (found.ok()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(setting->checkpoint_dir, " holds checkpoint ", found->manifest.number(), " of job '",
-                       found->manifest.job().name(),
-                       "': go on from it with --resume, or choose another directory"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          setting->checkpoint_dir, " holds checkpoint ", found->manifest.number(), " of job '",
+          found->manifest.job().name(), "': go on from it with --resume, or choose another directory"));
     }
     return absl::OkStatus();
   }
@@ -103,7 +104,8 @@ absl::Status FindCheckpoint(Setting* setting) {
   const std::string conflict = DescribeResumeConflict(found->manifest.job(), setting->job);
   if (!conflict.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("checkpoint ", found->manifest.number(), " in ",
-                                                      setting->checkpoint_dir, " is of another job:\n", conflict));
+                                                      setting->checkpoint_dir, " is of another job:\n",
+                                                      conflict));
   }
   LOG(INFO) << "going on from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;
   if (setting->index == 0) DeleteNewerThan(found->manifest.number(), setting->checkpoint_dir);
@@ -124,7 +126,8 @@ absl::StatusOr<Setting> ReadSetting() {
   setting.servers = absl::StrSplit(FLAGS_servers, ',');
   setting.index = FLAGS_index;
   setting.checkpoint_dir = FLAGS_checkpoint_dir;
-  if (setting.checkpoint_dir.empty() && !FLAGS_out.empty()) setting.checkpoint_dir = FLAGS_out + "/checkpoints";
+  if (setting.checkpoint_dir.empty() && !FLAGS_out.empty())
+    setting.checkpoint_dir = FLAGS_out + "/checkpoints";
   if (absl::Status status = CheckFlags(setting); !status.ok()) return status;
   absl::StatusOr<v1::Job> job = LoadJob(FLAGS_job);
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
@@ -192,8 +195,8 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
 
 absl::Status RunServer(const Setting& setting, ShardHost* shard_host, ShardService* shard_service) {
   const SteadyClock clock;
-  absl::StatusOr<Listener> listener =
-      Listen(setting.servers[setting.index], setting.server_credentials, {shard_service}, MaxMessageBytes(setting));
+  absl::StatusOr<Listener> listener = Listen(setting.servers[setting.index], setting.server_credentials,
+                                             {shard_service}, MaxMessageBytes(setting));
   if (!listener.ok()) return listener.status();
   Announce(setting, *listener);
   v1::RegisterServerRequest request;

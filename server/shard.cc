@@ -31,6 +31,14 @@ constexpr int kBuffersPerBlock = 8;
 
 }  // namespace
 
+void Deliver(std::vector<Answer>* answers) {
+  for (Answer& answer : *answers) {
+    AnswerSink* const sink = answer.sink.get();
+    sink->Deliver(std::move(answer));
+  }
+  answers->clear();
+}
+
 Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
              SnapshotSink snapshot_sink)
     : job_(job),

@@ -46,6 +46,9 @@ struct Answer {
   BufferPtr payload;  // may be shared with other answers; null: none
 };
 
+// Delivers answers, each over the connection that it belongs to.
+void Deliver(std::vector<Answer>* answers);
+
 struct Request {
   uint32_t worker = 0;
   uint64_t incarnation = 0;

@@ -8,7 +8,6 @@
 #include "common/job/data_shape.h"
 #include "common/model_shapes.h"
 #include "server/rules/rule.h"
-#include "server/train_stream.h"
 
 namespace catchment {
 

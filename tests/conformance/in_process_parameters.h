@@ -19,7 +19,7 @@
 
 #include "common/mutex.h"
 #include "server/shard.h"
-#include "server/train_stream.h"
+#include "server/edge/train_stream.h"
 #include "worker/parameters.h"
 
 namespace catchment {

@@ -1,4 +1,4 @@
-#include "server/listener.h"
+#include "server/edge/listener.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

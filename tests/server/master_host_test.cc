@@ -16,8 +16,8 @@
 #include "common/job/data_shape.h"
 #include "common/job/job_text.h"
 #include "common/model_shapes.h"
-#include "server/listener.h"
-#include "server/shard_service.h"
+#include "server/edge/listener.h"
+#include "server/edge/shard_service.h"
 #include "tests/conformance/jobs.h"
 #include "worker/client/parameter_client.h"
 

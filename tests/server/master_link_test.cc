@@ -1,4 +1,4 @@
-#include "server/master_link.h"
+#include "server/edge/master_link.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/listener.h"
+#include "server/edge/listener.h"
 #include "tests/common/rpc/hasty_clock.h"
 
 namespace catchment {

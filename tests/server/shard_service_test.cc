@@ -1,4 +1,4 @@
-#include "server/shard_service.h"
+#include "server/edge/shard_service.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

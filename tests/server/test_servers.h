@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/listener.h"
+#include "server/edge/listener.h"
 #include "server/shard_host.h"
-#include "server/shard_service.h"
+#include "server/edge/shard_service.h"
 
 namespace catchment {
 

@@ -1,6 +1,6 @@
 // One worker's connection to a shard (ShardService.Train): blocks in, answers out.
-#ifndef CATCHMENT_SERVER_TRAIN_STREAM_H_
-#define CATCHMENT_SERVER_TRAIN_STREAM_H_
+#ifndef CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
+#define CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -38,9 +38,6 @@ class TrainStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   ReceivedFrame frame_;
 };
 
-// Delivers answers, each over the connection that it belongs to.
-void Deliver(std::vector<Answer>* answers);
-
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_TRAIN_STREAM_H_
+#endif  // CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_

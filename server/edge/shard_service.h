@@ -1,7 +1,7 @@
-// gRPC's side of a shard: frames in, frames out. What it decides is only whether a peer keeps to the protocol;
-// everything else is the shard's.
-#ifndef CATCHMENT_SERVER_SHARD_SERVICE_H_
-#define CATCHMENT_SERVER_SHARD_SERVICE_H_
+// gRPC's side of a shard: frames in, frames out. What it decides is only whether a peer keeps to the
+// protocol; everything else is the shard's.
+#ifndef CATCHMENT_SERVER_EDGE_SHARD_SERVICE_H_
+#define CATCHMENT_SERVER_EDGE_SHARD_SERVICE_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -45,4 +45,4 @@ class ShardService final
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_SHARD_SERVICE_H_
+#endif  // CATCHMENT_SERVER_EDGE_SHARD_SERVICE_H_

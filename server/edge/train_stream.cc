@@ -1,4 +1,4 @@
-#include "server/train_stream.h"
+#include "server/edge/train_stream.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
@@ -10,8 +10,8 @@ namespace {
 grpc::Slice SliceOf(BufferPtr payload) {
   if (payload == nullptr) return grpc::Slice();
   auto* const holder = new BufferPtr(std::move(payload));
-  return grpc::Slice(
-      (*holder)->data(), (*holder)->bytes(), [](void* h) { delete static_cast<BufferPtr*>(h); }, holder);
+  return grpc::Slice((*holder)->data(), (*holder)->bytes(),
+                     [](void* h) { delete static_cast<BufferPtr*>(h); }, holder);
 }
 
 }  // namespace
@@ -71,12 +71,13 @@ class TrainStream::Outbox final : public AnswerSink {
   }
 
   void FinishWhenIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!writing_) stream_->grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>::Finish(ToGrpc(status_));
+    if (!writing_)
+      stream_->grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>::Finish(ToGrpc(status_));
   }
 
   const size_t limit_;
-  TrainStream* const stream_;                    // alive until Finish has been called
-  grpc::CallbackServerContext* const context_;   // as long
+  TrainStream* const stream_;                   // alive until Finish has been called
+  grpc::CallbackServerContext* const context_;  // as long
   Mutex mu_;
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
@@ -129,13 +130,5 @@ absl::Status TrainStream::HandleMessage() {
 void TrainStream::OnWriteDone(bool ok) { outbox_->Written(ok); }
 
 void TrainStream::OnDone() { delete this; }
-
-void Deliver(std::vector<Answer>* answers) {
-  for (Answer& answer : *answers) {
-    AnswerSink* const sink = answer.sink.get();
-    sink->Deliver(std::move(answer));
-  }
-  answers->clear();
-}
 
 }  // namespace catchment

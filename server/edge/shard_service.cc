@@ -1,10 +1,10 @@
-#include "server/shard_service.h"
+#include "server/edge/shard_service.h"
 
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
-#include "server/train_stream.h"
+#include "server/edge/train_stream.h"
 
 namespace catchment {
 namespace {
@@ -57,7 +57,8 @@ class SnapshotStream final : public grpc::ServerWriteReactor<v1::Block> {
 
 }  // namespace
 
-ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard* shard, ControlHandler control)
+ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard* shard,
+                           ControlHandler control)
     : job_(std::move(job)), layout_(layout), shard_(shard), control_(std::move(control)) {}
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ShardService::Train(
@@ -88,14 +89,14 @@ absl::Status ShardService::Admit(const grpc::CallbackServerContext& context, v1:
   }
   if (hello->shard() != static_cast<uint32_t>(shard_->index()) ||
       hello->num_shards() != static_cast<uint32_t>(layout_.num_shards())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the worker wants shard ", hello->shard(), " of ", hello->num_shards(), ", this is shard ",
-                     shard_->index(), " of ", layout_.num_shards()));
+    return absl::FailedPreconditionError(absl::StrCat("the worker wants shard ", hello->shard(), " of ",
+                                                      hello->num_shards(), ", this is shard ",
+                                                      shard_->index(), " of ", layout_.num_shards()));
   }
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
-    return absl::FailedPreconditionError(absl::StrCat("worker ", hello->worker(), ", incarnation ",
-                                                      hello->incarnation(),
-                                                      ", is no member of the job (any more); register again"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
+                     ", is no member of the job (any more); register again"));
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,6 @@
 // Keeps a server that is not the master in touch with it.
-#ifndef CATCHMENT_SERVER_MASTER_LINK_H_
-#define CATCHMENT_SERVER_MASTER_LINK_H_
+#ifndef CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
+#define CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
 
 #include <functional>
 #include <memory>
@@ -46,4 +46,4 @@ class MasterLink {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_MASTER_LINK_H_
+#endif  // CATCHMENT_SERVER_EDGE_MASTER_LINK_H_

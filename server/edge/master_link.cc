@@ -1,4 +1,4 @@
-#include "server/master_link.h"
+#include "server/edge/master_link.h"
 
 #include <glog/logging.h>
 
@@ -10,12 +10,14 @@ namespace {
 constexpr double kInterval = 1;
 constexpr double kCallSeconds = 5;
 constexpr char kNeverReached[] =
-    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one authority, or "
+    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one "
+    "authority, or "
     "neither?";
 
 }  // namespace
 
-MasterLink::MasterLink(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+MasterLink::MasterLink(const std::string& master,
+                       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                        v1::RegisterServerRequest request, double give_up_seconds, const Clock* clock,
                        std::function<void(const absl::Status&)> on_failed)
     : master_(master),

@@ -1,4 +1,4 @@
-#include "server/listener.h"
+#include "server/edge/listener.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -26,8 +26,8 @@ std::string WhyNot(const std::string& host, const std::string& port) {
   }
   const int fd = socket(found->ai_family, found->ai_socktype, 0);
   const bool bound = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0;
-  const std::string why = bound ? "it may be in use, or the certificate and key do not belong together"
-                                : std::strerror(errno);
+  const std::string why =
+      bound ? "it may be in use, or the certificate and key do not belong together" : std::strerror(errno);
   if (fd >= 0) close(fd);
   freeaddrinfo(found);
   return why;

@@ -1,4 +1,4 @@
-#include "server/master_service.h"
+#include "server/edge/master_service.h"
 
 #include "common/rpc.h"
 

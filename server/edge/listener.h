@@ -1,6 +1,6 @@
 // A gRPC server on an address, with an error that says why where there is none.
-#ifndef CATCHMENT_SERVER_LISTENER_H_
-#define CATCHMENT_SERVER_LISTENER_H_
+#ifndef CATCHMENT_SERVER_EDGE_LISTENER_H_
+#define CATCHMENT_SERVER_EDGE_LISTENER_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -24,4 +24,4 @@ absl::StatusOr<Listener> Listen(const std::string& address,
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_LISTENER_H_
+#endif  // CATCHMENT_SERVER_EDGE_LISTENER_H_

@@ -1,6 +1,6 @@
 // gRPC's side of the master: every call goes straight on to the host.
-#ifndef CATCHMENT_SERVER_MASTER_SERVICE_H_
-#define CATCHMENT_SERVER_MASTER_SERVICE_H_
+#ifndef CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
+#define CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -34,4 +34,4 @@ class MasterService final : public v1::MasterService::CallbackService {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_MASTER_SERVICE_H_
+#endif  // CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_

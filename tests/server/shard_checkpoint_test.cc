@@ -1,0 +1,140 @@
+// The learning rate's course, checkpoints, going on from one, reports.
+#include "server/shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tests/server/shard_harness.h"
+
+namespace catchment {
+namespace {
+
+using testing::Each;
+using testing::FloatEq;
+
+TEST(ShardTest, LearningRateFollowsTheSamplesApplied) {
+  v1::Job job = GradientJob(false, 1);
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
+  ShardHarness shard(job, 16, 16, {0});
+  shard.SetRosters({MakeRoster(0, {0})}, 100);
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1, .samples = 50}).ok());
+  EXPECT_THAT(shard.shard().Weights(), Each(-1.0f));
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .value = 1, .samples = 50}).ok());
+  EXPECT_THAT(shard.shard().Weights(), Each(FloatEq(-1.5f))) << "half the budget is spent: half the rate";
+}
+
+TEST(SynchronousShardTest, CheckpointsAreTakenExactlyAtMultiplesWithAllBlocksThere) {
+  v1::Job job = GradientJob(true);
+  job.mutable_checkpoint()->set_every_updates(3);
+  ShardHarness shard(job, 40, 16, {0, 1});
+  for (uint64_t round = 0; round < 10; ++round) {
+    for (uint32_t worker : {0, 1}) {
+      // Not in block order.
+      for (uint32_t block : {2, 0, 1}) {
+        ASSERT_TRUE(shard.Handle({.worker = worker, .sequence = round + 1, .version = round, .value = 1,
+                                  .block = block}).ok());
+      }
+    }
+  }
+  ASSERT_EQ(shard.snapshots().size(), 3u);
+  for (uint64_t i = 0; i < 3; ++i) {
+    const ShardSnapshot& snapshot = shard.snapshots()[i];
+    const uint64_t version = 3 * (i + 1);
+    EXPECT_EQ(snapshot.state.checkpoint(), version);
+    ASSERT_EQ(snapshot.state.blocks_size(), 3);
+    for (const v1::BlockState& block : snapshot.state.blocks()) EXPECT_EQ(block.version(), version);
+    EXPECT_EQ(snapshot.weights, std::vector<float>(40, -static_cast<float>(version)));
+    for (const v1::Watermark& watermark : snapshot.state.watermarks()) {
+      EXPECT_EQ(watermark.sequence(), version);
+      EXPECT_TRUE(watermark.partial().empty());
+    }
+    EXPECT_EQ(snapshot.state.samples(), 2 * version);
+  }
+}
+
+TEST(ShardTest, CheckpointByCommandIsMadeOnce) {
+  ShardHarness shard(GradientJob(false), 16, 16, {0});
+  shard.shard().Checkpoint(4);
+  shard.shard().Checkpoint(4);
+  shard.shard().Checkpoint(3);
+  ASSERT_EQ(shard.snapshots().size(), 1u);
+  EXPECT_EQ(shard.snapshots()[0].state.checkpoint(), 4u);
+  shard.shard().Checkpoint(5);
+  EXPECT_EQ(shard.snapshots().size(), 2u);
+}
+
+TEST(ShardTest, NoneAreTakenWithoutAnInterval) {
+  v1::Job job = GradientJob(false);
+  job.mutable_checkpoint()->set_every_updates(0);
+  ShardHarness shard(job, 16, 16, {0});
+  for (uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = i + 1, .version = i}).ok());
+  }
+  EXPECT_TRUE(shard.snapshots().empty());
+}
+
+class RestoreTest : public testing::TestWithParam<v1::Optimizer::Kind> {};
+
+TEST_P(RestoreTest, ShardGoesOnFromASnapshotBitForBit) {
+  v1::Job job = GradientJob(false, 0.05f);
+  job.mutable_optimizer()->set_kind(GetParam());
+  if (GetParam() == v1::Optimizer::SGD) job.mutable_optimizer()->set_momentum(0.9f);
+  job.mutable_optimizer()->set_beta1(0.9f);
+  job.mutable_optimizer()->set_beta2(0.999f);
+  job.mutable_optimizer()->set_epsilon(1e-8f);
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
+  job.mutable_optimizer()->mutable_schedule()->set_warmup(0.3f);
+  job.mutable_checkpoint()->set_every_updates(7);
+  const auto push = [](ShardHarness& shard, uint64_t sequence, uint64_t version) {
+    for (uint32_t block : {0, 1, 2}) {
+      std::vector<float> gradient(shard.shard().block_range(block).size());
+      for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = std::sin(0.7f * version + 0.3f * i + block);
+      ASSERT_TRUE(shard.HandleValues({.worker = 0, .sequence = sequence, .version = version, .block = block,
+                                      .samples = 5}, gradient).ok());
+    }
+  };
+  ShardHarness left_alone(job, 40, 16, {0});
+  left_alone.SetRosters({MakeRoster(0, {0})}, 100);
+  for (uint64_t i = 0; i < 20; ++i) push(left_alone, i + 1, i);
+
+  ASSERT_GE(left_alone.snapshots().size(), 1u);
+  const ShardSnapshot& snapshot = left_alone.snapshots()[0];
+  ASSERT_EQ(snapshot.state.checkpoint(), 7u);
+  Shard::Contents contents{snapshot.weights, snapshot.states,
+                           {snapshot.state.blocks().begin(), snapshot.state.blocks().end()}, 7};
+  ShardHarness restored(job, 40, 16, {}, std::move(contents));
+  restored.SetRosters({MakeRoster(0, {0})}, 100);
+  for (uint64_t i = 7; i < 20; ++i) push(restored, i - 6, i);
+
+  EXPECT_EQ(restored.shard().Weights(), left_alone.shard().Weights());
+  EXPECT_EQ(restored.shard().Snapshot().states, left_alone.shard().Snapshot().states);
+  EXPECT_EQ(restored.shard().version(), 20u);
+  EXPECT_EQ(restored.shard().Report().samples(), 100u);
+  ASSERT_EQ(restored.snapshots().size(), 1u) << "7 was there already";
+  EXPECT_EQ(restored.snapshots()[0].state.checkpoint(), 14u);
+  EXPECT_EQ(restored.snapshots()[0].weights, left_alone.snapshots()[1].weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, RestoreTest,
+                         testing::Values(v1::Optimizer::SGD, v1::Optimizer::ADAGRAD, v1::Optimizer::ADAM),
+                         [](const auto& info) { return v1::Optimizer::Kind_Name(info.param); });
+
+TEST(ShardTest, ReportCountsWhatWasMovedAndApplied) {
+  ShardHarness shard(GradientJob(false), 32, 16, {0, 1});
+  for (uint32_t block : {0, 1}) ASSERT_TRUE(shard.Handle({.worker = 1, .block = block, .samples = 3}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 0, .operation = v1::Block::PULL}).ok());
+  const v1::ShardReport report = shard.shard().Report();
+  EXPECT_EQ(report.version(), 1u);
+  EXPECT_EQ(report.generation(), 1u);
+  EXPECT_EQ(report.samples(), 3u);
+  EXPECT_EQ(report.bytes_pushed(), 128u);
+  EXPECT_EQ(report.bytes_pulled(), 128u + 64u);
+  ASSERT_EQ(report.workers_size(), 2);
+  EXPECT_EQ(report.workers(1).applied(), 1u);
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,188 @@
+// What a shard refuses, by name, and what holds a NaN or an infinity.
+#include "server/shard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cfloat>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/server/shard_harness.h"
+
+namespace catchment {
+namespace {
+
+using testing::Each;
+using testing::FloatEq;
+using testing::HasSubstr;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Refusal {
+  const char* what;
+  Send send;
+  absl::StatusCode code;
+  const char* message;
+};
+
+TEST(ShardTest, WhatBreaksTheProtocolIsRefusedByNameAndChangesNothing) {
+  const Refusal refusals[] = {
+      {"block", {.worker = 0, .block = 2}, absl::StatusCode::kInvalidArgument,
+       "block 2 of shard 0, which has 2 blocks"},
+      {"operation", {.worker = 0, .operation = v1::Block::EXCHANGE}, absl::StatusCode::kInvalidArgument,
+       "operation EXCHANGE does not belong to this job's algorithm"},
+      {"no operation", {.worker = 0, .operation = v1::Block::OPERATION_UNSET}, absl::StatusCode::kInvalidArgument,
+       "operation OPERATION_UNSET does not belong to this job's algorithm"},
+      {"unknown operation", {.worker = 0, .operation = static_cast<v1::Block::Operation>(99)},
+       absl::StatusCode::kInvalidArgument, "operation 99 does not belong to this job's algorithm"},
+      {"sequence gap", {.worker = 0, .sequence = 3}, absl::StatusCode::kInvalidArgument,
+       "push 3 came before push 1 was complete"},
+      {"sequence 0", {.worker = 0, .sequence = 0}, absl::StatusCode::kInvalidArgument,
+       "push 0: sequence numbers begin at 1"},
+      {"future version", {.worker = 0, .version = 1, .block = 1}, absl::StatusCode::kInvalidArgument,
+       "a contribution computed at version 1 of block 1, which is at 0"},
+      {"worker", {.worker = 7}, absl::StatusCode::kFailedPrecondition,
+       "worker 7, incarnation 17, is no member of the job (any more); register again"},
+      {"incarnation", {.worker = 0, .incarnation = 9}, absl::StatusCode::kFailedPrecondition,
+       "worker 0, incarnation 9, is no member of the job (any more); register again"},
+  };
+  for (bool synchronous : {false, true}) {
+    ShardHarness shard(GradientJob(synchronous), 32, 16, {0, 1});
+    const std::string before = shard.State();
+    for (const Refusal& refusal : refusals) {
+      const absl::Status status = shard.Handle(refusal.send);
+      EXPECT_EQ(status.code(), refusal.code) << refusal.what;
+      EXPECT_EQ(std::string(status.message()), refusal.message) << refusal.what;
+    }
+    EXPECT_EQ(shard.State(), before);
+    EXPECT_TRUE(shard.Take().empty());
+  }
+}
+
+TEST(ShardTest, PayloadOfTheWrongSizeIsRefused) {
+  ShardHarness shard(GradientJob(false), 40, 16, {0});
+  const std::string before = shard.State();
+  const auto message = [&](const Send& send, int64_t values) {
+    return std::string(shard.HandleValues(send, std::vector<float>(values, 1.0f)).message());
+  };
+  EXPECT_EQ(message({.worker = 0}, 15), "block 0 of shard 0 takes 16 values, and 15 came");
+  EXPECT_EQ(message({.worker = 0}, 17), "block 0 of shard 0 takes 16 values, and 17 came");
+  EXPECT_EQ(message({.worker = 0, .block = 2}, 16), "block 2 of shard 0 takes 8 values, and 16 came");
+  EXPECT_EQ(message({.worker = 0}, 0), "block 0 of shard 0 takes 16 values, and 0 came");
+  EXPECT_EQ(message({.worker = 0, .operation = v1::Block::PULL}, 16),
+            "block 0 of shard 0 takes 0 values, and 16 came");
+  EXPECT_EQ(shard.State(), before);
+}
+
+TEST(ShardTest, GradientIsRefusedByAnElasticJob) {
+  ShardHarness shard(ElasticJob(false, 0.5f), 16, 16, {0});
+  for (v1::Block::Operation operation : {v1::Block::PUSH, v1::Block::PUSH_PULL}) {
+    EXPECT_THAT(std::string(shard.Handle({.worker = 0, .operation = operation}).message()),
+                HasSubstr("does not belong to this job's algorithm"));
+  }
+}
+
+TEST(ShardTest, WorkerThatHasLeftIsRefused) {
+  ShardHarness shard(GradientJob(false), 16, 16, {0, 1});
+  ASSERT_TRUE(shard.Handle({.worker = 1}).ok());
+  shard.SetRosters({MakeRoster(0, {0})});
+  for (v1::Block::Operation operation : {v1::Block::PUSH_PULL, v1::Block::PULL}) {
+    EXPECT_EQ(shard.Handle({.worker = 1, .operation = operation, .sequence = 2, .version = 1}).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+}
+
+// --------------------------------------------------------------------------------------------- NaN, infinity
+
+TEST(AsynchronousShardTest, ContributionThatIsNotFiniteIsRefusedCountedAndChangesNothing) {
+  v1::Job job = GradientJob(false);
+  job.mutable_optimizer()->set_momentum(0.5f);
+  ShardHarness shard(job, 16, 16, {0, 1});
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1}).ok());
+  shard.Take();
+  const ShardSnapshot before = shard.shard().Snapshot();
+  uint64_t sequence = 1;
+  for (float value : {kNaN, kInfinity, -kInfinity}) {
+    std::vector<float> gradient(16, 1.0f);
+    gradient[15] = value;
+    ASSERT_TRUE(shard.HandleValues({.worker = 0, .sequence = ++sequence, .version = 1}, gradient).ok());
+    const std::vector<Reply> replies = shard.Take();
+    ASSERT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies[0].header.fate, v1::Block::NON_FINITE);
+    EXPECT_EQ(replies[0].header.version, 1u);
+    EXPECT_EQ(replies[0].payload, before.weights) << "the worker can go on from the center";
+    EXPECT_EQ(shard.Statistics(0).non_finite_in_a_row(), sequence - 1);
+  }
+  const ShardSnapshot after = shard.shard().Snapshot();
+  EXPECT_EQ(after.weights, before.weights);
+  EXPECT_EQ(after.states, before.states);
+  EXPECT_EQ(after.state.blocks(0).SerializeAsString(), before.state.blocks(0).SerializeAsString());
+  EXPECT_EQ(shard.Statistics(0).non_finite(), 3u);
+  EXPECT_EQ(shard.Statistics(0).applied(), 1u);
+
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 5, .version = 1, .value = FLT_MAX}).ok());
+  EXPECT_EQ(shard.Take().at(0).header.fate, v1::Block::APPLIED) << "large, but finite";
+  EXPECT_EQ(shard.Statistics(0).non_finite_in_a_row(), 0u);
+  EXPECT_EQ(shard.Statistics(0).non_finite(), 3u);
+}
+
+TEST(AsynchronousShardTest, ExchangeThatIsNotFiniteGetsNoDifference) {
+  ShardHarness shard(ElasticJob(false, 0.5f), 16, 16, {0});
+  ASSERT_TRUE(shard.Handle({.worker = 0, .operation = v1::Block::EXCHANGE, .value = kNaN}).ok());
+  const std::vector<Reply> replies = shard.Take();
+  EXPECT_EQ(replies.at(0).header.fate, v1::Block::NON_FINITE);
+  EXPECT_TRUE(replies.at(0).payload.empty());
+  EXPECT_THAT(shard.shard().Weights(), Each(0.0f));
+  EXPECT_EQ(shard.shard().version(), 0u);
+}
+
+TEST(SynchronousShardTest, RoundGoesOnWithoutTheContributionThatIsNotFinite) {
+  ShardHarness shard(GradientJob(true), 16, 16, {0, 1, 2});
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1, .samples = 1}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 1, .value = kNaN, .samples = 10}).ok());
+  EXPECT_TRUE(shard.Take().empty()) << "its sender is waited for no less";
+  ASSERT_TRUE(shard.Handle({.worker = 2, .value = 4, .samples = 2}).ok());
+  const std::vector<Reply> replies = shard.Take();
+  ASSERT_EQ(replies.size(), 3u);
+  EXPECT_EQ(replies[0].header.fate, v1::Block::APPLIED);
+  EXPECT_EQ(replies[1].header.fate, v1::Block::NON_FINITE);
+  for (const Reply& reply : replies) {
+    EXPECT_EQ(reply.header.version, 1u);
+    EXPECT_THAT(reply.payload, Each(FloatEq(-3.0f))) << "(1 * 1 + 2 * 4) / 3";
+  }
+  EXPECT_EQ(shard.Statistics(1).non_finite(), 1u);
+  EXPECT_EQ(shard.shard().Report().samples(), 3u);
+}
+
+TEST(SynchronousShardTest, RoundOfNothingButNaNsMovesTheVersionOnly) {
+  for (const v1::Job& job : {GradientJob(true), ElasticJob(true, 0.5f)}) {
+    const bool elastic = job.algorithm().contribution().has_elastic();
+    const v1::Block::Operation operation = elastic ? v1::Block::EXCHANGE : v1::Block::PUSH_PULL;
+    Shard::Contents contents;
+    contents.weights.assign(16, 7.0f);
+    ShardHarness shard(job, 16, 16, {0, 1}, std::move(contents));
+    for (uint32_t worker : {0, 1}) {
+      ASSERT_TRUE(shard.Handle({.worker = worker, .operation = operation, .value = kNaN}).ok());
+    }
+    EXPECT_EQ(shard.Take().size(), 2u);
+    EXPECT_EQ(shard.shard().version(), 1u);
+    EXPECT_THAT(shard.shard().Weights(), Each(7.0f));
+  }
+}
+
+TEST(ShardTest, OneBadBlockLeavesTheOthersOfItsPushAndTheirPushIsCountedAsBad) {
+  ShardHarness shard(GradientJob(false), 32, 16, {0});
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = kNaN, .block = 0}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1, .block = 1}).ok());
+  const std::vector<float> weights = shard.shard().Weights();
+  EXPECT_EQ(weights[0], 0.0f);
+  EXPECT_EQ(weights[16], -1.0f);
+  EXPECT_EQ(shard.Statistics(0).non_finite(), 1u);
+  EXPECT_EQ(shard.Statistics(0).applied(), 0u);
+}
+
+}  // namespace
+}  // namespace catchment
