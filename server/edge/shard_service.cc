@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
+#include "common/wire/protocol.h"
 #include "server/edge/train_stream.h"
 
 namespace catchment {
@@ -69,7 +70,7 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ShardService::Train
 }
 
 absl::Status ShardService::Admit(const grpc::CallbackServerContext& context, v1::Hello* hello) const {
-  const auto found = context.client_metadata().find("catchment-hello-bin");
+  const auto found = context.client_metadata().find(kHelloKey);
   if (found == context.client_metadata().end() ||
       !hello->ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
     return absl::InvalidArgumentError(

@@ -14,8 +14,6 @@
 
 namespace catchment {
 
-inline constexpr uint32_t kProtocolVersion = 1;
-
 // Threads: safe; everything runs on gRPC's own, and a stream that waits holds none.
 class ShardService final
     : public v1::ShardService::WithRawCallbackMethod_Train<v1::ShardService::WithCallbackMethod_Snapshot<

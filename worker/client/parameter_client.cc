@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
+#include "common/wire/protocol.h"
 
 namespace catchment {
 namespace {
 
-constexpr uint32_t kProtocolVersion = 1;
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 5;
 

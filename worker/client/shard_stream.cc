@@ -1,12 +1,12 @@
 #include "worker/client/shard_stream.h"
 
 #include "common/rpc.h"
+#include "common/wire/protocol.h"
 
 namespace catchment {
 namespace {
 
 constexpr char kMethod[] = "/catchment.v1.ShardService/Train";
-constexpr char kHelloKey[] = "catchment-hello-bin";
 
 }  // namespace
 
