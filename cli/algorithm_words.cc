@@ -44,16 +44,44 @@ std::string SgdFormula(const v1::Optimizer& optimizer) {
       optimizer.nesterov() ? absl::StrCat("(g + ", Short(optimizer.momentum()), " * v)") : "v");
 }
 
+std::string Betas(const v1::Optimizer& optimizer) {
+  return absl::StrCat("beta1 ", Short(optimizer.beta1()), ", beta2 ", Short(optimizer.beta2()), ", epsilon ",
+                      Short(optimizer.epsilon()));
+}
+
+std::string RhoAndEpsilon(const v1::Optimizer& optimizer) {
+  return absl::StrCat("rho ", Short(optimizer.rho()), ", epsilon ", Short(optimizer.epsilon()));
+}
+
 std::string Formula(const v1::Optimizer& optimizer) {
   switch (optimizer.kind()) {
     case v1::Optimizer::ADAGRAD:
       return absl::StrCat("AdaGrad: s += g*g ; w -= lr * g / (sqrt(s) + ", Short(optimizer.epsilon()), ")");
+    case v1::Optimizer::RMSPROP:
+      return absl::StrCat("RMSProp: ", RhoAndEpsilon(optimizer),
+                          optimizer.momentum() == 0 ? "" : ", momentum " + Short(optimizer.momentum()));
+    case v1::Optimizer::ADADELTA:
+      return "AdaDelta: " + RhoAndEpsilon(optimizer);
     case v1::Optimizer::ADAM:
-      return absl::StrCat("Adam: beta1 ", Short(optimizer.beta1()), ", beta2 ", Short(optimizer.beta2()),
-                          ", epsilon ", Short(optimizer.epsilon()));
+      return "Adam: " + Betas(optimizer);
+    case v1::Optimizer::ADAMW:
+      return absl::StrCat("AdamW: ", Betas(optimizer), "; w *= 1 - lr * ", Short(optimizer.weight_decay()),
+                          " first");
     default:
       return SgdFormula(optimizer);
   }
+}
+
+// What is done to g beforehand.
+std::string Preparation(const v1::Optimizer& optimizer) {
+  std::string words;
+  if (optimizer.has_clip_value()) {
+    absl::StrAppend(&words, " Before, g is clipped to +-", Short(optimizer.clip_value()), ".");
+  }
+  if (optimizer.weight_decay() != 0 && optimizer.kind() != v1::Optimizer::ADAMW) {
+    absl::StrAppend(&words, " Weight decay: ", Short(optimizer.weight_decay()), " * w is added to g.");
+  }
+  return words;
 }
 
 }  // namespace
@@ -91,7 +119,8 @@ std::string DescribeOptimizer(const JobFacts& facts) {
   return absl::StrCat(Formula(facts.job().optimizer()),
                       facts.elastic()
                           ? ". On each worker, on its own weights; the center moves by the differences alone."
-                          : ". On the servers, on the center.");
+                          : ". On the servers, on the center.",
+                      Preparation(facts.job().optimizer()));
 }
 
 std::string DescribeSchedule(const JobFacts& facts) {

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/algorithm_words.h"
+#include "cli/placement.h"
 #include "cli/text.h"
 
 namespace catchment {
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int kIndent = 17;
 constexpr int kWidth = 100;
+// Of more, the first and the last half of these.
+constexpr size_t kShownLayers = 16;
 
 std::string Item(const std::string& name, const std::string& text) {
   std::string head = "  " + name;
@@ -47,18 +50,48 @@ std::string KindOf(const LayerShape& layer) {
       return "relu";
     case LayerKind::kDropout:
       return absl::StrCat("dropout ", Short(layer.rate));
+    case LayerKind::kSynthetic:
+      return "synthetic";
   }
   return "?";
+}
+
+std::string DescribeSteps(const v1::SyntheticModel& model) {
+  const std::string length =
+      model.spread() == 0 ? absl::StrCat("takes ", Short(model.step_ms()), " ms")
+                          : absl::StrCat("takes ", Short(model.step_ms()),
+                                         " ms on average, log-normal with sigma ", Short(model.spread()));
+  return HangingParagraph(
+      "  ",
+      absl::StrCat("Synthetic: a step ", length,
+                   " without using the processor, and sends fixed numbers; nothing is learned."),
+      2, kWidth);
+}
+
+void AddLayer(const LayerShape& layer, Table* table) {
+  int64_t parameters = 0;
+  for (const TensorSpec& tensor : layer.tensors) parameters += tensor.size();
+  const bool is_synthetic = layer.kind == LayerKind::kSynthetic;
+  table->Add({layer.name, KindOf(layer), is_synthetic ? "" : ToString(layer.input),
+              is_synthetic ? "" : ToString(layer.output), parameters == 0 ? "" : Count(parameters)});
 }
 
 std::string DescribeData(const JobFacts& facts) {
   const v1::Data& data = facts.job().data();
   const std::string sizes = absl::StrCat(Count(facts.train_samples()), " samples for training, ",
                                          Count(facts.test_samples()), " for tests");
+  if (data.has_synthetic()) return absl::StrCat("synthetic, without content or files: ", sizes);
   if (data.has_drawn_digits())
     return absl::StrCat("digits drawn by the program, seed ", data.drawn_digits().seed(), ": ", sizes);
   return absl::StrCat("MNIST: ", sizes,
                       data.mnist().directory().empty() ? "" : "; in " + data.mnist().directory());
+}
+
+std::string DescribeCodec(const v1::Compression& compression, v1::Compression::Codec codec) {
+  const std::string name = v1::Compression::Codec_Name(codec);
+  if (codec != v1::Compression::TOP_K) return name;
+  return absl::StrCat(name, ": the largest ", Short(100 * compression.top_k_fraction()),
+                      " % of each block; the rest is added to the next gradient");
 }
 
 }  // namespace
@@ -79,25 +112,29 @@ std::string ExplainAlgorithm(const JobFacts& facts) {
 std::string ExplainModel(const JobFacts& facts) {
   Table table;
   table.Add({"layer", "kind", "input", "output", "parameters"});
-  for (const LayerShape& layer : facts.layers()) {
-    int64_t parameters = 0;
-    for (const TensorSpec& tensor : layer.tensors) parameters += tensor.size();
-    table.Add({layer.name, KindOf(layer), ToString(layer.input), ToString(layer.output),
-               parameters == 0 ? "" : Count(parameters)});
-  }
+  const std::vector<LayerShape>& layers = facts.layers();
+  const bool all = layers.size() <= kShownLayers;
+  const size_t shown = all ? layers.size() : kShownLayers / 2;
+  for (size_t i = 0; i < shown; ++i) AddLayer(layers[i], &table);
+  if (!all) table.Add({"...", absl::StrCat(layers.size() - 2 * shown, " more layers"), "", "", ""});
+  for (size_t i = all ? layers.size() : layers.size() - shown; i < layers.size(); ++i)
+    AddLayer(layers[i], &table);
   table.Add({"total", "", "", "", Count(facts.layout().size())});
-  return absl::StrCat("model\n", table.Print());
+  const v1::Model& model = facts.job().model();
+  return absl::StrCat("model\n", model.has_synthetic() ? DescribeSteps(model.synthetic()) : "",
+                      table.Print());
 }
 
 std::string ExplainServers(const JobFacts& facts) {
   Table table;
-  table.Add({"server", "parameters", "share", "blocks", "weights", "optimizer state", "waiting at most",
-             "snapshot", "total"});
-  for (int i = 0; i < facts.servers(); ++i) {
-    const ServerBytes bytes = facts.server(i);
-    table.Add({absl::StrCat(i), Count(bytes.parameters),
-               Percent(1.0 * bytes.parameters / facts.layout().size()), Count(bytes.blocks),
-               Bytes(bytes.weights), Bytes(bytes.optimizer_state), Bytes(bytes.waiting),
+  table.Add({"server", "weights", "optimizer state", "waiting at most", "snapshot", "total"});
+  for (const int s : ShownServers(facts.servers())) {
+    if (s < 0) {
+      table.Add({"...", "", "", "", "", ""});
+      continue;
+    }
+    const ServerBytes bytes = facts.server(s);
+    table.Add({absl::StrCat(s), Bytes(bytes.weights), Bytes(bytes.optimizer_state), Bytes(bytes.waiting),
                Bytes(bytes.snapshot), Bytes(bytes.total())});
   }
   return absl::StrCat(
@@ -117,19 +154,23 @@ std::string ExplainWorker(const JobFacts& facts) {
 
 std::string ExplainWire(const JobFacts& facts) {
   const WireBytes wire = facts.wire();
+  const v1::Compression& compression = facts.job().compression();
   const std::string split = facts.servers() == 1 ? "" : absl::StrCat(", over ", facts.servers(), " servers");
   const std::string text = absl::StrCat(
-      "sends ", Bytes(wire.sent), " ", EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " ",
-      EverySteps(wire.receive_every), "; ", Bytes(wire.per_step()), " a step on average; ",
+      "sends ", Bytes(wire.sent), " (", DescribeCodec(compression, compression.push()), ") ",
+      EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " (",
+      DescribeCodec(compression, compression.pull()), ") ", EverySteps(wire.receive_every), "; ",
+      Bytes(wire.per_step()), " a step on average; ",
       Bytes(wire.per_step() * facts.total_steps()), " in the whole job, over all workers");
-  return absl::StrCat("on the wire, for each worker", split, "\n", HangingParagraph("  ", text, 2, kWidth));
+  return absl::StrCat("on the wire, for each worker", split, "\n", InFile("compression", compression),
+                      HangingParagraph("  ", text, 2, kWidth));
 }
 
 std::string ExplainJob(const JobFacts& facts) {
   return absl::StrCat("job ", facts.job().name(), ": valid; ", Plural(facts.servers(), "server"), ", ",
                       Plural(facts.workers(), "worker"), "\n\n", ExplainAlgorithm(facts), "\n",
-                      ExplainModel(facts), "\ndata\n  ", DescribeData(facts), "\n\n", ExplainServers(facts),
-                      "\n", ExplainWorker(facts), "\n", ExplainWire(facts));
+                      ExplainModel(facts), "\ndata\n  ", DescribeData(facts), "\n\n", ExplainPlacement(facts),
+                      "\n", ExplainServers(facts), "\n", ExplainWorker(facts), "\n", ExplainWire(facts));
 }
 
 }  // namespace catchment

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/codec/codec.h"
 #include "common/job/data_shape.h"
 
 namespace catchment {
@@ -13,16 +14,29 @@ constexpr int64_t kFloat = sizeof(float);
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
+  int64_t bytes = 0;
+  for (int s = 0; s < layout.num_shards(); ++s) {
+    for (int b = 0; b < layout.num_blocks(s); ++b) bytes += codec.PayloadBytes(layout.block(s, b).size());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 int OptimizerStates(const v1::Optimizer& optimizer) {
+  const int momentum = optimizer.momentum() > 0 ? 1 : 0;
   switch (optimizer.kind()) {
+    case v1::Optimizer::ADADELTA:
     case v1::Optimizer::ADAM:
+    case v1::Optimizer::ADAMW:
       return 2;
     case v1::Optimizer::ADAGRAD:
       return 1;
+    case v1::Optimizer::RMSPROP:
+      return 1 + momentum;
     default:
-      return optimizer.momentum() > 0 ? 1 : 0;
+      return momentum;
   }
 }
 
@@ -42,10 +56,12 @@ int64_t JobFacts::period() const {
 }
 
 int64_t JobFacts::train_samples() const {
+  if (job_.data().has_synthetic()) return job_.data().synthetic().samples();
   return job_.data().has_drawn_digits() ? job_.data().drawn_digits().train_samples() : kMnistTrain;
 }
 
 int64_t JobFacts::test_samples() const {
+  if (job_.data().has_synthetic()) return 0;
   return job_.data().has_drawn_digits() ? job_.data().drawn_digits().test_samples() : kMnistTest;
 }
 
@@ -68,9 +84,10 @@ int64_t JobFacts::updates() const {
 double JobFacts::epochs() const { return 1.0 * total_samples() / train_samples(); }
 
 WireBytes JobFacts::wire() const {
-  const int64_t all = layout_.size() * kFloat;
-  if (elastic()) return {all, all, period(), period()};
-  return {all, all, period(), job_.algorithm().contribution().gradient().fetch_period()};
+  const int64_t sent = PayloadBytes(layout_, Codec::ForPush(job_.compression()));
+  const int64_t received = PayloadBytes(layout_, Codec::ForPull(job_.compression()));
+  if (elastic()) return {sent, received, period(), period()};
+  return {sent, received, period(), job_.algorithm().contribution().gradient().fetch_period()};
 }
 
 ServerBytes JobFacts::server(int index) const {
@@ -89,6 +106,7 @@ WorkerBytes JobFacts::worker() const {
   WorkerBytes bytes;
   bytes.model = EstimateMemoryBytes(layers_, job_.batch_size());
   bytes.algorithm = elastic() ? all * OptimizerStates(job_.optimizer()) : period() > 1 ? all : 0;
+  if (job_.compression().push() == v1::Compression::TOP_K) bytes.algorithm += all;
   return bytes;
 }
 

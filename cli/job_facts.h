@@ -12,7 +12,7 @@
 
 namespace catchment {
 
-// Bytes of payload, float32.
+// Bytes of payload, as the job's compression makes them.
 struct WireBytes {
   int64_t sent = 0;        // by a worker to all servers, each time it sends
   int64_t received = 0;    // each time it fetches
@@ -35,7 +35,7 @@ struct ServerBytes {
 
 struct WorkerBytes {
   int64_t model = 0;      // weights, gradients, activations, masks
-  int64_t algorithm = 0;  // accrued gradient, or the own optimizer's state
+  int64_t algorithm = 0;  // accrued gradient or the own optimizer's state, and TOP_K's residual
   int64_t total() const { return model + algorithm; }
 };
 

@@ -62,6 +62,8 @@ class LocalCluster {
 
   // HOST:PORT.
   const std::string& master() const { return master_; }
+  // Once it has been started.
+  pid_t MasterPid() const { return children_.front().process.pid(); }
   // Children that ended since the last call.
   std::vector<Departure> Reap();
   int Running(Part part) const;

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/text.h"
 
@@ -42,8 +43,27 @@ class Phrase {
 
 std::string Whole(double n) { return Count(std::llround(n)); }
 std::string Four(double x) { return Short(x, 4); }
+std::string Milliseconds(double microseconds) { return absl::StrCat(Short(microseconds / 1000, 3), " ms"); }
 Format Many(const std::string& noun) {
   return [noun](double n) { return Plural(std::llround(n), noun); };
+}
+
+// Of all workers together.
+std::string TimeSplit(const nlohmann::json& summary) {
+  constexpr std::pair<const char*, const char*> kParts[] = {{"compute_seconds", "computing"},
+                                                            {"push_seconds", "waiting to push"},
+                                                            {"pull_seconds", "for weights"},
+                                                            {"data_seconds", "for data"}};
+  double all = 0;
+  for (const auto& [key, words] : kParts) {
+    if (!summary.contains(key) || !summary[key].is_number()) return "";
+    all += summary[key].get<double>();
+  }
+  std::vector<std::string> shares;
+  for (const auto& [key, words] : kParts) {
+    shares.push_back(absl::StrFormat("%.1f %% %s", 100 * summary[key].get<double>() / all, words));
+  }
+  return all > 0 ? absl::StrJoin(shares, ", ") : "";
 }
 
 }  // namespace
@@ -69,6 +89,11 @@ std::string SummaryTable(const nlohmann::json& summary,
                    .Add("wall_seconds", Seconds)
                    .Add("samples_per_second", Whole, "", " samples/s")
                    .Join()},
+      {"workers' time", TimeSplit(summary)},
+      {"round trip", Phrase(summary)
+                         .Add("round_trip_p50_us", Milliseconds, "p50 ")
+                         .Add("round_trip_p99_us", Milliseconds, "p99 ")
+                         .Join()},
       {"test accuracy", Phrase(summary).Add("test_accuracy", Percent).Join()},
       {"test loss", Phrase(summary).Add("test_loss", Four).Join()},
       {"staleness", Phrase(summary)

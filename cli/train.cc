@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "cli/job_control.h"
 #include "cli/load.h"
 #include "cli/local_cluster.h"
-#include "cli/master_client.h"
 #include "cli/run_directory.h"
 #include "cli/summary.h"
 #include "cli/text.h"
@@ -105,7 +105,7 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
     Failure(streams, status);
     return absl::IsAborted(status) ? kSignalBase + SIGINT : kFailed;
   }
-  absl::StatusOr<MasterClient> master = MasterClient::Create(cluster.master(), options.tls);
+  absl::StatusOr<JobControl> master = JobControl::Create(cluster.master(), options.tls);
   if (!master.ok()) return Failure(streams, master.status());
   const TrainOutcome outcome = TrainMonitor(&cluster, &*master, signals, &printer, bounds).Run();
   if (outcome.status.ok()) return Report(options, directory, outcome, streams);
@@ -137,7 +137,8 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
     return kFailed;
   }
   if (NothingIsLeft(options, *job)) {
-    *streams.err << options.out << " holds the result of this very job, and nothing is left to train; give it more, "
+    *streams.err << options.out
+                 << " holds the result of this very job, and nothing is left to train; give it more, "
                  << "such as --set epochs=10\n";
     return 0;
   }

@@ -15,8 +15,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cli/job_control.h"
 #include "cli/local_cluster.h"
-#include "cli/master_client.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "common/clock.h"
@@ -42,7 +42,7 @@ struct TrainOutcome {
 class TrainMonitor {
  public:
   // None is owned.
-  TrainMonitor(LocalCluster* cluster, MasterClient* master, SignalWaiter* signals, ProgressPrinter* printer,
+  TrainMonitor(LocalCluster* cluster, JobControl* master, SignalWaiter* signals, ProgressPrinter* printer,
                const TrainBounds& bounds)
       : cluster_(cluster), master_(master), signals_(signals), printer_(printer), bounds_(bounds) {}
 
@@ -66,7 +66,7 @@ class TrainMonitor {
   bool Decided() const { return !outcome_.status.ok() || killed_; }
 
   LocalCluster* const cluster_;
-  MasterClient* const master_;
+  JobControl* const master_;
   SignalWaiter* const signals_;
   ProgressPrinter* const printer_;
   const TrainBounds bounds_;

@@ -1,10 +1,13 @@
 #include "cli/validate.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cli/flags.h"
 #include "cli/job_explanation.h"
 #include "cli/job_facts.h"
+#include "cli/job_json.h"
 #include "cli/load.h"
+#include "nlohmann/json.hpp"
 
 namespace catchment {
 namespace {
@@ -12,11 +15,13 @@ namespace {
 constexpr char kUsage[] = R"(catchment validate JOB [flags]
 
 Checks a job and explains it: the algorithm that its preset stands for and what that will do, the layers with
-their shapes and parameters, the memory of servers and workers, the traffic. Nothing is started.
+their shapes and parameters, where the weights lie and how evenly, the memory of servers and workers, the
+traffic. Nothing is started.
 
 Examples:
   catchment validate examples/mnist_cnn.textproto
   catchment validate examples/mnist_cnn.textproto --set algorithm.preset=easgd --servers=2 --workers=4
+  catchment validate examples/mnist_cnn.textproto --servers=3 --json | jq '.placement[].bytes'
 
 Flags:
 )";
@@ -25,6 +30,7 @@ struct Options {
   std::vector<std::string> set;
   int servers = 1;
   int workers = 0;
+  bool json = false;
 };
 
 FlagSet MakeFlags(Options* o) {
@@ -32,6 +38,7 @@ FlagSet MakeFlags(Options* o) {
   flags.AddList("set", "PATH=VALUE", &o->set, "Changes a field of the job. Any number of times.");
   flags.AddInt("servers", "N", 1, &o->servers, "Servers among which the weights are split. Default 1.");
   flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: the job's `workers`, or 1.");
+  flags.AddSwitch("json", &o->json, "Prints the figures as one JSON object, an invalid job's errors too.");
   return flags;
 }
 
@@ -40,7 +47,12 @@ absl::StatusOr<std::string> Explain(const std::string& path, const Options& opti
   if (!job.ok()) return job.status();
   const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
   if (!facts.ok()) return facts.status();
-  return ExplainJob(*facts);
+  return options.json ? JobToJson(*facts).dump(2) + "\n" : ExplainJob(*facts);
+}
+
+nlohmann::ordered_json ErrorsToJson(const absl::Status& status) {
+  const std::vector<std::string> lines = absl::StrSplit(status.message(), '\n', absl::SkipEmpty());
+  return {{"valid", false}, {"errors", lines}};
 }
 
 }  // namespace
@@ -71,6 +83,10 @@ int RunValidate(const std::vector<std::string>& args, std::ostream* out, std::os
     return 2;
   }
   const absl::StatusOr<std::string> text = Explain(positional->front(), options);
+  if (!text.ok() && options.json) {
+    *out << ErrorsToJson(text.status()).dump(2) << '\n';
+    return 1;
+  }
   if (!text.ok()) {
     *err << positional->front() << " is not valid:\n" << text.status().message() << '\n';
     return 1;

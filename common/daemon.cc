@@ -41,7 +41,7 @@ void PrintHelp(const std::string& usage) {
 TlsFiles TlsFilesFromFlags() { return {FLAGS_tls_ca, FLAGS_tls_cert, FLAGS_tls_key}; }
 
 int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run) {
-  KeepLargeBuffersOnHeap();
+  TuneProcess();
   BlockSignals();
   // A file that grows beyond the limit gives an error that says so, instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -252,6 +252,32 @@ class Inference {
   int index_ = 0;
 };
 
+// Parts in which a synthetic model's weights come and its gradient goes, like a network's layers. Every part
+// costs a worker two awakenings in each step, so small models have few.
+constexpr int64_t kFewestSyntheticLayers = 2, kMostSyntheticLayers = 8;
+constexpr int64_t kSyntheticLayerParameters = 16384;
+
+absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel& model) {
+  const auto parameters = static_cast<int64_t>(std::min<uint64_t>(model.parameters(), kLargest + 1));
+  if (parameters < 1 || parameters > kLargest) {
+    return absl::InvalidArgumentError(absl::StrCat("model.synthetic.parameters: is ", model.parameters(),
+                                                   "; it is required, from 1 to ", kLargest));
+  }
+  const int64_t count = std::min(parameters, std::clamp(parameters / kSyntheticLayerParameters,
+                                                        kFewestSyntheticLayers, kMostSyntheticLayers));
+  std::vector<LayerShape> layers;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t size = parameters * (i + 1) / count - parameters * i / count;
+    LayerShape& layer = layers.emplace_back();
+    layer.name = absl::StrCat("layer", i + 1);
+    layer.kind = LayerKind::kSynthetic;
+    layer.input = layer.output = SampleShape::Vector(1);
+    layer.tensors = {{absl::StrCat(layer.name, ".weight"), {size}}};
+    layer.fan_in = size;
+  }
+  return layers;
+}
+
 }  // namespace
 
 std::string ToString(const SampleShape& shape) {
@@ -268,6 +294,12 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
                                                    "sample at most ",
                                                    kLargest, " values"));
   }
+  if (model.has_synthetic() && model.layers_size() > 0) {
+    return absl::InvalidArgumentError(
+        "model.synthetic: stands beside layers; a model is made of layers or synthetic, leave one of them "
+        "out");
+  }
+  if (model.has_synthetic()) return SyntheticLayers(model.synthetic());
   Inference inference(input);
   for (const v1::Layer& layer : model.layers()) inference.Add(layer);
   inference.Finish(num_classes);
@@ -292,12 +324,13 @@ int64_t CountParameters(const std::vector<LayerShape>& layers) {
 
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size) {
   int64_t values = layers.empty() ? 0 : layers.front().input.size();
+  const bool has_kernels = layers.empty() || layers.front().kind != LayerKind::kSynthetic;
   for (const LayerShape& layer : layers) {
     const bool has_mask = layer.kind == LayerKind::kDropout || layer.kind == LayerKind::kMaxPool2d;
     values += (has_mask ? 3 : 2) * layer.output.size();
   }
   constexpr int64_t kBytes = sizeof(float);
-  return kBytes * (batch_size * values + 4 * CountParameters(layers));
+  return kBytes * (batch_size * values + (has_kernels ? 4 : 2) * CountParameters(layers));
 }
 
 }  // namespace catchment

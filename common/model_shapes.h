@@ -31,14 +31,16 @@ struct SampleShape {
 // "64x12x12"; "128" for a vector.
 std::string ToString(const SampleShape& shape);
 
-enum class LayerKind { kConv2d, kDense, kMaxPool2d, kFlatten, kRelu, kDropout };
+// kSynthetic: of model.synthetic; it has a tensor, and computes nothing.
+enum class LayerKind { kConv2d, kDense, kMaxPool2d, kFlatten, kRelu, kDropout, kSynthetic };
 
 struct LayerShape {
   std::string name;
   LayerKind kind = LayerKind::kRelu;
   SampleShape input;
   SampleShape output;
-  std::vector<TensorSpec> tensors;  // weight and bias; empty where the kind has none
+  std::vector<TensorSpec>
+      tensors;  // weight and bias; of kSynthetic a weight alone; empty where the kind has none
   int64_t fan_in = 0;               // inputs of one output value; 0 where there are no tensors
   int64_t kernel_size = 0;          // conv2d and max_pool: of the square window
   int64_t stride = 1;
@@ -49,6 +51,7 @@ struct LayerShape {
 // Infers every layer of `model`. The last layer's output must be a vector of num_classes.
 // Errors: InvalidArgument with all that is wrong, a line each, and each naming its field:
 // "model.layers[3].dense: its input is 64x12x12, and dense takes a vector; put flatten before it".
+// A synthetic model has no use for input and num_classes.
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
                                                     int num_classes);
 
@@ -59,7 +62,8 @@ int64_t CountParameters(const std::vector<LayerShape>& layers);
 
 // Bytes that a worker needs to train with minibatches of batch_size, roughly: for each layer its output and
 // the gradient of it, for a dropout or pooling layer also a mask, and four copies of the parameters (weights
-// and gradient, in the flat vector and as the kernels like them). What kernels use inside is not counted.
+// and gradient, in the flat vector and as the kernels like them; without kernels, in kSynthetic, two). What
+// kernels use inside is not counted.
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size);
 
 }  // namespace catchment

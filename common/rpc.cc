@@ -12,7 +12,11 @@
 namespace catchment {
 namespace {
 
-constexpr int kLookaheadBytes = 64 << 20;
+// How much a peer may send ahead of what is read. What a worker asks for it wants; a server must not keep
+// much of a message that never ends.
+constexpr int kWorkerLookaheadBytes = 64 << 20;
+constexpr int kServerLookaheadBytes = 8 << 20;
+constexpr int kServerReadBytes = 128 << 10;
 constexpr int kMaxFrameBytes = 16 << 20;
 constexpr int kKeepaliveMs = 20'000;
 
@@ -68,7 +72,7 @@ grpc::ChannelArguments TrainingChannelArguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWorkerLookaheadBytes);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
@@ -84,10 +88,12 @@ grpc::ChannelArguments TrainingChannelArguments() {
 void SetTrainingOptions(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(-1);
   builder->SetMaxSendMessageSize(-1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kServerLookaheadBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  // gRPC keeps a buffer of this size for every connection, also when nothing comes over it.
+  builder->AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kServerReadBytes);
   // Without it two servers could listen on one port, and the second start would not fail.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
@@ -116,7 +122,10 @@ std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds) {
   return context;
 }
 
-void KeepLargeBuffersOnHeap() {
+void TuneProcess() {
+  // gRPC 1.51 otherwise keeps buffers for every connection that grow with what has come over it, to a
+  // megabyte.
+  setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0);
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }

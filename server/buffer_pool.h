@@ -2,54 +2,106 @@
 #ifndef CATCHMENT_SERVER_BUFFER_POOL_H_
 #define CATCHMENT_SERVER_BUFFER_POOL_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
 
 namespace catchment {
 
-// A vector of floats, 64-byte aligned, contents undefined at first. Shared by all who read it.
+class FloatBuffer;
+
+// The buffers of a pool that nobody uses.
+struct UnusedBuffers {
+  Mutex mu;
+  std::vector<std::unique_ptr<FloatBuffer>> buffers ABSL_GUARDED_BY(mu);  // the last used one at the end
+  size_t never_used ABSL_GUARDED_BY(mu) = 0;                              // so many, since the last Trim
+};
+
+// A vector of floats, 64-byte aligned, contents undefined at first.
 class FloatBuffer {
  public:
   explicit FloatBuffer(int64_t capacity);
 
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
-  int64_t size() const { return size_; }
-  int64_t bytes() const { return size_ * static_cast<int64_t>(sizeof(float)); }
+  // Of one that is an encoded payload: bytes() alone says how much of it counts.
+  int64_t size() const { return bytes_ / static_cast<int64_t>(sizeof(float)); }
+  int64_t bytes() const { return bytes_; }
 
  private:
   friend class BufferPool;
+  friend class BufferPtr;
   struct Free {
     void operator()(float* data) const;
   };
 
+  void Unreference();
+
   std::unique_ptr<float[], Free> data_;
-  int64_t size_ = 0;
+  int64_t bytes_ = 0;
+  std::atomic<int> references_{0};
+  std::shared_ptr<UnusedBuffers> home_;  // that it goes back to; null while it is there
 };
 
-using BufferPtr = std::shared_ptr<FloatBuffer>;
+// A reference to a buffer, shared by all who read it; with the last one it goes back to its pool. The count
+// is in the buffer itself, so that none is allocated. Threads: as of a std::shared_ptr.
+class BufferPtr {
+ public:
+  BufferPtr() = default;
+  BufferPtr(std::nullptr_t) {}  // NOLINT: as of a std::shared_ptr
+  BufferPtr(const BufferPtr& other) : buffer_(other.buffer_) {
+    if (buffer_ != nullptr) buffer_->references_.fetch_add(1, std::memory_order_relaxed);
+  }
+  BufferPtr(BufferPtr&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
+  BufferPtr& operator=(BufferPtr other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+  ~BufferPtr() {
+    if (buffer_ != nullptr) buffer_->Unreference();
+  }
+
+  FloatBuffer* get() const { return buffer_; }
+  FloatBuffer* operator->() const { return buffer_; }
+  FloatBuffer& operator*() const { return *buffer_; }
+  bool operator==(std::nullptr_t) const { return buffer_ == nullptr; }
+  void reset() { *this = nullptr; }
+
+  // Leaves the reference to a caller who keeps a plain pointer, until Adopt takes it back.
+  FloatBuffer* Release() && { return std::exchange(buffer_, nullptr); }
+  static BufferPtr Adopt(FloatBuffer* buffer) {
+    BufferPtr adopted;
+    adopted.buffer_ = buffer;
+    return adopted;
+  }
+
+ private:
+  FloatBuffer* buffer_ = nullptr;
+};
 
 // Threads: safe. Buffers may outlive the pool.
 class BufferPool {
  public:
-  // `capacity`: floats in every buffer. At most `keep` unused ones are kept.
-  BufferPool(int64_t capacity, int keep);
+  // `capacity`: floats in every buffer.
+  explicit BufferPool(int64_t capacity);
 
   // `size` is at most the capacity.
-  BufferPtr Get(int64_t size);
+  BufferPtr Get(int64_t size) { return GetBytes(size * static_cast<int64_t>(sizeof(float))); }
+  // For an encoded payload. `bytes`: at most the capacity's.
+  BufferPtr GetBytes(int64_t bytes);
+
+  // Frees the buffers that were not used once since the last call: called now and then, it keeps the pool as
+  // large as its busiest moment between two calls.
+  void Trim();
 
  private:
-  struct Shared {
-    Mutex mu;
-    std::vector<std::unique_ptr<FloatBuffer>> unused ABSL_GUARDED_BY(mu);
-  };
-
   const int64_t capacity_;
-  const size_t keep_;
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<UnusedBuffers> unused_;
 };
 
 }  // namespace catchment

@@ -24,8 +24,9 @@ Gate::Decision Gate::Decide(uint64_t version, absl::Span<const uint32_t> arrived
   if (!synchronous_) return arrived.empty() ? Decision::kWait : Decision::kUpdate;
   const v1::Roster* roster = RosterOf(version);
   if (roster == nullptr) return Decision::kWait;
+  if (arrived.size() < static_cast<size_t>(roster->members_size())) return Decision::kWait;
   for (const v1::Member& member : roster->members()) {
-    if (std::find(arrived.begin(), arrived.end(), member.worker()) == arrived.end()) return Decision::kWait;
+    if (!std::binary_search(arrived.begin(), arrived.end(), member.worker())) return Decision::kWait;
   }
   if (!arrived.empty()) return Decision::kUpdate;
   return RosterAfter(version) != nullptr ? Decision::kSkip : Decision::kWait;

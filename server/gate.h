@@ -3,8 +3,8 @@
 // An update of version v of a block is made
 //   synchronous:   of the contributions of all members of v's roster, when the last of them is in;
 //   asynchronous:  of every contribution by itself, as it comes.
-// The rosters (proto/wire.proto, Roster) come from the master. A worker that goes leaves them all, and those who
-// wait for it are released: v is then made of what is in. A version whose members have all gone without a
+// The rosters (proto/wire.proto, Roster) come from the master. A worker that goes leaves them all, and those
+// who wait for it are released: v is then made of what is in. A version whose members have all gone without a
 // contribution is skipped once a later roster tells that training goes on.
 //
 // Threads: a policy without a lock; its owner holds one.
@@ -40,7 +40,7 @@ class Gate {
     kUpdate,  // from those that are in
     kSkip,    // to version SkipTo(version), without an update
   };
-  // `arrived`: the workers whose contributions to version `version` are in.
+  // `arrived`: the workers whose contributions to version `version` are in, ascending.
   Decision Decide(uint64_t version, absl::Span<const uint32_t> arrived) const;
   uint64_t SkipTo(uint64_t version) const;
 

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,10 +27,12 @@
 #include "common/model_shapes.h"
 #include "common/rpc.h"
 #include "common/signals.h"
+#include "server/edge/apply_pool.h"
 #include "server/edge/listener.h"
 #include "server/edge/master_link.h"
 #include "server/edge/master_service.h"
 #include "server/edge/shard_service.h"
+#include "server/edge/sweeper.h"
 #include "server/master_host.h"
 #include "server/shard_host.h"
 
@@ -44,18 +47,31 @@ DEFINE_string(
     checkpoint_dir, "",
     "Directory for checkpoints, the same for all servers (on a shared file system where they are on "
     "several machines). Default: OUT/checkpoints where --out is given, otherwise none are written.");
+DEFINE_int32(
+    threads, 0,
+    "Threads that read what workers send and write answers; each connection stays with one. 0: a quarter of "
+    "the processors, from 1 to 4.");
+DEFINE_int32(
+    apply_threads, -1,
+    "Threads that apply what workers send. 0: the threads that receive it do. -1: 0 below 4 processors, "
+    "else half of them, at most 8.");
+DEFINE_bool(pin_threads, false, "Give each of --apply_threads a processor of its own.");
 DEFINE_bool(resume, false, "Go on from the newest complete checkpoint in --checkpoint_dir.");
 
 namespace catchment {
 namespace {
 
 constexpr double kLeaveSeconds = 20;
+constexpr double kShutdownSeconds = 1;
 constexpr int kControlMessageBytes = 4 << 20;
+constexpr int kMostThreads = 256;
 
 struct Setting {
   v1::Job job;
   std::vector<std::string> servers;
   int index = 0;
+  int listener_threads = 1;
+  ApplyPool::Options apply;
   std::string checkpoint_dir;
   std::optional<v1::Manifest> resumed;
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
@@ -68,6 +84,14 @@ absl::Status CheckFlags(const Setting& setting) {
   if (setting.index < 0 || setting.index >= servers) {
     return absl::InvalidArgumentError(absl::StrCat("--index=", setting.index, " is none of the ", servers,
                                                    " --servers, which count from 0"));
+  }
+  if (setting.listener_threads < 1 || setting.listener_threads > kMostThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threads=", FLAGS_threads, " must be from 0 to ", kMostThreads));
+  }
+  if (setting.apply.threads > kMostThreads || FLAGS_apply_threads < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--apply_threads=", FLAGS_apply_threads, " must be from 0 to ", kMostThreads));
   }
   if (FLAGS_resume && setting.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError("--resume takes --checkpoint_dir (or --out)");
@@ -125,6 +149,10 @@ absl::StatusOr<Setting> ReadSetting() {
   Setting setting;
   setting.servers = absl::StrSplit(FLAGS_servers, ',');
   setting.index = FLAGS_index;
+  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  setting.listener_threads = FLAGS_threads == 0 ? DefaultListenerThreads(processors) : FLAGS_threads;
+  setting.apply.threads = FLAGS_apply_threads < 0 ? DefaultApplyThreads(processors) : FLAGS_apply_threads;
+  setting.apply.pin = FLAGS_pin_threads;
   setting.checkpoint_dir = FLAGS_checkpoint_dir;
   if (setting.checkpoint_dir.empty() && !FLAGS_out.empty())
     setting.checkpoint_dir = FLAGS_out + "/checkpoints";
@@ -155,11 +183,14 @@ absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
 }
 
 void Announce(const Setting& setting, const Listener& listener) {
-  std::cout << "catchment_server " << setting.index << ": listening on " << listener.address << std::endl;
+  std::cout << "catchment_server " << setting.index << ": listening on " << listener.address() << std::endl;
 }
 
-int MaxMessageBytes(const Setting& setting) {
-  return kControlMessageBytes + static_cast<int>(setting.job.block_kib()) * 1024;
+Listener::Options ListenerOptions(const Setting& setting) {
+  Listener::Options options;
+  options.max_message_bytes = kControlMessageBytes + static_cast<int>(setting.job.block_kib()) * 1024;
+  options.threads = setting.listener_threads;
+  return options;
 }
 
 absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
@@ -182,27 +213,27 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   auto host = MasterHost::Create(options, &layout, shard_host, &clock, std::move(state));
   if (!host.ok()) return host.status();
   MasterService service(host->get());
-  absl::StatusOr<Listener> listener = Listen(setting.servers[0], setting.server_credentials,
-                                             {shard_service, &service}, MaxMessageBytes(setting));
+  absl::StatusOr<Listener> listener = Listener::Open(setting.servers[0], setting.server_credentials,
+                                                     {shard_service, &service}, ListenerOptions(setting));
   if (!listener.ok()) return listener.status();
-  (*host)->SetAddress(listener->address);
+  (*host)->SetAddress(listener->address());
   Announce(setting, *listener);
   SignalThread signals([&](int) { (*host)->Stop("the master was told to end"); });
   const absl::Status status = (*host)->Wait();
-  listener->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  listener->Shutdown(kShutdownSeconds);
   return status;
 }
 
 absl::Status RunServer(const Setting& setting, ShardHost* shard_host, ShardService* shard_service) {
   const SteadyClock clock;
-  absl::StatusOr<Listener> listener = Listen(setting.servers[setting.index], setting.server_credentials,
-                                             {shard_service}, MaxMessageBytes(setting));
+  absl::StatusOr<Listener> listener = Listener::Open(
+      setting.servers[setting.index], setting.server_credentials, {shard_service}, ListenerOptions(setting));
   if (!listener.ok()) return listener.status();
   Announce(setting, *listener);
   v1::RegisterServerRequest request;
   request.set_index(setting.index);
   request.set_num_servers(static_cast<uint32_t>(setting.servers.size()));
-  request.set_address(listener->address);
+  request.set_address(listener->address());
   request.set_job_fingerprint(JobFingerprint(setting.job));
   if (setting.resumed.has_value()) request.set_resumed_checkpoint(setting.resumed->number());
   Mutex mu;
@@ -228,7 +259,7 @@ absl::Status RunServer(const Setting& setting, ShardHost* shard_host, ShardServi
     if (!status.ok()) break;
   }
   // Without a deadline it would wait for workers that wait for it.
-  listener->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  listener->Shutdown(kShutdownSeconds);
   return status;
 }
 
@@ -242,8 +273,14 @@ absl::Status Main() {
       MakeContents(setting->job, *layout, setting->index, setting->checkpoint_dir, resumed);
   if (!contents.ok()) return contents.status();
   ShardHost shard_host(setting->job, *layout, setting->index, *std::move(contents), setting->checkpoint_dir);
-  ShardService shard_service(setting->job.name(), *layout, shard_host.shard(),
-                             [&](const v1::ShardCommand& command) { return shard_host.Control(command); });
+  ShardService::Options options;
+  options.apply = setting->apply;
+  options.slowest_bytes_per_second = 1024.0 * setting->job.faults().slowest_kib_per_second();
+  ShardService shard_service(
+      setting->job.name(), *layout, shard_host.shard(),
+      [&](const v1::ShardCommand& command) { return shard_host.Control(command); }, options);
+  const SteadyClock clock;
+  const Sweeper sweeper(&shard_service, shard_host.shard(), &clock);
   return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service)
                              : RunServer(*setting, &shard_host, &shard_service);
 }

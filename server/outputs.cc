@@ -59,7 +59,8 @@ Json StalenessPerWorker(const v1::JobStatus& status) {
 }
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
-  absl::StatusOr<std::unique_ptr<AtomicFile>> file = AtomicFile::Create(path, static_cast<int64_t>(text.size()));
+  absl::StatusOr<std::unique_ptr<AtomicFile>> file =
+      AtomicFile::Create(path, static_cast<int64_t>(text.size()));
   if (!file.ok()) return file.status();
   if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
   return (*file)->Commit();
@@ -87,7 +88,8 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   metrics_ << MetricsLine(status).dump() << std::endl;
   if (metrics_) return absl::OkStatus();
   metrics_.clear();
-  return absl::ResourceExhaustedError(absl::StrCat("cannot write ", directory_, "/metrics.jsonl: disk full?"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot write ", directory_, "/metrics.jsonl: disk full?"));
 }
 
 std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const Outputs::SummaryFacts& facts) {
@@ -118,11 +120,19 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["pushes_duplicate"] = status.pushes_duplicate();
   summary["bytes_pushed"] = status.bytes_pushed();
   summary["bytes_pulled"] = status.bytes_pulled();
+  summary["compute_seconds"] = status.compute_seconds();
+  summary["push_seconds"] = status.push_seconds();
+  summary["pull_seconds"] = status.pull_seconds();
+  summary["data_seconds"] = status.data_seconds();
+  const bool measured = status.round_trip_p50_us() > 0;
+  summary["round_trip_p50_us"] = measured ? Json(status.round_trip_p50_us()) : Json();
+  summary["round_trip_p99_us"] = measured ? Json(status.round_trip_p99_us()) : Json();
   summary["last_checkpoint"] = status.last_checkpoint();
   return summary.dump(2) + "\n";
 }
 
-absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts) {
+absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& status,
+                                   const SummaryFacts& facts) {
   if (!enabled()) return absl::OkStatus();
   return WriteText(directory_ + "/summary.json", SummaryJson(job, status, facts));
 }

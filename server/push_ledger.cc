@@ -21,6 +21,8 @@ uint64_t Rounded(uint64_t staleness) {
 void PushLedger::Begin(uint64_t incarnation) {
   incarnation_ = incarnation;
   watermark_ = 0;
+  std::fill(arrived_.begin(), arrived_.end(), false);
+  num_arrived_ = 0;
   std::fill(done_.begin(), done_.end(), false);
   num_done_ = 0;
   max_staleness_ = 0;
@@ -35,6 +37,12 @@ absl::StatusOr<PushLedger::Seen> PushLedger::Look(uint64_t sequence, uint32_t bl
                                                    " was complete"));
   }
   return done_[block] ? Seen::kDone : Seen::kNew;
+}
+
+void PushLedger::Arrived(uint64_t sequence, uint32_t block) {
+  if (sequence != watermark_ + 1 || arrived_[block]) return;
+  arrived_[block] = true;
+  ++num_arrived_;
 }
 
 void PushLedger::Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness) {

@@ -21,7 +21,7 @@ namespace catchment {
 
 class PushLedger {
  public:
-  explicit PushLedger(int num_blocks) : done_(num_blocks, false) {}
+  explicit PushLedger(int num_blocks) : arrived_(num_blocks, false), done_(num_blocks, false) {}
 
   uint64_t incarnation() const { return incarnation_; }
   // A new life of the worker: its sequence numbers begin again. Statistics go on.
@@ -31,8 +31,15 @@ class PushLedger {
   // InvalidArgument for a sequence number that leaves one out, and for 0.
   absl::StatusOr<Seen> Look(uint64_t sequence, uint32_t block) const;
 
-  // The block of push `sequence` is dealt with; nothing happens when it was already. When it was the push's last
-  // the push is counted.
+  // The block of push `sequence` has come, and is new.
+  void Arrived(uint64_t sequence, uint32_t block);
+  // The number of the push of which some blocks have come and some have not; 0: there is none.
+  uint64_t under_way() const {
+    return num_arrived_ > 0 && num_arrived_ < arrived_.size() ? watermark_ + 1 : 0;
+  }
+
+  // The block of push `sequence` is dealt with; nothing happens when it was already. When it was the push's
+  // last the push is counted.
   void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
   void CountDuplicate() { ++duplicates_; }
 
@@ -44,7 +51,11 @@ class PushLedger {
 
   uint64_t incarnation_ = 0;
   uint64_t watermark_ = 0;    // all blocks of pushes up to this one are done
-  std::vector<bool> done_;    // of push watermark_ + 1
+  // Blocks of push watermark_ + 1. In a synchronous group those that have come wait for others to be dealt
+  // with.
+  std::vector<bool> arrived_;
+  size_t num_arrived_ = 0;
+  std::vector<bool> done_;
   size_t num_done_ = 0;
 
   // Of the push under way.

@@ -3,7 +3,6 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -13,21 +12,9 @@
 namespace catchment {
 namespace {
 
-bool AllFinite(const float* values, int64_t n) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t found = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    found |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent;
-  }
-  return found == 0;
-}
-
 bool IsPush(v1::Block::Operation operation) {
   return operation == v1::Block::PUSH || operation == v1::Block::PUSH_PULL;
 }
-
-// Buffers that a shard keeps for reuse: enough for a few workers' pushes and answers of all blocks.
-constexpr int kBuffersPerBlock = 8;
 
 }  // namespace
 
@@ -45,8 +32,10 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
       layout_(layout),
       index_(index),
       rule_(MakeRule(job)),
+      push_(Codec::ForPush(job.compression())),
+      pull_(Codec::ForPull(job.compression())),
       snapshot_sink_(std::move(snapshot_sink)),
-      pool_(layout.block_size(), kBuffersPerBlock * layout.num_blocks(index)),
+      pool_(layout.block_size()),
       gate_(job.algorithm().consistency()),
       weights_(std::move(contents.weights)),
       states_(std::move(contents.states)) {
@@ -73,9 +62,26 @@ Shard::~Shard() = default;
 
 // ------------------------------------------------------------------------------------------------ requests
 
+absl::Status Shard::ReadPayload(const PayloadView& bytes, Request* request) {
+  if (bytes.size() == 0) return absl::OkStatus();
+  const uint32_t block = request->header.block;
+  if (absl::Status status = CheckBlock(block); !status.ok()) return status;
+  const int64_t size = blocks_[block]->local.size();
+  BufferPtr values = pool_.Get(size);
+  const absl::StatusOr<bool> finite =
+      push_.Decode(bytes, request->header.scale, absl::MakeSpan(values->data(), size));
+  if (!finite.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block ", block, " of shard ", index_, ": ", finite.status().message()));
+  }
+  request->payload = std::move(values);
+  request->finite = *finite;
+  return absl::OkStatus();
+}
+
 absl::Status Shard::Handle(Request request, std::vector<Answer>* answers) {
   if (absl::Status status = Check(request); !status.ok()) return status;
-  if (request.payload != nullptr) bytes_pushed_ += request.payload->bytes();
+  if (request.payload != nullptr) bytes_pushed_ += push_.PayloadBytes(request.payload->size());
   Effects effects{answers};
   {
     ReaderLock lock(&roster_mu_);
@@ -86,17 +92,21 @@ absl::Status Shard::Handle(Request request, std::vector<Answer>* answers) {
   return absl::OkStatus();
 }
 
+absl::Status Shard::CheckBlock(uint32_t block) const {
+  if (block < blocks_.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("block ", block, " of shard ", index_, ", which has ", blocks_.size(), " blocks"));
+}
+
 absl::Status Shard::Check(const Request& request) const {
   const BlockHeader& header = request.header;
-  if (header.block >= blocks_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("block ", header.block, " of shard ", index_, ", which has ", blocks_.size(), " blocks"));
-  }
+  if (absl::Status status = CheckBlock(header.block); !status.ok()) return status;
   const bool pull = header.operation == v1::Block::PULL;
   const bool fits = rule_->has_answers() ? header.operation == v1::Block::EXCHANGE : IsPush(header.operation);
   if (!pull && !fits) {
     const std::string name = v1::Block::Operation_Name(header.operation);
-    return absl::InvalidArgumentError(absl::StrCat("operation ", name.empty() ? absl::StrCat(header.operation) : name,
+    return absl::InvalidArgumentError(absl::StrCat("operation ",
+                                                   name.empty() ? absl::StrCat(header.operation) : name,
                                                    " does not belong to this job's algorithm"));
   }
   const int64_t expected = pull ? 0 : blocks_[header.block]->local.size();
@@ -122,9 +132,9 @@ absl::Status Shard::HandleLocked(Request* request, Effects* effects) {
 absl::StatusOr<Shard::WorkerSlot*> Shard::FindWorker(const Request& request) const {
   const auto found = workers_.find(request.worker);
   if (found == workers_.end() || !gate_.IsMember(request.worker, request.incarnation)) {
-    return absl::FailedPreconditionError(absl::StrCat("worker ", request.worker, ", incarnation ",
-                                                      request.incarnation,
-                                                      ", is no member of the job (any more); register again"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", request.worker, ", incarnation ", request.incarnation,
+                     ", is no member of the job (any more); register again"));
   }
   return found->second.get();
 }
@@ -137,13 +147,12 @@ void Shard::HandlePull(BlockSlot* slot, Request request, Effects* effects) {
     slot->pulls.push_back(std::move(request));
     return;
   }
-  Emit(std::move(request), v1::Block::APPLIED, 0, CopyWeights(*slot), *slot, effects);
+  Emit(std::move(request), v1::Block::APPLIED, 0, EncodeWeights(*slot), *slot, effects);
 }
 
 absl::Status Shard::HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request,
                                Effects* effects) {
   const BlockHeader& header = request.header;
-  const bool finite = AllFinite(request.payload->data(), request.payload->size());
   MutexLock lock(&slot->mu);
   {
     MutexLock worker_lock(&worker->mu);
@@ -168,27 +177,34 @@ absl::Status Shard::HandlePush(BlockSlot* slot, WorkerSlot* worker, Request requ
     AnswerOnly(slot, std::move(request), v1::Block::LATE, effects);
     return absl::OkStatus();
   }
+  {
+    MutexLock worker_lock(&worker->mu);
+    worker->ledger.Arrived(header.sequence, header.block);
+  }
+  AddContribution(slot, std::move(request));
+  Advance(slot, effects);
+  return absl::OkStatus();
+}
+
+void Shard::AddContribution(BlockSlot* slot, Request request) {
   auto& waiting = slot->contributions;
   const auto at = std::lower_bound(waiting.begin(), waiting.end(), request.worker,
                                    [](const auto& w, uint32_t worker) { return w.request.worker < worker; });
-  BlockSlot::Waiting entry{std::move(request), finite};
   // The same worker's again: it was sent a second time over a new connection, or by a new incarnation.
-  if (at != waiting.end() && at->request.worker == entry.request.worker) {
-    *at = std::move(entry);
+  if (at != waiting.end() && at->request.worker == request.worker) {
+    at->request = std::move(request);
   } else {
-    waiting.insert(at, std::move(entry));
+    waiting.insert(at, {std::move(request), {}});
   }
-  Advance(slot, effects);
-  return absl::OkStatus();
 }
 
 // ------------------------------------------------------------------------------------------------- updates
 
 void Shard::Advance(BlockSlot* slot, Effects* effects) {
   while (true) {
-    std::vector<uint32_t> arrived;
-    for (const BlockSlot::Waiting& waiting : slot->contributions) arrived.push_back(waiting.request.worker);
-    switch (gate_.Decide(slot->state.version(), arrived)) {
+    slot->arrived.clear();
+    for (const auto& contribution : slot->contributions) slot->arrived.push_back(contribution.request.worker);
+    switch (gate_.Decide(slot->state.version(), slot->arrived)) {
       case Gate::Decision::kWait:
         return;
       case Gate::Decision::kUpdate:
@@ -196,79 +212,86 @@ void Shard::Advance(BlockSlot* slot, Effects* effects) {
         break;
       case Gate::Decision::kSkip:
         SetVersion(slot, gate_.SkipTo(slot->state.version()), effects);
-        ReleasePulls(slot, nullptr, effects);
+        ReleasePulls(slot, {}, effects);
         break;
     }
   }
 }
 
 void Shard::Update(BlockSlot* slot, Effects* effects) {
-  std::vector<BlockSlot::Waiting> waiting = std::move(slot->contributions);
-  slot->contributions.clear();
-  const int64_t size = slot->local.size();
-  std::vector<Rule::Contribution> contributions;
-  std::vector<BufferPtr> payloads(waiting.size());
-  bool weights_wanted = false;
-  uint64_t samples = 0;
-  for (size_t i = 0; i < waiting.size(); ++i) {
-    weights_wanted |= waiting[i].request.header.operation == v1::Block::PUSH_PULL;
-    if (!waiting[i].finite) continue;
-    if (rule_->has_answers()) payloads[i] = pool_.Get(size);
-    samples += waiting[i].request.header.samples;
-    contributions.push_back({waiting[i].request.payload->data(), waiting[i].request.header.samples,
-                             payloads[i] == nullptr ? nullptr : payloads[i]->data()});
-  }
-  const BufferPtr weights = weights_wanted ? pool_.Get(size) : nullptr;
-  Rule::Center center = CenterOf(*slot);
-  const double progress = total_samples_ == 0 ? 0 : double(slot->state.samples()) / total_samples_;
-  center.learning_rate = static_cast<float>(LearningRate(job_.optimizer(), progress));
-  const bool stepped = rule_->Apply(contributions, center, weights == nullptr ? nullptr : weights->data());
-
   const uint64_t version_before = slot->state.version();
-  slot->state.set_samples(slot->state.samples() + samples);
-  if (stepped) slot->state.set_optimizer_steps(slot->state.optimizer_steps() + 1);
-  // Alone and refused, a contribution makes no update; in a group the round counts.
-  if (!contributions.empty() || gate_.synchronous()) SetVersion(slot, version_before + 1, effects);
-  for (size_t i = 0; i < waiting.size(); ++i) {
-    Request& request = waiting[i].request;
-    const v1::Block::Fate fate = waiting[i].finite ? v1::Block::APPLIED : v1::Block::NON_FINITE;
+  const Payload weights = Apply(slot, effects);
+  for (BlockSlot::Contribution& contribution : slot->contributions) {
+    Request& request = contribution.request;
+    const v1::Block::Fate fate = request.finite ? v1::Block::APPLIED : v1::Block::NON_FINITE;
     const uint64_t staleness = version_before - request.header.version;
-    if (request.header.operation == v1::Block::PUSH_PULL) payloads[i] = weights;
-    Finish(std::move(request), fate, staleness, std::move(payloads[i]), *slot, effects);
+    if (request.header.operation == v1::Block::PUSH_PULL) contribution.answer = weights;
+    Finish(std::move(request), fate, staleness, std::move(contribution.answer), *slot, effects);
   }
+  slot->contributions.clear();
   ReleasePulls(slot, weights, effects);
 }
 
-void Shard::ReleasePulls(BlockSlot* slot, BufferPtr weights, Effects* effects) {
-  std::vector<Request> later;
+Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
+  const int64_t size = slot->local.size();
+  bool weights_wanted = false;
+  uint64_t samples = 0;
+  slot->applicable.clear();
+  for (BlockSlot::Contribution& contribution : slot->contributions) {
+    const Request& request = contribution.request;
+    weights_wanted |= request.header.operation == v1::Block::PUSH_PULL;
+    if (!request.finite) continue;
+    if (rule_->has_answers()) contribution.answer.bytes = pool_.Get(size);
+    const BufferPtr& own = contribution.answer.bytes;
+    float* const answer = own == nullptr ? nullptr : own->data();
+    slot->applicable.push_back({request.payload->data(), request.header.samples, answer});
+    samples += request.header.samples;
+  }
+  // Plain weights are copied out while they are updated.
+  BufferPtr weights = weights_wanted && pull_.is_plain() ? pool_.Get(size) : nullptr;
+  Rule::Center center = CenterOf(*slot);
+  const double progress = total_samples_ == 0 ? 0 : double(slot->state.samples()) / total_samples_;
+  center.learning_rate = static_cast<float>(LearningRate(job_.optimizer(), progress));
+  const bool stepped = rule_->Apply(slot->applicable, center, weights == nullptr ? nullptr : weights->data());
+
+  slot->state.set_samples(slot->state.samples() + samples);
+  if (stepped) slot->state.set_optimizer_steps(slot->state.optimizer_steps() + 1);
+  // Alone and refused, a contribution makes no update; in a group the round counts.
+  if (!slot->applicable.empty() || gate_.synchronous()) SetVersion(slot, slot->state.version() + 1, effects);
+  if (weights_wanted && weights == nullptr) return EncodeWeights(*slot);
+  return {std::move(weights)};
+}
+
+void Shard::ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects) {
+  auto later = slot->pulls.begin();
   for (Request& pull : slot->pulls) {
     if (pull.header.version > slot->state.version()) {
-      later.push_back(std::move(pull));
+      std::swap(*later++, pull);
       continue;
     }
-    if (weights == nullptr) weights = CopyWeights(*slot);
+    if (weights.bytes == nullptr) weights = EncodeWeights(*slot);
     Emit(std::move(pull), v1::Block::APPLIED, 0, weights, *slot, effects);
   }
-  slot->pulls = std::move(later);
+  slot->pulls.erase(later, slot->pulls.end());
 }
 
 void Shard::AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, Effects* effects) {
-  BufferPtr payload;
-  if (request.header.operation == v1::Block::PUSH_PULL) payload = CopyWeights(*slot);
+  Payload payload;
+  if (request.header.operation == v1::Block::PUSH_PULL) payload = EncodeWeights(*slot);
   if (request.header.operation == v1::Block::EXCHANGE) {
     // The difference to the center as it is now; the center itself is not moved.
     const BufferPtr center_copy = CopyWeights(*slot);
-    payload = pool_.Get(slot->local.size());
+    payload.bytes = pool_.Get(slot->local.size());
     Rule::Center center;
     center.size = slot->local.size();
     center.weights = center_copy->data();
-    rule_->Apply({Rule::Contribution{request.payload->data(), request.header.samples, payload->data()}}, center,
-                 nullptr);
+    rule_->Apply({Rule::Contribution{request.payload->data(), request.header.samples, payload.bytes->data()}},
+                 center, nullptr);
   }
   Emit(std::move(request), fate, 0, std::move(payload), *slot, effects);
 }
 
-void Shard::Finish(Request request, v1::Block::Fate fate, uint64_t staleness, BufferPtr payload,
+void Shard::Finish(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload,
                    const BlockSlot& slot, Effects* effects) {
   WorkerSlot* worker = workers_.at(request.worker).get();
   {
@@ -280,21 +303,31 @@ void Shard::Finish(Request request, v1::Block::Fate fate, uint64_t staleness, Bu
   Emit(std::move(request), fate, staleness, std::move(payload), slot, effects);
 }
 
-void Shard::Emit(Request request, v1::Block::Fate fate, uint64_t staleness, BufferPtr payload,
+void Shard::Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload,
                  const BlockSlot& slot, Effects* effects) {
-  if (payload != nullptr) bytes_pulled_ += payload->bytes();
+  if (payload.bytes != nullptr) bytes_pulled_ += payload.bytes->bytes();
   BlockHeader header = request.header;
   header.version = slot.state.version();
   header.samples = 0;
   header.staleness = staleness;
   header.fate = fate;
-  effects->answers->push_back({std::move(request.sink), header, std::move(payload)});
+  header.scale = payload.scale;
+  effects->answers->push_back({std::move(request.sink), header, std::move(payload.bytes)});
 }
 
 BufferPtr Shard::CopyWeights(const BlockSlot& slot) {
   BufferPtr copy = pool_.Get(slot.local.size());
   std::memcpy(copy->data(), weights_.data() + slot.local.begin, copy->bytes());
   return copy;
+}
+
+Shard::Payload Shard::EncodeWeights(const BlockSlot& slot) {
+  if (pull_.is_plain()) return {CopyWeights(slot)};
+  const int64_t size = slot.local.size();
+  Payload payload{pool_.GetBytes(pull_.PayloadBytes(size))};
+  char* const out = reinterpret_cast<char*>(payload.bytes->data());
+  payload.scale = pull_.Encode(absl::MakeConstSpan(weights_).subspan(slot.local.begin, size), out);
+  return payload;
 }
 
 Rule::Center Shard::CenterOf(const BlockSlot& slot) const {
@@ -318,7 +351,8 @@ void Shard::SetVersion(BlockSlot* slot, uint64_t version, Effects* effects) {
   }
 }
 
-// -------------------------------------------------------------------------------------------- from the master
+// -------------------------------------------------------------------------------------------- from the
+// master
 
 void Shard::SetRosters(const v1::ShardCommand& command, std::vector<Answer>* answers) {
   Effects effects{answers};
@@ -343,8 +377,17 @@ void Shard::SetRosters(const v1::ShardCommand& command, std::vector<Answer>* ans
 }
 
 bool Shard::IsMember(uint32_t worker, uint64_t incarnation) const {
-  ReaderLock lock(const_cast<SharedMutex*>(&roster_mu_));
+  ReaderLock lock(&roster_mu_);
   return gate_.IsMember(worker, incarnation);
+}
+
+uint64_t Shard::PushUnderWay(uint32_t worker, uint64_t incarnation) const {
+  ReaderLock lock(&roster_mu_);
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return 0;
+  MutexLock worker_lock(&found->second->mu);
+  const PushLedger& ledger = found->second->ledger;
+  return ledger.incarnation() == incarnation ? ledger.under_way() : 0;
 }
 
 }  // namespace catchment

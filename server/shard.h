@@ -1,15 +1,14 @@
 // One server's part of the weights, and all that happens to it.
 //
 // A request is one block of a worker's push, pull or exchange (proto/wire.proto, Block). The shard checks it,
-// asks the gate whether an update can be made of what is in, has the rule make it, and says whom to answer what:
-// the caller delivers the answers after the call. Requests that wait are kept, and cost no thread.
+// asks the gate whether an update can be made of what is in, has the rule make it, and says whom to answer
+// what: the caller delivers the answers after the call. Requests that wait are kept, and cost no thread.
 //
-// Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the rosters
-// is held for reading by requests, and for writing while rosters change or a snapshot of all blocks is copied.
-// Order: snapshots, rosters, block, ledger.
-// Threads: safe. No clock, no I/O, no randomness: initial weights come in, snapshots go out to a function.
-// Errors: a request that breaks the protocol gets InvalidArgument, one of a worker that is no member
-// FailedPrecondition; nothing has changed then.
+// Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
+// rosters is held for reading by requests, and for writing while rosters change or a snapshot of all blocks
+// is copied. Order: snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness:
+// initial weights come in, snapshots go out to a function. Errors: a request that breaks the protocol gets
+// InvalidArgument, one of a worker that is no member FailedPrecondition; nothing has changed then.
 #ifndef CATCHMENT_SERVER_SHARD_H_
 #define CATCHMENT_SERVER_SHARD_H_
 
@@ -20,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/codec/codec.h"
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
 #include "common/wire/block_frame.h"
@@ -55,6 +55,7 @@ struct Request {
   BlockHeader header;
   BufferPtr payload;  // of a push or exchange
   std::shared_ptr<AnswerSink> sink;
+  bool finite = true;  // every value of the payload is
 };
 
 // A copy of a shard as it was at one moment.
@@ -66,8 +67,8 @@ struct ShardSnapshot {
 
 class Shard {
  public:
-  // Called with every due snapshot, numbers ascending, on the thread whose request made it due, before that request
-  // is answered.
+  // Called with every due snapshot, numbers ascending, on the thread whose request made it due, before that
+  // request is answered.
   using SnapshotSink = std::function<void(ShardSnapshot)>;
 
   // What a shard begins with.
@@ -83,7 +84,12 @@ class Shard {
         SnapshotSink snapshot_sink);
   ~Shard();
 
-  // The answers that are due now, to anybody, are appended to `answers`.
+  // Where bytes become floats: fills in payload and finite of a request that has its header. One pass over
+  // memory. InvalidArgument for bytes that are no payload of the block in the job's codec.
+  absl::Status ReadPayload(const PayloadView& bytes, Request* request);
+
+  // The answers that are due now, to anybody, are appended to `answers`. Once every worker has pushed nothing
+  // is allocated but what `answers` needs to grow.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
 
   // Takes the rosters and the budget; may release requests that wait.
@@ -97,6 +103,10 @@ class Shard {
   std::vector<float> Weights() const;
 
   v1::ShardReport Report() const;
+  // The number of the worker's push of which some blocks have come and some have not; 0: there is none.
+  uint64_t PushUnderWay(uint32_t worker, uint64_t incarnation) const;
+  // Payload bytes that have come and that have gone out since the start.
+  uint64_t bytes_moved() const { return bytes_pushed_ + bytes_pulled_; }
   // Updates that the shard has seen: the mean over its blocks, rounded down.
   uint64_t version() const { return total_updates_.load() / blocks_.size(); }
   bool IsMember(uint32_t worker, uint64_t incarnation) const;
@@ -104,17 +114,24 @@ class Shard {
   int index() const { return index_; }
   Range block_range(int block) const { return layout_.block(index_, block); }
   int num_blocks() const { return static_cast<int>(blocks_.size()); }
+  // Of all payloads, those that came and those that go out.
   BufferPool* pool() { return &pool_; }
 
  private:
   struct BlockSlot;
   struct WorkerSlot;
+  // What an answer carries; null: nothing.
+  struct Payload {
+    BufferPtr bytes;
+    float scale = 1;
+  };
   // What a call leads to once its locks are released.
   struct Effects {
     std::vector<Answer>* answers;
     uint64_t due_checkpoint = 0;  // number; 0: none
   };
 
+  absl::Status CheckBlock(uint32_t block) const;
   absl::Status Check(const Request& request) const;
   absl::StatusOr<WorkerSlot*> FindWorker(const Request& request) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   absl::Status HandleLocked(Request* request, Effects* effects)
@@ -122,17 +139,22 @@ class Shard {
   void HandlePull(BlockSlot* slot, Request request, Effects* effects);
   absl::Status HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void AddContribution(BlockSlot* slot, Request request);
   // Makes every update that the gate allows of what waits at the block.
   void Advance(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   void Update(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  void ReleasePulls(BlockSlot* slot, BufferPtr weights, Effects* effects);
+  // The update itself; returns the weights after it, where a contribution asks for them.
+  Payload Apply(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects);
   // An answer without an update: to what was applied already, or came too late.
   void AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, Effects* effects);
-  void Finish(Request request, v1::Block::Fate fate, uint64_t staleness, BufferPtr payload,
+  void Finish(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload,
               const BlockSlot& slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, BufferPtr payload, const BlockSlot& slot,
+  void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, const BlockSlot& slot,
             Effects* effects);
   BufferPtr CopyWeights(const BlockSlot& slot);
+  // As the job sends them.
+  Payload EncodeWeights(const BlockSlot& slot);
   Rule::Center CenterOf(const BlockSlot& slot) const;
   void SetVersion(BlockSlot* slot, uint64_t version, Effects* effects);
   ShardSnapshot CopyAll(uint64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
@@ -141,6 +163,8 @@ class Shard {
   const ParameterLayout& layout_;
   const int index_;
   const std::unique_ptr<Rule> rule_;
+  const Codec push_;
+  const Codec pull_;
   const SnapshotSink snapshot_sink_;
   BufferPool pool_;
 

@@ -12,17 +12,20 @@
 
 namespace catchment {
 
+// Vectors keep their memory from update to update.
 struct Shard::BlockSlot {
-  struct Waiting {
+  struct Contribution {
     Request request;
-    bool finite = true;
+    Payload answer;  // the vector that is its own, or the weights
   };
 
   Range local;  // in the shard's vectors
   Mutex mu;
   v1::BlockState state ABSL_GUARDED_BY(mu);
-  std::vector<Waiting> contributions ABSL_GUARDED_BY(mu);  // to the next version, by worker
-  std::vector<Request> pulls ABSL_GUARDED_BY(mu);          // of versions to come
+  std::vector<Contribution> contributions ABSL_GUARDED_BY(mu);   // to the next version, by worker
+  std::vector<uint32_t> arrived ABSL_GUARDED_BY(mu);             // their workers, for the gate
+  std::vector<Rule::Contribution> applicable ABSL_GUARDED_BY(mu);  // those that are finite, for the rule
+  std::vector<Request> pulls ABSL_GUARDED_BY(mu);                // of versions to come
 };
 
 struct Shard::WorkerSlot {

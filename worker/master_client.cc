@@ -2,19 +2,18 @@
 
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "worker/growing_pause.h"
 
 namespace catchment {
 namespace {
 
-constexpr double kFirstPause = 0.1;
-constexpr double kLongestPause = 5;
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr char kNeverReached[] =
-    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one authority, or "
+    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one "
+    "authority, or "
     "neither?";
 
 }  // namespace
@@ -31,7 +30,8 @@ MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::Chan
 absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
                                  const StopFlag& stop) {
   const double start = clock_.Now();
-  for (double pause = kFirstPause;; pause = std::min(kLongestPause, 2 * pause)) {
+  GrowingPause pauses;
+  while (true) {
     const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
     const absl::Status status = FromGrpc(call(context.get()), Who());
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
@@ -43,6 +43,7 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
           absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message(),
                        reached_ ? "" : kNeverReached));
     }
+    const double pause = pauses.Next();
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
     if (Pause(pause, stop)) return absl::CancelledError("the worker was told to stop");

@@ -3,9 +3,14 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include "common/job/data_shape.h"
+#include "common/model_shapes.h"
+#include "common/timer.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"
 #include "worker/data/load_data.h"
+#include "worker/model/network.h"
+#include "worker/model/synthetic_model.h"
 
 namespace catchment {
 namespace {
@@ -16,8 +21,16 @@ std::string HostName() {
   return name;
 }
 
-absl::StatusOr<std::unique_ptr<Network>> MakeNetwork(const WorkerOptions& options, const v1::Job& job,
-                                                     const Dataset& data) {
+absl::StatusOr<std::unique_ptr<Trainable>> MakeSynthetic(const v1::Job& job) {
+  const DataShape data = ShapeOf(job.data());
+  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.num_classes);
+  if (!layers.ok()) return layers.status();
+  return std::make_unique<SyntheticModel>(job.model().synthetic(), *layers, job.seed(),
+                                          std::make_unique<SteadyTimer>());
+}
+
+absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& options, const v1::Job& job,
+                                                       const Dataset& data) {
   const absl::StatusOr<v1::Device> device = ResolveDevice(options.device, job.device());
   if (!device.ok()) return device.status();
   absl::StatusOr<DeviceChoice> choice =
@@ -35,19 +48,21 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   if (!reply.ok()) return reply.status();
   absl::StatusOr<DataSets> data = LoadData(reply->job().data(), DataPathsFromEnvironment());
   if (!data.ok()) return data.status();
-  absl::StatusOr<std::unique_ptr<Network>> network = MakeNetwork(options, reply->job(), data->train);
-  if (!network.ok()) return network.status();
+  absl::StatusOr<std::unique_ptr<Trainable>> model = reply->job().model().has_synthetic()
+                                                         ? MakeSynthetic(reply->job())
+                                                         : MakeNetwork(options, reply->job(), data->train);
+  if (!model.ok()) return model.status();
   absl::StatusOr<ParameterLayout> layout = ParameterLayout::Create(
-      (*network)->tensors(), reply->servers_size(), int64_t{reply->job().block_kib()} * 1024 / sizeof(float));
+      (*model)->tensors(), reply->servers_size(), int64_t{reply->job().block_kib()} * 1024 / sizeof(float));
   if (!layout.ok()) return layout.status();
   return Session{reply->job(), {reply->servers().begin(), reply->servers().end()}, *std::move(data),
-                 *std::move(network), *std::move(layout)};
+                 *std::move(model), *std::move(layout)};
 }
 
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
   v1::RegisterRequest request;
   request.set_role(role);
-  for (const TensorSpec& tensor : session.network->tensors()) {
+  for (const TensorSpec& tensor : session.model->tensors()) {
     v1::TensorInfo* info = request.add_tensors();
     info->set_name(tensor.name);
     info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
@@ -55,7 +70,7 @@ v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
   request.set_train_samples(session.data.train.size());
   request.set_host(HostName());
   request.set_pid(getpid());
-  request.set_device(session.network->device());
+  request.set_device(session.model->device());
   return request;
 }
 

@@ -12,7 +12,7 @@
 #include "proto/master.pb.h"
 #include "worker/data/dataset.h"
 #include "worker/master_client.h"
-#include "worker/model/network.h"
+#include "worker/model/trainable.h"
 
 namespace catchment {
 
@@ -24,12 +24,12 @@ struct WorkerOptions {
   double connect_timeout_seconds = 60;
 };
 
-// Immutable but for the network, which one thread uses.
+// Immutable but for the model, which one thread uses.
 struct Session {
   v1::Job job;
   std::vector<std::string> servers;
   DataSets data;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<Trainable> model;
   ParameterLayout layout;
 };
 

@@ -18,16 +18,18 @@ bool IsLost(const absl::Status& status) {
 }  // namespace
 
 struct Training::Membership {
-  Membership(const v1::RegisterReply& reply, Session* session, const WorkerOptions& options, const Clock* clock,
-             MasterClient* master, std::function<v1::Progress()> progress)
+  Membership(const v1::RegisterReply& reply, Session* session, const WorkerOptions& options,
+             const Clock* clock, MasterClient* master, std::function<v1::Progress()> progress)
       : me(reply),
-        client({session->servers, options.credentials, session->job.name(), reply.worker(), reply.incarnation(),
-                session->job.faults().connect_timeout_seconds()},
-               &session->layout, clock),
+        client(
+            {session->servers, options.credentials, session->job.name(), reply.worker(), reply.incarnation(),
+             session->job.faults().connect_timeout_seconds(), session->job.compression()},
+            &session->layout, clock),
         algorithm(MakeAlgorithm(session->job, session->layout.size(), &client)),
         leases(reply.worker(), reply.incarnation(), master, &end, std::move(progress)),
-        loader(&session->data.train, EpochOrder(session->job.seed(), session->data.train.size()), kBatchesAhead,
-               [this] { return leases.Next(); }, clock) {}
+        loader(
+            &session->data.train, EpochOrder(session->job.seed(), session->data.train.size()), kBatchesAhead,
+            [this] { return leases.Next(); }, clock) {}
   ~Membership() { end.Set(); }
 
   const v1::RegisterReply me;
@@ -38,6 +40,9 @@ struct Training::Membership {
   const std::unique_ptr<Algorithm> algorithm;
   LeaseSource leases;
   BatchLoader loader;
+  // Of the training thread.
+  bool started = false;
+  v1::Progress progress;  // with the step under way
 };
 
 Training::Training(WorkerOptions options, const Clock* clock)
@@ -134,32 +139,41 @@ absl::Status Training::RunMembership(Session* session) {
 }
 
 absl::Status Training::Train(Session* session, Membership* membership) {
-  bool started = false;
+  const absl::Status status = RunSteps(session, membership);
+  const bool finish = status.ok() && membership->started && !membership->end.IsSet();
+  const absl::Status last = finish ? membership->algorithm->Finish() : membership->algorithm->Settle();
+  if (last.ok()) Report(membership);
+  return status.ok() ? last : status;
+}
+
+absl::Status Training::RunSteps(Session* session, Membership* membership) {
   while (!membership->end.IsSet()) {
+    // The master may hold back what comes next until it knows that the last step is done.
+    if (!membership->loader.HasNext()) {
+      if (absl::Status status = membership->algorithm->Settle(); !status.ok()) return status;
+      Report(membership);
+    }
     const absl::StatusOr<const LoadedBatch*> batch = membership->loader.Next();
     if (!batch.ok()) return batch.status();
     if (*batch == nullptr) break;
-    if (!started) {
-      if (absl::Status status = membership->algorithm->Start(membership->leases.first_version()); !status.ok()) {
-        return status;
-      }
-      started = true;
+    if (!membership->started) {
+      const uint64_t version = membership->leases.first_version();
+      if (absl::Status status = membership->algorithm->Start(version); !status.ok()) return status;
+      membership->started = true;
     }
     if (absl::Status status = RunStep(session, **batch, membership); !status.ok()) return status;
   }
-  return started && !membership->end.IsSet() ? membership->algorithm->Finish() : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::Status Training::RunStep(Session* session, const LoadedBatch& batch, Membership* membership) {
   Score score;
-  double compute_seconds = 0;
-  const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient) {
-    const double start = clock_.Now();
-    score = session->network->Train(weights,
-                                    {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
-                                     static_cast<int>(batch.samples)},
-                                    gradient);
-    compute_seconds = clock_.Now() - start;
+  const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
+                            PassObserver* observer) {
+    score = session->model->Train(weights,
+                                  {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
+                                   static_cast<int>(batch.samples)},
+                                  gradient, observer);
   };
   Algorithm::Step step;
   step.samples = static_cast<uint32_t>(batch.samples);
@@ -168,24 +182,42 @@ absl::Status Training::RunStep(Session* session, const LoadedBatch& batch, Membe
     const double position = static_cast<double>(first.epoch) * session->data.train.size() + first.begin;
     step.progress = position / static_cast<double>(total);
   }
+  const double start = clock_.Now();
+  const double blocked = membership->client.totals().blocked_seconds();
   if (absl::Status status = membership->algorithm->Run(step, gradient); !status.ok()) return status;
+  const double seconds = clock_.Now() - start - (membership->client.totals().blocked_seconds() - blocked);
 
-  const ParameterClient::Totals totals = membership->client.totals();
+  // What is done is what the servers have: of a step that is under way the one before it.
+  if (membership->algorithm->under_way()) Report(membership);
   const LeaseSource::Place place = LeaseSource::PlaceOf(batch.tag);
-  MutexLock lock(&mu_);
-  progress_.set_steps(progress_.steps() + 1);
-  progress_.set_samples(progress_.samples() + batch.samples);
-  progress_.set_loss_sum(progress_.loss_sum() + score.loss_sum);
-  progress_.set_correct(progress_.correct() + score.correct);
-  progress_.set_compute_seconds(progress_.compute_seconds() + compute_seconds);
-  progress_.set_push_seconds(totals.push_seconds);
-  progress_.set_pull_seconds(totals.pull_seconds);
-  progress_.set_data_seconds(membership->loader.seconds_waited());
-  progress_.set_bytes_pushed(totals.bytes_pushed);
-  progress_.set_bytes_pulled(totals.bytes_pulled);
-  progress_.set_lease(place.lease);
-  progress_.set_lease_steps(place.step);
+  v1::Progress& progress = membership->progress;
+  progress.set_steps(progress.steps() + 1);
+  progress.set_samples(progress.samples() + batch.samples);
+  progress.set_loss_sum(progress.loss_sum() + score.loss_sum);
+  progress.set_correct(progress.correct() + score.correct);
+  progress.set_compute_seconds(progress.compute_seconds() + seconds);
+  progress.set_lease(place.lease);
+  progress.set_lease_steps(place.step);
+  if (!membership->algorithm->under_way()) Report(membership);
   return absl::OkStatus();
+}
+
+void Training::Report(Membership* membership) {
+  const ParameterClient::Totals totals = membership->client.totals();
+  v1::Progress& progress = membership->progress;
+  progress.set_push_seconds(totals.push_seconds);
+  progress.set_pull_seconds(totals.pull_seconds);
+  progress.set_data_seconds(membership->loader.seconds_waited());
+  progress.set_bytes_pushed(totals.bytes_pushed);
+  progress.set_bytes_pulled(totals.bytes_pulled);
+  progress.clear_round_trip_us();
+  progress.clear_round_trip_counts();
+  totals.round_trips.ForEach([&progress](uint64_t microseconds, uint64_t count) {
+    progress.add_round_trip_us(microseconds);
+    progress.add_round_trip_counts(count);
+  });
+  MutexLock lock(&mu_);
+  progress_ = progress;
 }
 
 void Training::Leave(const v1::RegisterReply& me, const absl::Status& why) {

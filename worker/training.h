@@ -42,7 +42,10 @@ class Training {
 
   absl::Status RunMembership(Session* session);
   absl::Status Train(Session* session, Membership* membership);
+  absl::Status RunSteps(Session* session, Membership* membership);
   absl::Status RunStep(Session* session, const LoadedBatch& batch, Membership* membership);
+  // All steps so far are done.
+  void Report(Membership* membership);
   void Leave(const v1::RegisterReply& me, const absl::Status& why);
   v1::Progress progress() const;
 
@@ -53,7 +56,7 @@ class Training {
   MasterClient master_;
 
   mutable Mutex mu_;
-  v1::Progress progress_ ABSL_GUARDED_BY(mu_);
+  v1::Progress progress_ ABSL_GUARDED_BY(mu_);  // of the steps that are done
   Membership* membership_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::thread watchdog_ ABSL_GUARDED_BY(mu_);  // after Stop
 };

@@ -12,8 +12,12 @@ struct DataShape {
   int num_classes;
 };
 
-// Both sources, MNIST and drawn digits, are one channel of 28 x 28 pixels, and ten digits.
-inline DataShape ShapeOf(const v1::Data&) { return {{1, 28, 28}, 10}; }
+// MNIST and drawn digits are one channel of 28 x 28 pixels, and ten digits. Synthetic samples are without
+// content: a nominal value and class each.
+inline DataShape ShapeOf(const v1::Data& data) {
+  if (data.has_synthetic()) return {SampleShape::Vector(1), 1};
+  return {{1, 28, 28}, 10};
+}
 
 }  // namespace catchment
 

@@ -25,6 +25,10 @@ void FillJob(v1::Job* job) {
 }
 
 void FillModel(v1::Model* model) {
+  if (model->has_synthetic()) {
+    CATCHMENT_DEFAULT(model->mutable_synthetic(), step_ms, 100);
+    CATCHMENT_DEFAULT(model->mutable_synthetic(), spread, 0);
+  }
   for (v1::Layer& layer : *model->mutable_layers()) {
     if (layer.has_conv2d()) {
       CATCHMENT_DEFAULT(layer.mutable_conv2d(), stride, 1);
@@ -36,6 +40,7 @@ void FillModel(v1::Model* model) {
 }
 
 void FillData(v1::Data* data) {
+  if (data->has_synthetic()) CATCHMENT_DEFAULT(data->mutable_synthetic(), samples, 1000000);
   if (!data->has_drawn_digits()) return;
   v1::DrawnDigits* digits = data->mutable_drawn_digits();
   CATCHMENT_DEFAULT(digits, train_samples, 20000);
@@ -56,15 +61,43 @@ void FillContribution(uint32_t workers, v1::Contribution* contribution) {
   }
 }
 
-void FillOptimizer(v1::Optimizer* optimizer) {
-  if (optimizer->kind() == v1::Optimizer::ADAGRAD) CATCHMENT_DEFAULT(optimizer, epsilon, 1e-10f);
-  if (optimizer->kind() == v1::Optimizer::ADAM) {
-    CATCHMENT_DEFAULT(optimizer, beta1, 0.9f);
-    CATCHMENT_DEFAULT(optimizer, beta2, 0.999f);
-    CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
+// PyTorch's.
+void FillKind(v1::Optimizer* optimizer) {
+  switch (optimizer->kind()) {
+    case v1::Optimizer::ADAGRAD:
+      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-10f);
+      break;
+    case v1::Optimizer::RMSPROP:
+      CATCHMENT_DEFAULT(optimizer, rho, 0.99f);
+      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
+      break;
+    case v1::Optimizer::ADADELTA:
+      CATCHMENT_DEFAULT(optimizer, rho, 0.9f);
+      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-6f);
+      break;
+    case v1::Optimizer::ADAMW:
+      CATCHMENT_DEFAULT(optimizer, weight_decay, 0.01f);
+      [[fallthrough]];
+    case v1::Optimizer::ADAM:
+      CATCHMENT_DEFAULT(optimizer, beta1, 0.9f);
+      CATCHMENT_DEFAULT(optimizer, beta2, 0.999f);
+      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
+      break;
+    default:
+      break;
   }
+}
+
+void FillOptimizer(v1::Optimizer* optimizer) {
+  FillKind(optimizer);
   CATCHMENT_DEFAULT(optimizer->mutable_schedule(), warmup, 0);
   CATCHMENT_DEFAULT(optimizer->mutable_schedule(), final_fraction, 0);
+}
+
+void FillCompression(v1::Compression* compression) {
+  CATCHMENT_DEFAULT(compression, push, v1::Compression::FLOAT32);
+  CATCHMENT_DEFAULT(compression, pull, v1::Compression::FLOAT32);
+  if (compression->push() == v1::Compression::TOP_K) CATCHMENT_DEFAULT(compression, top_k_fraction, 0.01f);
 }
 
 void FillKeeping(v1::Job* job) {
@@ -74,6 +107,7 @@ void FillKeeping(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, 10);
   CATCHMENT_DEFAULT(job->mutable_faults(), non_finite_limit, 10);
   CATCHMENT_DEFAULT(job->mutable_faults(), connect_timeout_seconds, 60);
+  CATCHMENT_DEFAULT(job->mutable_faults(), slowest_kib_per_second, 64);
 }
 
 #undef CATCHMENT_DEFAULT
@@ -90,6 +124,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   if (!algorithm->compensation().has_none()) algorithm->mutable_compensation()->mutable_none();
   FillContribution(job->workers(), algorithm->mutable_contribution());
   FillOptimizer(job->mutable_optimizer());
+  FillCompression(job->mutable_compression());
   FillKeeping(job);
 }
 

@@ -13,8 +13,11 @@ constexpr v1::Contribution::KindCase kElastic = v1::Contribution::kElastic;
 // Of PyTorch where it has defaults.
 float DefaultLearningRate(v1::Optimizer::Kind kind, const Preset& preset) {
   switch (kind) {
-    case v1::Optimizer::ADAGRAD: return 0.01f;
-    case v1::Optimizer::ADAM: return 0.001f;
+    case v1::Optimizer::ADAGRAD:
+    case v1::Optimizer::RMSPROP: return 0.01f;
+    case v1::Optimizer::ADADELTA: return 1;
+    case v1::Optimizer::ADAM:
+    case v1::Optimizer::ADAMW: return 0.001f;
     default: return preset.learning_rate;
   }
 }

@@ -4,14 +4,16 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "common/job/check_optimizer.h"
 #include "common/job/data_shape.h"
 #include "common/job/defaults.h"
 #include "common/job/presets.h"
+#include "common/job/problems.h"
 #include "common/model_shapes.h"
 #include "common/nearest_name.h"
 
@@ -22,46 +24,10 @@ constexpr uint32_t kMaxWorkers = 10000;
 constexpr uint32_t kMaxBatchSize = 1000000;
 constexpr uint32_t kMaxBlockKib = 65536;
 constexpr size_t kMaxNameLength = 100;
+constexpr double kMaxStepMs = 600000;
+constexpr double kMaxSpread = 3;
 // Samples are counted in 64 bits.
 constexpr double kMaxBudget = 9e18;
-
-// Gathers problems, a line each.
-class Problems {
- public:
-  void Add(const std::string& path, const std::string& text) {
-    lines_.push_back(absl::StrCat(path, ": ", text));
-  }
-  void AddLines(const std::string& lines) { lines_.push_back(lines); }
-
-  template <typename T>
-  void Require(bool holds, const std::string& path, T value, const std::string& rule) {
-    if (!holds) Add(path, absl::StrCat("is ", value, "; ", rule));
-  }
-
-  // Comparisons with a NaN are false, so none passes.
-  template <typename T>
-  void AtLeast(T low, const std::string& path, T value) {
-    Require(value >= low, path, value, absl::StrCat("must be at least ", low));
-  }
-  template <typename T>
-  void Within(T low, T high, const std::string& path, T value) {
-    Require(value >= low && value <= high, path, value, absl::StrCat("must be from ", low, " to ", high));
-  }
-  void BelowOne(const std::string& path, double value) {
-    Require(value >= 0 && value < 1, path, value, "must be in [0, 1)");
-  }
-  void Positive(const std::string& path, double value) {
-    Require(value > 0 && std::isfinite(value), path, value, "must be a number above 0");
-  }
-
-  bool empty() const { return lines_.empty(); }
-  absl::Status ToStatus() const {
-    return lines_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(lines_, "\n"));
-  }
-
- private:
-  std::vector<std::string> lines_;
-};
 
 bool IsNameCharacter(char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; }
 
@@ -101,10 +67,18 @@ void CheckJob(const v1::Job& job, Problems* problems) {
   CheckBudget(job, problems);
 }
 
+void CheckCountedSamples(const v1::Job& job, Problems* problems) {
+  const uint32_t samples = job.data().synthetic().samples();
+  problems->AtLeast<uint32_t>(1, "data.synthetic.samples", samples);
+  problems->Require(job.batch_size() <= std::max(1u, samples), "batch_size", job.batch_size(),
+                    absl::StrCat("must not be above data.synthetic.samples, ", samples));
+}
+
 void CheckData(const v1::Job& job, Problems* problems) {
   if (job.data().source_case() == v1::Data::SOURCE_NOT_SET) {
-    return problems->Add("data", "has no source; give one of mnist {}, drawn_digits {}");
+    return problems->Add("data", "has no source; give one of mnist {}, drawn_digits {}, synthetic {}");
   }
+  if (job.data().has_synthetic()) CheckCountedSamples(job, problems);
   if (!job.data().has_drawn_digits()) return;
   const v1::DrawnDigits& digits = job.data().drawn_digits();
   problems->AtLeast<uint32_t>(1, "data.drawn_digits.train_samples", digits.train_samples());
@@ -114,12 +88,27 @@ void CheckData(const v1::Job& job, Problems* problems) {
       absl::StrCat("must not be above data.drawn_digits.train_samples, ", digits.train_samples()));
 }
 
+// One without the other has nothing to compute with, or nothing to compute.
+void CheckSynthetic(const v1::Job& job, Problems* problems) {
+  if (!job.data().has_synthetic()) {
+    problems->Add("model.synthetic",
+                  "computes nothing from samples; it goes with data { synthetic {} } alone");
+  } else if (!job.model().has_synthetic()) {
+    problems->Add("data.synthetic", "has samples without content; it goes with model { synthetic {} } alone");
+  }
+  const v1::SyntheticModel& model = job.model().synthetic();
+  problems->Within<double>(0, kMaxStepMs, "model.synthetic.step_ms", model.step_ms());
+  problems->Within<double>(0, kMaxSpread, "model.synthetic.spread", model.spread());
+}
+
 // Also gives the layers their names.
 void CheckModel(v1::Job* job, Problems* problems) {
+  if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
+  if (job->data().has_synthetic() && !job->model().has_synthetic()) return;
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.num_classes);
   if (!layers.ok()) return problems->AddLines(std::string(layers.status().message()));
-  for (size_t i = 0; i < layers->size(); ++i) {
+  for (int i = 0; i < job->model().layers_size(); ++i) {
     job->mutable_model()->mutable_layers(i)->set_name((*layers)[i].name);
   }
 }
@@ -174,79 +163,39 @@ void CheckAlgorithm(const v1::Job& job, Problems* problems) {
   }
 }
 
-void CheckSgd(const v1::Optimizer& optimizer, Problems* problems) {
-  problems->BelowOne("optimizer.momentum", optimizer.momentum());
-  if (optimizer.nesterov() && optimizer.momentum() == 0) {
-    problems->Add("optimizer.nesterov",
-                  "is true and momentum is 0; Nesterov's step looks ahead along the momentum: "
-                  "set momentum above 0, or leave nesterov out");
+void CheckTopK(const v1::Compression& compression, Problems* problems) {
+  const std::string path = "compression.top_k_fraction";
+  const float fraction = compression.top_k_fraction();
+  if (compression.push() == v1::Compression::TOP_K) {
+    problems->Require(fraction > 0 && fraction <= 1, path, fraction, "must be in (0, 1]");
+  } else if (compression.has_top_k_fraction()) {
+    problems->Add(path, "is of push TOP_K; leave it out, or set compression.push to TOP_K");
   }
-  if (optimizer.has_epsilon()) {
-    problems->Add("optimizer.epsilon", "is of ADAGRAD and ADAM; SGD has none, leave it out");
-  }
-}
-
-void CheckAdaptive(const v1::Optimizer& optimizer, Problems* problems) {
-  const std::string kind = v1::Optimizer::Kind_Name(optimizer.kind());
-  const std::string mend =
-      absl::StrCat("is of SGD; ", kind, " has none, leave it out or set optimizer.kind to SGD");
-  if (optimizer.momentum() != 0) problems->Add("optimizer.momentum", mend);
-  if (optimizer.nesterov()) problems->Add("optimizer.nesterov", mend);
-  problems->Positive("optimizer.epsilon", optimizer.epsilon());
-}
-
-void CheckBetas(const v1::Optimizer& optimizer, Problems* problems) {
-  if (optimizer.kind() == v1::Optimizer::ADAM) {
-    problems->BelowOne("optimizer.beta1", optimizer.beta1());
-    problems->BelowOne("optimizer.beta2", optimizer.beta2());
-    return;
-  }
-  const std::string mend = absl::StrCat("is of ADAM; ", v1::Optimizer::Kind_Name(optimizer.kind()),
-                                        " has none, leave it out or set optimizer.kind to ADAM");
-  if (optimizer.has_beta1()) problems->Add("optimizer.beta1", mend);
-  if (optimizer.has_beta2()) problems->Add("optimizer.beta2", mend);
-}
-
-void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
-  problems->Require(v1::Schedule::Decay_IsValid(schedule.decay()), "optimizer.schedule.decay",
-                    static_cast<int>(schedule.decay()), "must be CONSTANT or COSINE");
-  problems->BelowOne("optimizer.schedule.warmup", schedule.warmup());
-  problems->Within<float>(0, 1, "optimizer.schedule.final_fraction", schedule.final_fraction());
-}
-
-// The optimizer of elastic averaging runs on the workers, between exchanges with the center.
-void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
-  if (optimizer.kind() != v1::Optimizer::SGD) {
-    problems->Add(
-        "optimizer.kind",
-        absl::StrCat("is ", v1::Optimizer::Kind_Name(optimizer.kind()),
-                     "; must be SGD with contribution "
-                     "elastic: it moves each worker's own weights, and an exchange pulls these away from "
-                     "what its running averages describe; for ",
-                     v1::Optimizer::Kind_Name(optimizer.kind()), " use preset sync or downpour"));
-  } else if (optimizer.momentum() > 0 && !optimizer.nesterov()) {
-    problems->Add("optimizer.momentum",
-                  absl::StrCat("is ", optimizer.momentum(),
-                               " without nesterov; with contribution elastic momentum is "
-                               "Nesterov's (EAMSGD): set nesterov to true, or momentum to 0 (EASGD)"));
+  if (compression.pull() == v1::Compression::TOP_K) {
+    problems->Add("compression.pull",
+                  "is TOP_K, which is for gradients: a worker pulls all weights, not the largest; "
+                  "must be FLOAT32, BFLOAT16 or FLOAT16");
   }
 }
 
-void CheckOptimizer(const v1::Job& job, Problems* problems) {
-  const v1::Optimizer& optimizer = job.optimizer();
-  if (!v1::Optimizer::Kind_IsValid(optimizer.kind())) {
-    return problems->Require(false, "optimizer.kind", static_cast<int>(optimizer.kind()),
-                             "must be SGD, ADAGRAD or ADAM");
+void CheckElasticCompression(const std::string& path, v1::Compression::Codec codec, Problems* problems) {
+  problems->Require(codec == v1::Compression::FLOAT32, path, v1::Compression::Codec_Name(codec),
+                    "must be FLOAT32 with contribution elastic: worker and center must move by the same "
+                    "difference, and rounded weights would pull the center off");
+}
+
+void CheckCompression(const v1::Job& job, Problems* problems) {
+  const v1::Compression& compression = job.compression();
+  for (const auto& [path, codec] : {std::pair("compression.push", compression.push()),
+                                    std::pair("compression.pull", compression.pull())}) {
+    if (!v1::Compression::Codec_IsValid(codec)) {
+      problems->Require(false, path, static_cast<int>(codec),
+                        "must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K");
+    } else if (job.algorithm().contribution().has_elastic()) {
+      CheckElasticCompression(path, codec, problems);
+    }
   }
-  problems->Positive("optimizer.learning_rate", optimizer.learning_rate());
-  if (optimizer.kind() == v1::Optimizer::SGD) {
-    CheckSgd(optimizer, problems);
-  } else {
-    CheckAdaptive(optimizer, problems);
-  }
-  CheckBetas(optimizer, problems);
-  CheckSchedule(optimizer.schedule(), problems);
-  if (job.algorithm().contribution().has_elastic()) CheckElasticOptimizer(optimizer, problems);
+  CheckTopK(compression, problems);
 }
 
 void CheckKeeping(const v1::Job& job, Problems* problems) {
@@ -280,7 +229,8 @@ absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
   CheckModel(&job, &problems);
   CheckData(job, &problems);
   CheckAlgorithm(job, &problems);
-  CheckOptimizer(job, &problems);
+  CheckOptimizer(job.optimizer(), job.algorithm().contribution().has_elastic(), &problems);
+  CheckCompression(job, &problems);
   CheckKeeping(job, &problems);
   if (!problems.empty()) return problems.ToStatus();
   return job;

@@ -1,7 +1,7 @@
 #include "common/wire/block_frame.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,6 +9,9 @@ namespace catchment {
 namespace {
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+// The most that protobuf reads of a tag or a length; a number may have ten.
+constexpr int kTagBytes = 5;
 
 constexpr uint32_t Tag(uint32_t field, WireType type) { return field << 3 | type; }
 
@@ -27,6 +30,14 @@ char* WriteField(uint32_t field, uint64_t value, char* out) {
   return WriteVarint(value, WriteVarint(Tag(field, kVarint), out));
 }
 
+// A bit pattern, little-endian; zero is left out.
+char* WriteFixed32(uint32_t field, uint32_t bits, char* out) {
+  if (bits == 0) return out;
+  out = WriteVarint(Tag(field, kFixed32), out);
+  for (int shift = 0; shift < 32; shift += 8) *out++ = static_cast<char>(bits >> shift);
+  return out;
+}
+
 // Walks through the pieces.
 class Reader {
  public:
@@ -41,15 +52,25 @@ class Reader {
     return true;
   }
 
-  bool ReadVarint(uint64_t* value) {
+  bool ReadVarint(uint64_t* value, int most_bytes = 10) {
     *value = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
+    for (int shift = 0; shift < 7 * most_bytes; shift += 7) {
       uint8_t byte;
       if (!ReadByte(&byte)) return false;
       *value |= shift < 64 ? static_cast<uint64_t>(byte & 0x7f) << shift : 0;
       if (byte < 0x80) return true;
     }
     return false;
+  }
+
+  bool ReadFixed32(uint32_t* bits) {
+    *bits = 0;
+    for (int shift = 0; shift < 32; shift += 8) {
+      uint8_t byte;
+      if (!ReadByte(&byte)) return false;
+      *bits |= static_cast<uint32_t>(byte) << shift;
+    }
+    return true;
   }
 
   bool Skip(uint64_t bytes) {
@@ -107,22 +128,9 @@ size_t EncodeHeader(const BlockHeader& header, size_t payload_bytes, char* out) 
   end = WriteField(5, header.samples, end);
   end = WriteField(6, header.staleness, end);
   end = WriteField(7, header.fate, end);
+  if (header.scale != 1) end = WriteFixed32(8, std::bit_cast<uint32_t>(header.scale), end);
   if (payload_bytes > 0) end = WriteVarint(payload_bytes, WriteVarint(Tag(15, kBytes), end));
   return end - out;
-}
-
-void PayloadView::CopyTo(void* out) const {
-  char* to = static_cast<char*>(out);
-  size_t left = size_;
-  size_t offset = offset_;
-  for (const absl::string_view piece : pieces_) {
-    const size_t step = std::min(left, piece.size() - offset);
-    if (step > 0) std::memcpy(to, piece.data() + offset, step);
-    to += step;
-    left -= step;
-    offset = 0;
-    if (left == 0) return;
-  }
 }
 
 absl::Status DecodeFrame(absl::Span<const absl::string_view> pieces, BlockHeader* header,
@@ -130,9 +138,11 @@ absl::Status DecodeFrame(absl::Span<const absl::string_view> pieces, BlockHeader
   *header = BlockHeader();
   *payload = PayloadView();
   Reader reader(pieces);
+  Reader before = reader;
   while (!reader.AtEnd()) {
     uint64_t tag, value;
-    if (!reader.ReadVarint(&tag)) return Malformed("truncated tag");
+    uint32_t bits;
+    if (!reader.ReadVarint(&tag, kTagBytes)) return Malformed("truncated tag");
     if (tag >> 3 == 0 || tag > UINT32_MAX) return Malformed("impossible field number");
     switch (tag & 7) {
       case kVarint:
@@ -140,15 +150,18 @@ absl::Status DecodeFrame(absl::Span<const absl::string_view> pieces, BlockHeader
         SetField(tag >> 3, value, header);
         break;
       case kBytes:
-        if (!reader.ReadVarint(&value)) return Malformed("truncated length");
-        if (tag >> 3 == 15) *payload = reader.View(value);
+        if (!reader.ReadVarint(&value, kTagBytes)) return Malformed("truncated length");
+        before = reader;
         if (!reader.Skip(value)) return Malformed("a field is longer than the message");
+        if (tag >> 3 == 15) *payload = before.View(value);
         break;
       case kFixed64:
         if (!reader.Skip(8)) return Malformed("truncated field");
         break;
       case kFixed32:
-        if (!reader.Skip(4)) return Malformed("truncated field");
+        if (!reader.ReadFixed32(&bits)) return Malformed("truncated field");
+        // Protobuf has no number 0 on the wire: it is an absent one.
+        if (tag >> 3 == 8) header->scale = bits == 0 ? 1 : std::bit_cast<float>(bits);
         break;
       default:
         return Malformed("unknown wire type");

@@ -19,4 +19,10 @@ absl::Status ReceivedFrame::Decode(const grpc::ByteBuffer& buffer) {
   return DecodeFrame(pieces_, &header_, &payload_);
 }
 
+void ReceivedFrame::Clear() {
+  payload_ = PayloadView();
+  pieces_.clear();
+  slices_.clear();
+}
+
 }  // namespace catchment

@@ -20,6 +20,9 @@ class ReceivedFrame {
   // Takes over the buffer's slices. InvalidArgument for what is not a Block.
   absl::Status Decode(const grpc::ByteBuffer& buffer);
 
+  // Lets go of the message's memory.
+  void Clear();
+
   const BlockHeader& header() const { return header_; }
   const PayloadView& payload() const { return payload_; }
 

@@ -117,6 +117,7 @@ class CpuBackend final : public Backend {
       case LayerKind::kDropout:
         return MakeCpuDropout(spec, input);
       case LayerKind::kFlatten:
+      case LayerKind::kSynthetic:
         break;
     }
     return absl::InternalError(absl::StrCat("layer ", spec.layer.name, " has no kernel"));

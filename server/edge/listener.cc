@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,18 @@
 
 namespace catchment {
 namespace {
+
+// Of one connection. A worker has one stream to a server.
+constexpr int kMostStreams = 100;
+// A peer whose machine has gone says nothing: it is asked.
+constexpr int kKeepaliveMs = 30'000;
+
+void BoundConnections(grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+}
 
 // gRPC only says that it failed; the kernel says why.
 std::string WhyNot(const std::string& host, const std::string& port) {
@@ -35,9 +49,9 @@ std::string WhyNot(const std::string& host, const std::string& port) {
 
 }  // namespace
 
-absl::StatusOr<Listener> Listen(const std::string& address,
-                                const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                const std::vector<grpc::Service*>& services, int max_message_bytes) {
+absl::StatusOr<Listener> Listener::Open(const std::string& address,
+                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                                        const std::vector<CallService*>& services, const Options& options) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
@@ -46,16 +60,44 @@ absl::StatusOr<Listener> Listen(const std::string& address,
   const std::string port = address.substr(colon + 1);
   grpc::ServerBuilder builder;
   SetTrainingOptions(&builder);
-  builder.SetMaxReceiveMessageSize(max_message_bytes);
+  BoundConnections(&builder);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   int picked = 0;
   builder.AddListeningPort(address, credentials, &picked);
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || picked == 0) {
+  for (CallService* service : services) builder.RegisterService(service->grpc_service());
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
+  for (int i = 0; i < options.threads; ++i) queues.push_back(builder.AddCompletionQueue());
+  Listener listener;
+  listener.server_ = builder.BuildAndStart();
+  if (listener.server_ == nullptr || picked == 0) {
+    for (const auto& queue : queues) queue->Shutdown();
     return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", WhyNot(host, port),
                                                "; choose another port, or 0 for a free one"));
   }
-  return Listener{std::move(server), absl::StrCat(host, ":", picked)};
+  listener.address_ = host == "unix" ? address : absl::StrCat(host, ":", picked);
+  listener.Serve(services, std::move(queues));
+  return listener;
 }
+
+void Listener::Serve(const std::vector<CallService*>& services,
+                     std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues) {
+  for (std::unique_ptr<grpc::ServerCompletionQueue>& queue : queues) {
+    queues_.push_back(std::make_unique<CallQueue>(queue.get()));
+    for (CallService* service : services) service->Accept(queues_.back().get());
+    threads_.push_back(std::make_unique<CompletionThread>(std::move(queue), "listener"));
+  }
+}
+
+void Listener::Shutdown(double grace_seconds) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() +
+                    std::chrono::microseconds(static_cast<int64_t>(grace_seconds * 1e6)));
+  for (const auto& queue : queues_) queue->WaitUntilEmpty();
+  threads_.clear();
+  queues_.clear();
+  server_.reset();
+}
+
+int DefaultListenerThreads(int processors) { return std::clamp(processors / 4, 1, 4); }
 
 }  // namespace catchment

@@ -9,18 +9,45 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/completion.h"
+#include "server/edge/calls.h"
 
 namespace catchment {
 
-struct Listener {
-  std::unique_ptr<grpc::Server> server;
-  std::string address;  // HOST:PORT, with the port that was picked where PORT was 0
+class Listener {
+ public:
+  struct Options {
+    int max_message_bytes = 64 << 20;  // larger messages are refused
+    int threads = 1;                   // that read requests and write answers; each connection stays with one
+  };
+
+  // The services outlive the listener.
+  static absl::StatusOr<Listener> Open(const std::string& address,
+                                       const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                                       const std::vector<CallService*>& services, const Options& options);
+
+  Listener(Listener&&) = default;
+  // Shuts down at once what is still open.
+  ~Listener() { Shutdown(0); }
+
+  // HOST:PORT, with the port that was picked where PORT was 0, or unix:PATH.
+  const std::string& address() const { return address_; }
+  // Takes no more calls; those under way have so long to end by themselves. Returns when all have.
+  void Shutdown(double grace_seconds);
+
+ private:
+  Listener() = default;
+  void Serve(const std::vector<CallService*>& services,
+             std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues);
+
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  std::vector<std::unique_ptr<CallQueue>> queues_;
+  std::vector<std::unique_ptr<CompletionThread>> threads_;
 };
 
-// Messages of more than max_message_bytes are refused. The services outlive the server.
-absl::StatusOr<Listener> Listen(const std::string& address,
-                                const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                const std::vector<grpc::Service*>& services, int max_message_bytes);
+// For a machine with so many processors: a quarter of them, from 1 to 4.
+int DefaultListenerThreads(int processors);
 
 }  // namespace catchment
 

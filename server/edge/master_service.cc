@@ -1,73 +1,59 @@
 #include "server/edge/master_service.h"
 
-#include "common/rpc.h"
+#include <utility>
 
 namespace catchment {
 namespace {
 
-using Context = MasterService::Context;
-using Reactor = MasterService::Reactor;
-
-Reactor* Finish(Context* context, const absl::Status& status) {
-  Reactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
-
 template <typename Reply>
-Reactor* Finish(Context* context, absl::StatusOr<Reply> result, Reply* reply) {
+absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
   if (result.ok()) *reply = *std::move(result);
-  return Finish(context, result.status());
+  return result.status();
 }
 
 }  // namespace
 
-Reactor* MasterService::GetJob(Context* context, const v1::GetJobRequest*, v1::GetJobReply* reply) {
-  return Finish(context, host_.GetJob(), reply);
+void MasterService::Accept(CallQueue* queue) {
+  UnaryCall<Async, v1::RegisterRequest, v1::RegisterReply>::Accept(
+      queue, &service_, &Async::RequestRegister,
+      [this](const auto& request, auto* reply) { return Put(host_.Register(request), reply); });
+  UnaryCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
+      queue, &service_, &Async::RequestHeartbeat,
+      [this](const auto& request, auto* reply) { return Put(host_.Heartbeat(request), reply); });
+  UnaryCall<Async, v1::GetLeaseRequest, v1::Lease>::Accept(
+      queue, &service_, &Async::RequestGetLease,
+      [this](const auto& request, auto* reply) { return Put(host_.GetLease(request), reply); });
+  UnaryCall<Async, v1::GetEvaluationRequest, v1::GetEvaluationReply>::Accept(
+      queue, &service_, &Async::RequestGetEvaluation,
+      [this](const auto& request, auto* reply) { return Put(host_.GetEvaluation(request), reply); });
+  AcceptOthers(queue);
 }
 
-Reactor* MasterService::RegisterServer(Context* context, const v1::RegisterServerRequest* request,
-                                       v1::RegisterServerReply*) {
-  return Finish(context, host_.RegisterServer(*request));
-}
-
-Reactor* MasterService::Register(Context* context, const v1::RegisterRequest* request,
-                                 v1::RegisterReply* reply) {
-  return Finish(context, host_.Register(*request), reply);
-}
-
-Reactor* MasterService::Heartbeat(Context* context, const v1::HeartbeatRequest* request,
-                                  v1::HeartbeatReply* reply) {
-  return Finish(context, host_.Heartbeat(*request), reply);
-}
-
-Reactor* MasterService::GetLease(Context* context, const v1::GetLeaseRequest* request, v1::Lease* reply) {
-  return Finish(context, host_.GetLease(*request), reply);
-}
-
-Reactor* MasterService::Leave(Context* context, const v1::LeaveRequest* request, v1::LeaveReply*) {
-  host_.Leave(*request);
-  return Finish(context, absl::OkStatus());
-}
-
-Reactor* MasterService::GetEvaluation(Context* context, const v1::GetEvaluationRequest* request,
-                                      v1::GetEvaluationReply* reply) {
-  return Finish(context, host_.GetEvaluation(*request), reply);
-}
-
-Reactor* MasterService::ReportEvaluation(Context* context, const v1::EvaluationReport* request,
-                                         v1::ReportEvaluationReply*) {
-  return Finish(context, host_.ReportEvaluation(*request));
-}
-
-Reactor* MasterService::GetStatus(Context* context, const v1::GetStatusRequest*, v1::JobStatus* reply) {
-  *reply = host_.Status();
-  return Finish(context, absl::OkStatus());
-}
-
-Reactor* MasterService::Stop(Context* context, const v1::StopRequest* request, v1::StopReply*) {
-  host_.Stop(request->reason().empty() ? "asked to stop" : request->reason());
-  return Finish(context, absl::OkStatus());
+void MasterService::AcceptOthers(CallQueue* queue) {
+  UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
+      queue, &service_, &Async::RequestGetJob,
+      [this](const auto&, auto* reply) { return Put(host_.GetJob(), reply); });
+  UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(queue, &service_, &Async::RequestGetStatus,
+                                                                [this](const auto&, auto* reply) {
+                                                                  *reply = host_.Status();
+                                                                  return absl::OkStatus();
+                                                                });
+  UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
+      queue, &service_, &Async::RequestRegisterServer,
+      [this](const auto& request, auto*) { return host_.RegisterServer(request); });
+  UnaryCall<Async, v1::EvaluationReport, v1::ReportEvaluationReply>::Accept(
+      queue, &service_, &Async::RequestReportEvaluation,
+      [this](const auto& request, auto*) { return host_.ReportEvaluation(request); });
+  UnaryCall<Async, v1::LeaveRequest, v1::LeaveReply>::Accept(queue, &service_, &Async::RequestLeave,
+                                                             [this](const auto& request, auto*) {
+                                                               host_.Leave(request);
+                                                               return absl::OkStatus();
+                                                             });
+  UnaryCall<Async, v1::StopRequest, v1::StopReply>::Accept(
+      queue, &service_, &Async::RequestStop, [this](const auto& request, auto*) {
+        host_.Stop(request.reason().empty() ? "asked to stop" : request.reason());
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace catchment

@@ -2,34 +2,29 @@
 #ifndef CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include "proto/master.grpc.pb.h"
+#include "server/edge/calls.h"
 #include "server/master_host.h"
 
 namespace catchment {
 
-// Threads: safe; runs on gRPC's own.
-class MasterService final : public v1::MasterService::CallbackService {
+// Threads: safe; runs on the listener's.
+class MasterService final : public CallService {
  public:
   // `host` outlives the service.
   explicit MasterService(MasterHost* host) : host_(*host) {}
 
-  using Context = grpc::CallbackServerContext;
-  using Reactor = grpc::ServerUnaryReactor;
-  Reactor* GetJob(Context*, const v1::GetJobRequest*, v1::GetJobReply*) override;
-  Reactor* RegisterServer(Context*, const v1::RegisterServerRequest*, v1::RegisterServerReply*) override;
-  Reactor* Register(Context*, const v1::RegisterRequest*, v1::RegisterReply*) override;
-  Reactor* Heartbeat(Context*, const v1::HeartbeatRequest*, v1::HeartbeatReply*) override;
-  Reactor* GetLease(Context*, const v1::GetLeaseRequest*, v1::Lease*) override;
-  Reactor* Leave(Context*, const v1::LeaveRequest*, v1::LeaveReply*) override;
-  Reactor* GetEvaluation(Context*, const v1::GetEvaluationRequest*, v1::GetEvaluationReply*) override;
-  Reactor* ReportEvaluation(Context*, const v1::EvaluationReport*, v1::ReportEvaluationReply*) override;
-  Reactor* GetStatus(Context*, const v1::GetStatusRequest*, v1::JobStatus*) override;
-  Reactor* Stop(Context*, const v1::StopRequest*, v1::StopReply*) override;
+  grpc::Service* grpc_service() override { return &service_; }
+  void Accept(CallQueue* queue) override;
 
  private:
+  using Async = v1::MasterService::AsyncService;
+
+  // Calls without a reply of their own, or without a request.
+  void AcceptOthers(CallQueue* queue);
+
   MasterHost& host_;
+  Async service_;
 };
 
 }  // namespace catchment

@@ -1,75 +1,68 @@
 #include "server/edge/shard_service.h"
 
-#include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
-#include "server/edge/train_stream.h"
 
 namespace catchment {
 namespace {
 
-// Ends a call that was not accepted.
-class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  explicit Refusal(const absl::Status& status) { Finish(ToGrpc(status)); }
-  void OnDone() override { delete this; }
-};
-
-class SnapshotStream final : public grpc::ServerWriteReactor<v1::Block> {
- public:
-  explicit SnapshotStream(const absl::Status& status) { Finish(ToGrpc(status)); }
-
-  explicit SnapshotStream(Shard* shard) : shard_(shard), weights_(shard->Weights()) {
-    block_.set_version(shard->version());
-    block_.set_fate(v1::Block::APPLIED);
-    WriteNext();
-  }
-
-  void OnWriteDone(bool ok) override {
-    if (ok) {
-      WriteNext();
-    } else {
-      Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader has gone"));
-    }
-  }
-  void OnDone() override { delete this; }
-
- private:
-  void WriteNext() {
-    if (next_ == shard_->num_blocks()) {
-      Finish(grpc::Status::OK);
-      return;
-    }
-    const Range range = shard_->block_range(next_);
-    block_.set_block(next_);
-    const int64_t local = range.begin - shard_->block_range(0).begin;
-    block_.set_payload(reinterpret_cast<const char*>(weights_.data() + local), range.size() * sizeof(float));
-    ++next_;
-    StartWrite(&block_);
-  }
-
-  Shard* const shard_ = nullptr;
-  const std::vector<float> weights_;
-  int next_ = 0;
-  v1::Block block_;
-};
+// Each holds a copy of the shard.
+constexpr size_t kMostSnapshots = 8;
 
 }  // namespace
 
 ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard* shard,
-                           ControlHandler control)
-    : job_(std::move(job)), layout_(layout), shard_(shard), control_(std::move(control)) {}
+                           ControlHandler control, const Options& options)
+    : job_(std::move(job)),
+      layout_(layout),
+      shard_(shard),
+      control_(std::move(control)),
+      house_{shard, &appliers_, &streams_,
+             RateFloor(options.slowest_bytes_per_second, layout.block_size() * sizeof(float))},
+      appliers_(options.apply) {}
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ShardService::Train(
-    grpc::CallbackServerContext* context) {
-  v1::Hello hello;
-  if (absl::Status status = Admit(*context, &hello); !status.ok()) return new Refusal(status);
-  return new TrainStream(context, shard_, hello);
+void ShardService::Sweep(double now) {
+  streams_.Sweep(now);
+  snapshots_.Sweep(now);
 }
 
-absl::Status ShardService::Admit(const grpc::CallbackServerContext& context, v1::Hello* hello) const {
+void ShardService::Accept(CallQueue* queue) {
+  TrainCall::Accept(
+      queue,
+      [this](TrainCall* call, void* tag) {
+        service_.RequestTrain(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
+      },
+      [this](TrainCall* call) { Train(call); });
+  SnapshotCall::Accept(
+      queue,
+      [this](SnapshotCall* call, void* tag) {
+        service_.RequestSnapshot(&call->context, &call->request, &call->stream, call->queue.get(),
+                                 call->queue.get(), tag);
+      },
+      [this](SnapshotCall* call) { Snapshot(call); });
+  UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
+      queue, &service_, &Async::RequestControl,
+      [this](const v1::ShardCommand& command, v1::ShardReport* report) {
+        *report = control_(command);
+        return absl::OkStatus();
+      });
+}
+
+void ShardService::Train(TrainCall* call) {
+  v1::Hello hello;
+  if (absl::Status status = Admit(call->context, &hello); !status.ok()) {
+    call->Finish(ToGrpc(status));
+    return;
+  }
+  const auto stream = std::make_shared<TrainStream>(call, &house_, hello);
+  call->Start(stream.get());
+  stream->Start();
+}
+
+absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* hello) const {
   const auto found = context.client_metadata().find(kHelloKey);
   if (found == context.client_metadata().end() ||
       !hello->ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
@@ -102,21 +95,20 @@ absl::Status ShardService::Admit(const grpc::CallbackServerContext& context, v1:
   return absl::OkStatus();
 }
 
-grpc::ServerWriteReactor<v1::Block>* ShardService::Snapshot(grpc::CallbackServerContext*,
-                                                            const v1::SnapshotRequest* request) {
-  if (request->fingerprint() != layout_.fingerprint()) {
-    return new SnapshotStream(
-        absl::FailedPreconditionError("the reader's model has other tensors than the server's"));
+void ShardService::Snapshot(SnapshotCall* call) {
+  if (call->request.fingerprint() != layout_.fingerprint()) {
+    call->Finish(
+        ToGrpc(absl::FailedPreconditionError("the reader's model has other tensors than the server's")));
+    return;
   }
-  return new SnapshotStream(shard_);
-}
-
-grpc::ServerUnaryReactor* ShardService::Control(grpc::CallbackServerContext* context,
-                                                const v1::ShardCommand* request, v1::ShardReport* reply) {
-  *reply = control_(*request);
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, house_.floor);
+  if (!snapshots_.AddUpTo(kMostSnapshots, stream)) {
+    call->Finish(ToGrpc(absl::UnavailableError(
+        absl::StrCat(kMostSnapshots, " snapshots are being read already; try again later"))));
+    return;
+  }
+  call->Start(stream.get());
+  stream->Start();
 }
 
 }  // namespace catchment

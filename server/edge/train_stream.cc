@@ -1,134 +1,193 @@
 #include "server/edge/train_stream.h"
 
+#include <glog/logging.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
 
 namespace catchment {
 namespace {
 
+constexpr size_t kWindow = 8;
+// How long a peer that does not read may take to hear why its stream ends.
+constexpr double kLastWordsSeconds = 10;
+
 // The payload's memory belongs to the buffer, which goes back to its pool when gRPC has sent it.
 grpc::Slice SliceOf(BufferPtr payload) {
   if (payload == nullptr) return grpc::Slice();
-  auto* const holder = new BufferPtr(std::move(payload));
-  return grpc::Slice((*holder)->data(), (*holder)->bytes(),
-                     [](void* h) { delete static_cast<BufferPtr*>(h); }, holder);
+  float* const data = payload->data();
+  const int64_t bytes = payload->bytes();
+  return grpc::Slice(
+      data, bytes, [](void* buffer) { BufferPtr::Adopt(static_cast<FloatBuffer*>(buffer)); },
+      std::move(payload).Release());
+}
+
+absl::Status TooSlow(const std::string& what, double bytes_per_second) {
+  return absl::DeadlineExceededError(absl::StrCat(
+      what, " at ", std::lround(bytes_per_second / 1024),
+      " KiB/s, slower than the job's faults.slowest_kib_per_second; lower that, or set it to 0"));
 }
 
 }  // namespace
 
-// Answers on their way, one write at a time. The shard may hold it longer than the stream lives.
-class TrainStream::Outbox final : public AnswerSink {
- public:
-  Outbox(TrainStream* stream, grpc::CallbackServerContext* context, size_t limit)
-      : limit_(limit), stream_(stream), context_(context) {}
-
-  void Deliver(Answer answer) override {
-    MutexLock lock(&mu_);
-    if (finishing_) return;
-    // Nobody has so many answers to come who keeps to the protocol.
-    if (queue_.size() >= limit_) {
-      FinishLocked(absl::ResourceExhaustedError("the worker sends without reading its answers"));
-      // The write under way would wait for the worker for ever.
-      if (writing_) context_->TryCancel();
-      return;
-    }
-    queue_.push_back(Frame(answer.header, SliceOf(std::move(answer.payload))));
-    WriteNext();
-  }
-
-  bool finishing() {
-    MutexLock lock(&mu_);
-    return finishing_;
-  }
-
-  void Written(bool ok) {
-    MutexLock lock(&mu_);
-    writing_ = false;
-    queue_.pop_front();
-    if (!ok) queue_.clear();
-    finishing_ ? FinishWhenIdle() : WriteNext();
-  }
-
-  // Ends the stream; answers not yet on their way are dropped.
-  void Finish(const absl::Status& status) {
-    MutexLock lock(&mu_);
-    FinishLocked(status);
-  }
-
- private:
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (writing_ || queue_.empty()) return;
-    writing_ = true;
-    stream_->StartWrite(&queue_.front());
-  }
-
-  void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (finishing_) return;
-    finishing_ = true;
-    status_ = status;
-    if (queue_.size() > 1) queue_.erase(queue_.begin() + 1, queue_.end());
-    FinishWhenIdle();
-  }
-
-  void FinishWhenIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!writing_)
-      stream_->grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>::Finish(ToGrpc(status_));
-  }
-
-  const size_t limit_;
-  TrainStream* const stream_;                   // alive until Finish has been called
-  grpc::CallbackServerContext* const context_;  // as long
-  Mutex mu_;
-  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
-};
-
-TrainStream::TrainStream(grpc::CallbackServerContext* context, Shard* shard, const v1::Hello& hello)
-    : shard_(shard),
+TrainStream::TrainStream(TrainCall* call, const House* house, const v1::Hello& hello)
+    : house_(*house),
+      shard_(*house->shard),
       worker_(hello.worker()),
       incarnation_(hello.incarnation()),
-      outbox_(std::make_shared<Outbox>(this, context, 4 * shard->num_blocks() + 16)) {
-  StartRead(&incoming_);
+      call_(call),
+      receiving_(house->floor),
+      sending_(house->floor) {}
+
+void TrainStream::Start() {
+  self_ = shared_from_this();
+  house_.streams->Add({worker_, incarnation_}, self_);
+  MutexLock lock(&mu_);
+  ReadNext();
+}
+
+std::string TrainStream::name() const {
+  return absl::StrCat("worker ", worker_, ", incarnation ", incarnation_, ",");
+}
+
+// ------------------------------------------------------------------------------------------------ requests
+
+void TrainStream::ReadNext() {
+  if (reading_ || ending_ || applying_ + answers_.size() + writing_ >= kWindow) return;
+  reading_ = true;
+  call_->StartRead(&incoming_);
 }
 
 void TrainStream::OnReadDone(bool ok) {
-  if (!ok) {
-    outbox_->Finish(absl::OkStatus());
-    return;
+  Request request;
+  const absl::Status status = ok ? ReadRequest(&request) : absl::OkStatus();
+  {
+    MutexLock lock(&mu_);
+    reading_ = false;
+    if (!ok || !status.ok()) EndStream(status);
+    if (ending_) return;
+    ++applying_;
   }
-  if (outbox_->finishing()) return;
-  if (absl::Status status = HandleMessage(); !status.ok()) {
-    outbox_->Finish(status);
-    return;
-  }
-  StartRead(&incoming_);
+  house_.appliers->Submit(self_, std::move(request));
+  MutexLock lock(&mu_);
+  ReadNext();
 }
 
-absl::Status TrainStream::HandleMessage() {
+absl::Status TrainStream::ReadRequest(Request* request) {
   if (absl::Status status = frame_.Decode(incoming_); !status.ok()) return status;
-  Request request{worker_, incarnation_, frame_.header(), nullptr, outbox_};
-  if (const size_t bytes = frame_.payload().size(); bytes > 0) {
-    const BlockHeader& header = frame_.header();
-    const size_t expected = header.block < static_cast<uint32_t>(shard_->num_blocks())
-                                ? shard_->block_range(header.block).size() * sizeof(float)
-                                : 0;
-    if (bytes != expected) {
-      return absl::InvalidArgumentError(absl::StrCat("block ", header.block, " of shard ", shard_->index(),
-                                                     " takes ", expected, " bytes, and ", bytes, " came"));
-    }
-    request.payload = shard_->pool()->Get(bytes / sizeof(float));
-    frame_.payload().CopyTo(request.payload->data());
+  {
+    MutexLock lock(&mu_);
+    bytes_received_ += incoming_.Length();
   }
-  std::vector<Answer> answers;
-  if (absl::Status status = shard_->Handle(std::move(request), &answers); !status.ok()) return status;
+  *request = {worker_, incarnation_, frame_.header(), nullptr, self_};
+  const absl::Status status = shard_.ReadPayload(frame_.payload(), request);
+  // A worker that computes holds no block's memory here.
+  frame_.Clear();
+  incoming_.Clear();
+  return status;
+}
+
+void TrainStream::Apply(Request request) {
+  // Each thread's keeps its memory.
+  static thread_local std::vector<Answer> answers;
+  const absl::Status status = shard_.Handle(std::move(request), &answers);
   catchment::Deliver(&answers);
+  MutexLock lock(&mu_);
+  --applying_;
+  if (!status.ok()) EndStream(status);
+  ReadNext();
+}
+
+// ------------------------------------------------------------------------------------------------- answers
+
+void TrainStream::Deliver(Answer answer) {
+  MutexLock lock(&mu_);
+  if (ending_) return;
+  answers_.Push(std::move(answer));
+  WriteNext();
+}
+
+void TrainStream::WriteNext() {
+  if (writing_ || ending_ || answers_.empty()) return;
+  Answer answer = answers_.Pop();
+  grpc::ByteBuffer frame = Frame(answer.header, SliceOf(std::move(answer.payload)));
+  outgoing_.Swap(&frame);
+  writing_ = true;
+  call_->StartWrite(outgoing_);
+}
+
+void TrainStream::OnWriteDone(bool ok) {
+  MutexLock lock(&mu_);
+  writing_ = false;
+  bytes_sent_ += outgoing_.Length();
+  outgoing_.Clear();
+  // The peer has gone, as the next read will say.
+  if (!ok) answers_.Clear();
+  times_drained_ += answers_.empty();
+  WriteNext();
+  ReadNext();
+  FinishWhenIdle();
+}
+
+// ----------------------------------------------------------------------------------------------------- end
+
+void TrainStream::EndStream(const absl::Status& status) {
+  if (ending_) return;
+  ending_ = true;
+  status_ = status;
+  answers_.Clear();
+  FinishWhenIdle();
+}
+
+void TrainStream::FinishWhenIdle() {
+  if (ending_ && !writing_) call_->Finish(ToGrpc(status_));
+}
+
+void TrainStream::Replace() {
+  MutexLock lock(&mu_);
+  EndStream(absl::FailedPreconditionError(absl::StrCat(name(), " has opened a newer connection")));
+  if (writing_ && call_ != nullptr) call_->Cancel();
+}
+
+void TrainStream::Sweep(double now) {
+  const bool member = shard_.IsMember(worker_, incarnation_);
+  const uint64_t push = shard_.PushUnderWay(worker_, incarnation_);
+  MutexLock lock(&mu_);
+  if (call_ == nullptr) return;
+  if (ending_) {
+    if (cancel_at_ == 0) cancel_at_ = now + kLastWordsSeconds;
+    if (now >= cancel_at_) call_->Cancel();
+  } else if (!member) {
+    EndStream(absl::FailedPreconditionError(
+        absl::StrCat(name(), " is no member of the job (any more); register again")));
+  } else if (absl::Status status = CheckRates(now, push); !status.ok()) {
+    LOG(WARNING) << status.message() << "; its connection is ended";
+    EndStream(status);
+  }
+}
+
+absl::Status TrainStream::CheckRates(double now, uint64_t push) {
+  // Who is not read from cannot send.
+  if (const auto rate = receiving_.Check(now, reading_ ? push : 0, bytes_received_)) {
+    return TooSlow(absl::StrCat(name(), " sends push ", push), *rate);
+  }
+  if (const auto rate = sending_.Check(now, writing_ ? times_drained_ + 1 : 0, bytes_sent_)) {
+    return TooSlow(absl::StrCat(name(), " takes its answers"), *rate);
+  }
   return absl::OkStatus();
 }
 
-void TrainStream::OnWriteDone(bool ok) { outbox_->Written(ok); }
-
-void TrainStream::OnDone() { delete this; }
+void TrainStream::OnDone() {
+  {
+    MutexLock lock(&mu_);
+    call_ = nullptr;
+  }
+  house_.streams->Remove(this);
+  const std::shared_ptr<TrainStream> last = std::move(self_);
+}
 
 }  // namespace catchment

@@ -1,41 +1,100 @@
 // One worker's connection to a shard (ShardService.Train): blocks in, answers out.
+//
+// At most kWindow requests and answers of a stream are in the house at a time, being applied or waiting to be
+// sent; beyond it nothing more is read until an answer has left. (Those that wait at the gate do not count:
+// there are at most two for each block.) So a worker that sends without reading costs a few blocks of memory.
+//
+// A stream is ended, with a status that says why, when the peer breaks the protocol, when the worker is no
+// member any more, when it opens another stream, and when it sends a push or takes its answers too slowly
+// (rate_floor.h).
 #ifndef CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 #define CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 
 #include <grpcpp/grpcpp.h>
 
-#include <deque>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "common/wire/grpc_frame.h"
 #include "proto/wire.pb.h"
+#include "server/edge/apply_pool.h"
+#include "server/edge/calls.h"
+#include "server/edge/rate_floor.h"
+#include "server/edge/ring.h"
+#include "server/edge/stream_table.h"
 #include "server/shard.h"
 
 namespace catchment {
 
-// Made for a call whose Hello was accepted; deletes itself when gRPC is done with it.
-class TrainStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  // `context` is the call's.
-  TrainStream(grpc::CallbackServerContext* context, Shard* shard, const v1::Hello& hello);
+using TrainCall = StreamCall<grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>>;
 
+// Threads: its queue's, the apply pool's and the sweeper's; safe.
+class TrainStream final : public StreamOwner,
+                          public AnswerSink,
+                          public ApplyPool::Client,
+                          public ServedStream,
+                          public std::enable_shared_from_this<TrainStream> {
+ public:
+  // What all streams of a service share; outlives them.
+  struct House {
+    Shard* shard = nullptr;
+    ApplyPool* appliers = nullptr;
+    StreamTable* streams = nullptr;
+    RateFloor floor{0, 0};
+  };
+
+  // For a call whose Hello was accepted. Lives until the call ends, and as long as the shard keeps it to
+  // answer over.
+  TrainStream(TrainCall* call, const House* house, const v1::Hello& hello);
+  void Start();
+
+  void Deliver(Answer answer) override;
+  void Apply(Request request) override;
+  void Sweep(double now) override;
+  void Replace() override;
+
+ private:
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
   void OnDone() override;
 
- private:
-  class Outbox;
+  absl::Status ReadRequest(Request* request);
+  void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRates(double now, uint64_t push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers not yet on their way are dropped.
+  void EndStream(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FinishWhenIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string name() const;
 
-  absl::Status HandleMessage();
-
-  Shard* const shard_;
+  const House& house_;
+  Shard& shard_;
   const uint32_t worker_;
   const uint64_t incarnation_;
-  const std::shared_ptr<Outbox> outbox_;
+  std::shared_ptr<TrainStream> self_;  // until OnDone
+
+  // Of the queue's thread.
   grpc::ByteBuffer incoming_;
   ReceivedFrame frame_;
+
+  Mutex mu_;
+  TrainCall* call_ ABSL_GUARDED_BY(mu_);                       // null once it has ended
+  bool reading_ ABSL_GUARDED_BY(mu_) = false;
+  size_t applying_ ABSL_GUARDED_BY(mu_) = 0;                   // requests
+  Ring<Answer> answers_ ABSL_GUARDED_BY(mu_);                  // that wait to be sent
+  grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);                   // to end with
+  double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;  // where the peer does not take the status; 0: not set
+
+  uint64_t bytes_received_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t bytes_sent_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t times_drained_ ABSL_GUARDED_BY(mu_) = 0;            // of answers
+  RateFloor receiving_ ABSL_GUARDED_BY(mu_);
+  RateFloor sending_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace catchment

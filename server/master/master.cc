@@ -132,6 +132,7 @@ void Master::Observe(const v1::Progress& progress, Member* member) {
   if (progress.steps() < before.steps() || progress.samples() < before.samples()) return;
   if (member->role == v1::WORKER && ledger_ != nullptr) {
     meter_.Add(before, progress, clock_->Now());
+    work_.Add(before, progress);
     ledger_->MarkDone(member->incarnation, progress.lease(), progress.lease_steps());
   }
   member->progress = progress;

@@ -39,6 +39,7 @@
 #include "server/master/progress_meter.h"
 #include "server/master/rosters.h"
 #include "server/master/shard_board.h"
+#include "server/master/work_totals.h"
 
 namespace catchment {
 
@@ -132,6 +133,7 @@ class Master {
   std::vector<CompleteCheckpoint> complete_;
   Evaluations evaluations_;
   ProgressMeter meter_;
+  WorkTotals work_;
 };
 
 }  // namespace catchment

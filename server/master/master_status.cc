@@ -40,6 +40,7 @@ void Master::FillProgress(v1::JobStatus* status) const {
     status->set_epochs(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
   }
   status->set_total_samples(total_samples_);
+  work_.Fill(status);
   status->set_train_loss(meter_.mean_loss());
   status->set_train_accuracy(meter_.accuracy());
   if (phase() == v1::JobStatus::TRAINING) {

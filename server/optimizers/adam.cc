@@ -6,10 +6,15 @@
 
 namespace catchment {
 
-void Adam::Apply(const Step& step, const Part& part) const {
+AdamCorrection::AdamCorrection(const Optimizer::Step& step, float beta1, float beta2) {
   const double t = static_cast<double>(step.number);
-  const float rate = static_cast<float>(step.learning_rate / (1 - std::pow(double{beta1_}, t)));
-  const float root = static_cast<float>(1 / std::sqrt(1 - std::pow(double{beta2_}, t)));
+  rate = static_cast<float>(step.learning_rate / (1 - std::pow(double{beta1}, t)));
+  root = static_cast<float>(1 / std::sqrt(1 - std::pow(double{beta2}, t)));
+}
+
+void Adam::Apply(const Step& step, const Part& part) const {
+  const AdamCorrection correction(step, beta1_, beta2_);
+  const float rate = correction.rate, root = correction.root;
   const float beta1 = beta1_, beta2 = beta2_, epsilon = epsilon_;
   float* __restrict m = part.states[0];
   float* __restrict v = part.states[1];

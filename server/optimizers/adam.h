@@ -8,6 +8,14 @@
 
 namespace catchment {
 
+// Of a step, for all parameters.
+struct AdamCorrection {
+  AdamCorrection(const Optimizer::Step& step, float beta1, float beta2);
+
+  float rate;  // lr / (1 - beta1^t)
+  float root;  // 1 / sqrt(1 - beta2^t)
+};
+
 class Adam final : public Optimizer {
  public:
   Adam(float beta1, float beta2, float epsilon) : beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {}

@@ -2,25 +2,54 @@
 
 #include <glog/logging.h>
 
+#include <limits>
+
+#include "server/optimizers/adadelta.h"
 #include "server/optimizers/adagrad.h"
 #include "server/optimizers/adam.h"
+#include "server/optimizers/adamw.h"
+#include "server/optimizers/prepared.h"
+#include "server/optimizers/rmsprop.h"
 #include "server/optimizers/sgd.h"
 
 namespace catchment {
 
-std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config) {
+namespace {
+
+std::unique_ptr<Optimizer> MakeSgd(const v1::Optimizer& config) {
+  if (config.momentum() == 0) return std::make_unique<Sgd>();
+  if (config.nesterov()) return std::make_unique<Nesterov>(config.momentum());
+  return std::make_unique<Momentum>(config.momentum());
+}
+
+std::unique_ptr<Optimizer> MakeKind(const v1::Optimizer& config) {
   switch (config.kind()) {
     case v1::Optimizer::SGD:
-      if (config.momentum() == 0) return std::make_unique<Sgd>();
-      if (config.nesterov()) return std::make_unique<Nesterov>(config.momentum());
-      return std::make_unique<Momentum>(config.momentum());
+      return MakeSgd(config);
     case v1::Optimizer::ADAGRAD:
       return std::make_unique<Adagrad>(config.epsilon());
     case v1::Optimizer::ADAM:
       return std::make_unique<Adam>(config.beta1(), config.beta2(), config.epsilon());
+    case v1::Optimizer::RMSPROP:
+      return std::make_unique<RmsProp>(config.rho(), config.epsilon(), config.momentum());
+    case v1::Optimizer::ADADELTA:
+      return std::make_unique<Adadelta>(config.rho(), config.epsilon());
+    case v1::Optimizer::ADAMW:
+      return std::make_unique<AdamW>(config.beta1(), config.beta2(), config.epsilon(), config.weight_decay());
     default:
       LOG(FATAL) << "a job that was not validated: optimizer.kind " << config.kind();
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config) {
+  std::unique_ptr<Optimizer> optimizer = MakeKind(config);
+  const float coupled_decay = config.kind() == v1::Optimizer::ADAMW ? 0 : config.weight_decay();
+  if (coupled_decay == 0 && !config.has_clip_value()) return optimizer;
+  const float clip_value =
+      config.has_clip_value() ? config.clip_value() : std::numeric_limits<float>::infinity();
+  return std::make_unique<Prepared>(clip_value, coupled_decay, std::move(optimizer));
 }
 
 }  // namespace catchment

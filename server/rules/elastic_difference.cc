@@ -5,25 +5,42 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kPiece = 2048;
+// The sum of a group's differences is made and used in strips that stay in the first-level cache. They are
+// short, so that the processor fetches from all contributions at once.
+constexpr int64_t kStrip = 128;
+
+void Lone(float alpha, const float* x, int64_t n, float* d, float* c) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    d[i] = alpha * (x[i] - c[i]);
+    c[i] += d[i];
+  }
+}
+
+void AddStrip(float alpha, const float* x, const float* c, int64_t n, float* d, float* sum) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    d[i] = alpha * (x[i] - c[i]);
+    sum[i] += d[i];
+  }
+}
 
 }  // namespace
 
 bool ElasticDifferenceRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
                                   float* weights_copy) const {
-  const float alpha = alpha_;
-  alignas(64) float sum[kPiece];
-  for (int64_t begin = 0; begin < center.size; begin += kPiece) {
-    const int64_t n = std::min(kPiece, center.size - begin);
+  if (contributions.size() == 1) {
+    Lone(alpha_, contributions[0].values, center.size, contributions[0].answer, center.weights);
+    if (weights_copy != nullptr) std::copy_n(center.weights, center.size, weights_copy);
+    return true;
+  }
+  alignas(64) float sum[kStrip];
+  for (int64_t begin = 0; begin < center.size; begin += kStrip) {
+    const int64_t n = std::min(kStrip, center.size - begin);
     float* const c = center.weights + begin;
     std::fill_n(sum, n, 0.0f);
     for (const Contribution& contribution : contributions) {
-      const float* const x = contribution.values + begin;
-      float* const d = contribution.answer + begin;
-      for (int64_t i = 0; i < n; ++i) {
-        d[i] = alpha * (x[i] - c[i]);
-        sum[i] += d[i];
-      }
+      AddStrip(alpha_, contribution.values + begin, c, n, contribution.answer + begin, sum);
     }
     for (int64_t i = 0; i < n; ++i) c[i] += sum[i];
     if (weights_copy != nullptr) std::copy_n(c, n, weights_copy + begin);

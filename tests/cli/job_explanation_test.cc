@@ -1,5 +1,6 @@
 #include "cli/job_explanation.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "cli/algorithm_words.h"
@@ -7,6 +8,7 @@
 #include "cli/validate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 namespace catchment {
 namespace {
@@ -60,6 +62,24 @@ TEST(JobFactsTest, CountsBytesOnTheWire) {
   EXPECT_EQ(elastic.per_step(), 2.0 * all / 4);
 }
 
+TEST(JobFactsTest, CountsBytesOfACompressedWire) {
+  const WireBytes half = Facts({"algorithm.preset=downpour", "compression.push=BFLOAT16",
+                                "compression.pull=FLOAT16", "algorithm.contribution.gradient.push_period=2"})
+                             .wire();
+  EXPECT_EQ(half.sent, 1199882 * 2);
+  EXPECT_EQ(half.received, 1199882 * 2);
+  EXPECT_EQ(half.per_step(), 2.0 * 1199882);
+  // Four whole blocks and 151,306 values, each rounded by itself.
+  const WireBytes top_k = Facts({"compression.push=TOP_K", "compression.top_k_fraction=0.01"}).wire();
+  EXPECT_EQ(top_k.sent, (4 * 2621 + 1513) * 8);
+  EXPECT_EQ(top_k.received, 1199882 * 4);
+}
+
+TEST(JobFactsTest, CountsTheResidualOfTopK) {
+  const auto worker = [](const std::string& codec) { return Facts({"compression.push=" + codec}).worker(); };
+  EXPECT_EQ(worker("TOP_K").algorithm - worker("BFLOAT16").algorithm, 1199882 * 4);
+}
+
 TEST(JobFactsTest, CountsServersMemory) {
   const ServerBytes sync =
       Facts({"algorithm.preset=sync", "optimizer.momentum=0.9"}, /*servers=*/2).server(0);
@@ -69,6 +89,14 @@ TEST(JobFactsTest, CountsServersMemory) {
   const ServerBytes adam = Facts({"algorithm.preset=downpour", "optimizer.kind=ADAM"}).server(0);
   EXPECT_EQ(adam.optimizer_state, 2 * adam.weights);
   EXPECT_EQ(adam.waiting, 0);
+  const auto states = [](const std::string& kind, const std::string& momentum) {
+    const ServerBytes bytes = Facts({"optimizer.kind=" + kind, "optimizer.momentum=" + momentum}).server(0);
+    return bytes.optimizer_state / bytes.weights;
+  };
+  EXPECT_EQ(states("RMSPROP", "0"), 1);
+  EXPECT_EQ(states("RMSPROP", "0.9"), 2);
+  EXPECT_EQ(states("ADADELTA", "0"), 2);
+  EXPECT_EQ(states("ADAMW", "0"), 2);
   EXPECT_EQ(Facts({"algorithm.preset=eamsgd"}).server(0).optimizer_state, 0) << "it is on the workers";
 }
 
@@ -86,12 +114,49 @@ TEST(ExplainModelTest, HasEveryLayerWithShapesAndTheTotal) {
       << text;
 }
 
+TEST(ExplainModelTest, SaysWhatASyntheticModelStandsFor) {
+  const auto job = LoadCompleteJob("examples/synthetic.textproto", {"model.synthetic.spread=0.5"}, 4);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto facts = JobFacts::Create(*job, 1);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_THAT(ExplainModel(*facts),
+              AllOf(HasSubstr("100 ms on average, log-normal with sigma 0.5"), HasSubstr("nothing is"),
+                    HasSubstr("layer8  synthetic"), HasSubstr("1,200,000\n")));
+  EXPECT_EQ(facts->train_samples(), 64000);
+  EXPECT_EQ(facts->test_samples(), 0);
+  EXPECT_THAT(ExplainJob(*facts), HasSubstr("synthetic, without content or files: 64,000 samples"));
+}
+
+TEST(ExplainModelTest, ALongModelIsSummarised) {
+  const auto job = LoadCompleteJob(kCnn, {}, 1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  v1::Job longer = *job;
+  for (int i = 0; i < 20; ++i) *longer.mutable_model()->add_layers()->mutable_relu() = {};
+  const auto facts = JobFacts::Create(longer, 1);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  const std::string text = ExplainModel(*facts);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 20) << text;
+  EXPECT_THAT(text, AllOf(HasSubstr("conv1"), HasSubstr("15 more layers"), HasSubstr("1,199,882\n"))) << text;
+}
+
 TEST(ExplainAlgorithmTest, SpellsThePresetOut) {
   const std::string text = ExplainAlgorithm(Facts({"algorithm.preset=downpour"}));
   EXPECT_THAT(text,
               AllOf(HasSubstr("the preset \"downpour\""), HasSubstr("algorithm.consistency  { groups: 0 }"),
                     HasSubstr("gradient { push_period: 1 fetch_period: 1"), HasSubstr("optimizer")))
       << text;
+}
+
+TEST(ExplainWireTest, SaysWhatTheNumbersAre) {
+  const std::string plain = ExplainWire(Facts({"algorithm.preset=sync"}));
+  EXPECT_THAT(plain,
+              AllOf(HasSubstr("compression { push: FLOAT32 pull: FLOAT32 }"),
+                    HasSubstr("sends 4.80 MB (FLOAT32) every step, receives 4.80 MB (FLOAT32) every step")));
+  const std::string small =
+      ExplainWire(Facts({"compression={push:TOP_K top_k_fraction:0.01 pull:BFLOAT16}"}));
+  EXPECT_THAT(small, AllOf(HasSubstr("sends 96.0 kB (TOP_K: the largest 1 % of each block; "),
+                           HasSubstr("receives 2.40 MB (BFLOAT16)")))
+      << small;
 }
 
 TEST(AlgorithmWordsTest, SaysWhoWaits) {
@@ -121,6 +186,15 @@ TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
   EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=easgd"})), HasSubstr("On each worker"));
   EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.kind=ADAM"})),
               HasSubstr("Adam: beta1 0.9, beta2 0.999, epsilon 1e-08"));
+  EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=RMSPROP", "optimizer.momentum=0.5"})),
+            "RMSProp: rho 0.99, epsilon 1e-08, momentum 0.5. On the servers, on the center.");
+  EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADADELTA"})),
+            "AdaDelta: rho 0.9, epsilon 1e-06. On the servers, on the center.");
+  EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADAMW"})),
+            "AdamW: beta1 0.9, beta2 0.999, epsilon 1e-08; w *= 1 - lr * 0.01 first. On the servers, on the "
+            "center.");
+  EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.weight_decay=0.1", "optimizer.clip_value=2"})),
+              HasSubstr("center. Before, g is clipped to +-2. Weight decay: 0.1 * w is added to g."));
 }
 
 TEST(AlgorithmWordsTest, SaysTheLearningRatesCourse) {
@@ -152,10 +226,27 @@ TEST_F(ValidateTest, ExplainsAValidJob) {
   EXPECT_EQ(Run({kCnn, "--set", "algorithm.preset=easgd", "--set", "epochs=3", "--servers=2", "--workers=4"}),
             0);
   EXPECT_EQ(err_.str(), "");
-  EXPECT_THAT(out_.str(),
-              AllOf(HasSubstr("job mnist_cnn: valid; 2 servers, 4 workers"), HasSubstr("1,199,882"),
-                    HasSubstr("memory of each server"), HasSubstr("memory of each worker"),
-                    HasSubstr("on the wire"), HasSubstr("who waits"), HasSubstr("3 epochs")));
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("job mnist_cnn: valid; 2 servers, 4 workers"),
+                                HasSubstr("1,199,882"), HasSubstr("placement"),
+                                HasSubstr("memory of each server"), HasSubstr("memory of each worker"),
+                                HasSubstr("on the wire"), HasSubstr("who waits"), HasSubstr("3 epochs")));
+}
+
+TEST_F(ValidateTest, PrintsTheFiguresAsJson) {
+  EXPECT_EQ(Run({kCnn, "--servers=2", "--json"}), 0);
+  const nlohmann::json json = nlohmann::json::parse(out_.str());
+  EXPECT_EQ(json["job"], "mnist_cnn");
+  EXPECT_EQ(json["placement"].size(), 2u);
+}
+
+TEST_F(ValidateTest, PrintsAllErrorsAsJson) {
+  EXPECT_EQ(Run({kCnn, "--set", "optimizer.momentum=1.5", "--set", "batch_size=0", "--json"}), 1);
+  const nlohmann::json json = nlohmann::json::parse(out_.str());
+  EXPECT_EQ(json["valid"], false);
+  ASSERT_EQ(json["errors"].size(), 2u);
+  EXPECT_THAT(json["errors"][0].get<std::string>(), HasSubstr("batch_size"));
+  EXPECT_THAT(json["errors"][1].get<std::string>(), HasSubstr("optimizer.momentum"));
+  EXPECT_EQ(err_.str(), "");
 }
 
 TEST_F(ValidateTest, ListsAllErrorsByTheirPaths) {

@@ -13,6 +13,8 @@ constexpr char kSummary[] = R"({
   "updates": 4688, "wall_seconds": 156.2, "samples_per_second": 1920.6, "test_accuracy": 0.9905,
   "test_loss": 0.03121, "staleness_mean": 0.98, "staleness_p50": 1, "staleness_p99": 2, "staleness_max": 5,
   "pushes_applied": 4688, "pushes_late": 0, "pushes_non_finite": 0, "pushes_duplicate": 1,
+  "compute_seconds": 280.25, "push_seconds": 0.5, "pull_seconds": 25, "data_seconds": 6.75,
+  "round_trip_p50_us": 2261.5, "round_trip_p99_us": 10763,
   "bytes_pushed": 22500000000, "bytes_pulled": 900, "phase": "DONE", "reason": ""})";
 
 TEST(SummaryTableTest, SaysEverythingWithUnits) {
@@ -24,6 +26,8 @@ TEST(SummaryTableTest, SaysEverythingWithUnits) {
             "  device         cpu\n"
             "  trained        5 epochs, 300,000 samples, 4,688 updates\n"
             "  time           2 min 36 s, 1,921 samples/s\n"
+            "  workers' time  89.7 % computing, 0.2 % waiting to push, 8.0 % for weights, 2.2 % for data\n"
+            "  round trip     p50 2.26 ms, p99 10.8 ms\n"
             "  test accuracy  99.05 %\n"
             "  test loss      0.03121\n"
             "  staleness      mean 0.98, p50 1, p99 2, max 5 updates\n"
@@ -37,6 +41,14 @@ TEST(SummaryTableTest, LeavesOutWhatIsMissingOrOfAnotherType) {
       R"({"test_accuracy": null, "workers": 2, "reason": "SIGINT", "phase": "STOPPED"})", "summary.json");
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n  ended      STOPPED, SIGINT\n");
+}
+
+TEST(SummaryTableTest, LeavesOutTimesThatNobodySpent) {
+  const auto summary = ParseSummary(
+      R"({"compute_seconds": 0, "push_seconds": 0, "pull_seconds": 0, "data_seconds": 0, "workers": 2,
+          "round_trip_p50_us": null, "round_trip_p99_us": null})", "summary.json");
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n");
 }
 
 TEST(ParseSummaryTest, NamesAFileThatIsNoJson) {

@@ -1,5 +1,5 @@
-// Synchronous workers are one worker with the batches of all; a lone worker is its sequential optimizer; and all
-// is the same bit for bit however the parameters are split, and from run to run.
+// Synchronous workers are one worker with the batches of all; a lone worker is its sequential optimizer; and
+// all is the same bit for bit however the parameters are split, and from run to run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +10,7 @@
 #include "server/optimizers/optimizer.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
+#include "tests/conformance/layers.h"
 #include "tests/conformance/least_squares.h"
 #include "worker/algorithms/algorithm.h"
 
@@ -46,9 +47,9 @@ std::vector<float> TrainSynchronously(const v1::Job& job, const std::vector<int>
       ASSERT_TRUE(algorithm->Start(0).ok());
       for (int round = 0; round < kRounds; ++round) {
         const int64_t begin = int64_t{round} * global + offset;
-        const auto gradient = [&](absl::Span<const float> w, absl::Span<float> g) {
+        const auto gradient = InLayers([&](absl::Span<const float> w, absl::Span<float> g) {
           Problem().Gradient(begin, begin + batch, w, g);
-        };
+        });
         ASSERT_TRUE(algorithm->Run({static_cast<uint32_t>(batch), 0}, gradient).ok());
       }
       ASSERT_TRUE(algorithm->Finish().ok());
@@ -67,8 +68,9 @@ std::vector<float> TrainSequentially(const v1::Job& job, int batch) {
   std::vector<std::vector<float>> states(2, std::vector<float>(kValues, 0.0f));
   for (int round = 0; round < kRounds; ++round) {
     Problem().Gradient(int64_t{round} * batch, int64_t{round + 1} * batch, weights, absl::MakeSpan(gradient));
-    optimizer->Apply({job.optimizer().learning_rate(), static_cast<uint64_t>(round + 1)},
-                     {kValues, gradient.data(), weights.data(), {states[0].data(), states[1].data()}, nullptr});
+    optimizer->Apply(
+        {job.optimizer().learning_rate(), static_cast<uint64_t>(round + 1)},
+        {kValues, gradient.data(), weights.data(), {states[0].data(), states[1].data()}, nullptr});
   }
   return weights;
 }
@@ -104,7 +106,9 @@ TEST_P(OptimizerEquivalenceTest, SynchronousRunsAreTheSameBitForBitWhoeverComesF
   EXPECT_EQ(TrainSynchronously(job, {4, 4, 4, 4}), first);
   for (uint64_t seed : {1, 2, 3}) {
     Random random(seed);
-    const auto any = [&random](const std::vector<int>& ready, int) { return ready[random.Below(ready.size())]; };
+    const auto any = [&random](const std::vector<int>& ready, int) {
+      return ready[random.Below(ready.size())];
+    };
     EXPECT_EQ(TrainSynchronously(job, {4, 4, 4, 4}, {}, any), first) << seed;
   }
 }
@@ -119,7 +123,8 @@ TEST_P(OptimizerEquivalenceTest, LoneWorkerIsTheSequentialOptimizerBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerEquivalenceTest, testing::ValuesIn(kOptimizers),
                          [](const auto& info) { return kOptimizerNames[info.index]; });
 
-// ---------------------------------------------------------------------------------------- sharding invariance
+// ---------------------------------------------------------------------------------------- sharding
+// invariance
 
 struct Algorithms {
   const char* name;
@@ -134,29 +139,32 @@ TEST_P(ShardingTest, SameOrderOfPushesGivesTheSameBitsHoweverTheParametersAreSpl
   // An order that is no circle, the same for every split.
   const auto train = [&](const VirtualCluster::Split& split) {
     Random random(11);
-    const auto any = [&random](const std::vector<int>& ready, int) { return ready[random.Below(ready.size())]; };
+    const auto any = [&random](const std::vector<int>& ready, int) {
+      return ready[random.Below(ready.size())];
+    };
     return TrainSynchronously(job, {3, 5, 8}, split, any);
   };
   const std::vector<float> one = train({1, 1 << 18});
   EXPECT_LT(Problem().Loss(one), 0.9 * Problem().Loss(Initial())) << "the test would show nothing";
-  for (const VirtualCluster::Split& split : {VirtualCluster::Split{1, 16}, {1, 1}, {1, 50}, {2, 1 << 18}, {3, 16},
-                                             {3, 7}, {5, 1 << 18}, {9, 5}}) {
+  for (const VirtualCluster::Split& split :
+       {VirtualCluster::Split{1, 16}, {1, 1}, {1, 50}, {2, 1 << 18}, {3, 16}, {3, 7}, {5, 1 << 18}, {9, 5}}) {
     EXPECT_EQ(train(split), one) << split.num_shards << " servers, blocks of " << split.block_size;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Algorithms, ShardingTest,
-    testing::Values(Algorithms{"Sync", "sync", "optimizer { learning_rate: 0.0005 }"},
-                    Algorithms{"SyncAdam", "sync", "optimizer { kind: ADAM learning_rate: 0.02 }"},
-                    Algorithms{"Downpour", "downpour", "optimizer { learning_rate: 0.0005 }"},
-                    Algorithms{"DownpourWithPeriods", "downpour",
-                               "optimizer { learning_rate: 0.0002 } algorithm { contribution { gradient { push_period: 2 "
-                               "fetch_period: 3 local_learning_rate: 0.001 } } }"},
-                    Algorithms{"DownpourAdagrad", "downpour", "optimizer { kind: ADAGRAD learning_rate: 0.05 }"},
-                    Algorithms{"Easgd", "easgd", "optimizer { learning_rate: 0.005 }"},
-                    Algorithms{"EasgdSync", "easgd_sync", "optimizer { learning_rate: 0.005 }"},
-                    Algorithms{"Eamsgd", "eamsgd", "optimizer { learning_rate: 0.0005 }"}),
+    testing::Values(
+        Algorithms{"Sync", "sync", "optimizer { learning_rate: 0.0005 }"},
+        Algorithms{"SyncAdam", "sync", "optimizer { kind: ADAM learning_rate: 0.02 }"},
+        Algorithms{"Downpour", "downpour", "optimizer { learning_rate: 0.0005 }"},
+        Algorithms{"DownpourWithPeriods", "downpour",
+                   "optimizer { learning_rate: 0.0002 } algorithm { contribution { gradient { push_period: 2 "
+                   "fetch_period: 3 local_learning_rate: 0.001 } } }"},
+        Algorithms{"DownpourAdagrad", "downpour", "optimizer { kind: ADAGRAD learning_rate: 0.05 }"},
+        Algorithms{"Easgd", "easgd", "optimizer { learning_rate: 0.005 }"},
+        Algorithms{"EasgdSync", "easgd_sync", "optimizer { learning_rate: 0.005 }"},
+        Algorithms{"Eamsgd", "eamsgd", "optimizer { learning_rate: 0.0005 }"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

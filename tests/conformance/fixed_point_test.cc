@@ -1,5 +1,5 @@
-// At consensus with zero gradients nothing moves, in any algorithm, for any number of workers; and a worker that
-// vanishes leaves the others running.
+// At consensus with zero gradients nothing moves, in any algorithm, for any number of workers; and a worker
+// that vanishes leaves the others running.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -8,6 +8,7 @@
 #include "common/random.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
+#include "tests/conformance/layers.h"
 #include "worker/algorithms/algorithm.h"
 
 namespace catchment {
@@ -31,13 +32,14 @@ TEST_P(AlgorithmTest, ConsensusWithoutGradientsIsAFixedPointForAThousandRounds) 
     cluster.Run([&](Parameters* parameters) {
       const auto algorithm = MakeAlgorithm(job, kValues, parameters);
       ASSERT_TRUE(algorithm->Start(0).ok());
-      const auto zero = [](absl::Span<const float> w, absl::Span<float> g) {
+      const auto zero = InLayers([](absl::Span<const float> w, absl::Span<float> g) {
         std::fill(g.begin(), g.end(), 0.0f);
         for (size_t i = 0; i < w.size(); ++i) ASSERT_EQ(w[i], Initial()[i]);
-      };
+      });
       for (int round = 0; round < 1000; ++round) {
         // The whole vector is compared now and then only.
-        const auto quiet = [](absl::Span<const float>, absl::Span<float> g) { std::fill(g.begin(), g.end(), 0.0f); };
+        const auto quiet = InLayers(
+            [](absl::Span<const float>, absl::Span<float> g) { std::fill(g.begin(), g.end(), 0.0f); });
         if (round % 100 == 99) {
           ASSERT_TRUE(algorithm->Run({1, 0}, zero).ok());
         } else {
@@ -62,9 +64,9 @@ TEST_P(AlgorithmTest, WorkerThatVanishesAfterAnyNumberOfStepsLeavesTheOthersRunn
       works.push_back([&, worker](Parameters* parameters) {
         const auto algorithm = MakeAlgorithm(job, kValues, parameters);
         ASSERT_TRUE(algorithm->Start(0).ok());
-        const auto small = [](absl::Span<const float> w, absl::Span<float> g) {
+        const auto small = InLayers([](absl::Span<const float> w, absl::Span<float> g) {
           for (size_t i = 0; i < w.size(); ++i) g[i] = 0.01f * w[i];
-        };
+        });
         for (; done[worker] < kSteps; ++done[worker]) {
           // Without Finish: nobody else is told but by the rosters.
           if (worker == vanishing && done[worker] == last) return cluster.Leave(worker);

@@ -1,9 +1,11 @@
 // Several workers on real shards in one process, without a network and without chance.
 //
-// Every worker runs on a thread of its own, but only one at a time: the turn passes after every operation on the
-// parameters to another worker that can go on, by default the next one in a circle. A worker whose operation waits
-// at a gate can when it has been answered. An operation reaches all blocks of all shards in one turn, so the order
-// of pushes does not depend on how the parameters are split.
+// Every worker runs on a thread of its own, but only one at a time: the turn passes once in every operation
+// on the parameters, when the worker waits for it for the first time, to another worker that can go on, by
+// default the next one in a circle. A worker whose operation waits at a gate can when it has been answered. A
+// block is sent, and where nothing holds it up answered, as soon as its values are ready. An operation
+// reaches all blocks of all shards in one turn, so the order of pushes does not depend on how the parameters
+// are split.
 #ifndef CATCHMENT_TESTS_CONFORMANCE_IN_PROCESS_PARAMETERS_H_
 #define CATCHMENT_TESTS_CONFORMANCE_IN_PROCESS_PARAMETERS_H_
 
@@ -19,7 +21,7 @@
 
 #include "common/mutex.h"
 #include "server/shard.h"
-#include "server/edge/train_stream.h"
+#include "worker/client/block_schedule.h"
 #include "worker/parameters.h"
 
 namespace catchment {
@@ -37,8 +39,8 @@ class VirtualCluster {
 
   using Split = ParameterSplit;
 
-  VirtualCluster(const v1::Job& job, const std::vector<float>& initial, int num_workers, const Split& split = {},
-                 Pick pick = NextInCircle)
+  VirtualCluster(const v1::Job& job, const std::vector<float>& initial, int num_workers,
+                 const Split& split = {}, Pick pick = NextInCircle)
       : layout_(*ParameterLayout::Create({{"w", {static_cast<int64_t>(initial.size())}}}, split.num_shards,
                                          split.block_size)),
         pick_(std::move(pick)) {
@@ -70,6 +72,7 @@ class VirtualCluster {
       threads.emplace_back([this, &work = works[w], w = static_cast<int>(w)] {
         WaitForTurn(w);
         work(clients_[w].get());
+        clients_[w]->GiveUp();
         unfinished_.erase(w);
         if (!unfinished_.empty()) PassTurn(w);
       });
@@ -106,25 +109,37 @@ class VirtualCluster {
     Client(VirtualCluster* cluster, int worker) : cluster_(*cluster), worker_(worker) {
       for (int s = 0; s < cluster_.layout_.num_shards(); ++s) {
         versions_.emplace_back(cluster_.layout_.num_blocks(s), 0);
+        schedules_.emplace_back(&cluster_.layout_, s);
       }
     }
 
-    absl::Status Pull(uint64_t min_version, absl::Span<float> weights) override {
-      return Operate({v1::Block::PULL, 0, min_version}, nullptr, weights.data()).status();
+    void Start(const Operation& operation) override {
+      CHECK(awaited_) << "an operation was begun before the last one was finished";
+      operation_ = operation;
+      awaited_ = false;
+      outcome_ = {};
+      sequence_ += HasInput();
+      for (BlockSchedule& schedule : schedules_) schedule.Start(HasInput());
+      if (!HasInput()) SendReady();
     }
-    absl::StatusOr<Outcome> Push(absl::Span<const float> gradient, uint32_t samples) override {
-      return Operate({v1::Block::PUSH, ++sequence_, 0, 0, samples}, gradient.data(), nullptr);
+    void Ready(Range range) override {
+      for (BlockSchedule& schedule : schedules_) schedule.Ready(range);
+      SendReady();
     }
-    absl::StatusOr<Outcome> PushPull(absl::Span<const float> gradient, uint32_t samples,
-                                     absl::Span<float> weights) override {
-      return Operate({v1::Block::PUSH_PULL, ++sequence_, 0, 0, samples}, gradient.data(), weights.data());
+    absl::Status Await(Range) override {
+      return operation_.kind == Operation::kPush ? absl::OkStatus() : WaitForAll();
     }
-    absl::StatusOr<Outcome> Exchange(absl::Span<const float> x, uint32_t samples,
-                                     absl::Span<float> difference) override {
-      return Operate({v1::Block::EXCHANGE, ++sequence_, 0, 0, samples}, x.data(), difference.data());
+    absl::StatusOr<Outcome> Finish() override {
+      if (absl::Status status = WaitForAll(); !status.ok()) return status;
+      return outcome_;
     }
 
-    bool ready() const { return unanswered_ == 0; }
+    bool ready() const {
+      return std::all_of(schedules_.begin(), schedules_.end(),
+                         [](const BlockSchedule& schedule) { return schedule.unanswered() == 0; });
+    }
+    // The memory of the operation goes.
+    void GiveUp() { operation_.output = {}; }
 
    private:
     // An answer does not say of which shard it is.
@@ -135,31 +150,41 @@ class VirtualCluster {
       const int shard;
     };
 
-    absl::StatusOr<Outcome> Operate(BlockHeader header, const float* in, float* out) {
-      outcome_ = {};
-      out_ = out;
-      unanswered_ = 0;
-      for (const auto& versions : versions_) unanswered_ += static_cast<int>(versions.size());
-      for (int s = 0; s < cluster_.layout_.num_shards(); ++s) {
-        const auto sink = std::make_shared<ShardSink>(shared_from_this(), s);
-        for (int b = 0; b < cluster_.layout_.num_blocks(s); ++b) {
-          header.block = b;
-          if (in != nullptr) header.version = versions_[s][b];
-          if (absl::Status status = Send(s, sink, header, in); !status.ok()) return status;
-        }
+    bool HasInput() const { return operation_.kind != Operation::kPull; }
+
+    absl::Status WaitForAll() {
+      if (!std::exchange(awaited_, true)) {
+        cluster_.PassTurn(worker_);
+        cluster_.WaitForTurn(worker_);
       }
-      cluster_.PassTurn(worker_);
-      cluster_.WaitForTurn(worker_);
-      return outcome_;
+      return status_;
     }
 
-    absl::Status Send(int s, const std::shared_ptr<AnswerSink>& sink, const BlockHeader& header, const float* in) {
+    void SendReady() {
+      for (int s = 0; s < cluster_.layout_.num_shards(); ++s) {
+        const auto sink = std::make_shared<ShardSink>(shared_from_this(), s);
+        for (int b = schedules_[s].Next(); b != BlockSchedule::kNone; b = schedules_[s].Next()) {
+          status_.Update(Send(s, b, sink));
+        }
+      }
+    }
+
+    absl::Status Send(int s, int block, const std::shared_ptr<AnswerSink>& sink) {
+      static constexpr v1::Block::Operation kKinds[] = {v1::Block::PULL, v1::Block::PUSH,
+                                                        v1::Block::PUSH_PULL, v1::Block::EXCHANGE};
       Shard& shard = *cluster_.shards_[s];
-      Request request{static_cast<uint32_t>(worker_), Incarnation(worker_), header, nullptr, sink};
-      const Range range = cluster_.layout_.block(s, static_cast<int>(header.block));
-      if (in != nullptr) {
-        request.payload = shard.pool()->Get(range.size());
-        std::copy_n(in + range.begin, range.size(), request.payload->data());
+      Request request{static_cast<uint32_t>(worker_), Incarnation(worker_), {}, nullptr, sink};
+      request.header = {.operation = kKinds[operation_.kind],
+                        .sequence = HasInput() ? sequence_ : 0,
+                        .version = HasInput() ? versions_[s][block] : operation_.min_version,
+                        .block = static_cast<uint32_t>(block),
+                        .samples = operation_.samples};
+      if (HasInput()) {
+        const Range range = cluster_.layout_.block(s, block);
+        const absl::string_view bytes(reinterpret_cast<const char*>(operation_.input.data() + range.begin),
+                                      range.size() * sizeof(float));
+        const PayloadView payload({&bytes, 1}, 0, bytes.size());
+        if (absl::Status status = shard.ReadPayload(payload, &request); !status.ok()) return status;
       }
       std::vector<Answer> answers;
       const absl::Status status = shard.Handle(std::move(request), &answers);
@@ -168,23 +193,26 @@ class VirtualCluster {
     }
 
     void Take(int s, const Answer& answer) {
-      const Range range = cluster_.layout_.block(s, static_cast<int>(answer.header.block));
-      if (out_ != nullptr && answer.payload != nullptr) {
-        std::copy_n(answer.payload->data(), range.size(), out_ + range.begin);
-        versions_[s][answer.header.block] = answer.header.version;
+      const int block = static_cast<int>(answer.header.block);
+      const Range range = cluster_.layout_.block(s, block);
+      if (!operation_.output.empty() && answer.payload != nullptr) {
+        std::copy_n(answer.payload->data(), range.size(), operation_.output.data() + range.begin);
+        versions_[s][block] = answer.header.version;
       }
       outcome_.staleness = std::max(outcome_.staleness, answer.header.staleness);
       outcome_.late |= answer.header.fate == v1::Block::LATE;
       outcome_.non_finite |= answer.header.fate == v1::Block::NON_FINITE;
-      --unanswered_;
+      schedules_[s].Answered(block);
     }
 
     VirtualCluster& cluster_;
     const int worker_;
     uint64_t sequence_ = 0;
     std::vector<std::vector<uint64_t>> versions_;  // by shard and block, as last pulled
-    int unanswered_ = 0;
-    float* out_ = nullptr;
+    std::vector<BlockSchedule> schedules_;
+    Operation operation_;
+    bool awaited_ = true;
+    absl::Status status_;
     Outcome outcome_;
   };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -12,7 +13,7 @@ namespace catchment {
 namespace {
 
 TEST(BufferPoolTest, BuffersAreAlignedAndOfTheSizeThatWasAskedFor) {
-  BufferPool pool(100, 4);
+  BufferPool pool(100);
   for (int64_t size : {1, 99, 100}) {
     const BufferPtr buffer = pool.Get(size);
     EXPECT_EQ(buffer->size(), size);
@@ -23,13 +24,13 @@ TEST(BufferPoolTest, BuffersAreAlignedAndOfTheSizeThatWasAskedFor) {
 }
 
 TEST(BufferPoolTest, ReturnedBufferIsUsedAgain) {
-  BufferPool pool(16, 4);
+  BufferPool pool(16);
   const float* const first = pool.Get(16)->data();
   EXPECT_EQ(pool.Get(3)->data(), first);
 }
 
 TEST(BufferPoolTest, BuffersInUseAreDistinct) {
-  BufferPool pool(16, 2);
+  BufferPool pool(16);
   std::vector<BufferPtr> held;
   std::set<const float*> distinct;
   for (int i = 0; i < 10; ++i) {
@@ -39,20 +40,54 @@ TEST(BufferPoolTest, BuffersInUseAreDistinct) {
   EXPECT_EQ(distinct.size(), 10u);
 }
 
-TEST(BufferPoolTest, NoMoreThanItMayKeepAreKept) {
-  BufferPool pool(16, 2);
+// The addresses that the next `count` buffers have.
+std::multiset<const float*> NextOf(BufferPool* pool, int count) {
   std::vector<BufferPtr> held;
-  for (int i = 0; i < 5; ++i) held.push_back(pool.Get(16));
-  const std::set<const float*> returned_first = {held[0]->data(), held[1]->data()};
-  for (BufferPtr& buffer : held) buffer.reset();
-  const BufferPtr a = pool.Get(16), b = pool.Get(16);
-  EXPECT_EQ((std::set<const float*>{a->data(), b->data()}), returned_first) << "the other three were let go";
+  std::multiset<const float*> addresses;
+  for (int i = 0; i < count; ++i) {
+    held.push_back(pool->Get(16));
+    addresses.insert(held.back()->data());
+  }
+  return addresses;
+}
+
+TEST(BufferPoolTest, TrimKeepsWhatTheBusiestMomentSinceTheLastOneNeeded) {
+  BufferPool pool(16);
+  const std::multiset<const float*> five = NextOf(&pool, 5);
+  pool.Trim();
+  EXPECT_EQ(NextOf(&pool, 5), five) << "all were in use since the pool was made";
+  pool.Trim();
+  const std::multiset<const float*> two = NextOf(&pool, 2);
+  NextOf(&pool, 1);
+  // What lies at the freed addresses, so that new buffers come to lie elsewhere.
+  std::vector<std::unique_ptr<FloatBuffer>> others;
+  pool.Trim();
+  for (int i = 0; i < 20; ++i) others.push_back(std::make_unique<FloatBuffer>(16));
+  const std::multiset<const float*> next = NextOf(&pool, 5);
+  EXPECT_TRUE(std::includes(next.begin(), next.end(), two.begin(), two.end()));
+  int kept = 0;
+  for (const float* address : next) kept += five.count(address);
+  EXPECT_EQ(kept, 2) << "the other three were let go";
+}
+
+TEST(BufferPoolTest, ReferencesShareABufferUntilTheLastHasGone) {
+  BufferPool pool(16);
+  BufferPtr first = pool.Get(16);
+  const float* const address = first->data();
+  BufferPtr second = first, moved = std::move(first);
+  EXPECT_EQ(first, nullptr);
+  moved.reset();
+  EXPECT_NE(pool.Get(16)->data(), address) << "there is one reference left";
+  FloatBuffer* const plain = std::move(second).Release();
+  EXPECT_NE(pool.Get(16)->data(), address);
+  BufferPtr::Adopt(plain).reset();
+  EXPECT_EQ(pool.Get(16)->data(), address);
 }
 
 TEST(BufferPoolTest, BufferOutlivesItsPool) {
   BufferPtr buffer;
   {
-    BufferPool pool(16, 2);
+    BufferPool pool(16);
     buffer = pool.Get(16);
   }
   std::fill_n(buffer->data(), 16, 2.0f);
@@ -60,7 +95,7 @@ TEST(BufferPoolTest, BufferOutlivesItsPool) {
 }
 
 TEST(BufferPoolTest, ThreadsNeverShareABuffer) {
-  BufferPool pool(64, 3);
+  BufferPool pool(64);
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
   for (int t = 0; t < 4; ++t) {

@@ -14,26 +14,25 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 absl::StatusOr<Listener> ListenOn(const std::string& address) {
-  static auto* const service = new v1::ShardService::CallbackService;
-  return Listen(address, grpc::InsecureServerCredentials(), {service}, 1 << 20);
+  return Listener::Open(address, grpc::InsecureServerCredentials(), {}, {});
 }
 
 TEST(ListenerTest, PortZeroPicksAFreePortAndSaysWhich) {
   const absl::StatusOr<Listener> a = ListenOn("127.0.0.1:0"), b = ListenOn("127.0.0.1:0");
   ASSERT_TRUE(a.ok());
   ASSERT_TRUE(b.ok());
-  EXPECT_THAT(a->address, StartsWith("127.0.0.1:"));
-  EXPECT_NE(a->address, "127.0.0.1:0");
-  EXPECT_NE(a->address, b->address);
+  EXPECT_THAT(a->address(), StartsWith("127.0.0.1:"));
+  EXPECT_NE(a->address(), "127.0.0.1:0");
+  EXPECT_NE(a->address(), b->address());
 }
 
 TEST(ListenerTest, PortInUseIsNamedWithTheReasonAndTheMend) {
   const absl::StatusOr<Listener> first = ListenOn("127.0.0.1:0");
   ASSERT_TRUE(first.ok());
-  const absl::StatusOr<Listener> second = ListenOn(first->address);
+  const absl::StatusOr<Listener> second = ListenOn(first->address());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::string(second.status().message()),
-            "cannot listen on " + first->address +
+            "cannot listen on " + first->address() +
                 ": Address already in use; choose another port, or 0 for a free one");
 }
 

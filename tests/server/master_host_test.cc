@@ -40,26 +40,28 @@ class SettableClock final : public Clock {
 
 ParameterLayout LayoutOf(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)), 2, 1000);
+  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)), 2,
+                                  1000);
 }
 
 // A job of four steps on two servers, of which the test plays the daemons.
 class MasterHostTest : public testing::Test {
  protected:
   MasterHostTest()
-      : job_(PresetJob("sync", 1, "batch_size: 16 data { drawn_digits { train_samples: 64 test_samples: 10 } }")),
+      : job_(PresetJob("sync", 1,
+                       "batch_size: 16 data { drawn_digits { train_samples: 64 test_samples: 10 } }")),
         layout_(LayoutOf(job_)),
         directory_(std::string(std::getenv("TEST_TMPDIR")) + "/" +
                    testing::UnitTest::GetInstance()->current_test_info()->name()) {
     for (int s : {0, 1}) {
-      hosts_.push_back(std::make_unique<ShardHost>(job_, layout_, s, *MakeContents(job_, layout_, s, "", nullptr),
-                                                   directory_ + "/checkpoints"));
+      hosts_.push_back(std::make_unique<ShardHost>(
+          job_, layout_, s, *MakeContents(job_, layout_, s, "", nullptr), directory_ + "/checkpoints"));
       ShardHost* const host = hosts_.back().get();
       services_.push_back(std::make_unique<ShardService>(
           job_.name(), layout_, host->shard(),
           [host](const v1::ShardCommand& command) { return host->Control(command); }));
       listeners_.push_back(
-          *Listen("127.0.0.1:0", grpc::InsecureServerCredentials(), {services_.back().get()}, 64 << 20));
+          *Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {services_.back().get()}, {}));
     }
     MasterHost::Options options;
     options.job = job_;
@@ -68,18 +70,18 @@ class MasterHostTest : public testing::Test {
     options.checkpoint_dir = directory_ + "/checkpoints";
     options.out_dir = directory_ + "/out";
     master_ = *MasterHost::Create(options, &layout_, hosts_[0].get(), &clock_, std::nullopt);
-    master_->SetAddress(listeners_[0].address);
+    master_->SetAddress(listeners_[0].address());
   }
   ~MasterHostTest() override {
     master_.reset();
-    for (Listener& listener : listeners_) listener.server->Shutdown(std::chrono::system_clock::now());
+    for (Listener& listener : listeners_) listener.Shutdown(0);
   }
 
   v1::RegisterServerRequest Server1() const {
     v1::RegisterServerRequest request;
     request.set_index(1);
     request.set_num_servers(2);
-    request.set_address(listeners_[1].address);
+    request.set_address(listeners_[1].address());
     request.set_job_fingerprint(JobFingerprint(job_));
     return request;
   }
@@ -98,8 +100,12 @@ class MasterHostTest : public testing::Test {
 
   // All steps of the leases that a worker is given, with gradients of ones.
   void Train(const v1::RegisterReply& me) {
-    ParameterClient client({{listeners_[0].address, listeners_[1].address}, grpc::InsecureChannelCredentials(),
-                            job_.name(), me.worker(), me.incarnation(), 60},
+    ParameterClient client({{listeners_[0].address(), listeners_[1].address()},
+                            grpc::InsecureChannelCredentials(),
+                            job_.name(),
+                            me.worker(),
+                            me.incarnation(),
+                            60},
                            &layout_, &clock_);
     const std::vector<float> gradient(layout_.size(), 1.0f);
     std::vector<float> weights(layout_.size());
@@ -153,7 +159,7 @@ TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(JobFingerprint(reply->job()), JobFingerprint(job_));
   ASSERT_EQ(reply->servers_size(), 2);
-  EXPECT_EQ(reply->servers(1), listeners_[1].address);
+  EXPECT_EQ(reply->servers(1), listeners_[1].address());
   EXPECT_TRUE(master_->RegisterServer(Server1()).ok()) << "again, as it does every second";
 }
 
@@ -178,7 +184,7 @@ TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
               HasSubstr("server 1 begins with checkpoint 7, the master with 0"));
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   EXPECT_EQ(message([](Request* r) { r->set_address("elsewhere:1"); }),
-            "server 1 is at " + listeners_[1].address + " already; every server has an index of its own");
+            "server 1 is at " + listeners_[1].address() + " already; every server has an index of its own");
 }
 
 TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
@@ -228,12 +234,12 @@ TEST_F(MasterHostTest, ServerThatIsToldToEndEndsTheJob) {
 
 TEST_F(MasterHostTest, ServerThatIsGoneFailsTheJobAfterTheStatedTimeAndIsNamed) {
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
-  listeners_[1].server->Shutdown(std::chrono::system_clock::now());
+  listeners_[1].Shutdown(0);
   clock_.Set(1061);
   const absl::Status status = master_->Wait();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("server 1 at " + listeners_[1].address + " was not to be reached for 60 s"));
+              HasSubstr("server 1 at " + listeners_[1].address() + " was not to be reached for 60 s"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("with --resume to go on from the last checkpoint"));
 }
 

@@ -15,14 +15,18 @@ namespace {
 using testing::StartsWith;
 
 // A master that notes who registers.
-class FakeMaster final : public v1::MasterService::Service {
+class FakeMaster final : public CallService {
  public:
-  grpc::Status RegisterServer(grpc::ServerContext*, const v1::RegisterServerRequest* request,
-                              v1::RegisterServerReply*) override {
-    MutexLock lock(&mu_);
-    requests_.push_back(*request);
-    changed_.Notify();
-    return ToGrpc(answer_);
+  grpc::Service* grpc_service() override { return &service_; }
+  void Accept(CallQueue* queue) override {
+    UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
+        queue, &service_, &Async::RequestRegisterServer,
+        [this](const v1::RegisterServerRequest& request, v1::RegisterServerReply*) {
+          MutexLock lock(&mu_);
+          requests_.push_back(request);
+          changed_.Notify();
+          return answer_;
+        });
   }
   void AnswerWith(absl::Status answer) {
     MutexLock lock(&mu_);
@@ -35,6 +39,9 @@ class FakeMaster final : public v1::MasterService::Service {
   }
 
  private:
+  using Async = v1::MasterService::WithAsyncMethod_RegisterServer<v1::MasterService::Service>;
+
+  Async service_;
   Mutex mu_;
   CondVar changed_;
   std::vector<v1::RegisterServerRequest> requests_ ABSL_GUARDED_BY(mu_);
@@ -64,7 +71,8 @@ class Failure {
 
 class MasterLinkTest : public testing::Test {
  protected:
-  MasterLinkTest() : listener_(*Listen("127.0.0.1:0", grpc::InsecureServerCredentials(), {&master_}, 1 << 20)) {
+  MasterLinkTest()
+      : listener_(*Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&master_}, {})) {
     request_.set_index(3);
     request_.set_address("here:7000");
   }
@@ -81,7 +89,7 @@ class MasterLinkTest : public testing::Test {
 
 TEST_F(MasterLinkTest, RegistersAndTellsWhenItHasToEnd) {
   const SteadyClock clock;
-  const auto link = Link(listener_.address, &clock);
+  const auto link = Link(listener_.address(), &clock);
   EXPECT_EQ(master_.WaitFor(false).index(), 3u);
   link->Leave();
   EXPECT_EQ(master_.WaitFor(true).address(), "here:7000");
@@ -90,10 +98,10 @@ TEST_F(MasterLinkTest, RegistersAndTellsWhenItHasToEnd) {
 TEST_F(MasterLinkTest, RefusalIsFinalAndSaysWhy) {
   master_.AnswerWith(absl::FailedPreconditionError("another job file"));
   const SteadyClock clock;
-  const auto link = Link(listener_.address, &clock);
+  const auto link = Link(listener_.address(), &clock);
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(std::string(status.message()), "master at " + listener_.address + ": another job file");
+  EXPECT_EQ(std::string(status.message()), "master at " + listener_.address() + ": another job file");
 }
 
 TEST_F(MasterLinkTest, GivesUpOnAMasterThatIsNotThereAfterTheStatedTime) {

@@ -13,7 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
+std::string Directory(const std::string& name) {
+  return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+}
 
 std::vector<json> Lines(const std::string& path) {
   std::ifstream file(path);
@@ -50,9 +52,10 @@ v1::JobStatus MakeStatus() {
 
 TEST(OutputsTest, SummaryHasAllThatScriptsRelyOn) {
   const json summary = json::parse(SummaryJson(MakeJob(), MakeStatus(), {3, {"cpu"}}));
-  for (const char* key : {"algorithm", "servers", "workers", "device", "epochs", "samples", "updates", "wall_seconds",
-                          "samples_per_second", "test_accuracy", "test_loss", "staleness_mean", "staleness_p99",
-                          "pushes_applied", "bytes_pushed", "bytes_pulled"}) {
+  for (const char* key :
+       {"algorithm", "servers", "workers", "device", "epochs", "samples", "updates", "wall_seconds",
+        "samples_per_second", "test_accuracy", "test_loss", "staleness_mean", "staleness_p99",
+        "pushes_applied", "bytes_pushed", "bytes_pulled"}) {
     EXPECT_TRUE(summary.contains(key)) << key;
   }
   EXPECT_EQ(summary["algorithm"], "downpour");
@@ -72,6 +75,24 @@ TEST(OutputsTest, WhatWasNotMeasuredIsNull) {
   EXPECT_TRUE(summary["test_accuracy"].is_null());
   EXPECT_TRUE(summary["test_loss"].is_null());
   EXPECT_EQ(summary["samples_per_second"], 0);
+  EXPECT_TRUE(summary["round_trip_p50_us"].is_null());
+}
+
+TEST(OutputsTest, SummarySaysWhereTheTimeOfTheWorkersWent) {
+  v1::JobStatus status = MakeStatus();
+  status.set_compute_seconds(8);
+  status.set_push_seconds(4);
+  status.set_pull_seconds(2);
+  status.set_data_seconds(1);
+  status.set_round_trip_p50_us(500);
+  status.set_round_trip_p99_us(900);
+  const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
+  EXPECT_EQ(summary["compute_seconds"], 8);
+  EXPECT_EQ(summary["push_seconds"], 4);
+  EXPECT_EQ(summary["pull_seconds"], 2);
+  EXPECT_EQ(summary["data_seconds"], 1);
+  EXPECT_EQ(summary["round_trip_p50_us"], 500);
+  EXPECT_EQ(summary["round_trip_p99_us"], 900);
 }
 
 TEST(OutputsTest, StalenessOfEveryWorkerIsOverAllShards) {

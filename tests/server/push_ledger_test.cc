@@ -49,6 +49,24 @@ TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {
   EXPECT_EQ(*ledger.Look(2, 1), Seen::kNew) << "a late word about push 1 is not one about push 2";
 }
 
+TEST(PushLedgerTest, PushIsUnderWayFromItsFirstBlockToItsLast) {
+  PushLedger ledger = MakeLedger(2);
+  for (uint64_t sequence : {1, 2}) {
+    EXPECT_EQ(ledger.under_way(), 0u);
+    ledger.Arrived(sequence, 1);
+    ledger.Arrived(sequence, 1);
+    EXPECT_EQ(ledger.under_way(), sequence) << "the same block twice completes nothing";
+    ledger.Done(sequence, 1, v1::Block::APPLIED, 0);
+    EXPECT_EQ(ledger.under_way(), sequence);
+    ledger.Arrived(sequence, 0);
+    EXPECT_EQ(ledger.under_way(), 0u) << "it waits to be dealt with";
+    ledger.Done(sequence, 0, v1::Block::APPLIED, 0);
+  }
+  ledger.Arrived(3, 0);
+  ledger.Begin(6);
+  EXPECT_EQ(ledger.under_way(), 0u) << "a new life begins with nothing";
+}
+
 TEST(PushLedgerTest, WatermarkNamesWhatIsDone) {
   PushLedger ledger = MakeLedger(3);
   for (uint32_t block : {0, 1, 2}) ledger.Done(1, block, v1::Block::APPLIED, 0);
@@ -125,8 +143,10 @@ TEST(PushLedgerTest, TableOfStalenessStaysSmallAndWithinASixteenth) {
     if (i < 256) {
       EXPECT_EQ(statistics.staleness_values(i), static_cast<uint64_t>(i));
     }
-    const uint64_t next = i + 1 < statistics.staleness_values_size() ? statistics.staleness_values(i + 1) : 100'000;
-    EXPECT_LE(next - statistics.staleness_values(i), std::max<uint64_t>(1, statistics.staleness_values(i) / 16));
+    const uint64_t next =
+        i + 1 < statistics.staleness_values_size() ? statistics.staleness_values(i + 1) : 100'000;
+    EXPECT_LE(next - statistics.staleness_values(i),
+              std::max<uint64_t>(1, statistics.staleness_values(i) / 16));
     counted += statistics.staleness_counts(i);
   }
   EXPECT_EQ(counted, 100'000u);

@@ -1,4 +1,5 @@
-// A peer that may break every rule of the wire protocol: sends what bytes it is told to over ShardService.Train.
+// A peer that may break every rule of the wire protocol: sends what bytes it is told to over
+// ShardService.Train.
 #ifndef CATCHMENT_TESTS_SERVER_RAW_STREAM_H_
 #define CATCHMENT_TESTS_SERVER_RAW_STREAM_H_
 
@@ -15,9 +16,9 @@ namespace catchment {
 
 class RawStream {
  public:
-  // `hello`: the metadata's bytes; null: none.
+  // `hello`: the metadata's bytes; null: none. The stream has a connection of its own.
   RawStream(const std::string& address, const std::string* hello)
-      : stub_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {
+      : stub_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments())) {
     if (hello != nullptr) context_.AddMetadata("catchment-hello-bin", *hello);
     call_ = stub_.PrepareCall(&context_, "/catchment.v1.ShardService/Train", &queue_);
     call_->StartCall(nullptr);
@@ -48,7 +49,8 @@ class RawStream {
     std::vector<grpc::Slice> slices;
     std::string joined;
     if (!bytes.Dump(&slices).ok()) return false;
-    for (const grpc::Slice& slice : slices) joined.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+    for (const grpc::Slice& slice : slices)
+      joined.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
     return block->ParseFromString(joined);
   }
   // Waits for the server's last word.
@@ -62,6 +64,12 @@ class RawStream {
   void Cancel() { context_.TryCancel(); }
 
  private:
+  static grpc::ChannelArguments Arguments() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    arguments.SetMaxReceiveMessageSize(-1);
+    return arguments;
+  }
   bool Wait() {
     void* tag;
     bool ok = false;

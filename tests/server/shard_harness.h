@@ -1,4 +1,5 @@
-// What tests of a shard share: small jobs, a shard with small blocks, and requests and answers in a line each.
+// What tests of a shard share: small jobs, a shard with small blocks, and requests and answers in a line
+// each.
 #ifndef CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
 #define CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
 
@@ -120,13 +121,13 @@ class ShardHarness {
 
   absl::Status HandleValues(const Send& send, const std::vector<float>& values) {
     Request request{send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation,
-                    BlockHeader{send.operation, send.sequence, send.version, send.block, send.samples}, nullptr,
-                    std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
-    if (!values.empty()) {
-      request.payload = BufferPool(values.size(), 0).Get(values.size());
-      std::copy(values.begin(), values.end(), request.payload->data());
-    }
-    return shard_->Handle(std::move(request), &answers_);
+                    BlockHeader{send.operation, send.sequence, send.version, send.block, send.samples},
+                    nullptr, std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
+    const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),
+                                  values.size() * sizeof(float));
+    absl::Status status = shard_->ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);
+    if (status.ok()) status = shard_->Handle(std::move(request), &answers_);
+    return status;
   }
 
   // The answers since the last call.
@@ -155,7 +156,8 @@ class ShardHarness {
   std::string State() const {
     const ShardSnapshot snapshot = shard_->Snapshot();
     std::string state = snapshot.state.SerializeAsString();
-    state.append(reinterpret_cast<const char*>(snapshot.weights.data()), snapshot.weights.size() * sizeof(float));
+    state.append(reinterpret_cast<const char*>(snapshot.weights.data()),
+                 snapshot.weights.size() * sizeof(float));
     return state;
   }
 

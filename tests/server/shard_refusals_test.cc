@@ -30,23 +30,41 @@ struct Refusal {
 
 TEST(ShardTest, WhatBreaksTheProtocolIsRefusedByNameAndChangesNothing) {
   const Refusal refusals[] = {
-      {"block", {.worker = 0, .block = 2}, absl::StatusCode::kInvalidArgument,
+      {"block",
+       {.worker = 0, .block = 2},
+       absl::StatusCode::kInvalidArgument,
        "block 2 of shard 0, which has 2 blocks"},
-      {"operation", {.worker = 0, .operation = v1::Block::EXCHANGE}, absl::StatusCode::kInvalidArgument,
+      {"operation",
+       {.worker = 0, .operation = v1::Block::EXCHANGE},
+       absl::StatusCode::kInvalidArgument,
        "operation EXCHANGE does not belong to this job's algorithm"},
-      {"no operation", {.worker = 0, .operation = v1::Block::OPERATION_UNSET}, absl::StatusCode::kInvalidArgument,
+      {"no operation",
+       {.worker = 0, .operation = v1::Block::OPERATION_UNSET},
+       absl::StatusCode::kInvalidArgument,
        "operation OPERATION_UNSET does not belong to this job's algorithm"},
-      {"unknown operation", {.worker = 0, .operation = static_cast<v1::Block::Operation>(99)},
-       absl::StatusCode::kInvalidArgument, "operation 99 does not belong to this job's algorithm"},
-      {"sequence gap", {.worker = 0, .sequence = 3}, absl::StatusCode::kInvalidArgument,
+      {"unknown operation",
+       {.worker = 0, .operation = static_cast<v1::Block::Operation>(99)},
+       absl::StatusCode::kInvalidArgument,
+       "operation 99 does not belong to this job's algorithm"},
+      {"sequence gap",
+       {.worker = 0, .sequence = 3},
+       absl::StatusCode::kInvalidArgument,
        "push 3 came before push 1 was complete"},
-      {"sequence 0", {.worker = 0, .sequence = 0}, absl::StatusCode::kInvalidArgument,
+      {"sequence 0",
+       {.worker = 0, .sequence = 0},
+       absl::StatusCode::kInvalidArgument,
        "push 0: sequence numbers begin at 1"},
-      {"future version", {.worker = 0, .version = 1, .block = 1}, absl::StatusCode::kInvalidArgument,
+      {"future version",
+       {.worker = 0, .version = 1, .block = 1},
+       absl::StatusCode::kInvalidArgument,
        "a contribution computed at version 1 of block 1, which is at 0"},
-      {"worker", {.worker = 7}, absl::StatusCode::kFailedPrecondition,
+      {"worker",
+       {.worker = 7},
+       absl::StatusCode::kFailedPrecondition,
        "worker 7, incarnation 17, is no member of the job (any more); register again"},
-      {"incarnation", {.worker = 0, .incarnation = 9}, absl::StatusCode::kFailedPrecondition,
+      {"incarnation",
+       {.worker = 0, .incarnation = 9},
+       absl::StatusCode::kFailedPrecondition,
        "worker 0, incarnation 9, is no member of the job (any more); register again"},
   };
   for (bool synchronous : {false, true}) {
@@ -68,9 +86,12 @@ TEST(ShardTest, PayloadOfTheWrongSizeIsRefused) {
   const auto message = [&](const Send& send, int64_t values) {
     return std::string(shard.HandleValues(send, std::vector<float>(values, 1.0f)).message());
   };
-  EXPECT_EQ(message({.worker = 0}, 15), "block 0 of shard 0 takes 16 values, and 15 came");
-  EXPECT_EQ(message({.worker = 0}, 17), "block 0 of shard 0 takes 16 values, and 17 came");
-  EXPECT_EQ(message({.worker = 0, .block = 2}, 16), "block 2 of shard 0 takes 8 values, and 16 came");
+  EXPECT_EQ(message({.worker = 0}, 15),
+            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, and 60 came");
+  EXPECT_EQ(message({.worker = 0}, 17),
+            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, and 68 came");
+  EXPECT_EQ(message({.worker = 0, .block = 2}, 16),
+            "block 2 of shard 0: a FLOAT32 payload of 8 values has 32 bytes, and 64 came");
   EXPECT_EQ(message({.worker = 0}, 0), "block 0 of shard 0 takes 16 values, and 0 came");
   EXPECT_EQ(message({.worker = 0, .operation = v1::Block::PULL}, 16),
             "block 0 of shard 0 takes 0 values, and 16 came");

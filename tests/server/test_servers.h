@@ -4,8 +4,8 @@
 
 #include <glog/logging.h>
 
-#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,20 +21,18 @@ class TestServers {
   struct Options {
     std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
     int max_message_bytes = 64 << 20;
+    ShardService::Options service;
   };
 
   // One server per shard of the layout, which is copied; weights begin at zero.
   TestServers(const v1::Job& job, const ParameterLayout& layout) : TestServers(job, layout, Options()) {}
   TestServers(const v1::Job& job, const ParameterLayout& layout, Options options)
-      : layout_(layout), options_(std::move(options)) {
+      : job_(job.name()), layout_(layout), options_(std::move(options)) {
     for (int s = 0; s < layout_.num_shards(); ++s) {
       auto server = std::make_unique<Server>();
       Shard::Contents contents;
       contents.weights.assign(layout_.shard(s).size(), 0.0f);
       server->host = std::make_unique<ShardHost>(job, layout_, s, std::move(contents), "");
-      ShardHost* const host = server->host.get();
-      server->service = std::make_unique<ShardService>(
-          job.name(), layout_, host->shard(), [host](const v1::ShardCommand& command) { return host->Control(command); });
       servers_.push_back(std::move(server));
       addresses_.push_back("127.0.0.1:0");
       Start(s);
@@ -46,17 +44,20 @@ class TestServers {
 
   // Listens again, at the same address.
   void Start(int s) {
-    absl::StatusOr<Listener> listener =
-        Listen(addresses_[s], options_.credentials, {servers_[s]->service.get()}, options_.max_message_bytes);
+    ShardHost* const host = servers_[s]->host.get();
+    // gRPC registers a service once in its life.
+    servers_[s]->service = std::make_unique<ShardService>(
+        job_, layout_, host->shard(),
+        [host](const v1::ShardCommand& command) { return host->Control(command); }, options_.service);
+    absl::StatusOr<Listener> listener = Listener::Open(
+        addresses_[s], options_.credentials, {servers_[s]->service.get()}, {options_.max_message_bytes});
     CHECK(listener.ok()) << listener.status();
-    addresses_[s] = listener->address;
-    servers_[s]->listener = *std::move(listener);
+    addresses_[s] = listener->address();
+    servers_[s]->listener.emplace(*std::move(listener));
   }
   // Connections end; the shard stays as it is.
   void Stop(int s) {
-    if (servers_[s]->listener.server == nullptr) return;
-    servers_[s]->listener.server->Shutdown(std::chrono::system_clock::now());
-    servers_[s]->listener.server.reset();
+    servers_[s]->listener.reset();
   }
 
   void SetRosters(const std::vector<v1::Roster>& rosters) {
@@ -64,6 +65,11 @@ class TestServers {
     command.set_generation(++generation_);
     for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
     for (const auto& server : servers_) server->host->Control(command);
+  }
+
+  // What a daemon does once a second.
+  void Sweep(double now) {
+    for (const auto& server : servers_) server->service->Sweep(now);
   }
 
   const ParameterLayout& layout() const { return layout_; }
@@ -83,9 +89,10 @@ class TestServers {
   struct Server {
     std::unique_ptr<ShardHost> host;
     std::unique_ptr<ShardService> service;
-    Listener listener;
+    std::optional<Listener> listener;
   };
 
+  const std::string job_;
   const ParameterLayout layout_;
   const Options options_;
   std::vector<std::unique_ptr<Server>> servers_;

@@ -17,41 +17,84 @@ absl::Status AccruedGradient::Start(uint64_t version) {
 }
 
 absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
-  Accrue(step, gradient);
   ++steps_;
-  const bool push = steps_ % config_.push_period() == 0;
-  const bool fetch = steps_ % config_.fetch_period() == 0;
-  if (push) return Push(fetch);
-  if (fetch) return parameters_.Pull(0, absl::MakeSpan(x_));
-  return absl::OkStatus();
-}
-
-void AccruedGradient::Accrue(const Step& step, Gradient gradient) {
-  if (samples_ == 0 && step.samples == 0) std::fill(a_.begin(), a_.end(), 0.0f);
-  if (step.samples == 0) return;
-  std::vector<float>& g = samples_ == 0 ? a_ : g_;
-  gradient(x_, absl::MakeSpan(g));
-  if (const float eta = config_.local_learning_rate(); eta > 0) {
-    for (size_t i = 0; i < x_.size(); ++i) x_[i] -= eta * g[i];
-  }
-  if (samples_ > 0) {
-    for (size_t i = 0; i < a_.size(); ++i) a_[i] += g_[i];
-  }
+  push_ = steps_ % config_.push_period() == 0;
+  fetch_ = steps_ % config_.fetch_period() == 0;
+  first_ = samples_ == 0;
   samples_ += step.samples;
+  status_ = absl::OkStatus();
+  if (step.samples > 0) {
+    gradient(x_, absl::MakeSpan(first_ ? a_ : g_), this);
+  } else {
+    status_ = Settle();
+    if (first_) std::fill(a_.begin(), a_.end(), 0.0f);
+    if (push_ && status_.ok()) {
+      StartPush();
+      parameters_.Ready(All());
+    }
+  }
+  if (fetch_ && !push_ && status_.ok())
+    Begin({.kind = Parameters::Operation::kPull, .output = absl::MakeSpan(x_)});
+  if (push_) samples_ = 0;
+  return status_;
 }
 
-absl::Status AccruedGradient::Push(bool fetch) {
-  const uint32_t samples = samples_;
-  samples_ = 0;
-  const absl::StatusOr<Parameters::Outcome> outcome =
-      fetch ? parameters_.PushPull(a_, samples, absl::MakeSpan(x_)) : parameters_.Push(a_, samples);
+void AccruedGradient::BeforeForward(Range layer) {
+  const bool last = layer.end == All().end;
+  if (status_.ok()) status_ = Await(layer);
+  // Next is the backward pass, which writes to what the last push may still be sending.
+  if (status_.ok() && last) status_ = Settle();
+  if (status_.ok() && last && push_) StartPush();
+}
+
+void AccruedGradient::AfterBackward(Range layer) {
+  const std::vector<float>& g = first_ ? a_ : g_;
+  if (const float eta = config_.local_learning_rate(); eta > 0) {
+    for (int64_t i = layer.begin; i < layer.end; ++i) x_[i] -= eta * g[i];
+  }
+  if (!first_) {
+    for (int64_t i = layer.begin; i < layer.end; ++i) a_[i] += g_[i];
+  }
+  if (push_ && status_.ok()) parameters_.Ready(layer);
+}
+
+// What a_ holds when it is Ready.
+void AccruedGradient::StartPush() {
+  using Operation = Parameters::Operation;
+  Begin({.kind = fetch_ ? Operation::kPushPull : Operation::kPush,
+         .samples = samples_,
+         .input = a_,
+         .output = fetch_ ? absl::MakeSpan(x_) : absl::Span<float>()});
+}
+
+void AccruedGradient::Begin(const Parameters::Operation& operation) {
+  parameters_.Start(operation);
+  under_way_ = true;
+}
+
+absl::Status AccruedGradient::Await(Range layer) {
+  if (!under_way_) return absl::OkStatus();
+  absl::Status status = parameters_.Await(layer);
+  under_way_ = status.ok();
+  return status;
+}
+
+absl::Status AccruedGradient::Settle() {
+  if (!under_way_) return absl::OkStatus();
+  under_way_ = false;
+  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
   if (!outcome.ok()) return outcome.status();
   Count(*outcome);
   return absl::OkStatus();
 }
 
 absl::Status AccruedGradient::Finish() {
-  return steps_ % config_.push_period() == 0 ? absl::OkStatus() : Push(/*fetch=*/false);
+  if (absl::Status status = Settle(); !status.ok()) return status;
+  if (steps_ % config_.push_period() == 0) return absl::OkStatus();
+  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Push(a_, samples_);
+  if (!outcome.ok()) return outcome.status();
+  Count(*outcome);
+  return absl::OkStatus();
 }
 
 }  // namespace catchment

@@ -5,6 +5,10 @@
 //   server:                     a~ = sum_i b_i a_i / sum_i b_i  over the group ; w = optimizer(w, a~)
 //   WORKER, every fetch_period: x = pull()
 // Where push and pull fall on one step they are one exchange: the weights come back with the answer.
+//
+// The worker's lines are carried out layer by layer, within the pass that takes the gradient: a layer's part
+// of a leaves as soon as it is final, and a layer's part of x is waited for in the next step, when the
+// forward pass comes to it. A pull alone begins after the pass, which reads x until its end.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 #define CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 
@@ -14,17 +18,24 @@
 
 namespace catchment {
 
-class AccruedGradient final : public Algorithm {
+class AccruedGradient final : public Algorithm, private PassObserver {
  public:
   AccruedGradient(const v1::AccruedGradient& config, int64_t num_parameters, Parameters* parameters);
 
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
+  bool under_way() const override { return under_way_; }
+  absl::Status Settle() override;
   absl::Status Finish() override;
 
  private:
-  void Accrue(const Step& step, Gradient gradient);
-  absl::Status Push(bool fetch);
+  void BeforeForward(Range layer) override;
+  void AfterBackward(Range layer) override;
+
+  void StartPush();
+  void Begin(const Parameters::Operation& operation);
+  absl::Status Await(Range layer);
+  Range All() const { return {0, static_cast<int64_t>(x_.size())}; }
 
   const v1::AccruedGradient config_;
   Parameters& parameters_;
@@ -32,7 +43,14 @@ class AccruedGradient final : public Algorithm {
   std::vector<float> a_;  // accrued gradient
   std::vector<float> g_;  // used where a_ is more than one gradient
   uint64_t steps_ = 0;
-  uint32_t samples_ = 0;  // in a_
+  uint32_t samples_ = 0;    // in a_, this step's too
+  bool under_way_ = false;  // an operation of parameters_
+
+  // Of the step.
+  bool push_ = false;
+  bool fetch_ = false;
+  bool first_ = false;  // a_ is this step's gradient
+  absl::Status status_;
 };
 
 }  // namespace catchment

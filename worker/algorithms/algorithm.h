@@ -1,8 +1,11 @@
-// What a worker does with its gradients: the worker's half of the second axis of an algorithm. The server's half
-// has the same basename in server/rules.
+// What a worker does with its gradients: the worker's half of the second axis of an algorithm. The server's
+// half has the same basename in server/rules.
+//
+// Communication goes on under the computation: Run may return while an operation on the center is under way,
+// which the next Run settles when it needs to.
 //
 // Shapes: vectors are the whole flat vector of parameters. Threads: one.
-// Errors: those of Parameters.
+// Errors: those of Parameters; of what Run left under way the next Run, Settle or Finish has them.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ALGORITHM_H_
 #define CATCHMENT_WORKER_ALGORITHMS_ALGORITHM_H_
 
@@ -13,14 +16,17 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
+#include "worker/model/pass_observer.h"
 #include "worker/parameters.h"
 
 namespace catchment {
 
 class Algorithm {
  public:
-  // gradient = the mean gradient over the step's minibatch, at `weights`.
-  using Gradient = absl::FunctionRef<void(absl::Span<const float> weights, absl::Span<float> gradient)>;
+  // gradient = the mean gradient over the step's minibatch, at `weights`, taken in a pass that `observer`
+  // follows.
+  using Gradient = absl::FunctionRef<void(absl::Span<const float> weights, absl::Span<float> gradient,
+                                          PassObserver* observer)>;
 
   struct Step {
     uint32_t samples = 0;  // of the minibatch; 0: this worker has none in this step, and no gradient is taken
@@ -32,10 +38,14 @@ class Algorithm {
   // Takes the center's weights at `version` or later.
   virtual absl::Status Start(uint64_t version) = 0;
   virtual absl::Status Run(const Step& step, Gradient gradient) = 0;
-  // After the last step: what has not been sent is.
+  // Whether the last step's contribution is still on its way.
+  virtual bool under_way() const { return false; }
+  // Waits for what is under way. To be called before the algorithm goes: the operation uses its memory.
+  virtual absl::Status Settle() { return absl::OkStatus(); }
+  // After the last step: what has not been sent is; then all is settled.
   virtual absl::Status Finish() = 0;
 
-  // Of contributions so far.
+  // Of the contributions that are settled.
   struct Counts {
     uint64_t late = 0;
     uint64_t non_finite = 0;

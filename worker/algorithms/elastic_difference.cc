@@ -15,16 +15,19 @@ ElasticDifference::ElasticDifference(const v1::ElasticDifference& config, const 
       x_(num_parameters),
       g_(num_parameters),
       d_(num_parameters),
-      v_(delta_ > 0 ? num_parameters : 0) {}
+      v_(delta_ > 0 ? num_parameters : 0),
+      ahead_(v_.size()) {}
 
 absl::Status ElasticDifference::Start(uint64_t version) {
   return parameters_.Pull(version, absl::MakeSpan(x_));
 }
 
 absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
+  const bool communicate = steps_ % config_.communication_period() == 0;
+  if (communicate) StartExchange();
   if (step.samples > 0) TakeGradient(gradient);
-  if (steps_ % config_.communication_period() == 0) {
-    if (absl::Status status = Exchange(); !status.ok()) return status;
+  if (communicate) {
+    if (absl::Status status = FinishExchange(); !status.ok()) return status;
   }
   if (step.samples > 0) Move(static_cast<float>(LearningRate(optimizer_, step.progress)));
   samples_ += step.samples;
@@ -33,18 +36,24 @@ absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
 }
 
 void ElasticDifference::TakeGradient(Gradient gradient) {
-  if (delta_ == 0) {
-    gradient(x_, absl::MakeSpan(g_));
-    return;
-  }
-  for (size_t i = 0; i < x_.size(); ++i) d_[i] = x_[i] + delta_ * v_[i];
-  gradient(d_, absl::MakeSpan(g_));
+  NoPassObserver nobody;
+  if (delta_ == 0) return gradient(x_, absl::MakeSpan(g_), &nobody);
+  for (size_t i = 0; i < x_.size(); ++i) ahead_[i] = x_[i] + delta_ * v_[i];
+  gradient(ahead_, absl::MakeSpan(g_), &nobody);
 }
 
-absl::Status ElasticDifference::Exchange() {
-  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Exchange(x_, samples_, absl::MakeSpan(d_));
-  if (!outcome.ok()) return outcome.status();
+void ElasticDifference::StartExchange() {
+  parameters_.Start({.kind = Parameters::Operation::kExchange,
+                     .samples = samples_,
+                     .input = x_,
+                     .output = absl::MakeSpan(d_)});
+  parameters_.Ready({0, static_cast<int64_t>(x_.size())});
   samples_ = 0;
+}
+
+absl::Status ElasticDifference::FinishExchange() {
+  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
+  if (!outcome.ok()) return outcome.status();
   Count(*outcome);
   if (outcome->non_finite) {
     std::fill(v_.begin(), v_.end(), 0.0f);
@@ -66,6 +75,10 @@ void ElasticDifference::Move(float eta) {
   }
 }
 
-absl::Status ElasticDifference::Finish() { return steps_ == 0 ? absl::OkStatus() : Exchange(); }
+absl::Status ElasticDifference::Finish() {
+  if (steps_ == 0) return absl::OkStatus();
+  StartExchange();
+  return FinishExchange();
+}
 
 }  // namespace catchment

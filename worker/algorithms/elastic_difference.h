@@ -1,9 +1,11 @@
-// Elastic averaging SGD (Zhang, Choromanska, LeCun 2015, arXiv:1412.6651). The whole algorithm, with x~ the center:
+// Elastic averaging SGD (Zhang, Choromanska, LeCun 2015, arXiv:1412.6651). The whole algorithm, with x~ the
+// center:
 //   every communication_period steps, at the start of the step:
 //     WORKER and server, in one exchange: d = alpha * (x_i - x~) ; x~ += d ; x_i -= d
 //   every step, with the gradient taken at x_i as it was before the exchange:
 //     WORKER, EASGD:  x_i -= eta * g
 //     WORKER, EAMSGD: v = delta * v - eta * grad(x_i + delta * v) ; x_i += v      (momentum delta > 0)
+// The exchange goes on while the gradient is taken: both need x_i as it was, and neither changes it.
 // Departures: one more exchange after the last step, so that it counts; a worker whose weights are no longer
 // finite begins again from the center (the paper does not say what to do then).
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ELASTIC_DIFFERENCE_H_
@@ -17,15 +19,16 @@ namespace catchment {
 
 class ElasticDifference final : public Algorithm {
  public:
-  ElasticDifference(const v1::ElasticDifference& config, const v1::Optimizer& optimizer, int64_t num_parameters,
-                    Parameters* parameters);
+  ElasticDifference(const v1::ElasticDifference& config, const v1::Optimizer& optimizer,
+                    int64_t num_parameters, Parameters* parameters);
 
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
   absl::Status Finish() override;
 
  private:
-  absl::Status Exchange();
+  void StartExchange();
+  absl::Status FinishExchange();
   void TakeGradient(Gradient gradient);
   void Move(float eta);
 
@@ -35,8 +38,9 @@ class ElasticDifference final : public Algorithm {
   Parameters& parameters_;
   std::vector<float> x_;  // local weights
   std::vector<float> g_;
-  std::vector<float> d_;  // elastic difference; before the exchange the point x + delta v
-  std::vector<float> v_;  // where delta > 0
+  std::vector<float> d_;      // elastic difference
+  std::vector<float> v_;      // where delta > 0
+  std::vector<float> ahead_;  // x + delta v, where delta > 0
   uint64_t steps_ = 0;
   uint32_t samples_ = 0;  // since the last exchange
 };

@@ -5,14 +5,16 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/codec/codec.h"
+#include "common/codec/push_encoder.h"
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
+#include "worker/client/block_schedule.h"
+#include "worker/client/shard_stream.h"
+#include "worker/growing_pause.h"
 
 namespace catchment {
 namespace {
-
-constexpr double kFirstPause = 0.1;
-constexpr double kLongestPause = 5;
 
 // What trying again cannot mend.
 bool IsPermanent(const absl::Status& status) {
@@ -27,210 +29,214 @@ bool IsPermanent(const absl::Status& status) {
   }
 }
 
+v1::Block::Operation OnTheWire(Parameters::Operation::Kind kind) {
+  switch (kind) {
+    case Parameters::Operation::kPull:
+      return v1::Block::PULL;
+    case Parameters::Operation::kPush:
+      return v1::Block::PUSH;
+    case Parameters::Operation::kPushPull:
+      return v1::Block::PUSH_PULL;
+    case Parameters::Operation::kExchange:
+      return v1::Block::EXCHANGE;
+  }
+  LOG(FATAL) << "operation " << kind;
+}
+
+bool Overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
+
 }  // namespace
 
-struct ParameterClient::ShardState {
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<ShardStream> stream;
-  std::vector<uint64_t> versions;  // of each block, as last pulled
-  std::vector<bool> answered;      // of the operation's blocks; guarded by mu_
-  bool closed = true;              // guarded by mu_
-  absl::Status close_status;       // guarded by mu_
-  // When the stream broke for the first time since an answer came over it; 0: it has not.
-  double broken_since = 0;
-  double pause = kFirstPause;
+// One server, as the client sees it.
+class ParameterClient::Shard final : public ShardStream::Owner {
+ public:
+  Shard(ParameterClient* client, int index)
+      : client_(*client),
+        index_(index),
+        channel_(Connect(client->options_.servers[index], client->options_.credentials)),
+        versions_(client->layout_.num_blocks(index)),
+        pull_(Codec::ForPull(client->options_.compression)),
+        encoder_(client->options_.compression, client->layout_.shard(index).size()),
+        schedule(&client->layout_, index) {
+    if (encoder_.codec().is_plain()) return;
+    encoded_.resize(versions_.size());
+    payloads_.reset(new char[encoded_.size() * PayloadStride()]);
+  }
+
+  void Open();
+  void Close() { stream_.reset(); }
+  bool IsOpen() const { return stream_ != nullptr; }
+  void Wake() { stream_->Wake(); }
+  std::string name() const {
+    return absl::StrCat("server ", index_, " at ", client_.options_.servers[index_]);
+  }
+  Range range() const { return client_.layout_.shard(index_); }
+
+ private:
+  bool Next(BlockHeader* header, absl::string_view* payload) override;
+  absl::Status OnAnswer(const BlockHeader& header, const PayloadView& payload) override;
+  void OnClosed(const absl::Status& status) override;
+
+  BlockHeader HeaderOf(int block) const;
+  absl::string_view Encode(BlockHeader* header);
+  size_t PayloadStride() const { return encoder_.codec().PayloadBytes(client_.layout_.block_size()); }
+  absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
+  absl::Status CheckAsked(const BlockHeader& header) const;
+
+  ParameterClient& client_;
+  const int index_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<ShardStream> stream_;
+  std::vector<uint64_t> versions_;  // of each block, as last pulled
+  const Codec pull_;
+
+  // A server's own: two streams may send at the same time. Used by one thread at a time, whichever writes to
+  // the stream. Without a codec there are no payloads.
+  struct Encoded {
+    uint64_t sequence = 0;
+    float scale = 1;
+  };
+  PushEncoder encoder_;
+  std::vector<Encoded> encoded_;  // of each block, the last
+  std::unique_ptr<char[]> payloads_;
+
+ public:
+  // Guarded by the client's mu_.
+  BlockSchedule schedule;
+  bool closed = true;
+  absl::Status close_status;
+  // Of attempts to open the stream since an answer came over it.
+  double broken_since = 0;  // 0: it has not broken
+  GrowingPause pause;
 };
 
+// ------------------------------------------------------------------------------------------------ the
+// caller's
+
 ParameterClient::ParameterClient(Options options, const ParameterLayout* layout, const Clock* clock)
-    : options_(std::move(options)), layout_(*layout), clock_(*clock) {
+    : options_(std::move(options)),
+      layout_(*layout),
+      clock_(*clock),
+      connections_(std::make_unique<grpc::CompletionQueue>(), "wire") {
   CHECK_EQ(static_cast<int>(options_.servers.size()), layout_.num_shards());
-  for (int s = 0; s < layout_.num_shards(); ++s) {
-    auto shard = std::make_unique<ShardState>();
-    shard->channel = Connect(options_.servers[s], options_.credentials);
-    shard->versions.resize(layout_.num_blocks(s));
-    shard->answered.resize(layout_.num_blocks(s), true);
-    shards_.push_back(std::move(shard));
-  }
+  for (int s = 0; s < layout_.num_shards(); ++s) shards_.push_back(std::make_unique<Shard>(this, s));
 }
 
-ParameterClient::~ParameterClient() { CloseAll(); }
+ParameterClient::~ParameterClient() { GiveUp(); }
 
-absl::Status ParameterClient::Pull(uint64_t min_version, absl::Span<float> weights) {
-  return Run({v1::Block::PULL, 0, min_version, 0, nullptr, weights.data()}).status();
-}
-
-absl::StatusOr<Parameters::Outcome> ParameterClient::Push(absl::Span<const float> gradient, uint32_t samples) {
-  return Run({v1::Block::PUSH, next_sequence_++, 0, samples, gradient.data(), nullptr});
-}
-
-absl::StatusOr<Parameters::Outcome> ParameterClient::PushPull(absl::Span<const float> gradient,
-                                                              uint32_t samples, absl::Span<float> weights) {
-  return Run({v1::Block::PUSH_PULL, next_sequence_++, 0, samples, gradient.data(), weights.data()});
-}
-
-absl::StatusOr<Parameters::Outcome> ParameterClient::Exchange(absl::Span<const float> x, uint32_t samples,
-                                                              absl::Span<float> difference) {
-  return Run({v1::Block::EXCHANGE, next_sequence_++, 0, samples, x.data(), difference.data()});
-}
-
-absl::StatusOr<Parameters::Outcome> ParameterClient::Run(Operation operation) {
-  const double start = clock_.Now();
+void ParameterClient::Start(const Operation& operation) {
+  const bool has_input = operation.kind != Operation::kPull;
   {
     MutexLock lock(&mu_);
+    CHECK_EQ(unanswered_, 0) << "an operation was begun before the last one was finished";
     operation_ = operation;
+    if (has_input) ++sequence_;
+    missing_ = static_cast<int64_t>(operation.input.size());
     outcome_ = Outcome();
-    unanswered_ = 0;
     for (const auto& shard : shards_) {
-      std::fill(shard->answered.begin(), shard->answered.end(), false);
-      unanswered_ += static_cast<int>(shard->answered.size());
+      shard->schedule.Start(has_input);
+      unanswered_ += shard->schedule.unanswered();
     }
   }
-  for (int s = 0; s < layout_.num_shards(); ++s) {
-    if (shards_[s]->stream == nullptr) Open(s);
-    SendUnanswered(s);
+  for (const auto& shard : shards_) {
+    if (!shard->IsOpen()) shard->Open();
+    if (!has_input) shard->Wake();
   }
-  const absl::Status status = WaitForAnswers();
-  // Blocks that are still on their way must not outlive the caller's memory.
-  if (!status.ok()) CloseAll();
+}
+
+void ParameterClient::Ready(Range range) {
+  {
+    MutexLock lock(&mu_);
+    missing_ -= range.size();
+    if (missing_ == 0) ready_at_ = clock_.Now();
+  }
+  for (const auto& shard : shards_) {
+    if (!Overlap(range, shard->range())) continue;
+    bool ready;
+    {
+      MutexLock lock(&mu_);
+      ready = shard->schedule.Ready(range);
+    }
+    if (ready) shard->Wake();
+  }
+}
+
+absl::Status ParameterClient::Await(Range range) {
+  return operation_.kind == Operation::kPush ? absl::OkStatus() : WaitFor(range);
+}
+
+absl::StatusOr<Parameters::Outcome> ParameterClient::Finish() {
+  if (absl::Status status = WaitFor({0, layout_.size()}); !status.ok()) return status;
   MutexLock lock(&mu_);
-  const double seconds = clock_.Now() - start;
-  const uint64_t bytes = layout_.size() * sizeof(float);
-  (operation.kind == v1::Block::PULL ? totals_.pull_seconds : totals_.push_seconds) += seconds;
-  if (operation.in != nullptr) totals_.bytes_pushed += bytes;
-  if (operation.out != nullptr) totals_.bytes_pulled += bytes;
-  if (!status.ok()) return status;
   return outcome_;
 }
 
-absl::Status ParameterClient::WaitForAnswers() {
+absl::Status ParameterClient::WaitFor(Range range) {
+  {
+    MutexLock lock(&mu_);
+    int unanswered = 0;
+    for (const auto& shard : shards_) unanswered += shard->schedule.unanswered(range);
+    if (unanswered == 0 && !cancelled_) return absl::OkStatus();
+  }
+  const double start = clock_.Now();
+  const absl::Status status = WaitForAnswers(range);
+  // Blocks that are still on their way must not outlive the caller's memory.
+  if (!status.ok()) GiveUp();
+  MutexLock lock(&mu_);
+  CountWait(start, clock_.Now());
+  return status;
+}
+
+absl::Status ParameterClient::WaitForAnswers(Range range) {
   while (true) {
-    std::vector<int> closed;
+    Shard* broken = nullptr;
     {
       MutexLock lock(&mu_);
-      const auto find_closed = [&] {
-        closed.clear();
-        for (int s = 0; s < layout_.num_shards(); ++s) {
-          const std::vector<bool>& answered = shards_[s]->answered;
-          // A stream that closes after its last answer is opened again at the next operation's first error.
-          if (shards_[s]->closed && std::find(answered.begin(), answered.end(), false) != answered.end()) {
-            closed.push_back(s);
-          }
-        }
-        return !closed.empty();
-      };
-      changed_.Wait(&mu_, [&] { return cancelled_ || unanswered_ == 0 || find_closed(); });
+      awaited_ = range;
+      awaited_blocks_ = 0;
+      for (const auto& shard : shards_) awaited_blocks_ += shard->schedule.unanswered(range);
+      changed_.Wait(&mu_, [&] {
+        broken = FindBroken();
+        return cancelled_ || awaited_blocks_ == 0 || broken != nullptr;
+      });
+      awaited_ = Range();
       if (cancelled_) return absl::CancelledError("the worker was told to stop");
-      if (unanswered_ == 0) return absl::OkStatus();
+      if (awaited_blocks_ == 0) return absl::OkStatus();
     }
-    for (int s : closed) {
-      if (absl::Status status = Reopen(s); !status.ok()) return status;
-    }
+    if (absl::Status status = Reopen(broken); !status.ok()) return status;
   }
 }
 
-absl::Status ParameterClient::Reopen(int s) {
-  ShardState& shard = *shards_[s];
-  absl::Status status;
-  {
-    MutexLock lock(&mu_);
-    status = shard.close_status;
+ParameterClient::Shard* ParameterClient::FindBroken() {
+  for (const auto& shard : shards_) {
+    // A stream that closes after its last answer is opened again in the next operation.
+    if (shard->closed && shard->schedule.unanswered() > 0) return shard.get();
   }
-  shard.stream.reset();
-  const std::string who = absl::StrCat("server ", s, " at ", options_.servers[s]);
-  if (IsPermanent(status)) return absl::Status(status.code(), absl::StrCat(who, ": ", status.message()));
+  return nullptr;
+}
+
+absl::Status ParameterClient::Reopen(Shard* shard) {
+  shard->Close();
+  const absl::Status& status = shard->close_status;  // no stream is left that could change it
+  if (IsPermanent(status)) {
+    return absl::Status(status.code(), absl::StrCat(shard->name(), ": ", status.message()));
+  }
   const double now = clock_.Now();
-  if (shard.broken_since == 0) shard.broken_since = now;
-  if (now - shard.broken_since >= options_.connect_timeout_seconds) {
-    return absl::UnavailableError(absl::StrCat(who, " was not to be reached for ",
+  if (shard->broken_since == 0) shard->broken_since = now;
+  if (now - shard->broken_since >= options_.connect_timeout_seconds) {
+    return absl::UnavailableError(absl::StrCat(shard->name(), " was not to be reached for ",
                                                options_.connect_timeout_seconds, " s: ", status.message()));
   }
-  LOG(WARNING) << who << ": " << status.message() << "; trying again in " << shard.pause << " s";
+  const double pause = shard->pause.Next();
+  LOG(WARNING) << shard->name() << ": " << status.message() << "; trying again in " << pause << " s";
   {
     MutexLock lock(&mu_);
-    changed_.WaitFor(&mu_, shard.pause, [this] { return cancelled_; });
+    changed_.WaitFor(&mu_, pause, [this] { return cancelled_; });
+    shard->schedule.SendAgain();
   }
-  shard.pause = std::min(kLongestPause, 2 * shard.pause);
-  Open(s);
-  SendUnanswered(s);
+  shard->Open();
+  shard->Wake();
   return absl::OkStatus();
-}
-
-void ParameterClient::Open(int s) {
-  v1::Hello hello;
-  hello.set_protocol_version(kProtocolVersion);
-  hello.set_job(options_.job);
-  hello.set_fingerprint(layout_.fingerprint());
-  hello.set_shard(s);
-  hello.set_num_shards(layout_.num_shards());
-  hello.set_worker(options_.worker);
-  hello.set_incarnation(options_.incarnation);
-  {
-    MutexLock lock(&mu_);
-    shards_[s]->closed = false;
-  }
-  shards_[s]->stream = std::make_unique<ShardStream>(
-      shards_[s]->channel, hello,
-      [this, s](const BlockHeader& header, const PayloadView& payload) { return OnAnswer(s, header, payload); },
-      [this, s](const absl::Status& status) { OnClosed(s, status); });
-}
-
-void ParameterClient::SendUnanswered(int s) {
-  const ShardState& shard = *shards_[s];
-  std::vector<bool> answered;
-  {
-    MutexLock lock(&mu_);
-    answered = shard.answered;
-  }
-  for (int b = 0; b < layout_.num_blocks(s); ++b) {
-    if (answered[b]) continue;
-    const Range range = layout_.block(s, b);
-    const bool pull = operation_.kind == v1::Block::PULL;
-    BlockHeader header{operation_.kind, operation_.sequence, operation_.min_version, static_cast<uint32_t>(b),
-                       operation_.samples};
-    if (!pull) header.version = shard.versions[b];
-    absl::string_view payload;
-    if (!pull) {
-      payload = {reinterpret_cast<const char*>(operation_.in + range.begin), range.size() * sizeof(float)};
-    }
-    shard.stream->Send(header, payload);
-  }
-}
-
-absl::Status ParameterClient::OnAnswer(int s, const BlockHeader& header, const PayloadView& payload) {
-  ShardState& shard = *shards_[s];
-  {
-    MutexLock lock(&mu_);
-    if (header.block >= shard.answered.size() || header.operation != operation_.kind ||
-        header.sequence != operation_.sequence || shard.answered[header.block]) {
-      return absl::InternalError(absl::StrCat("server ", s, " answered what it was not asked"));
-    }
-  }
-  const Range range = layout_.block(s, header.block);
-  const bool refused = header.fate == v1::Block::NON_FINITE;
-  if (operation_.out != nullptr && !(refused && payload.size() == 0)) {
-    if (payload.size() != range.size() * sizeof(float)) {
-      return absl::InternalError(absl::StrCat("server ", s, " answered with ", payload.size(), " bytes for block ",
-                                              header.block, " of ", range.size(), " values"));
-    }
-    payload.CopyTo(operation_.out + range.begin);
-    shard.versions[header.block] = header.version;
-  }
-  MutexLock lock(&mu_);
-  shard.answered[header.block] = true;
-  shard.broken_since = 0;
-  shard.pause = kFirstPause;
-  outcome_.staleness = std::max(outcome_.staleness, header.staleness);
-  outcome_.late |= header.fate == v1::Block::LATE;
-  outcome_.non_finite |= refused;
-  if (--unanswered_ == 0) changed_.Notify();
-  return absl::OkStatus();
-}
-
-void ParameterClient::OnClosed(int s, const absl::Status& status) {
-  MutexLock lock(&mu_);
-  shards_[s]->closed = true;
-  shards_[s]->close_status = status;
-  changed_.Notify();
 }
 
 void ParameterClient::Cancel() {
@@ -239,13 +245,149 @@ void ParameterClient::Cancel() {
   changed_.Notify();
 }
 
-void ParameterClient::CloseAll() {
-  for (const auto& shard : shards_) shard->stream.reset();
+void ParameterClient::GiveUp() {
+  for (const auto& shard : shards_) shard->Close();
+  MutexLock lock(&mu_);
+  unanswered_ = 0;
 }
 
 ParameterClient::Totals ParameterClient::totals() const {
   MutexLock lock(&mu_);
   return totals_;
+}
+
+// ------------------------------------------------------------------------------------------------ the
+// streams'
+
+void ParameterClient::Shard::Open() {
+  v1::Hello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_job(client_.options_.job);
+  hello.set_fingerprint(client_.layout_.fingerprint());
+  hello.set_shard(index_);
+  hello.set_num_shards(client_.layout_.num_shards());
+  hello.set_worker(client_.options_.worker);
+  hello.set_incarnation(client_.options_.incarnation);
+  {
+    MutexLock lock(&client_.mu_);
+    closed = false;
+  }
+  stream_ = std::make_unique<ShardStream>(channel_, client_.connections_.queue(), hello, this);
+}
+
+bool ParameterClient::Shard::Next(BlockHeader* header, absl::string_view* payload) {
+  {
+    MutexLock lock(&client_.mu_);
+    const int block = schedule.Next();
+    if (block == BlockSchedule::kNone) return false;
+    *header = HeaderOf(block);
+    if (client_.AllSent()) client_.left_at_ = client_.clock_.Now();
+  }
+  *payload = Encode(header);
+  MutexLock lock(&client_.mu_);
+  client_.totals_.bytes_pushed += payload->size();
+  return true;
+}
+
+BlockHeader ParameterClient::Shard::HeaderOf(int block) const {
+  const Operation& operation = client_.operation_;
+  const bool pull = operation.kind == Operation::kPull;
+  return {.operation = OnTheWire(operation.kind),
+          .sequence = pull ? 0 : client_.sequence_,
+          .version = pull ? operation.min_version : versions_[block],
+          .block = static_cast<uint32_t>(block),
+          .samples = operation.samples};
+}
+
+// A block's values as bytes, and their scale: the same whenever it is sent again.
+absl::string_view ParameterClient::Shard::Encode(BlockHeader* header) {
+  if (client_.operation_.kind == Operation::kPull) return {};
+  const Range range = client_.layout_.block(index_, static_cast<int>(header->block));
+  const absl::Span<const float> values = client_.operation_.input.subspan(range.begin, range.size());
+  const Codec& codec = encoder_.codec();
+  if (codec.is_plain()) return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+  Encoded& last = encoded_[header->block];
+  char* const out = payloads_.get() + header->block * PayloadStride();
+  if (last.sequence != header->sequence) {
+    last.scale = encoder_.Encode(range.begin - this->range().begin, values, header->samples, out);
+    last.sequence = header->sequence;
+  }
+  header->scale = last.scale;
+  return {out, codec.PayloadBytes(range.size())};
+}
+
+// An answer's bytes as values, where the caller wants them.
+absl::Status ParameterClient::Shard::Decode(const BlockHeader& header, const PayloadView& payload) {
+  if (client_.operation_.kind == Operation::kPush) return absl::OkStatus();
+  if (header.fate == v1::Block::NON_FINITE && payload.size() == 0) return absl::OkStatus();
+  const Range range = client_.layout_.block(index_, static_cast<int>(header.block));
+  const absl::Span<float> out = client_.operation_.output.subspan(range.begin, range.size());
+  if (const auto decoded = pull_.Decode(payload, header.scale, out); !decoded.ok()) {
+    return absl::InternalError(
+        absl::StrCat("server ", index_, ", block ", header.block, ": ", decoded.status().message()));
+  }
+  versions_[header.block] = header.version;
+  return absl::OkStatus();
+}
+
+absl::Status ParameterClient::Shard::CheckAsked(const BlockHeader& header) const {
+  const Operation& operation = client_.operation_;
+  const uint64_t sequence = operation.kind == Operation::kPull ? 0 : client_.sequence_;
+  if (schedule.OnItsWay(header.block) && header.operation == OnTheWire(operation.kind) &&
+      header.sequence == sequence) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("server ", index_, " answered what it was not asked"));
+}
+
+absl::Status ParameterClient::Shard::OnAnswer(const BlockHeader& header, const PayloadView& payload) {
+  {
+    MutexLock lock(&client_.mu_);
+    if (absl::Status status = CheckAsked(header); !status.ok()) return status;
+  }
+  if (absl::Status status = Decode(header, payload); !status.ok()) return status;
+  MutexLock lock(&client_.mu_);
+  const int block = static_cast<int>(header.block);
+  schedule.Answered(block);
+  broken_since = 0;
+  pause.Reset();
+  client_.totals_.bytes_pulled += payload.size();
+  client_.CountAnswer(client_.layout_.block(index_, block), {header.staleness, header.fate == v1::Block::LATE,
+                                                             header.fate == v1::Block::NON_FINITE});
+  return absl::OkStatus();
+}
+
+void ParameterClient::Shard::OnClosed(const absl::Status& status) {
+  MutexLock lock(&client_.mu_);
+  closed = true;
+  close_status = status;
+  client_.changed_.Notify();
+}
+
+// ------------------------------------------------------------------------------------------------ what is
+// counted
+
+bool ParameterClient::AllSent() const {
+  return std::all_of(shards_.begin(), shards_.end(),
+                     [](const auto& shard) { return shard->schedule.unsent() == 0; });
+}
+
+void ParameterClient::CountWait(double from, double to) {
+  double left = std::clamp(left_at_, from, to);
+  if (operation_.kind == Operation::kPull) left = from;
+  if (operation_.kind == Operation::kPush || !AllSent()) left = to;
+  totals_.push_seconds += left - from;
+  totals_.pull_seconds += to - left;
+}
+
+void ParameterClient::CountAnswer(Range block, const Outcome& outcome) {
+  outcome_.staleness = std::max(outcome_.staleness, outcome.staleness);
+  outcome_.late |= outcome.late;
+  outcome_.non_finite |= outcome.non_finite;
+  --unanswered_;
+  const bool round_trip = operation_.kind == Operation::kPushPull || operation_.kind == Operation::kExchange;
+  if (unanswered_ == 0 && round_trip) totals_.round_trips.Add(1e6 * (clock_.Now() - ready_at_));
+  if (Overlap(block, awaited_) && --awaited_blocks_ == 0) changed_.Notify();
 }
 
 }  // namespace catchment

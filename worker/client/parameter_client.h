@@ -1,23 +1,30 @@
 // The center over gRPC: one stream to each server, blocks of all of them on their way at once.
 //
-// Every push and exchange has a sequence number. When a stream breaks it is opened again, with growing pauses,
-// and the blocks that were not answered are sent again under the same number: a server applies each once.
+// A block leaves as soon as all of its values are Ready, the lowest index first (block_schedule.h), and its
+// answer is written straight to where the caller wants it. Every push and exchange has a sequence number.
+// When a stream breaks it is opened again, with growing pauses, by whoever waits next, and the blocks that
+// were not answered are sent again under the same number: a server applies each once. With a codec
+// (docs/codecs.md) a block is encoded once, and the same bytes are sent again.
 //
-// Threads: one caller at a time; Cancel from any thread.
-// Errors: Unavailable when a server was not to be reached for connect_timeout seconds; FailedPrecondition when a
-// server does not (or no longer) know this worker's incarnation; Cancelled after Cancel.
+// Threads: one caller at a time; Cancel and totals from any. In steady state no block allocates anything of
+// ours. Errors: Unavailable when a server was not to be reached for connect_timeout seconds;
+// FailedPrecondition when a server does not (or no longer) know this worker's incarnation; Cancelled after
+// Cancel.
 #ifndef CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 #define CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 
-#include <atomic>
+#include <grpcpp/grpcpp.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/clock.h"
+#include "common/completion.h"
+#include "common/latency_histogram.h"
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
-#include "worker/client/shard_stream.h"
+#include "proto/job.pb.h"
 #include "worker/parameters.h"
 
 namespace catchment {
@@ -31,65 +38,69 @@ class ParameterClient final : public Parameters {
     uint32_t worker = 0;
     uint64_t incarnation = 0;
     double connect_timeout_seconds = 60;
+    v1::Compression compression;  // complete and valid, or empty: none
   };
-  // Seconds that the caller waited, and payload bytes.
   struct Totals {
-    double push_seconds = 0;  // pushes, also with weights, and exchanges
+    // Seconds that the caller was blocked: until the last block had left, and, of what has no output, until
+    // all were answered; and from then on until the output had come.
+    double push_seconds = 0;
     double pull_seconds = 0;
+    double blocked_seconds() const { return push_seconds + pull_seconds; }
+    // Payloads, with what was sent again.
     uint64_t bytes_pushed = 0;
     uint64_t bytes_pulled = 0;
+    // Of pushes with pull, and exchanges: from the moment when all of the input was Ready until all of the
+    // output had come, whether the caller waited for it or not.
+    LatencyHistogram round_trips;
   };
 
-  // `layout` (its shards are the servers) and `clock` outlive the client. Connects at the first call.
+  // `layout` (its shards are the servers) and `clock` outlive the client. Connects at the first operation.
   ParameterClient(Options options, const ParameterLayout* layout, const Clock* clock);
+  // An operation that was not finished is given up.
   ~ParameterClient() override;
 
-  absl::Status Pull(uint64_t min_version, absl::Span<float> weights) override;
-  absl::StatusOr<Outcome> Push(absl::Span<const float> gradient, uint32_t samples) override;
-  absl::StatusOr<Outcome> PushPull(absl::Span<const float> gradient, uint32_t samples,
-                                   absl::Span<float> weights) override;
-  absl::StatusOr<Outcome> Exchange(absl::Span<const float> x, uint32_t samples,
-                                   absl::Span<float> difference) override;
+  void Start(const Operation& operation) override;
+  void Ready(Range range) override;
+  absl::Status Await(Range range) override;
+  absl::StatusOr<Outcome> Finish() override;
 
-  // Ends the call under way and all later ones.
+  // Ends the wait under way and all later ones.
   void Cancel();
 
   Totals totals() const;
 
  private:
-  struct ShardState;
+  class Shard;
 
-  // What all blocks are sent for now.
-  struct Operation {
-    v1::Block::Operation kind = v1::Block::OPERATION_UNSET;
-    uint64_t sequence = 0;
-    uint64_t min_version = 0;  // of a pull
-    uint32_t samples = 0;
-    const float* in = nullptr;
-    float* out = nullptr;
-  };
+  absl::Status WaitFor(Range range);
+  absl::Status WaitForAnswers(Range range);
+  // Null: none.
+  Shard* FindBroken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Reopen(Shard* shard);
+  void GiveUp();
 
-  absl::StatusOr<Outcome> Run(Operation operation);
-  absl::Status WaitForAnswers();
-  absl::Status Reopen(int shard);
-  void Open(int shard);
-  void SendUnanswered(int shard);
-  absl::Status OnAnswer(int shard, const BlockHeader& header, const PayloadView& payload);
-  void OnClosed(int shard, const absl::Status& status);
-  void CloseAll();
+  bool AllSent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountWait(double from, double to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountAnswer(Range block, const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const ParameterLayout& layout_;
   const Clock& clock_;
+  CompletionThread connections_;
 
   // Changed by the caller only, while no stream has anything to answer.
   Operation operation_;
-  uint64_t next_sequence_ = 1;
-  std::vector<std::unique_ptr<ShardState>> shards_;
+  uint64_t sequence_ = 0;  // of the last push or exchange
+  std::vector<std::unique_ptr<Shard>> shards_;
 
   mutable Mutex mu_;
   CondVar changed_;
-  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;  // blocks, over all shards
+  int64_t missing_ ABSL_GUARDED_BY(mu_) = 0;  // values of the input that are not Ready
+  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;   // blocks, over all shards
+  Range awaited_ ABSL_GUARDED_BY(mu_);        // by the caller
+  int awaited_blocks_ ABSL_GUARDED_BY(mu_) = 0;  // of it, unanswered
+  double ready_at_ ABSL_GUARDED_BY(mu_) = 0;  // when all of the input was Ready
+  double left_at_ ABSL_GUARDED_BY(mu_) = 0;   // when the last block left
   Outcome outcome_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   Totals totals_ ABSL_GUARDED_BY(mu_);

@@ -10,15 +10,15 @@ constexpr char kMethod[] = "/catchment.v1.ShardService/Train";
 
 }  // namespace
 
-ShardStream::ShardStream(const std::shared_ptr<grpc::Channel>& channel, const v1::Hello& hello,
-                         AnswerHandler on_answer, ClosedHandler on_closed)
-    : stub_(channel), on_answer_(std::move(on_answer)), on_closed_(std::move(on_closed)) {
-  context_.AddMetadata(kHelloKey, hello.SerializeAsString());
-  stub_.PrepareBidiStreamingCall(&context_, kMethod, grpc::StubOptions(), this);
-  // Writes come from outside gRPC's callbacks: the hold keeps the call from ending under them.
-  AddHold();
-  StartRead(&incoming_);
-  StartCall();
+ShardStream::ShardStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue,
+                         const v1::Hello& hello, Owner* owner)
+    : stub_(channel),
+      call_((context_.AddMetadata(kHelloKey, hello.SerializeAsString()),
+             stub_.PrepareCall(&context_, kMethod, queue))),
+      owner_(*owner) {
+  under_way_ = 3;
+  call_->StartCall(written_.Tag());
+  call_->Read(&incoming_, read_.Tag());
 }
 
 ShardStream::~ShardStream() {
@@ -29,36 +29,61 @@ ShardStream::~ShardStream() {
 
 void ShardStream::Cancel() { context_.TryCancel(); }
 
-void ShardStream::Send(const BlockHeader& header, absl::string_view payload) {
-  grpc::ByteBuffer frame =
+void ShardStream::Wake() {
+  {
+    MutexLock lock(&mu_);
+    woken_ = true;
+    if (writing_ || ending_) return;
+    writing_ = true;
+    // The call must not end under this thread.
+    ++under_way_;
+  }
+  Write();
+  Leave();
+}
+
+void ShardStream::Write() {
+  BlockHeader header;
+  absl::string_view payload;
+  // Whoever wakes the stream while writing_ is set relies on this thread to look once more.
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      if (!woken_) {
+        writing_ = false;
+        return;
+      }
+      woken_ = false;
+    }
+    if (owner_.Next(&header, &payload)) break;
+  }
+  outgoing_ =
       Frame(header, payload.empty() ? grpc::Slice()
                                     : grpc::Slice(payload.data(), payload.size(), grpc::Slice::STATIC_SLICE));
-  MutexLock lock(&mu_);
-  if (ending_) return;
-  queue_.push_back(std::move(frame));
-  WriteNext();
+  ++under_way_;
+  call_->Write(outgoing_, written_.Tag());
 }
 
-void ShardStream::WriteNext() {
-  if (writing_ || queue_.empty() || ending_) return;
-  writing_ = true;
-  StartWrite(&queue_.front());
+void ShardStream::OnWritten(bool ok) {
+  {
+    MutexLock lock(&mu_);
+    writing_ = false;
+  }
+  if (ok) Wake();
+  Leave();
 }
 
-void ShardStream::OnWriteDone(bool ok) {
-  MutexLock lock(&mu_);
-  writing_ = false;
-  queue_.pop_front();
-  if (ok) WriteNext();
+absl::Status ShardStream::ReadAnswer() {
+  if (absl::Status status = frame_.Decode(incoming_); !status.ok()) return status;
+  return owner_.OnAnswer(frame_.header(), frame_.payload());
 }
 
-void ShardStream::OnReadDone(bool ok) {
+void ShardStream::OnRead(bool ok) {
   absl::Status status;
   if (ok) {
-    status = frame_.Decode(incoming_);
-    if (status.ok()) status = on_answer_(frame_.header(), frame_.payload());
+    status = ReadAnswer();
     if (status.ok()) {
-      StartRead(&incoming_);
+      call_->Read(&incoming_, read_.Tag());
       return;
     }
     context_.TryCancel();
@@ -68,17 +93,22 @@ void ShardStream::OnReadDone(bool ok) {
     ending_ = true;
     error_ = status;
   }
-  RemoveHold();
+  call_->Finish(&status_, finished_.Tag());
+  Leave();
 }
 
-void ShardStream::OnDone(const grpc::Status& status) {
+void ShardStream::Leave() {
+  if (--under_way_ == 0) OnDone();
+}
+
+void ShardStream::OnDone() {
   absl::Status result;
   {
     MutexLock lock(&mu_);
-    result = error_.ok() ? FromGrpc(status) : error_;
+    result = error_.ok() ? FromGrpc(status_) : error_;
   }
   // A stream that the server ends without an error has ended all the same.
-  on_closed_(result.ok() ? absl::UnavailableError("the server closed the connection") : result);
+  owner_.OnClosed(result.ok() ? absl::UnavailableError("the server closed the connection") : result);
   MutexLock lock(&mu_);
   done_ = true;
   changed_.Notify();

@@ -5,56 +5,81 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
-#include <deque>
-#include <functional>
+#include <atomic>
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/completion.h"
 #include "common/mutex.h"
 #include "common/wire/grpc_frame.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
 
-// Threads: Send and Cancel from any; the callbacks come on gRPC's threads, answers one at a time.
-class ShardStream final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+// One write is under way at a time, and what goes next is asked for when it begins: nothing is queued, and
+// nothing of ours is allocated for a block.
+//
+// Threads: Wake and Cancel from any; the owner is called on the queue's thread and by Wake.
+class ShardStream final {
  public:
-  // An error ends the stream with it.
-  using AnswerHandler = std::function<absl::Status(const BlockHeader& header, const PayloadView& payload)>;
-  // Once, last of all; the stream may be destroyed after it, not in it.
-  using ClosedHandler = std::function<void(const absl::Status& status)>;
+  // Whose blocks the stream carries. Calls of Next come one at a time, answers too.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The block to send now; false: none. The payload is not copied: its memory stays as it is until the
+    // block is answered or the stream has closed.
+    virtual bool Next(BlockHeader* header, absl::string_view* payload) = 0;
+    // An error ends the stream with it.
+    virtual absl::Status OnAnswer(const BlockHeader& header, const PayloadView& payload) = 0;
+    // Once, last of all; the stream may be destroyed after it, not in it.
+    virtual void OnClosed(const absl::Status& status) = 0;
+  };
 
-  ShardStream(const std::shared_ptr<grpc::Channel>& channel, const v1::Hello& hello, AnswerHandler on_answer,
-              ClosedHandler on_closed);
+  // `queue` (of Completions) and `owner` outlive the stream.
+  ShardStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue,
+              const v1::Hello& hello, Owner* owner);
   // Ends the stream and waits for the end.
-  ~ShardStream() override;
+  ~ShardStream();
 
-  // `payload` is not copied: its memory stays as it is until the block is answered or the stream has closed.
-  void Send(const BlockHeader& header, absl::string_view payload);
+  // There may be a block to send.
+  void Wake();
   void Cancel();
 
  private:
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnDone(const grpc::Status& status) override;
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnRead(bool ok);
+  // Of a block, and of what opens the call.
+  void OnWritten(bool ok);
+  void OnFinished(bool ok) { Leave(); }
+  absl::Status ReadAnswer();
+  void Leave();
+  void OnDone();
+  // For whoever has set writing_.
+  void Write();
 
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
-  const AnswerHandler on_answer_;
-  const ClosedHandler on_closed_;
+  const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+  Owner& owner_;
+  MemberCompletion<ShardStream> read_{this, &ShardStream::OnRead};
+  MemberCompletion<ShardStream> written_{this, &ShardStream::OnWritten};
+  MemberCompletion<ShardStream> finished_{this, &ShardStream::OnFinished};
+  std::atomic<int> under_way_{0};  // operations; Finish from the beginning
+  grpc::Status status_;            // what Finish gives
 
-  // Of the reading callback.
+  // Of the queue's thread.
   grpc::ByteBuffer incoming_;
   ReceivedFrame frame_;
 
+  grpc::ByteBuffer outgoing_;  // of whoever has set writing_
+
   Mutex mu_;
   CondVar changed_;
-  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool writing_ ABSL_GUARDED_BY(mu_) = true;
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;  // while writing_ was set
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status error_ ABSL_GUARDED_BY(mu_);  // of on_answer
+  absl::Status error_ ABSL_GUARDED_BY(mu_);  // of the owner
 };
 
 }  // namespace catchment

@@ -46,6 +46,11 @@ absl::StatusOr<const LoadedBatch*> BatchLoader::Next() {
   return lent_;
 }
 
+bool BatchLoader::HasNext() const {
+  MutexLock lock(&mu_);
+  return !ready_.empty() || ended_;
+}
+
 double BatchLoader::seconds_waited() const {
   MutexLock lock(&mu_);
   return seconds_waited_;
@@ -104,11 +109,11 @@ absl::Status BatchLoader::Load(BatchPlan plan, LoadedBatch* batch) {
   }
   batch->tag = plan.tag;
   batch->inputs.Resize(batch->samples * dataset_->input_shape().size());
-  batch->labels.resize(batch->samples);
+  if (dataset_->has_content()) batch->labels.resize(batch->samples);
   batch->sample_ids.resize(batch->samples);
   int64_t at = 0;
   for (const Span& span : plan.spans) {
-    CopySpan(span, at, batch);
+    dataset_->has_content() ? CopySpan(span, at, batch) : NameSpan(span, at, batch);
     at += static_cast<int64_t>(span.end - span.begin);
   }
   batch->spans = std::move(plan.spans);
@@ -123,6 +128,12 @@ void BatchLoader::CopySpan(const Span& span, int64_t at, LoadedBatch* batch) {
     dataset_->CopyInput(index, batch->inputs.data() + at * values);
     batch->labels[at] = dataset_->label(index);
     batch->sample_ids[at] = Derive(span.epoch, index);
+  }
+}
+
+void BatchLoader::NameSpan(const Span& span, int64_t at, LoadedBatch* batch) {
+  for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
+    batch->sample_ids[at] = Derive(span.epoch, position);
   }
 }
 

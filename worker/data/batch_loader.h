@@ -45,15 +45,16 @@ struct LoadedBatch {
   AlignedFloats inputs;              // samples x C x H x W; data() may be null where there are no samples
   std::vector<int32_t> labels;       // samples
   std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
+  // Of samples without content (dataset.h) there are no inputs and no labels, and the index is the position.
 };
 
 // A ring of `depth` buffers that are filled by the background thread and emptied by Next(), in the order of
 // the plans. Buffers are used again: once each has held the largest minibatch, nothing is allocated.
 //
-// Threads: Next() is for one thread at a time; seconds_waited() for any. The destructor ends and joins the
-// background thread. It cannot wake a NextPlan that blocks: the owner must make it return first.
-// Errors: the first error of NextPlan, or InvalidArgument for a span outside the training set, ends the
-// loading; Next() returns it after the batches that were loaded before it, and at every later call.
+// Threads: Next() and HasNext() are for one thread at a time; seconds_waited() for any. The destructor ends
+// and joins the background thread. It cannot wake a NextPlan that blocks: the owner must make it return
+// first. Errors: the first error of NextPlan, or InvalidArgument for a span outside the training set, ends
+// the loading; Next() returns it after the batches that were loaded before it, and at every later call.
 class BatchLoader {
  public:
   // dataset and clock must outlive the loader. `order` is over the whole of `dataset`. depth: at least 1; one
@@ -65,6 +66,9 @@ class BatchLoader {
 
   // The next minibatch, valid until the next call; null when there are no more. Waits for it if need be.
   absl::StatusOr<const LoadedBatch*> Next() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether Next() would return at once.
+  bool HasNext() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Seconds that Next() has waited in all calls together.
   double seconds_waited() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -78,6 +82,7 @@ class BatchLoader {
   absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
   absl::Status Load(BatchPlan plan, LoadedBatch* batch);
   void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
+  static void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
   void WaitForReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Dataset* const dataset_;

@@ -9,7 +9,8 @@ namespace catchment {
 
 Dataset::Dataset(const SampleShape& input_shape, int num_classes, const Normalization& normalization,
                  std::vector<uint8_t> pixels, std::vector<uint8_t> labels)
-    : input_shape_(input_shape),
+    : size_(static_cast<int64_t>(labels.size())),
+      input_shape_(input_shape),
       num_classes_(num_classes),
       scale_(static_cast<float>(1 / (255.0 * normalization.standard_deviation))),
       offset_(static_cast<float>(-1.0 * normalization.mean / normalization.standard_deviation)),

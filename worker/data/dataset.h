@@ -15,7 +15,8 @@ struct Normalization {
   float standard_deviation = 1;
 };
 
-// Images are kept as bytes, a quarter of what floats take, and become floats when they are copied out.
+// Images are kept as bytes, a quarter of what floats take, and become floats when they are copied out. Or
+// there are only so many samples, without content, for a model that looks at none: they take no memory.
 //
 // Shapes: a sample is input_shape(), C x H x W, channels slowest.
 // Threads: immutable once made.
@@ -25,22 +26,28 @@ class Dataset {
   Dataset(const SampleShape& input_shape, int num_classes, const Normalization& normalization,
           std::vector<uint8_t> pixels, std::vector<uint8_t> labels);
 
+  static Dataset WithoutContent(int64_t size) { return Dataset(size); }
+
   const SampleShape& input_shape() const { return input_shape_; }
   int num_classes() const { return num_classes_; }
-  int64_t size() const { return static_cast<int64_t>(labels_.size()); }
+  int64_t size() const { return size_; }
+  bool has_content() const { return input_shape_.size() > 0; }
 
-  // Samples are 0 .. size()-1.
+  // Of samples with content, 0 .. size()-1.
   int32_t label(int64_t index) const { return labels_[index]; }
 
   // Writes the input_shape().size() normalised values of a sample.
   void CopyInput(int64_t index, float* out) const;
 
  private:
+  explicit Dataset(int64_t size) : size_(size) {}
+
+  int64_t size_;
   SampleShape input_shape_;
-  int num_classes_;
+  int num_classes_ = 0;
   // A pixel's value is pixel * scale_ + offset_.
-  float scale_;
-  float offset_;
+  float scale_ = 0;
+  float offset_ = 0;
   std::vector<uint8_t> pixels_;
   std::vector<uint8_t> labels_;
 };

@@ -12,11 +12,13 @@ absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths) 
       return LoadMnist(data.mnist(), paths);
     case v1::Data::kDrawnDigits:
       return DrawDigits(data.drawn_digits());
+    case v1::Data::kSynthetic:
+      return DataSets{Dataset::WithoutContent(data.synthetic().samples()), Dataset::WithoutContent(0)};
     case v1::Data::SOURCE_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      "data: names no source; write data { mnist {} } or data { drawn_digits {} }");
+      "data: names no source; write data { mnist {} }, data { drawn_digits {} } or data { synthetic {} }");
 }
 
 }  // namespace catchment

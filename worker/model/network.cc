@@ -64,16 +64,17 @@ Program& Network::ProgramFor(const Minibatch& batch) {
 }
 
 Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient) {
-  return Train(weights, batch, gradient, [](Range) {});
+  NoPassObserver nobody;
+  return Train(weights, batch, gradient, &nobody);
 }
 
 Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
-                     GradientObserver observer) {
+                     PassObserver* observer) {
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   CHECK_EQ(static_cast<int64_t>(gradient.size()), num_parameters_);
   Program& program = ProgramFor(batch);
   const Pass pass = PassOf(batch, true);
-  program.Forward(weights.data(), batch.inputs, pass);
+  program.Forward(weights.data(), batch.inputs, pass, observer);
   const Score score = program.Evaluate(batch.labels, batch.samples, true);
   program.Backward(weights.data(), pass, gradient.data(), observer);
   return score;
@@ -82,7 +83,8 @@ Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, ab
 Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch) {
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   Program& program = ProgramFor(batch);
-  program.Forward(weights.data(), batch.inputs, PassOf(batch, false));
+  NoPassObserver nobody;
+  program.Forward(weights.data(), batch.inputs, PassOf(batch, false), &nobody);
   return program.Evaluate(batch.labels, batch.samples, false);
 }
 

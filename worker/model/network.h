@@ -15,28 +15,19 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/model_shapes.h"
 #include "common/parameter_layout.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
+#include "worker/model/trainable.h"
 
 namespace catchment {
 
 class Program;
 
-struct Minibatch {
-  const float* inputs = nullptr;
-  const int32_t* labels = nullptr;
-  // Names each sample for dropout: its masks follow from the seed and this. Give a sample another name in
-  // each epoch. Only read by Train, and only if the model has dropout.
-  const uint64_t* sample_ids = nullptr;
-  int samples = 0;  // 1 .. max_batch_size
-};
-
-class Network {
+class Network final : public Trainable {
  public:
   struct Options {
     int max_batch_size = 64;
@@ -49,25 +40,17 @@ class Network {
   static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model, const SampleShape& input,
                                                          int num_classes, const Options& options,
                                                          std::unique_ptr<Backend> backend);
-  ~Network();
+  ~Network() override;
 
   const std::vector<LayerShape>& layers() const { return layers_; }
-  const std::vector<TensorSpec>& tensors() const { return tensors_; }
+  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
   int64_t num_parameters() const { return num_parameters_; }
-  // "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
-  std::string device() const { return backend_->Describe(); }
+  std::string device() const override { return backend_->Describe(); }
 
-  // Told of each layer's part of the gradient as soon as it is final, the last layer first. The parts cover
-  // the vector. Called within Train, by the same thread.
-  using GradientObserver = absl::FunctionRef<void(Range)>;
-
-  // gradient = d (mean loss over the minibatch) / d weights, dropout on.
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient);
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
-              GradientObserver observer);
-
-  // The loss alone, dropout off.
-  Score Evaluate(absl::Span<const float> weights, const Minibatch& batch);
+              PassObserver* observer) override;
+  Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) override;
 
  private:
   Network(std::vector<LayerShape> layers, int num_classes, const Options& options,

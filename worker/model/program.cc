@@ -49,16 +49,18 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
   return program;
 }
 
-void Program::Forward(const float* weights, const float* inputs, const Pass& pass) {
+void Program::Forward(const float* weights, const float* inputs, const Pass& pass, PassObserver* observer) {
   source_->Load(inputs, pass.samples);
-  for (Step& step : steps_) step.kernel->Forward(weights + step.parameters.begin, pass);
+  for (Step& step : steps_) {
+    if (step.parameters.size() > 0) observer->BeforeForward(step.parameters);
+    step.kernel->Forward(weights + step.parameters.begin, pass);
+  }
 }
 
-void Program::Backward(const float* weights, const Pass& pass, float* gradient,
-                       absl::FunctionRef<void(Range)> done) {
+void Program::Backward(const float* weights, const Pass& pass, float* gradient, PassObserver* observer) {
   for (auto step = steps_.rbegin(); step != steps_.rend() && step->backward; ++step) {
     step->kernel->Backward(weights + step->parameters.begin, pass, gradient + step->parameters.begin);
-    if (step->parameters.size() > 0) done(step->parameters);
+    if (step->parameters.size() > 0) observer->AfterBackward(step->parameters);
   }
 }
 

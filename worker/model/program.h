@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "common/model_shapes.h"
 #include "kernels/backend.h"
+#include "worker/model/pass_observer.h"
 
 namespace catchment {
 
@@ -26,16 +26,18 @@ class Program {
   static absl::StatusOr<std::unique_ptr<Program>> Create(const std::vector<LayerShape>& layers,
                                                          const Options& options, Backend* backend);
 
-  // `weights` is the flat vector. Computes the logits.
-  void Forward(const float* weights, const float* inputs, const Pass& pass);
+  // `weights` is the flat vector. Computes the logits. Asks for each layer's part before it reads it.
+  void Forward(const float* weights, const float* inputs, const Pass& pass, PassObserver* observer);
 
   // With `gradient`, also prepares Backward.
   Score Evaluate(const int32_t* labels, int samples, bool gradient) {
     return loss_->Run(labels, samples, gradient);
   }
 
-  // Fills the whole of `gradient`; calls done with each layer's part, the last one first.
-  void Backward(const float* weights, const Pass& pass, float* gradient, absl::FunctionRef<void(Range)> done);
+  // Fills the whole of `gradient` and tells of each layer's part, the last one first. A kernel reads no other
+  // parameters than its own layer's and keeps no pointer to them, so what has been told of may be
+  // overwritten.
+  void Backward(const float* weights, const Pass& pass, float* gradient, PassObserver* observer);
 
  private:
   struct Step {

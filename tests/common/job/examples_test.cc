@@ -55,6 +55,7 @@ TEST(Examples, HaveTheParametersThatTheirCommentsSay) {
   EXPECT_EQ(Parameters("examples/mnist_cnn.textproto"), 1199882);
   EXPECT_EQ(Parameters("examples/drawn_digits.textproto"), 1199882);
   EXPECT_EQ(Parameters("examples/mnist_mlp.textproto"), 235146);
+  EXPECT_EQ(Parameters("examples/synthetic.textproto"), 1200000);
 }
 
 }  // namespace

@@ -107,14 +107,19 @@ faults {
   worker_lease_seconds: 10
   non_finite_limit: 10
   connect_timeout_seconds: 60
+  slowest_kib_per_second: 64
 }
 block_kib: 1024
+compression {
+  push: FLOAT32
+  pull: FLOAT32
+}
 )");
 }
 
 TEST(FillDefaults, TwiceChangesNothing) {
   for (const Preset& preset : Presets()) {
-    for (const std::string kind : {"SGD", "ADAM", "ADAGRAD"}) {
+    for (const std::string kind : {"SGD", "ADAM", "ADAGRAD", "RMSPROP", "ADADELTA", "ADAMW"}) {
       if (preset.contribution == v1::Contribution::kElastic && kind != "SGD") continue;
       const v1::Job once = Filled({std::string("algorithm.preset=") + preset.name, "optimizer.kind=" + kind});
       const auto twice = FillDefaultsAndValidate(once);
@@ -167,6 +172,27 @@ TEST(FillDefaults, EpsilonAndBetasFollowTheKind) {
   EXPECT_EQ(adagrad.epsilon(), 1e-10f);
   EXPECT_EQ(adagrad.learning_rate(), 0.01f);
   EXPECT_FALSE(adagrad.has_beta1());
+  const v1::Optimizer rmsprop = Filled({"optimizer.kind=RMSPROP"}).optimizer();
+  EXPECT_EQ(rmsprop.rho(), 0.99f);
+  EXPECT_EQ(rmsprop.epsilon(), 1e-8f);
+  EXPECT_EQ(rmsprop.learning_rate(), 0.01f);
+  EXPECT_FALSE(rmsprop.has_momentum());
+  const v1::Optimizer adadelta = Filled({"optimizer.kind=ADADELTA"}).optimizer();
+  EXPECT_EQ(adadelta.rho(), 0.9f);
+  EXPECT_EQ(adadelta.epsilon(), 1e-6f);
+  EXPECT_EQ(adadelta.learning_rate(), 1);
+  const v1::Optimizer adamw = Filled({"optimizer.kind=ADAMW"}).optimizer();
+  EXPECT_EQ(adamw.weight_decay(), 0.01f);
+  EXPECT_EQ(adamw.beta2(), 0.999f);
+  EXPECT_EQ(adamw.learning_rate(), 0.001f);
+  EXPECT_FALSE(adam.has_weight_decay());
+}
+
+TEST(FillDefaults, TheFractionIsOfTopK) {
+  EXPECT_FALSE(Filled({"compression.push=BFLOAT16"}).compression().has_top_k_fraction());
+  const v1::Job job = Filled({"compression.push=TOP_K"});
+  EXPECT_EQ(job.compression().top_k_fraction(), 0.01f);
+  EXPECT_EQ(JobText(FillDefaultsAndValidate(job).value_or(v1::Job())), JobText(job));
 }
 
 TEST(Presets, SetTheAxes) {
@@ -226,7 +252,7 @@ TEST(Presets, UnknownOneListsTheKnownOnesAndTheRestIsStillChecked) {
 TEST(Validate, EmptyJobIsToldAllThatItLacks) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
-            "data: has no source; give one of mnist {}, drawn_digits {}");
+            "data: has no source; give one of mnist {}, drawn_digits {}, synthetic {}");
 }
 
 TEST(Validate, ModelIsCheckedAgainstTheData) {
@@ -295,6 +321,16 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.kind=ADAM", "optimizer.beta2=-1"}, "optimizer.beta2: is -1; must be in [0, 1)"},
         Case{{"optimizer.kind=ADAM", "optimizer.epsilon=0"},
              "optimizer.epsilon: is 0; must be a number above 0"},
+        Case{{"optimizer.kind=RMSPROP", "optimizer.rho=1"}, "optimizer.rho: is 1; must be in [0, 1)"},
+        Case{{"optimizer.kind=RMSPROP", "optimizer.momentum=1"},
+             "optimizer.momentum: is 1; must be in [0, 1)"},
+        Case{{"optimizer.kind=ADADELTA", "optimizer.epsilon=-1"},
+             "optimizer.epsilon: is -1; must be a number above 0"},
+        Case{{"optimizer.weight_decay=-1"}, "optimizer.weight_decay: is -1; must be a number, 0 or above"},
+        Case{{"optimizer.weight_decay=inf"}, "optimizer.weight_decay: is inf; must be a number, 0 or above"},
+        Case{{"optimizer.weight_decay=nan"}, "optimizer.weight_decay: is nan; must be a number, 0 or above"},
+        Case{{"optimizer.clip_value=0"}, "optimizer.clip_value: is 0; must be a number above 0"},
+        Case{{"optimizer.clip_value=inf"}, "optimizer.clip_value: is inf; must be a number above 0"},
         Case{{"optimizer.schedule.warmup=1"}, "optimizer.schedule.warmup: is 1; must be in [0, 1)"},
         Case{{"optimizer.schedule.final_fraction=nan"},
              "optimizer.schedule.final_fraction: is nan; must be from 0 to 1"},
@@ -319,7 +355,9 @@ INSTANTIATE_TEST_SUITE_P(
              "(EAMSGD): "
              "set nesterov to true, or momentum to 0 (EASGD)"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.momentum=0.5"},
-             "optimizer.momentum: is of SGD; ADAGRAD has none, leave it out or set optimizer.kind to SGD"},
+             "optimizer.momentum: is of SGD and RMSPROP; ADAGRAD has none, leave it out or set "
+             "optimizer.kind to SGD "
+             "or RMSPROP"},
         Case{{"optimizer.kind=ADAM", "optimizer.nesterov=true"},
              "optimizer.nesterov: is of SGD; ADAM has none, leave it out or set optimizer.kind to SGD"},
         Case{{"optimizer.nesterov=true", "optimizer.momentum=0"},
@@ -327,11 +365,34 @@ INSTANTIATE_TEST_SUITE_P(
              "set "
              "momentum above 0, or leave nesterov out"},
         Case{{"optimizer.beta1=0.9"},
-             "optimizer.beta1: is of ADAM; SGD has none, leave it out or set optimizer.kind to ADAM"},
+             "optimizer.beta1: is of ADAM and ADAMW; SGD has none, leave it out or set optimizer.kind to "
+             "ADAM or "
+             "ADAMW"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.beta2=0.9"},
-             "optimizer.beta2: is of ADAM; ADAGRAD has none, leave it out or set optimizer.kind to ADAM"},
+             "optimizer.beta2: is of ADAM and ADAMW; ADAGRAD has none, leave it out or set optimizer.kind to "
+             "ADAM or "
+             "ADAMW"},
         Case{{"optimizer.epsilon=0.1"},
-             "optimizer.epsilon: is of ADAGRAD and ADAM; SGD has none, leave it out"},
+             "optimizer.epsilon: is of ADAGRAD, RMSPROP, ADADELTA, ADAM and ADAMW; SGD has none, leave it "
+             "out or "
+             "set optimizer.kind to ADAGRAD, RMSPROP, ADADELTA, ADAM or ADAMW"},
+        Case{
+            {"optimizer.kind=ADAM", "optimizer.rho=0.9"},
+            "optimizer.rho: is of RMSPROP and ADADELTA; ADAM has none, leave it out or set optimizer.kind to "
+            "RMSPROP or ADADELTA"},
+        Case{{"optimizer.kind=RMSPROP", "optimizer.nesterov=true"},
+             "optimizer.nesterov: is of SGD; RMSPROP has none, leave it out or set optimizer.kind to SGD"},
+        Case{{"optimizer.kind=ADAMW", "optimizer.learning_rate=0.5", "optimizer.weight_decay=2"},
+             "optimizer.weight_decay: is 2; with learning_rate 0.5 one step takes all of the weights away: "
+             "their "
+             "product must be below 1"},
+        Case{{"algorithm.preset=easgd", "optimizer.weight_decay=0.01"},
+             "optimizer.weight_decay: does not belong to contribution elastic, whose workers move by plain "
+             "gradients; leave it out"},
+        Case{{"algorithm.preset=easgd", "optimizer.clip_value=1"},
+             "optimizer.clip_value: does not belong to contribution elastic, whose workers move by plain "
+             "gradients; "
+             "leave it out"},
         Case{{"algorithm.contribution.gradient={push_period:2 fetch_period:4}"},
              "algorithm.contribution.gradient.fetch_period: is 4 and push_period is 2; they must be equal "
              "with "
@@ -351,7 +412,27 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.preset=easgd_sync", "algorithm.contribution.elastic.moving_rate=0.5", "workers=4"},
              "algorithm.contribution.elastic.moving_rate: is 0.5 with 4 workers; must be at most 1 / workers "
              "with "
-             "consistency.groups 1: the center would move beyond the workers' mean"}));
+             "consistency.groups 1: the center would move beyond the workers' mean"},
+        Case{{"compression={push:TOP_K top_k_fraction:0}"},
+             "compression.top_k_fraction: is 0; must be in (0, 1]"},
+        Case{{"compression={push:TOP_K top_k_fraction:1.5}"},
+             "compression.top_k_fraction: is 1.5; must be in (0, 1]"},
+        Case{{"compression={push:TOP_K top_k_fraction:nan}"},
+             "compression.top_k_fraction: is nan; must be in (0, 1]"},
+        Case{{"compression={push:FLOAT16 top_k_fraction:0.1}"},
+             "compression.top_k_fraction: is of push TOP_K; leave it out, or set compression.push to TOP_K"},
+        Case{{"compression.pull=TOP_K"},
+             "compression.pull: is TOP_K, which is for gradients: a worker pulls all weights, not the "
+             "largest; must be FLOAT32, BFLOAT16 or FLOAT16"},
+        Case{{"algorithm.preset=easgd", "compression.push=BFLOAT16"},
+             "compression.push: is BFLOAT16; must be FLOAT32 with contribution elastic: worker and center "
+             "must move by the same difference, and rounded weights would pull the center off"},
+        Case{{"algorithm.preset=easgd_sync", "compression.push=TOP_K"},
+             "compression.push: is TOP_K; must be FLOAT32 with contribution elastic: worker and center "
+             "must move by the same difference, and rounded weights would pull the center off"},
+        Case{{"algorithm.preset=eamsgd", "compression.pull=FLOAT16"},
+             "compression.pull: is FLOAT16; must be FLOAT32 with contribution elastic: worker and center "
+             "must move by the same difference, and rounded weights would pull the center off"}));
 
 TEST(Validate, SensibleCombinationsPass) {
   Filled({"algorithm.contribution.gradient={push_period:4 local_learning_rate:0.01}"});
@@ -361,6 +442,46 @@ TEST(Validate, SensibleCombinationsPass) {
   Filled({"algorithm.preset=easgd_sync", "workers=10000"});
   Filled({"algorithm.preset=easgd", "algorithm.contribution.elastic.moving_rate=1", "workers=4"});
   Filled({"checkpoint.every_updates=0"});
+  Filled({"compression={push:TOP_K top_k_fraction:1 pull:BFLOAT16}"});
+  Filled({"algorithm.preset=downpour", "compression={push:FLOAT16 pull:FLOAT16}"});
+  Filled({"algorithm.preset=easgd", "compression={push:FLOAT32 pull:FLOAT32}"});
+}
+
+// A sound synthetic job, and `overrides`.
+v1::Job Synthetic(const std::vector<std::string>& overrides = {}) {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "model { synthetic { parameters: 100 } } data { synthetic {} }", &job));
+  const absl::Status status = ApplyOverrides(overrides, &job);
+  EXPECT_TRUE(status.ok()) << status;
+  return job;
+}
+
+TEST(Validate, SyntheticModelAndDataGetTheirDefaults) {
+  const auto job = FillDefaultsAndValidate(Synthetic());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->model().ShortDebugString(), "synthetic { parameters: 100 step_ms: 100 spread: 0 }");
+  EXPECT_EQ(job->data().ShortDebugString(), "synthetic { samples: 1000000 }");
+}
+
+TEST(Validate, SyntheticModelAndDataGoTogetherOnly) {
+  EXPECT_EQ(Errors(Synthetic({"data.drawn_digits={}"})),
+            "model.synthetic: computes nothing from samples; it goes with data { synthetic {} } alone");
+  EXPECT_EQ(Errors({"data.synthetic={}"}),
+            "data.synthetic: has samples without content; it goes with model { synthetic {} } alone");
+}
+
+TEST(Validate, SyntheticModelsAreChecked) {
+  EXPECT_EQ(Errors(Synthetic({"model.synthetic={}"})),
+            "model.synthetic.parameters: is 0; it is required, from 1 to 2147483647");
+  EXPECT_EQ(Errors(Synthetic({"model.synthetic.step_ms=-1"})),
+            "model.synthetic.step_ms: is -1; must be from 0 to 600000");
+  EXPECT_EQ(Errors(Synthetic({"model.synthetic.spread=nan"})),
+            "model.synthetic.spread: is nan; must be from 0 to 3");
+  EXPECT_EQ(Errors(Synthetic({"data.synthetic.samples=32"})),
+            "batch_size: is 64; must not be above data.synthetic.samples, 32");
+  EXPECT_EQ(Errors(Synthetic({"data.synthetic.samples=0", "batch_size=1"})),
+            "data.synthetic.samples: is 0; must be at least 1");
 }
 
 TEST(Validate, UnknownEnumNumbersAreRefused) {
@@ -372,7 +493,13 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
             "optimizer.schedule.decay: is 9; must be CONSTANT or COSINE");
   job = Minimal();
   job.mutable_optimizer()->set_kind(static_cast<v1::Optimizer::Kind>(9));
-  EXPECT_EQ(Errors(job), "optimizer.kind: is 9; must be SGD, ADAGRAD or ADAM");
+  EXPECT_EQ(Errors(job), "optimizer.kind: is 9; must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA or ADAMW");
+  job = Minimal();
+  job.mutable_compression()->set_push(static_cast<v1::Compression::Codec>(9));
+  job.mutable_compression()->set_pull(static_cast<v1::Compression::Codec>(-1));
+  EXPECT_EQ(Errors(job),
+            "compression.push: is 9; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K\n"
+            "compression.pull: is -1; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K");
 }
 
 }  // namespace

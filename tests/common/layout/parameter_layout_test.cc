@@ -1,8 +1,10 @@
 #include "common/parameter_layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -51,6 +53,27 @@ TEST(ParameterLayout, ShardsCoverAllAreEvenAndBeginAtWholeCacheLines) {
     }
     EXPECT_EQ(end, 1027) << num_shards;
     EXPECT_LE(largest - smallest, 16) << num_shards;
+  }
+}
+
+// From about 1,600 parameters a server on; below, a server has at most 16 more or fewer.
+TEST(ParameterLayout, BytesPerServerAreWithinOnePercentOfEven) {
+  Random random(1);
+  for (int trial = 0; trial < 500; ++trial) {
+    std::vector<TensorSpec> tensors;
+    for (uint64_t t = random.Below(12) + 1; t > 0; --t) {
+      const int64_t size = 1 + static_cast<int64_t>(random.Next() % (uint64_t{1} << random.Below(22)));
+      tensors.push_back({"t" + std::to_string(t), {size, 1 + static_cast<int64_t>(random.Below(3))}});
+    }
+    const int num_shards = 1 + static_cast<int>(random.Below(100));
+    const auto layout = ParameterLayout::Create(tensors, num_shards, 1 + random.Below(100000));
+    if (!layout.ok()) continue;  // smaller than 16 parameters a server
+    const double even = static_cast<double>(layout->size()) / num_shards;
+    for (int shard = 0; shard < num_shards; ++shard) {
+      const double off = std::abs(layout->shard(shard).size() - even);
+      ASSERT_LT(off, 17) << layout->size() << " parameters, " << num_shards << " servers";
+      ASSERT_TRUE(even < 1700 || off / even <= 0.01) << layout->size() << ", " << num_shards;
+    }
   }
 }
 

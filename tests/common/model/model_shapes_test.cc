@@ -152,6 +152,39 @@ TEST(ModelShapes, EmptyModelsAndModelsWithoutParametersAreRefused) {
             "model.layers: no layer has parameters; there is nothing to train");
 }
 
+TEST(ModelShapes, SyntheticModelsHaveEightTensorsOfOneSize) {
+  const auto layers = InferShapes(Parse("synthetic { parameters: 1200003 }"), SampleShape::Vector(1), 1);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  EXPECT_EQ(CountParameters(*layers), 1200003);
+  const std::vector<TensorSpec> tensors = ListTensors(*layers);
+  ASSERT_EQ(tensors.size(), 8u);
+  EXPECT_EQ(tensors[0].name, "layer1.weight");
+  for (const TensorSpec& tensor : tensors) EXPECT_NEAR(tensor.size(), 150000, 1) << tensor.name;
+  // Two copies of the weights, and a nominal value for each layer's output.
+  EXPECT_EQ(EstimateMemoryBytes(*layers, 64), 4 * (64 * 17 + 2 * 1200003));
+}
+
+TEST(ModelShapes, SyntheticModelsOfFewParametersHaveFewTensors) {
+  const std::vector<std::pair<int, size_t>> kTensors = {{1, 1},     {2, 2},     {3, 2},
+                                                        {14000, 2}, {70000, 4}, {131072, 8}};
+  for (const auto& [parameters, tensors] : kTensors) {
+    const v1::Model model = Parse("synthetic { parameters: " + std::to_string(parameters) + " }");
+    const auto layers = InferShapes(model, SampleShape::Vector(1), 1);
+    ASSERT_TRUE(layers.ok()) << layers.status();
+    EXPECT_EQ(ListTensors(*layers).size(), tensors) << parameters;
+    EXPECT_EQ(CountParameters(*layers), parameters);
+  }
+}
+
+TEST(ModelShapes, SyntheticModelsNeedParametersAndStandAlone) {
+  EXPECT_EQ(Errors("synthetic { }"),
+            "model.synthetic.parameters: is 0; it is required, from 1 to 2147483647");
+  EXPECT_THAT(Errors("synthetic { parameters: 18446744073709551615 }"), HasSubstr("from 1 to 2147483647"));
+  EXPECT_EQ(
+      Errors("synthetic { parameters: 5 } layers { flatten {} }"),
+      "model.synthetic: stands beside layers; a model is made of layers or synthetic, leave one of them out");
+}
+
 TEST(ModelShapes, MemoryGrowsByTheSamplesActivations) {
   const auto layers = *InferShapes(Parse("layers { flatten {} } layers { dense { units: 10 } }"), kDigit, 10);
   const int64_t per_sample = 4 * (784 + 2 * 784 + 2 * 10);

@@ -23,18 +23,20 @@ using testing::MatchesRegex;
 constexpr int64_t kValues = 100;
 
 void Run(const std::string& command) {
-  ASSERT_EQ(std::system((command + " 2>>" + std::getenv("TEST_TMPDIR") + "/openssl.log").c_str()), 0) << command;
+  ASSERT_EQ(std::system((command + " 2>>" + std::getenv("TEST_TMPDIR") + "/openssl.log").c_str()), 0)
+      << command;
 }
 
 // A new authority with one certificate for 127.0.0.1, good for servers and clients.
 TlsFiles MakeAuthority(const std::string& name) {
   const std::string at = std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
   const std::string new_key = " -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes ";
-  Run("openssl req -x509" + new_key + "-days 2 -subj /CN=" + name + " -keyout " + at + "-ca.key -out " + at + "-ca.crt");
+  Run("openssl req -x509" + new_key + "-days 2 -subj /CN=" + name + " -keyout " + at + "-ca.key -out " + at +
+      "-ca.crt");
   Run("openssl req -new" + new_key + "-subj /CN=node -keyout " + at + ".key -out " + at + ".csr");
   Run("printf 'subjectAltName=IP:127.0.0.1\\n' > " + at + ".ext");
-  Run("openssl x509 -req -in " + at + ".csr -CA " + at + "-ca.crt -CAkey " + at + "-ca.key -set_serial 1 -days 2 " +
-      "-extfile " + at + ".ext -out " + at + ".crt");
+  Run("openssl x509 -req -in " + at + ".csr -CA " + at + "-ca.crt -CAkey " + at +
+      "-ca.key -set_serial 1 -days 2 " + "-extfile " + at + ".ext -out " + at + ".crt");
   return {at + "-ca.crt", at + ".crt", at + ".key"};
 }
 
@@ -67,7 +69,8 @@ class TlsTest : public testing::Test {
   static void ExpectRefused(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
     const absl::Status status = PullWith(credentials);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(status.message()), MatchesRegex("server [01] at .* was not to be reached for 60 s: .*"));
+    EXPECT_THAT(std::string(status.message()),
+                MatchesRegex("server [01] at .* was not to be reached for 60 s: .*"));
   }
 
   static TlsFiles *ours_, *theirs_;
@@ -81,7 +84,9 @@ TEST_F(TlsTest, PeersOfOneAuthorityWorkTogether) {
   const auto credentials = *ClientCredentials(*ours_);
   EXPECT_TRUE(PullWith(credentials).ok());
   std::vector<float> weights(kValues);
-  EXPECT_TRUE(SnapshotReader(servers_->addresses(), credentials, &servers_->layout()).Read(absl::MakeSpan(weights)).ok());
+  EXPECT_TRUE(SnapshotReader(servers_->addresses(), credentials, &servers_->layout())
+                  .Read(absl::MakeSpan(weights))
+                  .ok());
 }
 
 TEST_F(TlsTest, ClientWithoutACertificateIsRefused) {
@@ -105,9 +110,8 @@ TEST_F(TlsTest, ClientRefusesAServerOfAForeignAuthority) {
 TEST_F(TlsTest, ClientInTheClearIsRefused) { ExpectRefused(grpc::InsecureChannelCredentials()); }
 
 TEST_F(TlsTest, KeyOfAnotherCertificateIsNamedAmongTheCausesWhenListening) {
-  v1::ShardService::CallbackService service;
-  const absl::StatusOr<Listener> listener = Listen(
-      "127.0.0.1:0", *ServerCredentials({ours_->ca, ours_->cert, theirs_->key}), {&service}, 1 << 20);
+  const absl::StatusOr<Listener> listener = Listener::Open(
+      "127.0.0.1:0", *ServerCredentials({ours_->ca, ours_->cert, theirs_->key}), {}, {});
   EXPECT_EQ(listener.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(listener.status().message()),
               testing::HasSubstr("the certificate and key do not belong together"));

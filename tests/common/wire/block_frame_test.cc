@@ -23,6 +23,7 @@ v1::Block RandomBlock(Random* random) {
   block.set_samples(number());
   block.set_staleness(number());
   block.set_fate(static_cast<v1::Block::Fate>(random->Below(5)));
+  block.set_scale(std::vector<float>{0, 0x1p-126f, 0x1p-5f, 3, -1.5f, 0x1p113f}[random->Below(6)]);
   block.mutable_payload()->resize(random->Below(4) == 0 ? 0 : random->Below(300));
   for (char& c : *block.mutable_payload()) c = static_cast<char>(random->Next());
   return block;
@@ -30,7 +31,7 @@ v1::Block RandomBlock(Random* random) {
 
 BlockHeader HeaderOf(const v1::Block& block) {
   return {block.operation(), block.sequence(),  block.version(), block.block(),
-          block.samples(),   block.staleness(), block.fate()};
+          block.samples(),   block.staleness(), block.fate(),    block.scale() == 0 ? 1 : block.scale()};
 }
 
 Pieces CutAtRandom(const std::string& bytes, Random* random) {
@@ -95,10 +96,65 @@ TEST(BlockFrame, SkipsUnknownFieldsAndTakesTheLastOfARepeatedOne) {
   EXPECT_EQ(Copy(payload), "new");
 }
 
+TEST(BlockFrame, TheLargestHeaderHasRoom) {
+  const uint64_t most = ~uint64_t{0};
+  const BlockHeader header{static_cast<v1::Block::Operation>(-1), most, most, ~0u, ~0u, most,
+                           static_cast<v1::Block::Fate>(-1),      1e30f};
+  char bytes[2 * kMaxBlockHeaderBytes];
+  EXPECT_LE(EncodeHeader(header, most, bytes), kMaxBlockHeaderBytes);
+}
+
+BlockHeader HeaderIn(const std::string& bytes) {
+  BlockHeader header;
+  PayloadView payload;
+  EXPECT_TRUE(DecodeFrame(Pieces{bytes}, &header, &payload).ok());
+  return header;
+}
+
+TEST(BlockFrame, AnAbsentScaleIsOne) {
+  EXPECT_EQ(HeaderIn("").scale, 1);
+  EXPECT_EQ(HeaderIn(std::string("\x45\0\0\0\0", 5)).scale, 1) << "zero is absence";
+  EXPECT_EQ(HeaderIn(std::string("\x45\0\0\0\x40", 5)).scale, 2);
+  EXPECT_EQ(HeaderIn("\x40\x07").scale, 1) << "a number where a float belongs is an unknown field";
+  v1::Block block;
+  block.set_block(1);
+  char header[kMaxBlockHeaderBytes];
+  EXPECT_EQ(std::string(header, EncodeHeader(HeaderOf(block), 0, header)), block.SerializeAsString());
+}
+
+TEST(PayloadView, IsTakenInPartsHoweverItIsCut) {
+  Random random(4);
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes(1 + random.Below(100), '\0');
+    for (char& c : bytes) c = static_cast<char>(random.Next());
+    const Pieces pieces = CutAtRandom(bytes, &random);
+    const size_t begin = random.Below(pieces.front().size() + 1);
+    PayloadView rest(pieces, begin, random.Below(bytes.size() - begin + 1));
+    std::string expected = bytes.substr(begin, rest.size());
+    while (rest.size() > 0) {
+      ASSERT_EQ(Copy(rest), expected);
+      ASSERT_FALSE(rest.front().empty());
+      ASSERT_EQ(rest.front(), expected.substr(0, rest.front().size()));
+      const size_t count = random.Below(rest.size() + 1);
+      std::string taken(count, '\0');
+      if (random.Below(2) == 0) {
+        rest.Skip(count);
+      } else {
+        rest.Take(count, taken.data());
+        ASSERT_EQ(taken, expected.substr(0, count));
+      }
+      expected.erase(0, count);
+    }
+    EXPECT_TRUE(expected.empty());
+    EXPECT_TRUE(rest.front().empty());
+  }
+}
+
 TEST(BlockFrame, RefusesEveryTruncation) {
   v1::Block block;
   block.set_operation(v1::Block::PUSH);
   block.set_version(300);
+  block.set_scale(4);
   block.set_payload("12345678");
   const std::string bytes = block.SerializeAsString();
   for (size_t size = 0; size < bytes.size(); ++size) {

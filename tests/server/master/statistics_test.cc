@@ -1,10 +1,11 @@
-// StalenessDistribution and ProgressMeter.
+// StalenessDistribution, ProgressMeter and WorkTotals.
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "server/master/progress_meter.h"
 #include "server/master/staleness.h"
+#include "server/master/work_totals.h"
 
 namespace catchment {
 namespace {
@@ -97,6 +98,60 @@ TEST(ProgressMeterTest, KeepsFewTotalsForManyReports) {
     before = after;
   }
   EXPECT_NEAR(meter.samples_per_second(100), 1000, 20);
+}
+
+TEST(WorkTotalsTest, AddsUpWhatWorkersHaveGoneOnBy) {
+  v1::Progress before, after;
+  before.set_compute_seconds(10);
+  after.set_compute_seconds(13);
+  after.set_push_seconds(0.5);
+  after.set_pull_seconds(0.25);
+  after.set_data_seconds(2);
+  WorkTotals work;
+  work.Add(v1::Progress(), before);
+  work.Add(before, after);
+  work.Add(v1::Progress(), after);  // another worker
+  v1::JobStatus status;
+  work.Fill(&status);
+  EXPECT_EQ(status.compute_seconds(), 26);
+  EXPECT_EQ(status.push_seconds(), 1);
+  EXPECT_EQ(status.pull_seconds(), 0.5);
+  EXPECT_EQ(status.data_seconds(), 4);
+  EXPECT_EQ(status.round_trip_p50_us(), 0) << "there was none";
+}
+
+TEST(WorkTotalsTest, CountsEveryRoundTripOnce) {
+  const auto trips = [](uint64_t fast, uint64_t slow) {
+    v1::Progress progress;
+    for (uint64_t us : {100, 10000}) progress.add_round_trip_us(us);
+    for (uint64_t count : {fast, slow}) progress.add_round_trip_counts(count);
+    return progress;
+  };
+  WorkTotals work;
+  work.Add(v1::Progress(), trips(90, 0));
+  // If the first 90 were counted again, the slow ones would be fewer than one in ten.
+  work.Add(trips(90, 0), trips(90, 12));
+  v1::JobStatus status;
+  work.Fill(&status);
+  EXPECT_NEAR(status.round_trip_p50_us(), 100, 10);
+  EXPECT_NEAR(status.round_trip_p99_us(), 10000, 1000);
+  work.Add(trips(0, 12), trips(0, 112));
+  work.Fill(&status);
+  EXPECT_NEAR(status.round_trip_p50_us(), 10000, 1000);
+}
+
+TEST(WorkTotalsTest, WhatMakesNoSenseIsNotCounted) {
+  v1::Progress odd;
+  odd.set_compute_seconds(std::numeric_limits<double>::quiet_NaN());
+  odd.set_push_seconds(-1);
+  odd.add_round_trip_us(5);
+  WorkTotals work;
+  work.Add(v1::Progress(), odd);
+  v1::JobStatus status;
+  work.Fill(&status);
+  EXPECT_EQ(status.compute_seconds(), 0);
+  EXPECT_EQ(status.push_seconds(), 0);
+  EXPECT_EQ(status.round_trip_p99_us(), 0);
 }
 
 }  // namespace

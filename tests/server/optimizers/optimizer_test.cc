@@ -12,7 +12,8 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kValues = 1000;
+// Longer than the pieces in which gradients are prepared, and no multiple of them.
+constexpr int64_t kValues = 2500;
 constexpr int kSteps = 100;
 
 v1::Optimizer Config(v1::Optimizer::Kind kind, float momentum = 0, bool nesterov = false) {
@@ -23,7 +24,20 @@ v1::Optimizer Config(v1::Optimizer::Kind kind, float momentum = 0, bool nesterov
   config.set_nesterov(nesterov);
   config.set_beta1(0.9f);
   config.set_beta2(0.999f);
-  config.set_epsilon(kind == v1::Optimizer::ADAGRAD ? 1e-10f : 1e-8f);
+  config.set_rho(0.9f);
+  config.set_epsilon(kind == v1::Optimizer::ADAGRAD    ? 1e-10f
+                     : kind == v1::Optimizer::ADADELTA ? 1e-6f
+                                                       : 1e-8f);
+  return config;
+}
+
+v1::Optimizer WithDecay(v1::Optimizer config, float weight_decay) {
+  config.set_weight_decay(weight_decay);
+  return config;
+}
+
+v1::Optimizer WithClip(v1::Optimizer config, float clip_value) {
+  config.set_clip_value(clip_value);
   return config;
 }
 
@@ -41,7 +55,7 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  const double mu = 0.9f, beta1 = 0.9f, beta2 = 0.999f;
+  const double mu = 0.9f, rho = 0.9f, beta1 = 0.9f, beta2 = 0.999f;
   return {
       {"Sgd", Config(v1::Optimizer::SGD), [](Scalar* s, double g, double lr, int) { s->w -= lr * g; },
        {0.75, 0.625}},
@@ -75,10 +89,53 @@ std::vector<Case> Cases() {
        },
        // m^ 0.5, v^ 0.25; then m^ = 0.07 / 0.19 = 0.3684211, v^ = 0.00031225 / 0.001999 = 0.1562031
        {0.5, 0.0339102}},
+      {"RmsProp", Config(v1::Optimizer::RMSPROP),
+       [=](Scalar* s, double g, double lr, int) {
+         s->a = rho * s->a + (1 - rho) * g * g;
+         s->w -= lr * g / (std::sqrt(s->a) + double{1e-8f});
+       },
+       // v 0.025, whose root is 0.1581139: a step of 1.5811388; then 0.02875, root 0.1695582, step 0.7372098
+       {-0.5811388, -1.3183486}},
+      {"RmsPropMomentum", Config(v1::Optimizer::RMSPROP, 0.5f),
+       [=](Scalar* s, double g, double lr, int) {
+         s->a = rho * s->a + (1 - rho) * g * g;
+         s->b = 0.5 * s->b + g / (std::sqrt(s->a) + double{1e-8f});
+         s->w -= lr * s->b;
+       },
+       // b 3.1622776, then 1.5811388 + 1.4744196 = 3.0555584
+       {-0.5811388, -2.1089180}},
+      {"Adadelta", Config(v1::Optimizer::ADADELTA),
+       [=](Scalar* s, double g, double lr, int) {
+         s->a = rho * s->a + (1 - rho) * g * g;
+         const double d = std::sqrt(s->b + double{1e-6f}) / std::sqrt(s->a + double{1e-6f}) * g;
+         s->b = rho * s->b + (1 - rho) * d * d;
+         s->w -= lr * d;
+       },
+       // v 0.025, d = 0.001 / 0.1581170 * 0.5 = 0.0031622, u 0.0000009999; v 0.02875,
+       // d = 0.0014142 / 0.1695612 * 0.25 = 0.0020851
+       {0.9984189, 0.9973764}},
+      {"AdamW", WithDecay(Config(v1::Optimizer::ADAMW), 0.1f),
+       [=](Scalar* s, double g, double lr, int t) {
+         s->w *= 1 - lr * double{0.1f};
+         s->a = beta1 * s->a + (1 - beta1) * g;
+         s->b = beta2 * s->b + (1 - beta2) * g * g;
+         const double m = s->a / (1 - std::pow(beta1, t)), v = s->b / (1 - std::pow(beta2, t));
+         s->w -= lr * m / (std::sqrt(v) + double{1e-8f});
+       },
+       // 0.95 - 0.5, then 0.4275 - 0.4660898: Adam's steps
+       {0.45, -0.0385898}},
+      {"ClippedMomentumWithDecay", WithDecay(WithClip(Config(v1::Optimizer::SGD, 0.5f), 0.3f), 0.1f),
+       [=](Scalar* s, double g, double lr, int) {
+         g = std::min(std::max(g, -double{0.3f}), double{0.3f}) + double{0.1f} * s->w;
+         s->a = 0.5 * s->a + g;
+         s->w -= lr * s->a;
+       },
+       // 0.3 + 0.1 = 0.4; then 0.25 + 0.08 = 0.33 and a buffer of 0.53
+       {0.8, 0.535}},
   };
 }
 
-class OptimizerTest : public testing::TestWithParam<int> {
+class OptimizerTest : public testing::TestWithParam<size_t> {
  protected:
   OptimizerTest() : case_(Cases()[GetParam()]), optimizer_(MakeOptimizer(case_.config)) {}
 
@@ -95,7 +152,8 @@ class OptimizerTest : public testing::TestWithParam<int> {
     for (int t = 1; t <= kSteps; ++t) {
       for (int64_t i = 0; i < kValues; ++i) gradient[i] = Gradient(i, t);
       for (int64_t begin = 0; begin < kValues; begin += piece) {
-        Optimizer::Part part{std::min(piece, kValues - begin), gradient.data() + begin, run.weights.data() + begin};
+        Optimizer::Part part{std::min(piece, kValues - begin), gradient.data() + begin,
+                             run.weights.data() + begin};
         for (int s = 0; s < optimizer_->num_states(); ++s) part.states[s] = run.states[s].data() + begin;
         if (with_copy) part.copy = run.copy.data() + begin;
         optimizer_->Apply({LearningRate(t), static_cast<uint64_t>(t)}, part);
@@ -157,7 +215,7 @@ TEST_P(OptimizerTest, StepGoesDownASmallSlope) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::Range(0, 5),
+INSTANTIATE_TEST_SUITE_P(All, OptimizerTest, testing::Range(size_t{0}, Cases().size()),
                          [](const auto& info) { return Cases()[info.param].name; });
 
 TEST(MakeOptimizerTest, KeepsAsManyStatesAsTheRuleNeeds) {
@@ -166,6 +224,11 @@ TEST(MakeOptimizerTest, KeepsAsManyStatesAsTheRuleNeeds) {
   EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::SGD, 0.9f, true))->num_states(), 1);
   EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::ADAGRAD))->num_states(), 1);
   EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::ADAM))->num_states(), 2);
+  EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::RMSPROP))->num_states(), 1);
+  EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::RMSPROP, 0.9f))->num_states(), 2);
+  EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::ADADELTA))->num_states(), 2);
+  EXPECT_EQ(MakeOptimizer(Config(v1::Optimizer::ADAMW))->num_states(), 2);
+  EXPECT_EQ(MakeOptimizer(WithDecay(Config(v1::Optimizer::SGD, 0.9f), 0.1f))->num_states(), 1);
 }
 
 TEST(MakeOptimizerDeathTest, RefusesAJobThatWasNotValidated) {

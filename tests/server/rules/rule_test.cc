@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "common/random.h"
@@ -45,18 +47,64 @@ Rule::Center CenterOf(std::vector<float>* weights, float learning_rate = 1) {
 
 // ------------------------------------------------------------------------------------------ accrued gradient
 
-TEST(AccruedGradientRuleTest, AverageWeighsBySamples) {
+// p random gradients, of 1, 4, 9, ... samples.
+struct Group {
+  explicit Group(int p) {
+    for (int i = 0; i < p; ++i) gradients.push_back(RandomVector(100 + i));
+    for (int i = 0; i < p; ++i)
+      contributions.push_back({gradients[i].data(), static_cast<uint32_t>((i + 1) * (i + 1))});
+  }
+  double Mean(int64_t k) const {
+    double sum = 0, samples = 0;
+    for (const Rule::Contribution& contribution : contributions) {
+      if (contribution.samples == 0) continue;
+      sum += contribution.samples * double{contribution.values[k]};
+      samples += contribution.samples;
+    }
+    return sum / samples;
+  }
+
+  std::vector<std::vector<float>> gradients;
+  std::vector<Rule::Contribution> contributions;
+};
+
+class AccruedGradientGroupTest : public testing::TestWithParam<int> {};
+
+TEST_P(AccruedGradientGroupTest, AverageWeighsBySamples) {
   const auto rule = MakeRule(GradientJob(1));
-  const std::vector<float> a = RandomVector(1), b = RandomVector(2), c = RandomVector(3);
+  Group group(GetParam());
+  if (GetParam() > 2) {  // one takes no part, whatever it holds
+    group.contributions[1].samples = 0;
+    group.gradients[1].assign(kValues, std::numeric_limits<float>::quiet_NaN());
+  }
   std::vector<float> weights = RandomVector(4), copy(kValues);
   const std::vector<float> before = weights;
-  EXPECT_TRUE(rule->Apply({{a.data(), 1}, {b.data(), 5}, {c.data(), 10}}, CenterOf(&weights, 0.5f), copy.data()));
-  for (int64_t i = 0; i < kValues; ++i) {
-    const double mean = (1.0 * a[i] + 5.0 * b[i] + 10.0 * c[i]) / 16;
-    ASSERT_NEAR(weights[i], before[i] - 0.5 * mean, 1e-6) << i;
-  }
+  EXPECT_TRUE(rule->Apply(group.contributions, CenterOf(&weights, 0.5f), copy.data()));
+  for (int64_t i = 0; i < kValues; ++i) ASSERT_NEAR(weights[i], before[i] - 0.5 * group.Mean(i), 1e-6) << i;
   EXPECT_EQ(copy, weights);
 }
+
+TEST_P(AccruedGradientGroupTest, InBlocksIsInOneBitForBit) {
+  const auto rule = MakeRule(GradientJob(1, 0.9f));
+  const Group group(GetParam());
+  const std::vector<float> start = RandomVector(4), momentum = RandomVector(5);
+  std::vector<float> whole = start, whole_momentum = momentum;
+  rule->Apply(group.contributions, {kValues, whole.data(), {whole_momentum.data(), nullptr}, 0, 0.5f},
+              nullptr);
+  for (int64_t block : {1, 7, 1000, 4999}) {
+    std::vector<float> weights = start, state = momentum;
+    for (int64_t begin = 0; begin < kValues; begin += block) {
+      std::vector<Rule::Contribution> parts = group.contributions;
+      for (Rule::Contribution& part : parts) part.values += begin;
+      const int64_t n = std::min(block, kValues - begin);
+      rule->Apply(parts, {n, weights.data() + begin, {state.data() + begin, nullptr}, 0, 0.5f}, nullptr);
+    }
+    EXPECT_EQ(weights, whole) << block;
+    EXPECT_EQ(state, whole_momentum) << block;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(WorkersTest, AccruedGradientGroupTest, testing::Values(1, 2, 3, 4, 5, 8, 11));
 
 TEST(AccruedGradientRuleTest, SumIsTakenInTheGivenOrder) {
   const auto rule = MakeRule(GradientJob(1));
@@ -106,7 +154,8 @@ TEST(AccruedGradientRuleTest, StepsOfTheOptimizerAreCountedOn) {
   std::vector<std::vector<float>> states(4, std::vector<float>(kValues, 0.0f));
   const auto optimizer = MakeOptimizer(job.optimizer());
   for (uint64_t step = 0; step < 5; ++step) {
-    rule->Apply({{g.data(), 1}}, {kValues, weights.data(), {states[0].data(), states[1].data()}, step, 0.1f}, nullptr);
+    rule->Apply({{g.data(), 1}}, {kValues, weights.data(), {states[0].data(), states[1].data()}, step, 0.1f},
+                nullptr);
     optimizer->Apply({0.1f, step + 1},
                      {kValues, g.data(), direct.data(), {states[2].data(), states[3].data()}, nullptr});
   }

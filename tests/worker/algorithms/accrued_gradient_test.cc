@@ -3,47 +3,36 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/conformance/layers.h"
+#include "tests/worker/algorithms/fake_parameters.h"
 
 namespace catchment {
 namespace {
 
 // A center of one value that SGD moves at once, and what was done to it.
-class FakeParameters final : public Parameters {
+class Center final : public FakeParameters {
  public:
-  explicit FakeParameters(float center, float learning_rate) : center_(center), learning_rate_(learning_rate) {}
+  Center(float center, float learning_rate) : center_(center), learning_rate_(learning_rate) {}
 
-  absl::Status Pull(uint64_t min_version, absl::Span<float> weights) override {
-    log_.push_back(absl::StrCat("pull ", min_version));
-    weights[0] = center_;
-    return error_;
-  }
-  absl::StatusOr<Outcome> Push(absl::Span<const float> gradient, uint32_t samples) override {
-    log_.push_back(absl::StrCat("push ", gradient[0], " of ", samples));
-    return Apply(gradient[0]);
-  }
-  absl::StatusOr<Outcome> PushPull(absl::Span<const float> gradient, uint32_t samples,
-                                   absl::Span<float> weights) override {
-    log_.push_back(absl::StrCat("push ", gradient[0], " of ", samples, " and pull"));
-    const absl::StatusOr<Outcome> outcome = Apply(gradient[0]);
-    weights[0] = center_;
-    return outcome;
-  }
-  absl::StatusOr<Outcome> Exchange(absl::Span<const float>, uint32_t, absl::Span<float>) override {
-    return absl::UnimplementedError("no exchange belongs to accrued gradients");
-  }
-
-  std::vector<std::string> TakeLog() { return std::move(log_); }
-  float center() const { return center_; }
+  std::vector<std::string> TakeLog() { return std::exchange(log_, {}); }
   void FailWith(absl::Status error) { error_ = std::move(error); }
   void AnswerWith(Outcome outcome) { outcome_ = outcome; }
 
  private:
-  absl::StatusOr<Outcome> Apply(float gradient) {
+  absl::StatusOr<Outcome> CarryOut(const Operation& operation) override {
+    CHECK_NE(operation.kind, Operation::kExchange);
+    const bool push = operation.kind != Operation::kPull;
+    std::string line = push ? "" : absl::StrCat("pull ", operation.min_version);
+    if (push) line = absl::StrCat("push ", operation.input[0], " of ", operation.samples);
+    if (operation.kind == Operation::kPushPull) line += " and pull";
+    log_.push_back(line);
     if (!error_.ok()) return error_;
-    center_ -= learning_rate_ * gradient;
+    if (push) center_ -= learning_rate_ * operation.input[0];
+    if (!operation.output.empty()) operation.output[0] = center_;
     return outcome_;
   }
 
@@ -65,9 +54,11 @@ v1::AccruedGradient Config(uint32_t push_period, uint32_t fetch_period, float lo
 // f(x) = x^2 / 2, noting where the gradient is asked for.
 struct Quadratic {
   mutable std::vector<float> asked_at;
-  void operator()(absl::Span<const float> x, absl::Span<float> g) const {
+  void operator()(absl::Span<const float> x, absl::Span<float> g, PassObserver* observer) const {
+    observer->BeforeForward({0, 1});
     asked_at.push_back(x[0]);
     g[0] = x[0];
+    observer->AfterBackward({0, 1});
   }
 };
 
@@ -75,7 +66,7 @@ using Log = std::vector<std::string>;
 
 // n_push 2, n_fetch 3, eta_local 1/2, and a server with eta 1/4; every number worked out by hand.
 TEST(AccruedGradientTest, FollowsDownpoursPeriodsStepByStep) {
-  FakeParameters parameters(8, 0.25f);
+  Center parameters(8, 0.25f);
   AccruedGradient algorithm(Config(2, 3, 0.5f), 1, &parameters);
   Quadratic f;
   const auto step = [&](uint32_t samples) {
@@ -97,7 +88,7 @@ TEST(AccruedGradientTest, FollowsDownpoursPeriodsStepByStep) {
 }
 
 TEST(AccruedGradientTest, WithPeriodsOfOneEveryStepIsOneExchange) {
-  FakeParameters parameters(8, 0.5f);
+  Center parameters(8, 0.5f);
   AccruedGradient algorithm(Config(1, 1), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
@@ -108,7 +99,7 @@ TEST(AccruedGradientTest, WithPeriodsOfOneEveryStepIsOneExchange) {
 }
 
 TEST(AccruedGradientTest, WithoutALocalRateGradientsAreTakenWhereTheWeightsWereFetched) {
-  FakeParameters parameters(8, 0.5f);
+  Center parameters(8, 0.5f);
   AccruedGradient algorithm(Config(3, 3), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
@@ -118,7 +109,7 @@ TEST(AccruedGradientTest, WithoutALocalRateGradientsAreTakenWhereTheWeightsWereF
 }
 
 TEST(AccruedGradientTest, StepWithoutSamplesTakesNoGradientAndIsPushedAsNothing) {
-  FakeParameters parameters(8, 0.5f);
+  Center parameters(8, 0.5f);
   AccruedGradient algorithm(Config(1, 1), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
@@ -131,7 +122,7 @@ TEST(AccruedGradientTest, StepWithoutSamplesTakesNoGradientAndIsPushedAsNothing)
 }
 
 TEST(AccruedGradientTest, StepsWithoutSamplesWithinAPeriodAddNothing) {
-  FakeParameters parameters(8, 0);
+  Center parameters(8, 0);
   AccruedGradient algorithm(Config(3, 3), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
@@ -141,7 +132,7 @@ TEST(AccruedGradientTest, StepsWithoutSamplesWithinAPeriodAddNothing) {
 }
 
 TEST(AccruedGradientTest, FinishSendsNothingTwice) {
-  FakeParameters parameters(8, 0);
+  Center parameters(8, 0);
   AccruedGradient algorithm(Config(2, 2), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
@@ -152,7 +143,7 @@ TEST(AccruedGradientTest, FinishSendsNothingTwice) {
 }
 
 TEST(AccruedGradientTest, CountsWhatBefellItsContributions) {
-  FakeParameters parameters(8, 0);
+  Center parameters(8, 0);
   AccruedGradient algorithm(Config(1, 1), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
@@ -160,19 +151,114 @@ TEST(AccruedGradientTest, CountsWhatBefellItsContributions) {
        {Parameters::Outcome{0, true, false}, Parameters::Outcome{0, false, true}, Parameters::Outcome{3}}) {
     parameters.AnswerWith(outcome);
     ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
+    ASSERT_TRUE(algorithm.Settle().ok());
   }
   EXPECT_EQ(algorithm.counts().late, 1u);
   EXPECT_EQ(algorithm.counts().non_finite, 1u);
 }
 
 TEST(AccruedGradientTest, ErrorsOfTheServersEndTheStep) {
-  FakeParameters parameters(8, 0);
+  Center parameters(8, 0);
   AccruedGradient algorithm(Config(1, 1), 1, &parameters);
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   parameters.FailWith(absl::UnavailableError("gone"));
+  ASSERT_TRUE(algorithm.Run({1, 0}, f).ok()) << "it may be on its way still";
   EXPECT_EQ(algorithm.Run({1, 0}, f).message(), "gone");
+  EXPECT_FALSE(algorithm.under_way());
+  EXPECT_TRUE(algorithm.Settle().ok()) << "an error is told once";
   EXPECT_EQ(AccruedGradient(Config(1, 1), 1, &parameters).Start(0).message(), "gone");
+}
+
+TEST(AccruedGradientTest, ErrorOfTheLastPushIsToldBySettleAndByFinish) {
+  for (const bool finish : {false, true}) {
+    Center parameters(8, 0);
+    AccruedGradient algorithm(Config(1, 1), 1, &parameters);
+    Quadratic f;
+    ASSERT_TRUE(algorithm.Start(0).ok());
+    parameters.FailWith(absl::UnavailableError("gone"));
+    ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
+    EXPECT_TRUE(algorithm.under_way());
+    EXPECT_EQ((finish ? algorithm.Finish() : algorithm.Settle()).message(), "gone");
+  }
+}
+
+// ------------------------------------------------------------------------------------- under the computation
+
+// A center that answers with what it was sent.
+class Echo final : public FakeParameters {
+  absl::StatusOr<Outcome> CarryOut(const Operation& operation) override {
+    for (size_t i = 0; i < operation.output.size(); ++i) {
+      operation.output[i] = operation.input.empty() ? 1 : operation.input[i];
+    }
+    return Outcome();
+  }
+};
+
+void Double(absl::Span<const float> x, absl::Span<float> g) {
+  for (size_t i = 0; i < x.size(); ++i) g[i] = 2 * x[i];
+}
+
+TEST(AccruedGradientTest, LayersLeaveLastFirstAndAreAwaitedFirstFirstInTheNextPass) {
+  Echo parameters;
+  AccruedGradient algorithm(Config(1, 1), 6, &parameters);
+  const auto gradient = InLayers(Double);
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  parameters.TakeEvents();
+  ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());
+  const Log leaving = {"start", "ready 4-6", "ready 2-4", "ready 0-2"};
+  EXPECT_EQ(parameters.TakeEvents(), leaving);
+  EXPECT_TRUE(algorithm.under_way());
+  ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());
+  Log all = {"await 0-2", "await 2-4", "await 4-6", "finish"};
+  all.insert(all.end(), leaving.begin(), leaving.end());
+  EXPECT_EQ(parameters.TakeEvents(), all);
+  ASSERT_TRUE(algorithm.Settle().ok());
+  EXPECT_EQ(parameters.TakeEvents(), Log{"finish"});
+  EXPECT_FALSE(algorithm.under_way());
+}
+
+TEST(AccruedGradientTest, StepWithoutSamplesSettlesWhatIsUnderWayFirst) {
+  Echo parameters;
+  AccruedGradient algorithm(Config(1, 1), 6, &parameters);
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  ASSERT_TRUE(algorithm.Run({1, 0}, InLayers(Double)).ok());
+  parameters.TakeEvents();
+  ASSERT_TRUE(algorithm.Run({0, 0}, InLayers(Double)).ok());
+  EXPECT_EQ(parameters.TakeEvents(), (Log{"finish", "start", "ready 0-6"}));
+  ASSERT_TRUE(algorithm.Settle().ok());
+}
+
+TEST(AccruedGradientTest, PullAloneBeginsAfterThePassThatReadsTheWeights) {
+  Echo parameters;
+  AccruedGradient algorithm(Config(2, 1), 6, &parameters);
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  parameters.TakeEvents();
+  bool in_pass = false;
+  const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
+    in_pass = parameters.under_way();
+    Double(x, g);
+  });
+  ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());
+  EXPECT_FALSE(in_pass);
+  EXPECT_EQ(parameters.TakeEvents(), Log{"start"});
+  ASSERT_TRUE(algorithm.Settle().ok());
+}
+
+TEST(AccruedGradientTest, PushAloneIsSettledBeforeItsMemoryIsWrittenAgain) {
+  Echo parameters;
+  AccruedGradient algorithm(Config(1, 3), 6, &parameters);
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  ASSERT_TRUE(algorithm.Run({1, 0}, InLayers(Double)).ok());
+  parameters.TakeEvents();
+  Log before_backward;
+  const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
+    before_backward = parameters.TakeEvents();
+    Double(x, g);
+  });
+  ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());
+  EXPECT_EQ(before_backward, (Log{"await 0-2", "await 2-4", "await 4-6", "finish", "start"}));
+  ASSERT_TRUE(algorithm.Settle().ok());
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
+#include "tests/conformance/layers.h"
+#include "tests/worker/algorithms/fake_parameters.h"
 
 namespace catchment {
 namespace {
@@ -31,7 +33,8 @@ v1::Job MakeJob(const Setting& setting) {
   job.mutable_optimizer()->set_learning_rate(static_cast<float>(setting.eta));
   job.mutable_optimizer()->set_momentum(static_cast<float>(setting.delta));
   job.mutable_optimizer()->set_nesterov(setting.delta > 0);
-  job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_communication_period(setting.period);
+  job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_communication_period(
+      setting.period);
   return job;
 }
 
@@ -51,11 +54,11 @@ std::vector<float> Train(const Setting& setting) {
       const auto algorithm = MakeAlgorithm(job, kValues, parameters);
       ASSERT_TRUE(algorithm->Start(0).ok());
       for (int t = 0; t < setting.steps; ++t) {
-        const auto gradient = [&](absl::Span<const float> x, absl::Span<float> g) {
+        const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
           for (int k = 0; k < kValues; ++k) {
             g[k] = static_cast<float>(setting.curvature * (x[k] - Target(worker, k)));
           }
-        };
+        });
         ASSERT_TRUE(algorithm->Run({1, 0}, gradient).ok());
       }
       ASSERT_TRUE(algorithm->Finish().ok());
@@ -65,8 +68,8 @@ std::vector<float> Train(const Setting& setting) {
   return cluster.Weights();
 }
 
-// The same by the paper's lines, one coordinate, one worker after another, in double precision. `sign` is that of
-// the look-ahead; the paper's is +1.
+// The same by the paper's lines, one coordinate, one worker after another, in double precision. `sign` is
+// that of the look-ahead; the paper's is +1.
 double Reference(const Setting& setting, int k, double sign = 1) {
   const double alpha = 0.9 / setting.workers;
   double center = Initial()[k];
@@ -133,50 +136,68 @@ TEST(ElasticDifferenceTest, SynchronousWorkersSettleAroundTheMeanOfTheirTargets)
   for (int k = 0; k < kValues; ++k) EXPECT_NEAR(center[k], 1.5 + 0.25 * k, 0.05);
 }
 
-// A center that answers what the test says, and notes what it was asked.
-class FakeParameters final : public Parameters {
+// A center of 4 that stays where it is, and what it was asked.
+class Center final : public FakeParameters {
  public:
-  absl::Status Pull(uint64_t, absl::Span<float> weights) override {
-    ++pulls;
-    std::fill(weights.begin(), weights.end(), 4.0f);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<Outcome> Push(absl::Span<const float>, uint32_t) override {
-    return absl::UnimplementedError("not of elastic averaging");
-  }
-  absl::StatusOr<Outcome> PushPull(absl::Span<const float>, uint32_t, absl::Span<float>) override {
-    return absl::UnimplementedError("not of elastic averaging");
-  }
-  absl::StatusOr<Outcome> Exchange(absl::Span<const float> x, uint32_t samples, absl::Span<float> d) override {
-    exchanged.push_back(x[0]);
-    samples_sent.push_back(samples);
-    if (!std::isfinite(x[0])) return Outcome{0, false, true};
-    std::fill(d.begin(), d.end(), 0.0f);
-    return Outcome();
-  }
-
   int pulls = 0;
   std::vector<float> exchanged;
   std::vector<uint32_t> samples_sent;
+
+ private:
+  absl::StatusOr<Outcome> CarryOut(const Operation& operation) override {
+    if (operation.kind == Operation::kPull) {
+      ++pulls;
+      std::fill(operation.output.begin(), operation.output.end(), 4.0f);
+      return Outcome();
+    }
+    CHECK_EQ(operation.kind, Operation::kExchange);
+    exchanged.push_back(operation.input[0]);
+    samples_sent.push_back(operation.samples);
+    if (!std::isfinite(operation.input[0])) return Outcome{0, false, true};
+    std::fill(operation.output.begin(), operation.output.end(), 0.0f);
+    return Outcome();
+  }
 };
 
 TEST(ElasticDifferenceTest, ExchangesEveryPeriodAtTheStartOfTheStepAndOnceAtTheEnd) {
-  FakeParameters parameters;
+  Center parameters;
   const auto algorithm = MakeAlgorithm(MakeJob({.period = 2, .eta = 1}), 1, &parameters);
   ASSERT_TRUE(algorithm->Start(0).ok());
-  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  const auto one = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; });
   for (uint32_t samples : {1, 2, 4, 8, 16}) ASSERT_TRUE(algorithm->Run({samples, 0}, one).ok());
   ASSERT_TRUE(algorithm->Finish().ok());
   EXPECT_EQ(parameters.exchanged, (std::vector<float>{4, 2, 0, -1}));
   EXPECT_EQ(parameters.samples_sent, (std::vector<uint32_t>{0, 3, 12, 16})) << "each sample once";
 }
 
+TEST(ElasticDifferenceTest, ExchangeIsUnderWayWhileTheGradientIsTakenAtTheOldWeights) {
+  for (const float delta : {0.0f, 0.5f}) {
+    Center parameters;
+    const auto algorithm = MakeAlgorithm(MakeJob({.period = 1, .eta = 1, .delta = delta}), 1, &parameters);
+    ASSERT_TRUE(algorithm->Start(0).ok());
+    int passes = 0;
+    const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
+      EXPECT_TRUE(parameters.under_way());
+      EXPECT_EQ(x[0], 4.0f);
+      g[0] = 0;
+      ++passes;
+    });
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(algorithm->Run({1, 0}, gradient).ok());
+      EXPECT_FALSE(algorithm->under_way());
+      EXPECT_FALSE(parameters.under_way());
+    }
+    EXPECT_EQ(passes, 2);
+  }
+}
+
 TEST(ElasticDifferenceTest, StepWithoutSamplesTakesNoGradientAndDoesNotMove) {
-  FakeParameters parameters;
+  Center parameters;
   const auto algorithm = MakeAlgorithm(MakeJob({.period = 1, .eta = 1, .delta = 0.5}), 1, &parameters);
   ASSERT_TRUE(algorithm->Start(0).ok());
-  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
-  const auto never = [](absl::Span<const float>, absl::Span<float>) { FAIL() << "there is nothing to learn from"; };
+  const auto one = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; });
+  const auto never = InLayers(
+      [](absl::Span<const float>, absl::Span<float>) { FAIL() << "there is nothing to learn from"; });
   ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
   ASSERT_TRUE(algorithm->Run({0, 0}, never).ok());
   ASSERT_TRUE(algorithm->Finish().ok());
@@ -184,26 +205,27 @@ TEST(ElasticDifferenceTest, StepWithoutSamplesTakesNoGradientAndDoesNotMove) {
 }
 
 TEST(ElasticDifferenceTest, WorkerThatIsNoLongerFiniteBeginsAgainFromTheCenter) {
-  FakeParameters parameters;
+  Center parameters;
   const auto algorithm = MakeAlgorithm(MakeJob({.period = 1, .eta = 1, .delta = 0.5}), 1, &parameters);
   ASSERT_TRUE(algorithm->Start(0).ok());
-  const auto nan = [](absl::Span<const float>, absl::Span<float> g) { g[0] = std::nanf(""); };
-  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  const auto nan = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = std::nanf(""); });
+  const auto one = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; });
   ASSERT_TRUE(algorithm->Run({1, 0}, nan).ok());
   ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
   EXPECT_EQ(parameters.pulls, 2);
   EXPECT_EQ(algorithm->counts().non_finite, 1u);
   ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
-  EXPECT_EQ(parameters.exchanged.back(), 4.0f) << "the velocity, and the gradient of the lost weights, are gone";
+  EXPECT_EQ(parameters.exchanged.back(), 4.0f)
+      << "the velocity, and the gradient of the lost weights, are gone";
 }
 
 TEST(ElasticDifferenceTest, LearningRateFollowsTheJobsProgress) {
-  FakeParameters parameters;
+  Center parameters;
   v1::Job job = MakeJob({.period = 1, .eta = 1});
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
   const auto algorithm = MakeAlgorithm(job, 1, &parameters);
   ASSERT_TRUE(algorithm->Start(0).ok());
-  const auto one = [](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; };
+  const auto one = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; });
   for (double progress : {0.0, 0.5, 1.0}) ASSERT_TRUE(algorithm->Run({1, progress}, one).ok());
   ASSERT_TRUE(algorithm->Finish().ok());
   EXPECT_EQ(parameters.exchanged, (std::vector<float>{4, 3, 2.5, 2.5}));

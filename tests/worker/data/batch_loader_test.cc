@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "common/random.h"
 #include "glog/logging.h"
@@ -97,6 +98,19 @@ TEST_F(BatchLoaderTest, GivesBatchesInTheOrderOfThePlansAndThenNullForEver) {
     ASSERT_TRUE(end.ok()) << end.status();
     EXPECT_EQ(*end, nullptr);
   }
+}
+
+TEST_F(BatchLoaderTest, SamplesWithoutContentAreNamedByTheirPositions) {
+  constexpr int64_t kMany = 4'000'000'000;  // an order of so many would take 16 GB
+  const Dataset data = Dataset::WithoutContent(kMany);
+  BatchLoader loader(&data, EpochOrder(kSeed, kMany), 2, Plans({{1, {{5, kMany - 2, kMany}, {6, 0, 1}}}}),
+                     &clock_);
+  const LoadedBatch& batch = Take(&loader);
+  EXPECT_EQ(batch.samples, 3);
+  EXPECT_THAT(batch.sample_ids,
+              testing::ElementsAre(Derive(5, kMany - 2), Derive(5, kMany - 1), Derive(6, 0)));
+  EXPECT_EQ(batch.inputs.size(), 0);
+  EXPECT_TRUE(batch.labels.empty());
 }
 
 TEST_F(BatchLoaderTest, AnEmptyPlanIsABatchOfNoSamples) {
@@ -198,6 +212,31 @@ TEST_F(BatchLoaderTest, EndsWhileItsBuffersAreFull) {
   }
   loader.reset();
   EXPECT_EQ(calls, 2);
+}
+
+TEST_F(BatchLoaderTest, HasNextWhenABatchOrTheEndIsThere) {
+  Mutex mu;
+  CondVar changed;
+  int allowed = 0;
+  const auto allow = [&](int plans) {
+    MutexLock lock(&mu);
+    allowed = plans;
+    changed.Notify();
+  };
+  auto loader = MakeLoader(3, [&, calls = 0]() mutable -> absl::StatusOr<std::optional<BatchPlan>> {
+    MutexLock lock(&mu);
+    changed.Wait(&mu, [&] { return allowed > calls; });
+    if (++calls == 2) return std::nullopt;
+    return BatchPlan{0, {{0, 0, 1}}};
+  });
+  EXPECT_FALSE(loader->HasNext());
+  allow(1);
+  while (!loader->HasNext()) std::this_thread::yield();
+  Take(loader.get());
+  EXPECT_FALSE(loader->HasNext());
+  allow(2);
+  while (!loader->HasNext()) std::this_thread::yield();
+  EXPECT_EQ(*loader->Next(), nullptr);
 }
 
 TEST_F(BatchLoaderTest, EndsRightAfterItsStart) {

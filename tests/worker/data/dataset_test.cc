@@ -34,6 +34,14 @@ TEST(DatasetTest, NormalisesEveryPixelValue) {
   for (int i = 0; i < 256; ++i) EXPECT_NEAR(out[i], (i / 255.0 - 0.1307) / 0.3081, 1e-6) << "pixel " << i;
 }
 
+TEST(DatasetTest, SamplesWithoutContentAreOnlyCounted) {
+  const Dataset data = Dataset::WithoutContent(4'000'000'000);
+  EXPECT_EQ(data.size(), 4'000'000'000);
+  EXPECT_FALSE(data.has_content());
+  EXPECT_EQ(data.input_shape().size(), 0);
+  EXPECT_TRUE(Dataset({1, 1, 1}, 1, {}, {0}, {0}).has_content());
+}
+
 TEST(DatasetDeathTest, RefusesPixelsThatDoNotMatchTheLabels) {
   EXPECT_DEATH(Dataset({1, 2, 2}, 2, {}, std::vector<uint8_t>(7), {0, 1}), "7 vs. 8");
 }

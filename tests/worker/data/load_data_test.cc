@@ -11,7 +11,9 @@ namespace {
 TEST(LoadDataTest, SaysWhatToWriteWhereThereIsNoSource) {
   const absl::Status status = LoadData({}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status.message(), "data: names no source; write data { mnist {} } or data { drawn_digits {} }");
+  EXPECT_EQ(
+      status.message(),
+      "data: names no source; write data { mnist {} }, data { drawn_digits {} } or data { synthetic {} }");
 }
 
 TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {
@@ -22,6 +24,16 @@ TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {
   ASSERT_TRUE(sets.ok()) << sets.status();
   EXPECT_EQ(sets->train.size(), 30);
   EXPECT_EQ(sets->test.size(), 20);
+}
+
+TEST(LoadDataTest, CountsSyntheticSamples) {
+  v1::Data data;
+  data.mutable_synthetic()->set_samples(4'000'000'000);
+  const absl::StatusOr<DataSets> sets = LoadData(data, {});
+  ASSERT_TRUE(sets.ok()) << sets.status();
+  EXPECT_EQ(sets->train.size(), 4'000'000'000);
+  EXPECT_FALSE(sets->train.has_content());
+  EXPECT_EQ(sets->test.size(), 0);
 }
 
 TEST(LoadDataTest, LooksForMnistWhereThePathsSay) {

@@ -1,6 +1,7 @@
 #include "worker/model/network.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -16,7 +17,7 @@
 namespace catchment {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 constexpr char kMnistCnn[] = R"(
@@ -287,6 +288,17 @@ TEST(Network, DropoutFollowsSampleIds) {
   EXPECT_NE(GradientOf(network.get(), weights, samples.Batch()), before);
 }
 
+// 2x9x8 -> 5x9x8 -> 5x4x4 -> 18x2x2
+const std::vector<int64_t> kSmallCnnSizes = {5 * 2 * 9 + 5, 18 * 5 * 4 + 18, 72 * 7 + 7, 7 * 4 + 4};
+
+// Follows a pass with two functions.
+struct Follower final : PassObserver {
+  void BeforeForward(Range range) override { before(range); }
+  void AfterBackward(Range range) override { after(range); }
+  std::function<void(Range)> before = [](Range) {};
+  std::function<void(Range)> after = [](Range) {};
+};
+
 TEST(Network, ObserverSeesFinishedPartsLastLayerFirst) {
   const auto network = Make({kSmallCnn, {2, 9, 8}});
   const Samples samples(8, {2, 9, 8}, 4);
@@ -295,7 +307,8 @@ TEST(Network, ObserverSeesFinishedPartsLastLayerFirst) {
   std::vector<float> gradient(weights.size(), std::numeric_limits<float>::quiet_NaN());
   int64_t next = network->num_parameters();
   std::vector<int64_t> sizes;
-  network->Train(weights, samples.Batch(), absl::MakeSpan(gradient), [&](Range range) {
+  Follower follower;
+  follower.after = [&](Range range) {
     EXPECT_EQ(range.end, next);
     next = range.begin;
     sizes.push_back(range.size());
@@ -304,10 +317,35 @@ TEST(Network, ObserverSeesFinishedPartsLastLayerFirst) {
     if (range.begin > 0) {
       EXPECT_TRUE(std::isnan(gradient[range.begin - 1]));
     }
-  });
+  };
+  network->Train(weights, samples.Batch(), absl::MakeSpan(gradient), &follower);
   EXPECT_EQ(next, 0);
-  // 2x9x8 -> 5x9x8 -> 5x4x4 -> 18x2x2
-  EXPECT_THAT(sizes, ElementsAre(7 * 4 + 4, 72 * 7 + 7, 18 * 5 * 4 + 18, 5 * 2 * 9 + 5));
+  EXPECT_THAT(sizes, ElementsAreArray(kSmallCnnSizes.rbegin(), kSmallCnnSizes.rend()));
+}
+
+// The weights arrive one layer at a time, and go as soon as their gradient is told of.
+TEST(Network, WeightsAreReadOnlyBetweenTheTwoCallsOfTheirLayer) {
+  for (const bool deterministic : {false, true}) {
+    const auto network = Make({kSmallCnn, {2, 9, 8}, 4, 8, deterministic});
+    const Samples samples(8, {2, 9, 8}, 4);
+    const std::vector<float> weights = InitialWeights(*network);
+    const std::vector<float> want = GradientOf(network.get(), weights, samples.Batch());
+    std::vector<float> arriving(weights.size(), std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> gradient(weights.size());
+    std::vector<int64_t> sizes;
+    Follower follower;
+    follower.before = [&](Range range) {
+      sizes.push_back(range.size());
+      std::copy(weights.begin() + range.begin, weights.begin() + range.end, arriving.begin() + range.begin);
+    };
+    follower.after = [&](Range range) {
+      std::fill(arriving.begin() + range.begin, arriving.begin() + range.end,
+                std::numeric_limits<float>::quiet_NaN());
+    };
+    network->Train(arriving, samples.Batch(), absl::MakeSpan(gradient), &follower);
+    EXPECT_EQ(gradient, want);
+    EXPECT_EQ(sizes, kSmallCnnSizes);
+  }
 }
 
 TEST(Network, TrainingLearnsSeparableData) {

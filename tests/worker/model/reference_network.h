@@ -70,6 +70,7 @@ class ReferenceNetwork {
         ApplyDropout(i, sample_ids, &in);
         return in;
       case LayerKind::kFlatten:
+      case LayerKind::kSynthetic:
         return in;
     }
     return in;
@@ -100,6 +101,7 @@ class ReferenceNetwork {
         ApplyDropout(i, sample_ids, &d);
         return d;
       case LayerKind::kFlatten:
+      case LayerKind::kSynthetic:
         return d;
     }
     return d;

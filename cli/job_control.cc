@@ -1,4 +1,4 @@
-#include "cli/master_client.h"
+#include "cli/job_control.h"
 
 #include <utility>
 
@@ -12,13 +12,13 @@ constexpr double kCallSeconds = 3;
 
 }  // namespace
 
-absl::StatusOr<MasterClient> MasterClient::Create(const std::string& address, const TlsFiles& tls) {
+absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
   if (!credentials.ok()) return credentials.status();
-  return MasterClient(address, v1::MasterService::NewStub(Connect(address, *credentials)));
+  return JobControl(address, v1::MasterService::NewStub(Connect(address, *credentials)));
 }
 
-absl::StatusOr<v1::JobStatus> MasterClient::GetStatus() {
+absl::StatusOr<v1::JobStatus> JobControl::GetStatus() {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
   v1::JobStatus status;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
@@ -27,7 +27,7 @@ absl::StatusOr<v1::JobStatus> MasterClient::GetStatus() {
   return status;
 }
 
-absl::Status MasterClient::Stop(const std::string& reason) {
+absl::Status JobControl::Stop(const std::string& reason) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
   v1::StopRequest request;
   request.set_reason(reason);

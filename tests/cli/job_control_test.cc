@@ -1,4 +1,4 @@
-#include "cli/master_client.h"
+#include "cli/job_control.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -23,52 +23,52 @@ class Master final : public v1::MasterService::Service {
   }
 };
 
-class MasterClientTest : public ::testing::Test {
+class JobControlTest : public ::testing::Test {
  protected:
-  MasterClientTest() {
+  JobControlTest() {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&master_);
     server_ = builder.BuildAndStart();
   }
   std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
-  MasterClient Client() const { return *MasterClient::Create(Address(), {}); }
+  JobControl Client() const { return *JobControl::Create(Address(), {}); }
 
   Master master_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 
-TEST_F(MasterClientTest, GetsTheStatus) {
-  MasterClient client = Client();
+TEST_F(JobControlTest, GetsTheStatus) {
+  JobControl client = Client();
   const auto status = client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->job(), "digits");
 }
 
-TEST_F(MasterClientTest, SendsTheReasonAndReturnsTheMastersErrorWithItsAddress) {
-  MasterClient client = Client();
+TEST_F(JobControlTest, SendsTheReasonAndReturnsTheMastersErrorWithItsAddress) {
+  JobControl client = Client();
   EXPECT_EQ(client.Stop("enough"), absl::FailedPreconditionError("master at " + Address() + ": got: enough"));
 }
 
-TEST_F(MasterClientTest, AMasterThatIsNotThereIsNamed) {
-  MasterClient client = Client();
+TEST_F(JobControlTest, AMasterThatIsNotThereIsNamed) {
+  JobControl client = Client();
   server_->Shutdown();
   const auto status = client.GetStatus();
   ASSERT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.status().message()), HasSubstr("master at " + Address()));
 }
 
-TEST_F(MasterClientTest, CallsFailAfterDisconnecting) {
-  MasterClient client = Client();
+TEST_F(JobControlTest, CallsFailAfterDisconnecting) {
+  JobControl client = Client();
   ASSERT_TRUE(client.GetStatus().ok());
   client.Disconnect();
   EXPECT_TRUE(absl::IsUnavailable(client.GetStatus().status()));
   EXPECT_TRUE(absl::IsUnavailable(client.Stop("enough")));
 }
 
-TEST(MasterClientCreateTest, RefusesTlsFilesThatCannotBeRead) {
-  const auto client = MasterClient::Create("127.0.0.1:1", {"/no/ca", "/no/cert", "/no/key"});
+TEST(JobControlCreateTest, RefusesTlsFilesThatCannotBeRead) {
+  const auto client = JobControl::Create("127.0.0.1:1", {"/no/ca", "/no/cert", "/no/key"});
   ASSERT_FALSE(client.ok());
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("--tls_ca=/no/ca"));
 }

@@ -1,6 +1,6 @@
-// Talks to a job's master.
-#ifndef CATCHMENT_CLI_MASTER_CLIENT_H_
-#define CATCHMENT_CLI_MASTER_CLIENT_H_
+// Asks a job's master how it goes, and tells it to stop.
+#ifndef CATCHMENT_CLI_JOB_CONTROL_H_
+#define CATCHMENT_CLI_JOB_CONTROL_H_
 
 #include <memory>
 #include <string>
@@ -13,10 +13,10 @@
 namespace catchment {
 
 // Every call ends within a few seconds, with an error if need be.
-class MasterClient {
+class JobControl {
  public:
   // InvalidArgument for TLS files that cannot be used.
-  static absl::StatusOr<MasterClient> Create(const std::string& address, const TlsFiles& tls);
+  static absl::StatusOr<JobControl> Create(const std::string& address, const TlsFiles& tls);
 
   absl::StatusOr<v1::JobStatus> GetStatus();
   absl::Status Stop(const std::string& reason);
@@ -25,7 +25,7 @@ class MasterClient {
   void Disconnect() { stub_.reset(); }
 
  private:
-  MasterClient(std::string address, std::unique_ptr<v1::MasterService::Stub> stub)
+  JobControl(std::string address, std::unique_ptr<v1::MasterService::Stub> stub)
       : address_(std::move(address)), stub_(std::move(stub)) {}
 
   std::string address_;
@@ -34,4 +34,4 @@ class MasterClient {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_CLI_MASTER_CLIENT_H_
+#endif  // CATCHMENT_CLI_JOB_CONTROL_H_

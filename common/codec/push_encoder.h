@@ -1,0 +1,42 @@
+// A worker's pushes as payloads, with the memory that TOP_K's error feedback needs: a residual for each
+// parameter, zero at first. Whatever the codec, a block of a push is encoded once: keep the payload until it
+// is answered, and send the same bytes when it has to be sent again.
+//
+// The residual is the worker's own, and no checkpoint has it: what a worker held back is lost when it leaves.
+//
+// Threads: one caller at a time. Allocates at the start, and for a block larger than all before.
+#ifndef CATCHMENT_COMMON_CODEC_PUSH_ENCODER_H_
+#define CATCHMENT_COMMON_CODEC_PUSH_ENCODER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/codec/codec.h"
+#include "common/codec/top_k.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+class PushEncoder {
+ public:
+  // `compression` is complete and valid; `num_parameters` of the whole model.
+  PushEncoder(const v1::Compression& compression, int64_t num_parameters);
+
+  const Codec& codec() const { return codec_; }
+
+  // Writes the payload of one block, whose first value is parameter `begin`, to `out`, which has room for
+  // codec().PayloadBytes(gradient.size()); returns its Block.scale. `samples`: Block.samples; with 0 the
+  // contribution takes no part in the update, and the residual neither.
+  float Encode(int64_t begin, absl::Span<const float> gradient, uint32_t samples, char* out);
+
+ private:
+  const Codec codec_;
+  const float top_k_fraction_;
+  TopKEncoder top_k_;
+  std::vector<float> residual_;  // empty but for TOP_K
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_CODEC_PUSH_ENCODER_H_

@@ -1,0 +1,74 @@
+// Payloads of the k values of a block that are largest by magnitude, with error feedback: what is not sent is
+// kept and added to the next gradient, so that nothing is lost, only late.
+//
+//   a = residual + gradient
+//   send the k largest |a|, with their indices
+//   residual = a where it was not sent, 0 where it was
+//
+// k = max(1, fraction * n rounded to the nearest, halves up), of a block of n values. Of equal magnitudes
+// those with the lowest indices are sent, so a run can be repeated. A NaN counts as larger than infinity, and
+// that as larger than all numbers: a block that holds either sends it, and the server refuses the
+// contribution (Block.NON_FINITE). The residual then stays as it was before: like any refused contribution
+// this gradient is gone, and what earlier ones left is not spoilt.
+//
+// Payload: k uint32 indices, strictly ascending; k float32 values. 8k bytes.
+//
+// Source: Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with memory", arXiv:1809.07599 (its learning rate is
+// applied by the servers' optimizer here, after the selection); Seide et al. 2014, "1-bit stochastic gradient
+// descent" for error feedback; Lin et al. 2018, "Deep gradient compression", arXiv:1712.01887, whose momentum
+// correction is left out: momentum is the servers'. Selection is exact, in each block.
+#ifndef CATCHMENT_COMMON_CODEC_TOP_K_H_
+#define CATCHMENT_COMMON_CODEC_TOP_K_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/wire/block_frame.h"
+
+namespace catchment {
+
+// `fraction` in (0, 1], n at least 1.
+int64_t TopKCount(float fraction, int64_t n);
+
+inline constexpr size_t TopKBytes(int64_t k) { return static_cast<size_t>(k) * 8; }
+
+// Threads: one caller at a time. Allocates only for a block that is larger than all before.
+class TopKEncoder {
+ public:
+  // `gradient` and `residual`: as many values each. `out` has room for TopKBytes(k); k is at least 1 and at
+  // most the number of values.
+  void Encode(absl::Span<const float> gradient, absl::Span<float> residual, int64_t k, char* out);
+
+ private:
+  // What is sent: all above `bits` (MagnitudeBits), and the first `ties` of those that are equal to it.
+  struct Threshold {
+    uint32_t bits = 0;
+    int64_t ties = 0;
+  };
+
+  uint32_t GuessLowerBound(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k);
+  void Gather(absl::Span<const float> gradient, absl::Span<const float> residual, uint32_t lower_bound);
+  Threshold FindThreshold(int64_t k);
+  // Returns whether all that was written is finite.
+  bool Write(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k,
+             Threshold threshold, char* out) const;
+
+  // Values that may be among the k largest: their indices, ascending, and their magnitudes.
+  size_t num_candidates_ = 0;
+  std::vector<uint32_t> candidates_;
+  std::vector<uint32_t> magnitudes_;
+};
+
+// A payload without anything: zeros at the first k indices. For a contribution that takes no part.
+void EncodeTopKZeros(int64_t k, char* out);
+
+// Of a payload of TopKBytes(k). All of `out` is written. Returns whether all values are finite.
+// Errors: InvalidArgument for an index outside the block, or one that is not above the one before; `out` is
+// then undefined. Threads: pure function.
+absl::StatusOr<bool> DecodeTopK(PayloadView payload, int64_t k, absl::Span<float> out);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_CODEC_TOP_K_H_

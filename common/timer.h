@@ -1,0 +1,35 @@
+// Time that can be waited for, for what paces itself.
+#ifndef CATCHMENT_COMMON_TIMER_H_
+#define CATCHMENT_COMMON_TIMER_H_
+
+#include <chrono>
+#include <thread>
+
+#include "common/clock.h"
+
+namespace catchment {
+
+class Timer : public Clock {
+ public:
+  // Returns once Now() is `time` or later; at once where it is already.
+  virtual void SleepUntil(double time) = 0;
+};
+
+// The operating system's, in the time of SteadyClock.
+class SteadyTimer final : public Timer {
+ public:
+  double Now() const override { return clock_.Now(); }
+  void SleepUntil(double time) override {
+    using std::chrono::steady_clock;
+    const auto since_epoch =
+        std::chrono::ceil<steady_clock::duration>(std::chrono::duration<double>(time));
+    std::this_thread::sleep_until(steady_clock::time_point(since_epoch));
+  }
+
+ private:
+  SteadyClock clock_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_TIMER_H_

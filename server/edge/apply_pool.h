@@ -1,0 +1,65 @@
+// The threads that apply requests, one pool for a server, whatever number of workers it has.
+//
+// Block b falls to thread b mod N: two threads never want one block, and what came first is applied first.
+#ifndef CATCHMENT_SERVER_EDGE_APPLY_POOL_H_
+#define CATCHMENT_SERVER_EDGE_APPLY_POOL_H_
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "server/shard.h"
+
+namespace catchment {
+
+// Threads: safe.
+class ApplyPool {
+ public:
+  // Where a request came from.
+  class Client {
+   public:
+    virtual ~Client() = default;
+    // On one of the pool's threads.
+    virtual void Apply(Request request) = 0;
+  };
+
+  struct Options {
+    int threads = 0;   // 0: the thread that submits a request applies it
+    bool pin = false;  // each to one of the processors that the process may run on
+  };
+
+  explicit ApplyPool(const Options& options);
+  // Applies what has been submitted.
+  ~ApplyPool();
+
+  // Does not wait, and does not bound how much waits: its callers do.
+  void Submit(std::shared_ptr<Client> client, Request request);
+
+  int threads() const { return static_cast<int>(queues_.size()); }
+
+ private:
+  struct Task {
+    std::shared_ptr<Client> client;
+    Request request;
+  };
+  struct Queue {
+    Mutex mu;
+    CondVar changed;
+    std::vector<Task> tasks ABSL_GUARDED_BY(mu);
+    bool ending ABSL_GUARDED_BY(mu) = false;
+    std::thread thread;
+  };
+
+  static void Run(Queue* queue);
+
+  std::vector<std::unique_ptr<Queue>> queues_;
+};
+
+// For a machine with so many processors: none below 4, where the threads that receive need them all; else
+// half of them, at most 8.
+int DefaultApplyThreads(int processors);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_APPLY_POOL_H_

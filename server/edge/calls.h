@@ -1,0 +1,189 @@
+// Calls that a server takes, on completion queues (common/completion.h): each lives from being waited for to
+// its end.
+#ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
+#define CATCHMENT_SERVER_EDGE_CALLS_H_
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/async_unary_call.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/completion.h"
+#include "common/mutex.h"
+#include "common/rpc.h"
+
+namespace catchment {
+
+// A server's completion queue with the calls on it. The queue may be shut down when there are none.
+class CallQueue {
+ public:
+  explicit CallQueue(grpc::ServerCompletionQueue* queue) : queue_(queue) {}
+
+  grpc::ServerCompletionQueue* get() const { return queue_; }
+  void Enter();
+  void Leave();
+  // After the server's Shutdown, which ends all calls.
+  void WaitUntilEmpty();
+
+ private:
+  grpc::ServerCompletionQueue* const queue_;
+  Mutex mu_;
+  CondVar changed_;
+  int calls_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// What takes calls.
+class CallService {
+ public:
+  virtual ~CallService() = default;
+  virtual grpc::Service* grpc_service() = 0;
+  // Waits for the first call of each method, on this queue. Once for each queue, when the server runs.
+  virtual void Accept(CallQueue* queue) = 0;
+};
+
+// One request, one reply. The handler runs on the queue's thread.
+template <typename Service, typename Request, typename Reply>
+class UnaryCall final : public Completion {
+ public:
+  using Method = void (Service::*)(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Reply>*,
+                                   grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
+  using Handler = std::function<absl::Status(const Request&, Reply*)>;
+
+  // Takes calls from now on, one after the other.
+  static void Accept(CallQueue* queue, Service* service, Method method, Handler handler) {
+    new UnaryCall(queue, service, method, std::move(handler));
+  }
+
+  void Done(bool ok) override {
+    if (!ok || answered_) {
+      delete this;
+      return;
+    }
+    Accept(&queue_, &service_, method_, handler_);
+    Reply reply;
+    const absl::Status status = handler_(request_, &reply);
+    answered_ = true;
+    responder_.Finish(reply, ToGrpc(status), Tag());
+  }
+
+ private:
+  UnaryCall(CallQueue* queue, Service* service, Method method, Handler handler)
+      : queue_(*queue),
+        service_(*service),
+        method_(method),
+        handler_(std::move(handler)),
+        responder_(&context_) {
+    queue_.Enter();
+    (service_.*method_)(&context_, &request_, &responder_, queue_.get(), queue_.get(), Tag());
+  }
+  ~UnaryCall() { queue_.Leave(); }
+
+  CallQueue& queue_;
+  Service& service_;
+  const Method method_;
+  const Handler handler_;
+  grpc::ServerContext context_;
+  Request request_;
+  grpc::ServerAsyncResponseWriter<Reply> responder_;
+  bool answered_ = false;
+};
+
+// Who serves a streaming call. Called on the queue's thread, one at a time.
+class StreamOwner {
+ public:
+  virtual ~StreamOwner() = default;
+  virtual void OnReadDone(bool ok) {}
+  virtual void OnWriteDone(bool ok) = 0;
+  // Last of all: Finish has been called and nothing is under way. The call is gone after it.
+  virtual void OnDone() = 0;
+};
+
+// A streaming call. `Stream` is grpc::ServerAsyncReaderWriter or ServerAsyncWriter; `Request` is what comes
+// before the stream, where something does.
+//
+// Threads: one read and one write at a time, from any thread; Finish once, when no write is under way.
+template <typename Stream, typename Request = std::nullptr_t>
+class StreamCall final {
+ public:
+  // Asks gRPC for the next call of the method.
+  using Next = std::function<void(StreamCall* call, void* tag)>;
+  // Takes a call, and calls Start for its owner, or only Finish.
+  using Taker = std::function<void(StreamCall* call)>;
+
+  // Takes calls from now on.
+  static void Accept(CallQueue* queue, Next next, Taker taker) {
+    new StreamCall(queue, std::move(next), std::move(taker));
+  }
+
+  void Start(StreamOwner* owner) { owner_ = owner; }
+
+  template <typename Message>
+  void StartRead(Message* message) {
+    ++under_way_;
+    stream.Read(message, read_.Tag());
+  }
+  template <typename Message>
+  void StartWrite(const Message& message) {
+    ++under_way_;
+    stream.Write(message, write_.Tag());
+  }
+  void Finish(const grpc::Status& status) { stream.Finish(status, finish_.Tag()); }
+  // Breaks the connection's call: what is under way fails. The call still wants its Finish.
+  void Cancel() { context.TryCancel(); }
+
+  CallQueue& queue;
+  grpc::ServerContext context;
+  Request request{};
+  Stream stream{&context};
+
+ private:
+  StreamCall(CallQueue* queue, Next next, Taker taker)
+      : queue(*queue), next_(std::move(next)), taker_(std::move(taker)) {
+    queue->Enter();
+    next_(this, accept_.Tag());
+  }
+  ~StreamCall() { queue.Leave(); }
+
+  void OnAccept(bool ok) {
+    if (!ok) {
+      delete this;
+      return;
+    }
+    Accept(&queue, next_, taker_);
+    taker_(this);
+  }
+  void OnRead(bool ok) {
+    if (owner_ != nullptr) owner_->OnReadDone(ok);
+    Leave();
+  }
+  void OnWrite(bool ok) {
+    if (owner_ != nullptr) owner_->OnWriteDone(ok);
+    Leave();
+  }
+  void OnFinish(bool) { Leave(); }
+
+  // Finish counts as under way from the beginning.
+  void Leave() {
+    if (--under_way_ > 0) return;
+    if (owner_ != nullptr) owner_->OnDone();
+    delete this;
+  }
+
+  const Next next_;
+  const Taker taker_;
+  StreamOwner* owner_ = nullptr;
+  std::atomic<int> under_way_{1};
+  MemberCompletion<StreamCall> accept_{this, &StreamCall::OnAccept};
+  MemberCompletion<StreamCall> read_{this, &StreamCall::OnRead};
+  MemberCompletion<StreamCall> write_{this, &StreamCall::OnWrite};
+  MemberCompletion<StreamCall> finish_{this, &StreamCall::OnFinish};
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_CALLS_H_

@@ -1,0 +1,56 @@
+// Sends a copy of a shard, block after block (ShardService.Snapshot).
+#ifndef CATCHMENT_SERVER_EDGE_SNAPSHOT_STREAM_H_
+#define CATCHMENT_SERVER_EDGE_SNAPSHOT_STREAM_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/wire.grpc.pb.h"
+#include "server/edge/calls.h"
+#include "server/edge/rate_floor.h"
+#include "server/edge/stream_table.h"
+#include "server/shard.h"
+
+namespace catchment {
+
+using SnapshotCall = StreamCall<grpc::ServerAsyncWriter<v1::Block>, v1::SnapshotRequest>;
+
+// Threads: its queue's and the sweeper's; safe.
+class SnapshotStream final : public StreamOwner,
+                             public ServedStream,
+                             public std::enable_shared_from_this<SnapshotStream> {
+ public:
+  // Lives until the call ends; leaves `table` then.
+  SnapshotStream(SnapshotCall* call, Shard* shard, StreamTable* table, const RateFloor& floor)
+      : shard_(*shard), table_(*table), call_(call), floor_(floor) {}
+  void Start();
+
+  void Sweep(double now) override;
+  void Replace() override {}
+
+ private:
+  void OnWriteDone(bool ok) override;
+  void OnDone() override;
+  void WriteNext();
+  // For who knows that it has not ended.
+  SnapshotCall& call();
+
+  Shard& shard_;
+  StreamTable& table_;
+  std::shared_ptr<SnapshotStream> self_;  // until OnDone
+  std::vector<float> weights_;
+  int next_ = 0;
+  v1::Block block_;
+
+  Mutex mu_;
+  SnapshotCall* call_ ABSL_GUARDED_BY(mu_);  // null once it has ended
+  RateFloor floor_ ABSL_GUARDED_BY(mu_);
+  uint64_t bytes_sent_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_SNAPSHOT_STREAM_H_

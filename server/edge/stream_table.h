@@ -1,0 +1,53 @@
+// The streams that a service has open, so that somebody looks after them when nothing comes over them any
+// more.
+#ifndef CATCHMENT_SERVER_EDGE_STREAM_TABLE_H_
+#define CATCHMENT_SERVER_EDGE_STREAM_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+
+namespace catchment {
+
+// Threads: safe.
+class ServedStream {
+ public:
+  virtual ~ServedStream() = default;
+  // Once a second or so: ends the stream where its peer does not keep to its part.
+  virtual void Sweep(double now) = 0;
+  // The peer has opened another one.
+  virtual void Replace() = 0;
+};
+
+// Threads: safe; streams are called without its lock.
+class StreamTable {
+ public:
+  using Owner = std::pair<uint32_t, uint64_t>;  // worker, incarnation
+
+  // Every owner has one stream: the former one is replaced.
+  void Add(const Owner& owner, std::shared_ptr<ServedStream> stream);
+  // For streams without an owner. False where there are `most` already: it was not added.
+  bool AddUpTo(size_t most, std::shared_ptr<ServedStream> stream);
+  // When it is done.
+  void Remove(const ServedStream* stream);
+
+  void Sweep(double now);
+  size_t size() const;
+
+ private:
+  struct Entry {
+    Owner owner;
+    std::shared_ptr<ServedStream> stream;
+  };
+
+  mutable Mutex mu_;
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_STREAM_TABLE_H_

@@ -1,0 +1,48 @@
+// Looks after a shard's connections once a second and after its memory now and then, on a thread of its own,
+// from construction to destruction.
+#ifndef CATCHMENT_SERVER_EDGE_SWEEPER_H_
+#define CATCHMENT_SERVER_EDGE_SWEEPER_H_
+
+#include <thread>
+
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "server/edge/shard_service.h"
+#include "server/shard.h"
+
+namespace catchment {
+
+class Sweeper {
+ public:
+  // All outlive it.
+  Sweeper(ShardService* service, Shard* shard, const Clock* clock);
+  ~Sweeper();
+
+ private:
+  void Run();
+
+  ShardService& service_;
+  Shard& shard_;
+  const Clock& clock_;
+  Mutex mu_;
+  CondVar changed_;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+// Frees the shard's buffers that were not used since the last call; when nothing at all was, `traffic` being
+// the same as then, the process's free memory goes back to the operating system.
+class MemoryKeeper {
+ public:
+  explicit MemoryKeeper(BufferPool* pool) : pool_(*pool) {}
+  void Trim(uint64_t traffic);
+
+ private:
+  BufferPool& pool_;
+  uint64_t traffic_ = 0;
+  bool given_back_ = false;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_SWEEPER_H_

@@ -1,0 +1,47 @@
+#include "server/master/work_totals.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace catchment {
+namespace {
+
+double Growth(double before, double after) {
+  const double growth = after - before;
+  return std::isfinite(growth) ? std::max(0.0, growth) : 0;
+}
+
+uint64_t CountOf(const v1::Progress& progress, uint64_t microseconds) {
+  const int entries = std::min(progress.round_trip_us_size(), progress.round_trip_counts_size());
+  for (int i = 0; i < entries; ++i) {
+    if (progress.round_trip_us(i) == microseconds) return progress.round_trip_counts(i);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void WorkTotals::Add(const v1::Progress& before, const v1::Progress& after) {
+  compute_seconds_ += Growth(before.compute_seconds(), after.compute_seconds());
+  push_seconds_ += Growth(before.push_seconds(), after.push_seconds());
+  pull_seconds_ += Growth(before.pull_seconds(), after.pull_seconds());
+  data_seconds_ += Growth(before.data_seconds(), after.data_seconds());
+  const int entries = std::min(after.round_trip_us_size(), after.round_trip_counts_size());
+  for (int i = 0; i < entries; ++i) {
+    const uint64_t microseconds = after.round_trip_us(i);
+    const uint64_t known = CountOf(before, microseconds);
+    if (after.round_trip_counts(i) <= known) continue;
+    round_trips_.Add(static_cast<double>(microseconds), after.round_trip_counts(i) - known);
+  }
+}
+
+void WorkTotals::Fill(v1::JobStatus* status) const {
+  status->set_compute_seconds(compute_seconds_);
+  status->set_push_seconds(push_seconds_);
+  status->set_pull_seconds(pull_seconds_);
+  status->set_data_seconds(data_seconds_);
+  status->set_round_trip_p50_us(round_trips_.Quantile(0.5));
+  status->set_round_trip_p99_us(round_trips_.Quantile(0.99));
+}
+
+}  // namespace catchment

@@ -1,0 +1,222 @@
+// How fast values become payloads and back: see kUsage.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/flags.h"
+#include "cli/text.h"
+#include "common/codec/codec.h"
+#include "common/codec/push_encoder.h"
+#include "common/random.h"
+#include "glog/logging.h"
+#include "tests/benchmarks/report.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:codecs -- [flags]
+
+Times the codecs on one thread, block by block of 1 MiB of float32, as workers and servers use them: encoding what
+is pushed (TOP_K with its residual), decoding what came in pieces of 16 KiB, the check for NaN and infinity
+included. Beside each, taking turns in the same run, runs memcpy of as many bytes, read and written together.
+Figures are medians over the rounds. "memory": 64 MiB of values, one block after the other. "cache": one block
+of 64 KiB again and again.
+
+GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for TOP_K's encoding 8 more
+for the residual.
+
+Flags:
+)";
+
+constexpr int64_t kBlock = (1 << 20) / sizeof(float);  // Job.block_kib's default
+constexpr size_t kPiece = 16 << 10;
+constexpr int64_t kInMemory = 16 << 20;  // values
+constexpr int64_t kInCache = 16 << 10;
+constexpr int64_t kPerMeasurement = 32 << 20;
+
+struct Case {
+  std::string name;
+  v1::Compression compression;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const auto codec : {v1::Compression::FLOAT32, v1::Compression::BFLOAT16, v1::Compression::FLOAT16}) {
+    v1::Compression compression;
+    compression.set_push(codec);
+    cases.push_back({v1::Compression::Codec_Name(codec), compression});
+  }
+  for (const float fraction : {0.1f, 0.01f, 0.001f}) {
+    v1::Compression compression;
+    compression.set_push(v1::Compression::TOP_K);
+    compression.set_top_k_fraction(fraction);
+    cases.push_back({absl::StrCat("TOP_K ", fraction), compression});
+  }
+  return cases;
+}
+
+// The values, payloads and copies that all cases work on.
+struct Memory {
+  explicit Memory(int64_t n) : gradient(n), decoded(n), payloads(4 * n) {
+    Random random(1);
+    for (float& value : gradient) value = static_cast<float>(0.01 * random.Normal());
+  }
+  int64_t n() const { return gradient.size(); }
+
+  std::vector<float> gradient, decoded;
+  std::vector<char> payloads;  // 4 bytes a value: TOP_K of at most a half
+};
+
+using Pass = std::function<void(int64_t begin, int64_t n)>;
+
+// Nanoseconds a value.
+double Time(const Memory& memory, const Pass& pass) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t done = 0; done < kPerMeasurement; done += memory.n()) {
+    for (int64_t begin = 0; begin < memory.n(); begin += kBlock) {
+      pass(begin, std::min(kBlock, memory.n() - begin));
+    }
+  }
+  const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+  return time.count() / kPerMeasurement;
+}
+
+// Copies `bytes` of each block.
+Pass Memcpy(const void* from, void* to, double bytes_per_value) {
+  const auto bytes = [bytes_per_value](int64_t values) {
+    return static_cast<size_t>(bytes_per_value * values);
+  };
+  return [=](int64_t begin, int64_t n) {
+    std::memcpy(static_cast<char*>(to) + bytes(begin), static_cast<const char*>(from) + bytes(begin),
+                bytes(n));
+  };
+}
+
+// One case's way there and back.
+class Subject {
+ public:
+  Subject(const Case& c, Memory* memory)
+      : memory_(*memory), encoder_(c.compression, memory->n()), scales_(memory->n() / kBlock + 1) {}
+
+  const Codec& codec() const { return encoder_.codec(); }
+
+  void Encode(int64_t begin, int64_t n) {
+    scales_[begin / kBlock] =
+        encoder_.Encode(begin, absl::MakeConstSpan(memory_.gradient).subspan(begin, n), 1, Payload(begin));
+  }
+
+  void Decode(int64_t begin, int64_t n) {
+    const size_t size = codec().PayloadBytes(n);
+    pieces_.clear();
+    for (size_t at = 0; at < size; at += kPiece) {
+      pieces_.emplace_back(Payload(begin) + at, std::min(kPiece, size - at));
+    }
+    const auto finite = codec().Decode(PayloadView(pieces_, 0, size), scales_[begin / kBlock],
+                                       absl::MakeSpan(memory_.decoded).subspan(begin, n));
+    CHECK(finite.ok() && *finite) << finite.status();
+  }
+
+ private:
+  char* Payload(int64_t begin) {
+    return memory_.payloads.data() + codec().PayloadBytes(kBlock) * (begin / kBlock);
+  }
+
+  Memory& memory_;
+  PushEncoder encoder_;
+  std::vector<float> scales_;
+  std::vector<absl::string_view> pieces_;
+};
+
+struct Options {
+  int rounds = 9;
+  std::string json;
+};
+
+// One direction of a case, and memcpy between the same vectors.
+struct Way {
+  std::string codec;
+  const char* direction;
+  double payload;  // bytes a value
+  double bytes;    // read and written, a value
+  Pass pass;
+  const void* from;
+  void* to;
+};
+
+nlohmann::ordered_json Measure(const Way& way, const Memory& memory, int rounds) {
+  const double copied = std::min(way.bytes / 2, 4.0);
+  const Pass copy = Memcpy(way.from, way.to, copied);
+  std::vector<double> rates, copies;
+  for (int round = 0; round < rounds; ++round) {
+    copies.push_back(2 * copied / Time(memory, copy));
+    rates.push_back(way.bytes / Time(memory, way.pass));
+  }
+  const double rate = Median(rates), copy_rate = Median(copies);
+  return {{"codec", way.codec},
+          {"direction", way.direction},
+          {"from", memory.n() > kBlock ? "memory" : "cache"},
+          {"payload_bytes_per_value", way.payload},
+          {"ns_per_value", way.bytes / rate},
+          {"gb_per_s", rate},
+          {"memcpy_gb_per_s", copy_rate},
+          {"ratio_to_memcpy", rate / copy_rate}};
+}
+
+void MeasureBothWays(const Case& c, int rounds, Memory* memory, std::vector<nlohmann::ordered_json>* rows) {
+  Subject subject(c, memory);
+  const double payload = static_cast<double>(subject.codec().PayloadBytes(kBlock)) / kBlock;
+  const double residual = c.compression.push() == v1::Compression::TOP_K ? 8 : 0;
+  // Decoding comes after, and finds what encoding has left.
+  rows->push_back(Measure({c.name, "encode", payload, 4 + payload + residual,
+                           [&](int64_t begin, int64_t n) { subject.Encode(begin, n); },
+                           memory->gradient.data(), memory->payloads.data()},
+                          *memory, rounds));
+  rows->push_back(Measure(
+      {c.name, "decode", payload, 4 + payload, [&](int64_t begin, int64_t n) { subject.Decode(begin, n); },
+       memory->payloads.data(), memory->decoded.data()},
+      *memory, rounds));
+}
+
+std::string Print(const std::vector<nlohmann::ordered_json>& rows) {
+  Table table;
+  table.Add(
+      {"codec", "direction", "from", "payload bytes a value", "ns a value", "GB/s", "memcpy", "of memcpy"});
+  for (const auto& row : rows) {
+    const auto number = [&](const char* key, int decimals) {
+      return absl::StrFormat("%.*f", decimals, row[key].get<double>());
+    };
+    table.Add({row["codec"], row["direction"], row["from"], number("payload_bytes_per_value", 3),
+               number("ns_per_value", 3), number("gb_per_s", 1), number("memcpy_gb_per_s", 1),
+               number("ratio_to_memcpy", 2)});
+  }
+  return table.Print(0);
+}
+
+absl::Status Run(const Options& options) {
+  std::vector<nlohmann::ordered_json> rows;
+  for (const int64_t n : {kInMemory, kInCache}) {
+    Memory memory(n);
+    for (const Case& c : Cases()) MeasureBothWays(c, options.rounds, &memory, &rows);
+  }
+  std::cout << Print(rows);
+  return WriteRows(rows, options.json);
+}
+
+int Main(const std::vector<std::string>& args) {
+  Options options;
+  FlagSet flags;
+  flags.AddString("json", "FILE", &options.json, "Writes the rows there, a list of objects.");
+  flags.AddInt("rounds", "N", 1, &options.rounds, "Measurements of each figure. Default 9.");
+  return RunBenchmark("codecs", kUsage, &flags, args, [&] { return Run(options); });
+}
+
+}  // namespace
+}  // namespace catchment
+
+int main(int argc, char** argv) { return catchment::Main({argv + 1, argv + argc}); }

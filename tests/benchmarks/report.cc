@@ -1,0 +1,51 @@
+#include "tests/benchmarks/report.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+
+double Median(std::vector<double> values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle] + *std::max_element(values.begin(), values.begin() + middle)) / 2;
+}
+
+absl::Status WriteRows(const std::vector<nlohmann::ordered_json>& rows, const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  // `bazel run` starts programs in a folder of its own, and says here where it was called.
+  const char* caller = std::getenv("BUILD_WORKING_DIRECTORY");
+  const std::filesystem::path file = std::filesystem::path(caller == nullptr ? "" : caller) / path;
+  std::ofstream out(file);
+  out << "[";
+  for (size_t i = 0; i < rows.size(); ++i) out << (i == 0 ? "\n" : ",\n") << rows[i].dump();
+  out << "\n]\n";
+  out.close();
+  if (out) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot write ", file.string(), "; give --json a folder that exists"));
+}
+
+int RunBenchmark(const std::string& name, const std::string& usage, FlagSet* flags,
+                 const std::vector<std::string>& args, const std::function<absl::Status()>& run) {
+  const absl::StatusOr<std::vector<std::string>> positional = flags->Parse(args);
+  if (flags->help()) {
+    std::cout << usage << flags->Describe();
+    return 0;
+  }
+  absl::Status status = positional.status();
+  if (status.ok() && !positional->empty()) {
+    status = absl::InvalidArgumentError(absl::StrCat("unexpected argument ", positional->front()));
+  }
+  if (status.ok()) status = run();
+  if (!status.ok()) std::cerr << name << ": " << status.message() << "\n";
+  return status.ok() ? 0 : 2;
+}
+
+}  // namespace catchment

@@ -1,0 +1,112 @@
+// Catchment itself: a real shard behind its service, and a worker's client.
+#include <glog/logging.h>
+
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/clock.h"
+#include "server/edge/listener.h"
+#include "server/edge/shard_service.h"
+#include "tests/benchmarks/wire_peers.h"
+#include "worker/client/parameter_client.h"
+
+namespace catchment {
+namespace {
+
+constexpr int64_t kBlockValues = 1 << 18;  // a job's default of 1 MiB
+
+v1::Job MakeJob() {
+  v1::Job job;
+  job.mutable_algorithm()->mutable_consistency()->set_groups(0);
+  v1::AccruedGradient* const gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
+  gradient->set_push_period(1);
+  gradient->set_fetch_period(1);
+  job.mutable_optimizer()->set_kind(v1::Optimizer::SGD);
+  job.mutable_optimizer()->set_learning_rate(kLearningRate);
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
+  return job;
+}
+
+ParameterLayout MakeLayout(int64_t values) {
+  return *ParameterLayout::Create({{"w", {values}}}, 1, kBlockValues);
+}
+
+class CatchmentServer final : public WireServer {
+ public:
+  explicit CatchmentServer(const PeerOptions& options)
+      : layout_(MakeLayout(options.values)),
+        shard_(MakeJob(), layout_, 0, Zeros(options.values), [](const ShardSnapshot&) {}),
+        service_("wire", layout_, &shard_, [](const v1::ShardCommand&) { return v1::ShardReport(); }) {
+    v1::ShardCommand command;
+    command.set_generation(1);
+    v1::Roster* const roster = command.add_rosters();
+    for (int w = 0; w < options.workers; ++w) {
+      v1::Member* const member = roster->add_members();
+      member->set_worker(w);
+      member->set_incarnation(1);
+    }
+    std::vector<Answer> answers;
+    shard_.SetRosters(command, &answers);
+    absl::StatusOr<Listener> listener =
+        Listener::Open(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
+                       *ServerCredentials(options.certificates), {&service_}, {});
+    CHECK(listener.ok()) << listener.status();
+    listener_.emplace(*std::move(listener));
+  }
+  std::string address() const override {
+    return std::string(absl::StripPrefix(listener_->address(), "unix:"));
+  }
+
+ private:
+  static Shard::Contents Zeros(int64_t values) {
+    Shard::Contents contents;
+    contents.weights.assign(values, 0.0f);
+    return contents;
+  }
+
+  const ParameterLayout layout_;
+  Shard shard_;
+  ShardService service_;
+  std::optional<Listener> listener_;
+};
+
+class CatchmentWorker final : public WireWorker {
+ public:
+  explicit CatchmentWorker(const PeerOptions& options)
+      : layout_(MakeLayout(options.values)),
+        client_({{GrpcAddress(options)},
+                 *ClientCredentials(options.certificates),
+                 "wire",
+                 static_cast<uint32_t>(options.worker),
+                 1},
+                &layout_, &clock_) {}
+
+  void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {
+    const auto outcome = client_.PushPull(gradient, 1, weights);
+    CHECK(outcome.ok()) << outcome.status();
+    CHECK(!outcome->late && !outcome->non_finite);
+  }
+
+ private:
+  const SteadyClock clock_;
+  const ParameterLayout layout_;
+  ParameterClient client_;
+};
+
+}  // namespace
+
+std::string GrpcAddress(const PeerOptions& options) {
+  return options.transport == "unix" ? absl::StrCat("unix:", options.address) : options.address;
+}
+
+std::unique_ptr<WireServer> MakeCatchmentServer(const PeerOptions& options) {
+  return std::make_unique<CatchmentServer>(options);
+}
+
+std::unique_ptr<WireWorker> MakeCatchmentWorker(const PeerOptions& options) {
+  return std::make_unique<CatchmentWorker>(options);
+}
+
+}  // namespace catchment

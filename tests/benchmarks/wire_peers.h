@@ -1,0 +1,58 @@
+// The two ends that the wire benchmark drives, each in a process of its own: a server that holds N float32
+// weights and applies w -= lr * g to every gradient that comes, and a worker that sends a gradient and gets
+// the weights after it.
+#ifndef CATCHMENT_TESTS_BENCHMARKS_WIRE_PEERS_H_
+#define CATCHMENT_TESTS_BENCHMARKS_WIRE_PEERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/types/span.h"
+#include "common/rpc.h"
+
+namespace catchment {
+
+struct PeerOptions {
+  std::string variant;     // plain, protobuf_unary, protobuf_stream, catchment
+  std::string transport;   // tcp, unix
+  bool tls = false;
+  int64_t values = 0;      // float32 weights
+  int workers = 1;
+  int worker = 0;          // this one's index
+  std::string address;     // tcp: HOST:PORT, port 0 for a free one; unix: a path
+  TlsFiles certificates;
+};
+
+inline constexpr float kLearningRate = 1e-3f;
+
+// Serves from construction to destruction, on threads of its own.
+class WireServer {
+ public:
+  virtual ~WireServer() = default;
+  virtual std::string address() const = 0;
+};
+
+class WireWorker {
+ public:
+  virtual ~WireWorker() = default;
+  // Ends the process on any error: a benchmark has no use for half a result.
+  virtual void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) = 0;
+};
+
+// w -= lr * g ; where `copy` is not null it gets the new w.
+void ApplySgd(const float* gradient, int64_t n, float* weights, float* copy);
+
+std::unique_ptr<WireServer> MakePlainServer(const PeerOptions& options);
+std::unique_ptr<WireWorker> MakePlainWorker(const PeerOptions& options);
+std::unique_ptr<WireServer> MakeProtobufServer(const PeerOptions& options);
+std::unique_ptr<WireWorker> MakeProtobufWorker(const PeerOptions& options);
+std::unique_ptr<WireServer> MakeCatchmentServer(const PeerOptions& options);
+std::unique_ptr<WireWorker> MakeCatchmentWorker(const PeerOptions& options);
+
+// Of gRPC: "unix:PATH" or HOST:PORT.
+std::string GrpcAddress(const PeerOptions& options);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_BENCHMARKS_WIRE_PEERS_H_

@@ -1,0 +1,27 @@
+// Counts the memory that a test's process asks for: linked in, it takes the place of malloc, operator new and
+// their relatives, for all threads and all libraries.
+#ifndef CATCHMENT_TESTS_COMMON_ALLOCATION_ALLOCATION_COUNTER_H_
+#define CATCHMENT_TESTS_COMMON_ALLOCATION_ALLOCATION_COUNTER_H_
+
+#include <cstdint>
+
+namespace catchment {
+
+struct Allocations {
+  uint64_t all = 0;
+  // Those that the executable's own code asks for, the project's and the test's, and not a shared library.
+  // What a library's header has compiled into it counts here, too.
+  uint64_t ours = 0;
+
+  Allocations operator-(const Allocations& earlier) const { return {all - earlier.all, ours - earlier.ours}; }
+};
+
+// Since the program's start.
+Allocations CountAllocations();
+
+// False under a sanitizer, which has its own malloc: nothing is counted then.
+bool AllocationsAreCounted();
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_COMMON_ALLOCATION_ALLOCATION_COUNTER_H_

@@ -1,0 +1,65 @@
+#include "tests/common/allocation/allocation_counter.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+namespace catchment {
+namespace {
+
+Allocations In(const std::function<void()>& run) {
+  const Allocations before = CountAllocations();
+  run();
+  return CountAllocations() - before;
+}
+
+TEST(AllocationCounterTest, CountsEveryWayToAskForMemory) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  // volatile: the compiler may leave out memory that nobody looks at.
+  void* volatile memory = nullptr;
+  struct alignas(64) Wide {
+    char bytes[64];
+  };
+  const std::function<void()> ways[] = {
+      [&] { memory = std::malloc(10); }, [&] { memory = std::calloc(2, 5); },
+      [&] { memory = std::realloc(nullptr, 10); }, [&] { memory = std::aligned_alloc(64, 64); },
+      [&] { memory = ::operator new(10); }, [&] { memory = new Wide; },
+      [&] { memory = ::operator new[](10); },
+  };
+  for (const auto& way : ways) {
+    const Allocations counted = In(way);
+    EXPECT_EQ(counted.all, 1u) << &way - ways;
+    EXPECT_EQ(counted.ours, 1u) << &way - ways;
+    std::free(memory);
+  }
+}
+
+TEST(AllocationCounterTest, CountsNothingWhereNothingIsAskedFor) {
+  std::vector<int> numbers;
+  numbers.reserve(100);
+  const Allocations counted = In([&] {
+    for (int i = 0; i < 100; ++i) numbers.push_back(i);
+  });
+  EXPECT_EQ(counted.all, 0u);
+}
+
+TEST(AllocationCounterTest, CountsThoseOfLibrariesAndOtherThreadsApart) {
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own malloc";
+  // A long text grows inside the standard library.
+  const Allocations library = In([] {
+    std::ostringstream text;
+    for (int i = 0; i < 1000; ++i) text << i << " and ";
+  });
+  EXPECT_GT(library.all, 0u);
+  EXPECT_EQ(library.ours, 0u);
+  const Allocations thread = In([] { std::thread([] { std::make_unique<std::vector<int>>(1000); }).join(); });
+  EXPECT_GE(thread.ours, 2u);
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,116 @@
+"""Makes optimizers.json: what torch.optim does on fixed gradients, for other implementations to be held to.
+
+    python3 make_golden.py > optimizers.json          (needs torch; Debian's python3-torch, 1.13, was used)
+
+The file, in float64 unless it says otherwise:
+  torch      version
+  weights    [n], before the first step; float32 numbers
+  gradients  [steps][n]; float32 numbers. They do not depend on the weights. One component is tiny, and the last is 0
+             throughout, as its weight is: it must stay 0 exactly
+  cases      name
+             optimizer   the job's optimizer (proto/job.proto, Optimizer) in protobuf's JSON; what is absent is left
+                         to the defaults, here and in PyTorch
+             torch       the same as a call; numbers as they are after a job file's float32 has rounded them
+             weights     {"step": [n]}, after some of the steps
+"""
+import json
+import random
+import re
+import struct
+
+import torch
+
+STEPS = 100
+SHOWN = (1, 2, 3, 10, 50, 100)
+
+
+def float32(x):
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def make_data():
+    draw = random.Random(1)
+    weights = [float32(draw.uniform(1.5, 1.9) * sign) for sign in (1, -1, 1, -1, 1, -1, 1, 0)]
+    scales = (0.3, 0.3, 0.3, 0.3, 0.03, 0.003, 1e-6, 0)
+    drift = (-0.1, 0.1, 0, 0, 0, 0, 0, 0)  # away from 0, where all digits would be lost
+    gradients = [[float32(d + s * draw.gauss(0, 1)) for s, d in zip(scales, drift)] for _ in range(STEPS)]
+    return weights, gradients
+
+
+# PyTorch's names of what job.proto calls otherwise, by kind.
+NAMES = {
+    "SGD": ("SGD", {}),
+    "ADAGRAD": ("Adagrad", {}),
+    "RMSPROP": ("RMSprop", {"rho": "alpha"}),
+    "ADADELTA": ("Adadelta", {}),
+    "ADAM": ("Adam", {}),
+    "ADAMW": ("AdamW", {}),
+}
+
+
+def torch_arguments(optimizer):
+    rename = {"learning_rate": "lr", "epsilon": "eps", **NAMES[optimizer["kind"]][1]}
+    arguments = {rename.get(name, name): float32(value) if isinstance(value, float) else value
+                 for name, value in optimizer.items() if name not in ("kind", "beta1", "beta2", "clip_value")}
+    if "beta1" in optimizer:
+        arguments["betas"] = (float32(optimizer["beta1"]), float32(optimizer["beta2"]))
+    return arguments
+
+
+def run(optimizer, weights, gradients):
+    parameter = torch.nn.Parameter(torch.tensor(weights, dtype=torch.float64))
+    name, arguments = NAMES[optimizer["kind"]][0], torch_arguments(optimizer)
+    torch_optimizer = getattr(torch.optim, name)([parameter], **arguments)
+    shown = {}
+    for step, gradient in enumerate(gradients, 1):
+        parameter.grad = torch.tensor(gradient, dtype=torch.float64)
+        if "clip_value" in optimizer:
+            torch.nn.utils.clip_grad_value_([parameter], float32(optimizer["clip_value"]))
+        torch_optimizer.step()
+        if step in SHOWN:
+            shown[str(step)] = parameter.tolist()
+    call = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    clip = f"clip_grad_value_({float32(optimizer['clip_value'])!r}); " if "clip_value" in optimizer else ""
+    return f"{clip}torch.optim.{name}({call})", shown
+
+
+CASES = {
+    "sgd": dict(kind="SGD", learning_rate=0.01),
+    "sgd_weight_decay": dict(kind="SGD", learning_rate=0.01, weight_decay=0.1),
+    "sgd_clipped": dict(kind="SGD", learning_rate=0.02, clip_value=0.25),
+    "momentum": dict(kind="SGD", learning_rate=0.005, momentum=0.9),
+    "momentum_weight_decay": dict(kind="SGD", learning_rate=0.005, momentum=0.9, weight_decay=0.05),
+    "nesterov": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True),
+    "nesterov_weight_decay_clipped": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True,
+                                          weight_decay=0.05, clip_value=0.5),
+    "adagrad": dict(kind="ADAGRAD"),
+    "adagrad_weight_decay": dict(kind="ADAGRAD", learning_rate=0.02, epsilon=1e-4, weight_decay=0.1),
+    "rmsprop": dict(kind="RMSPROP"),
+    "rmsprop_momentum": dict(kind="RMSPROP", learning_rate=0.001, rho=0.9, epsilon=1e-3, momentum=0.8),
+    "rmsprop_weight_decay": dict(kind="RMSPROP", learning_rate=0.001, weight_decay=0.1),
+    "adadelta": dict(kind="ADADELTA"),
+    "adadelta_weight_decay": dict(kind="ADADELTA", learning_rate=0.5, rho=0.8, epsilon=1e-5, weight_decay=0.1),
+    "adam": dict(kind="ADAM"),
+    "adam_weight_decay": dict(kind="ADAM", learning_rate=0.002, beta1=0.8, beta2=0.99, epsilon=1e-3,
+                              weight_decay=0.1),
+    "adam_clipped": dict(kind="ADAM", clip_value=0.1),
+    "adamw": dict(kind="ADAMW"),
+    "adamw_large_decay": dict(kind="ADAMW", learning_rate=0.002, beta1=0.8, beta2=0.99, weight_decay=0.5),
+    "adamw_clipped": dict(kind="ADAMW", weight_decay=0.1, clip_value=0.1),
+}
+
+
+def main():
+    weights, gradients = make_data()
+    cases = []
+    for name, optimizer in CASES.items():
+        call, shown = run(optimizer, weights, gradients)
+        cases.append({"name": name, "optimizer": optimizer, "torch": call, "weights": shown})
+    golden = {"torch": torch.__version__, "weights": weights, "gradients": gradients, "cases": cases}
+    text = json.dumps(golden, indent=1)
+    # One vector a line.
+    print(re.sub(r"\[\s+([-\d][^\[\]]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text))
+
+
+if __name__ == "__main__":
+    main()

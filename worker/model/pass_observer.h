@@ -1,0 +1,34 @@
+// Who follows a training pass through a model's layers, so that weights can come and gradients can go while
+// the pass is under way.
+//
+// Shapes: ranges are of the flat vector of parameters, one a layer; layers without parameters are not told
+// of. Both sequences cover the vector once: the forward one from its begin to its end, the backward one from
+// its end to its begin. Threads: called within the pass, by its thread. Errors: none: an observer that could
+// not get the weights keeps the reason to itself. The pass goes on with the weights that lie there, and its
+// result is to be thrown away.
+#ifndef CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
+#define CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
+
+#include "common/parameter_layout.h"
+
+namespace catchment {
+
+class PassObserver {
+ public:
+  virtual ~PassObserver() = default;
+  // The pass is about to read these weights, for the first time; they stay as they are until AfterBackward.
+  virtual void BeforeForward(Range parameters) = 0;
+  // This part of the gradient is final, and the pass reads these weights no more.
+  virtual void AfterBackward(Range parameters) = 0;
+};
+
+// For a pass that nobody follows.
+class NoPassObserver final : public PassObserver {
+ public:
+  void BeforeForward(Range) override {}
+  void AfterBackward(Range) override {}
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_

@@ -1,0 +1,46 @@
+// What a worker trains and an evaluator scores: a Network computes, a SyntheticModel only takes its time.
+//
+// Shapes: weights and gradient are flat vectors of all tensors(), one after another
+// (common/parameter_layout.h). Threads: one at a time.
+#ifndef CATCHMENT_WORKER_MODEL_TRAINABLE_H_
+#define CATCHMENT_WORKER_MODEL_TRAINABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/parameter_layout.h"
+#include "kernels/backend.h"
+#include "worker/model/pass_observer.h"
+
+namespace catchment {
+
+struct Minibatch {
+  const float* inputs = nullptr;    // of synthetic samples null
+  const int32_t* labels = nullptr;  // as inputs
+  // Names each sample: dropout's masks follow from the seed and this. Give a sample another name in each
+  // epoch. Only read by Train, and only if something there is left to chance.
+  const uint64_t* sample_ids = nullptr;
+  int samples = 0;  // 1 .. max_batch_size
+};
+
+class Trainable {
+ public:
+  virtual ~Trainable() = default;
+
+  virtual const std::vector<TensorSpec>& tensors() const = 0;
+  // For people: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  virtual std::string device() const = 0;
+
+  // gradient = d (mean loss over the minibatch) / d weights, dropout on.
+  virtual Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
+                      PassObserver* observer) = 0;
+
+  // The loss alone, dropout off.
+  virtual Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_MODEL_TRAINABLE_H_
