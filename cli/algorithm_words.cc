@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/text.h"
+#include "common/job/learning_rate.h"
 
 namespace catchment {
 namespace {
@@ -53,6 +54,21 @@ std::string RhoAndEpsilon(const v1::Optimizer& optimizer) {
   return absl::StrCat("rho ", Short(optimizer.rho()), ", epsilon ", Short(optimizer.epsilon()));
 }
 
+bool DecaysByItself(const v1::Optimizer& optimizer) {
+  return optimizer.kind() == v1::Optimizer::ADAMW || optimizer.kind() == v1::Optimizer::LARS ||
+         optimizer.kind() == v1::Optimizer::LAMB;
+}
+
+std::string Decayed(const std::string& step, const v1::Optimizer& optimizer) {
+  if (optimizer.weight_decay() == 0) return step;
+  return absl::StrCat("(", step, " + ", Short(optimizer.weight_decay()), " * w)");
+}
+
+std::string LarsDivisor(const v1::Optimizer& optimizer) {
+  if (optimizer.weight_decay() == 0) return "|g|";
+  return absl::StrCat("(|g| + ", Short(optimizer.weight_decay()), " * |w|)");
+}
+
 std::string Formula(const v1::Optimizer& optimizer) {
   switch (optimizer.kind()) {
     case v1::Optimizer::ADAGRAD:
@@ -67,9 +83,21 @@ std::string Formula(const v1::Optimizer& optimizer) {
     case v1::Optimizer::ADAMW:
       return absl::StrCat("AdamW: ", Betas(optimizer), "; w *= 1 - lr * ", Short(optimizer.weight_decay()),
                           " first");
+    case v1::Optimizer::LARS:
+      return absl::StrCat("LARS: r = ", Short(optimizer.trust()), " * |w| / ", LarsDivisor(optimizer),
+                          ", v = ", Short(optimizer.momentum()), " * v + lr * r * ", Decayed("g", optimizer),
+                          " ; w -= v, tensor by tensor");
+    case v1::Optimizer::LAMB:
+      return absl::StrCat("LAMB: ", Betas(optimizer), "; u = ", Decayed("Adam's step", optimizer),
+                          " ; w -= lr * |w| / |u| * u, tensor by tensor");
     default:
       return SgdFormula(optimizer);
   }
+}
+
+std::string KeptForEachWorker(const JobFacts& facts) {
+  return absl::StrCat(Bytes(facts.layout().size() * static_cast<int64_t>(sizeof(float))),
+                      " for each worker, on the servers");
 }
 
 // What is done to g beforehand.
@@ -78,24 +106,94 @@ std::string Preparation(const v1::Optimizer& optimizer) {
   if (optimizer.has_clip_value()) {
     absl::StrAppend(&words, " Before, g is clipped to +-", Short(optimizer.clip_value()), ".");
   }
-  if (optimizer.weight_decay() != 0 && optimizer.kind() != v1::Optimizer::ADAMW) {
+  if (optimizer.weight_decay() != 0 && !DecaysByItself(optimizer)) {
     absl::StrAppend(&words, " Weight decay: ", Short(optimizer.weight_decay()), " * w is added to g.");
   }
   return words;
 }
 
-}  // namespace
-
-std::string EverySteps(int64_t steps) {
-  return steps == 1 ? "every step" : absl::StrCat("every ", Count(steps), " steps");
+// The course after the warm-up.
+std::string DescribeDecay(const v1::Optimizer& optimizer) {
+  const v1::Schedule& schedule = optimizer.schedule();
+  const std::string rate = Short(optimizer.learning_rate());
+  const std::string to_end = absl::StrCat(" to ", Short(LearningRate(optimizer, 1)), " at the end.");
+  const std::string rest = schedule.warmup() == 0 ? "of the budget" : "of the rest of the budget";
+  switch (schedule.decay()) {
+    case v1::Schedule::COSINE:
+      return absl::StrCat("falls from ", rate, " along half a cosine", to_end);
+    case v1::Schedule::STEP:
+      return absl::StrCat("begins at ", rate, " and is multiplied by ", Short(schedule.factor()),
+                          " each time ", Share(schedule.step_every()), " ", rest, " has been used.");
+    case v1::Schedule::EXPONENTIAL:
+      return absl::StrCat("falls from ", rate, " by the same factor in every step", to_end);
+    case v1::Schedule::POLYNOMIAL:
+      return absl::StrCat("falls from ", rate,
+                          schedule.power() == 1
+                              ? " in a straight line"
+                              : " as what is left of the budget to the power of " + Short(schedule.power()),
+                          to_end);
+    case v1::Schedule::ONE_CYCLE:
+      return absl::StrCat("rises from ", Short(optimizer.learning_rate() * schedule.rise_from()), " to ",
+                          rate, " over the first ", Share(schedule.rise_share()), " ", rest,
+                          ", then falls, each along half a cosine,", to_end);
+    default:
+      return absl::StrCat("stays at ", rate, ".");
+  }
 }
 
-std::string DescribeConsistency(const JobFacts& facts) {
-  if (!facts.synchronous()) {
-    return "Asynchronous. Nobody waits: what a worker sends is applied as it comes, to weights that others "
-           "may have "
-           "moved since it fetched its own. By how many updates is measured as staleness.";
+std::string DescribePseudoGradient(const JobFacts& facts) {
+  const v1::PseudoGradient& config = facts.job().algorithm().contribution().pseudo_gradient();
+  const v1::Optimizer& local = config.local_optimizer();
+  std::string text = absl::StrCat(
+      "Each worker trains weights x of its own by ", Formula(local), "; lr ", Short(local.learning_rate()),
+      ", ", v1::Schedule::Decay_Name(local.schedule().decay()), ".", Preparation(local));
+  if (local.has_clip_norm()) {
+    absl::StrAppend(&text, " Its gradients are scaled to a norm of at most ", Short(local.clip_norm()), ".");
   }
+  return absl::StrCat(text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
+                      ", which the servers take for a gradient, and goes on from fresh weights.");
+}
+
+std::string DescribeEnergyMatching(const JobFacts& facts) {
+  const v1::EnergyMatching& config = facts.job().algorithm().contribution().energy_matching();
+  return absl::StrCat(
+      "Every step a worker sends a move of the center, -lr * g with lr = ", Short(config.learning_rate()),
+      ", times a factor from 0 to 5 for each weight, so that all "
+      "workers together move it ",
+      config.energy() == 1 ? "" : Short(config.energy()) + " times ", "as far as one with momentum ",
+      Short(config.momentum()), " would; fresh weights come with the answer.");
+}
+
+std::string DescribeLookAhead(const JobFacts& facts) {
+  const std::string mu = Short(facts.job().algorithm().contribution().look_ahead().momentum());
+  return absl::StrCat("Each worker keeps momentum of its own, v = ", mu, " * v + g, and sends g + ", mu,
+                      " * v every step; fresh weights come with the answer.");
+}
+
+// What is scaled before it is sent.
+std::string DescribeClipNorm(const v1::Job& job) {
+  if (!job.optimizer().has_clip_norm()) return "";
+  return absl::StrCat(job.algorithm().contribution().has_pseudo_gradient() ? " D" : " A gradient",
+                      " whose norm is above ", Short(job.optimizer().clip_norm()),
+                      " is scaled down to it beforehand, so it cannot leave before all of it is known.");
+}
+
+std::string DescribeKind(const JobFacts& facts) {
+  switch (facts.job().algorithm().contribution().kind_case()) {
+    case v1::Contribution::kElastic:
+      return DescribeElastic(facts);
+    case v1::Contribution::kPseudoGradient:
+      return DescribePseudoGradient(facts);
+    case v1::Contribution::kEnergyMatching:
+      return DescribeEnergyMatching(facts);
+    case v1::Contribution::kLookAhead:
+      return DescribeLookAhead(facts);
+    default:
+      return DescribeGradient(facts);
+  }
+}
+
+std::string DescribeSynchronous(const JobFacts& facts) {
   const std::string who = facts.workers() == 1
                               ? "one worker makes it alone"
                               : absl::StrCat("it is made of the contributions of all ", facts.workers(),
@@ -106,13 +204,112 @@ std::string DescribeConsistency(const JobFacts& facts) {
   return absl::StrCat("Synchronous. Updates are in step: ", who, how, ".");
 }
 
+std::string DescribeGroups(const JobFacts& facts) {
+  const v1::Consistency& consistency = facts.job().algorithm().consistency();
+  const uint32_t spare = consistency.spare_workers();
+  const std::string spared =
+      spare == 0 ? "."
+      : spare == 1
+          ? " but the last: what comes later is dropped, and its worker told."
+          : absl::StrCat(" but the last ", spare, ": what comes later is dropped, and its worker told.");
+  if (consistency.groups() == 1) {
+    return absl::StrCat("Synchronous with ", Plural(spare, "spare worker"),
+                        ". An update is made of the contributions of all ", facts.workers(), " workers",
+                        spared);
+  }
+  return absl::StrCat(
+      "Hybrid. Workers are split into ", consistency.groups(),
+      " groups that do not wait for each other; how many of the others' updates a group has not "
+      "seen is measured as staleness. A group's update is made of the contributions of all its "
+      "members",
+      spared);
+}
+
+std::string DescribeSoftsync(const JobFacts& facts) {
+  const uint32_t n = facts.job().algorithm().consistency().softsync();
+  return absl::StrCat(
+      n,
+      "-softsync. Nobody waits: a worker is answered when its contribution comes. An update is made "
+      "of every ",
+      Plural(facts.contributions(), "contribution"),
+      ", whoever sent them, fewer as workers leave; how many updates old each is then is measured as "
+      "staleness.");
+}
+
+std::string DescribeAsynchronous(const JobFacts& facts) {
+  const v1::Algorithm& algorithm = facts.job().algorithm();
+  const std::string applied =
+      "What a worker sends is applied as it comes, to weights that others may have moved since it fetched "
+      "its own. "
+      "By how many updates is measured as staleness.";
+  if (const uint32_t delay = algorithm.emulated_delay(); delay > 0) {
+    return absl::StrCat(
+        "Asynchronous, with a delay for experiments. Nobody waits: what a worker sends is answered "
+        "as it comes, and applied when ",
+        Plural(delay, "later contribution"), delay == 1 ? " has" : " have",
+        " come, as if its worker had been so much slower.");
+  }
+  if (!algorithm.consistency().has_staleness_bound()) return "Asynchronous. Nobody waits. " + applied;
+  const uint32_t bound = algorithm.consistency().staleness_bound();
+  return absl::StrCat(
+      "Stale synchronous. ", applied, " A worker goes on only while it is ",
+      bound == 0 ? "no push" : absl::StrCat("at most ", bound, bound == 1 ? " push" : " pushes"),
+      " ahead of the slowest.");
+}
+
+}  // namespace
+
+std::string EverySteps(int64_t steps) {
+  return steps == 1 ? "every step" : absl::StrCat("every ", Count(steps), " steps");
+}
+
+std::string DescribeConsistency(const JobFacts& facts) {
+  const v1::Consistency& consistency = facts.job().algorithm().consistency();
+  if (facts.synchronous()) return DescribeSynchronous(facts);
+  if (consistency.groups() > 0) return DescribeGroups(facts);
+  if (consistency.has_softsync()) return DescribeSoftsync(facts);
+  return DescribeAsynchronous(facts);
+}
+
 std::string DescribeContribution(const JobFacts& facts) {
-  return facts.elastic() ? DescribeElastic(facts) : DescribeGradient(facts);
+  return DescribeKind(facts) + DescribeClipNorm(facts.job());
 }
 
 std::string DescribeCompensation(const JobFacts& facts) {
-  return facts.synchronous() ? "Nothing: there is none."
-                             : "Nothing: a stale contribution counts like a fresh one.";
+  const v1::Compensation& compensation = facts.job().algorithm().compensation();
+  const float momentum = facts.job().optimizer().momentum();
+  switch (compensation.kind_case()) {
+    case v1::Compensation::kInverse:
+      return "A contribution that is tau updates stale counts 1 / max(1, tau).";
+    case v1::Compensation::kPower:
+      return absl::StrCat("A contribution that is tau updates stale counts 1 / (1 + tau)^",
+                          Short(compensation.power().exponent()), ".");
+    case v1::Compensation::kExponential:
+      return absl::StrCat("A contribution that is tau updates stale counts exp(-",
+                          Short(compensation.exponential().rate()), " * tau).");
+    case v1::Compensation::kDelayCompensated:
+      return absl::StrCat(
+          "Each gradient g becomes g + lambda * g*g * (w - w_sent), lambda ",
+          Short(compensation.delay_compensated().lambda()),
+          compensation.delay_compensated().adaptive() ? " over the gradients' usual size" : "",
+          "; w_sent, what its worker was sent, takes ", KeptForEachWorker(facts), ".");
+    case v1::Compensation::kGapAware:
+      return absl::StrCat(
+          "Each gradient is divided by 1 + |w - w_sent| in usual steps; w_sent, what its worker "
+          "was sent, takes ",
+          KeptForEachWorker(facts), ".");
+    case v1::Compensation::kOpenLoopMomentum:
+      return absl::StrCat("Momentum is lowered by what the measured staleness adds, tau / (1 + tau), from ",
+                          Short(momentum), " down to ",
+                          Short(compensation.open_loop_momentum().min_momentum()),
+                          " at most; the learning rate rises for it.");
+    case v1::Compensation::kClosedLoopMomentum:
+      return absl::StrCat("Momentum is set so that the total that is measured comes to ", Short(momentum),
+                          ".");
+    default:
+      return facts.synchronous() ? "Nothing: there is none."
+                                 : "Nothing: a stale contribution counts like a fresh one.";
+  }
 }
 
 std::string DescribeOptimizer(const JobFacts& facts) {
@@ -126,16 +323,18 @@ std::string DescribeOptimizer(const JobFacts& facts) {
 std::string DescribeSchedule(const JobFacts& facts) {
   const v1::Optimizer& optimizer = facts.job().optimizer();
   const v1::Schedule& schedule = optimizer.schedule();
-  const double rate = optimizer.learning_rate();
-  std::string text;
-  if (schedule.warmup() > 0) {
-    text = absl::StrCat("rises from 0 to ", Short(rate), " over the first ", Share(schedule.warmup()),
-                        " of the budget (", Count(std::llround(schedule.warmup() * facts.total_samples())),
-                        " samples), then ");
-  }
-  if (schedule.decay() == v1::Schedule::CONSTANT) return absl::StrCat(text, "stays at ", Short(rate), ".");
-  return absl::StrCat(text, "falls from ", Short(rate), " along half a cosine to ",
-                      Short(rate * schedule.final_fraction()), " at the end.");
+  if (schedule.warmup() == 0) return DescribeDecay(optimizer);
+  const double samples = schedule.warmup() * facts.total_samples();
+  return absl::StrCat("rises from 0 to ", Short(LearningRate(optimizer, schedule.warmup())),
+                      " over the first ", Share(schedule.warmup()), " of the budget (",
+                      Count(std::llround(samples)), " samples), then ", DescribeDecay(optimizer));
+}
+
+std::string DescribeWorkerScaling(const JobFacts& facts) {
+  const v1::Optimizer::WorkerScaling scaling = facts.job().optimizer().worker_scaling();
+  if (scaling == v1::Optimizer::NO_SCALING) return "";
+  return absl::StrCat(" Times ", scaling == v1::Optimizer::LINEAR ? "" : "the square root of ",
+                      "the workers in training over ", facts.workers(), ".");
 }
 
 std::string DescribeBudget(const JobFacts& facts) {

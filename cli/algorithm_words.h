@@ -14,6 +14,8 @@ std::string DescribeContribution(const JobFacts& facts);
 std::string DescribeCompensation(const JobFacts& facts);
 std::string DescribeOptimizer(const JobFacts& facts);
 std::string DescribeSchedule(const JobFacts& facts);
+// To go on with after the schedule; empty where there is none.
+std::string DescribeWorkerScaling(const JobFacts& facts);
 std::string DescribeBudget(const JobFacts& facts);
 
 // "every step", "every 4 steps".

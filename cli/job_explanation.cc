@@ -106,7 +106,8 @@ std::string ExplainAlgorithm(const JobFacts& facts) {
       InFile("optimizer             ", facts.job().optimizer()), "what it does\n",
       Item("who waits", DescribeConsistency(facts)), Item("what is sent", DescribeContribution(facts)),
       Item("staleness", DescribeCompensation(facts)), Item("optimizer", DescribeOptimizer(facts)),
-      Item("learning rate", DescribeSchedule(facts)), Item("budget", DescribeBudget(facts)));
+      Item("learning rate", DescribeSchedule(facts) + DescribeWorkerScaling(facts)),
+      Item("budget", DescribeBudget(facts)));
 }
 
 std::string ExplainModel(const JobFacts& facts) {
@@ -127,18 +128,20 @@ std::string ExplainModel(const JobFacts& facts) {
 
 std::string ExplainServers(const JobFacts& facts) {
   Table table;
-  table.Add({"server", "weights", "optimizer state", "waiting at most", "snapshot", "total"});
+  table.Add({"server", "weights", "optimizer state", "compensation at most", "waiting at most", "snapshot",
+             "total"});
   for (const int s : ShownServers(facts.servers())) {
     if (s < 0) {
-      table.Add({"...", "", "", "", "", ""});
+      table.Add({"...", "", "", "", "", "", ""});
       continue;
     }
     const ServerBytes bytes = facts.server(s);
-    table.Add({absl::StrCat(s), Bytes(bytes.weights), Bytes(bytes.optimizer_state), Bytes(bytes.waiting),
-               Bytes(bytes.snapshot), Bytes(bytes.total())});
+    table.Add({absl::StrCat(s), Bytes(bytes.weights), Bytes(bytes.optimizer_state), Bytes(bytes.compensation),
+               Bytes(bytes.waiting), Bytes(bytes.snapshot), Bytes(bytes.total())});
   }
   return absl::StrCat(
-      "memory of each server (waiting: contributions that others are waited for with; snapshot: a copy "
+      "memory of each server (compensation: what each worker was sent; waiting: contributions that are not "
+      "applied yet; snapshot: a copy "
       "while\na checkpoint is written)\n",
       table.Print());
 }
@@ -156,12 +159,12 @@ std::string ExplainWire(const JobFacts& facts) {
   const WireBytes wire = facts.wire();
   const v1::Compression& compression = facts.job().compression();
   const std::string split = facts.servers() == 1 ? "" : absl::StrCat(", over ", facts.servers(), " servers");
-  const std::string text = absl::StrCat(
-      "sends ", Bytes(wire.sent), " (", DescribeCodec(compression, compression.push()), ") ",
-      EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " (",
-      DescribeCodec(compression, compression.pull()), ") ", EverySteps(wire.receive_every), "; ",
-      Bytes(wire.per_step()), " a step on average; ",
-      Bytes(wire.per_step() * facts.total_steps()), " in the whole job, over all workers");
+  const std::string text =
+      absl::StrCat("sends ", Bytes(wire.sent), " (", DescribeCodec(compression, compression.push()), ") ",
+                   EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " (",
+                   DescribeCodec(compression, compression.pull()), ") ", EverySteps(wire.receive_every), "; ",
+                   Bytes(wire.per_step()), " a step on average; ",
+                   Bytes(wire.per_step() * facts.total_steps()), " in the whole job, over all workers");
   return absl::StrCat("on the wire, for each worker", split, "\n", InFile("compression", compression),
                       HangingParagraph("  ", text, 2, kWidth));
 }

@@ -1,9 +1,12 @@
 #include "cli/job_facts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/codec/codec.h"
 #include "common/job/data_shape.h"
+#include "common/job/job_layout.h"
+#include "common/job/push_period.h"
 
 namespace catchment {
 namespace {
@@ -22,6 +25,33 @@ int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
   return bytes;
 }
 
+// Float vectors, as long as the weights, beside what was sent.
+int CompensationStates(const v1::Compensation& compensation) {
+  return compensation.has_gap_aware() || compensation.delay_compensated().adaptive();
+}
+
+bool KeepsWhatWasSent(const v1::Compensation& compensation) {
+  return compensation.has_gap_aware() || compensation.has_delay_compensated();
+}
+
+// Vectors as long as the weights that a worker keeps beside weights and gradient.
+int WorkerStates(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  switch (contribution.kind_case()) {
+    case v1::Contribution::kElastic:
+      return OptimizerStates(job.optimizer());
+    // The weights that were pulled last, too.
+    case v1::Contribution::kPseudoGradient:
+      return 1 + OptimizerStates(contribution.pseudo_gradient().local_optimizer());
+    case v1::Contribution::kEnergyMatching:
+      return 2;
+    case v1::Contribution::kLookAhead:
+      return 1;
+    default:
+      return PushPeriod(contribution) > 1 ? 1 : 0;
+  }
+}
+
 }  // namespace
 
 int OptimizerStates(const v1::Optimizer& optimizer) {
@@ -30,8 +60,10 @@ int OptimizerStates(const v1::Optimizer& optimizer) {
     case v1::Optimizer::ADADELTA:
     case v1::Optimizer::ADAM:
     case v1::Optimizer::ADAMW:
+    case v1::Optimizer::LAMB:
       return 2;
     case v1::Optimizer::ADAGRAD:
+    case v1::Optimizer::LARS:
       return 1;
     case v1::Optimizer::RMSPROP:
       return 1 + momentum;
@@ -44,15 +76,25 @@ absl::StatusOr<JobFacts> JobFacts::Create(const v1::Job& job, int servers) {
   const DataShape shape = ShapeOf(job.data());
   absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), shape.input, shape.num_classes);
   if (!layers.ok()) return layers.status();
-  const int64_t block_size = int64_t{job.block_kib()} * 1024 / kFloat;
-  absl::StatusOr<ParameterLayout> layout = ParameterLayout::Create(ListTensors(*layers), servers, block_size);
+  absl::StatusOr<ParameterLayout> layout = LayoutOf(job, ListTensors(*layers), servers);
   if (!layout.ok()) return layout.status();
   return JobFacts(job, *std::move(layers), *std::move(layout));
 }
 
-int64_t JobFacts::period() const {
-  const v1::Contribution& contribution = job_.algorithm().contribution();
-  return elastic() ? contribution.elastic().communication_period() : contribution.gradient().push_period();
+int64_t JobFacts::period() const { return PushPeriod(job_.algorithm().contribution()); }
+
+int64_t JobFacts::contributions() const {
+  const v1::Consistency& consistency = job_.algorithm().consistency();
+  if (consistency.groups() > 0) return workers();
+  return consistency.softsync() > 0 ? std::max<int64_t>(1, workers() / consistency.softsync()) : 1;
+}
+int64_t JobFacts::contributions_make() const {
+  return std::max<int64_t>(1, job_.algorithm().consistency().groups());
+}
+int64_t JobFacts::contributions_waiting() const {
+  const v1::Algorithm& algorithm = job_.algorithm();
+  const bool wait = algorithm.consistency().groups() > 0 || algorithm.consistency().softsync() > 0;
+  return wait ? contributions() : algorithm.emulated_delay();
 }
 
 int64_t JobFacts::train_samples() const {
@@ -70,7 +112,8 @@ int64_t JobFacts::total_samples() const {
     case v1::Job::kSamples:
       return CeilDivide(job_.samples(), job_.batch_size()) * job_.batch_size();
     case v1::Job::kUpdates:
-      return job_.updates() * period() * (synchronous() ? workers() : 1) * job_.batch_size();
+      return CeilDivide(job_.updates() * contributions(), contributions_make()) * period() *
+             job_.batch_size();
     default:
       return job_.epochs() * train_samples();
   }
@@ -79,15 +122,17 @@ int64_t JobFacts::total_samples() const {
 int64_t JobFacts::total_steps() const { return CeilDivide(total_samples(), job_.batch_size()); }
 int64_t JobFacts::steps_per_worker() const { return CeilDivide(total_steps(), workers()); }
 int64_t JobFacts::updates() const {
-  return synchronous() ? CeilDivide(steps_per_worker(), period()) : CeilDivide(total_steps(), period());
+  if (synchronous()) return CeilDivide(steps_per_worker(), period());
+  return CeilDivide(CeilDivide(total_steps(), period()) * contributions_make(), contributions());
 }
 double JobFacts::epochs() const { return 1.0 * total_samples() / train_samples(); }
 
 WireBytes JobFacts::wire() const {
   const int64_t sent = PayloadBytes(layout_, Codec::ForPush(job_.compression()));
   const int64_t received = PayloadBytes(layout_, Codec::ForPull(job_.compression()));
-  if (elastic()) return {sent, received, period(), period()};
-  return {sent, received, period(), job_.algorithm().contribution().gradient().fetch_period()};
+  const v1::Contribution& contribution = job_.algorithm().contribution();
+  return {sent, received, period(),
+          contribution.has_gradient() ? contribution.gradient().fetch_period() : period()};
 }
 
 ServerBytes JobFacts::server(int index) const {
@@ -96,8 +141,11 @@ ServerBytes JobFacts::server(int index) const {
   bytes.blocks = layout_.num_blocks(index);
   bytes.weights = bytes.parameters * kFloat;
   bytes.optimizer_state = elastic() ? 0 : bytes.weights * OptimizerStates(job_.optimizer());
-  bytes.waiting = synchronous() ? bytes.weights * workers() : 0;
-  bytes.snapshot = bytes.weights + bytes.optimizer_state;
+  const v1::Compensation& compensation = job_.algorithm().compensation();
+  const int64_t averages = bytes.weights * CompensationStates(compensation);
+  bytes.compensation = averages + (KeepsWhatWasSent(compensation) ? bytes.weights * workers() : 0);
+  bytes.waiting = bytes.weights * contributions_waiting();
+  bytes.snapshot = bytes.weights + bytes.optimizer_state + averages;
   return bytes;
 }
 
@@ -105,7 +153,7 @@ WorkerBytes JobFacts::worker() const {
   const int64_t all = layout_.size() * kFloat;
   WorkerBytes bytes;
   bytes.model = EstimateMemoryBytes(layers_, job_.batch_size());
-  bytes.algorithm = elastic() ? all * OptimizerStates(job_.optimizer()) : period() > 1 ? all : 0;
+  bytes.algorithm = all * WorkerStates(job_);
   if (job_.compression().push() == v1::Compression::TOP_K) bytes.algorithm += all;
   return bytes;
 }

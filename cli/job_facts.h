@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/job/consistency.h"
 #include "common/model_shapes.h"
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
@@ -26,16 +27,17 @@ struct ServerBytes {
   int64_t blocks = 0;      // count
   int64_t weights = 0;
   int64_t optimizer_state = 0;
-  // Contributions that wait for those of other workers, at most.
+  int64_t compensation = 0;  // at most: what was sent to each worker, and averages
+  // Contributions that wait, at most.
   int64_t waiting = 0;
   // A copy while a checkpoint is written.
   int64_t snapshot = 0;
-  int64_t total() const { return weights + optimizer_state + waiting + snapshot; }
+  int64_t total() const { return weights + optimizer_state + compensation + waiting + snapshot; }
 };
 
 struct WorkerBytes {
   int64_t model = 0;      // weights, gradients, activations, masks
-  int64_t algorithm = 0;  // accrued gradient or the own optimizer's state, and TOP_K's residual
+  int64_t algorithm = 0;  // what its contribution keeps, and TOP_K's residual
   int64_t total() const { return model + algorithm; }
 };
 
@@ -51,10 +53,15 @@ class JobFacts {
   int servers() const { return layout_.num_shards(); }
   int64_t workers() const { return job_.workers(); }
 
-  bool synchronous() const { return job_.algorithm().consistency().groups() == 1; }
+  bool synchronous() const { return IsSynchronous(job_.algorithm().consistency()); }
   bool elastic() const { return job_.algorithm().contribution().has_elastic(); }
   // Steps between two contributions of a worker.
   int64_t period() const;
+  // So many contributions make so many updates of the center.
+  int64_t contributions() const;
+  int64_t contributions_make() const;
+  // On the servers, for others or for their time to come; at most.
+  int64_t contributions_waiting() const;
 
   int64_t train_samples() const;  // in the data
   int64_t test_samples() const;

@@ -46,7 +46,7 @@ Json BudgetToJson(const JobFacts& facts) {
 Json WireToJson(const JobFacts& facts) {
   const WireBytes wire = facts.wire();
   return {{"push_bytes", wire.sent},
-          {"push_messages", CountBlocks(facts.layout(), facts.layout().block_size())},
+          {"push_messages", CountBlocks(facts.layout())},
           {"push_every_steps", wire.send_every},
           {"pull_bytes", wire.received},
           {"pull_every_steps", wire.receive_every},
@@ -60,6 +60,7 @@ Json MemoryToJson(const JobFacts& facts) {
     servers.push_back({{"server", s},
                        {"weights", bytes.weights},
                        {"optimizer_state", bytes.optimizer_state},
+                       {"compensation", bytes.compensation},
                        {"waiting", bytes.waiting},
                        {"snapshot", bytes.snapshot},
                        {"total", bytes.total()}});
@@ -83,7 +84,7 @@ Json JobToJson(const JobFacts& facts) {
           {"block",
            {{"kib", facts.job().block_kib()},
             {"parameters", layout.block_size()},
-            {"count", CountBlocks(layout, layout.block_size())}}},
+            {"count", CountBlocks(layout)}}},
           {"placement", PlacementToJson(layout)},
           {"tensors", TensorsToJson(layout)},
           {"wire", WireToJson(facts)},

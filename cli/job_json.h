@@ -15,7 +15,7 @@ namespace catchment {
 //   tensors    [{name, shape, parts: [{server, begin, end (in the tensor)}]}]
 //   wire       {push_bytes, push_messages, push_every_steps, pull_bytes, pull_every_steps, bytes_per_step}
 //              of one worker
-//   memory     {servers: [{server, weights, optimizer_state, waiting, snapshot, total}],
+//   memory     {servers: [{server, weights, optimizer_state, compensation, waiting, snapshot, total}],
 //               worker: {model, algorithm, total}}
 nlohmann::ordered_json JobToJson(const JobFacts& facts);
 

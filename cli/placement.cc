@@ -72,10 +72,24 @@ std::string DescribeSplits(const ParameterLayout& layout) {
                       more == 0 ? "" : absl::StrCat("; and ", Plural(more, "more tensor")), ".");
 }
 
+bool Whole(const ParameterLayout& layout) { return layout.cuts() == Cuts::kBetweenTensors; }
+
+std::string DescribeLargest(const ParameterLayout& layout) {
+  const auto largest =
+      std::max_element(layout.tensors().begin(), layout.tensors().end(),
+                       [](const TensorSpec& a, const TensorSpec& b) { return a.size() < b.size(); });
+  return absl::StrCat("the largest, ", largest->name, ", has ",
+                      Percent(static_cast<double>(largest->size()) / layout.size()), " of the parameters");
+}
+
 std::string DescribeUnevenness(const ParameterLayout& layout) {
   double most = 0;
   for (int s = 0; s < layout.num_shards(); ++s) most = std::max(most, std::abs(AgainstEven(layout, s)));
   if (most <= kEven) return "";
+  if (Whole(layout)) {
+    return absl::StrCat(" Servers differ by more than 1 %, because tensors stay whole, and ",
+                        DescribeLargest(layout), ".");
+  }
   return " Servers differ by more than 1 %, because a part begins at a multiple of 16 parameters: the model "
          "is "
          "small for so many servers.";
@@ -84,10 +98,17 @@ std::string DescribeUnevenness(const ParameterLayout& layout) {
 std::string DescribeBlocks(const JobFacts& facts) {
   const ParameterLayout& layout = facts.layout();
   const int64_t size = layout.block_size(), kib = facts.job().block_kib();
-  const int64_t blocks = CountBlocks(layout, size);
+  const int64_t blocks = CountBlocks(layout);
   if (blocks == facts.servers()) {
-    return absl::StrCat("A server's part is one block of at most block_kib, ", kib,
-                        " KiB: it is sent, answered and applied whole, by one thread.");
+    return absl::StrCat("A server's part is one block",
+                        Whole(layout) ? "" : absl::StrCat(" of at most block_kib, ", kib, " KiB"),
+                        ": it is sent, answered and applied whole, by one thread.");
+  }
+  if (Whole(layout)) {
+    return absl::StrCat(
+        "A block, whole tensors of together at most block_kib ", kib,
+        " KiB or one larger tensor alone, is locked, sent, answered and counted as one: a push is ",
+        Count(blocks), " messages.");
   }
   return absl::StrCat("A block, of block_kib ", kib,
                       " KiB, is locked, sent, answered and counted as one: a push is ", Count(blocks),
@@ -116,6 +137,12 @@ double AgainstEven(const ParameterLayout& layout, int server) {
   return layout.shard(server).size() / even - 1;
 }
 
+int64_t CountBlocks(const ParameterLayout& layout) {
+  int64_t blocks = 0;
+  for (int s = 0; s < layout.num_shards(); ++s) blocks += layout.num_blocks(s);
+  return blocks;
+}
+
 int64_t CountBlocks(const ParameterLayout& layout, int64_t block_size) {
   int64_t blocks = 0;
   for (int s = 0; s < layout.num_shards(); ++s)
@@ -139,8 +166,10 @@ std::string ExplainPlacement(const JobFacts& facts) {
     return absl::StrCat("placement\n",
                         HangingParagraph("  ", absl::StrCat("All on one server. ", blocks), 2, kWidth));
   }
+  const std::string how =
+      Whole(layout) ? "each whole, in parts as even as that allows" : "cut in parts of the same size";
   return absl::StrCat(
-      "placement (the tensors one after another, cut in parts of the same size)\n", ServerTable(layout),
+      "placement (the tensors one after another, ", how, ")\n", ServerTable(layout),
       HangingParagraph("  ", absl::StrCat(DescribeSplits(layout), DescribeUnevenness(layout)), 2, kWidth),
       HangingParagraph("  ", blocks, 2, kWidth));
 }

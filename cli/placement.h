@@ -23,6 +23,8 @@ std::vector<TensorPart> PartsOf(const ParameterLayout& layout, int tensor);
 double AgainstEven(const ParameterLayout& layout, int server);
 
 // Of all servers together: the messages of a push, or of the answers to a pull.
+int64_t CountBlocks(const ParameterLayout& layout);
+// If blocks were of `block_size` values, cut anywhere.
 int64_t CountBlocks(const ParameterLayout& layout, int64_t block_size);
 
 std::string ExplainPlacement(const JobFacts& facts);

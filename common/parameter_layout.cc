@@ -1,6 +1,7 @@
 #include "common/parameter_layout.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -28,6 +29,60 @@ uint64_t Fingerprint(const std::vector<TensorSpec>& tensors) {
   return hash;
 }
 
+// The smallest size of part with which so many parts hold all tensors, none of them cut.
+int64_t SmallestLargestPart(const std::vector<Range>& tensors, int parts) {
+  const auto fits = [&](int64_t most) {
+    int needed = 1;
+    int64_t begin = 0;
+    for (const Range& tensor : tensors) {
+      if (tensor.end - begin <= most) continue;
+      begin = tensor.begin;
+      ++needed;
+    }
+    return needed <= parts;
+  };
+  int64_t low = 0, high = tensors.back().end;
+  for (const Range& tensor : tensors) low = std::max(low, tensor.size());
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (fits(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// Splits consecutive tensors into parts, each of at least one. Of the splits whose largest part is smallest,
+// the one with the smallest sum of squared sizes, found part by part: least[t] is that sum over the first t
+// tensors. Returns for each part the index behind its last tensor.
+std::vector<int> EvenCuts(const std::vector<Range>& tensors, int parts) {
+  const int64_t most = SmallestLargestPart(tensors, parts);
+  const int n = static_cast<int>(tensors.size());
+  std::vector<double> least(n + 1, std::numeric_limits<double>::infinity());
+  least[0] = 0;
+  // Of the best split of the first t tensors into so many parts, the first tensor of the last part.
+  std::vector<std::vector<int>> first(parts, std::vector<int>(n + 1, 0));
+  for (int part = 0; part < parts; ++part) {
+    std::vector<double> next(n + 1, std::numeric_limits<double>::infinity());
+    for (int end = part + 1; end <= n; ++end) {
+      for (int begin = end - 1; begin >= part; --begin) {
+        const int64_t size = tensors[end - 1].end - tensors[begin].begin;
+        if (size > most) break;
+        const double sum = least[begin] + static_cast<double>(size) * static_cast<double>(size);
+        if (sum >= next[end]) continue;
+        next[end] = sum;
+        first[part][end] = begin;
+      }
+    }
+    least = std::move(next);
+  }
+  std::vector<int> ends(parts);
+  for (int part = parts - 1, end = n; part >= 0; end = first[part][end], --part) ends[part] = end;
+  return ends;
+}
+
 }  // namespace
 
 int64_t TensorSpec::size() const {
@@ -37,10 +92,21 @@ int64_t TensorSpec::size() const {
 }
 
 absl::StatusOr<ParameterLayout> ParameterLayout::Create(std::vector<TensorSpec> tensors, int num_shards,
-                                                        int64_t block_size) {
+                                                        int64_t block_size, Cuts cuts) {
   if (tensors.empty()) return absl::InvalidArgumentError("the model has no parameters");
   if (block_size < 1) return absl::InvalidArgumentError("a block holds no values");
   ParameterLayout layout;
+  layout.block_size_ = layout.most_in_block_ = block_size;
+  layout.cuts_ = cuts;
+  absl::Status status = layout.AddTensors(std::move(tensors));
+  if (status.ok()) {
+    status = cuts == Cuts::kAnywhere ? layout.CutAnywhere(num_shards) : layout.CutBetweenTensors(num_shards);
+  }
+  if (!status.ok()) return status;
+  return layout;
+}
+
+absl::Status ParameterLayout::AddTensors(std::vector<TensorSpec> tensors) {
   absl::flat_hash_set<std::string> names;
   for (const TensorSpec& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
@@ -49,32 +115,97 @@ absl::StatusOr<ParameterLayout> ParameterLayout::Create(std::vector<TensorSpec> 
     if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t d) { return d < 1; })) {
       return absl::InvalidArgumentError(absl::StrCat("tensor ", Describe(tensor), " has a dimension below 1"));
     }
-    layout.tensor_ranges_.push_back({layout.size_, layout.size_ + tensor.size()});
-    layout.size_ += tensor.size();
+    tensor_ranges_.push_back({size_, size_ + tensor.size()});
+    size_ += tensor.size();
   }
-  const int64_t groups = (layout.size_ + kAlignment - 1) / kAlignment;
+  fingerprint_ = Fingerprint(tensors);
+  tensors_ = std::move(tensors);
+  return absl::OkStatus();
+}
+
+absl::Status ParameterLayout::CutAnywhere(int num_shards) {
+  const int64_t groups = (size_ + kAlignment - 1) / kAlignment;
   if (num_shards < 1 || num_shards > groups) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot split ", layout.size_, " parameters between ",
-                                                   num_shards, " servers; use 1 to ", groups));
+    return absl::InvalidArgumentError(absl::StrCat("cannot split ", size_, " parameters between ", num_shards,
+                                                   " servers; use 1 to ", groups));
   }
   for (int s = 0; s < num_shards; ++s) {
-    layout.shards_.push_back({std::min(layout.size_, groups * s / num_shards * kAlignment),
-                              std::min(layout.size_, groups * (s + 1) / num_shards * kAlignment)});
+    shards_.push_back({std::min(size_, groups * s / num_shards * kAlignment),
+                       std::min(size_, groups * (s + 1) / num_shards * kAlignment)});
   }
-  layout.block_size_ = block_size;
-  layout.fingerprint_ = Fingerprint(tensors);
-  layout.tensors_ = std::move(tensors);
-  return layout;
+  return absl::OkStatus();
+}
+
+absl::Status ParameterLayout::CutBetweenTensors(int num_shards) {
+  if (num_shards < 1 || num_shards > static_cast<int64_t>(tensors_.size())) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot split ", tensors_.size(),
+                                                   " tensors, which stay whole, between ", num_shards,
+                                                   " servers; use 1 to ", tensors_.size()));
+  }
+  for (const TensorSpec& tensor : tensors_) {
+    most_in_block_ = std::max(most_in_block_, tensor.size());
+    if (tensor.size() <= kLargestWholeTensor) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Describe(tensor), " has ", tensor.size(),
+                                                   " values; one that stays whole has at most ",
+                                                   kLargestWholeTensor));
+  }
+  int first = 0;
+  for (const int last : EvenCuts(tensor_ranges_, num_shards)) {
+    shards_.push_back({tensor_ranges_[first].begin, tensor_ranges_[last - 1].end});
+    block_ends_.push_back(PackBlocks(first, last));
+    first = last;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int64_t> ParameterLayout::PackBlocks(int first, int last) const {
+  std::vector<int64_t> ends;
+  int64_t begin = tensor_ranges_[first].begin;
+  for (int t = first; t + 1 < last; ++t) {
+    if (tensor_ranges_[t + 1].end - begin <= block_size_) continue;
+    begin = tensor_ranges_[t].end;
+    ends.push_back(begin);
+  }
+  ends.push_back(tensor_ranges_[last - 1].end);
+  return ends;
 }
 
 int ParameterLayout::num_blocks(int shard) const {
+  if (cuts_ == Cuts::kBetweenTensors) return static_cast<int>(block_ends_[shard].size());
   return static_cast<int>((shards_[shard].size() + block_size_ - 1) / block_size_);
 }
 
 Range ParameterLayout::block(int shard, int block) const {
   const Range& range = shards_[shard];
+  if (cuts_ == Cuts::kBetweenTensors) {
+    const std::vector<int64_t>& ends = block_ends_[shard];
+    return {block == 0 ? range.begin : ends[block - 1], ends[block]};
+  }
   const int64_t begin = range.begin + block * block_size_;
   return {begin, std::min(range.end, begin + block_size_)};
+}
+
+Range ParameterLayout::BlocksOf(int shard, Range values) const {
+  const Range& range = shards_[shard];
+  const Range part = {std::max(values.begin, range.begin), std::min(values.end, range.end)};
+  if (part.size() <= 0) return {0, 0};
+  if (cuts_ == Cuts::kBetweenTensors) {
+    const std::vector<int64_t>& ends = block_ends_[shard];
+    const auto index = [&](int64_t value) {
+      return std::upper_bound(ends.begin(), ends.end(), value) - ends.begin();
+    };
+    return {index(part.begin), index(part.end - 1) + 1};
+  }
+  return {(part.begin - range.begin) / block_size_, (part.end - 1 - range.begin) / block_size_ + 1};
+}
+
+std::vector<int64_t> ParameterLayout::TensorEnds(int shard, int block) const {
+  const Range range = this->block(shard, block);
+  std::vector<int64_t> ends;
+  for (const Range& tensor : tensor_ranges_) {
+    if (tensor.begin >= range.begin && tensor.end <= range.end) ends.push_back(tensor.end - range.begin);
+  }
+  return ends;
 }
 
 std::string DescribeDifference(const std::vector<TensorSpec>& expected, const std::vector<TensorSpec>& got) {

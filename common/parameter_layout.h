@@ -1,9 +1,13 @@
 // Where every parameter lives: tensors -> one flat vector -> shards, one a server -> blocks.
 //
 // The flat vector is the tensors one after another, each in row-major order, in the model's order. Shard s is
-// a contiguous part of it; the parts differ by at most 16 values, so servers are even by bytes, and a large
-// tensor may be split. A block is `block_size` values of one shard, the last one of a shard fewer; it is the
-// unit of locks, of the wire, of exactly-once accounting and of versions.
+// a contiguous part of it; a block is a contiguous part of a shard, the unit of locks, of the wire, of
+// exactly-once accounting and of versions. Where they are cut:
+//   kAnywhere        Shards differ by at most 16 values, so servers are even by bytes, and a large tensor may
+//                    be split. A block is `block_size` values, the last one of a shard fewer.
+//   kBetweenTensors  For what takes norms over whole tensors. The largest shard is as small as whole tensors
+//                    allow, and the others are as even as that allows. A block is consecutive tensors of
+//                    together at most `block_size` values, or one larger tensor alone.
 //
 // Shapes: sizes and offsets count float32 values, not bytes.
 // Threads: immutable once made.
@@ -35,12 +39,18 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+enum class Cuts { kAnywhere, kBetweenTensors };
+
 class ParameterLayout {
  public:
   // InvalidArgument for no tensors, a name given twice, a dimension below 1, no shards, or more shards than
-  // there are groups of 16 values.
+  // there are groups of 16 values; with kBetweenTensors, more shards than tensors, or a tensor of more than
+  // kLargestWholeTensor values.
   static absl::StatusOr<ParameterLayout> Create(std::vector<TensorSpec> tensors, int num_shards,
-                                                int64_t block_size);
+                                                int64_t block_size, Cuts cuts = Cuts::kAnywhere);
+
+  // 512 MiB. As a block it must fit into one message, whose size gRPC counts in 31 bits, in any codec.
+  static constexpr int64_t kLargestWholeTensor = int64_t{1} << 27;
 
   int64_t size() const { return size_; }
   const std::vector<TensorSpec>& tensors() const { return tensors_; }
@@ -49,22 +59,37 @@ class ParameterLayout {
   int num_shards() const { return static_cast<int>(shards_.size()); }
   Range shard(int shard) const { return shards_[shard]; }
 
+  Cuts cuts() const { return cuts_; }
   int64_t block_size() const { return block_size_; }
+  // No block holds more values.
+  int64_t most_in_block() const { return most_in_block_; }
   int num_blocks(int shard) const;
   // In the flat vector.
   Range block(int shard, int block) const;
+  // Indices begin .. end-1 of the shard's blocks that hold some of these values.
+  Range BlocksOf(int shard, Range values) const;
+  // With kBetweenTensors: where each tensor of a block ends, counted from the block's first value.
+  std::vector<int64_t> TensorEnds(int shard, int block) const;
 
   // Names and shapes, hashed; the same for any number of shards and any size of block.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   ParameterLayout() = default;
+  absl::Status AddTensors(std::vector<TensorSpec> tensors);
+  absl::Status CutAnywhere(int num_shards);
+  absl::Status CutBetweenTensors(int num_shards);
+  // Of tensors first .. last-1.
+  std::vector<int64_t> PackBlocks(int first, int last) const;
 
   std::vector<TensorSpec> tensors_;
   std::vector<Range> tensor_ranges_;
   std::vector<Range> shards_;
+  std::vector<std::vector<int64_t>> block_ends_;  // by shard, in the flat vector; kBetweenTensors only
   int64_t size_ = 0;
   int64_t block_size_ = 0;
+  int64_t most_in_block_ = 0;
+  Cuts cuts_ = Cuts::kAnywhere;
   uint64_t fingerprint_ = 0;
 };
 

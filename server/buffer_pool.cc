@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 
 namespace catchment {
 namespace {
@@ -30,34 +31,44 @@ void FloatBuffer::Unreference() {
   home->buffers.emplace_back(this);
 }
 
-BufferPool::BufferPool(int64_t capacity) : capacity_(capacity), unused_(std::make_shared<UnusedBuffers>()) {}
+BufferPool::BufferPool(absl::Span<const int64_t> capacities) {
+  const std::set<int64_t> ascending(capacities.begin(), capacities.end());
+  for (int64_t capacity : ascending) shelves_.push_back({capacity, std::make_shared<UnusedBuffers>()});
+}
 
 BufferPtr BufferPool::GetBytes(int64_t bytes) {
-  CHECK_LE(bytes, capacity_ * static_cast<int64_t>(sizeof(float)));
+  const auto shelf = std::find_if(shelves_.begin(), shelves_.end(), [bytes](const Shelf& shelf) {
+    return bytes <= shelf.capacity * static_cast<int64_t>(sizeof(float));
+  });
+  CHECK(shelf != shelves_.end()) << bytes << " bytes in one block";
+  const std::shared_ptr<UnusedBuffers>& unused = shelf->unused;
   std::unique_ptr<FloatBuffer> buffer;
   {
-    MutexLock lock(&unused_->mu);
-    if (!unused_->buffers.empty()) {
-      buffer = std::move(unused_->buffers.back());
-      unused_->buffers.pop_back();
+    MutexLock lock(&unused->mu);
+    if (!unused->buffers.empty()) {
+      buffer = std::move(unused->buffers.back());
+      unused->buffers.pop_back();
     }
-    unused_->never_used = std::min(unused_->never_used, unused_->buffers.size());
+    unused->never_used = std::min(unused->never_used, unused->buffers.size());
   }
-  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(capacity_);
+  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(shelf->capacity);
   buffer->bytes_ = bytes;
   buffer->references_.store(1, std::memory_order_relaxed);
-  buffer->home_ = unused_;
+  buffer->home_ = unused;
   return BufferPtr::Adopt(buffer.release());
 }
 
 void BufferPool::Trim() {
   std::vector<std::unique_ptr<FloatBuffer>> superfluous;
-  MutexLock lock(&unused_->mu);
-  std::vector<std::unique_ptr<FloatBuffer>>& buffers = unused_->buffers;
-  const auto end = buffers.begin() + static_cast<int64_t>(unused_->never_used);
-  superfluous.assign(std::make_move_iterator(buffers.begin()), std::make_move_iterator(end));
-  buffers.erase(buffers.begin(), end);
-  unused_->never_used = buffers.size();
+  for (const Shelf& shelf : shelves_) {
+    MutexLock lock(&shelf.unused->mu);
+    std::vector<std::unique_ptr<FloatBuffer>>& buffers = shelf.unused->buffers;
+    const auto end = buffers.begin() + static_cast<int64_t>(shelf.unused->never_used);
+    superfluous.insert(superfluous.end(), std::make_move_iterator(buffers.begin()),
+                       std::make_move_iterator(end));
+    buffers.erase(buffers.begin(), end);
+    shelf.unused->never_used = buffers.size();
+  }
 }
 
 }  // namespace catchment

@@ -9,13 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/mutex.h"
 
 namespace catchment {
 
 class FloatBuffer;
 
-// The buffers of a pool that nobody uses.
+// The buffers of a pool, of one capacity, that nobody uses.
 struct UnusedBuffers {
   Mutex mu;
   std::vector<std::unique_ptr<FloatBuffer>> buffers ABSL_GUARDED_BY(mu);  // the last used one at the end
@@ -87,12 +88,14 @@ class BufferPtr {
 // Threads: safe. Buffers may outlive the pool.
 class BufferPool {
  public:
-  // `capacity`: floats in every buffer.
-  explicit BufferPool(int64_t capacity);
+  // `capacities`, at least one: the floats that a buffer may hold. Each Get takes the smallest that is
+  // enough.
+  explicit BufferPool(absl::Span<const int64_t> capacities);
+  explicit BufferPool(int64_t capacity) : BufferPool(absl::MakeConstSpan(&capacity, 1)) {}
 
-  // `size` is at most the capacity.
+  // `size` is at most the largest capacity.
   BufferPtr Get(int64_t size) { return GetBytes(size * static_cast<int64_t>(sizeof(float))); }
-  // For an encoded payload. `bytes`: at most the capacity's.
+  // For an encoded payload. `bytes`: at most the largest capacity's.
   BufferPtr GetBytes(int64_t bytes);
 
   // Frees the buffers that were not used once since the last call: called now and then, it keeps the pool as
@@ -100,8 +103,11 @@ class BufferPool {
   void Trim();
 
  private:
-  const int64_t capacity_;
-  const std::shared_ptr<UnusedBuffers> unused_;
+  struct Shelf {
+    int64_t capacity;
+    std::shared_ptr<UnusedBuffers> unused;
+  };
+  std::vector<Shelf> shelves_;  // ascending by capacity; never changed
 };
 
 }  // namespace catchment

@@ -19,9 +19,11 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
 #include "common/clock.h"
+#include "common/codec/codec.h"
 #include "common/daemon.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_file.h"
+#include "common/job/job_layout.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "common/model_shapes.h"
@@ -178,17 +180,17 @@ absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
   absl::StatusOr<std::vector<LayerShape>> layers =
       InferShapes(setting.job.model(), data.input, data.num_classes);
   if (!layers.ok()) return layers.status();
-  return ParameterLayout::Create(ListTensors(*layers), static_cast<int>(setting.servers.size()),
-                                 int64_t{setting.job.block_kib()} * 1024 / sizeof(float));
+  return LayoutOf(setting.job, ListTensors(*layers), static_cast<int>(setting.servers.size()));
 }
 
 void Announce(const Setting& setting, const Listener& listener) {
   std::cout << "catchment_server " << setting.index << ": listening on " << listener.address() << std::endl;
 }
 
-Listener::Options ListenerOptions(const Setting& setting) {
+Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout& layout) {
   Listener::Options options;
-  options.max_message_bytes = kControlMessageBytes + static_cast<int>(setting.job.block_kib()) * 1024;
+  const size_t payload = Codec::ForPush(setting.job.compression()).PayloadBytes(layout.most_in_block());
+  options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
   options.threads = setting.listener_threads;
   return options;
 }
@@ -213,8 +215,9 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   auto host = MasterHost::Create(options, &layout, shard_host, &clock, std::move(state));
   if (!host.ok()) return host.status();
   MasterService service(host->get());
-  absl::StatusOr<Listener> listener = Listener::Open(setting.servers[0], setting.server_credentials,
-                                                     {shard_service, &service}, ListenerOptions(setting));
+  absl::StatusOr<Listener> listener =
+      Listener::Open(setting.servers[0], setting.server_credentials, {shard_service, &service},
+                     ListenerOptions(setting, layout));
   if (!listener.ok()) return listener.status();
   (*host)->SetAddress(listener->address());
   Announce(setting, *listener);
@@ -224,10 +227,12 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   return status;
 }
 
-absl::Status RunServer(const Setting& setting, ShardHost* shard_host, ShardService* shard_service) {
+absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
+                       ShardService* shard_service) {
   const SteadyClock clock;
-  absl::StatusOr<Listener> listener = Listener::Open(
-      setting.servers[setting.index], setting.server_credentials, {shard_service}, ListenerOptions(setting));
+  absl::StatusOr<Listener> listener =
+      Listener::Open(setting.servers[setting.index], setting.server_credentials, {shard_service},
+                     ListenerOptions(setting, layout));
   if (!listener.ok()) return listener.status();
   Announce(setting, *listener);
   v1::RegisterServerRequest request;
@@ -282,7 +287,7 @@ absl::Status Main() {
   const SteadyClock clock;
   const Sweeper sweeper(&shard_service, shard_host.shard(), &clock);
   return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service)
-                             : RunServer(*setting, &shard_host, &shard_service);
+                             : RunServer(*setting, *layout, &shard_host, &shard_service);
 }
 
 }  // namespace

@@ -19,14 +19,20 @@ uint64_t Rounded(uint64_t staleness) {
 }  // namespace
 
 void PushLedger::Begin(uint64_t incarnation) {
+  // Of a push that broke off some blocks will never come.
+  std::erase_if(pushes_, [this](const Push& push) {
+    return push.incarnation == incarnation_ && push.sequence > watermark_;
+  });
   incarnation_ = incarnation;
   watermark_ = 0;
+  BeginPush();
+}
+
+void PushLedger::BeginPush() {
   std::fill(arrived_.begin(), arrived_.end(), false);
   num_arrived_ = 0;
   std::fill(done_.begin(), done_.end(), false);
   num_done_ = 0;
-  max_staleness_ = 0;
-  any_applied_ = any_late_ = any_non_finite_ = false;
 }
 
 absl::StatusOr<PushLedger::Seen> PushLedger::Look(uint64_t sequence, uint32_t block) const {
@@ -45,30 +51,46 @@ void PushLedger::Arrived(uint64_t sequence, uint32_t block) {
   ++num_arrived_;
 }
 
-void PushLedger::Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness) {
+void PushLedger::Accept(uint64_t sequence, uint32_t block) {
   if (sequence != watermark_ + 1 || done_[block]) return;
+  if (num_done_ == 0) pushes_.push_back({.incarnation = incarnation_, .sequence = sequence});
   done_[block] = true;
-  any_applied_ |= fate == v1::Block::APPLIED;
-  any_late_ |= fate == v1::Block::LATE;
-  any_non_finite_ |= fate == v1::Block::NON_FINITE;
-  max_staleness_ = std::max(max_staleness_, staleness);
   if (++num_done_ < done_.size()) return;
-  Count();
-  const uint64_t incarnation = incarnation_;
-  Begin(incarnation);
   watermark_ = sequence;
+  BeginPush();
 }
 
-void PushLedger::Count() {
-  if (any_non_finite_) {
+void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness) {
+  const auto push = std::find_if(pushes_.begin(), pushes_.end(), [&](const Push& p) {
+    return p.incarnation == incarnation && p.sequence == sequence;
+  });
+  if (push == pushes_.end()) return;
+  push->any_applied |= fate == v1::Block::APPLIED;
+  push->any_non_finite |= fate == v1::Block::NON_FINITE;
+  push->max_staleness = std::max(push->max_staleness, staleness);
+  if (++push->settled < done_.size()) return;
+  Count(*push);
+  pushes_.erase(push);
+}
+
+void PushLedger::Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness) {
+  if (sequence != watermark_ + 1 || done_[block]) return;
+  Accept(sequence, block);
+  Settle(incarnation_, sequence, fate, staleness);
+}
+
+void PushLedger::Count(const Push& push) {
+  const std::pair<uint64_t, uint64_t> number = {push.incarnation, push.sequence};
+  if (push.any_non_finite) {
     ++non_finite_;
     ++non_finite_in_a_row_;
+    last_non_finite_ = number;
     return;
   }
-  non_finite_in_a_row_ = 0;
-  if (any_applied_) {
+  if (number > last_non_finite_) non_finite_in_a_row_ = 0;
+  if (push.any_applied) {
     ++applied_;
-    ++staleness_[Rounded(max_staleness_)];
+    ++staleness_[Rounded(push.max_staleness)];
   } else {
     ++late_;
   }

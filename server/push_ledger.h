@@ -4,12 +4,16 @@
 // blocks of push s are answered, so one watermark (all up to it are done) and one bitmap (blocks of the next
 // one that are) say everything, in memory that does not grow.
 //
+// What becomes of a block may be known only after it was answered (consistency.softsync, emulated_delay): a
+// push is counted when the fates of all its blocks are known.
+//
 // Threads: not safe; its owner holds a lock.
 #ifndef CATCHMENT_SERVER_PUSH_LEDGER_H_
 #define CATCHMENT_SERVER_PUSH_LEDGER_H_
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,8 +42,12 @@ class PushLedger {
     return num_arrived_ > 0 && num_arrived_ < arrived_.size() ? watermark_ + 1 : 0;
   }
 
-  // The block of push `sequence` is dealt with; nothing happens when it was already. When it was the push's
-  // last the push is counted.
+  // The block of push `sequence` is answered, or about to be; nothing happens when it was already.
+  void Accept(uint64_t sequence, uint32_t block);
+  // What became of an accepted block of push `sequence` of this or a former incarnation. When it was the
+  // push's last the push is counted.
+  void Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness);
+  // Both at once.
   void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
   void CountDuplicate() { ++duplicates_; }
 
@@ -47,28 +55,36 @@ class PushLedger {
   v1::Watermark Watermark(uint32_t worker) const;
 
  private:
-  void Count();
+  // A push that is not counted yet.
+  struct Push {
+    uint64_t incarnation = 0;
+    uint64_t sequence = 0;
+    size_t settled = 0;  // blocks
+    uint64_t max_staleness = 0;
+    bool any_applied = false;
+    bool any_non_finite = false;
+  };
+
+  void BeginPush();
+  void Count(const Push& push);
 
   uint64_t incarnation_ = 0;
-  uint64_t watermark_ = 0;    // all blocks of pushes up to this one are done
+  uint64_t watermark_ = 0;  // all blocks of pushes up to this one are done
   // Blocks of push watermark_ + 1. In a synchronous group those that have come wait for others to be dealt
   // with.
   std::vector<bool> arrived_;
   size_t num_arrived_ = 0;
   std::vector<bool> done_;
   size_t num_done_ = 0;
-
-  // Of the push under way.
-  uint64_t max_staleness_ = 0;
-  bool any_applied_ = false;
-  bool any_late_ = false;
-  bool any_non_finite_ = false;
+  std::vector<Push> pushes_;  // by age
 
   uint64_t applied_ = 0;
-  uint64_t duplicates_ = 0;   // blocks
+  uint64_t duplicates_ = 0;  // blocks
   uint64_t late_ = 0;
   uint64_t non_finite_ = 0;
   uint64_t non_finite_in_a_row_ = 0;
+  // Incarnation and number of the last push that was not finite: older ones may be counted after it.
+  std::pair<uint64_t, uint64_t> last_non_finite_ = {0, 0};
   std::map<uint64_t, uint64_t> staleness_;  // of applied pushes: value -> how many
 };
 

@@ -5,15 +5,21 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "common/job/learning_rate.h"
+#include "server/compensation/momentum_control.h"
 #include "server/shard_slots.h"
+#include "server/worker_scaling.h"
 
 namespace catchment {
 namespace {
 
-bool IsPush(v1::Block::Operation operation) {
-  return operation == v1::Block::PUSH || operation == v1::Block::PUSH_PULL;
+// A large tensor that is a block alone gets buffers of its own size; the others share theirs.
+std::vector<int64_t> BufferSizes(const ParameterLayout& layout, int index) {
+  std::vector<int64_t> sizes = {layout.block_size()};
+  for (int b = 0; layout.cuts() == Cuts::kBetweenTensors && b < layout.num_blocks(index); ++b) {
+    sizes.push_back(std::max(layout.block_size(), layout.block(index, b).size()));
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -35,8 +41,8 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
       push_(Codec::ForPush(job.compression())),
       pull_(Codec::ForPull(job.compression())),
       snapshot_sink_(std::move(snapshot_sink)),
-      pool_(layout.block_size()),
-      gate_(job.algorithm().consistency()),
+      pool_(BufferSizes(layout, index)),
+      gate_(job.algorithm()),
       weights_(std::move(contents.weights)),
       states_(std::move(contents.states)) {
   const Range range = layout.shard(index);
@@ -44,170 +50,43 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
   if (states_.empty()) states_.assign(rule_->num_states(), std::vector<float>(range.size(), 0.0f));
   CHECK_EQ(static_cast<int>(states_.size()), rule_->num_states());
   uint64_t total_updates = 0;
+  WriterLock lock(&roster_mu_);
   for (int b = 0; b < layout.num_blocks(index); ++b) {
     auto slot = std::make_unique<BlockSlot>();
     const Range block = layout.block(index, b);
     slot->local = {block.begin - range.begin, block.end - range.begin};
-    MutexLock lock(&slot->mu);
+    if (layout.cuts() == Cuts::kBetweenTensors) slot->tensor_ends = layout.TensorEnds(index, b);
+    MutexLock slot_lock(&slot->mu);
+    slot->momentum = MakeMomentumControl(job_, block.size());
     if (!contents.blocks.empty()) slot->state = contents.blocks[b];
+    if (slot->momentum != nullptr) slot->momentum->Restore(slot->state.momentum());
+    slot->groups.assign(gate_.groups(), Group(slot->state.version()));
     total_updates += slot->state.version();
     blocks_.push_back(std::move(slot));
   }
   total_updates_ = total_updates;
-  WriterLock lock(&roster_mu_);
   last_checkpoint_ = contents.checkpoint;
 }
 
 Shard::~Shard() = default;
 
-// ------------------------------------------------------------------------------------------------ requests
-
-absl::Status Shard::ReadPayload(const PayloadView& bytes, Request* request) {
-  if (bytes.size() == 0) return absl::OkStatus();
-  const uint32_t block = request->header.block;
-  if (absl::Status status = CheckBlock(block); !status.ok()) return status;
-  const int64_t size = blocks_[block]->local.size();
-  BufferPtr values = pool_.Get(size);
-  const absl::StatusOr<bool> finite =
-      push_.Decode(bytes, request->header.scale, absl::MakeSpan(values->data(), size));
-  if (!finite.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("block ", block, " of shard ", index_, ": ", finite.status().message()));
-  }
-  request->payload = std::move(values);
-  request->finite = *finite;
-  return absl::OkStatus();
-}
-
-absl::Status Shard::Handle(Request request, std::vector<Answer>* answers) {
-  if (absl::Status status = Check(request); !status.ok()) return status;
-  if (request.payload != nullptr) bytes_pushed_ += push_.PayloadBytes(request.payload->size());
-  Effects effects{answers};
-  {
-    ReaderLock lock(&roster_mu_);
-    if (absl::Status status = HandleLocked(&request, &effects); !status.ok()) return status;
-  }
-  // Before the answers go out: in synchronous mode no worker can begin the next version until then.
-  if (effects.due_checkpoint > 0) Checkpoint(effects.due_checkpoint);
-  return absl::OkStatus();
-}
-
-absl::Status Shard::CheckBlock(uint32_t block) const {
-  if (block < blocks_.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("block ", block, " of shard ", index_, ", which has ", blocks_.size(), " blocks"));
-}
-
-absl::Status Shard::Check(const Request& request) const {
-  const BlockHeader& header = request.header;
-  if (absl::Status status = CheckBlock(header.block); !status.ok()) return status;
-  const bool pull = header.operation == v1::Block::PULL;
-  const bool fits = rule_->has_answers() ? header.operation == v1::Block::EXCHANGE : IsPush(header.operation);
-  if (!pull && !fits) {
-    const std::string name = v1::Block::Operation_Name(header.operation);
-    return absl::InvalidArgumentError(absl::StrCat("operation ",
-                                                   name.empty() ? absl::StrCat(header.operation) : name,
-                                                   " does not belong to this job's algorithm"));
-  }
-  const int64_t expected = pull ? 0 : blocks_[header.block]->local.size();
-  const int64_t got = request.payload == nullptr ? 0 : request.payload->size();
-  if (expected != got) {
-    return absl::InvalidArgumentError(absl::StrCat("block ", header.block, " of shard ", index_, " takes ",
-                                                   expected, " values, and ", got, " came"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Shard::HandleLocked(Request* request, Effects* effects) {
-  absl::StatusOr<WorkerSlot*> worker = FindWorker(*request);
-  if (!worker.ok()) return worker.status();
-  BlockSlot* slot = blocks_[request->header.block].get();
-  if (request->header.operation == v1::Block::PULL) {
-    HandlePull(slot, std::move(*request), effects);
-    return absl::OkStatus();
-  }
-  return HandlePush(slot, *worker, std::move(*request), effects);
-}
-
-absl::StatusOr<Shard::WorkerSlot*> Shard::FindWorker(const Request& request) const {
-  const auto found = workers_.find(request.worker);
-  if (found == workers_.end() || !gate_.IsMember(request.worker, request.incarnation)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", request.worker, ", incarnation ", request.incarnation,
-                     ", is no member of the job (any more); register again"));
-  }
-  return found->second.get();
-}
-
-void Shard::HandlePull(BlockSlot* slot, Request request, Effects* effects) {
-  MutexLock lock(&slot->mu);
-  if (request.header.version > slot->state.version()) {
-    // A worker waits for one version at a time: an older request of its is of a connection that has broken.
-    std::erase_if(slot->pulls, [&](const Request& pull) { return pull.worker == request.worker; });
-    slot->pulls.push_back(std::move(request));
-    return;
-  }
-  Emit(std::move(request), v1::Block::APPLIED, 0, EncodeWeights(*slot), *slot, effects);
-}
-
-absl::Status Shard::HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request,
-                               Effects* effects) {
-  const BlockHeader& header = request.header;
-  MutexLock lock(&slot->mu);
-  {
-    MutexLock worker_lock(&worker->mu);
-    absl::StatusOr<PushLedger::Seen> seen = worker->ledger.Look(header.sequence, header.block);
-    if (!seen.ok()) return seen.status();
-    if (*seen == PushLedger::Seen::kDone) {
-      worker->ledger.CountDuplicate();
-      AnswerOnly(slot, std::move(request), v1::Block::DUPLICATE, effects);
-      return absl::OkStatus();
-    }
-  }
-  if (header.version > slot->state.version()) {
-    return absl::InvalidArgumentError(absl::StrCat("a contribution computed at version ", header.version,
-                                                   " of block ", header.block, ", which is at ",
-                                                   slot->state.version()));
-  }
-  if (gate_.synchronous() && header.version < slot->state.version()) {
-    {
-      MutexLock worker_lock(&worker->mu);
-      worker->ledger.Done(header.sequence, header.block, v1::Block::LATE, 0);
-    }
-    AnswerOnly(slot, std::move(request), v1::Block::LATE, effects);
-    return absl::OkStatus();
-  }
-  {
-    MutexLock worker_lock(&worker->mu);
-    worker->ledger.Arrived(header.sequence, header.block);
-  }
-  AddContribution(slot, std::move(request));
-  Advance(slot, effects);
-  return absl::OkStatus();
-}
-
-void Shard::AddContribution(BlockSlot* slot, Request request) {
-  auto& waiting = slot->contributions;
-  const auto at = std::lower_bound(waiting.begin(), waiting.end(), request.worker,
-                                   [](const auto& w, uint32_t worker) { return w.request.worker < worker; });
-  // The same worker's again: it was sent a second time over a new connection, or by a new incarnation.
-  if (at != waiting.end() && at->request.worker == request.worker) {
-    at->request = std::move(request);
-  } else {
-    waiting.insert(at, {std::move(request), {}});
-  }
-}
-
 // ------------------------------------------------------------------------------------------------- updates
 
 void Shard::Advance(BlockSlot* slot, Effects* effects) {
+  for (uint32_t group = 0; group < gate_.groups(); ++group) AdvanceGroup(slot, group, effects);
+  if (!gate_.in_groups()) AdvanceQueue(slot, effects);
+  if (gate_.bounded()) ReleaseHeld(slot, {}, effects);
+}
+
+void Shard::AdvanceGroup(BlockSlot* slot, uint32_t group, Effects* effects) {
+  Group& members = slot->groups[group];
   while (true) {
-    slot->arrived.clear();
-    for (const auto& contribution : slot->contributions) slot->arrived.push_back(contribution.request.worker);
-    switch (gate_.Decide(slot->state.version(), slot->arrived)) {
+    switch (gate_.Decide(slot->state.version(), group, members.arrived())) {
       case Gate::Decision::kWait:
         return;
       case Gate::Decision::kUpdate:
+        for (Request& request : members.waiting()) slot->contributions.push_back({std::move(request), {}});
+        members.Clear();
         Update(slot, effects);
         break;
       case Gate::Decision::kSkip:
@@ -215,20 +94,36 @@ void Shard::Advance(BlockSlot* slot, Effects* effects) {
         ReleasePulls(slot, {}, effects);
         break;
     }
+    members.set_base(slot->state.version());
+  }
+}
+
+void Shard::AdvanceQueue(BlockSlot* slot, Effects* effects) {
+  while (const size_t due = gate_.Due(slot->queue.size())) {
+    for (size_t i = 0; i < due; ++i) slot->contributions.push_back({slot->queue.Pop(), {}});
+    Update(slot, effects);
   }
 }
 
 void Shard::Update(BlockSlot* slot, Effects* effects) {
   const uint64_t version_before = slot->state.version();
   const Payload weights = Apply(slot, effects);
-  for (BlockSlot::Contribution& contribution : slot->contributions) {
+  for (Contribution& contribution : slot->contributions) {
     Request& request = contribution.request;
-    const v1::Block::Fate fate = request.finite ? v1::Block::APPLIED : v1::Block::NON_FINITE;
-    const uint64_t staleness = version_before - request.header.version;
+    contribution.fate = request.finite ? v1::Block::APPLIED : v1::Block::NON_FINITE;
+    contribution.staleness = version_before - request.header.version;
+    Settle(contribution);
+    if (gate_.answers_at_once()) continue;
+    if (gate_.bounded()) {
+      Hold(slot, std::move(contribution));
+      continue;
+    }
     if (request.header.operation == v1::Block::PUSH_PULL) contribution.answer = weights;
-    Finish(std::move(request), fate, staleness, std::move(contribution.answer), *slot, effects);
+    Emit(std::move(request), contribution.fate, contribution.staleness, std::move(contribution.answer),
+         slot->state.version(), effects);
   }
   slot->contributions.clear();
+  if (gate_.bounded()) ReleaseHeld(slot, weights, effects);
   ReleasePulls(slot, weights, effects);
 }
 
@@ -237,29 +132,83 @@ Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
   bool weights_wanted = false;
   uint64_t samples = 0;
   slot->applicable.clear();
-  for (BlockSlot::Contribution& contribution : slot->contributions) {
+  for (Contribution& contribution : slot->contributions) {
     const Request& request = contribution.request;
-    weights_wanted |= request.header.operation == v1::Block::PUSH_PULL;
+    weights_wanted |= request.header.operation == v1::Block::PUSH_PULL && !gate_.answers_at_once();
     if (!request.finite) continue;
     if (rule_->has_answers()) contribution.answer.bytes = pool_.Get(size);
     const BufferPtr& own = contribution.answer.bytes;
     float* const answer = own == nullptr ? nullptr : own->data();
-    slot->applicable.push_back({request.payload->data(), request.header.samples, answer});
+    slot->applicable.push_back({.values = request.payload->data(),
+                                .samples = request.header.samples,
+                                .answer = answer,
+                                .version = request.header.version,
+                                .staleness = slot->state.version() - request.header.version,
+                                .sent = request.sent == nullptr ? nullptr : request.sent->data()});
     samples += request.header.samples;
   }
+  const bool averages =
+      !slot->tensor_ends.empty() && (slot->applicable.size() > 1 || rule_->needs_sent_weights());
+  const BufferPtr average = averages ? pool_.Get(size) : nullptr;
   // Plain weights are copied out while they are updated.
   BufferPtr weights = weights_wanted && pull_.is_plain() ? pool_.Get(size) : nullptr;
   Rule::Center center = CenterOf(*slot);
-  const double progress = total_samples_ == 0 ? 0 : double(slot->state.samples()) / total_samples_;
-  center.learning_rate = static_cast<float>(LearningRate(job_.optimizer(), progress));
+  center.version = slot->state.version() + 1;
+  center.momentum = slot->momentum.get();
+  if (average != nullptr) center.average = average->data();
+  const double spent = slot->state.samples() + slot->state.late_samples();
+  const double progress = total_samples_ == 0 ? 0 : spent / total_samples_;
+  const double scale = WorkerScale(job_.optimizer().worker_scaling(),
+                                   gate_.ActiveMembers(slot->state.version()), job_.workers());
+  center.learning_rate = static_cast<float>(LearningRate(job_.optimizer(), progress) * scale);
   const bool stepped = rule_->Apply(slot->applicable, center, weights == nullptr ? nullptr : weights->data());
 
   slot->state.set_samples(slot->state.samples() + samples);
   if (stepped) slot->state.set_optimizer_steps(slot->state.optimizer_steps() + 1);
   // Alone and refused, a contribution makes no update; in a group the round counts.
-  if (!slot->applicable.empty() || gate_.synchronous()) SetVersion(slot, slot->state.version() + 1, effects);
+  if (!slot->applicable.empty() || gate_.in_groups()) SetVersion(slot, slot->state.version() + 1, effects);
   if (weights_wanted && weights == nullptr) return EncodeWeights(*slot);
   return {std::move(weights)};
+}
+
+void Shard::Settle(const Contribution& contribution) {
+  const Request& request = contribution.request;
+  WorkerSlot* worker = workers_.at(request.worker).get();
+  MutexLock lock(&worker->mu);
+  PushLedger& ledger = worker->ledger;
+  const BlockHeader& header = request.header;
+  if (ledger.incarnation() == request.incarnation) ledger.Accept(header.sequence, header.block);
+  ledger.Settle(request.incarnation, header.sequence, contribution.fate, contribution.staleness);
+}
+
+void Shard::Hold(BlockSlot* slot, Contribution contribution) {
+  Request& request = contribution.request;
+  request.payload.reset();
+  slot->finished[request.worker] = {request.incarnation, request.header.sequence};
+  const uint64_t clock = gate_.ClockOf(request.worker, slot->finished);
+  slot->held.push_back({std::move(contribution), slot->state.version(), clock});
+}
+
+void Shard::ReleaseHeld(BlockSlot* slot, Payload weights, Effects* effects) {
+  const uint64_t highest = gate_.HighestClock(slot->finished);
+  auto later = slot->held.begin();
+  for (BlockSlot::Held& held : slot->held) {
+    Contribution& contribution = held.contribution;
+    Request& request = contribution.request;
+    if (held.clock > highest && gate_.IsMember(request.worker, request.incarnation)) {
+      std::swap(*later++, held);
+      continue;
+    }
+    // A worker goes on with the weights as they are now; its exchange was with the center as it was then.
+    if (request.header.operation == v1::Block::PUSH_PULL) {
+      if (weights.bytes == nullptr) weights = EncodeWeights(*slot);
+      contribution.answer = weights;
+      held.version = slot->state.version();
+    }
+    Emit(std::move(request), contribution.fate, contribution.staleness, std::move(contribution.answer),
+         held.version, effects);
+  }
+  slot->held.erase(later, slot->held.end());
 }
 
 void Shard::ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects) {
@@ -270,7 +219,7 @@ void Shard::ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects) {
       continue;
     }
     if (weights.bytes == nullptr) weights = EncodeWeights(*slot);
-    Emit(std::move(pull), v1::Block::APPLIED, 0, weights, *slot, effects);
+    Emit(std::move(pull), v1::Block::APPLIED, 0, weights, slot->state.version(), effects);
   }
   slot->pulls.erase(later, slot->pulls.end());
 }
@@ -285,29 +234,24 @@ void Shard::AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, E
     Rule::Center center;
     center.size = slot->local.size();
     center.weights = center_copy->data();
-    rule_->Apply({Rule::Contribution{request.payload->data(), request.header.samples, payload.bytes->data()}},
+    rule_->Apply({Rule::Contribution{.values = request.payload->data(),
+                                     .samples = request.header.samples,
+                                     .answer = payload.bytes->data()}},
                  center, nullptr);
   }
-  Emit(std::move(request), fate, 0, std::move(payload), *slot, effects);
+  Emit(std::move(request), fate, 0, std::move(payload), slot->state.version(), effects);
 }
 
-void Shard::Finish(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload,
-                   const BlockSlot& slot, Effects* effects) {
-  WorkerSlot* worker = workers_.at(request.worker).get();
-  {
-    MutexLock lock(&worker->mu);
-    if (worker->ledger.incarnation() == request.incarnation) {
-      worker->ledger.Done(request.header.sequence, request.header.block, fate, staleness);
-    }
-  }
-  Emit(std::move(request), fate, staleness, std::move(payload), slot, effects);
-}
-
-void Shard::Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload,
-                 const BlockSlot& slot, Effects* effects) {
+void Shard::Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, uint64_t version,
+                 Effects* effects) {
   if (payload.bytes != nullptr) bytes_pulled_ += payload.bytes->bytes();
+  if (payload.bytes != nullptr && rule_->needs_sent_weights()) {
+    WorkerSlot* const worker = workers_.at(request.worker).get();
+    MutexLock lock(&worker->mu);
+    worker->sent[request.header.block] = payload.bytes;
+  }
   BlockHeader header = request.header;
-  header.version = slot.state.version();
+  header.version = version;
   header.samples = 0;
   header.staleness = staleness;
   header.fate = fate;
@@ -338,6 +282,7 @@ Rule::Center Shard::CenterOf(const BlockSlot& slot) const {
     center.states[s] = const_cast<float*>(states_[s].data()) + slot.local.begin;
   }
   center.steps = slot.state.optimizer_steps();
+  center.tensor_ends = slot.tensor_ends;
   return center;
 }
 
@@ -370,6 +315,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, std::vector<Answer>* ans
     }
     for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
       MutexLock slot_lock(&slot->mu);
+      if (gate_.bounded() && !workers_.empty()) slot->finished.resize(workers_.rbegin()->first + 1);
       Advance(slot.get(), &effects);
     }
   }

@@ -3,6 +3,7 @@
 // A request is one block of a worker's push, pull or exchange (proto/wire.proto, Block). The shard checks it,
 // asks the gate whether an update can be made of what is in, has the rule make it, and says whom to answer
 // what: the caller delivers the answers after the call. Requests that wait are kept, and cost no thread.
+// Contributions that were answered before they are applied are in no checkpoint.
 //
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot of all blocks
@@ -22,41 +23,18 @@
 #include "common/codec/codec.h"
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
-#include "common/wire/block_frame.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/wire.pb.h"
 #include "server/buffer_pool.h"
 #include "server/gate.h"
 #include "server/push_ledger.h"
+#include "server/request.h"
 #include "server/rules/rule.h"
 
 namespace catchment {
 
-// Where answers go: one end of a connection. The shard keeps it as long as a request waits.
-struct Answer;
-class AnswerSink {
- public:
-  virtual ~AnswerSink() = default;
-  virtual void Deliver(Answer answer) = 0;
-};
-
-struct Answer {
-  std::shared_ptr<AnswerSink> sink;
-  BlockHeader header;
-  BufferPtr payload;  // may be shared with other answers; null: none
-};
-
 // Delivers answers, each over the connection that it belongs to.
 void Deliver(std::vector<Answer>* answers);
-
-struct Request {
-  uint32_t worker = 0;
-  uint64_t incarnation = 0;
-  BlockHeader header;
-  BufferPtr payload;  // of a push or exchange
-  std::shared_ptr<AnswerSink> sink;
-  bool finite = true;  // every value of the payload is
-};
 
 // A copy of a shard as it was at one moment.
 struct ShardSnapshot {
@@ -120,6 +98,7 @@ class Shard {
  private:
   struct BlockSlot;
   struct WorkerSlot;
+  struct Contribution;
   // What an answer carries; null: nothing.
   struct Payload {
     BufferPtr bytes;
@@ -136,22 +115,42 @@ class Shard {
   absl::StatusOr<WorkerSlot*> FindWorker(const Request& request) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   absl::Status HandleLocked(Request* request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  void HandlePull(BlockSlot* slot, Request request, Effects* effects);
+  void HandlePull(BlockSlot* slot, Request request, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   absl::Status HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  void AddContribution(BlockSlot* slot, Request request);
+  // Counts duplicates.
+  static absl::StatusOr<PushLedger::Seen> Look(const BlockHeader& header, WorkerSlot* worker);
+  void HandleDuplicate(BlockSlot* slot, Request request, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  bool IsLate(const BlockSlot& slot, const Request& request) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // A contribution that will be in no update.
+  void Dismiss(BlockSlot* slot, WorkerSlot* worker, Request request, v1::Block::Fate fate, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // Answers before the contribution is in an update.
+  void Accept(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   // Makes every update that the gate allows of what waits at the block.
   void Advance(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void AdvanceGroup(BlockSlot* slot, uint32_t group, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void AdvanceQueue(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // Of the slot's contributions to it.
   void Update(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   // The update itself; returns the weights after it, where a contribution asks for them.
   Payload Apply(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  void ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects);
-  // An answer without an update: to what was applied already, or came too late.
-  void AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, Effects* effects);
-  void Finish(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload,
-              const BlockSlot& slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, const BlockSlot& slot,
-            Effects* effects);
+  // What became of it is counted.
+  void Settle(const Contribution& contribution) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // Keeps its answer until ReleaseHeld finds that its worker may go on.
+  void Hold(BlockSlot* slot, Contribution contribution) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // Answers to all who are held up by nobody any more. `weights`: as they are, or nothing.
+  void ReleaseHeld(BlockSlot* slot, Payload weights, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  void ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // An answer without an update: to what was applied already, is to be applied later, or came too late.
+  void AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, Effects* effects)
+      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // `version`: of the block that the answer is of.
+  void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, uint64_t version,
+            Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   BufferPtr CopyWeights(const BlockSlot& slot);
   // As the job sends them.
   Payload EncodeWeights(const BlockSlot& slot);

@@ -7,6 +7,7 @@
 #include "common/initializer.h"
 #include "common/job/data_shape.h"
 #include "common/model_shapes.h"
+#include "server/optimizers/optimizer.h"
 #include "server/rules/rule.h"
 
 namespace catchment {
@@ -26,8 +27,9 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   contents.checkpoint = resumed->number();
   absl::Status status = ReadParameters(checkpoint_dir, *resumed, range, "weights", contents.weights.data());
   if (!status.ok()) return status;
-  absl::StatusOr<std::vector<v1::BlockState>> blocks =
-      ReadBlockStates(checkpoint_dir, *resumed, range, layout.block_size());
+  std::vector<Range> ranges;
+  for (int b = 0; b < layout.num_blocks(index); ++b) ranges.push_back(layout.block(index, b));
+  absl::StatusOr<std::vector<v1::BlockState>> blocks = ReadBlockStates(checkpoint_dir, *resumed, ranges);
   if (!blocks.ok()) return blocks.status();
   contents.blocks = *std::move(blocks);
   if (resumed->job().optimizer().kind() != job.optimizer().kind()) {
@@ -35,9 +37,17 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
     for (v1::BlockState& block : contents.blocks) block.clear_optimizer_steps();
     return contents;
   }
+  const bool same_compensation =
+      resumed->job().algorithm().compensation().kind_case() == job.algorithm().compensation().kind_case();
   const int num_states = MakeRule(job)->num_states();
+  const int of_optimizer = MakeOptimizer(job.optimizer())->num_states();
   for (int i = 0; i < num_states; ++i) {
     std::vector<float> state(range.size());
+    if (i >= of_optimizer && !same_compensation) {
+      LOG(WARNING) << "the checkpoint's compensation was another: its state begins at zero";
+      contents.states.push_back(std::move(state));
+      continue;
+    }
     status = ReadParameters(checkpoint_dir, *resumed, range, absl::StrCat("state.", i), state.data());
     if (absl::IsNotFound(status)) {
       LOG(WARNING) << "the checkpoint has no optimizer state " << i << ": it begins at zero";
@@ -54,7 +64,12 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
                      const std::string& checkpoint_dir)
     : writer_(checkpoint_dir, index, layout.num_shards(), contents.checkpoint),
       shard_(job, layout, index, std::move(contents),
-             [this](ShardSnapshot snapshot) { writer_.Write(std::move(snapshot)); }) {}
+             [this](ShardSnapshot snapshot) { writer_.Write(std::move(snapshot)); }) {
+  if (MakeRule(job)->needs_sent_weights()) {
+    LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "
+              << layout.shard(index).size() * static_cast<int64_t>(sizeof(float)) << " bytes for each";
+  }
+}
 
 v1::ShardReport ShardHost::Control(const v1::ShardCommand& command) {
   std::vector<Answer> answers;

@@ -37,12 +37,18 @@ ShardSnapshot Shard::CopyAll(uint64_t number) const {
   state.set_fingerprint(layout_.fingerprint());
   state.set_begin(range.begin);
   state.set_end(range.end);
-  state.set_block_size(layout_.block_size());
+  if (layout_.cuts() == Cuts::kAnywhere) {
+    state.set_block_size(layout_.block_size());
+  } else {
+    for (int b = 0; b < num_blocks(); ++b) state.add_block_ends(block_range(b).end);
+  }
   state.set_optimizer(rule_->num_states() == 0 ? "" : v1::Optimizer::Kind_Name(job_.optimizer().kind()));
   uint64_t samples = 0;
   for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
     MutexLock lock(&slot->mu);
-    *state.add_blocks() = slot->state;
+    v1::BlockState* const block = state.add_blocks();
+    *block = slot->state;
+    if (slot->momentum != nullptr) *block->mutable_momentum() = slot->momentum->state();
     samples += slot->state.samples();
   }
   state.set_samples(samples / blocks_.size());
@@ -66,6 +72,9 @@ v1::ShardReport Shard::Report() const {
   for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
     MutexLock slot_lock(&slot->mu);
     samples += slot->state.samples();
+    if (slot == blocks_.front() && slot->momentum != nullptr) {
+      *report.mutable_momentum() = slot->momentum->state();
+    }
   }
   report.set_samples(samples / blocks_.size());
   for (const auto& [index, worker] : workers_) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "common/job/data_shape.h"
+#include "common/job/job_layout.h"
 #include "common/model_shapes.h"
 #include "common/timer.h"
 #include "kernels/cuda/loader.h"
@@ -52,8 +53,7 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
                                                          ? MakeSynthetic(reply->job())
                                                          : MakeNetwork(options, reply->job(), data->train);
   if (!model.ok()) return model.status();
-  absl::StatusOr<ParameterLayout> layout = ParameterLayout::Create(
-      (*model)->tensors(), reply->servers_size(), int64_t{reply->job().block_kib()} * 1024 / sizeof(float));
+  absl::StatusOr<ParameterLayout> layout = LayoutOf(reply->job(), (*model)->tensors(), reply->servers_size());
   if (!layout.ok()) return layout.status();
   return Session{reply->job(), {reply->servers().begin(), reply->servers().end()}, *std::move(data),
                  *std::move(model), *std::move(layout)};

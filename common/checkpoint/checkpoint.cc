@@ -17,11 +17,6 @@ Range Overlap(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a
 
 Range RangeOf(const v1::ShardState& state) { return {state.begin(), state.end()}; }
 
-Range BlockRange(const v1::ShardState& state, int block) {
-  const int64_t begin = state.begin() + block * state.block_size();
-  return {begin, std::min(state.end(), begin + state.block_size())};
-}
-
 // Empty when the shard is the next one of the checkpoint, whose values before `begin` are there.
 std::string DescribeStranger(const v1::Manifest& manifest, const v1::SavedShard& saved,
                              const v1::ShardState& state, int64_t begin) {
@@ -74,6 +69,7 @@ void Raise(const v1::BlockState& saved, v1::BlockState* state) {
   state->set_version(std::max(state->version(), saved.version()));
   state->set_samples(std::max(state->samples(), saved.samples()));
   state->set_optimizer_steps(std::max(state->optimizer_steps(), saved.optimizer_steps()));
+  state->set_late_samples(std::max(state->late_samples(), saved.late_samples()));
 }
 
 }  // namespace
@@ -130,20 +126,21 @@ absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest
 }
 
 absl::StatusOr<std::vector<v1::BlockState>> ReadBlockStates(const std::string& dir,
-                                                            const v1::Manifest& manifest, Range range,
-                                                            int64_t block_size) {
-  CHECK_GT(block_size, 0);
-  if (const absl::Status status = CheckRange(manifest, range); !status.ok()) return status;
+                                                            const v1::Manifest& manifest,
+                                                            absl::Span<const Range> blocks) {
+  if (blocks.empty()) return std::vector<v1::BlockState>();
+  const absl::Status status = CheckRange(manifest, {blocks.front().begin, blocks.back().end});
+  if (!status.ok()) return status;
   const auto shards = OpenShards(dir, manifest);
   if (!shards.ok()) return shards.status();
-  std::vector<v1::BlockState> states((range.size() + block_size - 1) / block_size);
+  std::vector<v1::BlockState> states(blocks.size());
   for (const ShardFile& shard : *shards) {
-    for (int block = 0; block < shard.state.blocks_size(); ++block) {
-      const Range part = Overlap(range, BlockRange(shard.state, block));
-      if (part.size() <= 0) continue;
-      const int64_t last = (part.end - 1 - range.begin) / block_size;
-      for (int64_t i = (part.begin - range.begin) / block_size; i <= last; ++i) {
-        Raise(shard.state.blocks(block), &states[i]);
+    for (int saved = 0; saved < shard.state.blocks_size(); ++saved) {
+      const Range range = BlockRange(shard.state, saved);
+      const auto first = std::partition_point(blocks.begin(), blocks.end(),
+                                              [&](const Range& block) { return block.end <= range.begin; });
+      for (auto block = first; block != blocks.end() && block->begin < range.end; ++block) {
+        Raise(shard.state.blocks(saved), &states[block - blocks.begin()]);
       }
     }
   }

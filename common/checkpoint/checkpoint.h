@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/parameter_layout.h"
@@ -40,11 +41,11 @@ absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const 
 absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest, Range range,
                             const std::string& tensor, float* out);
 
-// For each block of block_size values of `range`, the last one shorter: the highest version, samples and
-// optimizer_steps of the saved blocks that it overlaps.
+// For each of `blocks`, which are ascending: the highest version, samples and optimizer_steps of the saved
+// blocks that it overlaps.
 absl::StatusOr<std::vector<v1::BlockState>> ReadBlockStates(const std::string& dir,
-                                                            const v1::Manifest& manifest, Range range,
-                                                            int64_t block_size);
+                                                            const v1::Manifest& manifest,
+                                                            absl::Span<const Range> blocks);
 
 // FailedPrecondition naming the first difference, when the checkpoint is of another model.
 absl::Status CheckSameModel(const std::string& dir, const v1::Manifest& manifest,

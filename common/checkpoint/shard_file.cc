@@ -18,17 +18,30 @@ namespace {
 constexpr char kStateKey[] = "catchment";
 constexpr char kChecksumKey[] = "crc32-catchment";
 
-// 0 for a range or a block size that cannot be.
+// 0 for ends that are not those of blocks from begin to end.
+int64_t CountBlockEnds(const v1::ShardState& state) {
+  int64_t begin = state.begin();
+  for (const int64_t end : state.block_ends()) {
+    if (end <= begin) return 0;
+    begin = end;
+  }
+  return begin == state.end() ? state.block_ends_size() : 0;
+}
+
+// 0 for a range or blocks that cannot be.
 int64_t CountBlocks(const v1::ShardState& state) {
-  if (state.begin() < 0 || state.end() <= state.begin() || state.block_size() < 1) return 0;
+  if (state.begin() < 0 || state.end() <= state.begin() || state.block_size() < 0) return 0;
+  if (state.block_size() == 0) return CountBlockEnds(state);
   return (state.end() - state.begin() - 1) / state.block_size() + 1;
 }
 
 // Empty when all is well.
 std::string DescribeProblem(const SafetensorsFile& file, const v1::ShardState& state) {
   if (CountBlocks(state) == 0) {
-    return absl::StrCat("its range ", state.begin(), " .. ", state.end(), " or block size ",
-                        state.block_size(), " cannot be");
+    return absl::StrCat(
+        "its range ", state.begin(), " .. ", state.end(), " or ",
+        state.block_size() == 0 ? "where its blocks end" : absl::StrCat("block size ", state.block_size()),
+        " cannot be");
   }
   if (CountBlocks(state) != state.blocks_size()) {
     return absl::StrCat("it tells of ", state.blocks_size(), " blocks, and its range has ",
@@ -52,6 +65,14 @@ uint64_t ShardVersion(const v1::ShardState& state) {
       std::min_element(state.blocks().begin(), state.blocks().end(),
                        [](const auto& a, const auto& b) { return a.version() < b.version(); });
   return lowest == state.blocks().end() ? 0 : lowest->version();
+}
+
+Range BlockRange(const v1::ShardState& state, int block) {
+  if (state.block_size() == 0) {
+    return {block == 0 ? state.begin() : state.block_ends(block - 1), state.block_ends(block)};
+  }
+  const int64_t begin = state.begin() + block * state.block_size();
+  return {begin, std::min(state.end(), begin + state.block_size())};
 }
 
 absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t number, int shard, int num_shards,

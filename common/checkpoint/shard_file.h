@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 
 namespace catchment {
@@ -29,6 +30,9 @@ absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t numbe
 
 // Updates that all its blocks have seen: the lowest of their versions.
 uint64_t ShardVersion(const v1::ShardState& state);
+
+// The values of one of its blocks, in the flat vector. `state` is of a ShardFile.
+Range BlockRange(const v1::ShardState& state, int block);
 
 // A saved shard, open.
 struct ShardFile {

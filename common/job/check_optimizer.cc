@@ -11,34 +11,52 @@ namespace catchment {
 namespace {
 
 using Kind = v1::Optimizer::Kind;
+using Decay = v1::Schedule::Decay;
 
-std::string JoinKinds(const std::vector<Kind>& kinds, const std::string& last) {
-  std::string names;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    absl::StrAppend(&names,
+std::string Join(const std::vector<std::string>& names, const std::string& last) {
+  std::string list;
+  for (size_t i = 0; i < names.size(); ++i) {
+    absl::StrAppend(&list,
                     i == 0                 ? ""
-                    : i + 1 < kinds.size() ? ", "
+                    : i + 1 < names.size() ? ", "
                                            : absl::StrCat(" ", last, " "),
-                    v1::Optimizer::Kind_Name(kinds[i]));
+                    names[i]);
   }
-  return names;
+  return list;
 }
 
-// A field that only some kinds have. Returns whether this one is among them.
+// A field that only some choices of `by` have, another field. Returns whether this one is among them.
+bool CheckChoiceHas(const std::string& path, bool set, const std::string& by, const std::string& choice,
+                    const std::vector<std::string>& owners, Problems* problems) {
+  if (std::find(owners.begin(), owners.end(), choice) != owners.end()) return true;
+  if (!set) return false;
+  problems->Add(path, absl::StrCat("is of ", Join(owners, "and"), "; ", choice,
+                                   " has none, leave it out or set ", by, " to ", Join(owners, "or")));
+  return false;
+}
+
+// A field that only some kinds have.
 bool CheckKindHas(const std::string& field, bool set, Kind kind, const std::vector<Kind>& owners,
                   Problems* problems) {
-  if (std::find(owners.begin(), owners.end(), kind) != owners.end()) return true;
-  if (!set) return false;
-  problems->Add("optimizer." + field,
-                absl::StrCat("is of ", JoinKinds(owners, "and"), "; ", v1::Optimizer::Kind_Name(kind),
-                             " has none, leave it out or set optimizer.kind to ", JoinKinds(owners, "or")));
-  return false;
+  std::vector<std::string> names;
+  for (Kind owner : owners) names.push_back(v1::Optimizer::Kind_Name(owner));
+  return CheckChoiceHas("optimizer." + field, set, "optimizer.kind", v1::Optimizer::Kind_Name(kind), names,
+                        problems);
+}
+
+// A field that only some decays have.
+bool CheckDecayHas(const std::string& field, bool set, Decay decay, const std::vector<Decay>& owners,
+                   Problems* problems) {
+  std::vector<std::string> names;
+  for (Decay owner : owners) names.push_back(v1::Schedule::Decay_Name(owner));
+  return CheckChoiceHas("optimizer.schedule." + field, set, "optimizer.schedule.decay",
+                        v1::Schedule::Decay_Name(decay), names, problems);
 }
 
 void CheckMomentum(const v1::Optimizer& optimizer, Problems* problems) {
   const Kind kind = optimizer.kind();
-  if (CheckKindHas("momentum", optimizer.momentum() != 0, kind, {v1::Optimizer::SGD, v1::Optimizer::RMSPROP},
-                   problems)) {
+  if (CheckKindHas("momentum", optimizer.momentum() != 0, kind,
+                   {v1::Optimizer::SGD, v1::Optimizer::RMSPROP, v1::Optimizer::LARS}, problems)) {
     problems->BelowOne("optimizer.momentum", optimizer.momentum());
   }
   if (CheckKindHas("nesterov", optimizer.nesterov(), kind, {v1::Optimizer::SGD}, problems) &&
@@ -51,12 +69,11 @@ void CheckMomentum(const v1::Optimizer& optimizer, Problems* problems) {
 
 void CheckAverages(const v1::Optimizer& optimizer, Problems* problems) {
   const Kind kind = optimizer.kind();
-  if (CheckKindHas("beta1", optimizer.has_beta1(), kind, {v1::Optimizer::ADAM, v1::Optimizer::ADAMW},
-                   problems)) {
+  const std::vector<Kind> adaptive = {v1::Optimizer::ADAM, v1::Optimizer::ADAMW, v1::Optimizer::LAMB};
+  if (CheckKindHas("beta1", optimizer.has_beta1(), kind, adaptive, problems)) {
     problems->BelowOne("optimizer.beta1", optimizer.beta1());
   }
-  if (CheckKindHas("beta2", optimizer.has_beta2(), kind, {v1::Optimizer::ADAM, v1::Optimizer::ADAMW},
-                   problems)) {
+  if (CheckKindHas("beta2", optimizer.has_beta2(), kind, adaptive, problems)) {
     problems->BelowOne("optimizer.beta2", optimizer.beta2());
   }
   if (CheckKindHas("rho", optimizer.has_rho(), kind, {v1::Optimizer::RMSPROP, v1::Optimizer::ADADELTA},
@@ -65,7 +82,7 @@ void CheckAverages(const v1::Optimizer& optimizer, Problems* problems) {
   }
   if (CheckKindHas("epsilon", optimizer.has_epsilon(), kind,
                    {v1::Optimizer::ADAGRAD, v1::Optimizer::RMSPROP, v1::Optimizer::ADADELTA,
-                    v1::Optimizer::ADAM, v1::Optimizer::ADAMW},
+                    v1::Optimizer::ADAM, v1::Optimizer::ADAMW, v1::Optimizer::LAMB},
                    problems)) {
     problems->Positive("optimizer.epsilon", optimizer.epsilon());
   }
@@ -81,13 +98,50 @@ void CheckDecayAndClipping(const v1::Optimizer& optimizer, Problems* problems) {
                                " one step takes all of the weights away: their product must be below 1"));
   }
   if (optimizer.has_clip_value()) problems->Positive("optimizer.clip_value", optimizer.clip_value());
+  if (optimizer.has_clip_norm()) problems->Positive("optimizer.clip_norm", optimizer.clip_norm());
+}
+
+void CheckFinalFraction(const v1::Schedule& schedule, Problems* problems) {
+  const std::string path = "optimizer.schedule.final_fraction";
+  const float fraction = schedule.final_fraction();
+  if (!CheckDecayHas("final_fraction", schedule.has_final_fraction(), schedule.decay(),
+                     {v1::Schedule::COSINE, v1::Schedule::EXPONENTIAL, v1::Schedule::POLYNOMIAL,
+                      v1::Schedule::ONE_CYCLE},
+                     problems)) {
+    return;
+  }
+  if (schedule.decay() != v1::Schedule::EXPONENTIAL) return problems->Within<float>(0, 1, path, fraction);
+  problems->Require(fraction > 0 && fraction <= 1, path, fraction,
+                    "must be in (0, 1] with decay EXPONENTIAL, whose course never comes to 0");
 }
 
 void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
-  problems->Require(v1::Schedule::Decay_IsValid(schedule.decay()), "optimizer.schedule.decay",
-                    static_cast<int>(schedule.decay()), "must be CONSTANT or COSINE");
-  problems->BelowOne("optimizer.schedule.warmup", schedule.warmup());
-  problems->Within<float>(0, 1, "optimizer.schedule.final_fraction", schedule.final_fraction());
+  const std::string path = "optimizer.schedule";
+  const Decay decay = schedule.decay();
+  problems->BelowOne(path + ".warmup", schedule.warmup());
+  if (!v1::Schedule::Decay_IsValid(decay)) {
+    return problems->Require(false, path + ".decay", static_cast<int>(decay),
+                             "must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL or ONE_CYCLE");
+  }
+  CheckFinalFraction(schedule, problems);
+  const float every = schedule.step_every(), factor = schedule.factor();
+  if (CheckDecayHas("step_every", schedule.has_step_every(), decay, {v1::Schedule::STEP}, problems)) {
+    problems->Require(every > 0 && every <= 1, path + ".step_every", every,
+                      "must be in (0, 1], of the budget");
+  }
+  if (CheckDecayHas("factor", schedule.has_factor(), decay, {v1::Schedule::STEP}, problems)) {
+    problems->Require(factor > 0 && factor <= 1, path + ".factor", factor, "must be in (0, 1]");
+  }
+  if (CheckDecayHas("power", schedule.has_power(), decay, {v1::Schedule::POLYNOMIAL}, problems)) {
+    problems->Positive(path + ".power", schedule.power());
+  }
+  const float share = schedule.rise_share();
+  if (CheckDecayHas("rise_share", schedule.has_rise_share(), decay, {v1::Schedule::ONE_CYCLE}, problems)) {
+    problems->Require(share > 0 && share < 1, path + ".rise_share", share, "must be in (0, 1)");
+  }
+  if (CheckDecayHas("rise_from", schedule.has_rise_from(), decay, {v1::Schedule::ONE_CYCLE}, problems)) {
+    problems->Within<float>(0, 1, path + ".rise_from", schedule.rise_from());
+  }
 }
 
 // The optimizer of elastic averaging runs on the workers, between exchanges with the center.
@@ -110,6 +164,7 @@ void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
       "does not belong to contribution elastic, whose workers move by plain gradients; leave it out";
   if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", mend);
   if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", mend);
+  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", mend);
 }
 
 }  // namespace
@@ -117,11 +172,14 @@ void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
 void CheckOptimizer(const v1::Optimizer& optimizer, bool elastic, Problems* problems) {
   if (!v1::Optimizer::Kind_IsValid(optimizer.kind())) {
     return problems->Require(false, "optimizer.kind", static_cast<int>(optimizer.kind()),
-                             "must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA or ADAMW");
+                             "must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW, LARS or LAMB");
   }
   problems->Positive("optimizer.learning_rate", optimizer.learning_rate());
   CheckMomentum(optimizer, problems);
   CheckAverages(optimizer, problems);
+  if (CheckKindHas("trust", optimizer.has_trust(), optimizer.kind(), {v1::Optimizer::LARS}, problems)) {
+    problems->Positive("optimizer.trust", optimizer.trust());
+  }
   CheckDecayAndClipping(optimizer, problems);
   CheckSchedule(optimizer.schedule(), problems);
   if (elastic) CheckElasticOptimizer(optimizer, problems);

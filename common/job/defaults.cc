@@ -58,10 +58,55 @@ void FillContribution(uint32_t workers, v1::Contribution* contribution) {
     v1::ElasticDifference* elastic = contribution->mutable_elastic();
     CATCHMENT_DEFAULT(elastic, communication_period, 4);
     CATCHMENT_DEFAULT(elastic, moving_rate, static_cast<float>(kElasticBeta / std::max(1u, workers)));
+  } else if (contribution->has_pseudo_gradient()) {
+    CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), local_steps, 16);
+  } else if (contribution->has_energy_matching()) {
+    v1::EnergyMatching* energy_matching = contribution->mutable_energy_matching();
+    CATCHMENT_DEFAULT(energy_matching, learning_rate, 0.08f);
+    CATCHMENT_DEFAULT(energy_matching, momentum, 0.9f);
+    CATCHMENT_DEFAULT(energy_matching, energy, 1);
+  } else if (contribution->has_look_ahead()) {
+    CATCHMENT_DEFAULT(contribution->mutable_look_ahead(), momentum, 0.9f);
   }
 }
 
-// PyTorch's.
+void FillCompensation(v1::Compensation* compensation) {
+  if (compensation->has_power()) {
+    CATCHMENT_DEFAULT(compensation->mutable_power(), exponent, 1);
+  } else if (compensation->has_exponential()) {
+    CATCHMENT_DEFAULT(compensation->mutable_exponential(), rate, 0.1f);
+  } else if (compensation->has_delay_compensated()) {
+    v1::DelayCompensation* const delay = compensation->mutable_delay_compensated();
+    CATCHMENT_DEFAULT(delay, adaptive, false);
+    CATCHMENT_DEFAULT(delay, lambda, delay->adaptive() ? 2 : 0.04f);
+    if (delay->adaptive()) CATCHMENT_DEFAULT(delay, decay, 0.95f);
+  } else if (compensation->has_open_loop_momentum()) {
+    v1::OpenLoopMomentum* const momentum = compensation->mutable_open_loop_momentum();
+    CATCHMENT_DEFAULT(momentum, min_momentum, 0);
+    CATCHMENT_DEFAULT(momentum, rate_correction, 0.5f);
+    CATCHMENT_DEFAULT(momentum, averaging, 0.01f);
+  } else if (compensation->has_closed_loop_momentum()) {
+    v1::ClosedLoopMomentum* const momentum = compensation->mutable_closed_loop_momentum();
+    CATCHMENT_DEFAULT(momentum, min_momentum, -0.9f);
+    CATCHMENT_DEFAULT(momentum, gain, 0.01f);
+    CATCHMENT_DEFAULT(momentum, coordinates, 64);
+  } else if (compensation->kind_case() == v1::Compensation::KIND_NOT_SET) {
+    compensation->mutable_none();
+  }
+}
+
+void FillConsistency(v1::Job* job) {
+  v1::Algorithm* algorithm = job->mutable_algorithm();
+  if (algorithm->consistency().groups() > 0) {
+    CATCHMENT_DEFAULT(algorithm->mutable_consistency(), spare_workers, 0);
+  } else {
+    CATCHMENT_DEFAULT(algorithm, emulated_delay, 0);
+  }
+  if (algorithm->contribution().has_elastic()) return;
+  CATCHMENT_DEFAULT(job->mutable_optimizer(), worker_scaling, v1::Optimizer::NO_SCALING);
+}
+
+// PyTorch's, where it has them.
 void FillKind(v1::Optimizer* optimizer) {
   switch (optimizer->kind()) {
     case v1::Optimizer::ADAGRAD:
@@ -73,6 +118,15 @@ void FillKind(v1::Optimizer* optimizer) {
       break;
     case v1::Optimizer::ADADELTA:
       CATCHMENT_DEFAULT(optimizer, rho, 0.9f);
+      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-6f);
+      break;
+    case v1::Optimizer::LARS:
+      CATCHMENT_DEFAULT(optimizer, momentum, 0.9f);
+      CATCHMENT_DEFAULT(optimizer, trust, 0.001f);
+      break;
+    case v1::Optimizer::LAMB:
+      CATCHMENT_DEFAULT(optimizer, beta1, 0.9f);
+      CATCHMENT_DEFAULT(optimizer, beta2, 0.999f);
       CATCHMENT_DEFAULT(optimizer, epsilon, 1e-6f);
       break;
     case v1::Optimizer::ADAMW:
@@ -88,10 +142,36 @@ void FillKind(v1::Optimizer* optimizer) {
   }
 }
 
+void FillSchedule(v1::Schedule* schedule) {
+  CATCHMENT_DEFAULT(schedule, warmup, 0);
+  switch (schedule->decay()) {
+    case v1::Schedule::STEP:
+      CATCHMENT_DEFAULT(schedule, step_every, 1.0f / 3);
+      CATCHMENT_DEFAULT(schedule, factor, 0.1f);
+      break;
+    case v1::Schedule::EXPONENTIAL:
+      CATCHMENT_DEFAULT(schedule, final_fraction, 0.01f);
+      break;
+    case v1::Schedule::POLYNOMIAL:
+      CATCHMENT_DEFAULT(schedule, final_fraction, 0);
+      CATCHMENT_DEFAULT(schedule, power, 1);
+      break;
+    case v1::Schedule::ONE_CYCLE:
+      CATCHMENT_DEFAULT(schedule, final_fraction, 0);
+      CATCHMENT_DEFAULT(schedule, rise_share, 0.3f);
+      CATCHMENT_DEFAULT(schedule, rise_from, 0.04f);
+      break;
+    case v1::Schedule::COSINE:
+      CATCHMENT_DEFAULT(schedule, final_fraction, 0);
+      break;
+    default:
+      break;
+  }
+}
+
 void FillOptimizer(v1::Optimizer* optimizer) {
   FillKind(optimizer);
-  CATCHMENT_DEFAULT(optimizer->mutable_schedule(), warmup, 0);
-  CATCHMENT_DEFAULT(optimizer->mutable_schedule(), final_fraction, 0);
+  FillSchedule(optimizer->mutable_schedule());
 }
 
 void FillCompression(v1::Compression* compression) {
@@ -121,9 +201,13 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   ApplyPreset(preset, job);
   v1::Algorithm* algorithm = job->mutable_algorithm();
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
-  if (!algorithm->compensation().has_none()) algorithm->mutable_compensation()->mutable_none();
+  FillCompensation(algorithm->mutable_compensation());
+  FillConsistency(job);
   FillContribution(job->workers(), algorithm->mutable_contribution());
   FillOptimizer(job->mutable_optimizer());
+  if (algorithm->contribution().has_pseudo_gradient()) {
+    FillOptimizer(algorithm->mutable_contribution()->mutable_pseudo_gradient()->mutable_local_optimizer());
+  }
   FillCompression(job->mutable_compression());
   FillKeeping(job);
 }

@@ -3,18 +3,51 @@
 #include <cmath>
 
 namespace catchment {
+namespace {
+
+// Half a cosine from `from` at x = 0 to `to` at x = 1.
+double HalfCosine(double from, double to, double x) {
+  constexpr double kPi = 3.14159265358979323846;
+  return to + (from - to) * (1 + std::cos(kPi * x)) / 2;
+}
+
+double OneCycle(const v1::Schedule& schedule, double q) {
+  const double rise = schedule.rise_share();
+  if (q < rise) return HalfCosine(schedule.rise_from(), 1, q / rise);
+  return HalfCosine(1, schedule.final_fraction(), (q - rise) / (1 - rise));
+}
+
+// As a float, 0.1 is a little more than a tenth: three of them end at 0.3 all the same.
+double StepsTaken(double step_every, double q) { return std::floor(q / step_every + 1e-6); }
+
+// What is left of the learning rate at share q of the decay.
+double Course(const v1::Schedule& schedule, double q) {
+  const double final_fraction = schedule.final_fraction();
+  switch (schedule.decay()) {
+    case v1::Schedule::COSINE:
+      return HalfCosine(1, final_fraction, q);
+    case v1::Schedule::STEP:
+      return std::pow(double{schedule.factor()}, StepsTaken(schedule.step_every(), q));
+    case v1::Schedule::EXPONENTIAL:
+      return std::pow(final_fraction, q);
+    case v1::Schedule::POLYNOMIAL:
+      return final_fraction + (1 - final_fraction) * std::pow(1 - q, double{schedule.power()});
+    case v1::Schedule::ONE_CYCLE:
+      return OneCycle(schedule, q);
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
 
 double LearningRate(const v1::Optimizer& optimizer, double progress) {
-  constexpr double kPi = 3.14159265358979323846;
   const v1::Schedule& schedule = optimizer.schedule();
   const double rate = optimizer.learning_rate();
   const double warmup = schedule.warmup();
   const double p = progress > 0 ? std::fmin(progress, 1.0) : 0.0;
-  if (p < warmup) return rate * p / warmup;
-  if (schedule.decay() != v1::Schedule::COSINE) return rate;
-  const double q = (p - warmup) / (1 - warmup);
-  const double final_fraction = schedule.final_fraction();
-  return rate * (final_fraction + (1 - final_fraction) * (1 + std::cos(kPi * q)) / 2);
+  if (p < warmup) return rate * Course(schedule, 0) * p / warmup;
+  return rate * Course(schedule, (p - warmup) / (1 - warmup));
 }
 
 }  // namespace catchment

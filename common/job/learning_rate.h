@@ -6,11 +6,19 @@
 
 namespace catchment {
 
-// With p = progress, the share of the budget that has been applied, eta = learning_rate, w = warmup and
-// f = final_fraction:
-//   p < w:      eta p / w
-//   CONSTANT:   eta
-//   COSINE:     eta (f + (1 - f) (1 + cos(pi q)) / 2),  q = (p - w) / (1 - w)
+// With p = progress, the share of the budget that has been applied, eta = learning_rate and w = warmup:
+//   p >= w:  eta * c(q),          q = (p - w) / (1 - w)
+//   p < w:   eta * c(0) * p / w   so that the decay goes on where the warm-up ends
+// c, with f = final_fraction and down(x) = f + (1 - f) (1 + cos(pi x)) / 2:
+//   CONSTANT     1
+//   COSINE       down(q)
+//   STEP         factor^floor(q / step_every)
+//   EXPONENTIAL  f^q
+//   POLYNOMIAL   f + (1 - f) (1 - q)^power
+//   ONE_CYCLE    q < rise_share:   rise_from + (1 - rise_from) (1 - cos(pi q / rise_share)) / 2
+//                from there on:    down((q - rise_share) / (1 - rise_share))
+// PyTorch's schedulers count steps t of T: q = t / T; for OneCycleLR, which is at its end in its last step,
+// q = t / (T - 1), and rise_share is (pct_start T - 1) / (T - 1), rise_from 1 / div_factor.
 // A progress outside [0, 1] counts as the nearer end. `optimizer` is one of a validated job.
 double LearningRate(const v1::Optimizer& optimizer, double progress);
 

@@ -1,5 +1,8 @@
 #include "common/job/presets.h"
 
+#include <glog/logging.h>
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
@@ -7,75 +10,176 @@
 namespace catchment {
 namespace {
 
-constexpr v1::Contribution::KindCase kGradient = v1::Contribution::kGradient;
-constexpr v1::Contribution::KindCase kElastic = v1::Contribution::kElastic;
+struct Text {
+  const char* name;
+  const char* when;
+  const char* algorithm;
+  const char* optimizer;
+};
 
-// Of PyTorch where it has defaults.
-float DefaultLearningRate(v1::Optimizer::Kind kind, const Preset& preset) {
-  switch (kind) {
-    case v1::Optimizer::ADAGRAD:
-    case v1::Optimizer::RMSPROP: return 0.01f;
-    case v1::Optimizer::ADADELTA: return 1;
-    case v1::Optimizer::ADAM:
-    case v1::Optimizer::ADAMW: return 0.001f;
-    default: return preset.learning_rate;
-  }
+constexpr Text kTexts[] = {
+    // The reference for every other: the sequential algorithm with a batch of workers x batch_size.
+    {"sync",
+     "Machines are alike and the network is fast: every update waits for all workers, and a run can be "
+     "repeated.",
+     "consistency { groups: 1 } contribution { gradient {} }", "kind: SGD learning_rate: 0.05 momentum: 0.9"},
+    // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
+    {"downpour",
+     "Workers differ in speed or come and go, and are few enough for stale gradients to do little harm.",
+     "consistency { groups: 0 } contribution { gradient {} }", "kind: SGD learning_rate: 0.03 momentum: 0.8"},
+    // The momentum that training without staleness would have; what asynchrony adds is taken off as it is
+    // measured.
+    {"staleness_aware",
+     "As downpour, with many workers or slow ones: momentum falls as the measured staleness rises.",
+     "consistency { groups: 0 } contribution { gradient {} } compensation { open_loop_momentum {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.9"},
+    {"dc_asgd",
+     "As downpour, where the servers have memory for a copy of the model for each worker: stale gradients "
+     "are "
+     "corrected by their own curvature.",
+     "consistency { groups: 0 } contribution { gradient {} } compensation { delay_compensated {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.8"},
+    {"gap_aware",
+     "As dc_asgd, where staleness is large or uneven: a gradient counts less the further its weights are "
+     "from "
+     "those of now.",
+     "consistency { groups: 0 } contribution { gradient {} } compensation { gap_aware {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.9"},
+    // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
+    {"easgd",
+     "The network is slow, or workers are many: each trains its own weights, tied to the center by a spring.",
+     "consistency { groups: 0 } contribution { elastic {} }", "kind: SGD learning_rate: 0.3 momentum: 0"},
+    // All workers exchange against the same center: easgd that can be repeated.
+    {"easgd_sync", "As easgd, where machines are alike and a run must be repeatable.",
+     "consistency { groups: 1 } contribution { elastic {} }", "kind: SGD learning_rate: 0.3 momentum: 0"},
+    // Momentum multiplies the step by about 1 / (1 - 0.9), hence the smaller learning rate.
+    {"eamsgd", "As easgd, for models that need momentum to train well.",
+     "consistency { groups: 0 } contribution { elastic {} }",
+     "kind: SGD learning_rate: 0.04 momentum: 0.9 nesterov: true"},
+    // Chen et al. 2016, arXiv:1604.00981.
+    {"sync_backup",
+     "As sync, where now and then a worker is slow: every update is made without the last one.",
+     "consistency { groups: 1 spare_workers: 1 } contribution { gradient {} }",
+     "kind: SGD learning_rate: 0.05 momentum: 0.9"},
+    // Kurth et al. 2017, arXiv:1708.05256.
+    {"hybrid",
+     "Workers are too many for one barrier: two groups, synchronous within, asynchronous to each other.",
+     "consistency { groups: 2 } contribution { gradient {} }", "kind: SGD learning_rate: 0.05 momentum: 0.8"},
+    // 1-softsync: updates are as large as those of sync, and about one update old (arXiv:1511.05950).
+    {"softsync", "As downpour, with fewer and larger updates: nobody waits, and staleness is about 1.",
+     "consistency { groups: 0 softsync: 1 } contribution { gradient {} }",
+     "kind: SGD learning_rate: 0.1 momentum: 0.8"},
+    {"ssp", "As downpour, where some worker may fall far behind: the others wait when it is 3 pushes late.",
+     "consistency { groups: 0 staleness_bound: 3 } contribution { gradient {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.7"},
+    {"dana",
+     "As downpour, with full momentum for many workers: each has its own, and sends where it will lead.",
+     "consistency { groups: 0 } contribution { look_ahead {} }", "kind: SGD learning_rate: 0.02 momentum: 0"},
+    {"gem",
+     "As downpour, where many workers make training unstable: together they move the center as one would.",
+     "consistency { groups: 0 } contribution { energy_matching {} }",
+     "kind: SGD learning_rate: 1 momentum: 0"},
+    // The servers' learning rate of 1 makes the center the workers' mean.
+    {"local_sgd",
+     "As sync, where the network is slow: workers train by themselves for some steps, then their weights are "
+     "averaged.",
+     "consistency { groups: 1 } "
+     "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } }",
+     "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }"},
+    // The paper's outer optimizer.
+    {"diloco",
+     "As local_sgd, where many steps must lie between two exchanges, and for models that train best with "
+     "Adam.",
+     "consistency { groups: 1 } "
+     "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
+     "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
+};
+
+template <typename Message>
+Message Parse(const char* text) {
+  Message message;
+  CHECK(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
 }
 
-void FillAxes(const Preset& preset, v1::Algorithm* algorithm) {
-  auto* consistency = algorithm->mutable_consistency();
-  if (!consistency->has_groups()) consistency->set_groups(preset.groups);
-  auto* contribution = algorithm->mutable_contribution();
-  if (contribution->kind_case() != v1::Contribution::KIND_NOT_SET) return;
-  if (preset.contribution == kElastic) {
-    contribution->mutable_elastic();
-  } else {
-    contribution->mutable_gradient();
+// What `wanted` leaves out is taken from `offered`, which may be of another kind: then nothing is.
+template <typename Axis>
+void FillAxis(const Axis& offered, Axis* wanted) {
+  if (wanted->kind_case() != Axis::KIND_NOT_SET && wanted->kind_case() != offered.kind_case()) return;
+  Axis filled = offered;
+  filled.MergeFrom(*wanted);
+  *wanted = filled;
+}
+
+void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
+  // Who states the groups states who waits for whom.
+  if (!algorithm->consistency().has_groups()) {
+    v1::Consistency filled = preset.consistency();
+    filled.MergeFrom(algorithm->consistency());
+    *algorithm->mutable_consistency() = filled;
   }
+  FillAxis(preset.contribution(), algorithm->mutable_contribution());
+  FillAxis(preset.compensation(), algorithm->mutable_compensation());
 }
 
 const Preset& OptimizerPreset(const Preset& preset, const v1::Algorithm& algorithm) {
   const auto kind = algorithm.contribution().kind_case();
-  if (preset.contribution == kind) return preset;
+  if (preset.algorithm.contribution().kind_case() == kind) return preset;
+  const Preset* fitting = nullptr;
   for (const Preset& other : Presets()) {
-    if (other.groups == algorithm.consistency().groups() && other.contribution == kind) return other;
+    if (other.algorithm.contribution().kind_case() != kind) continue;
+    if (other.algorithm.consistency().groups() == algorithm.consistency().groups()) return other;
+    if (fitting == nullptr) fitting = &other;
   }
-  return preset;
+  return fitting == nullptr ? preset : *fitting;
 }
 
-void FillMomentum(const Preset& preset, bool elastic, v1::Optimizer* optimizer) {
-  if (!optimizer->has_momentum()) optimizer->set_momentum(preset.momentum);
-  // The workers of elastic averaging have no other momentum than Nesterov's.
-  if (!optimizer->has_nesterov()) {
-    optimizer->set_nesterov(optimizer->momentum() > 0 && (preset.nesterov || elastic));
+// Of PyTorch where it has defaults.
+float DefaultLearningRate(v1::Optimizer::Kind kind) {
+  switch (kind) {
+    case v1::Optimizer::ADAGRAD:
+    case v1::Optimizer::RMSPROP:
+    case v1::Optimizer::SGD:
+      return 0.01f;
+    case v1::Optimizer::ADADELTA:
+    case v1::Optimizer::LARS:
+      return 1;
+    default:
+      return 0.001f;
   }
+}
+
+void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* optimizer) {
+  v1::Optimizer filled;
+  if (optimizer->kind() == v1::Optimizer::UNSET || optimizer->kind() == preset.kind()) {
+    filled = preset;
+    // There is none without momentum; and the workers of elastic averaging have no other.
+    const float momentum = optimizer->has_momentum() ? optimizer->momentum() : preset.momentum();
+    if (filled.kind() == v1::Optimizer::SGD) {
+      filled.set_nesterov(momentum > 0 && (preset.nesterov() || elastic));
+    }
+  } else {
+    filled.set_learning_rate(DefaultLearningRate(optimizer->kind()));
+    *filled.mutable_schedule() = preset.schedule();
+  }
+  filled.MergeFrom(*optimizer);
+  if (filled.schedule().decay() == v1::Schedule::DECAY_UNSET) {
+    filled.mutable_schedule()->set_decay(v1::Schedule::COSINE);
+  }
+  *optimizer = filled;
 }
 
 }  // namespace
 
 const std::vector<Preset>& Presets() {
-  static const std::vector<Preset>* const kPresets = new std::vector<Preset>{
-      // The reference for every other: the sequential algorithm with a batch of workers x batch_size.
-      {"sync",
-       "Machines are alike and the network is fast: every update waits for all workers, and a run can be "
-       "repeated.",
-       1, kGradient, 0.05f, 0.9f, false},
-      // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
-      {"downpour",
-       "Workers differ in speed or come and go, and are few enough for stale gradients to do little "
-       "harm.",
-       0, kGradient, 0.03f, 0.8f, false},
-      // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
-      {"easgd",
-       "The network is slow, or workers are many: each trains its own weights, tied to the center by a "
-       "spring.",
-       0, kElastic, 0.3f, 0, false},
-      // All workers exchange against the same center: easgd that can be repeated.
-      {"easgd_sync", "As easgd, where machines are alike and a run must be repeatable.", 1, kElastic, 0.3f, 0,
-       false},
-      // Momentum multiplies the step by about 1 / (1 - 0.9), hence the smaller learning rate.
-      {"eamsgd", "As easgd, for models that need momentum to train well.", 0, kElastic, 0.04f, 0.9f, true},
-  };
+  static const std::vector<Preset>* const kPresets = [] {
+    auto* const presets = new std::vector<Preset>;
+    for (const Text& text : kTexts) {
+      presets->push_back(
+          {text.name, text.when, Parse<v1::Algorithm>(text.algorithm), Parse<v1::Optimizer>(text.optimizer)});
+    }
+    return presets;
+  }();
   return *kPresets;
 }
 
@@ -91,19 +195,16 @@ std::string ListPresets() {
 }
 
 void ApplyPreset(const Preset& preset, v1::Job* job) {
-  FillAxes(preset, job->mutable_algorithm());
+  v1::Optimizer local = job->algorithm().contribution().pseudo_gradient().local_optimizer();
+  FillAlgorithm(preset.algorithm, job->mutable_algorithm());
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
-  v1::Optimizer* optimizer = job->mutable_optimizer();
-  if (optimizer->kind() == v1::Optimizer::UNSET) optimizer->set_kind(v1::Optimizer::SGD);
-  if (!optimizer->has_learning_rate()) {
-    optimizer->set_learning_rate(DefaultLearningRate(optimizer->kind(), fitting));
-  }
-  if (optimizer->kind() == v1::Optimizer::SGD) {
-    FillMomentum(fitting, job->algorithm().contribution().has_elastic(), optimizer);
-  }
-  if (optimizer->schedule().decay() == v1::Schedule::DECAY_UNSET) {
-    optimizer->mutable_schedule()->set_decay(v1::Schedule::COSINE);
-  }
+  FillOptimizer(fitting.optimizer, job->algorithm().contribution().has_elastic(), job->mutable_optimizer());
+  if (!job->algorithm().contribution().has_pseudo_gradient()) return;
+  // Like the servers' optimizer: another kind takes the schedule alone.
+  FillOptimizer(fitting.algorithm.contribution().pseudo_gradient().local_optimizer(), /*elastic=*/false,
+                &local);
+  *job->mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient()->mutable_local_optimizer() =
+      local;
 }
 
 }  // namespace catchment

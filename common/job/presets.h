@@ -10,14 +10,10 @@
 namespace catchment {
 
 struct Preset {
-  const char* name;
-  const char* when;  // to pick it: one sentence
-  uint32_t groups;   // 1: synchronous, 0: asynchronous
-  v1::Contribution::KindCase contribution;
-  // Of SGD, the kind that every preset has. Other kinds that a job asks for have their own learning rates.
-  float learning_rate;
-  float momentum;
-  bool nesterov;
+  std::string name;
+  std::string when;  // to pick it: one sentence
+  v1::Algorithm algorithm;
+  v1::Optimizer optimizer;
 };
 
 const std::vector<Preset>& Presets();
@@ -28,8 +24,9 @@ const Preset* FindPreset(const std::string& name);
 // "sync, downpour, ..."
 std::string ListPresets();
 
-// Sets what the job's algorithm and optimizer leave out. A job whose contribution is of another kind than the
-// preset's takes the optimizer of the first preset that has its groups and contribution.
+// Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution than the
+// preset, the optimizer is that of the first preset with its contribution, if possible with its groups too. An
+// optimizer of another kind than the preset's takes nothing but the schedule from it.
 void ApplyPreset(const Preset& preset, v1::Job* job);
 
 }  // namespace catchment

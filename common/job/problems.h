@@ -42,6 +42,7 @@ class Problems {
   }
 
   bool empty() const { return lines_.empty(); }
+  const std::vector<std::string>& lines() const { return lines_; }
   absl::Status ToStatus() const {
     return lines_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(lines_, "\n"));
   }

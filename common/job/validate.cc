@@ -9,11 +9,15 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/check_compensation.h"
+#include "common/job/check_consistency.h"
+#include "common/job/check_contribution.h"
 #include "common/job/check_optimizer.h"
 #include "common/job/data_shape.h"
 #include "common/job/defaults.h"
 #include "common/job/presets.h"
 #include "common/job/problems.h"
+#include "common/job/push_period.h"
 #include "common/model_shapes.h"
 #include "common/nearest_name.h"
 
@@ -43,15 +47,17 @@ void CheckName(const std::string& name, Problems* problems) {
 
 void CheckBudget(const v1::Job& job, Problems* problems) {
   switch (job.budget_case()) {
-    case v1::Job::kEpochs: return problems->Within<uint64_t>(1, 1000000000, "epochs", job.epochs());
-    case v1::Job::kSamples: return problems->AtLeast<uint64_t>(1, "samples", job.samples());
-    case v1::Job::kUpdates: break;
-    case v1::Job::BUDGET_NOT_SET: return;
+    case v1::Job::kEpochs:
+      return problems->Within<uint64_t>(1, 1000000000, "epochs", job.epochs());
+    case v1::Job::kSamples:
+      return problems->AtLeast<uint64_t>(1, "samples", job.samples());
+    case v1::Job::kUpdates:
+      break;
+    case v1::Job::BUDGET_NOT_SET:
+      return;
   }
   problems->AtLeast<uint64_t>(1, "updates", job.updates());
-  const v1::Contribution& contribution = job.algorithm().contribution();
-  const double steps =
-      std::max(contribution.gradient().push_period(), contribution.elastic().communication_period());
+  const double steps = PushPeriod(job.algorithm().contribution());
   const double samples = 1.0 * job.updates() * steps * job.batch_size() * job.workers();
   problems->Require(samples <= kMaxBudget, "updates", job.updates(),
                     "with this batch_size and these workers that is more samples than can be counted");
@@ -113,54 +119,68 @@ void CheckModel(v1::Job* job, Problems* problems) {
   }
 }
 
-void CheckGradient(const v1::AccruedGradient& gradient, bool synchronous, Problems* problems) {
+void CheckGradient(const v1::AccruedGradient& gradient, uint32_t groups, Problems* problems) {
   const std::string path = "algorithm.contribution.gradient";
   problems->AtLeast<uint32_t>(1, path + ".push_period", gradient.push_period());
   problems->AtLeast<uint32_t>(1, path + ".fetch_period", gradient.fetch_period());
   const float local = gradient.local_learning_rate();
   problems->Require(local >= 0 && std::isfinite(local), path + ".local_learning_rate", local,
                     "must be a number, 0 or above");
-  if (synchronous && gradient.fetch_period() != gradient.push_period()) {
-    problems->Add(
-        path + ".fetch_period",
-        absl::StrCat("is ", gradient.fetch_period(), " and push_period is ", gradient.push_period(),
-                     "; they must be equal with consistency.groups 1: every worker of a synchronous "
-                     "update computes at the same version; leave it out, or set groups to 0"));
+  if (groups > 0 && gradient.fetch_period() != gradient.push_period()) {
+    problems->Add(path + ".fetch_period",
+                  absl::StrCat("is ", gradient.fetch_period(), " and push_period is ", gradient.push_period(),
+                               "; they must be equal with consistency.groups ", groups,
+                               ": every worker of a ", groups == 1 ? "synchronous" : "group's",
+                               " update computes at the same version; leave it out, or set groups to 0"));
   }
   if (local > 0 && gradient.fetch_period() == 1) {
     problems->Add(
         path + ".local_learning_rate",
-        absl::StrCat("is ", local, "; it needs ", synchronous ? "push_period" : "fetch_period",
+        absl::StrCat("is ", local, "; it needs ", groups > 0 ? "push_period" : "fetch_period",
                      " above 1: with 1 the weights are fetched after every step, and the local step is "
                      "lost"));
   }
 }
 
-void CheckElastic(const v1::Job& job, bool synchronous, Problems* problems) {
+void CheckElastic(const v1::Job& job, Problems* problems) {
   const v1::ElasticDifference& elastic = job.algorithm().contribution().elastic();
   const std::string path = "algorithm.contribution.elastic";
   problems->AtLeast<uint32_t>(1, path + ".communication_period", elastic.communication_period());
   const double rate = elastic.moving_rate();
   problems->Require(rate > 0 && rate <= 1, path + ".moving_rate", rate, "must be in (0, 1]");
+  const uint32_t groups = job.algorithm().consistency().groups();
+  if (groups == 0) return;
+  const uint32_t together = (job.workers() + groups - 1) / groups;
   // Half a unit in the last place for 1.0f / workers.
-  if (synchronous && rate <= 1 && rate * job.workers() > 1 + 1e-6) {
+  if (rate <= 1 && rate * together > 1 + 1e-6) {
     problems->Add(path + ".moving_rate",
-                  absl::StrCat("is ", rate, " with ", job.workers(),
-                               " workers; must be at most 1 / workers with "
-                               "consistency.groups 1: the center would move beyond the workers' mean"));
+                  absl::StrCat("is ", rate, " with ", job.workers(), " workers; must be at most ",
+                               groups == 1 ? "1" : absl::StrCat(groups),
+                               " / workers with "
+                               "consistency.groups ",
+                               groups, ": the center would move beyond the workers' mean"));
+  }
+}
+
+void CheckContribution(const v1::Job& job, Problems* problems) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  switch (contribution.kind_case()) {
+    case v1::Contribution::kElastic:
+      return CheckElastic(job, problems);
+    case v1::Contribution::kPseudoGradient:
+      return CheckPseudoGradient(job, problems);
+    case v1::Contribution::kEnergyMatching:
+      return CheckEnergyMatching(job, problems);
+    case v1::Contribution::kLookAhead:
+      return CheckLookAhead(job, problems);
+    default:
+      return CheckGradient(contribution.gradient(), job.algorithm().consistency().groups(), problems);
   }
 }
 
 void CheckAlgorithm(const v1::Job& job, Problems* problems) {
-  const v1::Algorithm& algorithm = job.algorithm();
-  problems->Require(algorithm.consistency().groups() <= 1, "algorithm.consistency.groups",
-                    algorithm.consistency().groups(), "must be 1 (synchronous) or 0 (asynchronous)");
-  const bool synchronous = algorithm.consistency().groups() == 1;
-  if (algorithm.contribution().has_elastic()) {
-    CheckElastic(job, synchronous, problems);
-  } else {
-    CheckGradient(algorithm.contribution().gradient(), synchronous, problems);
-  }
+  CheckConsistency(job, problems);
+  CheckContribution(job, problems);
 }
 
 void CheckTopK(const v1::Compression& compression, Problems* problems) {
@@ -229,6 +249,7 @@ absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
   CheckModel(&job, &problems);
   CheckData(job, &problems);
   CheckAlgorithm(job, &problems);
+  CheckCompensation(job, &problems);
   CheckOptimizer(job.optimizer(), job.algorithm().contribution().has_elastic(), &problems);
   CheckCompression(job, &problems);
   CheckKeeping(job, &problems);

@@ -21,7 +21,7 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       shard_(shard),
       control_(std::move(control)),
       house_{shard, &appliers_, &streams_,
-             RateFloor(options.slowest_bytes_per_second, layout.block_size() * sizeof(float))},
+             RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float))},
       appliers_(options.apply) {}
 
 void ShardService::Sweep(double now) {

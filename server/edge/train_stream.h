@@ -22,8 +22,8 @@
 #include "server/edge/apply_pool.h"
 #include "server/edge/calls.h"
 #include "server/edge/rate_floor.h"
-#include "server/edge/ring.h"
 #include "server/edge/stream_table.h"
+#include "server/ring.h"
 #include "server/shard.h"
 
 namespace catchment {

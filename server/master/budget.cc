@@ -4,14 +4,25 @@
 
 #include <algorithm>
 
+#include "common/job/consistency.h"
+#include "common/job/push_period.h"
+
 namespace catchment {
 namespace {
 
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+uint64_t CeilDivide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return CeilDivide(value, unit) * unit; }
 
 // Samples that one step of the job takes.
 uint64_t SamplesPerStep(const Pace& pace) {
   return pace.synchronous ? pace.workers * pace.batch_size : pace.batch_size;
+}
+
+// Steps of the job, or minibatches, that make so many updates.
+uint64_t StepsFor(uint64_t updates, const Pace& pace) {
+  const uint64_t contributions =
+      pace.synchronous ? updates : CeilDivide(updates * pace.contributions, pace.updates);
+  return contributions * pace.steps_per_version;
 }
 
 Budget Until(const Position& end, uint64_t train_samples) {
@@ -39,13 +50,18 @@ Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t train_samples
 }  // namespace
 
 Pace PaceOf(const v1::Job& job) {
-  const v1::Contribution& contribution = job.algorithm().contribution();
   Pace pace;
-  pace.synchronous = job.algorithm().consistency().groups() == 1;
+  const v1::Consistency& consistency = job.algorithm().consistency();
+  pace.synchronous = IsSynchronous(consistency);
   pace.batch_size = job.batch_size();
   pace.workers = job.workers();
-  pace.steps_per_version = contribution.has_elastic() ? contribution.elastic().communication_period()
-                                                      : contribution.gradient().push_period();
+  pace.steps_per_version = PushPeriod(job.algorithm().contribution());
+  if (consistency.groups() > 0) {
+    pace.contributions = pace.workers;
+    pace.updates = consistency.groups();
+  } else if (consistency.softsync() > 0) {
+    pace.contributions = std::max<uint64_t>(1, pace.workers / consistency.softsync());
+  }
   CHECK_GT(pace.batch_size, 0u);
   CHECK_GT(pace.workers, 0u);
   CHECK_GT(pace.steps_per_version, 0u);
@@ -60,7 +76,7 @@ Budget BudgetOf(const v1::Job& job, uint64_t train_samples) {
     case v1::Job::kSamples:
       return InSamples(job.samples(), SamplesPerStep(pace), train_samples);
     case v1::Job::kUpdates:
-      return InSteps(job.updates() * pace.steps_per_version, SamplesPerStep(pace), train_samples);
+      return InSteps(StepsFor(job.updates(), pace), SamplesPerStep(pace), train_samples);
     case v1::Job::BUDGET_NOT_SET:
       break;
   }

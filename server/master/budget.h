@@ -12,11 +12,16 @@
 namespace catchment {
 
 struct Pace {
+  // Every step is one of all workers, as planned; otherwise each worker takes minibatches at its own pace.
   bool synchronous = false;
   uint64_t batch_size = 0;  // of one worker
   uint64_t workers = 0;     // Job.workers
-  // Steps of one worker between two of its contributions: the push period, or the communication period.
+  // Steps of one worker from one of its contributions to the next (common/job/push_period.h).
   uint64_t steps_per_version = 1;
+  // Contributions of single workers that go into so many updates of the center, those that come too late for
+  // theirs among them. Synchronous mode: one of each worker into one.
+  uint64_t contributions = 1;
+  uint64_t updates = 1;
 };
 
 // The job has its defaults filled in.

@@ -32,6 +32,12 @@ v1::Lease Granted(const Deal& deal) {
   return lease;
 }
 
+// All that it was granted, as far as the master knows.
+bool HasDoneAll(const Member& worker) {
+  return worker.progress.lease() == worker.lease.number() &&
+         worker.progress.lease_steps() == static_cast<uint64_t>(worker.lease.minibatches_size());
+}
+
 std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
   std::vector<TensorSpec> tensors;
   for (const v1::TensorInfo& tensor : request.tensors()) {
@@ -55,7 +61,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
     : job_(std::move(job)),
       tensors_(std::move(tensors)),
       clock_(clock),
-      synchronous_(PaceOf(job_).synchronous),
+      pace_(PaceOf(job_)),
+      synchronous_(pace_.synchronous),
       from_(from),
       membership_(job_.faults().worker_lease_seconds(), from.next_incarnation(), &events_),
       rosters_(synchronous_ ? from.version() : 0),
@@ -82,7 +89,7 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
   const Member& member = *membership_.Register(request, clock_->Now());
   if (member.role == v1::WORKER && ledger_ == nullptr) OpenLedger(request.train_samples());
   if (member.role == v1::WORKER && !synchronous_ && course_.open()) {
-    rosters_.Join(member.index, member.incarnation);
+    rosters_.Join(member.index, member.incarnation, ClockBesideSlowest(0));
   }
   v1::RegisterReply reply;
   reply.set_worker(member.index);
@@ -196,8 +203,15 @@ absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   const std::vector<uint64_t> holders = Holders();
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
-  if (!version) return Answer(v1::Lease::WAIT, ledger_->AllDealt() ? kRetryAtEnd : kRetry);
-  if (synchronous_) rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
+  if (!version) {
+    if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
+    return Answer(v1::Lease::WAIT, ledger_->AllDealt() ? kRetryAtEnd : kRetry);
+  }
+  if (synchronous_) {
+    rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
+  } else {
+    rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
+  }
   if (!Acknowledged(*version, member->incarnation)) return Answer(v1::Lease::WAIT, kRetry);
   member->lease = Granted(ledger_->Next(member->incarnation, holders));
   return member->lease;
@@ -206,6 +220,19 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
 bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
   const std::optional<uint64_t> since = rosters_.Since(version, incarnation);
   return since && *since <= board_.lowest_generation();
+}
+
+uint64_t Master::PushesOf(const Member& worker) const {
+  return worker.progress.steps() / pace_.steps_per_version;
+}
+
+uint64_t Master::ClockBesideSlowest(uint64_t pushes) const {
+  uint64_t slowest = UINT64_MAX;
+  for (const Rosters::Entry& entry : rosters_.Current()) {
+    const Member* worker = membership_.Find(v1::WORKER, entry.worker, entry.incarnation);
+    if (worker != nullptr && !entry.idle) slowest = std::min(slowest, entry.clock + PushesOf(*worker));
+  }
+  return slowest == UINT64_MAX || slowest < pushes ? 0 : slowest - pushes;
 }
 
 std::vector<uint64_t> Master::Holders() const {

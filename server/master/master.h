@@ -30,6 +30,7 @@
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
 #include "proto/wire.pb.h"
+#include "server/master/budget.h"
 #include "server/master/checkpoint_tracker.h"
 #include "server/master/course.h"
 #include "server/master/data_ledger.h"
@@ -98,6 +99,9 @@ class Master {
   void Observe(const v1::Progress& progress, Member* member);
   absl::StatusOr<v1::Lease> NextLease(Member* member);
   bool Acknowledged(uint64_t version, uint64_t incarnation) const;
+  uint64_t PushesOf(const Member& worker) const;
+  // The clock that puts a worker with so many pushes beside the slowest of those that have work.
+  uint64_t ClockBesideSlowest(uint64_t pushes) const;
   std::vector<uint64_t> Holders() const;
   std::vector<Rosters::Entry> RosterEntries() const;
 
@@ -118,6 +122,7 @@ class Master {
   const v1::Job job_;
   const std::vector<TensorSpec> tensors_;
   const Clock* const clock_;
+  const Pace pace_;
   const bool synchronous_;
   const v1::MasterState from_;
 

@@ -10,13 +10,41 @@ Rosters::Rosters(uint64_t first_version) {
   lists_.push_back({0, {}});
 }
 
-void Rosters::Join(uint32_t worker, uint64_t incarnation) {
+void Rosters::Join(uint32_t worker, uint64_t incarnation, uint64_t clock) {
   ++generation_;
   if (lists_.empty()) lists_.push_back({0, {}});
   std::vector<Entry>& members = lists_.back().members;
   const auto after = std::find_if(members.begin(), members.end(),
                                   [worker](const Entry& entry) { return entry.worker > worker; });
-  members.insert(after, {worker, incarnation, generation_});
+  members.insert(after, {worker, incarnation, generation_, false, clock});
+}
+
+void Rosters::SetIdle(uint64_t incarnation) {
+  Entry* const entry = Find(incarnation);
+  if (entry == nullptr || entry->idle) return;
+  entry->idle = true;
+  ++generation_;
+}
+
+void Rosters::SetActive(uint64_t incarnation, uint64_t clock) {
+  Entry* const entry = Find(incarnation);
+  if (entry == nullptr || !entry->idle) return;
+  entry->idle = false;
+  entry->clock = clock;
+  entry->since = ++generation_;
+}
+
+absl::Span<const Rosters::Entry> Rosters::Current() const {
+  if (lists_.empty()) return {};
+  return lists_.back().members;
+}
+
+Rosters::Entry* Rosters::Find(uint64_t incarnation) {
+  if (lists_.empty()) return nullptr;
+  std::vector<Entry>& members = lists_.back().members;
+  const auto found = std::find_if(members.begin(), members.end(),
+                                  [&](const Entry& entry) { return entry.incarnation == incarnation; });
+  return found == members.end() ? nullptr : &*found;
 }
 
 void Rosters::Begin(uint64_t from_version, const std::vector<Entry>& members, uint64_t passed) {
@@ -63,6 +91,8 @@ void Rosters::Fill(v1::ShardCommand* command) const {
       v1::Member* member = roster->add_members();
       member->set_worker(entry.worker);
       member->set_incarnation(entry.incarnation);
+      member->set_idle(entry.idle);
+      member->set_clock(entry.clock);
     }
   }
 }

@@ -2,8 +2,8 @@
 // proto/wire.proto. Every change makes a new generation; a lease is granted only when all shards have
 // acknowledged the generation that its member came in with.
 //
-// Asynchronous mode: one roster from version 0, which members join at once. Synchronous mode: one for each
-// plan.
+// Synchronous mode: a roster for each plan. All other modes: one from version 0, which members join at once,
+// and which tells who of them is idle.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_ROSTERS_H_
@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -23,13 +24,20 @@ class Rosters {
     uint32_t worker = 0;
     uint64_t incarnation = 0;
     uint64_t since = 0;  // generation
+    bool idle = false;
+    uint64_t clock = 0;  // proto/wire.proto, Member
   };
 
   // Versions below `first_version` are made already: with one above 0 there is an empty roster for them.
   explicit Rosters(uint64_t first_version);
 
-  // Asynchronous mode: a member comes in.
-  void Join(uint32_t worker, uint64_t incarnation);
+  // The one roster: a member comes in, has nothing to do, and has work again. The last two do nothing for one
+  // who is no member, or is that already; who has work again is in since then.
+  void Join(uint32_t worker, uint64_t incarnation, uint64_t clock);
+  void SetIdle(uint64_t incarnation);
+  void SetActive(uint64_t incarnation, uint64_t clock);
+  // By worker index.
+  absl::Span<const Entry> Current() const;
 
   // Synchronous mode: a roster for the versions from this one on, unless one begins there or later. Rosters
   // that all shards have passed, being at `passed` or further, are dropped.
@@ -51,6 +59,7 @@ class Rosters {
     std::vector<Entry> members;  // by worker index
   };
 
+  Entry* Find(uint64_t incarnation);
   void DropPassed(uint64_t version);
 
   uint64_t generation_ = 0;

@@ -15,15 +15,11 @@ void Prepared::Apply(const Step& step, const Part& part) const {
   const float most = clip_value_, least = -clip_value_, decay = weight_decay_;
   alignas(64) float prepared[kPiece];
   for (int64_t begin = 0; begin < part.n; begin += kPiece) {
-    const float* const g = part.gradient + begin;
-    const float* const w = part.weights + begin;
-    Part piece = part;
-    piece.n = std::min(kPiece, part.n - begin);
+    Part piece = part.Slice(begin, std::min(kPiece, part.n - begin));
+    const float* const g = piece.gradient;
+    const float* const w = piece.weights;
     for (int64_t i = 0; i < piece.n; ++i) prepared[i] = std::min(std::max(g[i], least), most) + decay * w[i];
     piece.gradient = prepared;
-    piece.weights += begin;
-    for (int s = 0; s < num_states(); ++s) piece.states[s] += begin;
-    if (part.copy != nullptr) piece.copy += begin;
     optimizer_->Apply(step, piece);
   }
 }

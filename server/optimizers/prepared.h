@@ -10,7 +10,7 @@
 
 namespace catchment {
 
-// Another optimizer on prepared gradients.
+// Another optimizer on prepared gradients, an elementwise one: it gets them in pieces.
 class Prepared final : public Optimizer {
  public:
   // clip_value may be infinite.

@@ -10,7 +10,7 @@ void Sgd::Apply(const Step& step, const Part& part) const {
 }
 
 void Momentum::Apply(const Step& step, const Part& part) const {
-  const float lr = step.learning_rate, mu = mu_;
+  const float lr = step.learning_rate, mu = step.momentum.value_or(mu_);
   float* __restrict v = part.states[0];
   OnePass(part, [=](float w, float g, int64_t i) {
     v[i] = mu * v[i] + g;
@@ -19,7 +19,7 @@ void Momentum::Apply(const Step& step, const Part& part) const {
 }
 
 void Nesterov::Apply(const Step& step, const Part& part) const {
-  const float lr = step.learning_rate, mu = mu_;
+  const float lr = step.learning_rate, mu = step.momentum.value_or(mu_);
   float* __restrict v = part.states[0];
   OnePass(part, [=](float w, float g, int64_t i) {
     v[i] = mu * v[i] + g;

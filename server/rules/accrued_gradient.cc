@@ -4,11 +4,13 @@
 #include <array>
 #include <cstring>
 
+#include "server/compensation/staleness_factor.h"
+
 namespace catchment {
 namespace {
 
 // A group's average is made and used in pieces that stay in the first-level cache, so that memory is passed
-// over once.
+// over once; but for optimizers that need whole tensors.
 constexpr int64_t kPiece = 1024;
 // Contributions that are added at a time, so that the processor fetches from several at once.
 constexpr int kTogether = 4;
@@ -33,21 +35,51 @@ void Add(const Term* terms, int64_t n, float* average) {
 
 void Add(const Term* terms, int count, int64_t n, float* average) {
   switch (count) {
-    case 1: return Add<1>(terms, n, average);
-    case 2: return Add<2>(terms, n, average);
-    case 3: return Add<3>(terms, n, average);
-    case 4: return Add<4>(terms, n, average);
+    case 1:
+      return Add<1>(terms, n, average);
+    case 2:
+      return Add<2>(terms, n, average);
+    case 3:
+      return Add<3>(terms, n, average);
+    case 4:
+      return Add<4>(terms, n, average);
   }
 }
 
-void Average(absl::Span<const Rule::Contribution> contributions, double samples, int64_t begin, int64_t n,
-             float* average) {
+}  // namespace
+
+AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Contribution> contributions) const {
+  Sum sum;
+  for (const Contribution& contribution : contributions) {
+    if (contribution.samples == 0) continue;
+    sum.lone = sum.first == nullptr;
+    if (sum.lone) sum.first = &contribution;
+    sum.samples += contribution.samples;
+    sum.weight += contribution.samples * StalenessFactor(compensation_, contribution.staleness);
+  }
+  return sum;
+}
+
+int AccruedGradientRule::num_states() const { return optimizer_->num_states() + has_compensation_state(); }
+
+bool AccruedGradientRule::has_compensation_state() const {
+  return gradient_compensation_ != nullptr && gradient_compensation_->has_state();
+}
+
+float* AccruedGradientRule::compensation_state(const Center& center) const {
+  return center.states[optimizer_->num_states()];
+}
+
+void AccruedGradientRule::Average(absl::Span<const Contribution> contributions, double weight, int64_t begin,
+                                  int64_t n, float* average) const {
   std::fill_n(average, n, 0.0f);
   std::array<Term, kTogether> terms;
   int count = 0;
-  for (const Rule::Contribution& contribution : contributions) {
+  for (const Contribution& contribution : contributions) {
     if (contribution.samples == 0) continue;
-    terms[count++] = {static_cast<float>(contribution.samples / samples), contribution.values + begin};
+    const double factor = StalenessFactor(compensation_, contribution.staleness);
+    terms[count++] = {static_cast<float>(contribution.samples * factor / weight),
+                      contribution.values + begin};
     if (count < kTogether) continue;
     Add(terms.data(), count, n, average);
     count = 0;
@@ -55,32 +87,79 @@ void Average(absl::Span<const Rule::Contribution> contributions, double samples,
   Add(terms.data(), count, n, average);
 }
 
-}  // namespace
+void AccruedGradientRule::AverageCompensated(absl::Span<const Contribution> contributions, double samples,
+                                             const Center& center, int64_t begin, int64_t n,
+                                             float* average) const {
+  alignas(64) float compensated[kPiece];
+  std::fill_n(average, n, 0.0f);
+  for (const Contribution& contribution : contributions) {
+    if (contribution.samples == 0) continue;
+    const float* const weights = center.weights + begin;
+    GradientCompensation::Part part{.n = n, .gradient = contribution.values + begin, .weights = weights};
+    part.sent = contribution.sent == nullptr ? weights : contribution.sent + begin;
+    if (has_compensation_state()) part.state = compensation_state(center) + begin;
+    part.out = compensated;
+    gradient_compensation_->Compensate(center.steps, part);
+    const Term term{static_cast<float>(contribution.samples / samples), compensated};
+    Add(&term, 1, n, average);
+  }
+}
 
 bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
                                 float* weights_copy) const {
-  double samples = 0;
-  const Contribution* lone = nullptr;
-  for (const Contribution& contribution : contributions) {
-    if (contribution.samples > 0) lone = samples == 0 ? &contribution : nullptr;
-    samples += contribution.samples;
-  }
-  if (samples == 0) {
+  const Sum sum = SumUp(contributions);
+  if (sum.samples == 0) {
     if (weights_copy != nullptr) std::memcpy(weights_copy, center.weights, center.size * sizeof(float));
     return false;
   }
-  const Optimizer::Step step{center.learning_rate, center.steps + 1};
-  alignas(64) float average[kPiece];
-  const int64_t piece = lone != nullptr ? center.size : kPiece;
-  for (int64_t begin = 0; begin < center.size; begin += piece) {
-    const int64_t n = std::min(piece, center.size - begin);
-    if (lone == nullptr) Average(contributions, samples, begin, n, average);
-    Optimizer::Part part{n, lone != nullptr ? lone->values + begin : average, center.weights + begin};
-    for (int s = 0; s < num_states(); ++s) part.states[s] = center.states[s] + begin;
-    if (weights_copy != nullptr) part.copy = weights_copy + begin;
-    optimizer_->Apply(step, part);
+  Optimizer::Step step{static_cast<float>(center.learning_rate * (sum.weight / sum.samples)),
+                       center.steps + 1};
+  if (center.momentum != nullptr) {
+    const Contribution& first = *sum.first;
+    const MomentumControl::Setting setting =
+        center.momentum->Set({first.version, first.staleness, first.values, step.learning_rate});
+    step.momentum = setting.momentum;
+    step.learning_rate *= setting.rate_factor;
   }
+  const bool as_it_is = sum.lone && gradient_compensation_ == nullptr;
+  const Optimizer::Part block{.n = center.size,
+                              .gradient = as_it_is ? sum.first->values : center.average,
+                              .weights = center.weights,
+                              .states = {center.states[0], center.states[1]},
+                              .copy = weights_copy,
+                              .tensor_ends = center.tensor_ends};
+  if (!as_it_is && center.tensor_ends.empty()) {
+    ApplyInPieces(contributions, sum, step, center, block);
+  } else {
+    for (int64_t begin = 0; !as_it_is && begin < center.size; begin += kPiece) {
+      const int64_t n = std::min(kPiece, center.size - begin);
+      Combine(contributions, sum, center, begin, n, center.average + begin);
+    }
+    optimizer_->Apply(step, block);
+  }
+  if (center.momentum != nullptr) center.momentum->Stepped(center.version, center.weights);
   return true;
+}
+
+void AccruedGradientRule::ApplyInPieces(absl::Span<const Contribution> contributions, const Sum& sum,
+                                        const Optimizer::Step& step, const Center& center,
+                                        const Optimizer::Part& block) const {
+  alignas(64) float combined[kPiece];
+  for (int64_t begin = 0; begin < block.n; begin += kPiece) {
+    Optimizer::Part piece = block.Slice(begin, std::min(kPiece, block.n - begin));
+    Combine(contributions, sum, center, begin, piece.n, combined);
+    piece.gradient = combined;
+    optimizer_->Apply(step, piece);
+    if (has_compensation_state()) {
+      gradient_compensation_->Stepped(piece.n, piece.states[0], compensation_state(center) + begin);
+    }
+  }
+}
+
+void AccruedGradientRule::Combine(absl::Span<const Contribution> contributions, const Sum& sum,
+                                  const Center& center, int64_t begin, int64_t n, float* out) const {
+  if (gradient_compensation_ == nullptr) return Average(contributions, sum.weight, begin, n, out);
+  AverageCompensated(contributions, sum.samples, center, begin, n, out);
 }
 
 }  // namespace catchment

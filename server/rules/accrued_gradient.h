@@ -6,11 +6,19 @@
 //                               w = optimizer(w, a~)
 //   worker, every fetch_period: x = pull()
 // b_i: the samples behind worker i's contribution. A group of one leaves a as it is.
+// Pseudo-gradients, look-ahead momentum and energy matching differ on the worker alone: here a is what they
+// push.
+//
+// Where the job compensates for staleness (server/compensation), each a_i is first turned into what it would
+// be now, and counts with a factor s_i of the learning rate eta:
+//   a~ = sum_i b_i s_i a_i / sum_i b_i s_i ;  eta' = eta * sum_i b_i s_i / sum_i b_i
+// which for SGD is eta * sum_i b_i s_i a_i / sum_i b_i.
 #ifndef CATCHMENT_SERVER_RULES_ACCRUED_GRADIENT_H_
 #define CATCHMENT_SERVER_RULES_ACCRUED_GRADIENT_H_
 
 #include <memory>
 
+#include "server/compensation/gradient_compensation.h"
 #include "server/optimizers/optimizer.h"
 #include "server/rules/rule.h"
 
@@ -18,15 +26,44 @@ namespace catchment {
 
 class AccruedGradientRule final : public Rule {
  public:
-  explicit AccruedGradientRule(std::unique_ptr<Optimizer> optimizer) : optimizer_(std::move(optimizer)) {}
+  // `gradient_compensation` may be null.
+  AccruedGradientRule(std::unique_ptr<Optimizer> optimizer, v1::Compensation compensation,
+                      std::unique_ptr<GradientCompensation> gradient_compensation)
+      : optimizer_(std::move(optimizer)),
+        compensation_(std::move(compensation)),
+        gradient_compensation_(std::move(gradient_compensation)) {}
 
-  int num_states() const override { return optimizer_->num_states(); }
+  int num_states() const override;
   bool has_answers() const override { return false; }
+  bool needs_sent_weights() const override { return gradient_compensation_ != nullptr; }
   bool Apply(absl::Span<const Contribution> contributions, const Center& center,
              float* weights_copy) const override;
 
  private:
+  // What contributions amount to, before they are applied.
+  struct Sum {
+    double samples = 0;
+    double weight = 0;  // samples, each with its contribution's factor
+    const Contribution* first = nullptr;
+    bool lone = false;
+  };
+
+  bool has_compensation_state() const;
+  float* compensation_state(const Center& center) const;
+  Sum SumUp(absl::Span<const Contribution> contributions) const;
+  void ApplyInPieces(absl::Span<const Contribution> contributions, const Sum& sum,
+                     const Optimizer::Step& step, const Center& center, const Optimizer::Part& block) const;
+  // The gradient to apply, values begin .. begin+n-1, n at most a piece.
+  void Combine(absl::Span<const Contribution> contributions, const Sum& sum, const Center& center,
+               int64_t begin, int64_t n, float* out) const;
+  void Average(absl::Span<const Contribution> contributions, double weight, int64_t begin, int64_t n,
+               float* average) const;
+  void AverageCompensated(absl::Span<const Contribution> contributions, double samples, const Center& center,
+                          int64_t begin, int64_t n, float* average) const;
+
   const std::unique_ptr<Optimizer> optimizer_;
+  const v1::Compensation compensation_;
+  const std::unique_ptr<GradientCompensation> gradient_compensation_;
 };
 
 }  // namespace catchment

@@ -1,5 +1,7 @@
 #include "server/rules/rule.h"
 
+#include "server/compensation/gradient_compensation.h"
+#include "server/optimizers/optimizer.h"
 #include "server/rules/accrued_gradient.h"
 #include "server/rules/elastic_difference.h"
 
@@ -10,7 +12,10 @@ std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
   if (contribution.has_elastic()) {
     return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate());
   }
-  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer()));
+  // Everything else that workers send points the way a gradient does: it is averaged like one, and the job's
+  // optimizer takes it for one.
+  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer()), job.algorithm().compensation(),
+                                               MakeGradientCompensation(job));
 }
 
 }  // namespace catchment

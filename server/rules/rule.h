@@ -11,31 +11,44 @@
 
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
+#include "server/compensation/momentum_control.h"
 
 namespace catchment {
 
 class Rule {
  public:
+  static constexpr int kMaxStates = 3;
+
   // All vectors are as long as the block.
   struct Contribution {
     const float* values = nullptr;  // a gradient, or a worker's weights
     uint32_t samples = 0;           // that the gradient is the mean of; 0: it takes no part in the average
     float* answer = nullptr;        // gets the elastic difference, where has_answers()
+    uint64_t version = 0;           // that it was computed at
+    uint64_t staleness = 0;         // in versions
+    const float* sent = nullptr;    // weights that it was computed with, where needs_sent_weights()
   };
   struct Center {
     int64_t size = 0;
     float* weights = nullptr;
-    float* states[2] = {nullptr, nullptr};  // of the optimizer, as many as num_states()
+    float* states[kMaxStates] = {};         // as many as num_states()
     uint64_t steps = 0;                     // of the optimizer, before this update
     float learning_rate = 0;
+    uint64_t version = 0;                   // after this update
+    MomentumControl* momentum = nullptr;    // where the job has one
+    // Of optimizers that need whole tensors alone: where those of the block end, the last one at size, and
+    // room for an average of contributions, as long as the block.
+    absl::Span<const int64_t> tensor_ends;
+    float* average = nullptr;
   };
 
   virtual ~Rule() = default;
 
-  // Float vectors, as long as the weights, that it keeps beside them.
+  // Float vectors, as long as the weights, that it keeps beside them: the optimizer's, then the compensation's.
   virtual int num_states() const = 0;
   // Whether each contribution is answered with a vector of its own; otherwise the answer is the weights.
   virtual bool has_answers() const = 0;
+  virtual bool needs_sent_weights() const { return false; }
 
   // One update of one block from one or more contributions, in worker order. `weights_copy`, if not null, gets
   // the center after it. Returns whether the optimizer made a step. Thread-safe for distinct blocks.

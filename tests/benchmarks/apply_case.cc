@@ -106,6 +106,7 @@ v1::Job GradientJob(v1::Optimizer::Kind kind, float momentum = 0, bool nesterov 
   optimizer->set_beta1(0.9f);
   optimizer->set_beta2(0.999f);
   optimizer->set_epsilon(1e-8f);
+  optimizer->set_trust(0.001f);
   return job;
 }
 
@@ -134,6 +135,8 @@ const std::vector<ApplyCase>& ApplyCases() {
       {"adadelta", GradientJob(v1::Optimizer::ADADELTA), 1, TriadOfTwoStates},
       {"adamw", WithDecay(GradientJob(v1::Optimizer::ADAMW)), 1, TriadOfTwoStates},
       {"momentum_weight_decay", WithDecay(GradientJob(v1::Optimizer::SGD, 0.9f)), 1, TriadOfOneState},
+      {"lars", WithDecay(GradientJob(v1::Optimizer::LARS, 0.9f)), 1, TriadOfOneState},
+      {"lamb", WithDecay(GradientJob(v1::Optimizer::LAMB)), 1, TriadOfTwoStates},
       {"sgd_mean_of_4", GradientJob(v1::Optimizer::SGD), kGroup, TriadOfGroup},
       {"elastic", ElasticJob(1), 1, TriadOfExchange},
       {"elastic_of_4", ElasticJob(kGroup), kGroup, TriadOfGroupExchange},
@@ -158,6 +161,8 @@ void ApplyRule(const ApplyCase& c, const Rule& rule, const BlockVectors& block) 
   for (int s = 0; s < rule.num_states(); ++s) center.states[s] = block.states[s];
   center.steps = kStepsBefore;
   center.learning_rate = kLearningRate;
+  const v1::Optimizer::Kind kind = c.job.optimizer().kind();
+  if (kind == v1::Optimizer::LARS || kind == v1::Optimizer::LAMB) center.tensor_ends = {&block.n, 1};
   rule.Apply(absl::MakeConstSpan(contributions.data(), c.contributions), center,
              rule.has_answers() ? nullptr : block.copy);
 }

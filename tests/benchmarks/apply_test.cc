@@ -67,7 +67,7 @@ TEST(ApplyCases, TriadWithZeroLeavesWhatIsRead) {
 TEST(ApplyCases, TrafficIsCountedAsTheHelpSays) {
   std::vector<int64_t> bytes;
   for (const ApplyCase& c : ApplyCases()) bytes.push_back(BytesPerParameter(c, *MakeRule(c.job)));
-  EXPECT_EQ(bytes, (std::vector<int64_t>{16, 24, 24, 24, 32, 24, 32, 32, 24, 28, 16, 40}));
+  EXPECT_EQ(bytes, (std::vector<int64_t>{16, 24, 24, 24, 32, 24, 32, 32, 24, 24, 32, 28, 16, 40}));
 }
 
 TEST(Apply, WritesItsRows) {

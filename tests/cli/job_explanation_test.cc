@@ -41,9 +41,8 @@ TEST(JobFactsTest, CountsASynchronousBudget) {
 }
 
 TEST(JobFactsTest, CountsAnAsynchronousBudget) {
-  const JobFacts facts =
-      Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5", "samples=6400",
-             "batch_size=64"});
+  const JobFacts facts = Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5",
+                                "samples=6400", "batch_size=64"});
   EXPECT_EQ(facts.total_steps(), 100);
   EXPECT_EQ(facts.updates(), 20);
 }
@@ -51,6 +50,53 @@ TEST(JobFactsTest, CountsAnAsynchronousBudget) {
 TEST(JobFactsTest, ABudgetInUpdatesGivesTheSamples) {
   EXPECT_EQ(Facts({"algorithm.preset=sync", "updates=10", "batch_size=32"}).total_samples(), 10 * 2 * 32);
   EXPECT_EQ(Facts({"algorithm.preset=downpour", "updates=10", "batch_size=32"}).total_samples(), 10 * 32);
+}
+
+TEST(JobFactsTest, CountsTheUpdatesOfEachMode) {
+  // 1,000 minibatches of five workers.
+  const auto updates = [](const std::string& consistency) {
+    return Facts({"algorithm.preset=downpour", "algorithm.consistency=" + consistency, "samples=64000",
+                  "batch_size=64"},
+                 1, 5)
+        .updates();
+  };
+  EXPECT_EQ(updates("{groups:2}"), 400);
+  EXPECT_EQ(updates("{groups:1 spare_workers:2}"), 200) << "all five take part in each";
+  EXPECT_EQ(updates("{groups:0 softsync:1}"), 200);
+  EXPECT_EQ(updates("{groups:0 softsync:2}"), 500);
+  EXPECT_EQ(updates("{groups:0 staleness_bound:2}"), 1000);
+  EXPECT_EQ(Facts({"algorithm.preset=hybrid", "updates=10", "batch_size=32"}, 1, 5).total_samples(), 25 * 32);
+}
+
+TEST(JobFactsTest, CountsWhatWaitsOnTheServers) {
+  const auto waiting = [](const std::vector<std::string>& set) {
+    const ServerBytes bytes = Facts(set, 1, 5).server(0);
+    return bytes.waiting / bytes.weights;
+  };
+  EXPECT_EQ(waiting({"algorithm.preset=hybrid"}), 5);
+  EXPECT_EQ(waiting({"algorithm.preset=softsync", "algorithm.consistency.softsync=2"}), 2);
+  EXPECT_EQ(waiting({"algorithm.preset=downpour", "algorithm.emulated_delay=7"}), 7);
+  EXPECT_EQ(waiting({"algorithm.preset=ssp"}), 0);
+}
+
+TEST(JobFactsTest, CountsRoundsOfLocalSteps) {
+  const std::vector<std::string> set = {"algorithm.preset=diloco", "epochs=2", "batch_size=64",
+                                        "algorithm.contribution.pseudo_gradient.local_steps=10"};
+  const JobFacts facts = Facts(set);
+  EXPECT_EQ(facts.steps_per_worker(), 938);
+  EXPECT_EQ(facts.updates(), 94);
+  EXPECT_EQ(facts.wire().per_step(), 2.0 * 1199882 * 4 / 10);
+}
+
+TEST(JobFactsTest, CountsWhatWorkersKeep) {
+  const auto vectors = [](const std::string& preset) {
+    return Facts({"algorithm.preset=" + preset}).worker().algorithm / (1199882.0 * 4);
+  };
+  EXPECT_EQ(vectors("sync"), 0);
+  EXPECT_EQ(vectors("eamsgd"), 1);
+  EXPECT_EQ(vectors("dana"), 1) << "the momentum";
+  EXPECT_EQ(vectors("gem"), 2) << "the proxy, and the weights of the last exchange";
+  EXPECT_EQ(vectors("diloco"), 3) << "AdamW's two, and the weights that were pulled";
 }
 
 TEST(JobFactsTest, CountsBytesOnTheWire) {
@@ -97,6 +143,9 @@ TEST(JobFactsTest, CountsServersMemory) {
   EXPECT_EQ(states("RMSPROP", "0.9"), 2);
   EXPECT_EQ(states("ADADELTA", "0"), 2);
   EXPECT_EQ(states("ADAMW", "0"), 2);
+  EXPECT_EQ(states("LARS", "0"), 1);
+  EXPECT_EQ(states("LARS", "0.9"), 1);
+  EXPECT_EQ(states("LAMB", "0"), 2);
   EXPECT_EQ(Facts({"algorithm.preset=eamsgd"}).server(0).optimizer_state, 0) << "it is on the workers";
 }
 
@@ -104,6 +153,10 @@ TEST(JobFactsTest, RefusesMoreServersThanTheParametersCanBeSplitBetween) {
   const auto facts = JobFacts::Create(Facts({}).job(), 1000000);
   ASSERT_FALSE(facts.ok());
   EXPECT_THAT(std::string(facts.status().message()), HasSubstr("1000000 servers"));
+  EXPECT_EQ(JobFacts::Create(Facts({"optimizer.kind=LARS"}).job(), 9).status().message(),
+            "optimizer.kind: is LARS, which takes norms over whole tensors: cannot split 8 tensors, which "
+            "stay whole, "
+            "between 9 servers; use 1 to 8, or another optimizer");
 }
 
 TEST(ExplainModelTest, HasEveryLayerWithShapesAndTheTotal) {
@@ -163,6 +216,24 @@ TEST(AlgorithmWordsTest, SaysWhoWaits) {
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=sync"}, 1, 3)), HasSubstr("of all 3 workers"));
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd"})), HasSubstr("Nobody waits"));
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd_sync"})), HasSubstr("the same center"));
+  const auto words = [](const std::vector<std::string>& set) {
+    return DescribeConsistency(Facts(set, 1, 4));
+  };
+  EXPECT_EQ(words({"algorithm.preset=sync_backup"}),
+            "Synchronous with 1 spare worker. An update is made of the contributions of all 4 workers but "
+            "the last: "
+            "what comes later is dropped, and its worker told.");
+  EXPECT_THAT(words({"algorithm.preset=hybrid"}),
+              AllOf(HasSubstr("Hybrid. Workers are split into 2 groups"), HasSubstr("of all its members.")));
+  EXPECT_THAT(words({"algorithm.preset=hybrid", "algorithm.consistency.spare_workers=1"}),
+              HasSubstr("of all its members but the last: what"));
+  EXPECT_THAT(words({"algorithm.preset=softsync", "algorithm.consistency.softsync=2"}),
+              AllOf(HasSubstr("2-softsync. Nobody waits"), HasSubstr("of every 2 contributions")));
+  EXPECT_THAT(words({"algorithm.preset=ssp"}), HasSubstr("at most 3 pushes ahead of the slowest"));
+  EXPECT_THAT(words({"algorithm.preset=ssp", "algorithm.consistency.staleness_bound=0"}),
+              HasSubstr("no push ahead of the slowest"));
+  EXPECT_THAT(words({"algorithm.preset=downpour", "algorithm.emulated_delay=1"}),
+              HasSubstr("applied when 1 later contribution has come"));
 }
 
 TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
@@ -177,6 +248,27 @@ TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
             "Between fetches each worker moves its own weights by SGD with learning rate 0.01.");
   EXPECT_THAT(DescribeContribution(Facts({"algorithm.preset=easgd"})),
               AllOf(HasSubstr("sends them every 4 steps"), HasSubstr("d = 0.45 * (x - center)")));
+  EXPECT_THAT(
+      DescribeContribution(Facts(
+          {"algorithm.preset=diloco", "algorithm.contribution.pseudo_gradient.local_optimizer.clip_norm=1"})),
+      AllOf(HasSubstr("weights x of its own by AdamW: beta1 0.9"), HasSubstr("lr 0.002, COSINE."),
+            HasSubstr("Its gradients are scaled to a norm of at most 1."),
+            HasSubstr("It sends its move, D = x as pulled - x, every 16 steps")));
+  EXPECT_EQ(DescribeContribution(Facts({"algorithm.preset=dana"})),
+            "Each worker keeps momentum of its own, v = 0.9 * v + g, and sends g + 0.9 * v every step; fresh "
+            "weights come with the answer.");
+  EXPECT_THAT(DescribeContribution(
+                  Facts({"algorithm.preset=gem", "algorithm.contribution.energy_matching.energy=2"})),
+              HasSubstr("all workers together move it 2 times as far as one with momentum 0.9 would"));
+}
+
+TEST(AlgorithmWordsTest, SaysWhatIsClippedBeforeItIsSent) {
+  EXPECT_EQ(
+      DescribeContribution(Facts({"algorithm.preset=downpour", "optimizer.clip_norm=2"})),
+      "The gradient is pushed every step; fresh weights are fetched every step. A gradient whose norm is "
+      "above 2 is scaled down to it beforehand, so it cannot leave before all of it is known.");
+  EXPECT_THAT(DescribeContribution(Facts({"algorithm.preset=local_sgd", "optimizer.clip_norm=2"})),
+              HasSubstr(" D whose norm is above 2 is scaled down"));
 }
 
 TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
@@ -193,6 +285,14 @@ TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADAMW"})),
             "AdamW: beta1 0.9, beta2 0.999, epsilon 1e-08; w *= 1 - lr * 0.01 first. On the servers, on the "
             "center.");
+  EXPECT_EQ(
+      DescribeOptimizer(Facts({"optimizer.kind=LARS", "optimizer.weight_decay=0.1"})),
+      "LARS: r = 0.001 * |w| / (|g| + 0.1 * |w|), v = 0.9 * v + lr * r * (g + 0.1 * w) ; w -= v, tensor by "
+      "tensor. On the servers, on the center.");
+  EXPECT_EQ(
+      DescribeOptimizer(Facts({"optimizer.kind=LAMB"})),
+      "LAMB: beta1 0.9, beta2 0.999, epsilon 1e-06; u = Adam's step ; w -= lr * |w| / |u| * u, tensor by "
+      "tensor. On the servers, on the center.");
   EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.weight_decay=0.1", "optimizer.clip_value=2"})),
               HasSubstr("center. Before, g is clipped to +-2. Weight decay: 0.1 * w is added to g."));
 }
@@ -206,6 +306,36 @@ TEST(AlgorithmWordsTest, SaysTheLearningRatesCourse) {
       "rises from 0 to 0.05 over the first 10 % of the budget (6,000 samples), then falls from 0.05 along "
       "half a "
       "cosine to 0.001 at the end.");
+}
+
+TEST(AlgorithmWordsTest, SaysHowTheLearningRateFollowsTheWorkers) {
+  EXPECT_EQ(DescribeWorkerScaling(Facts({})), "");
+  EXPECT_EQ(DescribeWorkerScaling(Facts({"optimizer.worker_scaling=LINEAR"}, 1, 4)),
+            " Times the workers in training over 4.");
+  EXPECT_EQ(DescribeWorkerScaling(Facts({"optimizer.worker_scaling=SQUARE_ROOT"}, 1, 4)),
+            " Times the square root of the workers in training over 4.");
+}
+
+TEST(AlgorithmWordsTest, SaysEveryDecay) {
+  const auto words = [](const std::string& schedule) {
+    return DescribeSchedule(Facts({"optimizer.learning_rate=0.05", "optimizer.schedule={" + schedule + "}"}));
+  };
+  EXPECT_EQ(words("decay:STEP"),
+            "begins at 0.05 and is multiplied by 0.1 each time 33.33 % of the budget has been used.");
+  EXPECT_THAT(words("decay:STEP warmup:0.1"), HasSubstr("33.33 % of the rest of the budget has been used."));
+  EXPECT_EQ(words("decay:EXPONENTIAL"),
+            "falls from 0.05 by the same factor in every step to 0.0005 at the end.");
+  EXPECT_EQ(words("decay:POLYNOMIAL"), "falls from 0.05 in a straight line to 0 at the end.");
+  EXPECT_EQ(words("decay:POLYNOMIAL power:2 final_fraction:0.1"),
+            "falls from 0.05 as what is left of the budget to the power of 2 to 0.005 at the end.");
+  EXPECT_EQ(words("decay:ONE_CYCLE"),
+            "rises from 0.002 to 0.05 over the first 30 % of the budget, then falls, each along half a "
+            "cosine, to 0 "
+            "at the end.");
+  EXPECT_THAT(
+      words("decay:ONE_CYCLE warmup:0.1"),
+      AllOf(HasSubstr("rises from 0 to 0.002 over the first 10 %"),
+            HasSubstr("then rises from 0.002 to 0.05 over the first 30 % of the rest of the budget")));
 }
 
 TEST(AlgorithmWordsTest, SaysTheBudget) {

@@ -57,6 +57,7 @@ TEST(CountBlocks, IsTheLayoutsOwnNumberAtItsOwnSize) {
     const ParameterLayout layout = Facts(servers).layout();
     int64_t blocks = 0;
     for (int s = 0; s < servers; ++s) blocks += layout.num_blocks(s);
+    EXPECT_EQ(CountBlocks(layout), blocks);
     EXPECT_EQ(CountBlocks(layout, layout.block_size()), blocks);
   }
   EXPECT_EQ(CountBlocks(Facts(1).layout(), 1199881), 2);
@@ -101,6 +102,22 @@ TEST(ExplainPlacement, ManyServersTakeADozenLines) {
 TEST(ExplainPlacement, WarnsWhenServersAreUneven) {
   EXPECT_THAT(ExplainPlacement(Facts(1000)), HasSubstr("differ by more than 1 %"));
   EXPECT_THAT(ExplainPlacement(Facts(100)), Not(HasSubstr("differ by more")));
+}
+
+TEST(ExplainPlacement, SaysThatTensorsStayWhole) {
+  const std::string text = ExplainPlacement(Facts(3, {"optimizer.kind=LARS"}));
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("each whole, in parts as even as that allows"),
+            HasSubstr("No tensor is split between servers."),
+            HasSubstr("because tensors stay whole,\n  and the largest, dense1.weight, has 98.31 % of the"),
+            Not(HasSubstr("a multiple of 16"))))
+      << text;
+  EXPECT_THAT(ExplainPlacement(Facts(1, {"optimizer.kind=LAMB", "block_kib=65536"})),
+              HasSubstr("A server's part is one block: it is sent"));
+  EXPECT_THAT(ExplainPlacement(Facts(1, {"optimizer.kind=LAMB"})),
+              AllOf(HasSubstr("block_kib 1024 KiB or one larger\n  tensor alone"),
+                    HasSubstr("a push is 3 messages.")));
 }
 
 TEST(JobToJson, PlacesEveryParameterOnce) {

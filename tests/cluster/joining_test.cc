@@ -83,7 +83,7 @@ TEST_P(ChangingWorkersTest, JobWithoutWorkersWaitsForNewOnes) {
   Finish(&cluster);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ChangingWorkersTest, testing::Values("sync", "downpour", "easgd"),
+INSTANTIATE_TEST_SUITE_P(All, ChangingWorkersTest, testing::Values("sync", "downpour", "easgd", "ssp"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -32,7 +32,8 @@ TEST_P(KilledWorkerTest, OthersTrainItsShare) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KilledWorkerTest,
-                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd"),
+                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd", "sync_backup",
+                                         "hybrid", "softsync", "ssp"),
                          [](const auto& info) { return info.param; });
 
 TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {

@@ -59,7 +59,8 @@ TEST_P(ResumeTest, KilledJobGoesOnWithOtherServersAndWorkers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ResumeTest,
-                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd"),
+                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd", "hybrid",
+                                         "ssp"),
                          [](const auto& info) { return info.param; });
 
 class DeterministicResumeTest : public testing::TestWithParam<int> {};

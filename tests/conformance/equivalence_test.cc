@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/optimizers/optimizer.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
@@ -120,8 +121,89 @@ TEST_P(OptimizerEquivalenceTest, LoneWorkerIsTheSequentialOptimizerBitForBit) {
   }
 }
 
+// Property 5: where nothing is stale there is nothing to compensate.
+TEST(Compensation, LeavesALoneWorkersBitsAsTheyAre) {
+  const std::string optimizer = "optimizer { learning_rate: 0.0005 momentum: 0.8 nesterov: true }";
+  const std::vector<float> plain = TrainSequentially(PresetJob("downpour", 1, optimizer), 4);
+  for (const std::string kind :
+       {"inverse {}", "power { exponent: 0.5 }", "exponential {}", "delay_compensated { lambda: 1 }",
+        "delay_compensated { adaptive: true }", "gap_aware {}", "open_loop_momentum {}"}) {
+    const v1::Job job = PresetJob("downpour", 1, optimizer + " algorithm { compensation { " + kind + " } }");
+    EXPECT_EQ(TrainSynchronously(job, {4}), plain) << kind;
+  }
+}
+
+// The field of the job as the local optimizer's.
+std::string AsLocal(const std::string& optimizer) {
+  return "algorithm { contribution { pseudo_gradient { local_steps: 4 local_" + optimizer + " } } }";
+}
+
+// The servers subtract what the worker has, x_pulled - (x_pulled - x), and so round twice a round.
+TEST_P(OptimizerEquivalenceTest, LoneWorkerOfLocalSgdIsItsOwnOptimizer) {
+  const v1::Job local = PresetJob("local_sgd", 1, AsLocal(GetParam()));
+  const std::vector<float> sequential = TrainSequentially(PresetJob("sync", 1, GetParam()), 16);
+  const std::vector<float> trained = TrainSynchronously(local, {16});
+  for (int64_t i = 0; i < kValues; ++i) ASSERT_NEAR(trained[i], sequential[i], 2e-5) << "value " << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerEquivalenceTest, testing::ValuesIn(kOptimizers),
                          [](const auto& info) { return kOptimizerNames[info.index]; });
+
+// ---------------------------------------------------------------------------------- look-ahead momentum
+
+constexpr char kNesterov[] = "optimizer { kind: SGD learning_rate: 0.0005 momentum: 0.9 nesterov: true }";
+constexpr char kLookAhead[] = "optimizer { learning_rate: 0.0005 }";
+
+TEST(LookAheadEquivalenceTest, LoneWorkerIsNesterovsSgdBitForBit) {
+  EXPECT_EQ(TrainSynchronously(PresetJob("dana", 1, kLookAhead), {16}),
+            TrainSequentially(PresetJob("sync", 1, kNesterov), 16));
+}
+
+TEST(LookAheadEquivalenceTest, SynchronousWorkersAreNesterovsSgdWithAllTheirSamples) {
+  const std::string synchronous = absl::StrCat(kLookAhead, " algorithm { consistency { groups: 1 } }");
+  const std::vector<float> one = TrainSequentially(PresetJob("sync", 1, kNesterov), 16);
+  const std::vector<float> many = TrainSynchronously(PresetJob("dana", 4, synchronous), {4, 4, 4, 4});
+  for (int64_t i = 0; i < kValues; ++i) ASSERT_NEAR(many[i], one[i], 2e-5) << "value " << i;
+}
+
+// -------------------------------------------------------------------------------------------- clip_norm
+
+// torch.nn.utils.clip_grad_norm_ and then the optimizer, in double precision up to the optimizer.
+std::vector<float> TrainSequentiallyClipped(const v1::Job& job, int batch) {
+  const auto optimizer = MakeOptimizer(job.optimizer());
+  std::vector<float> weights = Initial(), gradient(kValues), state(kValues, 0.0f);
+  int clipped = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    Problem().Gradient(int64_t{round} * batch, int64_t{round + 1} * batch, weights, absl::MakeSpan(gradient));
+    double squares = 0;
+    for (const float g : gradient) squares += double{g} * g;
+    const double scale = std::min(1.0, job.optimizer().clip_norm() / (std::sqrt(squares) + 1e-6));
+    clipped += scale < 1;
+    for (float& g : gradient) g = static_cast<float>(g * scale);
+    optimizer->Apply({job.optimizer().learning_rate(), static_cast<uint64_t>(round + 1)},
+                     {kValues, gradient.data(), weights.data(), {state.data()}, nullptr});
+  }
+  EXPECT_GT(clipped, 3) << "the test would show nothing";
+  EXPECT_LT(clipped, kRounds - 3);
+  return weights;
+}
+
+TEST(ClipNormEquivalenceTest, LoneWorkerClipsAsPyTorchDoes) {
+  const v1::Job job = PresetJob("sync", 1,
+                                "optimizer { kind: SGD learning_rate: 0.002 momentum: 0.9 nesterov: true "
+                                "clip_norm: 20 }");
+  const std::vector<float> sequential = TrainSequentiallyClipped(job, 16);
+  const std::string local =
+      "kind: SGD learning_rate: 0.002 momentum: 0.9 nesterov: true clip_norm: 20 "
+      "schedule { decay: CONSTANT }";
+  for (const v1::Job& same : {job, PresetJob("dana", 1, "optimizer { learning_rate: 0.002 clip_norm: 20 }"),
+                              PresetJob("local_sgd", 1, AsLocal("optimizer { " + local + " }"))}) {
+    const std::vector<float> trained = TrainSynchronously(same, {16});
+    for (int64_t i = 0; i < kValues; ++i) {
+      ASSERT_NEAR(trained[i], sequential[i], 2e-5) << same.algorithm().preset() << ", value " << i;
+    }
+  }
+}
 
 // ---------------------------------------------------------------------------------------- sharding
 // invariance
@@ -161,10 +243,30 @@ INSTANTIATE_TEST_SUITE_P(
         Algorithms{"DownpourWithPeriods", "downpour",
                    "optimizer { learning_rate: 0.0002 } algorithm { contribution { gradient { push_period: 2 "
                    "fetch_period: 3 local_learning_rate: 0.001 } } }"},
+        Algorithms{"Hybrid", "hybrid", "optimizer { learning_rate: 0.0005 }"},
+        Algorithms{"Softsync", "softsync", "optimizer { learning_rate: 0.0005 }"},
+        Algorithms{"Ssp", "ssp",
+                   "optimizer { learning_rate: 0.0005 } algorithm { consistency { staleness_bound: 1 } }"},
+        Algorithms{"Delay", "downpour",
+                   "optimizer { learning_rate: 0.0005 } algorithm { emulated_delay: 4 }"},
+        Algorithms{"SspEasgd", "easgd",
+                   "optimizer { learning_rate: 0.005 } algorithm { consistency { staleness_bound: 0 } }"},
+        Algorithms{"HybridEasgd", "easgd_sync",
+                   "optimizer { learning_rate: 0.005 } algorithm { consistency { groups: 2 } }"},
         Algorithms{"DownpourAdagrad", "downpour", "optimizer { kind: ADAGRAD learning_rate: 0.05 }"},
         Algorithms{"Easgd", "easgd", "optimizer { learning_rate: 0.005 }"},
         Algorithms{"EasgdSync", "easgd_sync", "optimizer { learning_rate: 0.005 }"},
-        Algorithms{"Eamsgd", "eamsgd", "optimizer { learning_rate: 0.0005 }"}),
+        Algorithms{"Eamsgd", "eamsgd", "optimizer { learning_rate: 0.0005 }"},
+        Algorithms{"Dana", "dana", "optimizer { learning_rate: 0.0003 }"},
+        Algorithms{"Gem", "gem", "algorithm { contribution { energy_matching { learning_rate: 0.0005 } } }"},
+        Algorithms{
+            "LocalSgd", "local_sgd",
+            "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
+            "0.0005 } } } }"},
+        Algorithms{
+            "DiLoCo", "diloco",
+            "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
+            "0.01 } } } }"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -74,6 +74,7 @@ class VirtualCluster {
         work(clients_[w].get());
         clients_[w]->GiveUp();
         unfinished_.erase(w);
+        Leave(w);
         if (!unfinished_.empty()) PassTurn(w);
       });
     }
@@ -81,9 +82,15 @@ class VirtualCluster {
   }
   void Run(const Work& work) { Run(std::vector<Work>(clients_.size(), work)); }
 
-  // To be called by a worker in its turn: it leaves all gates.
+  // To be called by a worker in its turn: it leaves all gates, as it does when its work is done.
   void Leave(int worker) {
-    members_.erase(worker);
+    if (members_.erase(worker) > 0) SetRosters();
+  }
+  // To be called by any worker in its turn, of one who has nothing under way: it has nothing to do, or work
+  // again.
+  void SetIdle(int worker, bool idle) {
+    idle_.erase(worker);
+    if (idle) idle_.insert(worker);
     SetRosters();
   }
 
@@ -226,6 +233,7 @@ class VirtualCluster {
       v1::Member* member = roster->add_members();
       member->set_worker(w);
       member->set_incarnation(Incarnation(w));
+      member->set_idle(idle_.count(w) > 0);
     }
     for (const auto& shard : shards_) {
       std::vector<Answer> answers;
@@ -257,6 +265,7 @@ class VirtualCluster {
   std::vector<std::shared_ptr<Client>> clients_;
   // Of whoever has the turn.
   std::set<int> members_;
+  std::set<int> idle_;
   std::set<int> unfinished_;
   uint64_t generation_ = 0;
 

@@ -11,14 +11,21 @@
 
 namespace catchment {
 
+// Any small model and data, and a constant learning rate.
+inline v1::Job JobWithModel() {
+  v1::Job job;
+  CHECK(google::protobuf::TextFormat::ParseFromString(
+      "model { layers { flatten {} } layers { dense { units: 10 } } } data { drawn_digits {} } "
+      "optimizer { schedule { decay: CONSTANT } }",
+      &job));
+  return job;
+}
+
 // `more`: fields of the job in text format. The learning rate is constant unless they say otherwise.
 inline v1::Job PresetJob(const std::string& preset, int workers, const std::string& more = "") {
-  const std::string text =
-      "model { layers { flatten {} } layers { dense { units: 10 } } } data { drawn_digits {} } "
-      "optimizer { schedule { decay: CONSTANT } } algorithm { preset: '" +
-      preset + "' } workers: " + std::to_string(workers);
-  v1::Job job, additions;
-  CHECK(google::protobuf::TextFormat::ParseFromString(text, &job));
+  v1::Job job = JobWithModel(), additions;
+  job.mutable_algorithm()->set_preset(preset);
+  job.set_workers(workers);
   CHECK(google::protobuf::TextFormat::ParseFromString(more, &additions)) << more;
   job.MergeFrom(additions);
   absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);

@@ -29,6 +29,25 @@ TEST(BufferPoolTest, ReturnedBufferIsUsedAgain) {
   EXPECT_EQ(pool.Get(3)->data(), first);
 }
 
+TEST(BufferPoolTest, TakesTheSmallestCapacityThatIsEnough) {
+  BufferPool pool({16, 1000, 64, 16});
+  const float* const small = pool.Get(16)->data();
+  const float* const middle = pool.Get(17)->data();
+  const float* const large = pool.Get(65)->data();
+  EXPECT_NE(small, middle);
+  EXPECT_NE(middle, large);
+  EXPECT_EQ(pool.Get(1)->data(), small);
+  EXPECT_EQ(pool.GetBytes(64 * 4)->data(), middle);
+  BufferPtr buffer = pool.Get(1000);
+  EXPECT_EQ(buffer->data(), large);
+  std::fill_n(buffer->data(), 1000, 1.0f);
+}
+
+TEST(BufferPoolDeathTest, ABlockThatIsTooLargeIsABug) {
+  BufferPool pool({16, 64});
+  EXPECT_DEATH(pool.Get(65), "260 bytes in one block");
+}
+
 TEST(BufferPoolTest, BuffersInUseAreDistinct) {
   BufferPool pool(16);
   std::vector<BufferPtr> held;

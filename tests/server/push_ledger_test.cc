@@ -133,6 +133,56 @@ TEST(PushLedgerTest, StalenessOfAPushIsTheLargestOfItsBlocks) {
             (std::vector<uint64_t>{1, 2}));
 }
 
+// Two blocks, whose fates become known in another order than they came, and while later pushes come.
+TEST(PushLedgerTest, AcceptedPushIsDoneAtOnceAndCountedWhenAllItsBlocksAreSettled) {
+  PushLedger ledger = MakeLedger(2);
+  for (uint64_t sequence : {1, 2}) {
+    for (uint32_t block : {0, 1}) {
+      EXPECT_EQ(*ledger.Look(sequence, block), Seen::kNew);
+      ledger.Accept(sequence, block);
+      EXPECT_EQ(*ledger.Look(sequence, block), Seen::kDone);
+    }
+  }
+  ledger.Settle(5, 1, v1::Block::APPLIED, 3);
+  ledger.Settle(5, 2, v1::Block::APPLIED, 7);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 0u);
+  ledger.Settle(5, 2, v1::Block::APPLIED, 4);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
+  EXPECT_EQ(ledger.Statistics(0).staleness_values(0), 7u);
+  ledger.Settle(5, 1, v1::Block::APPLIED, 2);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
+  EXPECT_EQ(ledger.Statistics(0).staleness_values(0), 3u);
+}
+
+TEST(PushLedgerTest, FormerLifesAcceptedPushesAreCountedUnlessTheyBrokeOff) {
+  PushLedger ledger = MakeLedger(2);
+  for (uint32_t block : {0, 1}) ledger.Accept(1, block);
+  ledger.Accept(2, 0);
+  ledger.Begin(6);
+  for (uint32_t block : {0, 1}) ledger.Accept(1, block);
+  ledger.Settle(5, 2, v1::Block::APPLIED, 0);
+  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  ledger.Settle(6, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 0u) << "of each life's push 1 there is a block to come";
+  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
+  ledger.Settle(6, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
+  for (uint32_t block : {0, 1}) ledger.Settle(6, 1, v1::Block::APPLIED, block);
+  EXPECT_EQ(ledger.Statistics(0).applied(), 2u) << "it was counted";
+}
+
+TEST(PushLedgerTest, OlderPushThatIsCountedAfterANaNDoesNotHideIt) {
+  PushLedger ledger = MakeLedger(1);
+  ledger.Accept(1, 0);
+  ledger.Done(2, 0, v1::Block::NON_FINITE, 0);
+  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  ledger.Done(3, 0, v1::Block::NON_FINITE, 0);
+  EXPECT_EQ(ledger.Statistics(0).non_finite_in_a_row(), 2u);
+  ledger.Done(4, 0, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Statistics(0).non_finite_in_a_row(), 0u);
+}
+
 TEST(PushLedgerTest, TableOfStalenessStaysSmallAndWithinASixteenth) {
   PushLedger ledger = MakeLedger(1);
   for (uint64_t i = 0; i < 100'000; ++i) ledger.Done(i + 1, 0, v1::Block::APPLIED, i);

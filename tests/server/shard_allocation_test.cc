@@ -2,6 +2,7 @@
 // the answer, not for what waits in between.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct Case {
   uint32_t workers;
   bool pulls;  // after every push, a version that is still to come
   int rounds;
+  uint64_t updates;        // of a round, in which every worker pushes once
+  uint64_t held_back = 0;  // contributions
 };
 
 // Takes answers as a connection does, and forgets them.
@@ -55,6 +58,16 @@ class Worker {
   std::vector<Answer> answers_;
 };
 
+// With whole tensors, in the same blocks.
+ParameterLayout LayoutOf(const Case& c) {
+  if (c.job.optimizer().kind() != v1::Optimizer::LAMB) return FlatLayout(kValues, 1, kBlock);
+  std::vector<TensorSpec> tensors;
+  for (int64_t begin = 0; begin < kValues; begin += kBlock) {
+    tensors.push_back({"w" + std::to_string(begin), {std::min<int64_t>(kBlock, kValues - begin)}});
+  }
+  return *ParameterLayout::Create(tensors, 1, kBlock / 2, Cuts::kBetweenTensors);
+}
+
 class ShardAllocationTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ShardAllocationTest, NothingPerBlock) {
@@ -62,20 +75,20 @@ TEST_P(ShardAllocationTest, NothingPerBlock) {
   const Case& c = GetParam();
   std::vector<uint32_t> members;
   for (uint32_t w = 0; w < c.workers; ++w) members.push_back(w);
-  ShardHarness harness(c.job, kValues, kBlock, members);
+  ShardHarness harness(c.job, LayoutOf(c), 0, members);
   Shard& shard = harness.shard();
   std::vector<Worker> workers;
   for (uint32_t w : members) workers.emplace_back(&shard, w);
 
-  const bool synchronous = c.job.algorithm().consistency().groups() == 1;
+  const auto version_after = [&c](uint64_t rounds) {
+    return rounds * c.updates - std::min(rounds * c.updates, c.held_back);
+  };
   uint64_t failures = 0;
   const auto round = [&](uint64_t number) {
     for (uint32_t block = 0; block < static_cast<uint32_t>(shard.num_blocks()); ++block) {
       for (uint32_t w = 0; w < c.workers; ++w) {
-        const uint64_t version = synchronous ? number : number * c.workers;
-        const uint64_t next = synchronous ? number + 1 : (number + 1) * c.workers;
-        failures += !workers[w].Send(c.operation, number + 1, version, block);
-        if (c.pulls) failures += !workers[w].Send(v1::Block::PULL, 0, next, block);
+        failures += !workers[w].Send(c.operation, number + 1, version_after(number), block);
+        if (c.pulls) failures += !workers[w].Send(v1::Block::PULL, 0, version_after(number + 1), block);
       }
     }
   };
@@ -85,14 +98,18 @@ TEST_P(ShardAllocationTest, NothingPerBlock) {
   const Allocations counted = CountAllocations() - before;
   EXPECT_EQ(failures, 0u);
   EXPECT_EQ(counted.all, 0u) << "in " << c.rounds * shard.num_blocks() * c.workers << " blocks";
-  const uint64_t updates = (kWarmingRounds + c.rounds) * (synchronous ? 1 : c.workers);
-  EXPECT_EQ(shard.version(), updates) << "all were applied";
+  EXPECT_EQ(shard.version(), version_after(kWarmingRounds + c.rounds)) << "all were applied";
 }
 
 v1::Job WithSchedule(v1::Job job) {
   job.mutable_optimizer()->set_kind(v1::Optimizer::ADAM);
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
   job.mutable_optimizer()->mutable_schedule()->set_warmup(0.1f);
+  return job;
+}
+
+v1::Job WithLamb(v1::Job job) {
+  job.mutable_optimizer()->set_kind(v1::Optimizer::LAMB);
   return job;
 }
 
@@ -104,15 +121,24 @@ v1::Job WithPullCodec(v1::Job job) {
 INSTANTIATE_TEST_SUITE_P(
     All, ShardAllocationTest,
     testing::Values(
-        Case{"AsynchronousPushPull", GradientJob(false), v1::Block::PUSH_PULL, 3, false, 2000},
-        Case{"AsynchronousPushAndPull", GradientJob(false), v1::Block::PUSH, 3, true, 2000},
-        Case{"AdamWithSchedule", WithSchedule(GradientJob(false)), v1::Block::PUSH_PULL, 1, false, 2000},
-        Case{"PullInFloat16", WithPullCodec(GradientJob(false)), v1::Block::PUSH_PULL, 3, true, 2000},
-        Case{"Synchronous", GradientJob(true), v1::Block::PUSH_PULL, 4, false, 1000},
-        Case{"SynchronousPushAndPull", GradientJob(true), v1::Block::PUSH, 4, true, 1000},
-        Case{"SynchronousGroupOfSixty", GradientJob(true), v1::Block::PUSH_PULL, 60, false, 100},
-        Case{"Elastic", ElasticJob(false, 0.1f), v1::Block::EXCHANGE, 3, false, 2000},
-        Case{"SynchronousElastic", ElasticJob(true, 0.1f), v1::Block::EXCHANGE, 4, false, 1000}),
+        Case{"AsynchronousPushPull", GradientJob(false), v1::Block::PUSH_PULL, 3, false, 2000, 3},
+        Case{"AsynchronousPushAndPull", GradientJob(false), v1::Block::PUSH, 3, true, 2000, 3},
+        Case{"AdamWithSchedule", WithSchedule(GradientJob(false)), v1::Block::PUSH_PULL, 1, false, 2000, 1},
+        Case{"PullInFloat16", WithPullCodec(GradientJob(false)), v1::Block::PUSH_PULL, 3, true, 2000, 3},
+        Case{"Synchronous", GradientJob(true), v1::Block::PUSH_PULL, 4, false, 1000, 1},
+        Case{"SynchronousPushAndPull", GradientJob(true), v1::Block::PUSH, 4, true, 1000, 1},
+        Case{"SynchronousLamb", WithLamb(GradientJob(true)), v1::Block::PUSH_PULL, 4, false, 1000, 1},
+        Case{"SynchronousGroupOfSixty", GradientJob(true), v1::Block::PUSH_PULL, 60, false, 100, 1},
+        Case{"Elastic", ElasticJob(false, 0.1f), v1::Block::EXCHANGE, 3, false, 2000, 3},
+        Case{"SynchronousElastic", ElasticJob(true, 0.1f), v1::Block::EXCHANGE, 4, false, 1000, 1},
+        Case{"Hybrid", GradientJobWith("consistency { groups: 2 }"), v1::Block::PUSH_PULL, 4, false, 1000, 2},
+        Case{"Softsync", GradientJobWith("consistency { softsync: 1 }"), v1::Block::PUSH_PULL, 3, false, 1000,
+             1},
+        Case{"Delay", GradientJobWith("emulated_delay: 5"), v1::Block::PUSH_PULL, 2, false, 1000, 2, 5},
+        Case{"DelayCompensated", GradientJobWith("compensation { delay_compensated { lambda: 0.04 } }"),
+             v1::Block::PUSH_PULL, 3, false, 2000, 3},
+        Case{"Bounded", GradientJobWith("consistency { staleness_bound: 0 }"), v1::Block::PUSH_PULL, 3, false,
+             1000, 3}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -26,6 +26,30 @@ TEST(ShardTest, LearningRateFollowsTheSamplesApplied) {
   EXPECT_THAT(shard.shard().Weights(), Each(FloatEq(-1.5f))) << "half the budget is spent: half the rate";
 }
 
+// The budget that late contributions took is spent, though no update was made of them; also after a resume.
+TEST(ShardTest, LearningRateFollowsTheSamplesOfLateContributionsToo) {
+  v1::Job job = GradientJobWith("consistency { groups: 1 spare_workers: 1 }");
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
+  ShardHarness shard(job, 16, 16, {0, 1});
+  shard.SetRosters({MakeRoster(0, {0, 1})}, 100);
+  for (uint32_t worker : {0, 1}) {
+    ASSERT_TRUE(shard.Handle({.worker = worker, .value = 1, .samples = 25}).ok());
+  }
+  EXPECT_EQ(shard.Statistics(1).late(), 1u);
+  EXPECT_EQ(shard.shard().Report().samples(), 25u);
+  const ShardSnapshot snapshot = shard.shard().Snapshot();
+  Shard::Contents contents{
+      snapshot.weights, snapshot.states, {snapshot.state.blocks().begin(), snapshot.state.blocks().end()}, 1};
+  ShardHarness resumed(job, 16, 16, {}, std::move(contents));
+  resumed.SetRosters({MakeRoster(0, {0, 1})}, 100);
+  for (ShardHarness* each : {&shard, &resumed}) {
+    const uint64_t sequence = each == &shard ? 2 : 1;
+    ASSERT_TRUE(
+        each->Handle({.worker = 0, .sequence = sequence, .version = 1, .value = 1, .samples = 25}).ok());
+    EXPECT_THAT(each->shard().Weights(), Each(FloatEq(-1.5f))) << "half the budget is spent: half the rate";
+  }
+}
+
 TEST(SynchronousShardTest, CheckpointsAreTakenExactlyAtMultiplesWithAllBlocksThere) {
   v1::Job job = GradientJob(true);
   job.mutable_checkpoint()->set_every_updates(3);

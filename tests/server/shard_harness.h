@@ -3,6 +3,9 @@
 #ifndef CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
 #define CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
 
+#include <glog/logging.h>
+#include <google/protobuf/text_format.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -33,6 +36,15 @@ inline v1::Job ElasticJob(bool synchronous, float moving_rate) {
   return job;
 }
 
+// `algorithm`: in text format, what differs from an asynchronous job without compensation or periods.
+inline v1::Job GradientJobWith(const std::string& algorithm, float learning_rate = 1) {
+  v1::Job job = GradientJob(false, learning_rate);
+  v1::Algorithm more;
+  CHECK(google::protobuf::TextFormat::ParseFromString(algorithm, &more)) << algorithm;
+  job.mutable_algorithm()->MergeFrom(more);
+  return job;
+}
+
 // One tensor of `values` values.
 inline ParameterLayout FlatLayout(int64_t values, int num_shards, int64_t block_size) {
   return *ParameterLayout::Create({{"w", {values}}}, num_shards, block_size);
@@ -57,6 +69,14 @@ inline v1::Roster MakeRoster(uint64_t from_version, const std::vector<uint32_t>&
   std::vector<std::pair<uint32_t, uint64_t>> members;
   for (uint32_t worker : workers) members.emplace_back(worker, IncarnationOf(worker));
   return RosterOfLives(from_version, members);
+}
+
+// The same, but these have nothing to work on.
+inline v1::Roster WithIdle(v1::Roster roster, const std::vector<uint32_t>& workers) {
+  for (v1::Member& member : *roster.mutable_members()) {
+    member.set_idle(std::find(workers.begin(), workers.end(), member.worker()) != workers.end());
+  }
+  return roster;
 }
 
 // Says whose answer it is; is never delivered to.
@@ -92,11 +112,15 @@ class ShardHarness {
   // All members take part from version 0 on. Weights begin at zero unless `contents` says otherwise.
   ShardHarness(const v1::Job& job, int64_t values, int64_t block_size, const std::vector<uint32_t>& workers,
                Shard::Contents contents = {})
-      : layout_(FlatLayout(values, 1, block_size)) {
-    if (contents.weights.empty()) contents.weights.assign(values, 0.0f);
-    shard_ = std::make_unique<Shard>(job, layout_, 0, std::move(contents), [this](ShardSnapshot snapshot) {
-      snapshots_.push_back(std::move(snapshot));
-    });
+      : ShardHarness(job, FlatLayout(values, 1, block_size), 0, workers, std::move(contents)) {}
+  // Shard `index` of the layout.
+  ShardHarness(const v1::Job& job, ParameterLayout layout, int index, const std::vector<uint32_t>& workers,
+               Shard::Contents contents = {})
+      : layout_(std::move(layout)) {
+    if (contents.weights.empty()) contents.weights.assign(layout_.shard(index).size(), 0.0f);
+    shard_ = std::make_unique<Shard>(
+        job, layout_, index, std::move(contents),
+        [this](ShardSnapshot snapshot) { snapshots_.push_back(std::move(snapshot)); });
     SetRosters({MakeRoster(0, workers)});
   }
 

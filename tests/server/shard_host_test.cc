@@ -22,10 +22,11 @@ using testing::Each;
 
 std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
 
-ParameterLayout LayoutOf(const v1::Job& job, int num_shards, int64_t block_size) {
+ParameterLayout LayoutOf(const v1::Job& job, int num_shards, int64_t block_size,
+                         Cuts cuts = Cuts::kAnywhere) {
   const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)), num_shards,
-                                  block_size);
+  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)),
+                                  num_shards, block_size, cuts);
 }
 
 class ShardHostTest : public testing::Test {
@@ -112,6 +113,27 @@ TEST_F(ShardHostTest, CheckpointIsGoneOnFromByAnyNumberOfServersAndAnySizeOfBloc
     }
     EXPECT_EQ(weights, weights_) << shards;
     EXPECT_EQ(states, states_) << shards;
+  }
+}
+
+TEST_F(ShardHostTest, CheckpointOfWholeTensorsIsGoneOnFromHoweverTheTensorsLie) {
+  const v1::Job job = PresetJob("downpour", 1, "optimizer { kind: LARS }");
+  const std::string directory = Directory("whole");
+  const v1::Manifest manifest = TrainAndSave(job, LayoutOf(job, 2, 1000, Cuts::kBetweenTensors), directory);
+  for (const ParameterLayout& layout :
+       {LayoutOf(job, 1, 5, Cuts::kBetweenTensors), LayoutOf(job, 2, 100000, Cuts::kBetweenTensors),
+        LayoutOf(job, 3, 700)}) {
+    std::vector<float> weights, states;
+    for (int s = 0; s < layout.num_shards(); ++s) {
+      const absl::StatusOr<Shard::Contents> contents = MakeContents(job, layout, s, directory, &manifest);
+      ASSERT_TRUE(contents.ok()) << contents.status();
+      ASSERT_EQ(static_cast<int>(contents->blocks.size()), layout.num_blocks(s));
+      for (const v1::BlockState& block : contents->blocks) EXPECT_EQ(block.version(), 3u);
+      weights.insert(weights.end(), contents->weights.begin(), contents->weights.end());
+      states.insert(states.end(), contents->states[0].begin(), contents->states[0].end());
+    }
+    EXPECT_EQ(weights, weights_);
+    EXPECT_EQ(states, states_);
   }
 }
 

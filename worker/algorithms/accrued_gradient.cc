@@ -1,19 +1,27 @@
 #include "worker/algorithms/accrued_gradient.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "worker/algorithms/clip_norm.h"
 
 namespace catchment {
 
 AccruedGradient::AccruedGradient(const v1::AccruedGradient& config, int64_t num_parameters,
-                                 Parameters* parameters)
+                                 Parameters* parameters, std::optional<float> clip_norm,
+                                 std::unique_ptr<GradientTransform> transform)
     : config_(config),
+      clip_norm_(clip_norm),
+      transform_(std::move(transform)),
       parameters_(*parameters),
       x_(num_parameters),
       a_(num_parameters),
       g_(config.push_period() > 1 ? num_parameters : 0) {}
 
 absl::Status AccruedGradient::Start(uint64_t version) {
-  return parameters_.Pull(version, absl::MakeSpan(x_));
+  absl::Status status = parameters_.Pull(version, absl::MakeSpan(x_));
+  if (transform_ != nullptr) transform_->Start(x_);
+  return status;
 }
 
 absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
@@ -24,11 +32,13 @@ absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
   samples_ += step.samples;
   status_ = absl::OkStatus();
   if (step.samples > 0) {
+    if (transform_ != nullptr) transform_->Begin(step.progress);
     gradient(x_, absl::MakeSpan(first_ ? a_ : g_), this);
   } else {
     status_ = Settle();
     if (first_) std::fill(a_.begin(), a_.end(), 0.0f);
     if (push_ && status_.ok()) {
+      Clip();
       StartPush();
       parameters_.Ready(All());
     }
@@ -55,7 +65,18 @@ void AccruedGradient::AfterBackward(Range layer) {
   if (!first_) {
     for (int64_t i = layer.begin; i < layer.end; ++i) a_[i] += g_[i];
   }
-  if (push_ && status_.ok()) parameters_.Ready(layer);
+  if (!push_ || !status_.ok()) return;
+  if (clip_norm_) {
+    if (layer.begin > 0) return;
+    Clip();
+    layer = All();
+  }
+  if (transform_ != nullptr) transform_->Apply(layer, x_, absl::MakeSpan(a_));
+  parameters_.Ready(layer);
+}
+
+void AccruedGradient::Clip() {
+  if (clip_norm_) ClipNorm(*clip_norm_, absl::MakeSpan(a_));
 }
 
 // What a_ holds when it is Ready.
@@ -85,12 +106,14 @@ absl::Status AccruedGradient::Settle() {
   const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
   if (!outcome.ok()) return outcome.status();
   Count(*outcome);
+  if (outcome->non_finite && transform_ != nullptr) transform_->Reset();
   return absl::OkStatus();
 }
 
 absl::Status AccruedGradient::Finish() {
   if (absl::Status status = Settle(); !status.ok()) return status;
   if (steps_ % config_.push_period() == 0) return absl::OkStatus();
+  Clip();
   const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Push(a_, samples_);
   if (!outcome.ok()) return outcome.status();
   Count(*outcome);

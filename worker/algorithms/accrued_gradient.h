@@ -8,19 +8,29 @@
 //
 // The worker's lines are carried out layer by layer, within the pass that takes the gradient: a layer's part
 // of a leaves as soon as it is final, and a layer's part of x is waited for in the next step, when the
-// forward pass comes to it. A pull alone begins after the pass, which reads x until its end.
+// forward pass comes to it. A pull alone begins after the pass, which reads x until its end. With clip_norm
+// nothing can leave before the pass has ended: the norm is of the whole a.
+//
+// What others than Downpour make of a gradient before they push it in every step is a GradientTransform; with
+// it both periods are 1. A gradient is clipped first: the transform's momentum is of clipped gradients.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 #define CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "worker/algorithms/algorithm.h"
+#include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
 
 class AccruedGradient final : public Algorithm, private PassObserver {
  public:
-  AccruedGradient(const v1::AccruedGradient& config, int64_t num_parameters, Parameters* parameters);
+  // `transform` may be null.
+  AccruedGradient(const v1::AccruedGradient& config, int64_t num_parameters, Parameters* parameters,
+                  std::optional<float> clip_norm = {},
+                  std::unique_ptr<GradientTransform> transform = nullptr);
 
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
@@ -33,11 +43,14 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   void AfterBackward(Range layer) override;
 
   void StartPush();
+  void Clip();
   void Begin(const Parameters::Operation& operation);
   absl::Status Await(Range layer);
   Range All() const { return {0, static_cast<int64_t>(x_.size())}; }
 
   const v1::AccruedGradient config_;
+  const std::optional<float> clip_norm_;
+  const std::unique_ptr<GradientTransform> transform_;
   Parameters& parameters_;
   std::vector<float> x_;  // local weights
   std::vector<float> a_;  // accrued gradient

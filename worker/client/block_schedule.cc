@@ -34,7 +34,7 @@ void BlockSchedule::Start(bool has_input) {
 
 bool BlockSchedule::Ready(Range range) {
   bool ready = false;
-  const Range blocks = BlocksOf(range);
+  const Range blocks = layout_.BlocksOf(shard_, range);
   for (int b = static_cast<int>(blocks.begin); b < blocks.end; ++b) {
     Block& block = blocks_[b];
     block.missing -= Overlap(range, layout_.block(shard_, b)).size();
@@ -71,17 +71,9 @@ void BlockSchedule::SendAgain() {
 }
 
 int BlockSchedule::unanswered(Range range) const {
-  const Range blocks = BlocksOf(range);
+  const Range blocks = layout_.BlocksOf(shard_, range);
   return static_cast<int>(std::count_if(blocks_.begin() + blocks.begin, blocks_.begin() + blocks.end,
                                         [](const Block& block) { return block.stage != kAnswered; }));
-}
-
-Range BlockSchedule::BlocksOf(Range range) const {
-  const Range shard = layout_.shard(shard_);
-  const Range part = Overlap(range, shard);
-  if (part.size() == 0) return {0, 0};
-  const int64_t size = layout_.block_size();
-  return {(part.begin - shard.begin) / size, (part.end - 1 - shard.begin) / size + 1};
 }
 
 void BlockSchedule::MakeReady(int block) {

@@ -49,8 +49,6 @@ class BlockSchedule {
     Stage stage = kAnswered;
     int64_t missing = 0;  // values that are not final
   };
-  // Indices begin .. end-1 of the blocks that hold some of the range's values.
-  Range BlocksOf(Range range) const;
   void MakeReady(int block);
 
   const ParameterLayout& layout_;

@@ -59,8 +59,12 @@ class ParameterClient::Shard final : public ShardStream::Owner {
         encoder_(client->options_.compression, client->layout_.shard(index).size()),
         schedule(&client->layout_, index) {
     if (encoder_.codec().is_plain()) return;
-    encoded_.resize(versions_.size());
-    payloads_.reset(new char[encoded_.size() * PayloadStride()]);
+    size_t bytes = 0;
+    for (int b = 0; b < client->layout_.num_blocks(index); ++b) {
+      encoded_.push_back({.payload = bytes});
+      bytes += encoder_.codec().PayloadBytes(client->layout_.block(index, b).size());
+    }
+    payloads_.reset(new char[bytes]);
   }
 
   void Open();
@@ -79,7 +83,6 @@ class ParameterClient::Shard final : public ShardStream::Owner {
 
   BlockHeader HeaderOf(int block) const;
   absl::string_view Encode(BlockHeader* header);
-  size_t PayloadStride() const { return encoder_.codec().PayloadBytes(client_.layout_.block_size()); }
   absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
   absl::Status CheckAsked(const BlockHeader& header) const;
 
@@ -93,6 +96,7 @@ class ParameterClient::Shard final : public ShardStream::Owner {
   // A server's own: two streams may send at the same time. Used by one thread at a time, whichever writes to
   // the stream. Without a codec there are no payloads.
   struct Encoded {
+    size_t payload;  // where its bytes begin in payloads_
     uint64_t sequence = 0;
     float scale = 1;
   };
@@ -307,7 +311,7 @@ absl::string_view ParameterClient::Shard::Encode(BlockHeader* header) {
   const Codec& codec = encoder_.codec();
   if (codec.is_plain()) return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
   Encoded& last = encoded_[header->block];
-  char* const out = payloads_.get() + header->block * PayloadStride();
+  char* const out = payloads_.get() + last.payload;
   if (last.sequence != header->sequence) {
     last.scale = encoder_.Encode(range.begin - this->range().begin, values, header->samples, out);
     last.sequence = header->sequence;

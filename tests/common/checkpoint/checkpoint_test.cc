@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "common/checkpoint/checksum.h"
+#include "common/checkpoint/safetensors.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "tests/common/checkpoint/test_files.h"
 
@@ -40,6 +42,7 @@ v1::ShardState StateOf(const ParameterLayout& layout, int shard, uint64_t versio
     blocks->set_version(block_version);
     blocks->set_samples(64 * block_version);
     blocks->set_optimizer_steps(block_version);
+    blocks->set_late_samples(3 * block_version);
   }
   v1::Watermark* watermark = state.add_watermarks();
   watermark->set_worker(shard);
@@ -112,6 +115,54 @@ TEST(WriteShard, StateComesBack) {
   v1::ShardState expected = StateOf(Layout(2), 1, 300);
   expected.set_checkpoint(3);
   EXPECT_EQ(shard->state.DebugString(), expected.DebugString());
+}
+
+// As StateOf, in blocks that end where `ends` says.
+v1::ShardState StateOfEnds(const std::vector<int64_t>& ends) {
+  v1::ShardState state = StateOf(Layout(1), 0, 100);
+  state.clear_block_size();
+  state.clear_blocks();
+  for (int64_t end : ends) {
+    state.add_block_ends(end);
+    state.add_blocks()->set_version(end);
+  }
+  return state;
+}
+
+absl::StatusOr<ShardFile> WriteAndOpen(const std::string& dir, const v1::ShardState& state) {
+  const std::vector<float> weights(117);
+  const auto saved = WriteShard(dir, 1, 0, 1, state, {{"weights", absl::MakeConstSpan(weights)}});
+  EXPECT_TRUE(saved.ok()) << saved.status();
+  return OpenShard(ShardPath(dir, 1, 0, 1));
+}
+
+TEST(WriteShard, BlocksOfAnySizeComeBack) {
+  const auto shard = WriteAndOpen(FreshDirectory(), StateOfEnds({3, 110, 117}));
+  ASSERT_TRUE(shard.ok()) << shard.status();
+  EXPECT_EQ(BlockRange(shard->state, 0), (Range{0, 3}));
+  EXPECT_EQ(BlockRange(shard->state, 1), (Range{3, 110}));
+  EXPECT_EQ(BlockRange(shard->state, 2), (Range{110, 117}));
+}
+
+TEST(OpenShard, RefusesBlocksThatCannotBe) {
+  for (const std::vector<int64_t>& ends :
+       std::vector<std::vector<int64_t>>{{}, {110}, {0, 117}, {50, 40, 117}, {50, 50, 117}, {110, 118}}) {
+    const std::string dir = FreshDirectory();
+    ASSERT_TRUE(WriteAndOpen(dir, StateOfEnds({50, 110, 117})).ok());
+    const std::string path = ShardPath(dir, 1, 0, 1);
+    v1::ShardState state = StateOfEnds(ends);
+    state.set_checkpoint(1);
+    std::string text;
+    google::protobuf::TextFormat::PrintToString(state, &text);
+    const std::vector<float> weights(117);
+    ASSERT_TRUE(WriteSafetensors(
+                    path, {{"weights", {117}, absl::MakeConstSpan(weights)}},
+                    {{"catchment", text}, {"crc32-catchment", ChecksumText(Crc32(text.data(), text.size()))}})
+                    .ok());
+    EXPECT_THAT(std::string(OpenShard(path).status().message()),
+                HasSubstr("its range 0 .. 117 or where its blocks end cannot be"))
+        << ::testing::PrintToString(ends);
+  }
 }
 
 TEST(WriteShard, FullDiskIsAnErrorAndLeavesNoFile) {
@@ -382,13 +433,18 @@ TEST(ReadBlockStates, TakesTheHighestOfTheBlocksThatOverlap) {
   // Two shards, 0 .. 64 and 64 .. 117, in blocks of 16: versions 100, 103, 101, 102 and again.
   const v1::Manifest manifest = Save(dir, 1, 2);
   const auto versions = [&](Range range, int64_t block_size) {
-    const auto states = ReadBlockStates(dir, manifest, range, block_size);
+    std::vector<Range> blocks;
+    for (int64_t begin = range.begin; begin < range.end; begin += block_size) {
+      blocks.push_back({begin, std::min(range.end, begin + block_size)});
+    }
+    const auto states = ReadBlockStates(dir, manifest, blocks);
     EXPECT_TRUE(states.ok()) << states.status();
     std::vector<uint64_t> out;
     for (const v1::BlockState& state : *states) {
       out.push_back(state.version());
       EXPECT_EQ(state.samples(), 64 * state.version());
       EXPECT_EQ(state.optimizer_steps(), state.version());
+      EXPECT_EQ(state.late_samples(), 3 * state.version());
     }
     return out;
   };

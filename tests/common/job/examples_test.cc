@@ -35,7 +35,7 @@ TEST(Examples, AreSoundWithEveryPreset) {
   ASSERT_GE(Examples().size(), 3u);
   for (const std::string& path : Examples()) {
     for (const Preset& preset : Presets()) {
-      const auto job = LoadJob(path, {std::string("algorithm.preset=") + preset.name});
+      const auto job = LoadJob(path, {std::string("algorithm.preset=") + preset.name, "workers=4"});
       ASSERT_TRUE(job.ok()) << job.status();
       const auto filled = FillDefaultsAndValidate(*job);
       EXPECT_TRUE(filled.ok()) << path << " with " << preset.name << ": " << filled.status();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job_text.h"
 #include "common/job/overrides.h"
 #include "common/job/presets.h"
@@ -67,6 +68,7 @@ algorithm {
   preset: "sync"
   consistency {
     groups: 1
+    spare_workers: 0
   }
   contribution {
     gradient {
@@ -90,6 +92,7 @@ optimizer {
     warmup: 0
     final_fraction: 0
   }
+  worker_scaling: NO_SCALING
 }
 batch_size: 64
 epochs: 1
@@ -117,11 +120,24 @@ compression {
 )");
 }
 
+v1::Optimizer::Kind KindOf(const std::string& name) {
+  v1::Optimizer::Kind kind = v1::Optimizer::UNSET;
+  EXPECT_TRUE(v1::Optimizer::Kind_Parse(name, &kind));
+  return kind;
+}
+
 TEST(FillDefaults, TwiceChangesNothing) {
   for (const Preset& preset : Presets()) {
-    for (const std::string kind : {"SGD", "ADAM", "ADAGRAD", "RMSPROP", "ADADELTA", "ADAMW"}) {
-      if (preset.contribution == v1::Contribution::kElastic && kind != "SGD") continue;
-      const v1::Job once = Filled({std::string("algorithm.preset=") + preset.name, "optimizer.kind=" + kind});
+    for (const std::string kind :
+         {"SGD", "ADAM", "ADAGRAD", "RMSPROP", "ADADELTA", "ADAMW", "LARS", "LAMB"}) {
+      // Each preset goes with its own kind at least.
+      std::vector<std::string> overrides = {"algorithm.preset=" + preset.name, "workers=4"};
+      const auto known = FillDefaultsAndValidate(Minimal(overrides));
+      ASSERT_TRUE(known.ok()) << preset.name << ": " << known.status();
+      overrides.push_back("optimizer.kind=" + kind);
+      if (known->optimizer().kind() != KindOf(kind) && !FillDefaultsAndValidate(Minimal(overrides)).ok())
+        continue;
+      const v1::Job once = Filled(overrides);
       const auto twice = FillDefaultsAndValidate(once);
       ASSERT_TRUE(twice.ok()) << preset.name << " " << kind << ": " << twice.status();
       EXPECT_EQ(JobText(*twice), JobText(once));
@@ -186,6 +202,30 @@ TEST(FillDefaults, EpsilonAndBetasFollowTheKind) {
   EXPECT_EQ(adamw.beta2(), 0.999f);
   EXPECT_EQ(adamw.learning_rate(), 0.001f);
   EXPECT_FALSE(adam.has_weight_decay());
+  const v1::Optimizer lars = Filled({"optimizer.kind=LARS"}).optimizer();
+  EXPECT_EQ(lars.momentum(), 0.9f);
+  EXPECT_EQ(lars.trust(), 0.001f);
+  EXPECT_EQ(lars.learning_rate(), 1);
+  EXPECT_FALSE(lars.has_epsilon());
+  const v1::Optimizer lamb = Filled({"optimizer.kind=LAMB"}).optimizer();
+  EXPECT_EQ(lamb.beta1(), 0.9f);
+  EXPECT_EQ(lamb.beta2(), 0.999f);
+  EXPECT_EQ(lamb.epsilon(), 1e-6f);
+  EXPECT_EQ(lamb.learning_rate(), 0.001f);
+  EXPECT_FALSE(lamb.has_trust());
+}
+
+TEST(FillDefaults, SchedulesFieldsFollowTheDecay) {
+  const auto filled = [](const std::string& decay) {
+    return Filled({"optimizer.schedule.decay=" + decay}).optimizer().schedule().ShortDebugString();
+  };
+  EXPECT_EQ(filled("CONSTANT"), "decay: CONSTANT warmup: 0");
+  EXPECT_EQ(filled("COSINE"), "decay: COSINE warmup: 0 final_fraction: 0");
+  EXPECT_EQ(filled("STEP"), "decay: STEP warmup: 0 step_every: 0.333333343 factor: 0.1");
+  EXPECT_EQ(filled("EXPONENTIAL"), "decay: EXPONENTIAL warmup: 0 final_fraction: 0.01");
+  EXPECT_EQ(filled("POLYNOMIAL"), "decay: POLYNOMIAL warmup: 0 final_fraction: 0 power: 1");
+  EXPECT_EQ(filled("ONE_CYCLE"),
+            "decay: ONE_CYCLE warmup: 0 final_fraction: 0 rise_share: 0.3 rise_from: 0.04");
 }
 
 TEST(FillDefaults, TheFractionIsOfTopK) {
@@ -222,6 +262,79 @@ TEST(Presets, SetTheAxes) {
   }
 }
 
+TEST(Presets, SayWhoWaits) {
+  const auto consistency = [](const std::string& preset) {
+    return Filled({"algorithm.preset=" + preset, "workers=4"}).algorithm().consistency().ShortDebugString();
+  };
+  EXPECT_EQ(consistency("sync_backup"), "groups: 1 spare_workers: 1");
+  EXPECT_EQ(consistency("hybrid"), "groups: 2 spare_workers: 0");
+  EXPECT_EQ(consistency("softsync"), "groups: 0 softsync: 1");
+  EXPECT_EQ(consistency("ssp"), "groups: 0 staleness_bound: 3");
+}
+
+TEST(Presets, WhoStatesTheGroupsStatesWhoWaits) {
+  EXPECT_EQ(Filled({"algorithm.preset=ssp", "algorithm.consistency.groups=1"})
+                .algorithm()
+                .consistency()
+                .ShortDebugString(),
+            "groups: 1 spare_workers: 0");
+}
+
+TEST(FillDefaults, DelayIsOfGroups0AndScalingOfTheServersOptimizer) {
+  EXPECT_TRUE(Filled({"algorithm.preset=downpour"}).algorithm().has_emulated_delay());
+  EXPECT_FALSE(Filled({"algorithm.preset=sync"}).algorithm().has_emulated_delay());
+  EXPECT_FALSE(Filled({"algorithm.preset=downpour"}).algorithm().consistency().has_spare_workers());
+  EXPECT_FALSE(Filled({"algorithm.preset=easgd"}).optimizer().has_worker_scaling());
+}
+
+TEST(Presets, WhatOtherWorkersSend) {
+  const v1::Job dana = Filled({"algorithm.preset=dana"});
+  EXPECT_EQ(dana.algorithm().consistency().groups(), 0);
+  EXPECT_EQ(dana.algorithm().contribution().look_ahead().momentum(), 0.9f);
+  EXPECT_EQ(dana.optimizer().momentum(), 0);
+  const v1::Job gem = Filled({"algorithm.preset=gem"});
+  EXPECT_EQ(gem.algorithm().consistency().groups(), 0);
+  EXPECT_EQ(gem.algorithm().contribution().energy_matching().momentum(), 0.9f);
+  EXPECT_EQ(gem.algorithm().contribution().energy_matching().energy(), 1);
+  EXPECT_EQ(gem.optimizer().learning_rate(), 1);
+  const v1::Job local_sgd = Filled({"algorithm.preset=local_sgd"});
+  EXPECT_EQ(local_sgd.algorithm().consistency().groups(), 1);
+  EXPECT_EQ(local_sgd.algorithm().contribution().pseudo_gradient().local_steps(), 16);
+  EXPECT_EQ(local_sgd.algorithm().contribution().pseudo_gradient().local_optimizer().kind(),
+            v1::Optimizer::SGD);
+  EXPECT_EQ(local_sgd.optimizer().learning_rate(), 1);
+  EXPECT_EQ(local_sgd.optimizer().momentum(), 0);
+  EXPECT_EQ(local_sgd.optimizer().schedule().decay(), v1::Schedule::CONSTANT)
+      << "the center is the workers' mean";
+  const v1::Job diloco = Filled({"algorithm.preset=diloco"});
+  EXPECT_EQ(diloco.algorithm().consistency().groups(), 1);
+  EXPECT_EQ(diloco.algorithm().contribution().pseudo_gradient().local_optimizer().kind(),
+            v1::Optimizer::ADAMW);
+  EXPECT_EQ(diloco.optimizer().learning_rate(), 0.7f);
+  EXPECT_EQ(diloco.optimizer().momentum(), 0.9f);
+  EXPECT_TRUE(diloco.optimizer().nesterov());
+  EXPECT_EQ(diloco.optimizer().schedule().decay(), v1::Schedule::CONSTANT);
+}
+
+TEST(Presets, LocalOptimizerIsFilledLikeTheServers) {
+  const std::string path = "algorithm.contribution.pseudo_gradient.local_optimizer";
+  const auto local = [](const std::vector<std::string>& overrides) {
+    return Filled(overrides).algorithm().contribution().pseudo_gradient().local_optimizer();
+  };
+  const v1::Optimizer diloco = local({"algorithm.preset=diloco", path + ".weight_decay=0.1"});
+  EXPECT_EQ(diloco.learning_rate(), 0.002f);
+  EXPECT_EQ(diloco.weight_decay(), 0.1f);
+  EXPECT_EQ(diloco.beta2(), 0.999f);
+  EXPECT_EQ(diloco.schedule().decay(), v1::Schedule::COSINE);
+  const v1::Optimizer other = local({"algorithm.preset=diloco", path + ".kind=ADAGRAD"});
+  EXPECT_EQ(other.learning_rate(), 0.01f) << "PyTorch's, and not the preset's for ADAMW";
+  EXPECT_EQ(other.epsilon(), 1e-10f);
+  EXPECT_FALSE(other.has_weight_decay());
+  const v1::Job sync = Filled({"algorithm.preset=sync", "algorithm.contribution.pseudo_gradient={}"});
+  EXPECT_EQ(sync.optimizer().learning_rate(), 1) << "local_sgd's";
+  EXPECT_EQ(sync.algorithm().contribution().pseudo_gradient().local_optimizer().kind(), v1::Optimizer::SGD);
+}
+
 TEST(Presets, OnlyFillWhatIsLeftOut) {
   const v1::Job job =
       Filled({"algorithm.preset=eamsgd", "algorithm.consistency.groups=1", "optimizer.momentum=0.5",
@@ -239,14 +352,13 @@ TEST(Presets, MomentumTurnedOffTakesNesterovWithIt) {
 TEST(Presets, OptimizerFitsTheContributionThatTheJobHas) {
   const v1::Job job = Filled({"algorithm.preset=sync", "algorithm.contribution.elastic={}"});
   EXPECT_EQ(job.optimizer().momentum(), 0);
-  EXPECT_EQ(job.optimizer().learning_rate(), FindPreset("easgd_sync")->learning_rate);
+  EXPECT_EQ(job.optimizer().learning_rate(), FindPreset("easgd_sync")->optimizer.learning_rate());
 }
 
 TEST(Presets, UnknownOneListsTheKnownOnesAndTheRestIsStillChecked) {
-  EXPECT_EQ(
-      Errors({"algorithm.preset=downpor", "batch_size=0"}),
-      "algorithm.preset: no preset \"downpor\"; did you mean downpour? there are sync, downpour, easgd, "
-      "easgd_sync, eamsgd\nbatch_size: is 0; must be from 1 to 1000000");
+  EXPECT_EQ(Errors({"algorithm.preset=downpor", "batch_size=0"}),
+            "algorithm.preset: no preset \"downpor\"; did you mean downpour? there are " + ListPresets() +
+                "\nbatch_size: is 0; must be from 1 to 1000000");
 }
 
 TEST(Validate, EmptyJobIsToldAllThatItLacks) {
@@ -269,7 +381,8 @@ TEST(Validate, AllProblemsAreToldAtOnce) {
   for (const char* line :
        {"workers: is 0; must be from 1 to 10000", "optimizer.momentum: is 1.5; must be in [0, 1)",
         "checkpoint.keep: is 0; must be at least 1", "epochs: is 0; must be from 1 to 1000000000",
-        "algorithm.consistency.groups: is 3; must be 1 (synchronous) or 0 (asynchronous)"}) {
+        "algorithm.consistency.groups: is 3, and workers is 1; every group needs a worker: lower it, raise "
+        "workers, or set it to 0, where each worker is a group of its own"}) {
     EXPECT_THAT(errors, HasSubstr(line));
   }
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 4);
@@ -334,12 +447,109 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.schedule.warmup=1"}, "optimizer.schedule.warmup: is 1; must be in [0, 1)"},
         Case{{"optimizer.schedule.final_fraction=nan"},
              "optimizer.schedule.final_fraction: is nan; must be from 0 to 1"},
+        Case{{"optimizer.schedule={decay:EXPONENTIAL final_fraction:0}"},
+             "optimizer.schedule.final_fraction: is 0; must be in (0, 1] with decay EXPONENTIAL, whose "
+             "course never "
+             "comes to 0"},
+        Case{{"optimizer.schedule={decay:STEP step_every:0}"},
+             "optimizer.schedule.step_every: is 0; must be in (0, 1], of the budget"},
+        Case{{"optimizer.schedule={decay:STEP step_every:1.5}"},
+             "optimizer.schedule.step_every: is 1.5; must be in (0, 1], of the budget"},
+        Case{{"optimizer.schedule={decay:STEP factor:nan}"},
+             "optimizer.schedule.factor: is nan; must be in (0, 1]"},
+        Case{{"optimizer.schedule={decay:POLYNOMIAL power:0}"},
+             "optimizer.schedule.power: is 0; must be a number above 0"},
+        Case{{"optimizer.schedule={decay:ONE_CYCLE rise_share:1}"},
+             "optimizer.schedule.rise_share: is 1; must be in (0, 1)"},
+        Case{{"optimizer.schedule={decay:ONE_CYCLE rise_from:-1}"},
+             "optimizer.schedule.rise_from: is -1; must be from 0 to 1"},
+        Case{{"optimizer.kind=LARS", "optimizer.trust=0"}, "optimizer.trust: is 0; must be a number above 0"},
+        Case{{"optimizer.kind=LARS", "optimizer.momentum=1"}, "optimizer.momentum: is 1; must be in [0, 1)"},
+        Case{{"optimizer.kind=LAMB", "optimizer.beta2=1"}, "optimizer.beta2: is 1; must be in [0, 1)"},
         Case{{"evaluation.every_epochs=0"}, "evaluation.every_epochs: is 0; must be a number above 0"},
         Case{{"faults.worker_lease_seconds=0"},
              "faults.worker_lease_seconds: is 0; must be a number above 0"},
         Case{{"faults.non_finite_limit=0"}, "faults.non_finite_limit: is 0; must be at least 1"},
         Case{{"faults.connect_timeout_seconds=-1"},
              "faults.connect_timeout_seconds: is -1; must be a number above 0"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Consistency, Refuses,
+    ::testing::Values(
+        Case{{"algorithm.consistency={groups:3}", "workers=2"},
+             "algorithm.consistency.groups: is 3, and workers is 2; every group needs a worker: lower it, "
+             "raise "
+             "workers, or set it to 0, where each worker is a group of its own"},
+        Case{{"algorithm.consistency={groups:2 spare_workers:2}", "workers=5"},
+             "algorithm.consistency.spare_workers: is 2, and the smallest of 2 groups has 2 workers; must be "
+             "below "
+             "that, so that somebody's contribution counts"},
+        Case{{"algorithm.preset=sync_backup", "workers=1"},
+             "algorithm.consistency.spare_workers: is 1, and the smallest of 1 group has 1 worker; must be "
+             "below "
+             "that, so that somebody's contribution counts"},
+        Case{{"algorithm.consistency={groups:1 softsync:1}"},
+             "algorithm.consistency.softsync: is of groups 0: a group's updates wait for its members; leave "
+             "it out, "
+             "or set algorithm.consistency.groups to 0"},
+        Case{{"algorithm.consistency={groups:1 staleness_bound:0}"},
+             "algorithm.consistency.staleness_bound: is of groups 0: in groups nobody is ahead of the others "
+             "of his "
+             "group; leave it out, or set algorithm.consistency.groups to 0"},
+        Case{{"algorithm.emulated_delay=1"},
+             "algorithm.emulated_delay: is of groups 0: in groups it would be the whole group that is late; "
+             "leave it "
+             "out, or set algorithm.consistency.groups to 0"},
+        Case{{"algorithm.consistency={groups:0 spare_workers:1}"},
+             "algorithm.consistency.spare_workers: is of groups above 0: with 0 no update waits for anybody "
+             "who could "
+             "be spared; leave it out, or set algorithm.consistency.groups to 1"},
+        Case{{"algorithm.consistency={groups:0 softsync:0}"},
+             "algorithm.consistency.softsync: is 0; must be from 1 to 1"},
+        Case{{"algorithm.consistency={groups:0 softsync:5}", "workers=4"},
+             "algorithm.consistency.softsync: is 5; must be from 1 to 4"},
+        Case{{"algorithm.consistency={groups:0 softsync:1 staleness_bound:3}"},
+             "algorithm.consistency.staleness_bound: does not go with softsync, where a worker goes on "
+             "before its "
+             "contribution is applied: nothing says how far it is ahead; leave one of them out"},
+        Case{{"algorithm.preset=downpour", "algorithm.emulated_delay=10001"},
+             "algorithm.emulated_delay: is 10001; must be from 0 to 10000"},
+        Case{{"algorithm.preset=softsync", "algorithm.emulated_delay=2"},
+             "algorithm.emulated_delay: does not go with consistency.softsync: both hold contributions back, "
+             "and "
+             "staleness would be of neither; leave one of them out"},
+        Case{{"algorithm.preset=ssp", "algorithm.emulated_delay=2"},
+             "algorithm.emulated_delay: does not go with consistency.staleness_bound, which a contribution "
+             "that is "
+             "held back would not keep; leave one of them out"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.softsync=1"},
+             "algorithm.consistency.softsync: does not go with contribution elastic: the worker would be "
+             "moved before "
+             "the center, by another difference"},
+        Case{{"algorithm.preset=easgd", "algorithm.emulated_delay=2"},
+             "algorithm.emulated_delay: does not go with contribution elastic: the worker would be moved "
+             "before the "
+             "center, by another difference"},
+        Case{{"algorithm.preset=easgd_sync", "algorithm.consistency.spare_workers=1", "workers=3"},
+             "algorithm.consistency.spare_workers: does not go with contribution elastic: a worker whose "
+             "exchange is "
+             "dropped would be moved, and the center not"},
+        Case{{"algorithm.preset=easgd", "optimizer.worker_scaling=LINEAR"},
+             "optimizer.worker_scaling: does not go with contribution elastic, whose optimizer runs on each "
+             "worker by "
+             "itself; leave it out"},
+        Case{{"algorithm.preset=hybrid", "workers=4",
+              "algorithm.contribution.gradient={push_period:2 fetch_period:4}"},
+             "algorithm.contribution.gradient.fetch_period: is 4 and push_period is 2; they must be equal "
+             "with "
+             "consistency.groups 2: every worker of a group's update computes at the same version; leave it "
+             "out, or "
+             "set groups to 0"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.groups=2", "workers=5",
+              "algorithm.contribution.elastic.moving_rate=0.4"},
+             "algorithm.contribution.elastic.moving_rate: is 0.4 with 5 workers; must be at most 2 / workers "
+             "with "
+             "consistency.groups 2: the center would move beyond the workers' mean"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Combinations, Refuses,
@@ -355,9 +565,8 @@ INSTANTIATE_TEST_SUITE_P(
              "(EAMSGD): "
              "set nesterov to true, or momentum to 0 (EASGD)"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.momentum=0.5"},
-             "optimizer.momentum: is of SGD and RMSPROP; ADAGRAD has none, leave it out or set "
-             "optimizer.kind to SGD "
-             "or RMSPROP"},
+             "optimizer.momentum: is of SGD, RMSPROP and LARS; ADAGRAD has none, leave it out or set "
+             "optimizer.kind to SGD, RMSPROP or LARS"},
         Case{{"optimizer.kind=ADAM", "optimizer.nesterov=true"},
              "optimizer.nesterov: is of SGD; ADAM has none, leave it out or set optimizer.kind to SGD"},
         Case{{"optimizer.nesterov=true", "optimizer.momentum=0"},
@@ -365,17 +574,56 @@ INSTANTIATE_TEST_SUITE_P(
              "set "
              "momentum above 0, or leave nesterov out"},
         Case{{"optimizer.beta1=0.9"},
-             "optimizer.beta1: is of ADAM and ADAMW; SGD has none, leave it out or set optimizer.kind to "
-             "ADAM or "
-             "ADAMW"},
+             "optimizer.beta1: is of ADAM, ADAMW and LAMB; SGD has none, leave it out or set optimizer.kind "
+             "to "
+             "ADAM, ADAMW or LAMB"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.beta2=0.9"},
-             "optimizer.beta2: is of ADAM and ADAMW; ADAGRAD has none, leave it out or set optimizer.kind to "
-             "ADAM or "
-             "ADAMW"},
+             "optimizer.beta2: is of ADAM, ADAMW and LAMB; ADAGRAD has none, leave it out or set "
+             "optimizer.kind "
+             "to ADAM, ADAMW or LAMB"},
         Case{{"optimizer.epsilon=0.1"},
-             "optimizer.epsilon: is of ADAGRAD, RMSPROP, ADADELTA, ADAM and ADAMW; SGD has none, leave it "
-             "out or "
-             "set optimizer.kind to ADAGRAD, RMSPROP, ADADELTA, ADAM or ADAMW"},
+             "optimizer.epsilon: is of ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW and LAMB; SGD has none, leave "
+             "it "
+             "out or set optimizer.kind to ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW or LAMB"},
+        Case{{"optimizer.kind=LARS", "optimizer.epsilon=0.1"},
+             "optimizer.epsilon: is of ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW and LAMB; LARS has none, "
+             "leave it "
+             "out or set optimizer.kind to ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW or LAMB"},
+        Case{{"optimizer.kind=LAMB", "optimizer.momentum=0.5"},
+             "optimizer.momentum: is of SGD, RMSPROP and LARS; LAMB has none, leave it out or set "
+             "optimizer.kind to SGD, RMSPROP or LARS"},
+        Case{{"optimizer.kind=LAMB", "optimizer.trust=0.1"},
+             "optimizer.trust: is of LARS; LAMB has none, leave it out or set optimizer.kind to LARS"},
+        Case{{"algorithm.preset=easgd", "optimizer.kind=LARS"},
+             "optimizer.kind: is LARS; must be SGD with contribution elastic: it moves each worker's own "
+             "weights, "
+             "and an exchange pulls these away from what its running averages describe; for LARS use preset "
+             "sync "
+             "or downpour"},
+        Case{{"optimizer.schedule={decay:CONSTANT final_fraction:0.1}"},
+             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL and ONE_CYCLE; "
+             "CONSTANT has "
+             "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL or "
+             "ONE_CYCLE"},
+        Case{{"optimizer.schedule={decay:STEP final_fraction:0.1}"},
+             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL and ONE_CYCLE; STEP "
+             "has "
+             "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL or "
+             "ONE_CYCLE"},
+        Case{{"optimizer.schedule.step_every=0.1"},
+             "optimizer.schedule.step_every: is of STEP; COSINE has none, leave it out or set "
+             "optimizer.schedule.decay to STEP"},
+        Case{{"optimizer.schedule={decay:EXPONENTIAL factor:0.1}"},
+             "optimizer.schedule.factor: is of STEP; EXPONENTIAL has none, leave it out or set "
+             "optimizer.schedule.decay to STEP"},
+        Case{{"optimizer.schedule={decay:ONE_CYCLE power:2}"},
+             "optimizer.schedule.power: is of POLYNOMIAL; ONE_CYCLE has none, leave it out or set "
+             "optimizer.schedule.decay to POLYNOMIAL"},
+        Case{{"optimizer.schedule={decay:COSINE rise_share:0.5 rise_from:0.1}"},
+             "optimizer.schedule.rise_share: is of ONE_CYCLE; COSINE has none, leave it out or set "
+             "optimizer.schedule.decay to ONE_CYCLE\n"
+             "optimizer.schedule.rise_from: is of ONE_CYCLE; COSINE has none, leave it out or set "
+             "optimizer.schedule.decay to ONE_CYCLE"},
         Case{
             {"optimizer.kind=ADAM", "optimizer.rho=0.9"},
             "optimizer.rho: is of RMSPROP and ADADELTA; ADAM has none, leave it out or set optimizer.kind to "
@@ -434,14 +682,119 @@ INSTANTIATE_TEST_SUITE_P(
              "compression.pull: is FLOAT16; must be FLOAT32 with contribution elastic: worker and center "
              "must move by the same difference, and rounded weights would pull the center off"}));
 
+// `more`: on top of preset `preset`.
+Case On(const std::string& preset, std::vector<std::string> more, const std::string& error) {
+  more.insert(more.begin(), "algorithm.preset=" + preset);
+  return {std::move(more), error};
+}
+
+constexpr char kTwice[] =
+    ", whose workers have momentum of their own: averaged on the servers once more, it would count twice; "
+    "the "
+    "workers' is algorithm.contribution.";
+constexpr char kMoves[] =
+    ": does not belong to contribution energy_matching, which pushes moves of the center and not gradients; "
+    "leave "
+    "it out";
+constexpr char kLocal[] = "algorithm.contribution.pseudo_gradient.local_optimizer";
+constexpr char kEnergy[] = "algorithm.contribution.energy_matching";
+
+INSTANTIATE_TEST_SUITE_P(
+    Contributions, Refuses,
+    ::testing::Values(
+        On("local_sgd", {"algorithm.contribution.pseudo_gradient.local_steps=0"},
+           "algorithm.contribution.pseudo_gradient.local_steps: is 0; must be at least 1"),
+        On("local_sgd", {absl::StrCat(kLocal, ".learning_rate=-1")},
+           absl::StrCat(kLocal, ".learning_rate: is -1; must be a number above 0")),
+        On("local_sgd", {absl::StrCat(kLocal, ".schedule.warmup=2")},
+           absl::StrCat(kLocal, ".schedule.warmup: is 2; must be in [0, 1)")),
+        On("local_sgd", {absl::StrCat(kLocal, ".kind=RMSPROP"), absl::StrCat(kLocal, ".nesterov=true")},
+           absl::StrCat(kLocal, ".nesterov: is of SGD; RMSPROP has none, leave it out or set ", kLocal,
+                        ".kind to SGD")),
+        On("local_sgd", {absl::StrCat(kLocal, ".clip_norm=0")},
+           absl::StrCat(kLocal, ".clip_norm: is 0; must be a number above 0")),
+        On("local_sgd", {absl::StrCat(kLocal, ".worker_scaling=LINEAR")},
+           absl::StrCat(
+               kLocal,
+               ".worker_scaling: a worker trains by itself between two rounds, however many there are; "
+               "leave it out, or set optimizer.worker_scaling")),
+        On("local_sgd", {absl::StrCat(kLocal, ".kind=LAMB")},
+           absl::StrCat(
+               kLocal,
+               ".kind: is LAMB, which is for the large batches of many workers together; must be SGD, "
+               "ADAGRAD, ADAM, RMSPROP, ADADELTA or ADAMW")),
+        On("dana", {"algorithm.contribution.look_ahead.momentum=1"},
+           "algorithm.contribution.look_ahead.momentum: is 1; must be in [0, 1)"),
+        On("dana", {"optimizer.momentum=0.5"},
+           absl::StrCat("optimizer.momentum: is 0.5; must be 0 with contribution look_ahead", kTwice,
+                        "look_ahead.momentum")),
+        On("dana", {"optimizer.kind=ADAM"},
+           absl::StrCat("optimizer.kind: is ADAM; must be SGD with contribution look_ahead", kTwice,
+                        "look_ahead.momentum")),
+        On("gem", {absl::StrCat(kEnergy, ".learning_rate=0")},
+           absl::StrCat(kEnergy, ".learning_rate: is 0; must be a number above 0")),
+        On("gem", {absl::StrCat(kEnergy, ".momentum=1")},
+           absl::StrCat(kEnergy, ".momentum: is 1; must be in [0, 1)")),
+        On("gem", {absl::StrCat(kEnergy, ".energy=nan")},
+           absl::StrCat(kEnergy, ".energy: is nan; must be a number above 0")),
+        On("gem", {"optimizer.momentum=0.5"},
+           absl::StrCat("optimizer.momentum: is 0.5; must be 0 with contribution energy_matching", kTwice,
+                        "energy_matching.momentum")),
+        On("gem", {"optimizer.learning_rate=0.5"},
+           "optimizer.learning_rate: is 0.5; must be 1 with contribution energy_matching, which pushes moves "
+           "of "
+           "the center; set algorithm.contribution.energy_matching.learning_rate"),
+        On("gem", {"optimizer.weight_decay=0.1"}, absl::StrCat("optimizer.weight_decay", kMoves)),
+        On("gem", {"optimizer.clip_value=1"}, absl::StrCat("optimizer.clip_value", kMoves)),
+        On("gem", {"optimizer.clip_norm=1"}, absl::StrCat("optimizer.clip_norm", kMoves)),
+        On("gem", {"optimizer.worker_scaling=LINEAR"}, absl::StrCat("optimizer.worker_scaling", kMoves)),
+        On("gem", {"algorithm.consistency.groups=1"},
+           "algorithm.consistency.groups: is 1; with contribution energy_matching it must not be: "
+           "synchronous "
+           "workers have no moves of others to make room for; set it to 0, or use contribution look_ahead"),
+        On("gem", {"algorithm.compensation.inverse={}"},
+           "algorithm.compensation: must be none {} with contribution energy_matching, which makes room for "
+           "the "
+           "moves of others by itself; leave it out"),
+        On("gem", {"compression.pull=BFLOAT16"},
+           "compression.pull: is BFLOAT16; must be FLOAT32 with contribution energy_matching: the center's "
+           "move "
+           "from one pull to the next is smaller than rounded weights can tell"),
+        On("easgd", {"optimizer.clip_norm=1"},
+           "optimizer.clip_norm: does not belong to contribution elastic, whose workers move by plain "
+           "gradients; "
+           "leave it out"),
+        On("sync", {"optimizer.clip_norm=inf"}, "optimizer.clip_norm: is inf; must be a number above 0"),
+        On("diloco", {"updates=18446744073709551"},
+           "updates: is 18446744073709551; with this batch_size and these workers that is more samples than "
+           "can "
+           "be counted")));
+
 TEST(Validate, SensibleCombinationsPass) {
+  Filled({"algorithm.preset=diloco", "algorithm.consistency.groups=0",
+          "compression={push:TOP_K pull:BFLOAT16}"});
+  Filled({"algorithm.preset=local_sgd", "optimizer.kind=ADAM", "optimizer.clip_norm=1",
+          absl::StrCat(kLocal, ".clip_norm=1")});
+  Filled({"algorithm.preset=dana", "algorithm.consistency.groups=1", "optimizer.clip_norm=1",
+          "compression={push:BFLOAT16 pull:BFLOAT16}"});
+  Filled({"algorithm.preset=gem", "compression.push=TOP_K", "optimizer.schedule.warmup=0.1"});
   Filled({"algorithm.contribution.gradient={push_period:4 local_learning_rate:0.01}"});
   Filled({"algorithm.preset=downpour", "algorithm.contribution.gradient={push_period:2 fetch_period:6}"});
   Filled({"algorithm.preset=downpour", "optimizer.kind=ADAM"});
   Filled({"algorithm.preset=easgd", "optimizer.momentum=0.9"});
   Filled({"algorithm.preset=easgd_sync", "workers=10000"});
   Filled({"algorithm.preset=easgd", "algorithm.contribution.elastic.moving_rate=1", "workers=4"});
+  Filled({"algorithm.preset=easgd", "algorithm.consistency.groups=2", "workers=4"});
+  Filled({"algorithm.preset=easgd", "algorithm.consistency.staleness_bound=0"});
+  Filled({"algorithm.preset=hybrid", "algorithm.consistency.spare_workers=1", "workers=4"});
+  Filled({"algorithm.preset=softsync", "algorithm.consistency.softsync=4", "workers=4"});
+  Filled(
+      {"algorithm.preset=downpour", "algorithm.emulated_delay=16", "optimizer.worker_scaling=SQUARE_ROOT"});
+  Filled({"algorithm.preset=downpour", "algorithm.consistency.spare_workers=0"});
   Filled({"checkpoint.every_updates=0"});
+  Filled({"optimizer.schedule={decay:ONE_CYCLE warmup:0.1}"});
+  Filled({"optimizer.kind=LARS", "optimizer.weight_decay=0.1", "optimizer.clip_value=1"});
+  Filled({"algorithm.preset=downpour", "optimizer.kind=LAMB"});
   Filled({"compression={push:TOP_K top_k_fraction:1 pull:BFLOAT16}"});
   Filled({"algorithm.preset=downpour", "compression={push:FLOAT16 pull:FLOAT16}"});
   Filled({"algorithm.preset=easgd", "compression={push:FLOAT32 pull:FLOAT32}"});
@@ -488,12 +841,14 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
   v1::Job job = Minimal();
   job.set_device(static_cast<v1::Device>(9));
   job.mutable_optimizer()->mutable_schedule()->set_decay(static_cast<v1::Schedule::Decay>(9));
-  EXPECT_EQ(Errors(job),
-            "device: is 9; must be AUTO, CPU or CUDA\n"
-            "optimizer.schedule.decay: is 9; must be CONSTANT or COSINE");
+  EXPECT_EQ(
+      Errors(job),
+      "device: is 9; must be AUTO, CPU or CUDA\n"
+      "optimizer.schedule.decay: is 9; must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL or ONE_CYCLE");
   job = Minimal();
   job.mutable_optimizer()->set_kind(static_cast<v1::Optimizer::Kind>(9));
-  EXPECT_EQ(Errors(job), "optimizer.kind: is 9; must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA or ADAMW");
+  EXPECT_EQ(Errors(job),
+            "optimizer.kind: is 9; must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW, LARS or LAMB");
   job = Minimal();
   job.mutable_compression()->set_push(static_cast<v1::Compression::Codec>(9));
   job.mutable_compression()->set_pull(static_cast<v1::Compression::Codec>(-1));

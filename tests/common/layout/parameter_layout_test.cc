@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <set>
 
 #include "common/random.h"
@@ -11,6 +14,7 @@
 namespace catchment {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // 1000 + 24 + 3 parameters.
@@ -96,9 +100,150 @@ TEST(ParameterLayout, BlocksCoverTheirShardAndOnlyTheLastIsShort) {
   }
 }
 
+// Tensors t0, t1, ... of these sizes.
+std::vector<TensorSpec> Sized(const std::vector<int64_t>& sizes) {
+  std::vector<TensorSpec> tensors;
+  for (int64_t size : sizes) tensors.push_back({"t" + std::to_string(tensors.size()), {size}});
+  return tensors;
+}
+
+ParameterLayout MakeWhole(const std::vector<int64_t>& sizes, int num_shards, int64_t block_size) {
+  const auto layout = ParameterLayout::Create(Sized(sizes), num_shards, block_size, Cuts::kBetweenTensors);
+  EXPECT_TRUE(layout.ok()) << layout.status();
+  return *layout;
+}
+
+std::vector<int64_t> ShardSizes(const ParameterLayout& layout) {
+  std::vector<int64_t> sizes;
+  for (int s = 0; s < layout.num_shards(); ++s) sizes.push_back(layout.shard(s).size());
+  return sizes;
+}
+
+// The largest part, then the sum of squares; the smallest pair is the best split.
+using Unevenness = std::pair<int64_t, double>;
+Unevenness UnevennessOf(const std::vector<int64_t>& parts) {
+  double squares = 0;
+  for (int64_t part : parts) squares += static_cast<double>(part) * part;
+  return {*std::max_element(parts.begin(), parts.end()), squares};
+}
+
+// Of all splits into so many parts, tried one by one.
+Unevenness BestSplit(const std::vector<int64_t>& sizes, size_t first, int parts) {
+  std::vector<int64_t> chosen;
+  Unevenness best = {std::numeric_limits<int64_t>::max(), 0};
+  const std::function<void(size_t, int)> split = [&](size_t from, int left) {
+    if (left == 1) {
+      chosen.push_back(std::accumulate(sizes.begin() + from, sizes.end(), int64_t{0}));
+      best = std::min(best, UnevennessOf(chosen));
+      chosen.pop_back();
+      return;
+    }
+    for (size_t to = from + 1; to + left - 1 <= sizes.size(); ++to) {
+      chosen.push_back(std::accumulate(sizes.begin() + from, sizes.begin() + to, int64_t{0}));
+      split(to, left - 1);
+      chosen.pop_back();
+    }
+  };
+  split(first, parts);
+  return best;
+}
+
+TEST(WholeTensors, ShardsAreAsEvenAsWholeTensorsAllow) {
+  EXPECT_THAT(ShardSizes(MakeWhole({5, 5, 5, 5, 5, 5}, 3, 64)), ElementsAre(10, 10, 10));
+  EXPECT_THAT(ShardSizes(MakeWhole({1, 1, 1, 1, 10}, 3, 64)), ElementsAre(2, 2, 10));
+  EXPECT_THAT(ShardSizes(MakeWhole({100, 1, 1}, 3, 64)), ElementsAre(100, 1, 1));
+  EXPECT_THAT(ShardSizes(MakeWhole({7, 3}, 1, 64)), ElementsAre(10));
+  Random random(3);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<int64_t> sizes(1 + random.Below(9));
+    for (int64_t& size : sizes)
+      size = 1 + static_cast<int64_t>(random.Below(uint64_t{1} << random.Below(12)));
+    const int num_shards = 1 + static_cast<int>(random.Below(sizes.size()));
+    const std::vector<int64_t> shards = ShardSizes(MakeWhole(sizes, num_shards, 64));
+    EXPECT_EQ(UnevennessOf(shards), BestSplit(sizes, 0, num_shards)) << ::testing::PrintToString(sizes);
+  }
+}
+
+TEST(WholeTensors, BlocksAreConsecutiveTensorsUpToTheBlockSizeOrALargerOneAlone) {
+  const ParameterLayout layout = MakeWhole({30, 30, 4, 1, 64, 65, 10, 200, 1}, 1, 64);
+  std::vector<int64_t> ends;
+  for (int b = 0; b < layout.num_blocks(0); ++b) {
+    EXPECT_EQ(layout.block(0, b).begin, b == 0 ? 0 : ends.back());
+    ends.push_back(layout.block(0, b).end);
+  }
+  EXPECT_THAT(ends, ElementsAre(64, 65, 129, 194, 204, 404, 405));
+  EXPECT_THAT(layout.TensorEnds(0, 0), ElementsAre(30, 60, 64));
+  EXPECT_THAT(layout.TensorEnds(0, 3), ElementsAre(65));
+  EXPECT_EQ(layout.most_in_block(), 200);
+  EXPECT_EQ(MakeWhole({3, 4}, 1, 64).most_in_block(), 64);
+  EXPECT_EQ(Make(1).most_in_block(), 64);
+}
+
+TEST(WholeTensors, EveryTensorLiesInOneBlockOfOneShard) {
+  Random random(4);
+  for (int trial = 0; trial < 100; ++trial) {
+    std::vector<int64_t> sizes(1 + random.Below(40));
+    for (int64_t& size : sizes)
+      size = 1 + static_cast<int64_t>(random.Below(uint64_t{1} << random.Below(12)));
+    const int64_t block_size = 1 + static_cast<int64_t>(random.Below(3000));
+    const ParameterLayout layout =
+        MakeWhole(sizes, 1 + static_cast<int>(random.Below(sizes.size())), block_size);
+    size_t tensor = 0;
+    int64_t begin = 0;
+    for (int s = 0; s < layout.num_shards(); ++s) {
+      EXPECT_EQ(layout.shard(s).begin, begin);
+      for (int b = 0; b < layout.num_blocks(s); ++b) {
+        const Range block = layout.block(s, b);
+        EXPECT_EQ(block.begin, begin);
+        const std::vector<int64_t> ends = layout.TensorEnds(s, b);
+        EXPECT_TRUE(block.size() <= block_size || ends.size() == 1);
+        EXPECT_LE(block.size(), layout.most_in_block());
+        for (int64_t end : ends) EXPECT_EQ(block.begin + end, layout.tensor(static_cast<int>(tensor++)).end);
+        EXPECT_EQ(ends.back(), block.size());
+        begin = block.end;
+      }
+      EXPECT_EQ(layout.shard(s).end, begin);
+    }
+    EXPECT_EQ(tensor, sizes.size());
+  }
+}
+
+TEST(WholeTensors, RefusesWhatCannotBe) {
+  const auto error = [](const std::vector<int64_t>& sizes, int num_shards) {
+    return std::string(
+        ParameterLayout::Create(Sized(sizes), num_shards, 64, Cuts::kBetweenTensors).status().message());
+  };
+  EXPECT_EQ(error({5, 6}, 3), "cannot split 2 tensors, which stay whole, between 3 servers; use 1 to 2");
+  EXPECT_EQ(error({5, 6}, 0), "cannot split 2 tensors, which stay whole, between 0 servers; use 1 to 2");
+  EXPECT_EQ(error({5, 134217729}, 1),
+            "tensor t1 134217729 has 134217729 values; one that stays whole has at most 134217728");
+  EXPECT_EQ(error({5, 134217728}, 1), "");
+}
+
+TEST(ParameterLayout, FindsTheBlocksOfValues) {
+  for (const ParameterLayout& layout :
+       {Make(2, 64), Make(3, 7), MakeWhole({30, 30, 4, 1, 64, 65, 10, 200, 1}, 3, 64)}) {
+    for (int64_t begin = 0; begin < layout.size(); begin += 13) {
+      for (int64_t end : {begin, begin + 1, begin + 40, layout.size()}) {
+        for (int s = 0; s < layout.num_shards(); ++s) {
+          std::vector<int64_t> expected, found;
+          for (int b = 0; b < layout.num_blocks(s); ++b) {
+            const Range block = layout.block(s, b);
+            if (std::max(block.begin, begin) < std::min(block.end, end)) expected.push_back(b);
+          }
+          const Range blocks = layout.BlocksOf(s, {begin, end});
+          for (int64_t b = blocks.begin; b < blocks.end; ++b) found.push_back(b);
+          EXPECT_EQ(found, expected) << begin << " .. " << end << " of shard " << s;
+        }
+      }
+    }
+  }
+}
+
 TEST(ParameterLayout, FingerprintIsOfNamesAndShapesAlone) {
   const uint64_t fingerprint = Make(1).fingerprint();
   EXPECT_EQ(Make(7, 3).fingerprint(), fingerprint);
+  EXPECT_EQ(ParameterLayout::Create(Tensors(), 2, 64, Cuts::kBetweenTensors)->fingerprint(), fingerprint);
   const std::vector<std::vector<TensorSpec>> others = {
       {{"a.weight", {100, 10}}, {"a.bias", {2, 3, 4}}, {"b.bias", {3}}},
       {{"a.weight", {10, 100}}, {"a.bias", {6, 4}}, {"b.bias", {3}}},

@@ -40,11 +40,50 @@ TEST(BudgetTest, UpdatesAreStepsAndExpectedSamples) {
   EXPECT_EQ(BudgetOf(job, 103).total_samples, 163u);
 }
 
+TEST(BudgetTest, UpdatesTakeAsManyContributionsAsTheirModeSays) {
+  struct Case {
+    uint32_t groups, spare_workers, softsync;
+    uint64_t minibatches;
+  };
+  for (const Case& c : {Case{2, 0, 0, 75},
+                        {2, 1, 0, 75},
+                        {1, 1, 0, 150},
+                        {0, 0, 0, 30},
+                        {0, 0, 1, 150},
+                        {0, 0, 2, 60},
+                        {0, 0, 4, 30}}) {
+    v1::Job job = MakeJob({.synchronous = false, .workers = 5, .push_period = 3});
+    v1::Consistency* consistency = job.mutable_algorithm()->mutable_consistency();
+    consistency->set_groups(c.groups);
+    consistency->set_spare_workers(c.spare_workers);
+    if (c.softsync > 0) consistency->set_softsync(c.softsync);
+    EXPECT_FALSE(PaceOf(job).synchronous);
+    job.set_updates(10);
+    EXPECT_EQ(BudgetOf(job, 1000).steps, c.minibatches) << consistency->ShortDebugString();
+  }
+}
+
 TEST(BudgetTest, PaceOfElasticContributionsIsTheCommunicationPeriod) {
   v1::Job job = MakeJob({});
   EXPECT_EQ(PaceOf(job).steps_per_version, 1u);
   job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_communication_period(7);
   EXPECT_EQ(PaceOf(job).steps_per_version, 7u);
+}
+
+TEST(BudgetTest, PaceOfPseudoGradientsIsTheLocalSteps) {
+  v1::Job job = MakeJob({.workers = 2, .batch_size = 10});
+  job.mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient()->set_local_steps(3);
+  EXPECT_EQ(PaceOf(job).steps_per_version, 3u);
+  job.set_updates(4);
+  EXPECT_EQ(BudgetOf(job, 103).steps, 12u);
+}
+
+TEST(BudgetTest, PaceOfWhatIsSentEveryStepIsOne) {
+  v1::Job job = MakeJob({});
+  job.mutable_algorithm()->mutable_contribution()->mutable_energy_matching();
+  EXPECT_EQ(PaceOf(job).steps_per_version, 1u);
+  job.mutable_algorithm()->mutable_contribution()->mutable_look_ahead();
+  EXPECT_EQ(PaceOf(job).steps_per_version, 1u);
 }
 
 }  // namespace

@@ -422,6 +422,109 @@ TEST_F(MasterTest, IdleWorkersWaitAtTheEndForThoseAtWork) {
   EXPECT_EQ(Next(&idle), v1::Lease::FINISHED);
 }
 
+TEST_F(MasterTest, ShardsHearWhoHasNothingToDoUntilItsNextLease) {
+  Start(MakeJob({.synchronous = false, .workers = 2, .batch_size = 50}));
+  Worker busy = Join();
+  Worker idle = Join();
+  const auto is_idle = [&](const Worker& worker) {
+    return master_->Command().rosters(0).members(static_cast<int>(worker.index)).idle();
+  };
+  ASSERT_EQ(Next(&busy), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&idle), v1::Lease::GRANTED);
+  EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT);
+  EXPECT_FALSE(is_idle(idle)) << "its minibatch is not done";
+  DoStep(&idle);
+  ASSERT_TRUE(Beat(idle).ok());
+  EXPECT_FALSE(is_idle(idle)) << "it has not asked";
+  EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT);
+  EXPECT_TRUE(is_idle(idle));
+  EXPECT_FALSE(is_idle(busy));
+  Exchange();
+
+  Leave(busy, "drained");
+  EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT) << "no shard knows that it has work again";
+  EXPECT_FALSE(master_->Command().rosters(0).members(0).idle());
+  EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT);
+  Exchange();
+  EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::GRANTED);
+}
+
+TEST_F(MasterTest, SynchronousMembersAreInTheirPlansWhetherTheyHaveWorkOrNot) {
+  Start(MakeJob({.workers = 2, .batch_size = 50}));
+  Worker first = Join();
+  Worker second = Join();
+  while (Next(&first) == v1::Lease::GRANTED && Next(&second) == v1::Lease::GRANTED)
+    DoLease({&first, &second});
+  const v1::ShardCommand command = master_->Command();
+  for (const v1::Roster& roster : command.rosters()) {
+    for (const v1::Member& member : roster.members()) EXPECT_FALSE(member.idle());
+  }
+}
+
+TEST_F(MasterTest, SpareWorkersMakeUpdatesByWhoIsThereAndNotByPlans) {
+  v1::Job job = MakeJob({.workers = 2});
+  job.mutable_algorithm()->mutable_consistency()->set_spare_workers(1);
+  Start(job);
+  Join();
+  Join();
+  ASSERT_EQ(master_->Command().rosters_size(), 1);
+  EXPECT_EQ(master_->Command().rosters(0).members_size(), 2);
+}
+
+// Minibatches of one sample, two a push: the clock is half the steps.
+TEST_F(MasterTest, WhoComesLaterBeginsBesideTheSlowestOfThoseAtWork) {
+  Start(MakeJob({.synchronous = false, .workers = 2, .batch_size = 1, .push_period = 2}));
+  Worker slow = Join();
+  Worker fast = Join();
+  const auto clock = [&](const Worker& worker) {
+    return master_->Command().rosters(0).members(static_cast<int>(worker.index)).clock();
+  };
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Next(&fast), v1::Lease::GRANTED);
+    DoLease({&fast});
+  }
+  ASSERT_EQ(Next(&slow), v1::Lease::GRANTED);
+  DoLease({&slow});
+  ASSERT_EQ(slow.progress.steps(), 8u);
+  ASSERT_TRUE(Beat(fast).ok());
+  ASSERT_TRUE(Beat(slow).ok());
+  const Worker third = Join();
+  EXPECT_EQ(clock(third), 4u);
+  Leave(slow);
+  Leave(third);
+  Worker fourth = Join();
+  EXPECT_EQ(fourth.index, 0u);
+  EXPECT_EQ(clock(fourth), 8u);
+  EXPECT_EQ(clock(fast), 0u);
+}
+
+// Of ten minibatches one worker does two and has no more, another seven.
+TEST_F(MasterTest, WhoHasWorkAgainIsBesideTheSlowestOfThoseAtWork) {
+  Start(MakeJob({.synchronous = false, .workers = 2, .batch_size = 10}));
+  Worker idle = Join();
+  Worker busy = Join();
+  ASSERT_EQ(Next(&idle), v1::Lease::GRANTED);
+  DoLease({&idle});
+  ASSERT_EQ(idle.progress.steps(), 2u);
+  while (busy.progress.steps() < 7) {
+    ASSERT_EQ(Next(&busy), v1::Lease::GRANTED);
+    DoLease({&busy});
+  }
+  ASSERT_EQ(Next(&busy), v1::Lease::GRANTED);
+  EXPECT_EQ(Next(&idle), v1::Lease::WAIT);
+  Worker third = Join();
+  const auto clocks = [&] {
+    std::vector<uint64_t> clocks;
+    const v1::ShardCommand command = master_->Command();
+    for (const v1::Member& member : command.rosters(0).members()) clocks.push_back(member.clock());
+    return clocks;
+  };
+  EXPECT_EQ(clocks(), (std::vector<uint64_t>{0, 0, 7})) << "who has nothing to do is not counted";
+  Leave(busy);
+  EXPECT_EQ(Next(&idle), v1::Lease::GRANTED);
+  EXPECT_EQ(clocks(), (std::vector<uint64_t>{5, 7})) << "5 and its own 2 pushes are the third's 7";
+}
+
 TEST_F(MasterTest, ALateWorkerIsToldThatNothingIsLeft) {
   Start(MakeJob({}));
   TrainAlone();

@@ -14,8 +14,8 @@ v1::ShardCommand CommandOf(const Rosters& rosters) {
 TEST(RostersTest, AsynchronousMembersShareOneRosterFromVersion0) {
   Rosters rosters(0);
   EXPECT_EQ(CommandOf(rosters).rosters_size(), 0);
-  rosters.Join(1, 11);
-  rosters.Join(0, 12);
+  rosters.Join(1, 11, 0);
+  rosters.Join(0, 12, 0);
   const v1::ShardCommand command = CommandOf(rosters);
   ASSERT_EQ(command.rosters_size(), 1);
   EXPECT_EQ(command.rosters(0).from_version(), 0u);
@@ -26,9 +26,9 @@ TEST(RostersTest, AsynchronousMembersShareOneRosterFromVersion0) {
 
 TEST(RostersTest, EachChangeMakesAGeneration) {
   Rosters rosters(0);
-  rosters.Join(0, 11);
+  rosters.Join(0, 11, 0);
   EXPECT_EQ(rosters.generation(), 1u);
-  rosters.Join(1, 12);
+  rosters.Join(1, 12, 0);
   EXPECT_EQ(rosters.generation(), 2u);
   rosters.Remove(12);
   EXPECT_EQ(rosters.generation(), 3u);
@@ -38,11 +38,41 @@ TEST(RostersTest, EachChangeMakesAGeneration) {
 
 TEST(RostersTest, KnowsSinceWhenAMemberIsIn) {
   Rosters rosters(0);
-  rosters.Join(0, 11);
-  rosters.Join(1, 12);
+  rosters.Join(0, 11, 0);
+  rosters.Join(1, 12, 0);
   EXPECT_EQ(rosters.Since(0, 11), 1u);
   EXPECT_EQ(rosters.Since(99, 12), 2u);
   EXPECT_FALSE(rosters.Since(0, 13));
+}
+
+TEST(RostersTest, WhoIsIdleAndHasWorkAgainIsInSinceThen) {
+  Rosters rosters(0);
+  rosters.Join(0, 11, 0);
+  rosters.Join(1, 12, 7);
+  EXPECT_EQ(CommandOf(rosters).rosters(0).members(1).clock(), 7u);
+  rosters.SetIdle(12);
+  EXPECT_EQ(rosters.generation(), 3u);
+  EXPECT_FALSE(CommandOf(rosters).rosters(0).members(0).idle());
+  EXPECT_TRUE(CommandOf(rosters).rosters(0).members(1).idle());
+  EXPECT_EQ(rosters.Since(0, 12), 2u) << "it is a member still";
+  rosters.SetActive(12, 30);
+  EXPECT_EQ(rosters.generation(), 4u);
+  EXPECT_FALSE(CommandOf(rosters).rosters(0).members(1).idle());
+  EXPECT_EQ(CommandOf(rosters).rosters(0).members(1).clock(), 30u);
+  EXPECT_EQ(rosters.Since(0, 12), 4u) << "a lease waits until all shards know";
+}
+
+TEST(RostersTest, WhatIsSoAlreadyMakesNoGeneration) {
+  Rosters rosters(0);
+  rosters.SetIdle(11);
+  rosters.Join(0, 11, 5);
+  rosters.SetActive(11, 30);
+  EXPECT_EQ(rosters.generation(), 1u);
+  EXPECT_EQ(CommandOf(rosters).rosters(0).members(0).clock(), 5u);
+  rosters.SetIdle(11);
+  rosters.SetIdle(11);
+  rosters.SetIdle(99);
+  EXPECT_EQ(rosters.generation(), 2u);
 }
 
 TEST(RostersTest, PlansBeginAtTheirVersionOnce) {

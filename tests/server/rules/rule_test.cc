@@ -42,7 +42,9 @@ std::vector<float> RandomVector(uint64_t seed) {
 }
 
 Rule::Center CenterOf(std::vector<float>* weights, float learning_rate = 1) {
-  return {static_cast<int64_t>(weights->size()), weights->data(), {nullptr, nullptr}, 0, learning_rate};
+  return {.size = static_cast<int64_t>(weights->size()),
+          .weights = weights->data(),
+          .learning_rate = learning_rate};
 }
 
 // ------------------------------------------------------------------------------------------ accrued gradient

@@ -183,6 +183,23 @@ TEST(AccruedGradientTest, ErrorOfTheLastPushIsToldBySettleAndByFinish) {
   }
 }
 
+// Gradients of 8 at a clip_norm of 10: one is short enough, a sum of two is not.
+TEST(AccruedGradientTest, ClipsTheSumThatIsPushed) {
+  const auto pushed = [](uint32_t period, const std::vector<uint32_t>& steps) {
+    Center parameters(8, 0);
+    AccruedGradient algorithm(Config(period, period), 1, &parameters, 10.0f);
+    Quadratic f;
+    EXPECT_TRUE(algorithm.Start(0).ok());
+    for (uint32_t samples : steps) EXPECT_TRUE(algorithm.Run({samples, 0}, f).ok());
+    EXPECT_TRUE(algorithm.Finish().ok());
+    return parameters.TakeLog().back();
+  };
+  EXPECT_EQ(pushed(1, {4}), "push 8 of 4 and pull");
+  EXPECT_EQ(pushed(2, {4, 4}), "push 10 of 8 and pull");
+  EXPECT_EQ(pushed(3, {4, 4, 0}), "push 10 of 8 and pull") << "where the last step has no samples";
+  EXPECT_EQ(pushed(3, {4, 4}), "push 10 of 8") << "where the last round is shorter";
+}
+
 // ------------------------------------------------------------------------------------- under the computation
 
 // A center that answers with what it was sent.
@@ -216,6 +233,20 @@ TEST(AccruedGradientTest, LayersLeaveLastFirstAndAreAwaitedFirstFirstInTheNextPa
   ASSERT_TRUE(algorithm.Settle().ok());
   EXPECT_EQ(parameters.TakeEvents(), Log{"finish"});
   EXPECT_FALSE(algorithm.under_way());
+}
+
+TEST(AccruedGradientTest, NothingLeavesBeforeTheNormIsKnown) {
+  Echo parameters;
+  AccruedGradient algorithm(Config(1, 1), 6, &parameters, 1.0f);
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  parameters.TakeEvents();
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(algorithm.Run({1, 0}, InLayers(Double)).ok());
+    const Log events = parameters.TakeEvents();
+    EXPECT_EQ(events.back(), "ready 0-6");
+    EXPECT_EQ(events[events.size() - 2], "start");
+  }
+  ASSERT_TRUE(algorithm.Settle().ok());
 }
 
 TEST(AccruedGradientTest, StepWithoutSamplesSettlesWhatIsUnderWayFirst) {

@@ -1,6 +1,6 @@
 // A queue in one array that keeps its memory; std::deque takes and gives back pieces of it as it moves along.
-#ifndef CATCHMENT_SERVER_EDGE_RING_H_
-#define CATCHMENT_SERVER_EDGE_RING_H_
+#ifndef CATCHMENT_SERVER_RING_H_
+#define CATCHMENT_SERVER_RING_H_
 
 #include <cstddef>
 #include <utility>
@@ -44,4 +44,4 @@ class Ring {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_EDGE_RING_H_
+#endif  // CATCHMENT_SERVER_RING_H_

@@ -1,0 +1,55 @@
+// Momentum from the total momentum that is measured (YellowFin's closed loop: Zhang and Mitliagkas 2017,
+// arXiv:1706.03471), on fixed coordinates of the block:
+//   mu_T = median((x_{v+1} - x_v + eta * g) / (x_v - x_{v-1}))     g computed at x_v, eta of the step from
+//   x_v mu  += gain * (target - mu_T)                                  within [min_momentum, target]
+// Source of the coordinates: a fixed sequence of pseudo-random numbers. What the center was like at past
+// versions is kept for kVersions of them; a staler gradient gives no reading, and mu stays as it is. Where
+// the noise of the gradients is larger than they are, mu_T is close to mu itself: then this is blind.
+#ifndef CATCHMENT_SERVER_COMPENSATION_CLOSED_LOOP_MOMENTUM_H_
+#define CATCHMENT_SERVER_COMPENSATION_CLOSED_LOOP_MOMENTUM_H_
+
+#include <vector>
+
+#include "server/compensation/momentum_control.h"
+
+namespace catchment {
+
+class ClosedLoopMomentum final : public MomentumControl {
+ public:
+  static constexpr uint64_t kVersions = 128;
+
+  ClosedLoopMomentum(float target, const v1::ClosedLoopMomentum& config, int64_t size);
+
+  Setting Set(const Stale& stale) override;
+  void Stepped(uint64_t version, const float* weights) override;
+  v1::MomentumState state() const override;
+  void Restore(const v1::MomentumState& state) override;
+
+ private:
+  // The sampled coordinates at one version.
+  struct Point {
+    uint64_t version = ~uint64_t{0};
+    float learning_rate = 0;  // of the step from here
+    std::vector<float> x;
+  };
+
+  Point& At(uint64_t version) { return points_[version % kVersions]; }
+  // With gradient_, once the step from its version is made.
+  void Measure();
+
+  const double target_;
+  const v1::ClosedLoopMomentum config_;
+  std::vector<int64_t> coordinates_;
+  std::vector<Point> points_;
+  std::vector<double> ratios_;
+  uint64_t version_ = 0;         // that gradient_ was computed at
+  std::vector<float> gradient_;  // at the coordinates
+  double mu_;
+  double measured_ = 0;  // mu_T, smoothed for who looks at it
+  uint64_t readings_ = 0;
+  float learning_rate_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_COMPENSATION_CLOSED_LOOP_MOMENTUM_H_

@@ -1,0 +1,37 @@
+// DC-ASGD (Zheng et al. 2017, arXiv:1609.08326): the first-order Taylor term of the gradient between the
+// weights that the worker computed with and those of now, its outer product's diagonal standing in for the
+// Hessian.
+//   constant  g + lambda * g*g * (w - w_sent)
+//   adaptive  ms = m * ms + (1 - m) * g*g ;  lambda = lambda0 / sqrt(ms + 1e-7)
+// w_sent is one for each worker: with one for all (MXNet's) only the last update is compensated.
+#ifndef CATCHMENT_SERVER_COMPENSATION_DELAY_COMPENSATION_H_
+#define CATCHMENT_SERVER_COMPENSATION_DELAY_COMPENSATION_H_
+
+#include "server/compensation/gradient_compensation.h"
+
+namespace catchment {
+
+class DelayCompensation final : public GradientCompensation {
+ public:
+  explicit DelayCompensation(float lambda) : lambda_(lambda) {}
+  bool has_state() const override { return false; }
+  void Compensate(uint64_t steps, const Part& part) const override;
+
+ private:
+  const float lambda_;
+};
+
+class AdaptiveDelayCompensation final : public GradientCompensation {
+ public:
+  AdaptiveDelayCompensation(float lambda0, float decay) : lambda0_(lambda0), decay_(decay) {}
+  bool has_state() const override { return true; }
+  void Compensate(uint64_t steps, const Part& part) const override;
+
+ private:
+  const float lambda0_;
+  const float decay_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_COMPENSATION_DELAY_COMPENSATION_H_

@@ -1,0 +1,26 @@
+// Gap-aware (Barkai, Hakimi, Schuster 2020, arXiv:1909.10802): a gradient is divided by how many usual steps
+// the center has gone since, value by value.
+//   g / (1 + |w - w_sent| / C)
+//   C  = eta_max * (sqrt(ra / (1 - 0.999^t)) + 1e-8)       a usual step; t: steps before this one
+//   ra = 0.999 * ra + 0.001 * v*v                          after each step; v: the momentum buffer
+#ifndef CATCHMENT_SERVER_COMPENSATION_GAP_AWARE_H_
+#define CATCHMENT_SERVER_COMPENSATION_GAP_AWARE_H_
+
+#include "server/compensation/gradient_compensation.h"
+
+namespace catchment {
+
+class GapAware final : public GradientCompensation {
+ public:
+  explicit GapAware(float max_learning_rate) : max_learning_rate_(max_learning_rate) {}
+  bool has_state() const override { return true; }
+  void Compensate(uint64_t steps, const Part& part) const override;
+  void Stepped(int64_t n, const float* momentum, float* state) const override;
+
+ private:
+  const float max_learning_rate_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_COMPENSATION_GAP_AWARE_H_

@@ -1,0 +1,42 @@
+// What turns a stale gradient into an estimate of what it would be now, value by value, from how far the
+// center has gone since: w - w_sent, w_sent being the weights that its worker was sent last.
+//
+// Threads: without a lock; its owner holds one for each part of the parameters.
+#ifndef CATCHMENT_SERVER_COMPENSATION_GRADIENT_COMPENSATION_H_
+#define CATCHMENT_SERVER_COMPENSATION_GRADIENT_COMPENSATION_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+class GradientCompensation {
+ public:
+  // n values of each. Nothing overlaps.
+  struct Part {
+    int64_t n = 0;
+    const float* gradient = nullptr;
+    const float* weights = nullptr;
+    const float* sent = nullptr;  // weights
+    float* state = nullptr;       // where has_state(); zero at first
+    float* out = nullptr;         // gets the gradient to be applied
+  };
+
+  virtual ~GradientCompensation() = default;
+
+  // Whether it keeps a float vector, as long as the weights.
+  virtual bool has_state() const = 0;
+  // `steps`: that the optimizer has made on this part before.
+  virtual void Compensate(uint64_t steps, const Part& part) const = 0;
+  // After the optimizer's step; `momentum`: its buffer.
+  virtual void Stepped(int64_t n, const float* momentum, float* state) const {}
+};
+
+// Null where the compensation is of another nature. `job` is complete and valid.
+std::unique_ptr<GradientCompensation> MakeGradientCompensation(const v1::Job& job);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_COMPENSATION_GRADIENT_COMPENSATION_H_

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""Works out the golden trajectories, trajectories.json, in double precision and from the papers' formulas alone:
+nothing of the C++ code is used. README.md describes the format.
+
+    tests/conformance/golden/make_golden.py > tests/conformance/golden/trajectories.json
+"""
+import json
+import math
+import random
+
+N = 6  # parameters
+OPERATIONS = 60  # with the servers, in each trajectory
+
+
+def vector(source, low=-1.0, high=1.0):
+    # Few digits, so that float32 and double hold almost the same number.
+    return [round(source.uniform(low, high), 3) for _ in range(N)]
+
+
+def plus(a, b, factor=1.0):
+    return [x + factor * y for x, y in zip(a, b)]
+
+
+# ------------------------------------------------------------------------------------------------ optimizers
+# step(w, g, rate, momentum=None): in place; PyTorch's definitions.
+
+
+class Sgd:
+    def __init__(self, momentum=0.0, nesterov=False):
+        self.momentum, self.nesterov, self.v = momentum, nesterov, [0.0] * N
+
+    def step(self, w, g, rate, momentum=None):
+        mu = self.momentum if momentum is None else momentum
+        for i in range(N):
+            self.v[i] = mu * self.v[i] + g[i]
+            w[i] -= rate * (g[i] + mu * self.v[i] if self.nesterov else self.v[i])
+
+
+class Adam:
+    def __init__(self, beta1=0.9, beta2=0.999, epsilon=1e-8, decay=0.0):
+        self.beta1, self.beta2, self.epsilon, self.decay = beta1, beta2, epsilon, decay
+        self.m, self.s, self.t = [0.0] * N, [0.0] * N, 0
+
+    def step(self, w, g, rate, momentum=None):
+        self.t += 1
+        for i in range(N):
+            w[i] *= 1 - rate * self.decay
+            self.m[i] = self.beta1 * self.m[i] + (1 - self.beta1) * g[i]
+            self.s[i] = self.beta2 * self.s[i] + (1 - self.beta2) * g[i] ** 2
+            m = self.m[i] / (1 - self.beta1**self.t)
+            s = self.s[i] / (1 - self.beta2**self.t)
+            w[i] -= rate * m / (math.sqrt(s) + self.epsilon)
+
+
+def make_optimizer(config):
+    if config["kind"] == "SGD":
+        return Sgd(config.get("momentum", 0.0), config.get("nesterov", False))
+    return Adam(decay=config.get("weight_decay", 0.01) if config["kind"] == "ADAMW" else 0.0)
+
+
+# ---------------------------------------------------------------------------------------------- compensation
+
+
+class Compensation:
+    """What the servers do to contributions; `config` is algorithm.compensation."""
+
+    def __init__(self, config, optimizer_config):
+        (self.kind, self.fields), = config.items() if config else (("none", {}),)
+        self.target = optimizer_config.get("momentum", 0.0)
+        self.eta = optimizer_config["learning_rate"]
+        self.state, self.t, self.tau_mean = [0.0] * N, 0, None
+
+    def factor(self, tau):
+        if self.kind == "inverse":
+            return 1 / max(1, tau)
+        if self.kind == "power":
+            return (1 + tau) ** -self.fields.get("exponent", 1)
+        if self.kind == "exponential":
+            return math.exp(-self.fields.get("rate", 0.1) * tau)
+        return 1.0
+
+    def gradient(self, g, w, sent):
+        if self.kind == "delay_compensated":
+            adaptive = self.fields.get("adaptive", False)
+            lam = [self.fields.get("lambda", 2 if adaptive else 0.04)] * N
+            if adaptive:
+                m = self.fields.get("decay", 0.95)
+                self.state = [m * s + (1 - m) * x * x for s, x in zip(self.state, g)]
+                lam = [l / math.sqrt(s + 1e-7) for l, s in zip(lam, self.state)]
+            return [x + l * x * x * (a - b) for x, l, a, b in zip(g, lam, w, sent)]
+        if self.kind == "gap_aware":
+            corrected = [s / (1 - 0.999**self.t) if self.t else 0.0 for s in self.state]
+            usual = [self.eta * (math.sqrt(s) + 1e-8) for s in corrected]
+            return [x / (1 + abs(a - b) / u) for x, a, b, u in zip(g, w, sent, usual)]
+        return g
+
+    def momentum(self, tau):
+        """The momentum and the rate's factor; None where the optimizer keeps its own."""
+        if self.kind != "open_loop_momentum":
+            return None, 1.0
+        a = self.fields.get("averaging", 0.01)
+        self.tau_mean = tau if self.tau_mean is None else (1 - a) * self.tau_mean + a * tau
+        mu = self.target - self.tau_mean / (1 + self.tau_mean)
+        mu = min(max(mu, self.fields.get("min_momentum", 0.0)), self.target)
+        return mu, ((1 - mu) / (1 - self.target)) ** self.fields.get("rate_correction", 0.5)
+
+    def stepped(self, optimizer):
+        self.t += 1
+        if self.kind == "gap_aware":
+            self.state = [0.999 * s + 0.001 * v * v for s, v in zip(self.state, optimizer.v)]
+
+
+# --------------------------------------------------------------------------------------------------- servers
+
+
+class Push:
+    def __init__(self, worker, values, samples, version, sent):
+        self.worker, self.values, self.samples = worker, values, samples
+        self.version, self.sent = version, sent
+
+
+class Servers:
+    """One center. push() returns the workers that are answered now."""
+
+    def __init__(self, job, initial):
+        self.algorithm, self.workers = job["algorithm"], job["workers"]
+        self.optimizer_config = job["optimizer"]
+        self.w, self.version = list(initial), 0
+        self.consistency = self.algorithm["consistency"]
+        self.elastic = self.algorithm["contribution"].get("elastic")
+        self.optimizer = make_optimizer(self.optimizer_config)
+        self.compensation = Compensation(self.algorithm.get("compensation"), self.optimizer_config)
+        self.waiting = []  # pushes
+        self.held = []  # pushes of SSP whose answer is held back
+        self.base = [0] * max(1, self.consistency.get("groups", 0))
+        self.clocks = [0] * self.workers
+        self.differences = {}
+
+    def apply(self, pushes):
+        pushes = sorted(pushes, key=lambda push: push.worker)
+        if self.elastic is not None:
+            center = list(self.w)
+            for push in pushes:
+                d = [self.elastic["moving_rate"] * (x - c) for x, c in zip(push.values, center)]
+                self.differences[push.worker] = d
+                self.w = plus(self.w, d)
+            self.version += 1
+            return
+        samples = sum(push.samples for push in pushes)
+        total, weight = [0.0] * N, 0.0
+        for push in pushes:
+            share = push.samples * self.compensation.factor(self.version - push.version)
+            total = plus(total, self.compensation.gradient(push.values, self.w, push.sent), share)
+            weight += share
+        mu, rate_factor = self.compensation.momentum(self.version - pushes[0].version)
+        rate = self.optimizer_config["learning_rate"] * weight / samples * rate_factor
+        self.optimizer.step(self.w, [x / weight for x in total], rate, mu)
+        self.compensation.stepped(self.optimizer)
+        self.version += 1
+
+    def push(self, push):
+        groups = self.consistency.get("groups", 0)
+        if groups > 0:
+            return self.push_to_group(push, push.worker % groups)
+        if "softsync" in self.consistency:
+            self.waiting.append(push)
+            if len(self.waiting) >= max(1, self.workers // self.consistency["softsync"]):
+                pushes, self.waiting = self.waiting, []
+                self.apply(pushes)
+            return [push.worker]
+        delay = self.algorithm.get("emulated_delay", 0)
+        if delay:
+            self.waiting.append(push)
+            if len(self.waiting) > delay:
+                self.apply([self.waiting.pop(0)])
+            return [push.worker]
+        self.apply([push])
+        if "staleness_bound" in self.consistency:
+            self.clocks[push.worker] += 1
+            self.held.append(push.worker)
+            free = [i for i in self.held
+                    if self.clocks[i] <= min(self.clocks) + self.consistency["staleness_bound"]]
+            self.held = [i for i in self.held if i not in free]
+            return free
+        return [push.worker]
+
+    def push_to_group(self, push, group):
+        groups, spare = self.consistency["groups"], self.consistency.get("spare_workers", 0)
+        if push.version < self.base[group]:
+            return [push.worker]  # too late: dropped
+        self.waiting.append(push)
+        mine = [p for p in self.waiting if p.worker % groups == group]
+        members = len([i for i in range(self.workers) if i % groups == group])
+        if len(mine) < max(1, members - spare):
+            return []
+        self.waiting = [p for p in self.waiting if p.worker % groups != group]
+        self.apply(mine)
+        self.base[group] = self.version
+        return [p.worker for p in mine]
+
+
+# --------------------------------------------------------------------------------------------------- workers
+
+
+class Worker:
+    """Its own weights x, and what it sends. gradient(x) is that of its next minibatch."""
+
+    def __init__(self, job, index, initial, gradient):
+        (self.kind, self.fields), = job["algorithm"]["contribution"].items()
+        self.index, self.gradient, self.x, self.version = index, gradient, list(initial), 0
+        self.sent, self.samples = list(initial), index + 1
+        self.rate = job["optimizer"]["learning_rate"]
+        self.delta = job["optimizer"].get("momentum", 0.0)
+        self.v, self.pending = [0.0] * N, None
+        self.proxy, self.last = [0.0] * N, None
+        if self.kind == "pseudo_gradient":
+            self.inner = make_optimizer(self.fields["local_optimizer"])
+        self.exchanges = 0
+
+    def contribution(self):
+        f = self.fields
+        if self.kind == "gradient":
+            period, total = f.get("push_period", 1), [0.0] * N
+            for _ in range(period):
+                g = self.gradient(self.x)
+                total = plus(total, g)
+                self.x = plus(self.x, g, -f.get("local_learning_rate", 0.0))
+            return total, self.samples * period
+        if self.kind == "look_ahead":
+            mu, g = f.get("momentum", 0.9), self.gradient(self.x)
+            self.v = plus(g, self.v, mu)
+            return plus(g, self.v, mu), self.samples
+        if self.kind == "pseudo_gradient":
+            for _ in range(f["local_steps"]):
+                self.inner.step(self.x, self.gradient(self.x), f["local_optimizer"]["learning_rate"])
+            return plus(self.sent, self.x, -1.0), self.samples * f["local_steps"]
+        if self.kind == "energy_matching":
+            u = [-f.get("learning_rate", 0.01) * g for g in self.gradient(self.x)]
+            self.proxy = plus(u, self.proxy, f.get("momentum", 0.9))
+            c = [0.0] * N if self.last is None else plus(self.x, self.last, -1.0)
+            self.last = list(self.x)
+            pi = [min(max((f.get("energy", 1.0) * abs(m) - abs(d)) / (abs(y) + 1e-16), 0), 5)
+                  for m, d, y in zip(self.proxy, c, u)]
+            return [-p * y for p, y in zip(pi, u)], self.samples
+        # Elastic: the steps between the last exchange and this one; the gradient of the step that exchanges is taken
+        # before x moves.
+        for step in range(f["communication_period"] if self.exchanges else 0):
+            if step > 0:
+                self.pending = self.own_gradient()
+            self.move()
+        self.exchanges += 1
+        self.pending = self.own_gradient()
+        return list(self.x), self.samples * (f["communication_period"] if self.exchanges > 1 else 0)
+
+    def own_gradient(self):
+        return self.gradient(plus(self.x, self.v, self.delta))
+
+    def move(self):
+        self.v = [self.delta * v - self.rate * g for v, g in zip(self.v, self.pending)]
+        self.x = plus(self.x, self.v)
+
+    def answered(self, servers):
+        if self.kind == "elastic":
+            self.x = plus(self.x, servers.differences[self.index], -1.0)
+        else:
+            self.x, self.sent = list(servers.w), list(servers.w)
+        self.version = servers.version
+
+
+# ---------------------------------------------------------------------------------------------- trajectories
+
+
+def trajectory(name, job, seed):
+    source = random.Random(seed)
+    initial, curvature = vector(source), vector(source, 0.2, 1.5)
+    targets = [[vector(source) for _ in range(5)] for _ in range(job["workers"])]
+    taken = [0] * job["workers"]
+
+    def gradient_of(i):
+        def gradient(x):
+            target = targets[i][taken[i] % len(targets[i])]
+            taken[i] += 1
+            return [k * (a - b) for k, a, b in zip(curvature, x, target)]
+        return gradient
+
+    servers = Servers(job, initial)
+    workers = [Worker(job, i, initial, gradient_of(i)) for i in range(job["workers"])]
+    ready, order, centers, versions = set(range(job["workers"])), [], [], []
+    for _ in range(OPERATIONS):
+        i = source.choice(sorted(ready))
+        values, samples = workers[i].contribution()
+        for answered in servers.push(Push(i, values, samples, workers[i].version, workers[i].sent)):
+            workers[answered].answered(servers)
+            ready.add(answered)
+        if not answered_now(servers, i):
+            ready.discard(i)
+        order.append(i)
+        centers.append([float(f"{x:.9g}") for x in servers.w])
+        versions.append(servers.version)
+    return {"name": name, "job": job, "initial": initial, "curvature": curvature, "targets": targets,
+            "order": order, "centers": centers, "versions": versions}
+
+
+def answered_now(servers, i):
+    return i not in servers.held and (
+        servers.consistency.get("groups", 0) == 0 or all(p.worker != i for p in servers.waiting))
+
+
+def job(workers, consistency, contribution, optimizer, compensation=None, **more):
+    algorithm = {"consistency": consistency, "contribution": contribution, **more}
+    if compensation is not None:
+        algorithm["compensation"] = compensation
+    return {"workers": workers, "algorithm": algorithm,
+            "optimizer": {**optimizer, **CONSTANT}}
+
+
+SYNC, ASYNC = {"groups": 1}, {"groups": 0}
+GRADIENT = {"gradient": {}}
+CONSTANT = {"schedule": {"decay": "CONSTANT"}}
+PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
+HEAVY = {"kind": "SGD", "learning_rate": 0.05, "momentum": 0.8}
+NESTEROV = {**HEAVY, "nesterov": True}
+
+CASES = {
+    "sync": job(3, SYNC, GRADIENT, HEAVY),
+    "downpour": job(3, ASYNC, GRADIENT, HEAVY),
+    "downpour_periods": job(3, ASYNC, {"gradient": {"push_period": 3, "local_learning_rate": 0.05}}, PLAIN),
+    "adam": job(2, ASYNC, GRADIENT, {"kind": "ADAM", "learning_rate": 0.02}),
+    "nesterov": job(2, ASYNC, GRADIENT, NESTEROV),
+    "easgd": job(3, ASYNC, {"elastic": {"communication_period": 2, "moving_rate": 0.3}}, PLAIN),
+    "easgd_sync": job(3, SYNC, {"elastic": {"communication_period": 2, "moving_rate": 0.3}}, PLAIN),
+    "eamsgd": job(3, ASYNC, {"elastic": {"communication_period": 3, "moving_rate": 0.2}}, NESTEROV),
+    "inverse": job(4, ASYNC, GRADIENT, HEAVY, {"inverse": {}}),
+    "power": job(4, ASYNC, GRADIENT, HEAVY, {"power": {"exponent": 0.5}}),
+    "exponential": job(4, ASYNC, GRADIENT, HEAVY, {"exponential": {"rate": 0.3}}),
+    "dc_asgd": job(4, ASYNC, GRADIENT, PLAIN, {"delay_compensated": {"lambda": 0.5}}),
+    "dc_asgd_adaptive": job(4, ASYNC, GRADIENT, PLAIN,
+                            {"delay_compensated": {"adaptive": True, "lambda": 0.2, "decay": 0.9}}),
+    "gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"gap_aware": {}}),
+    "sync_backup": job(4, {"groups": 1, "spare_workers": 1}, GRADIENT, HEAVY),
+    "hybrid": job(4, {"groups": 2}, GRADIENT, HEAVY),
+    "hybrid_inverse": job(5, {"groups": 2, "spare_workers": 1}, GRADIENT, HEAVY, {"inverse": {}}),
+    "softsync": job(4, {"groups": 0, "softsync": 1}, GRADIENT, HEAVY),
+    "softsync_power": job(5, {"groups": 0, "softsync": 2}, GRADIENT, PLAIN, {"power": {}}),
+    "ssp": job(4, {"groups": 0, "staleness_bound": 2}, GRADIENT, HEAVY),
+    "emulated_delay": job(2, ASYNC, GRADIENT, PLAIN, emulated_delay=5),
+    "emulated_delay_dc_asgd": job(2, ASYNC, GRADIENT, PLAIN, {"delay_compensated": {"lambda": 0.5}},
+                                  emulated_delay=5),
+    "dana": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN),
+    "gem": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
+               {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
+    "local_sgd": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {**HEAVY, **CONSTANT}}},
+                     {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
+    "diloco": job(3, SYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
+        "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True}),
+    "staleness_aware": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.2}}),
+}
+
+if __name__ == "__main__":
+    cases = [trajectory(name, case, seed) for seed, (name, case) in enumerate(CASES.items(), 1)]
+    lines = ",\n".join(json.dumps(case) for case in cases)
+    print(f'{{"format": "catchment trajectories 1", "trajectories": [\n{lines}\n]}}')

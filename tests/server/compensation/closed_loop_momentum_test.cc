@@ -1,0 +1,122 @@
+#include "server/compensation/closed_loop_momentum.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <vector>
+
+#include "common/random.h"
+
+namespace catchment {
+namespace {
+
+constexpr int64_t kValues = 50;
+constexpr double kRate = 0.02;
+
+v1::ClosedLoopMomentum Config(float gain, float least = -0.9f) {
+  v1::ClosedLoopMomentum config;
+  config.set_min_momentum(least);
+  config.set_gain(gain);
+  config.set_coordinates(16);
+  return config;
+}
+
+// Momentum SGD on a quadratic with curvatures of its own for each coordinate; every gradient is `delay`
+// versions old. The momentum is the control's, or, where it is given, always the same.
+struct Quadratic {
+  explicit Quadratic(MomentumControl* control, uint64_t delay) : control(*control), delay(delay) {
+    Random random(7);
+    for (int64_t i = 0; i < kValues; ++i) {
+      curvature[i] = static_cast<float>(random.Uniform(0.5, 1.5));
+      x[i] = static_cast<float>(random.Normal());
+    }
+  }
+  void Step() {
+    past.push_back(x);
+    if (past.size() > delay + 1) past.pop_front();
+    const uint64_t tau = past.size() - 1;
+    std::vector<float> g(kValues);
+    for (int64_t i = 0; i < kValues; ++i) g[i] = curvature[i] * past.front()[i];
+    setting = control.Set({version - tau, tau, g.data(), static_cast<float>(kRate)});
+    for (int64_t i = 0; i < kValues; ++i) {
+      v[i] = setting.momentum * v[i] + g[i];
+      x[i] -= static_cast<float>(kRate) * v[i];
+    }
+    control.Stepped(++version, x.data());
+  }
+
+  MomentumControl& control;
+  const uint64_t delay;
+  std::vector<float> curvature = std::vector<float>(kValues), x = curvature, v = curvature;
+  std::deque<std::vector<float>> past;
+  uint64_t version = 0;
+  MomentumControl::Setting setting;
+};
+
+TEST(ClosedLoopMomentum, MeasuresTheOptimizersWhereNothingIsStale) {
+  // With gain 0 the momentum stays what it is, and is all there is.
+  ClosedLoopMomentum control(0.6f, Config(1e-30f), kValues);
+  Quadratic quadratic(&control, 0);
+  for (int i = 0; i < 100; ++i) quadratic.Step();
+  EXPECT_NEAR(control.state().total_momentum(), 0.6, 0.01);
+}
+
+TEST(ClosedLoopMomentum, ComesToItsTargetFromBelow) {
+  ClosedLoopMomentum control(0.6f, Config(0.05f), kValues);
+  v1::MomentumState low;
+  low.set_momentum(0.1f);
+  control.Restore(low);
+  Quadratic quadratic(&control, 0);
+  quadratic.Step();
+  EXPECT_NEAR(quadratic.setting.momentum, 0.1, 1e-6);
+  for (int i = 0; i < 150; ++i) quadratic.Step();
+  EXPECT_NEAR(quadratic.setting.momentum, 0.6, 0.02);
+  EXPECT_LE(quadratic.setting.momentum, 0.6f);
+}
+
+TEST(ClosedLoopMomentum, TakesOffWhatDelayAdds) {
+  // The same delayed steps, with and without: with a delay of 2 the total reads above the momentum that is
+  // set.
+  ClosedLoopMomentum open(0.5f, Config(1e-30f), kValues);
+  Quadratic uncontrolled(&open, 2);
+  for (int i = 0; i < 100; ++i) uncontrolled.Step();
+  const double added = open.state().total_momentum() - 0.5;
+  ASSERT_GT(added, 0.005);
+  ClosedLoopMomentum closed(0.5f, Config(0.1f), kValues);
+  Quadratic controlled(&closed, 2);
+  for (int i = 0; i < 100; ++i) controlled.Step();
+  EXPECT_LT(controlled.setting.momentum, 0.5f - static_cast<float>(added) / 2);
+  EXPECT_NEAR(closed.state().total_momentum(), 0.5, added / 2);
+}
+
+TEST(ClosedLoopMomentum, StaysWithinItsBounds) {
+  ClosedLoopMomentum control(0.5f, Config(100, -0.25f), kValues);
+  Quadratic quadratic(&control, 3);
+  for (int i = 0; i < 50; ++i) {
+    quadratic.Step();
+    ASSERT_GE(quadratic.setting.momentum, -0.25f);
+    ASSERT_LE(quadratic.setting.momentum, 0.5f);
+  }
+}
+
+TEST(ClosedLoopMomentum, LeavesWhatIsTooOldToMeasure) {
+  ClosedLoopMomentum control(0.5f, Config(0.1f), kValues);
+  Quadratic quadratic(&control, ClosedLoopMomentum::kVersions + 1);
+  for (uint64_t i = 0; i < 2 * ClosedLoopMomentum::kVersions; ++i) quadratic.Step();
+  const float before = quadratic.setting.momentum;
+  for (int i = 0; i < 20; ++i) quadratic.Step();
+  EXPECT_EQ(quadratic.setting.momentum, before);
+}
+
+TEST(ClosedLoopMomentum, CentersThatDoNotMoveGiveNoReading) {
+  ClosedLoopMomentum control(0.5f, Config(0.1f), kValues);
+  const std::vector<float> zero(kValues);
+  for (uint64_t version = 0; version < 10; ++version) {
+    EXPECT_EQ(control.Set({version, 0, zero.data(), 0.1f}).momentum, 0.5f);
+    control.Stepped(version + 1, zero.data());
+  }
+  EXPECT_FALSE(control.state().has_total_momentum());
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,312 @@
+// Workers that push, rest, break their connections, leave and come, in any order, against two shards that
+// hear of it at different times: in every mode somebody can always go on, and every block counts once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/random.h"
+#include "tests/server/shard_harness.h"
+
+namespace catchment {
+namespace {
+
+constexpr int64_t kValues = 96;
+constexpr int64_t kBlockSize = 16;
+constexpr uint32_t kShards = 2;
+constexpr uint32_t kMostWorkers = 6;
+
+struct Mode {
+  const char* name;
+  const char* algorithm;
+  bool in_groups;
+  uint64_t waiting;  // contributions that stay with each block when all have left
+};
+
+using Place = std::pair<uint32_t, uint32_t>;  // shard, block
+
+struct Worker {
+  uint32_t index = 0;
+  uint64_t incarnation = 0;
+  uint64_t clock = 0;  // before its first push
+  bool idle = false;
+  uint64_t since = 0;  // generation that has it as it is
+  uint64_t sequence = 0;
+  std::vector<Place> unsent;
+  std::set<Place> unanswered;
+  std::map<Place, uint64_t> versions;
+
+  bool ready() const { return unsent.empty() && unanswered.empty(); }
+};
+
+class Simulation {
+ public:
+  Simulation(const Mode& mode, uint64_t seed)
+      : mode_(mode), random_(seed), layout_(FlatLayout(kValues, kShards, kBlockSize)) {
+    const v1::Job job = GradientJobWith(mode.algorithm);
+    for (uint32_t s = 0; s < kShards; ++s) {
+      Shard::Contents contents;
+      contents.weights.assign(layout_.shard(s).size(), 0.0f);
+      shards_.push_back(std::make_unique<Shard>(job, layout_, s, std::move(contents), [](ShardSnapshot) {}));
+    }
+  }
+
+  // False where nobody can do anything, though some have work.
+  bool Step(bool churning) {
+    if (churning) Disturb();
+    if (workers_.empty()) Join();
+    for (uint32_t s = 0; s < kShards; ++s) {
+      if (random_.Below(4) == 0) Inform(s);
+    }
+    std::vector<Worker*> able;
+    bool work = false;
+    for (Worker& worker : workers_) {
+      work |= !worker.idle;
+      if (!worker.unsent.empty() || (worker.ready() && !worker.idle && IsKnown(worker)))
+        able.push_back(&worker);
+    }
+    if (able.empty()) {
+      const bool informed = std::all_of(informed_.begin(), informed_.end(),
+                                        [this](uint64_t generation) { return generation == generation_; });
+      return !(informed && work);
+    }
+    Worker* const worker = able[random_.Below(able.size())];
+    if (worker->unsent.empty()) BeginPush(worker);
+    Send(worker);
+    return true;
+  }
+
+  // All leave when what they have begun is done, the busiest last.
+  void Finish() {
+    while (!workers_.empty()) {
+      for (size_t w = 0; w < workers_.size();) {
+        Worker& worker = workers_[w];
+        while (!worker.unsent.empty()) Send(&worker);
+        if (!worker.idle && worker.ready()) SetIdle(&worker);
+        worker.ready() ? Leave(w) : static_cast<void>(++w);
+      }
+      for (uint32_t s = 0; s < kShards; ++s) Inform(s);
+    }
+  }
+
+  void ExpectEveryBlockCountsOnce() {
+    for (uint32_t s = 0; s < kShards; ++s) {
+      const ShardSnapshot snapshot = shards_[s]->Snapshot();
+      for (uint32_t b = 0; b < static_cast<uint32_t>(snapshot.state.blocks_size()); ++b) {
+        const uint64_t sent = sent_[{s, b}];
+        ASSERT_GT(sent, 1000u);
+        const uint64_t applied = snapshot.state.blocks(b).samples();
+        if (mode_.in_groups) {
+          EXPECT_LE(applied + late_[Place(s, b)], sent);
+          EXPECT_GT(applied, sent / 4);
+        } else {
+          EXPECT_EQ(applied, sent - mode_.waiting) << "shard " << s << " block " << b;
+        }
+      }
+    }
+  }
+
+  std::string Describe() const {
+    std::string text;
+    for (const Worker& worker : workers_) {
+      text += "worker " + std::to_string(worker.index) + (worker.idle ? " idle" : "") + " clock " +
+              std::to_string(worker.clock + worker.sequence) + " waits for " +
+              std::to_string(worker.unanswered.size()) + " blocks\n";
+    }
+    return text;
+  }
+
+ private:
+  struct Sink final : AnswerSink {
+    Sink(Simulation* simulation, uint64_t incarnation, uint32_t shard)
+        : simulation(*simulation), incarnation(incarnation), shard(shard) {}
+    void Deliver(Answer answer) override { simulation.Take(incarnation, shard, answer.header); }
+    Simulation& simulation;
+    const uint64_t incarnation;
+    const uint32_t shard;
+  };
+
+  void Disturb() {
+    const uint64_t what = random_.Below(200);
+    if (what == 0 && workers_.size() < kMostWorkers) Join();
+    if (workers_.empty()) return;
+    const size_t w = random_.Below(workers_.size());
+    Worker* const worker = &workers_[w];
+    if (what == 1) Leave(w);
+    if (what < 10 && worker->ready() && !worker->idle && IsKnown(*worker)) return SetIdle(worker);
+    if (what < 30 && worker->idle) return SetActive(worker);
+    if (what >= 30 && what < 40) SendAgain(worker);
+  }
+
+  // Beside the slowest, as the master may know it: some pushes ago.
+  uint64_t Clock(uint64_t pushes) {
+    uint64_t slowest = UINT64_MAX;
+    for (const Worker& worker : workers_) {
+      if (!worker.idle) slowest = std::min(slowest, worker.clock + worker.sequence - worker.sequence % 3);
+    }
+    return slowest == UINT64_MAX || slowest < pushes ? 0 : slowest - pushes;
+  }
+
+  void Join() {
+    Worker worker;
+    worker.clock = Clock(0);
+    while (std::any_of(workers_.begin(), workers_.end(),
+                       [&](const Worker& w) { return w.index == worker.index; })) {
+      ++worker.index;
+    }
+    worker.incarnation = ++incarnations_;
+    worker.since = ++generation_;
+    workers_.push_back(worker);
+  }
+
+  void Leave(size_t w) {
+    workers_.erase(workers_.begin() + w);
+    ++generation_;
+  }
+
+  void SetIdle(Worker* worker) {
+    worker->idle = true;
+    ++generation_;
+  }
+
+  void SetActive(Worker* worker) {
+    worker->clock = Clock(worker->sequence);
+    worker->idle = false;
+    worker->since = ++generation_;
+  }
+
+  bool IsKnown(const Worker& worker) const {
+    return *std::min_element(informed_.begin(), informed_.end()) >= worker.since;
+  }
+
+  void Inform(uint32_t s) {
+    if (informed_[s] == generation_) return;
+    v1::ShardCommand command;
+    command.set_generation(generation_);
+    v1::Roster* roster = command.add_rosters();
+    std::vector<const Worker*> members;
+    for (const Worker& worker : workers_) members.push_back(&worker);
+    std::sort(members.begin(), members.end(), [](auto* a, auto* b) { return a->index < b->index; });
+    for (const Worker* worker : members) {
+      v1::Member* member = roster->add_members();
+      member->set_worker(worker->index);
+      member->set_incarnation(worker->incarnation);
+      member->set_idle(worker->idle);
+      member->set_clock(worker->clock);
+    }
+    std::vector<Answer> answers;
+    shards_[s]->SetRosters(command, &answers);
+    informed_[s] = generation_;
+    Deliver(&answers);
+  }
+
+  void BeginPush(Worker* worker) {
+    const bool first = worker->sequence++ == 0;
+    for (uint32_t s = 0; s < kShards; ++s) {
+      for (uint32_t b = 0; b < static_cast<uint32_t>(shards_[s]->num_blocks()); ++b) {
+        worker->unsent.emplace_back(s, b);
+        if (first) worker->versions[{s, b}] = shards_[s]->Snapshot().state.blocks(b).version();
+      }
+    }
+  }
+
+  void Send(Worker* worker) {
+    const size_t i = random_.Below(worker->unsent.size());
+    const Place place = worker->unsent[i];
+    worker->unsent.erase(worker->unsent.begin() + i);
+    worker->unanswered.insert(place);
+    ++sent_[place];
+    Handle(*worker, place);
+  }
+
+  // Its connections have broken: what was not answered is sent again.
+  void SendAgain(Worker* worker) {
+    const std::set<Place> unanswered = worker->unanswered;
+    const uint64_t incarnation = worker->incarnation;
+    for (const Place& place : unanswered) {
+      Worker* const again = Find(incarnation);
+      if (again->unanswered.count(place) > 0) Handle(*again, place);
+    }
+  }
+
+  void Handle(const Worker& worker, const Place& place) {
+    const auto& [s, b] = place;
+    Request request{worker.index,
+                    worker.incarnation,
+                    {.operation = v1::Block::PUSH_PULL,
+                     .sequence = worker.sequence,
+                     .version = worker.versions.at(place),
+                     .block = b,
+                     .samples = 1},
+                    shards_[s]->pool()->Get(shards_[s]->block_range(b).size()),
+                    std::make_shared<Sink>(this, worker.incarnation, s)};
+    std::fill_n(request.payload->data(), request.payload->size(), 0.5f);
+    std::vector<Answer> answers;
+    const absl::Status status = shards_[s]->Handle(std::move(request), &answers);
+    ASSERT_TRUE(status.ok()) << status;
+    Deliver(&answers);
+  }
+
+  void Take(uint64_t incarnation, uint32_t shard, const BlockHeader& header) {
+    const Place place{shard, header.block};
+    late_[place] += header.fate == v1::Block::LATE;
+    Worker* const worker = Find(incarnation);
+    if (worker == nullptr) return;
+    ASSERT_EQ(header.sequence, worker->sequence);
+    ASSERT_EQ(worker->unanswered.erase(place), 1u) << "answered twice";
+    worker->versions[place] = header.version;
+  }
+
+  Worker* Find(uint64_t incarnation) {
+    for (Worker& worker : workers_) {
+      if (worker.incarnation == incarnation) return &worker;
+    }
+    return nullptr;
+  }
+
+  const Mode mode_;
+  Random random_;
+  const ParameterLayout layout_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<uint64_t> informed_ = std::vector<uint64_t>(kShards, 0);  // generations
+  std::vector<Worker> workers_;
+  uint64_t incarnations_ = 0;
+  uint64_t generation_ = 0;
+  std::map<Place, uint64_t> sent_;  // each contribution once
+  std::map<Place, uint64_t> late_;
+};
+
+class ShardChurnTest : public testing::TestWithParam<Mode> {};
+
+TEST_P(ShardChurnTest, SomebodyCanAlwaysGoOnAndEveryBlockCountsOnce) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    Simulation simulation(GetParam(), seed);
+    for (int step = 0; step < 15000; ++step) {
+      ASSERT_TRUE(simulation.Step(true)) << "seed " << seed << ": after step " << step << " all wait:\n"
+                                         << simulation.Describe();
+      if (HasFatalFailure()) return;
+    }
+    simulation.Finish();
+    simulation.ExpectEveryBlockCountsOnce();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, ShardChurnTest,
+    testing::Values(Mode{"Asynchronous", "", false, 0}, Mode{"Hybrid", "consistency { groups: 2 }", true, 0},
+                    Mode{"SpareWorker", "consistency { groups: 1 spare_workers: 1 }", true, 0},
+                    Mode{"HybridWithSpare", "consistency { groups: 2 spare_workers: 1 }", true, 0},
+                    Mode{"Softsync", "consistency { softsync: 1 }", false, 0},
+                    Mode{"TwoSoftsync", "consistency { softsync: 2 }", false, 0},
+                    Mode{"Delay", "emulated_delay: 5", false, 5},
+                    Mode{"Lockstep", "consistency { staleness_bound: 0 }", false, 0},
+                    Mode{"Bounded", "consistency { staleness_bound: 2 }", false, 0}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,32 @@
+#include "worker/algorithms/clip_norm.h"
+
+#include <cmath>
+#include <cstddef>
+
+namespace catchment {
+namespace {
+
+double SumOfSquares(absl::Span<const float> g) {
+  // Several sums side by side, which the compiler makes vectors of.
+  constexpr size_t kLanes = 8;
+  double sums[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= g.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += double{g[i + lane]} * g[i + lane];
+  }
+  double sum = 0;
+  for (; i < g.size(); ++i) sum += double{g[i]} * g[i];
+  for (const double lane : sums) sum += lane;
+  return sum;
+}
+
+}  // namespace
+
+void ClipNorm(float max_norm, absl::Span<float> g) {
+  const double coefficient = max_norm / (std::sqrt(SumOfSquares(g)) + 1e-6);
+  if (coefficient >= 1) return;
+  const float scale = static_cast<float>(coefficient);
+  for (float& value : g) value *= scale;
+}
+
+}  // namespace catchment

@@ -1,0 +1,38 @@
+// DANA-Slim (Hakimi, Barkai, Gabel, Schuster 2019, "Taming momentum in a distributed asynchronous
+// environment", arXiv:1907.11612). The whole algorithm:
+//   WORKER, every step: v = mu * v + g ; push mu * v + g ; x = pull()
+//   server:             w -= eta * what was pushed
+// The momentum buffer lives with the worker whose gradients it averages, and needs no memory on the servers;
+// what is pushed looks ahead along it, so the worker computes its gradients near where the center will be.
+//
+// A lone worker is SGD with Nesterov momentum in PyTorch's form, bit for bit; and so, as everything is linear
+// in g, are synchronous workers with the batches of all, to rounding.
+//
+// Departures: after a step that was not finite v begins again at 0; weight decay, where the job has any, is
+// applied by the servers, and so does not go through v.
+#ifndef CATCHMENT_WORKER_ALGORITHMS_LOOK_AHEAD_MOMENTUM_H_
+#define CATCHMENT_WORKER_ALGORITHMS_LOOK_AHEAD_MOMENTUM_H_
+
+#include <vector>
+
+#include "proto/job.pb.h"
+#include "worker/algorithms/gradient_transform.h"
+
+namespace catchment {
+
+class LookAheadMomentum final : public GradientTransform {
+ public:
+  LookAheadMomentum(const v1::LookAheadMomentum& config, int64_t num_parameters)
+      : mu_(config.momentum()), v_(num_parameters) {}
+
+  void Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) override;
+  void Reset() override;
+
+ private:
+  const float mu_;
+  std::vector<float> v_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ALGORITHMS_LOOK_AHEAD_MOMENTUM_H_

@@ -1,0 +1,61 @@
+// Local SGD (McMahan et al. 2017, arXiv:1602.05629; Stich 2019, arXiv:1805.09767) and DiLoCo (Douillard et
+// al. 2023, arXiv:2311.08105). The whole algorithm:
+//   WORKER, every step:                x_i = local_optimizer(x_i, g)
+//   WORKER, every local_steps (H):     push D = x_pulled - x_i ; x_i = x_pulled = pull()
+//   server:                            D~ = sum_i b_i D_i / sum_i b_i  over the group ; w = optimizer(w, D~)
+// D points the way a gradient does: down is against it. b_i: the samples of the round's H steps. The last
+// round may be shorter, and is pushed too. A worker that had no samples in a round pushes a D of 0 with b_i =
+// 0, which takes no part in the average.
+//
+// With one group of all workers and SGD of learning rate 1 without momentum on the servers, w becomes the
+// mean of the workers' weights; with Nesterov it is DiLoCo.
+//
+// Shapes: three vectors as long as the weights, and the local optimizer's state, which stays with the worker
+// from round to round.
+//
+// Departures: after a D that was not finite the local optimizer begins anew, at the weights that came with
+// the answer (the papers do not say what to do then).
+#ifndef CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
+#define CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "server/optimizers/optimizer.h"
+#include "worker/algorithms/algorithm.h"
+
+namespace catchment {
+
+class PseudoGradient final : public Algorithm {
+ public:
+  // `clip_norm`: of D. That of the gradients is the local optimizer's own.
+  PseudoGradient(const v1::PseudoGradient& config, int64_t num_parameters, Parameters* parameters,
+                 std::optional<float> clip_norm = {});
+
+  absl::Status Start(uint64_t version) override;
+  absl::Status Run(const Step& step, Gradient gradient) override;
+  absl::Status Finish() override;
+
+ private:
+  void Move(const Step& step, Gradient gradient);
+  absl::Status Exchange();
+  void ForgetOptimizer();
+
+  const v1::PseudoGradient config_;
+  const std::optional<float> clip_norm_;
+  const std::unique_ptr<Optimizer> optimizer_;
+  Parameters& parameters_;
+  std::vector<float> x_;       // local weights
+  std::vector<float> pulled_;  // where the round began
+  std::vector<float> g_;       // gradient; at the end of a round D
+  std::vector<std::vector<float>> states_;
+  uint64_t moves_ = 0;  // of the local optimizer, as its states have it
+  // Of the round.
+  uint32_t steps_ = 0;
+  uint32_t samples_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
