@@ -17,7 +17,7 @@ ImplicitMomentum MeasureImplicitMomentum(int workers, double rate, int updates, 
     Random random(Derive(seed, run));
     TimedWorkers cluster(
         job, {1.0f}, [&](int) { return -std::log(1 - random.Uniform()); },
-        [](const std::vector<float>& w, std::vector<float>* g) { *g = w; });
+        [](const std::vector<float>& w, std::vector<float>* g) { *g = w; }, {0.0f});
     result.mean[0] += 1.0 / runs;
     for (int t = 1; t <= updates; ++t) {
       cluster.Step();

@@ -15,7 +15,8 @@ struct ImplicitMomentum {
   double b = 0;
 };
 
-// `rate`: eta k.
+// `rate`: eta k. The center begins at 1, and what the workers have seen of it at 0: began both at one place,
+// w and dw of a lone worker would always have one ratio, and a and b could not be told apart.
 ImplicitMomentum MeasureImplicitMomentum(int workers, double rate, int updates, int runs, uint64_t seed);
 
 }  // namespace catchment

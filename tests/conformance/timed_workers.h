@@ -21,9 +21,10 @@ class TimedWorkers {
   using ServiceTime = std::function<double(int worker)>;
   using Gradient = std::function<void(const std::vector<float>& weights, std::vector<float>* gradient)>;
 
-  // `job`: complete and valid, asynchronous, with contribution gradient; its workers are these.
+  // `job`: complete and valid, asynchronous, with contribution gradient; its workers are these. `seen`: the
+  // weights that they take their first gradients at; none: the initial ones.
   TimedWorkers(const v1::Job& job, const std::vector<float>& initial, ServiceTime service_time,
-               Gradient gradient)
+               Gradient gradient, const std::vector<float>& seen = {})
       : layout_(*ParameterLayout::Create({{"w", {static_cast<int64_t>(initial.size())}}}, 1, 1 << 18)),
         shard_(job, layout_, 0, ContentsOf(initial), [](const ShardSnapshot&) {}),
         service_time_(std::move(service_time)),
@@ -36,7 +37,7 @@ class TimedWorkers {
       v1::Member* const member = roster->add_members();
       member->set_worker(w);
       member->set_incarnation(1);
-      workers_.push_back(std::make_shared<Worker>(initial));
+      workers_.push_back(std::make_shared<Worker>(seen.empty() ? initial : seen));
       events_.push({service_time_(static_cast<int>(w)), static_cast<int>(w)});
     }
     std::vector<Answer> answers;
