@@ -313,11 +313,16 @@ std::string DescribeCompensation(const JobFacts& facts) {
 }
 
 std::string DescribeOptimizer(const JobFacts& facts) {
-  return absl::StrCat(Formula(facts.job().optimizer()),
-                      facts.elastic()
-                          ? ". On each worker, on its own weights; the center moves by the differences alone."
-                          : ". On the servers, on the center.",
-                      Preparation(facts.job().optimizer()));
+  const v1::Optimizer& optimizer = facts.job().optimizer();
+  if (!facts.elastic()) {
+    return absl::StrCat(Formula(optimizer), ". On the servers, on the center.", Preparation(optimizer));
+  }
+  const std::string mu = Short(optimizer.momentum());
+  return absl::StrCat(
+      optimizer.momentum() == 0
+          ? Formula(optimizer)
+          : absl::StrCat("Nesterov's momentum: v = ", mu, " * v - lr * gradient(x + ", mu, " * v) ; x += v"),
+      ". On each worker, on its own weights; the center moves by the differences alone.");
 }
 
 std::string DescribeSchedule(const JobFacts& facts) {

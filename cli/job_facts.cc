@@ -38,8 +38,9 @@ bool KeepsWhatWasSent(const v1::Compensation& compensation) {
 int WorkerStates(const v1::Job& job) {
   const v1::Contribution& contribution = job.algorithm().contribution();
   switch (contribution.kind_case()) {
+    // The difference, and with momentum the point that it looks ahead to.
     case v1::Contribution::kElastic:
-      return OptimizerStates(job.optimizer());
+      return 1 + 2 * OptimizerStates(job.optimizer());
     // The weights that were pulled last, too.
     case v1::Contribution::kPseudoGradient:
       return 1 + OptimizerStates(contribution.pseudo_gradient().local_optimizer());

@@ -83,7 +83,7 @@ void FillCompensation(v1::Compensation* compensation) {
   } else if (compensation->has_open_loop_momentum()) {
     v1::OpenLoopMomentum* const momentum = compensation->mutable_open_loop_momentum();
     CATCHMENT_DEFAULT(momentum, min_momentum, 0);
-    CATCHMENT_DEFAULT(momentum, rate_correction, 0.5f);
+    CATCHMENT_DEFAULT(momentum, rate_correction, 0.7f);
     CATCHMENT_DEFAULT(momentum, averaging, 0.01f);
   } else if (compensation->has_closed_loop_momentum()) {
     v1::ClosedLoopMomentum* const momentum = compensation->mutable_closed_loop_momentum();

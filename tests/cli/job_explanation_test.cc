@@ -93,7 +93,8 @@ TEST(JobFactsTest, CountsWhatWorkersKeep) {
     return Facts({"algorithm.preset=" + preset}).worker().algorithm / (1199882.0 * 4);
   };
   EXPECT_EQ(vectors("sync"), 0);
-  EXPECT_EQ(vectors("eamsgd"), 1);
+  EXPECT_EQ(vectors("easgd"), 1) << "the difference";
+  EXPECT_EQ(vectors("eamsgd"), 3) << "also the momentum, and where it looks ahead to";
   EXPECT_EQ(vectors("dana"), 1) << "the momentum";
   EXPECT_EQ(vectors("gem"), 2) << "the proxy, and the weights of the last exchange";
   EXPECT_EQ(vectors("diloco"), 3) << "AdamW's two, and the weights that were pulled";
@@ -276,6 +277,8 @@ TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
             "SGD with Nesterov momentum: v = 0.9 * v + g ; w -= lr * (g + 0.9 * v). On the servers, on the "
             "center.");
   EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=easgd"})), HasSubstr("On each worker"));
+  EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=eamsgd"})),
+              HasSubstr("v = 0.9 * v - lr * gradient(x + 0.9 * v) ; x += v. On each worker"));
   EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.kind=ADAM"})),
               HasSubstr("Adam: beta1 0.9, beta2 0.999, epsilon 1e-08"));
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=RMSPROP", "optimizer.momentum=0.5"})),

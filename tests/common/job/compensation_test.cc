@@ -39,7 +39,7 @@ TEST(Compensation, HasThePapersDefaults) {
   EXPECT_EQ(adaptive.decay(), 0.95f);
   const v1::OpenLoopMomentum open = Filled({kAt + "open_loop_momentum={}"}).open_loop_momentum();
   EXPECT_EQ(open.min_momentum(), 0);
-  EXPECT_EQ(open.rate_correction(), 0.5f);
+  EXPECT_EQ(open.rate_correction(), 0.7f);
   EXPECT_EQ(open.averaging(), 0.01f);
   const v1::ClosedLoopMomentum closed = Filled({kAt + "closed_loop_momentum={}"}).closed_loop_momentum();
   EXPECT_EQ(closed.min_momentum(), -0.9f);

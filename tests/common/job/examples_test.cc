@@ -13,13 +13,19 @@
 namespace catchment {
 namespace {
 
-std::vector<std::string> Examples() {
+constexpr char kAlgorithms[] = "examples/algorithms";
+
+std::vector<std::string> Examples(const std::string& directory = "examples") {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator("examples")) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().extension() == ".textproto") paths.push_back(entry.path().string());
   }
   std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+std::string ExampleOf(const Preset& preset) {
+  return std::string(kAlgorithms) + "/" + preset.name + ".textproto";
 }
 
 int64_t Parameters(const std::string& path) {
@@ -43,8 +49,23 @@ TEST(Examples, AreSoundWithEveryPreset) {
   }
 }
 
+// Of each algorithm the example that its page in docs/algorithms names: the preset as it is.
+TEST(Examples, ShowEveryPreset) {
+  EXPECT_EQ(Examples(kAlgorithms).size(), Presets().size());
+  for (const Preset& preset : Presets()) {
+    const auto job = LoadJob(ExampleOf(preset));
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_EQ(job->algorithm().ShortDebugString(), std::string("preset: \"") + preset.name + "\"");
+    EXPECT_FALSE(job->has_optimizer()) << ExampleOf(preset);
+    const auto filled = FillDefaultsAndValidate(*job);
+    EXPECT_TRUE(filled.ok()) << ExampleOf(preset) << ": " << filled.status();
+  }
+}
+
 TEST(Examples, AreCalledAsTheirFiles) {
-  for (const std::string& path : Examples()) {
+  std::vector<std::string> paths = Examples(kAlgorithms);
+  for (const std::string& path : Examples()) paths.push_back(path);
+  for (const std::string& path : paths) {
     const auto job = LoadJob(path);
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->name(), std::filesystem::path(path).stem().string());
@@ -56,6 +77,7 @@ TEST(Examples, HaveTheParametersThatTheirCommentsSay) {
   EXPECT_EQ(Parameters("examples/drawn_digits.textproto"), 1199882);
   EXPECT_EQ(Parameters("examples/mnist_mlp.textproto"), 235146);
   EXPECT_EQ(Parameters("examples/synthetic.textproto"), 1200000);
+  for (const std::string& path : Examples(kAlgorithms)) EXPECT_EQ(Parameters(path), 235146) << path;
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ class Compensation:
         self.tau_mean = tau if self.tau_mean is None else (1 - a) * self.tau_mean + a * tau
         mu = self.target - self.tau_mean / (1 + self.tau_mean)
         mu = min(max(mu, self.fields.get("min_momentum", 0.0)), self.target)
-        return mu, ((1 - mu) / (1 - self.target)) ** self.fields.get("rate_correction", 0.5)
+        return mu, ((1 - mu) / (1 - self.target)) ** self.fields.get("rate_correction", 0.7)
 
     def stepped(self, optimizer):
         self.t += 1
