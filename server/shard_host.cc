@@ -64,7 +64,8 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
                      const std::string& checkpoint_dir)
     : writer_(checkpoint_dir, index, layout.num_shards(), contents.checkpoint),
       shard_(job, layout, index, std::move(contents),
-             [this](ShardSnapshot snapshot) { writer_.Write(std::move(snapshot)); }) {
+             [this](ShardSnapshot snapshot) { writer_.Write(std::move(snapshot)); }),
+      momentum_log_(job.optimizer().momentum()) {
   if (MakeRule(job)->needs_sent_weights()) {
     LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "
               << layout.shard(index).size() * static_cast<int64_t>(sizeof(float)) << " bytes for each";
@@ -78,8 +79,9 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command) {
   if (command.checkpoint() > 0) shard_.Checkpoint(command.checkpoint());
   v1::ShardReport report = shard_.Report();
   writer_.Report(&report);
+  MutexLock lock(&mu_);
+  if (const auto line = momentum_log_.Line(report.momentum())) LOG(INFO) << *line;
   if (command.stop()) {
-    MutexLock lock(&mu_);
     stop_ = true;
     changed_.Notify();
   }

@@ -9,6 +9,7 @@
 #include "proto/job.pb.h"
 #include "proto/wire.pb.h"
 #include "server/checkpoint_writer.h"
+#include "server/compensation/momentum_log.h"
 #include "server/shard.h"
 
 namespace catchment {
@@ -39,6 +40,7 @@ class ShardHost {
   Mutex mu_;
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  MomentumLog momentum_log_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace catchment
