@@ -55,7 +55,7 @@ constexpr Text kTexts[] = {
     // Momentum multiplies the step by about 1 / (1 - 0.9), hence the smaller learning rate.
     {"eamsgd", "As easgd, for models that need momentum to train well.",
      "consistency { groups: 0 } contribution { elastic {} }",
-     "kind: SGD learning_rate: 0.04 momentum: 0.9 nesterov: true"},
+     "kind: SGD learning_rate: 0.06 momentum: 0.9 nesterov: true"},
     // Chen et al. 2016, arXiv:1604.00981.
     {"sync_backup",
      "As sync, where now and then a worker is slow: every update is made without the last one.",
