@@ -57,7 +57,7 @@ void ClosedLoopMomentum::Measure() {
 
 void ClosedLoopMomentum::Stepped(uint64_t version, const float* weights) {
   // Of the step that has just been made.
-  if (version > 0 && At(version - 1).version == version - 1) At(version - 1).learning_rate = learning_rate_;
+  if (At(version - 1).version == version - 1) At(version - 1).learning_rate = learning_rate_;
   Point& point = At(version);
   point.version = version;
   for (size_t i = 0; i < coordinates_.size(); ++i) point.x[i] = weights[coordinates_[i]];

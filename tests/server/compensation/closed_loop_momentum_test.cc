@@ -61,6 +61,21 @@ TEST(ClosedLoopMomentum, MeasuresTheOptimizersWhereNothingIsStale) {
   EXPECT_NEAR(control.state().total_momentum(), 0.6, 0.01);
 }
 
+TEST(ClosedLoopMomentum, ShowsAnAverageOfWhatItReads) {
+  // Without gradients a reading is the ratio of two steps: here 0.5, then 2.
+  ClosedLoopMomentum control(0.9f, Config(1e-30f), 1);
+  const float gradient[] = {0};
+  const float x[] = {0, 1, 1.5f, 2.5f};  // at versions 1, 2, 3, 4
+  const auto step_to = [&](uint64_t version) {
+    control.Set({version - 1, 0, gradient, 0.1f});
+    control.Stepped(version, &x[version - 1]);
+  };
+  for (uint64_t version = 1; version <= 3; ++version) step_to(version);
+  EXPECT_NEAR(control.state().total_momentum(), 0.5, 1e-6);
+  step_to(4);
+  EXPECT_NEAR(control.state().total_momentum(), 0.5 + 0.02 * (2 - 0.5), 1e-6);
+}
+
 TEST(ClosedLoopMomentum, ComesToItsTargetFromBelow) {
   ClosedLoopMomentum control(0.6f, Config(0.05f), kValues);
   v1::MomentumState low;

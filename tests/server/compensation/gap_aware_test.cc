@@ -53,6 +53,18 @@ TEST(GapAware, FollowsTheFormulaStepByStep) {
   }
 }
 
+TEST(GapAware, NoUsualStepIsNearlyNoStep) {
+  // Momentum of nothing: the least step is 1e-8 of the learning rate, and a gap of as much halves the
+  // gradient.
+  const GapAware gap(1);
+  float state[] = {0};
+  const float momentum[] = {0}, gradient[] = {3}, weights[] = {1e-8f}, sent[] = {0};
+  gap.Stepped(1, momentum, state);
+  float out[1];
+  gap.Compensate(1, {1, gradient, weights, sent, state, out});
+  EXPECT_NEAR(out[0], 1.5, 1e-4);
+}
+
 TEST(GapAware, VanishesWhereNothingIsStale) {
   const GapAware gap(kEta);
   const std::vector<float> g = RandomVector(1), w = RandomVector(2), v = RandomVector(3);
