@@ -174,7 +174,7 @@ std::vector<float> FloatsOf(const PayloadView& payload) {
   std::vector<float> values(payload.size() / sizeof(float));
   std::string bytes(payload.size(), '\0');
   payload.CopyTo(bytes.data());
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  std::copy_n(bytes.data(), values.size() * sizeof(float), reinterpret_cast<char*>(values.data()));
   return values;
 }
 
