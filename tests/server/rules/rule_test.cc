@@ -70,6 +70,39 @@ struct Group {
   std::vector<Rule::Contribution> contributions;
 };
 
+// Over all of a long block, not its first piece alone.
+TEST(AccruedGradientTest, CompensatesEveryValueOfEachContribution) {
+  v1::Job job = GradientJob(1);
+  v1::DelayCompensation* const config =
+      job.mutable_algorithm()->mutable_compensation()->mutable_delay_compensated();
+  config->set_adaptive(true);
+  config->set_lambda(0.5f);
+  config->set_decay(0.9f);
+  const auto rule = MakeRule(job);
+  ASSERT_EQ(rule->num_states(), 1);
+  const std::vector<float> gradients[] = {RandomVector(1), RandomVector(2)};
+  const std::vector<float> sent[] = {RandomVector(3), RandomVector(4)};
+  std::vector<float> weights = RandomVector(5), ms(kValues, 0.25f);
+  const std::vector<float> before = weights;
+  Rule::Center center = CenterOf(&weights, 0.5f);
+  center.states[0] = ms.data();
+  const std::vector<Rule::Contribution> contributions = {
+      {.values = gradients[0].data(), .samples = 1, .sent = sent[0].data()},
+      {.values = gradients[1].data(), .samples = 3, .sent = sent[1].data()}};
+  ASSERT_TRUE(rule->Apply(contributions, center, nullptr));
+  for (int64_t i = 0; i < kValues; ++i) {
+    double square = 0.25, sum = 0;
+    for (int c = 0; c < 2; ++c) {
+      const double g = gradients[c][i];
+      square = 0.9 * square + 0.1 * g * g;
+      const double now = g + 0.5 / std::sqrt(square + 1e-7) * g * g * (double{before[i]} - sent[c][i]);
+      sum += contributions[c].samples / 4.0 * now;
+    }
+    ASSERT_NEAR(weights[i], before[i] - 0.5 * sum, 1e-5 * (1 + std::abs(sum))) << i;
+    ASSERT_NEAR(ms[i], square, 1e-5 * (1 + square)) << i;
+  }
+}
+
 class AccruedGradientGroupTest : public testing::TestWithParam<int> {};
 
 TEST_P(AccruedGradientGroupTest, AverageWeighsBySamples) {
