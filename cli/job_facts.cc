@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/codec/codec.h"
+#include "common/job/compensation.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_layout.h"
 #include "common/job/push_period.h"
@@ -28,10 +29,6 @@ int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
 // Float vectors, as long as the weights, beside what was sent.
 int CompensationStates(const v1::Compensation& compensation) {
   return compensation.has_gap_aware() || compensation.delay_compensated().adaptive();
-}
-
-bool KeepsWhatWasSent(const v1::Compensation& compensation) {
-  return compensation.has_gap_aware() || compensation.has_delay_compensated();
 }
 
 // Vectors as long as the weights that a worker keeps beside weights and gradient.
@@ -144,7 +141,7 @@ ServerBytes JobFacts::server(int index) const {
   bytes.optimizer_state = elastic() ? 0 : bytes.weights * OptimizerStates(job_.optimizer());
   const v1::Compensation& compensation = job_.algorithm().compensation();
   const int64_t averages = bytes.weights * CompensationStates(compensation);
-  bytes.compensation = averages + (KeepsWhatWasSent(compensation) ? bytes.weights * workers() : 0);
+  bytes.compensation = averages + (CorrectsGradients(compensation) ? bytes.weights * workers() : 0);
   bytes.waiting = bytes.weights * contributions_waiting();
   bytes.snapshot = bytes.weights + bytes.optimizer_state + averages;
   return bytes;

@@ -158,9 +158,12 @@ Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
   if (average != nullptr) center.average = average->data();
   const double spent = slot->state.samples() + slot->state.late_samples();
   const double progress = total_samples_ == 0 ? 0 : spent / total_samples_;
-  const double scale = WorkerScale(job_.optimizer().worker_scaling(),
-                                   gate_.ActiveMembers(slot->state.version()), job_.workers());
-  center.learning_rate = static_cast<float>(LearningRate(job_.optimizer(), progress) * scale);
+  double rate = LearningRate(job_.optimizer(), progress);
+  // Members are counted only for who wants to know.
+  if (const auto scaling = job_.optimizer().worker_scaling(); scaling != v1::Optimizer::NO_SCALING) {
+    rate *= WorkerScale(scaling, gate_.ActiveMembers(slot->state.version()), job_.workers());
+  }
+  center.learning_rate = static_cast<float>(rate);
   const bool stepped = rule_->Apply(slot->applicable, center, weights == nullptr ? nullptr : weights->data());
 
   slot->state.set_samples(slot->state.samples() + samples);

@@ -42,10 +42,9 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   const int num_states = MakeRule(job)->num_states();
   const int of_optimizer = MakeOptimizer(job.optimizer())->num_states();
   for (int i = 0; i < num_states; ++i) {
-    std::vector<float> state(range.size());
+    std::vector<float>& state = contents.states.emplace_back(range.size());
     if (i >= of_optimizer && !same_compensation) {
       LOG(WARNING) << "the checkpoint's compensation was another: its state begins at zero";
-      contents.states.push_back(std::move(state));
       continue;
     }
     status = ReadParameters(checkpoint_dir, *resumed, range, absl::StrCat("state.", i), state.data());
@@ -55,7 +54,6 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
     } else if (!status.ok()) {
       return status;
     }
-    contents.states.push_back(std::move(state));
   }
   return contents;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/compensation.h"
 
 namespace catchment {
 namespace {
@@ -51,10 +52,6 @@ bool SetsMomentum(const v1::Compensation& compensation) {
   return compensation.has_open_loop_momentum() || compensation.has_closed_loop_momentum();
 }
 
-bool LooksAtGradients(const v1::Compensation& compensation) {
-  return compensation.has_delay_compensated() || compensation.has_gap_aware();
-}
-
 void CheckContribution(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
   const v1::Contribution& contribution = job.algorithm().contribution();
@@ -62,11 +59,11 @@ void CheckContribution(const v1::Job& job, const std::string& path, Problems* pr
     problems->Add(path,
                   "does not belong to contribution elastic, which sends weights, not gradients: the spring "
                   "between worker and center is the same, however old; leave it out");
-  } else if (LooksAtGradients(compensation) && !contribution.has_gradient()) {
+  } else if (CorrectsGradients(compensation) && !contribution.has_gradient()) {
     problems->Add(path,
                   "needs contribution gradient: it estimates what the gradient itself would be now, and the "
                   "workers send something else; leave it out, or choose inverse, power or exponential");
-  } else if (LooksAtGradients(compensation) && job.compression().pull() != v1::Compression::FLOAT32) {
+  } else if (CorrectsGradients(compensation) && job.compression().pull() != v1::Compression::FLOAT32) {
     problems->Add(
         "compression.pull",
         absl::StrCat("is ", v1::Compression::Codec_Name(job.compression().pull()), "; must be FLOAT32 with ",
