@@ -1,6 +1,7 @@
 // A stand-in for catchment_server: a master that follows a script instead of training anything, so that tests
 // can make it hang, die or finish. The script is the environment variable FAKE_MASTER (words, separated by
-// spaces), and files in the --out directory: "finish" ends the job as done.
+// spaces), and files in the --out directory: "finish" ends the job as done; the master makes "asked" whenever it is
+// asked for its status.
 //   refuse      ends with exit code 1 and a reason
 //   mute        never says where it listens
 //   deaf        says an address at which nobody answers
@@ -50,7 +51,10 @@ bool Scripted(const std::string& word) {
 
 class FakeMaster final : public v1::MasterService::Service {
  public:
+  explicit FakeMaster(std::string out) : out_(std::move(out)) {}
+
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
+    std::ofstream(out_ + "/asked").flush();
     status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
     status->set_samples(100);
     if (Scripted("scored")) {
@@ -64,6 +68,9 @@ class FakeMaster final : public v1::MasterService::Service {
     if (!Scripted("stubborn")) told_to_end = true;
     return grpc::Status::OK;
   }
+
+ private:
+  const std::string out_;
 };
 
 void AwaitEnd(const std::string& out) {
@@ -79,7 +86,7 @@ int RunMaster(const std::string& out) {
     fs::create_directories(out + "/checkpoints/checkpoint-1");
     std::ofstream(out + "/checkpoints/checkpoint-1/manifest.textproto") << "number: 1\n";
   }
-  FakeMaster master;
+  FakeMaster master(out);
   int port = 0;
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);

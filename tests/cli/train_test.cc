@@ -52,6 +52,7 @@ class TrainTest : public ::testing::Test {
     std::ofstream(path) << "#!/bin/sh\nOUT=" << options_.out << "\nMUTEX=" << root_ << "/first\n"
                         << "wait_for() { until [ -e \"$1\" ]; do sleep 0.01; done; }\n"
                         << "wait_gone() { while kill -0 $1 2>/dev/null; do sleep 0.01; done; }\n"
+                        << "wait_asked() { rm -f $OUT/asked; wait_for $OUT/asked; }\n"
                         << body << "\n";
     fs::permissions(path, fs::perms::owner_all);
   }
@@ -104,9 +105,12 @@ TEST_F(TrainTest, WithJsonStandardOutputIsTheSummaryAlone) {
 
 TEST_F(TrainTest, OneWorkerKilledIsSaidAndTheOtherGoesOn) {
   options_.workers = 2;
+  // A second question comes after the first one's answer, and with it the loss, has been dealt with.
   Worker(
-      "if mkdir $MUTEX 2>/dev/null; then echo $$ >$MUTEX/pid; echo my last words; kill -9 $$; fi\n"
-      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); touch $OUT/finish");
+      "if mkdir $MUTEX 2>/dev/null; then\n"
+      "  echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; echo my last words; kill -9 $$\n"
+      "fi\n"
+      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("died: killed by SIGKILL (9)"), HasSubstr("    my last words"),
                                 HasSubstr("training goes on with 1 worker")));
