@@ -15,10 +15,11 @@ std::string Share(double share) { return absl::StrCat(Short(100 * share, 4), " %
 std::string DescribeGradient(const JobFacts& facts) {
   const v1::AccruedGradient& gradient = facts.job().algorithm().contribution().gradient();
   const bool accrues = gradient.push_period() > 1;
-  std::string text =
-      absl::StrCat(accrues ? "Gradients are summed up, and the sum is pushed " : "The gradient is pushed ",
-                   EverySteps(gradient.push_period()), "; fresh weights are fetched ",
-                   EverySteps(gradient.fetch_period()), ".");
+  std::string text = absl::StrCat(!accrues          ? "The gradient is pushed "
+                                  : gradient.mean() ? "Gradients are averaged, and the mean is pushed "
+                                                    : "Gradients are summed up, and the sum is pushed ",
+                                  EverySteps(gradient.push_period()), "; fresh weights are fetched ",
+                                  EverySteps(gradient.fetch_period()), ".");
   if (gradient.fetch_period() > 1) {
     absl::StrAppend(
         &text, gradient.local_learning_rate() > 0
@@ -74,8 +75,9 @@ std::string Formula(const v1::Optimizer& optimizer) {
     case v1::Optimizer::ADAGRAD:
       return absl::StrCat("AdaGrad: s += g*g ; w -= lr * g / (sqrt(s) + ", Short(optimizer.epsilon()), ")");
     case v1::Optimizer::RMSPROP:
-      return absl::StrCat("RMSProp: ", RhoAndEpsilon(optimizer),
-                          optimizer.momentum() == 0 ? "" : ", momentum " + Short(optimizer.momentum()));
+      return absl::StrCat(
+          optimizer.centered() ? "RMSProp, centered: " : "RMSProp: ", RhoAndEpsilon(optimizer),
+          optimizer.momentum() == 0 ? "" : ", momentum " + Short(optimizer.momentum()));
     case v1::Optimizer::ADADELTA:
       return "AdaDelta: " + RhoAndEpsilon(optimizer);
     case v1::Optimizer::ADAM:
@@ -136,6 +138,16 @@ std::string DescribeDecay(const v1::Optimizer& optimizer) {
       return absl::StrCat("rises from ", Short(optimizer.learning_rate() * schedule.rise_from()), " to ",
                           rate, " over the first ", Share(schedule.rise_share()), " ", rest,
                           ", then falls, each along half a cosine,", to_end);
+    case v1::Schedule::PLATEAU:
+      return absl::StrCat(
+          "begins at ", rate, " and is multiplied by ", Short(schedule.factor()),
+          " whenever the test loss has not fallen", schedule.threshold() > 0 ? " by " : "",
+          schedule.threshold() > 0 ? Share(schedule.threshold()) : "", " for ",
+          Plural(schedule.patience() + 1, "evaluation"), " in a row",
+          schedule.final_fraction() > 0
+              ? absl::StrCat(", down to ", Short(optimizer.learning_rate() * schedule.final_fraction()))
+              : "",
+          ".");
     default:
       return absl::StrCat("stays at ", rate, ".");
   }

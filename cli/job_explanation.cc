@@ -34,16 +34,39 @@ std::string InFile(const std::string& field, const google::protobuf::Message& me
 
 std::string KindOf(const LayerShape& layer) {
   const std::string window = absl::StrCat(" ", layer.kernel_size, "x", layer.kernel_size);
-  const int64_t usual_stride = layer.kind == LayerKind::kMaxPool2d ? layer.kernel_size : 1;
+  const int64_t usual_stride = layer.kind == LayerKind::kConv2d ? 1 : layer.kernel_size;
   const std::string stride = layer.stride == usual_stride ? "" : absl::StrCat(" stride ", layer.stride);
   const std::string padding = layer.padding == 0 ? "" : absl::StrCat(" padding ", layer.padding);
   switch (layer.kind) {
     case LayerKind::kConv2d:
-      return absl::StrCat("conv2d", window, stride, padding);
+      return absl::StrCat("conv2d", window, stride, padding,
+                          layer.groups == 1 ? "" : absl::StrCat(" groups ", layer.groups),
+                          layer.bias ? "" : " no bias");
     case LayerKind::kDense:
-      return "dense";
+      return layer.bias ? "dense" : "dense no bias";
     case LayerKind::kMaxPool2d:
-      return absl::StrCat("max_pool", window, stride);
+      return absl::StrCat("max_pool", window, stride, padding);
+    case LayerKind::kAveragePool2d:
+      return absl::StrCat("average_pool", window, stride, padding);
+    case LayerKind::kGlobalAveragePool:
+      return "global_average_pool";
+    case LayerKind::kBatchNorm:
+      return absl::StrCat("batch_norm",
+                          layer.ghost_batch == 0 ? "" : absl::StrCat(" ghosts of ", layer.ghost_batch));
+    case LayerKind::kLayerNorm:
+      return "layer_norm";
+    case LayerKind::kGelu:
+      return "gelu";
+    case LayerKind::kTanh:
+      return "tanh";
+    case LayerKind::kSigmoid:
+      return "sigmoid";
+    case LayerKind::kSoftmax:
+      return "softmax";
+    case LayerKind::kLstm:
+      return "lstm";
+    case LayerKind::kAdd:
+      return "add";
     case LayerKind::kFlatten:
       return "flatten";
     case LayerKind::kRelu:
@@ -83,8 +106,11 @@ std::string DescribeData(const JobFacts& facts) {
   if (data.has_synthetic()) return absl::StrCat("synthetic, without content or files: ", sizes);
   if (data.has_drawn_digits())
     return absl::StrCat("digits drawn by the program, seed ", data.drawn_digits().seed(), ": ", sizes);
-  return absl::StrCat("MNIST: ", sizes,
-                      data.mnist().directory().empty() ? "" : "; in " + data.mnist().directory());
+  if (data.has_generated_events()) return absl::StrCat("events drawn by the program: ", sizes);
+  if (data.has_generated_images()) return absl::StrCat("images drawn by the program: ", sizes);
+  const std::string& directory = data.has_cifar10() ? data.cifar10().directory() : data.mnist().directory();
+  return absl::StrCat(data.has_cifar10() ? "CIFAR-10: " : "MNIST: ", sizes,
+                      directory.empty() ? "" : "; in " + directory);
 }
 
 std::string DescribeCodec(const v1::Compression& compression, v1::Compression::Codec codec) {

@@ -12,8 +12,6 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kMnistTrain = 60000;
-constexpr int64_t kMnistTest = 10000;
 constexpr int64_t kFloat = sizeof(float);
 
 int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -64,7 +62,7 @@ int OptimizerStates(const v1::Optimizer& optimizer) {
     case v1::Optimizer::LARS:
       return 1;
     case v1::Optimizer::RMSPROP:
-      return 1 + momentum;
+      return 1 + momentum + optimizer.centered();
     default:
       return momentum;
   }
@@ -95,15 +93,8 @@ int64_t JobFacts::contributions_waiting() const {
   return wait ? contributions() : algorithm.emulated_delay();
 }
 
-int64_t JobFacts::train_samples() const {
-  if (job_.data().has_synthetic()) return job_.data().synthetic().samples();
-  return job_.data().has_drawn_digits() ? job_.data().drawn_digits().train_samples() : kMnistTrain;
-}
-
-int64_t JobFacts::test_samples() const {
-  if (job_.data().has_synthetic()) return 0;
-  return job_.data().has_drawn_digits() ? job_.data().drawn_digits().test_samples() : kMnistTest;
-}
+int64_t JobFacts::train_samples() const { return ShapeOf(job_.data()).train_samples; }
+int64_t JobFacts::test_samples() const { return ShapeOf(job_.data()).test_samples; }
 
 int64_t JobFacts::total_samples() const {
   switch (job_.budget_case()) {

@@ -12,7 +12,6 @@ namespace catchment {
 namespace {
 
 constexpr int kTailLines = 5;
-constexpr int kEvaluatorNice = 5;
 constexpr char kFreePort[] = "127.0.0.1:0";
 
 void AppendTls(const TlsFiles& tls, std::vector<std::string>* argv) {
@@ -55,7 +54,8 @@ Command ServerCommand(const ClusterPlan& plan, int index, const std::string& mas
 
 Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& master) {
   std::vector<std::string> argv = {plan.daemons.worker, "--master=" + master,
-                                   absl::StrCat("--threads=", plan.threads)};
+                                   absl::StrCat("--threads=", plan.threads),
+                                   absl::StrCat("--local_index=", index)};
   if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
   return MakeCommand(plan, absl::StrCat("worker-", index), std::move(argv));
 }
@@ -65,7 +65,7 @@ Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
                                    "--threads=1"};
   if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
   Command command = MakeCommand(plan, "evaluator", std::move(argv));
-  command.nice = kEvaluatorNice;
+  command.nice = plan.evaluator_nice;
   return command;
 }
 

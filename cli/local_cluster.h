@@ -24,6 +24,7 @@ struct ClusterPlan {
   int servers = 1;
   int workers = 1;
   bool evaluator = true;
+  int evaluator_nice = 5;  // scores are less urgent than training
   int threads = 1;     // per worker
   std::string device;  // empty: the job's
   bool resume = false;

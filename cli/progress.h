@@ -19,18 +19,28 @@ std::string EvaluationLine(const v1::JobStatus& status);
 // Cut to `columns`, with an ellipsis; 0: not cut.
 std::string FitLine(const std::string& line, int columns);
 
+// Is told how a job goes while it runs.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  virtual void Update(const v1::JobStatus& status) = 0;
+  // A line, or several, that stay.
+  virtual void Note(const std::string& text) = 0;
+  // The job is over; what is to stay is written next.
+  virtual void Clear() = 0;
+};
+
 // Writes to one stream. On a terminal the last line is the progress, redrawn in place; elsewhere only notes
 // and evaluations are written.
-class ProgressPrinter {
+class ProgressPrinter : public TrainObserver {
  public:
   // `columns` is the terminal's width; 0: not a terminal.
   ProgressPrinter(std::ostream* out, int columns) : out_(out), columns_(columns) {}
 
-  void Update(const v1::JobStatus& status);
-  // A line, or several, that stay.
-  void Note(const std::string& text);
+  void Update(const v1::JobStatus& status) override;
+  void Note(const std::string& text) override;
   // Takes the progress line away.
-  void Clear();
+  void Clear() override;
 
  private:
   std::ostream* const out_;

@@ -10,10 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "cli/text.h"
 
 namespace catchment {
 namespace {
+
+// Of more, the first and the last half of these.
+constexpr size_t kShownWorkers = 16;
 
 using Format = std::function<std::string(double)>;
 
@@ -46,6 +50,43 @@ std::string Four(double x) { return Short(x, 4); }
 std::string Milliseconds(double microseconds) { return absl::StrCat(Short(microseconds / 1000, 3), " ms"); }
 Format Many(const std::string& noun) {
   return [noun](double n) { return Plural(std::llround(n), noun); };
+}
+
+// "12.3 ms", "4.5 s".
+std::string Duration(double seconds) { return seconds < 1 ? Milliseconds(1e6 * seconds) : Seconds(seconds); }
+
+std::string Shares(const nlohmann::json& of, const std::string& prefix,
+                   absl::Span<const char* const> suffixes, const Format& format) {
+  std::vector<std::string> parts;
+  for (const char* suffix : suffixes) {
+    const auto found = of.find(prefix + suffix);
+    if (found == of.end() || !found->is_number()) return "";
+    parts.push_back(format(found->get<double>()));
+  }
+  return absl::StrJoin(parts, " / ");
+}
+
+// What became of a worker's pushes that are in no update: "3 late, 1 with NaN or infinity".
+std::string NotApplied(const nlohmann::json& worker) {
+  constexpr std::pair<const char*, const char*> kFates[] = {{"pushes_waiting", "waiting"},
+                                                            {"pushes_late", "late"},
+                                                            {"pushes_non_finite", "with NaN or infinity"},
+                                                            {"pushes_duplicate", "duplicate"}};
+  std::vector<std::string> parts;
+  for (const auto& [key, words] : kFates) {
+    const int64_t count = worker.value(key, int64_t{0});
+    if (count > 0) parts.push_back(absl::StrCat(Count(count), " ", words));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+void AddWorker(const nlohmann::json& worker, Table* table) {
+  constexpr const char* kQuantiles[] = {"_p50", "_p90", "_max"};
+  constexpr const char* kGap[] = {"_mean", "_max"};
+  const auto three = [](double x) { return Short(x, 3); };
+  table->Add({absl::StrCat(worker.value("worker", 0)), Count(worker.value("pushes_applied", int64_t{0})),
+              NotApplied(worker), Shares(worker, "staleness", kQuantiles, Four),
+              Shares(worker, "staleness_seconds", kQuantiles, Duration), Shares(worker, "gap", kGap, three)});
 }
 
 // Of all workers together.
@@ -102,8 +143,19 @@ std::string SummaryTable(const nlohmann::json& summary,
                         .Add("staleness_p99", Four, "p99 ")
                         .Add("staleness_max", Four, "max ", " updates")
                         .Join()},
+      {"in time", Phrase(summary)
+                      .Add("staleness_seconds_p50", Duration, "p50 ")
+                      .Add("staleness_seconds_p90", Duration, "p90 ")
+                      .Add("staleness_seconds_max", Duration, "max ")
+                      .Join()},
+      {"gap", Phrase(summary).Add("gap_mean", Four, "mean ").Add("gap_max", Four, "max ").Join()},
+      {"momentum", Phrase(summary)
+                       .Add("momentum", Four, "", " set")
+                       .Add("implicit_momentum", Four, "", " from asynchrony")
+                       .Join()},
       {"pushes", Phrase(summary)
                      .Add("pushes_applied", Whole, "", " applied")
+                     .Add("pushes_waiting", Whole, "", " waiting")
                      .Add("pushes_late", Whole, "", " late")
                      .Add("pushes_non_finite", Whole, "", " with NaN or infinity")
                      .Add("pushes_duplicate", Whole, "", " duplicate")
@@ -118,6 +170,23 @@ std::string SummaryTable(const nlohmann::json& summary,
   Table table(/*has_head=*/false);
   for (const auto& [name, value] : rows) {
     if (!value.empty()) table.Add({name, value});
+  }
+  return table.Print();
+}
+
+std::string WorkerTable(const nlohmann::json& summary) {
+  const auto workers = summary.find("per_worker");
+  if (workers == summary.end() || !workers->is_array() || workers->empty()) return "";
+  Table table;
+  table.Add({"worker", "applied", "not applied", "staleness p50 / p90 / max", "in time", "gap mean / max"});
+  const size_t count = workers->size();
+  for (size_t i = 0; i < count; ++i) {
+    const bool shown = count <= kShownWorkers || i < kShownWorkers / 2 || i >= count - kShownWorkers / 2;
+    if (shown) {
+      AddWorker((*workers)[i], &table);
+    } else if (i == kShownWorkers / 2) {
+      table.Add({"...", "", "", "", "", ""});
+    }
   }
   return table.Print();
 }

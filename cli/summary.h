@@ -18,6 +18,10 @@ absl::StatusOr<nlohmann::json> ParseSummary(const std::string& text, const std::
 std::string SummaryTable(const nlohmann::json& summary,
                          const std::vector<std::pair<std::string, std::string>>& more = {});
 
+// A table with a row for each worker: what became of its pushes, how stale they were in updates of the center
+// and in time, and how far the center had gone meanwhile. Empty where the summary has none of it.
+std::string WorkerTable(const nlohmann::json& summary);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_CLI_SUMMARY_H_

@@ -2,17 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <iostream>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "cli/job_control.h"
 #include "cli/load.h"
-#include "cli/local_cluster.h"
 #include "cli/run_directory.h"
 #include "cli/summary.h"
 #include "cli/text.h"
+#include "cli/train_run.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -25,10 +22,6 @@ constexpr int kSignalBase = 128;
 
 StartMode ModeOf(const TrainOptions& options) {
   return options.resume ? StartMode::kResume : options.overwrite ? StartMode::kOverwrite : StartMode::kFresh;
-}
-
-int ThreadsPerWorker(int workers) {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / workers);
 }
 
 int Failure(const TrainStreams& streams, const absl::Status& status) {
@@ -83,11 +76,12 @@ int Report(const TrainOptions& options, const RunDirectory& directory, const Tra
   } else {
     const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, directory.summary());
     if (!summary.ok()) return Failure(streams, summary.status());
+    const std::string workers = WorkerTable(*summary);
     *streams.out << '\n'
                  << SummaryTable(*summary, {{"weights", directory.model()},
                                             {"result", directory.summary()},
                                             {"measurements", directory.metrics()}})
-                 << std::flush;
+                 << (workers.empty() ? "" : "\n") << workers << std::flush;
   }
   if (outcome.signal == 0) return 0;
   Advise(options, directory, options.json ? streams.err : streams.out);
@@ -100,18 +94,15 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
   const ClusterPlan plan = PlanCluster(options, daemons, directory, job);
   ProgressPrinter printer(options.json ? streams.err : streams.out, streams.columns);
   printer.Note(StartLine(job, plan));
-  LocalCluster cluster(plan);
-  if (absl::Status status = cluster.Start(bounds.listen, signals); !status.ok()) {
-    Failure(streams, status);
-    return absl::IsAborted(status) ? kSignalBase + SIGINT : kFailed;
+  const absl::StatusOr<TrainOutcome> outcome = RunCluster(plan, bounds, signals, &printer);
+  if (!outcome.ok()) {
+    Failure(streams, outcome.status());
+    return absl::IsAborted(outcome.status()) ? kSignalBase + SIGINT : kFailed;
   }
-  absl::StatusOr<JobControl> master = JobControl::Create(cluster.master(), options.tls);
-  if (!master.ok()) return Failure(streams, master.status());
-  const TrainOutcome outcome = TrainMonitor(&cluster, &*master, signals, &printer, bounds).Run();
-  if (outcome.status.ok()) return Report(options, directory, outcome, streams);
-  Failure(streams, outcome.status);
+  if (outcome->status.ok()) return Report(options, directory, *outcome, streams);
+  Failure(streams, outcome->status);
   Advise(options, directory, streams.err);
-  return outcome.signal == 0 ? kFailed : kSignalBase + outcome.signal;
+  return outcome->signal == 0 ? kFailed : kSignalBase + outcome->signal;
 }
 
 // Whether --resume asks a run that ended by itself for the very job that it has done.
@@ -135,6 +126,12 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
   if (!job.ok()) {
     *streams.err << source << " is not valid:\n" << job.status().message() << '\n';
     return kFailed;
+  }
+  if (!options.evaluator && job->optimizer().schedule().decay() == v1::Schedule::PLATEAU) {
+    return Failure(
+        streams, absl::InvalidArgumentError(
+                     "--evaluator=false: optimizer.schedule.decay is PLATEAU, which follows the evaluator's "
+                     "test loss; leave --evaluator out, or set the decay to COSINE or STEP"));
   }
   if (NothingIsLeft(options, *job)) {
     *streams.err << options.out

@@ -1,6 +1,6 @@
 // `catchment train JOB --out=DIR`: a whole job on this machine.
 //
-// Read on in cli/local_cluster.h (the processes) and cli/train_monitor.h (what happens while they run).
+// Read on in cli/train_run.h.
 #ifndef CATCHMENT_CLI_TRAIN_H_
 #define CATCHMENT_CLI_TRAIN_H_
 

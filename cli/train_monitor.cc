@@ -24,11 +24,13 @@ std::string SignalName(int signal) { return absl::StrCat("SIG", sigabbrev_np(sig
 
 }  // namespace
 
+std::string TimeIsUp(double seconds) { return absl::StrCat("the budget of ", Short(seconds), " s is spent"); }
+
 TrainOutcome TrainMonitor::Run() {
   answered_ = moved_ = clock_.Now();
   Watch();
   EndAll();
-  printer_->Clear();
+  observer_->Clear();
   return outcome_;
 }
 
@@ -40,11 +42,17 @@ void TrainMonitor::Watch() {
     if (Decided() || master_ended_) return;
     if (clock_.Now() >= next_poll) {
       PollMaster();
-      next_poll = clock_.Now() + bounds_.poll;
+      next_poll = clock_.Now() + PollSeconds();
     }
     CheckBounds();
     CheckWorkers();
   }
+}
+
+// The end of the time comes between two looks.
+double TrainMonitor::PollSeconds() const {
+  const double left = bounds_.train - status_.wall_seconds();
+  return Trains() && left > 0 ? std::min(bounds_.poll, left) : bounds_.poll;
 }
 
 void TrainMonitor::PollMaster() {
@@ -53,13 +61,20 @@ void TrainMonitor::PollMaster() {
   answered_ = clock_.Now();
   if (HasMoved(status_, *status)) moved_ = answered_;
   status_ = *status;
-  printer_->Update(status_);
+  observer_->Update(status_);
+  if (bounds_.train > 0 && status_.wall_seconds() >= bounds_.train && Trains()) StopForTime();
+}
+
+void TrainMonitor::StopForTime() {
+  if (stop_asked_ > 0) return;
+  stop_asked_ = clock_.Now();
+  if (!master_->Stop(TimeIsUp(bounds_.train)).ok()) cluster_->SignalMaster(SIGTERM);
 }
 
 void TrainMonitor::HandleSignal(int signal) {
   if (signal == 0 || signal == SIGCHLD) return;
   if (stop_asked_ > 0) {
-    printer_->Note(absl::StrCat(SignalName(signal), ": killing all processes"));
+    observer_->Note(absl::StrCat(SignalName(signal), ": killing all processes"));
     killed_ = true;
     outcome_.signal = signal;
     outcome_.status =
@@ -69,7 +84,7 @@ void TrainMonitor::HandleSignal(int signal) {
   }
   stop_asked_ = clock_.Now();
   outcome_.signal = signal;
-  printer_->Note(
+  observer_->Note(
       absl::StrCat(SignalName(signal), ": stopping in order, with a checkpoint; a second one kills"));
   if (!master_->Stop(absl::StrCat(SignalName(signal), " to `catchment train`")).ok())
     cluster_->SignalMaster(SIGTERM);
@@ -87,26 +102,26 @@ void TrainMonitor::HandleDeparture(const Departure& departure) {
 }
 
 void TrainMonitor::LoseWorker(const Departure& departure) {
-  printer_->Note(ToString(departure));
+  observer_->Note(ToString(departure));
   PollMaster();
   if (!Trains()) return;
   const int left = cluster_->Running(Part::kWorker);
   if (status_.phase() == v1::JobStatus::WAITING) {
     Fail(absl::StrCat(departure.name, " was lost before training began"));
   } else if (left > 0) {
-    printer_->Note(absl::StrCat("training goes on with ", Plural(left, "worker")));
+    observer_->Note(absl::StrCat("training goes on with ", Plural(left, "worker")));
   }
 }
 
 void TrainMonitor::LoseEvaluator(const Departure& departure) {
-  printer_->Note(ToString(departure));
+  observer_->Note(ToString(departure));
   if (stop_asked_ > 0) return;
   if (evaluator_restarts_ == kEvaluatorRestarts) {
-    return printer_->Note("the evaluator is not started again; training goes on without test scores");
+    return observer_->Note("the evaluator is not started again; training goes on without test scores");
   }
   ++evaluator_restarts_;
   const absl::Status status = cluster_->RestartEvaluator();
-  printer_->Note(status.ok() ? "started the evaluator again" : std::string(status.message()));
+  observer_->Note(status.ok() ? "started the evaluator again" : std::string(status.message()));
 }
 
 void TrainMonitor::CheckBounds() {

@@ -29,10 +29,14 @@ struct TrainBounds {
   double listen = 60;   // until the master listens
   double silence = 60;  // of the master, before it is taken for hung
   double stall = 600;   // without a sample, an update, a phase or a score that is new
+  double train = 0;     // of training, then the job is stopped in order; 0: until its budget is spent
   double orphan = 5;    // without any worker, after some ended in order
   double stop = 60;     // for the job to end when told to
   double end = 15;      // for a process to end by itself when the job is over, and again when told to
 };
+
+// The reason that a job gives which was stopped because its TrainBounds::train had passed.
+std::string TimeIsUp(double seconds);
 
 struct TrainOutcome {
   absl::Status status;  // ok: the master ended in order
@@ -42,16 +46,18 @@ struct TrainOutcome {
 class TrainMonitor {
  public:
   // None is owned.
-  TrainMonitor(LocalCluster* cluster, JobControl* master, SignalWaiter* signals, ProgressPrinter* printer,
+  TrainMonitor(LocalCluster* cluster, JobControl* master, SignalWaiter* signals, TrainObserver* observer,
                const TrainBounds& bounds)
-      : cluster_(cluster), master_(master), signals_(signals), printer_(printer), bounds_(bounds) {}
+      : cluster_(cluster), master_(master), signals_(signals), observer_(observer), bounds_(bounds) {}
 
   // Returns when no process is left.
   TrainOutcome Run();
 
  private:
   void Watch();
+  double PollSeconds() const;
   void PollMaster();
+  void StopForTime();
   void HandleSignal(int signal);
   void HandleDeparture(const Departure& departure);
   void LoseWorker(const Departure& departure);
@@ -68,7 +74,7 @@ class TrainMonitor {
   LocalCluster* const cluster_;
   JobControl* const master_;
   SignalWaiter* const signals_;
-  ProgressPrinter* const printer_;
+  TrainObserver* const observer_;
   const TrainBounds bounds_;
   const SteadyClock clock_;
 

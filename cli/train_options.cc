@@ -5,7 +5,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "cli/flags.h"
 
 namespace catchment {
@@ -54,7 +56,7 @@ FlagSet MakeFlags(TrainOptions* o) {
   flags.AddInt("threads", "N", 1, &o->threads,
                "Threads of each worker. Default: this machine's processors divided between the workers.");
   flags.AddString("device", "DEVICE", &o->device,
-                  "auto, cpu or cuda, in place of the job's `device`.");
+                  "auto, cpu, cuda or cuda:INDEX, in place of the job's `device`.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job when nothing has moved for so long. Default 600.");
   flags.AddString("tls_ca", "FILE", &o->tls.ca,
@@ -64,7 +66,11 @@ FlagSet MakeFlags(TrainOptions* o) {
   return flags;
 }
 
-bool IsDevice(const std::string& device) { return device == "auto" || device == "cpu" || device == "cuda"; }
+bool IsDevice(absl::string_view device) {
+  int index = 0;
+  if (absl::ConsumePrefix(&device, "cuda:")) return absl::SimpleAtoi(device, &index) && index >= 0;
+  return device == "auto" || device == "cpu" || device == "cuda";
+}
 
 absl::Status Check(const TrainOptions& o, const std::vector<std::string>& positional) {
   if (positional.size() > 1) {
@@ -81,7 +87,7 @@ absl::Status Check(const TrainOptions& o, const std::vector<std::string>& positi
   }
   if (!o.device.empty() && !IsDevice(o.device)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--device=", o.device, ": takes auto, cpu or cuda"));
+        absl::StrCat("--device=", o.device, ": takes auto, cpu, cuda or cuda:INDEX"));
   }
   const int tls_files = !o.tls.ca.empty() + !o.tls.cert.empty() + !o.tls.key.empty();
   if (tls_files != 0 && tls_files != 3) {

@@ -7,6 +7,8 @@
 #include "cli/job_facts.h"
 #include "cli/job_json.h"
 #include "cli/load.h"
+#include "cli/run_directory.h"
+#include "common/job/job_text.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -22,6 +24,7 @@ Examples:
   catchment validate examples/mnist_cnn.textproto
   catchment validate examples/mnist_cnn.textproto --set algorithm.preset=easgd --servers=2 --workers=4
   catchment validate examples/mnist_cnn.textproto --servers=3 --json | jq '.placement[].bytes'
+  catchment validate examples/mnist_cnn.textproto --set epochs=3 --workers=8 --write=job.textproto
 
 Flags:
 )";
@@ -31,6 +34,7 @@ struct Options {
   int servers = 1;
   int workers = 0;
   bool json = false;
+  std::string write;
 };
 
 FlagSet MakeFlags(Options* o) {
@@ -39,14 +43,20 @@ FlagSet MakeFlags(Options* o) {
   flags.AddInt("servers", "N", 1, &o->servers, "Servers among which the weights are split. Default 1.");
   flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: the job's `workers`, or 1.");
   flags.AddSwitch("json", &o->json, "Prints the figures as one JSON object, an invalid job's errors too.");
+  flags.AddString(
+      "write", "FILE", &o->write,
+      "Writes the job there, with the changes and every default, for daemons that are started one by "
+      "one: they take no --set.");
   return flags;
 }
 
-absl::StatusOr<std::string> Explain(const std::string& path, const Options& options) {
+// *complete: the job with the changes and every default, as text.
+absl::StatusOr<std::string> Explain(const std::string& path, const Options& options, std::string* complete) {
   const absl::StatusOr<v1::Job> job = LoadCompleteJob(path, options.set, options.workers);
   if (!job.ok()) return job.status();
   const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
   if (!facts.ok()) return facts.status();
+  *complete = JobText(*job);
   return options.json ? JobToJson(*facts).dump(2) + "\n" : ExplainJob(*facts);
 }
 
@@ -82,7 +92,8 @@ int RunValidate(const std::vector<std::string>& args, std::ostream* out, std::os
             "examples/mnist_cnn.textproto\n";
     return 2;
   }
-  const absl::StatusOr<std::string> text = Explain(positional->front(), options);
+  std::string complete;
+  const absl::StatusOr<std::string> text = Explain(positional->front(), options, &complete);
   if (!text.ok() && options.json) {
     *out << ErrorsToJson(text.status()).dump(2) << '\n';
     return 1;
@@ -90,6 +101,12 @@ int RunValidate(const std::vector<std::string>& args, std::ostream* out, std::os
   if (!text.ok()) {
     *err << positional->front() << " is not valid:\n" << text.status().message() << '\n';
     return 1;
+  }
+  if (!options.write.empty()) {
+    if (const absl::Status status = WriteFile(options.write, complete); !status.ok()) {
+      *err << "catchment validate: " << status.message() << '\n';
+      return 1;
+    }
   }
   *out << *text;
   return 0;

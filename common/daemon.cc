@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/signals.h"
+#include "common/version.h"
 
 DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");
 DEFINE_string(tls_cert, "", "PEM file of this daemon's certificate.");
@@ -48,6 +49,10 @@ int RunDaemon(int argc, char** argv, const std::string& usage, const std::functi
   const std::string name = std::filesystem::path(argv[0]).filename();
   if (std::find(argv, argv + argc, std::string("--help")) != argv + argc) {
     PrintHelp(absl::StrCat(name, " ", usage));
+    return 0;
+  }
+  if (std::find(argv, argv + argc, std::string("--version")) != argv + argc) {
+    std::cout << DescribeVersion(name);
     return 0;
   }
   google::InitGoogleLogging(argv[0]);

@@ -14,8 +14,8 @@ namespace catchment {
 TlsFiles TlsFilesFromFlags();
 
 // Sets the process up (logs to standard error, signals held for a SignalThread, flags parsed; --help shows
-// `usage` and the daemon's own flags), runs `run`, and gives main's exit code: 1 with the reason as the last line
-// on standard error where it failed.
+// `usage` and the daemon's own flags, --version what was built), runs `run`, and gives main's exit code: 1
+// with the reason as the last line on standard error where it failed.
 int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run);
 
 }  // namespace catchment

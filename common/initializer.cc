@@ -1,7 +1,6 @@
 #include "common/initializer.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/random.h"
 #include "glog/logging.h"
@@ -15,9 +14,22 @@ float SymmetricUnit(uint64_t bits) {
   return static_cast<float>(2 * numerator + 1 - (1 << 24)) * 0x1p-24f;
 }
 
-void FillTensor(uint64_t tensor_seed, float bound, Range elements, float* out) {
+float InitialValue(const InitialValues& initial, uint64_t seed) {
+  const auto scale = static_cast<float>(initial.scale);
+  switch (initial.kind) {
+    case InitialValues::Kind::kUniform:
+      return scale * SymmetricUnit(seed);
+    case InitialValues::Kind::kNormal:
+      return scale * static_cast<float>(Random(seed).Normal());
+    case InitialValues::Kind::kConstant:
+      return scale;
+  }
+  return scale;
+}
+
+void FillTensor(uint64_t tensor_seed, const InitialValues& initial, Range elements, float* out) {
   for (int64_t i = elements.begin; i < elements.end; ++i) {
-    *out++ = bound * SymmetricUnit(Derive(tensor_seed, static_cast<uint64_t>(i)));
+    *out++ = InitialValue(initial, Derive(tensor_seed, static_cast<uint64_t>(i)));
   }
 }
 
@@ -27,11 +39,11 @@ void InitializeParameters(const std::vector<LayerShape>& layers, uint64_t seed, 
   int64_t offset = 0;
   uint64_t index = 0;
   for (const LayerShape& layer : layers) {
-    for (const TensorSpec& tensor : layer.tensors) {
+    for (size_t i = 0; i < layer.tensors.size(); ++i) {
+      const TensorSpec& tensor = layer.tensors[i];
       const Range part = {std::max(range.begin, offset), std::min(range.end, offset + tensor.size())};
       if (part.size() > 0) {
-        const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(layer.fan_in)));
-        FillTensor(Derive(seed, index), bound, {part.begin - offset, part.end - offset},
+        FillTensor(Derive(seed, index), layer.initial[i], {part.begin - offset, part.end - offset},
                    out + (part.begin - range.begin));
       }
       offset += tensor.size();

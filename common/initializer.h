@@ -1,8 +1,7 @@
 // The weights that training starts from.
 //
-// Weights and biases are uniform in +-1/sqrt(fan_in), PyTorch's default for Linear and Conv2d. A value
-// depends on (seed, tensor, element) alone: however the flat vector is split over servers, the model is the
-// same.
+// Each tensor's distribution is its layer's (LayerShape::initial). A value depends on (seed, tensor, element)
+// alone: however the flat vector is split over servers, the model is the same.
 #ifndef CATCHMENT_COMMON_INITIALIZER_H_
 #define CATCHMENT_COMMON_INITIALIZER_H_
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,6 +39,26 @@ const char* KindField(const v1::Layer& layer) {
       return "relu";
     case v1::Layer::kDropout:
       return "dropout";
+    case v1::Layer::kResidual:
+      return "residual";
+    case v1::Layer::kBatchNorm:
+      return "batch_norm";
+    case v1::Layer::kLayerNorm:
+      return "layer_norm";
+    case v1::Layer::kAveragePool:
+      return "average_pool";
+    case v1::Layer::kGlobalAveragePool:
+      return "global_average_pool";
+    case v1::Layer::kGelu:
+      return "gelu";
+    case v1::Layer::kTanh:
+      return "tanh";
+    case v1::Layer::kSigmoid:
+      return "sigmoid";
+    case v1::Layer::kSoftmax:
+      return "softmax";
+    case v1::Layer::kLstm:
+      return "lstm";
     case v1::Layer::KIND_NOT_SET:
       break;
   }
@@ -59,37 +80,54 @@ bool IsNameCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
 }
 
+InitialValues UniformBy(int64_t fan_in) {
+  return {InitialValues::Kind::kUniform, 1 / std::sqrt(static_cast<double>(fan_in))};
+}
+
+InitialValues All(double value) { return {InitialValues::Kind::kConstant, value}; }
+
+// The formulas are job.proto's. A uniform distribution in +-a has variance a^2 / 3.
+InitialValues WeightsBy(v1::Initializer initializer, double fan_in, double fan_out) {
+  using Kind = InitialValues::Kind;
+  switch (initializer) {
+    case v1::KAIMING_NORMAL:
+      return {Kind::kNormal, std::sqrt(2 / fan_in)};
+    case v1::KAIMING_UNIFORM:
+      return {Kind::kUniform, std::sqrt(3 * 2 / fan_in)};
+    case v1::KAIMING_NORMAL_FAN_OUT:
+      return {Kind::kNormal, std::sqrt(2 / fan_out)};
+    case v1::XAVIER_NORMAL:
+      return {Kind::kNormal, std::sqrt(2 / (fan_in + fan_out))};
+    case v1::XAVIER_UNIFORM:
+      return {Kind::kUniform, std::sqrt(3 * 2 / (fan_in + fan_out))};
+    default:
+      return {Kind::kUniform, 1 / std::sqrt(fan_in)};
+  }
+}
+
+// Gates, cells and states of each step, and the steps one after another, with their gradients.
+int64_t LstmBufferValues(const LayerShape& layer) {
+  const int64_t units = layer.tensors[1].shape[1];
+  return layer.input.channels * (6 * units + 2 * layer.input.width);
+}
+
 // Walks the layers and gathers every problem. After a layer whose output cannot be known, shape_ is empty and
 // what depends on it goes unchecked, so one mistake is not reported as several.
 class Inference {
  public:
   explicit Inference(const SampleShape& input) : shape_(input) {}
 
-  void Add(const v1::Layer& layer) {
-    index_ = static_cast<int>(layers_.size());
-    LayerShape& out = layers_.emplace_back();
-    path_ = absl::StrCat("model.layers[", index_, "]");
-    if (layer.kind_case() == v1::Layer::KIND_NOT_SET) {
-      Problem("", "has no kind; give one of conv2d, dense, max_pool, flatten, relu, dropout");
-      shape_.reset();
-      return;
-    }
-    Name(layer, &out);
-    absl::StrAppend(&path_, ".", KindField(layer));
-    if (shape_) out.input = *shape_;
-    Dispatch(layer, &out);
-    if (shape_) CheckSize(*shape_);
-    if (shape_) out.output = *shape_;
+  // `path` is that of the list: "model.layers".
+  void AddAll(const google::protobuf::RepeatedPtrField<v1::Layer>& layers, const std::string& path) {
+    for (int i = 0; i < layers.size(); ++i) Add(layers[i], absl::StrCat(path, "[", i, "]"));
   }
 
-  void Finish(int num_classes) {
+  void Finish(const v1::Loss& loss, int num_classes) {
     path_ = "model.layers";
     if (layers_.empty()) return Problem("", "is empty; a model needs at least a dense layer");
-    if (shape_ && *shape_ != SampleShape::Vector(num_classes)) {
-      Problem("", absl::StrCat("the output of the last layer, ", layers_.back().name, ", is ",
-                               ToString(*shape_), ", and the data has ", num_classes,
-                               " classes; end with dense { units: ", num_classes, " }"));
-    }
+    if (shape_) CheckOutputs(loss, num_classes);
+    CheckLoss(loss);
+    path_ = "model.layers";
     if (problems_.empty() && ListTensors(layers_).empty()) {
       Problem("", "no layer has parameters; there is nothing to train");
     }
@@ -106,16 +144,75 @@ class Inference {
     problems_.push_back(absl::StrCat(path_, field, ": ", text));
   }
 
+  void Add(const v1::Layer& layer, const std::string& path) {
+    path_ = path;
+    if (layer.kind_case() == v1::Layer::KIND_NOT_SET) {
+      Problem("",
+              "has no kind; give one of conv2d, dense, lstm, max_pool, average_pool, global_average_pool, "
+              "batch_norm, layer_norm, dropout, relu, gelu, tanh, sigmoid, softmax, flatten, residual");
+      shape_.reset();
+      return;
+    }
+    if (layer.has_residual()) return Residual(layer, path);
+    LayerShape out;
+    out.inputs = {last_};
+    Append(layer, path, std::move(out), [&](LayerShape* out) { Dispatch(layer, out); });
+  }
+
+  // Adds a layer whose input is shape_; infer(out) fills what belongs to its kind, and moves shape_ on.
+  template <typename Infer>
+  void Append(const v1::Layer& layer, const std::string& path, LayerShape out, Infer infer) {
+    path_ = path;
+    Name(layer, &out);
+    absl::StrAppend(&path_, ".", KindField(layer));
+    if (shape_) out.input = *shape_;
+    infer(&out);
+    if (shape_) CheckSize(*shape_);
+    if (shape_) out.output = *shape_;
+    last_ = static_cast<int>(layers_.size());
+    layers_.push_back(std::move(out));
+  }
+
+  void Residual(const v1::Layer& layer, const std::string& path) {
+    const v1::Residual& residual = layer.residual();
+    const std::optional<SampleShape> input = shape_;
+    const int from = last_;
+    AddAll(residual.layers(), path + ".residual.layers");
+    const std::optional<SampleShape> branch = shape_;
+    LayerShape out;
+    out.kind = LayerKind::kAdd;
+    out.inputs = {last_};
+    shape_ = input;
+    last_ = from;
+    AddAll(residual.shortcut(), path + ".residual.shortcut");
+    out.inputs.push_back(last_);
+    Append(layer, path, std::move(out), [&](LayerShape*) { CheckBranches(residual, branch); });
+  }
+
+  void CheckBranches(const v1::Residual& residual, const std::optional<SampleShape>& branch) {
+    if (residual.layers().empty()) {
+      Problem(".layers", "is empty; give the layers of the branch");
+    } else if (branch && shape_ && *branch != *shape_) {
+      Problem("", absl::StrCat("its layers come to ", ToString(*branch), " and its shortcut",
+                               residual.shortcut().empty() ? ", the input itself, is " : " comes to ",
+                               ToString(*shape_), "; a sum needs equal shapes",
+                               residual.shortcut().empty() ? ": give a shortcut that comes to it, as conv2d "
+                                                             "{ kernel_size: 1 } with the branch's stride"
+                                                           : ""));
+    }
+    if (!branch) shape_.reset();
+  }
+
   void Name(const v1::Layer& layer, LayerShape* out) {
     const int ordinal = ++ordinals_[layer.kind_case()];
     out->name = layer.name().empty() ? absl::StrCat(DefaultName(layer), ordinal) : layer.name();
     if (!std::all_of(out->name.begin(), out->name.end(), IsNameCharacter)) {
       Problem(".name", absl::StrCat("\"", out->name, "\" may have letters, digits, '_', '-' and '.' only"));
     }
-    const auto [first, is_new] = names_.try_emplace(out->name, index_);
+    const auto [first, is_new] = names_.try_emplace(out->name, path_);
     if (!is_new) {
-      Problem(".name", absl::StrCat("\"", out->name, "\" is also the name of model.layers[", first->second,
-                                    "]; names are unique"));
+      Problem(".name",
+              absl::StrCat("\"", out->name, "\" is also the name of ", first->second, "; names are unique"));
     }
   }
 
@@ -125,15 +222,37 @@ class Inference {
         return Convolution(layer.conv2d(), out);
       case v1::Layer::kDense:
         return Dense(layer.dense(), out);
+      case v1::Layer::kLstm:
+        return Lstm(layer.lstm(), out);
       case v1::Layer::kMaxPool:
-        return MaxPool(layer.max_pool(), out);
+        return Pool(layer.max_pool(), LayerKind::kMaxPool2d, out);
+      case v1::Layer::kAveragePool:
+        return Pool(layer.average_pool(), LayerKind::kAveragePool2d, out);
+      case v1::Layer::kGlobalAveragePool:
+        return GlobalAveragePool(out);
+      case v1::Layer::kBatchNorm:
+        return BatchNorm(layer.batch_norm(), out);
+      case v1::Layer::kLayerNorm:
+        return LayerNorm(layer.layer_norm(), out);
       case v1::Layer::kFlatten:
         return Flatten(out);
+      case v1::Layer::kDropout:
+        return Dropout(layer.dropout(), out);
       case v1::Layer::kRelu:
         out->kind = LayerKind::kRelu;
         return;
-      case v1::Layer::kDropout:
-        return Dropout(layer.dropout(), out);
+      case v1::Layer::kGelu:
+        out->kind = LayerKind::kGelu;
+        return;
+      case v1::Layer::kTanh:
+        out->kind = LayerKind::kTanh;
+        return;
+      case v1::Layer::kSigmoid:
+        out->kind = LayerKind::kSigmoid;
+        return;
+      case v1::Layer::kSoftmax:
+        return Softmax(out);
+      case v1::Layer::kResidual:
       case v1::Layer::KIND_NOT_SET:
         return;
     }
@@ -144,40 +263,58 @@ class Inference {
     out->kernel_size = conv.kernel_size();
     out->stride = conv.has_stride() ? conv.stride() : 1;
     out->padding = conv.padding();
+    out->groups = conv.has_groups() ? conv.groups() : 1;
+    out->bias = !conv.has_bias() || conv.bias();
     if (conv.filters() == 0) Problem(".filters", "is required, at least 1");
+    CheckInitializer(conv.initializer());
     if (conv.kernel_size() > 0 && conv.padding() >= conv.kernel_size()) {
       Problem(".padding", absl::StrCat(conv.padding(), " is not below the kernel_size ", conv.kernel_size(),
                                        ": the outermost windows would see only zeros"));
     }
-    if (!Slide("kernel_size", out)) return;
-    AddTensors({conv.filters(), shape_->channels, out->kernel_size, out->kernel_size}, out);
+    if (!Slide("kernel_size", out) || !GroupsDivide(conv.filters(), out)) return;
+    AddWeight({conv.filters(), shape_->channels / out->groups, out->kernel_size, out->kernel_size},
+              conv.initializer(), out);
     shape_->channels = conv.filters();
     if (conv.filters() == 0) shape_.reset();
     Narrow(*out);
   }
 
-  void MaxPool(const v1::MaxPool2d& pool, LayerShape* out) {
-    out->kind = LayerKind::kMaxPool2d;
+  bool GroupsDivide(int64_t filters, LayerShape* out) {
+    if (out->groups == 0) {
+      Problem(".groups", "is 0; it must be at least 1");
+    } else if (filters % out->groups != 0 || shape_->channels % out->groups != 0) {
+      Problem(".groups", absl::StrCat(out->groups, " does not divide both the ", shape_->channels,
+                                      " channels of its input and its ", filters, " filters"));
+    } else {
+      return true;
+    }
+    shape_.reset();
+    return false;
+  }
+
+  template <typename PoolMessage>
+  void Pool(const PoolMessage& pool, LayerKind kind, LayerShape* out) {
+    out->kind = kind;
     out->kernel_size = pool.size();
     out->stride = pool.has_stride() ? pool.stride() : pool.size();
+    out->padding = pool.padding();
+    if (pool.size() > 0 && pool.padding() > pool.size() / 2) {
+      Problem(".padding", absl::StrCat(pool.padding(), " is above half of the size ", pool.size(),
+                                       ": the outermost windows would see little but padding"));
+    }
     if (Slide("size", out)) Narrow(*out);
   }
 
   // True when the window is sound and fits into a known input; otherwise shape_ is empty.
   bool Slide(const char* size_field, LayerShape* out) {
-    bool sound = true;
+    bool sound = TakesImages();
     if (out->kernel_size == 0) {
       Problem(absl::StrCat(".", size_field), "is required, at least 1");
       sound = false;
     } else if (out->stride == 0) {
       Problem(".stride", "is 0; it must be at least 1");
       sound = false;
-    }
-    if (shape_ && shape_->is_vector) {
-      Problem("", absl::StrCat("its input is a vector of ", shape_->channels,
-                               ", and it takes channels x height x width; put it before flatten and dense"));
-      sound = false;
-    } else if (shape_ && sound && out->kernel_size > SmallerSide(*shape_) + 2 * out->padding) {
+    } else if (sound && shape_ && out->kernel_size > SmallerSide(*shape_) + 2 * out->padding) {
       Problem(absl::StrCat(".", size_field),
               absl::StrCat(out->kernel_size, " is larger than its input, ", ToString(*shape_),
                            out->padding ? absl::StrCat(" with padding ", out->padding) : ""));
@@ -185,6 +322,18 @@ class Inference {
     }
     if (!sound) shape_.reset();
     return shape_.has_value();
+  }
+
+  // False after a problem; then shape_ is to be emptied.
+  bool TakesImages() {
+    if (!shape_ || shape_->kind == SampleKind::kImage) return true;
+    Problem("",
+            shape_->is_vector()
+                ? absl::StrCat("its input is a vector of ", shape_->channels,
+                               ", and it takes channels x height x width; put it before flatten and dense")
+                : absl::StrCat("its input is a sequence, ", ToString(*shape_),
+                               ", and it takes channels x height x width"));
+    return false;
   }
 
   static int64_t SmallerSide(const SampleShape& shape) { return std::min(shape.height, shape.width); }
@@ -198,22 +347,102 @@ class Inference {
     shape_->width = narrowed(shape_->width);
   }
 
+  void GlobalAveragePool(LayerShape* out) {
+    out->kind = LayerKind::kGlobalAveragePool;
+    if (!TakesImages()) shape_.reset();
+    if (shape_) shape_ = SampleShape::Vector(shape_->channels);
+  }
+
   void Dense(const v1::Dense& dense, LayerShape* out) {
     out->kind = LayerKind::kDense;
+    out->bias = !dense.has_bias() || dense.bias();
     if (dense.units() == 0) Problem(".units", "is required, at least 1");
-    if (shape_ && !shape_->is_vector) {
+    CheckInitializer(dense.initializer());
+    if (shape_ && !shape_->is_vector()) {
       Problem("", absl::StrCat("its input is ", ToString(*shape_),
                                ", and dense takes a vector; put flatten before it"));
     } else if (shape_) {
-      AddTensors({dense.units(), shape_->channels}, out);
+      AddWeight({dense.units(), shape_->channels}, dense.initializer(), out);
     }
     shape_ = SampleShape::Vector(dense.units());
     if (dense.units() == 0) shape_.reset();
   }
 
+  void Lstm(const v1::Lstm& lstm, LayerShape* out) {
+    out->kind = LayerKind::kLstm;
+    const int64_t units = lstm.units();
+    if (units == 0) Problem(".units", "is required, at least 1");
+    if (shape_ && !shape_->is_sequence()) {
+      Problem("", absl::StrCat("its input is ", ToString(*shape_),
+                               ", and lstm takes a sequence, steps x values, as data { generated_events {} } "
+                               "has and lstm with sequences: true gives"));
+      shape_.reset();
+    }
+    if (!shape_ || units == 0) return shape_.reset();
+    if (CappedProduct({4, units, std::max(units, shape_->width)}) > kLargest) {
+      Problem(".units", absl::StrCat(units, " makes a weight of more than ", kLargest, " values"));
+      return shape_.reset();
+    }
+    out->tensors = {{out->name + ".weight_ih", {4 * units, shape_->width}},
+                    {out->name + ".weight_hh", {4 * units, units}},
+                    {out->name + ".bias_ih", {4 * units}},
+                    {out->name + ".bias_hh", {4 * units}}};
+    out->initial.assign(4, UniformBy(units));
+    shape_ = lstm.sequences() ? SampleShape::Sequence(shape_->channels, units) : SampleShape::Vector(units);
+  }
+
+  void BatchNorm(const v1::BatchNorm& norm, LayerShape* out) {
+    out->kind = LayerKind::kBatchNorm;
+    out->ghost_batch = norm.ghost_batch();
+    SetEpsilon(norm.has_epsilon(), norm.epsilon(), out);
+    if (shape_ && shape_->is_sequence()) {
+      Problem("", absl::StrCat("its input is a sequence, ", ToString(*shape_),
+                               ", and it takes images and vectors; use layer_norm"));
+      shape_.reset();
+    }
+    const float weight = norm.has_initial_weight() ? norm.initial_weight() : 1;
+    if (!std::isfinite(weight)) Problem(".initial_weight", absl::StrCat(weight, " is not a number"));
+    if (shape_) AddScaleAndShift({shape_->channels}, weight, out);
+  }
+
+  void LayerNorm(const v1::LayerNorm& norm, LayerShape* out) {
+    out->kind = LayerKind::kLayerNorm;
+    SetEpsilon(norm.has_epsilon(), norm.epsilon(), out);
+    if (!shape_) return;
+    switch (shape_->kind) {
+      case SampleKind::kImage:
+        return AddScaleAndShift({shape_->channels, shape_->height, shape_->width}, 1, out);
+      case SampleKind::kVector:
+        return AddScaleAndShift({shape_->channels}, 1, out);
+      case SampleKind::kSequence:
+        return AddScaleAndShift({shape_->width}, 1, out);
+    }
+  }
+
+  void SetEpsilon(bool given, float epsilon, LayerShape* out) {
+    constexpr float kDefault = 1e-5f;
+    out->epsilon = given ? epsilon : kDefault;
+    if (!(out->epsilon > 0 && std::isfinite(out->epsilon))) {
+      Problem(".epsilon", absl::StrCat(out->epsilon, " must be a number above 0"));
+    }
+  }
+
+  void AddScaleAndShift(const std::vector<int64_t>& shape, float weight, LayerShape* out) {
+    out->tensors = {{out->name + ".weight", shape}, {out->name + ".bias", shape}};
+    out->initial = {All(weight), All(0)};
+  }
+
   void Flatten(LayerShape* out) {
     out->kind = LayerKind::kFlatten;
     if (shape_) shape_ = SampleShape::Vector(shape_->size());
+  }
+
+  void Softmax(LayerShape* out) {
+    out->kind = LayerKind::kSoftmax;
+    if (!shape_ || shape_->kind != SampleKind::kImage) return;
+    Problem("", absl::StrCat("its input is ", ToString(*shape_),
+                             ", and softmax takes a vector or a sequence; put flatten before it"));
+    shape_.reset();
   }
 
   void Dropout(const v1::Dropout& dropout, LayerShape* out) {
@@ -224,7 +453,13 @@ class Inference {
     }
   }
 
-  void AddTensors(std::vector<int64_t> weight, LayerShape* out) {
+  void CheckInitializer(v1::Initializer initializer) {
+    if (v1::Initializer_IsValid(initializer)) return;
+    Problem(".initializer", absl::StrCat(static_cast<int>(initializer), " is none of them"));
+  }
+
+  // Outputs x inputs, or filters x channels x k x k.
+  void AddWeight(std::vector<int64_t> weight, v1::Initializer initializer, LayerShape* out) {
     const int64_t units = weight[0];
     int64_t size = 1;
     for (int64_t dimension : weight) size = CappedProduct({size, dimension});
@@ -233,8 +468,12 @@ class Inference {
                                       kLargest, " values"));
     }
     out->fan_in = units > 0 ? size / units : 0;
-    out->tensors = {{absl::StrCat(out->name, ".weight"), std::move(weight)},
-                    {absl::StrCat(out->name, ".bias"), {units}}};
+    const int64_t fan_out = weight[1] > 0 ? size / weight[1] : 0;
+    out->tensors = {{absl::StrCat(out->name, ".weight"), std::move(weight)}};
+    out->initial = {WeightsBy(initializer, static_cast<double>(out->fan_in), static_cast<double>(fan_out))};
+    if (!out->bias) return;
+    out->tensors.push_back({absl::StrCat(out->name, ".bias"), {units}});
+    out->initial.push_back(initializer == v1::DEFAULT_UNIFORM ? UniformBy(out->fan_in) : All(0));
   }
 
   void CheckSize(const SampleShape& shape) {
@@ -243,13 +482,43 @@ class Inference {
     shape_.reset();
   }
 
+  void CheckOutputs(const v1::Loss& loss, int num_classes) {
+    const bool one_for_two = loss.kind() == v1::Loss::SIGMOID_CROSS_ENTROPY && num_classes == 2;
+    if (*shape_ == SampleShape::Vector(num_classes)) return;
+    if (one_for_two && *shape_ == SampleShape::Vector(1)) return;
+    Problem("", absl::StrCat("the output of the last layer, ", layers_.back().name, ", is ",
+                             ToString(*shape_), ", and the data has ", num_classes,
+                             " classes; end with dense { units: ", num_classes, " }",
+                             one_for_two ? " or dense { units: 1 }" : ""));
+  }
+
+  void CheckLoss(const v1::Loss& loss) {
+    const bool is_softmax =
+        loss.kind() == v1::Loss::LOSS_UNSET || loss.kind() == v1::Loss::SOFTMAX_CROSS_ENTROPY;
+    if (is_softmax && layers_.back().kind == LayerKind::kSoftmax) {
+      Problem("", absl::StrCat("the last layer, ", layers_.back().name,
+                               ", is softmax, and softmax cross-entropy has its own; leave it out"));
+    }
+    path_ = "model.loss";
+    if (!v1::Loss::Kind_IsValid(loss.kind())) {
+      Problem(".kind", absl::StrCat(static_cast<int>(loss.kind()), " is none of them"));
+    }
+    const float smoothing = loss.label_smoothing();
+    if (!(smoothing >= 0 && smoothing < 1)) {
+      Problem(".label_smoothing", absl::StrCat(smoothing, " is not in [0, 1)"));
+    } else if (smoothing > 0 && loss.kind() == v1::Loss::MEAN_SQUARED_ERROR) {
+      Problem(".label_smoothing",
+              "goes with the cross-entropies; MEAN_SQUARED_ERROR has values, not classes, to come close to");
+    }
+  }
+
   std::optional<SampleShape> shape_;
+  int last_ = LayerShape::kData;  // the layer that shape_ is the output of
   std::vector<LayerShape> layers_;
   std::vector<std::string> problems_;
-  absl::flat_hash_map<std::string, int> names_;
+  absl::flat_hash_map<std::string, std::string> names_;  // to the path of the first of that name
   absl::flat_hash_map<int, int> ordinals_;
   std::string path_;
-  int index_ = 0;
 };
 
 // Parts in which a synthetic model's weights come and its gradient goes, like a network's layers. Every part
@@ -273,7 +542,7 @@ absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel
     layer.kind = LayerKind::kSynthetic;
     layer.input = layer.output = SampleShape::Vector(1);
     layer.tensors = {{absl::StrCat(layer.name, ".weight"), {size}}};
-    layer.fan_in = size;
+    layer.initial = {UniformBy(size)};
   }
   return layers;
 }
@@ -281,7 +550,8 @@ absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel
 }  // namespace
 
 std::string ToString(const SampleShape& shape) {
-  if (shape.is_vector) return absl::StrCat(shape.channels);
+  if (shape.is_vector()) return absl::StrCat(shape.channels);
+  if (shape.is_sequence()) return absl::StrCat(shape.channels, "x", shape.width);
   return absl::StrCat(shape.channels, "x", shape.height, "x", shape.width);
 }
 
@@ -301,8 +571,8 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
   }
   if (model.has_synthetic()) return SyntheticLayers(model.synthetic());
   Inference inference(input);
-  for (const v1::Layer& layer : model.layers()) inference.Add(layer);
-  inference.Finish(num_classes);
+  inference.AddAll(model.layers(), "model.layers");
+  inference.Finish(model.loss(), num_classes);
   return inference.Take();
 }
 
@@ -322,12 +592,22 @@ int64_t CountParameters(const std::vector<LayerShape>& layers) {
   return count;
 }
 
+int64_t CountStatistics(const LayerShape& layer) {
+  return layer.kind == LayerKind::kBatchNorm ? 2 * layer.input.channels : 0;
+}
+
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size) {
   int64_t values = layers.empty() ? 0 : layers.front().input.size();
   const bool has_kernels = layers.empty() || layers.front().kind != LayerKind::kSynthetic;
+  std::vector<int> readers(layers.size());
   for (const LayerShape& layer : layers) {
-    const bool has_mask = layer.kind == LayerKind::kDropout || layer.kind == LayerKind::kMaxPool2d;
-    values += (has_mask ? 3 : 2) * layer.output.size();
+    values += 2 * layer.output.size();
+    if (layer.kind == LayerKind::kDropout || layer.kind == LayerKind::kMaxPool2d)
+      values += layer.output.size();
+    if (layer.kind == LayerKind::kLstm) values += LstmBufferValues(layer);
+    for (int input : layer.inputs) {
+      if (input != LayerShape::kData && ++readers[input] > 1) values += layer.input.size();
+    }
   }
   constexpr int64_t kBytes = sizeof(float);
   return kBytes * (batch_size * values + (has_kernels ? 4 : 2) * CountParameters(layers));

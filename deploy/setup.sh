@@ -15,7 +15,7 @@ readonly packages=(
   libabsl-dev libgoogle-glog-dev libgflags-dev nlohmann-json3-dev
   libdnnl-dev zlib1g-dev libssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
-  openssl ca-certificates iproute2
+  openssl ca-certificates iproute2 patchelf
 )
 
 say() { echo "setup: $*"; }

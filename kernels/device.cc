@@ -1,43 +1,68 @@
 #include "kernels/device.h"
 
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/loader.h"
 
 namespace catchment {
 namespace {
 
-// Why no CUDA device is taken. Never OK yet.
-absl::Status CudaStatus(const std::string& plugin) {
-  const absl::StatusOr<std::vector<CudaDevice>> devices = ProbeCuda(plugin);
+absl::Status NoSuchDevice(int index, const std::vector<CudaDevice>& devices) {
+  return absl::OutOfRangeError(
+      absl::StrCat("cuda:", index, " is not there; this machine has cuda:0 to cuda:", devices.size() - 1,
+                   " (cuda:0 is ", Describe(devices.front()), ")"));
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(const DeviceRequest& request,
+                                                  const DeviceOptions& options) {
+  const absl::StatusOr<const CatchmentCudaPlugin*> plugin = OpenCudaPlugin(options.cuda_plugin);
+  if (!plugin.ok()) return plugin.status();
+  const absl::StatusOr<std::vector<CudaDevice>> devices = ListCudaDevices(**plugin);
   if (!devices.ok()) return devices.status();
-  return absl::FailedPreconditionError(
-      absl::StrCat("there is ", Describe(devices->front()), ", but this build has no CUDA training kernels"));
+  const int count = static_cast<int>(devices->size());
+  const int index = request.cuda_index.value_or(options.local_index % count);
+  if (index >= count) return NoSuchDevice(index, *devices);
+  return MakeCudaBackend(**plugin, {.index = index});
 }
 
 }  // namespace
 
-absl::StatusOr<v1::Device> ResolveDevice(const std::string& flag, v1::Device from_job) {
-  if (flag.empty()) return from_job;
-  if (flag == "auto") return v1::AUTO;
-  if (flag == "cpu") return v1::CPU;
-  if (flag == "cuda") return v1::CUDA;
-  return absl::InvalidArgumentError(absl::StrCat("--device=", flag, " is none of auto, cpu, cuda"));
+absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device from_job) {
+  if (flag.empty()) return DeviceRequest{from_job};
+  if (flag == "auto") return DeviceRequest{v1::AUTO};
+  if (flag == "cpu") return DeviceRequest{v1::CPU};
+  if (flag == "cuda") return DeviceRequest{v1::CUDA};
+  int index = 0;
+  absl::string_view number = flag;
+  if (absl::ConsumePrefix(&number, "cuda:") && absl::SimpleAtoi(number, &index) && index >= 0) {
+    return DeviceRequest{v1::CUDA, index};
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device=", flag, " is none of auto, cpu, cuda, cuda:0, cuda:1, ..."));
 }
 
-absl::StatusOr<DeviceChoice> ChooseDevice(v1::Device device, const CpuOptions& cpu,
-                                          const std::string& cuda_plugin) {
-  std::string not_cuda;
-  if (device != v1::CPU) {
-    const absl::Status cuda = CudaStatus(cuda_plugin);
-    if (device == v1::CUDA) {
-      return absl::Status(cuda.code(),
-                          absl::StrCat("device: CUDA: ", std::string(cuda.message()), "; use CPU or AUTO"));
-    }
-    not_cuda = absl::StrCat(" (no CUDA device: ", std::string(cuda.message()), ")");
-  }
+absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const DeviceOptions& options) {
   DeviceChoice choice;
-  choice.backend = MakeCpuBackend(cpu);
+  std::string not_cuda;
+  if (request.device != v1::CPU) {
+    absl::StatusOr<std::unique_ptr<Backend>> cuda = MakeCuda(request, options);
+    if (cuda.ok()) {
+      choice.backend = *std::move(cuda);
+      choice.explanation = choice.backend->Describe();
+      return choice;
+    }
+    const std::string why(cuda.status().message());
+    if (request.device == v1::CUDA) {
+      return absl::Status(cuda.status().code(), absl::StrCat("device: CUDA: ", why, "; use CPU or AUTO"));
+    }
+    not_cuda = absl::StrCat(" (no CUDA device: ", why, ")");
+  }
+  choice.backend = MakeCpuBackend(options.cpu);
   choice.explanation = absl::StrCat(choice.backend->Describe(), not_cuda);
   return choice;
 }

@@ -3,6 +3,7 @@
 #define CATCHMENT_KERNELS_DEVICE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,9 +13,22 @@
 
 namespace catchment {
 
-// "auto", "cpu" or "cuda" (a worker's --device); an empty flag is the job's choice.
-// Errors: InvalidArgument for any other word.
-absl::StatusOr<v1::Device> ResolveDevice(const std::string& flag, v1::Device from_job);
+struct DeviceRequest {
+  v1::Device device = v1::AUTO;
+  std::optional<int> cuda_index;
+};
+
+// "auto", "cpu", "cuda" or "cuda:3" (a worker's --device); an empty flag is the job's choice.
+// Errors: InvalidArgument for anything else.
+absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device from_job);
+
+struct DeviceOptions {
+  CpuOptions cpu;
+  // Which one of several workers on this machine asks. Without an index in the request, they take its CUDA
+  // devices in turn.
+  int local_index = 0;
+  std::string cuda_plugin;  // CudaPluginPath() (kernels/cuda/loader.h), but for tests
+};
 
 struct DeviceChoice {
   std::unique_ptr<Backend> backend;
@@ -22,11 +36,9 @@ struct DeviceChoice {
   std::string explanation;
 };
 
-// `cuda_plugin` is CudaPluginPath() (kernels/cuda/loader.h), but for tests.
-// Errors: FailedPrecondition or NotFound when the device is CUDA and cannot be used; the message says what is
-// missing. This build has no CUDA kernels for training, so CUDA always ends so, and AUTO takes the CPU.
-absl::StatusOr<DeviceChoice> ChooseDevice(v1::Device device, const CpuOptions& cpu,
-                                          const std::string& cuda_plugin);
+// Errors: FailedPrecondition, NotFound or Unavailable when the device is CUDA and cannot be used; the message
+// says what is missing. OutOfRange: there is no device of that index.
+absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const DeviceOptions& options);
 
 }  // namespace catchment
 

@@ -22,7 +22,7 @@ inline DropoutKey MakeDropoutKey(uint64_t seed, int layer, uint64_t sample_id) {
 }
 
 // `element` counts in C x H x W order. Only 32-bit arithmetic, eight at a time in AVX2.
-inline uint32_t DropoutHash(DropoutKey key, uint32_t element) {
+constexpr uint32_t DropoutHash(DropoutKey key, uint32_t element) {
   uint32_t hash = element * 0x9e3779b9u + key.first;
   hash ^= hash >> 16;
   hash *= 0x85ebca6bu;
@@ -32,7 +32,7 @@ inline uint32_t DropoutHash(DropoutKey key, uint32_t element) {
 }
 
 // A value is zeroed when its hash is below this, and otherwise multiplied by 1 / (1 - rate).
-inline uint32_t DropoutThreshold(float rate) {
+constexpr uint32_t DropoutThreshold(float rate) {
   return static_cast<uint32_t>(static_cast<double>(rate) * 0x1p32);
 }
 

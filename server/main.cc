@@ -65,6 +65,10 @@ namespace {
 
 constexpr double kLeaveSeconds = 20;
 constexpr double kShutdownSeconds = 1;
+constexpr double kLookSeconds = 0.1;
+// Names of the health service.
+constexpr char kMasterName[] = "catchment.v1.MasterService";
+constexpr char kShardName[] = "catchment.v1.ShardService";
 constexpr int kControlMessageBytes = 4 << 20;
 constexpr int kMostThreads = 256;
 
@@ -195,6 +199,11 @@ Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout&
   return options;
 }
 
+void SetShardServing(Listener* listener, int index, bool serving) {
+  listener->SetServing(kShardName, serving);
+  listener->SetServing(absl::StrCat("shard-", index), serving);
+}
+
 absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
                        ShardService* shard_service) {
   const SteadyClock clock;
@@ -220,8 +229,14 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
                      ListenerOptions(setting, layout));
   if (!listener.ok()) return listener.status();
   (*host)->SetAddress(listener->address());
+  SetShardServing(&*listener, 0, false);
+  listener->SetServing(kMasterName, false);
   Announce(setting, *listener);
   SignalThread signals([&](int) { (*host)->Stop("the master was told to end"); });
+  while (!(*host)->WaitFor(kLookSeconds)) {
+    SetShardServing(&*listener, 0, shard_host->training());
+    listener->SetServing(kMasterName, (*host)->training());
+  }
   const absl::Status status = (*host)->Wait();
   listener->Shutdown(kShutdownSeconds);
   return status;
@@ -234,6 +249,7 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
       Listener::Open(setting.servers[setting.index], setting.server_credentials, {shard_service},
                      ListenerOptions(setting, layout));
   if (!listener.ok()) return listener.status();
+  SetShardServing(&*listener, setting.index, false);
   Announce(setting, *listener);
   v1::RegisterServerRequest request;
   request.set_index(setting.index);
@@ -257,7 +273,8 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
     link.Leave();
   });
   absl::Status status;
-  while (!shard_host->WaitForStop(0.1)) {
+  while (!shard_host->WaitForStop(kLookSeconds)) {
+    SetShardServing(&*listener, setting.index, shard_host->training());
     MutexLock lock(&mu);
     if (leave_by.has_value() && (!failure.ok() || clock.Now() > *leave_by)) break;
     status = failure;
@@ -281,10 +298,10 @@ absl::Status Main() {
   ShardService::Options options;
   options.apply = setting->apply;
   options.slowest_bytes_per_second = 1024.0 * setting->job.faults().slowest_kib_per_second();
+  const SteadyClock clock;
   ShardService shard_service(
       setting->job.name(), *layout, shard_host.shard(),
-      [&](const v1::ShardCommand& command) { return shard_host.Control(command); }, options);
-  const SteadyClock clock;
+      [&](const v1::ShardCommand& command) { return shard_host.Control(command, clock.Now()); }, options);
   const Sweeper sweeper(&shard_service, shard_host.shard(), &clock);
   return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service)
                              : RunServer(*setting, *layout, &shard_host, &shard_service);

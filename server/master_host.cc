@@ -170,6 +170,16 @@ absl::Status MasterHost::Wait() {
   return result_;
 }
 
+bool MasterHost::WaitFor(double seconds) {
+  MutexLock lock(&mu_);
+  return changed_.WaitFor(&mu_, seconds, [this] { return over_; });
+}
+
+bool MasterHost::training() {
+  MutexLock lock(&mu_);
+  return master_->training();
+}
+
 void MasterHost::Kick() {
   if (master_->Command().generation() != sent_generation_) changed_.Notify();
 }
@@ -233,7 +243,7 @@ void MasterHost::Round() {
 }
 
 std::optional<v1::ShardReport> MasterHost::Control(int shard, const v1::ShardCommand& command) {
-  if (shard == 0) return local_.Control(command);
+  if (shard == 0) return local_.Control(command, clock_.Now());
   v1::ShardService::Stub* stub;
   {
     MutexLock lock(&mu_);

@@ -60,6 +60,11 @@ class MasterHost {
 
   // Returns when the job is over and all servers know: ok, or why it failed.
   absl::Status Wait();
+  // False when that did not come within so many seconds.
+  bool WaitFor(double seconds);
+
+  // Workers train, or the job is being finished.
+  bool training();
 
  private:
   struct Peer {

@@ -8,6 +8,7 @@
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/model_file.h"
 #include "server/master/staleness.h"
+#include "server/push_report.h"
 
 namespace catchment {
 namespace {
@@ -21,6 +22,10 @@ Json TestValue(const v1::JobStatus& status, double value) {
   return status.test_samples() > 0 ? Json(value) : Json();
 }
 
+Json PlateauFactor(const v1::JobStatus& status) {
+  return status.has_plateau_factor() ? Json(status.plateau_factor()) : Json();
+}
+
 Json MetricsLine(const v1::JobStatus& status) {
   Json line;
   line["wall_seconds"] = status.wall_seconds();
@@ -32,12 +37,21 @@ Json MetricsLine(const v1::JobStatus& status) {
   line["train_accuracy"] = status.train_accuracy();
   line["test_loss"] = TestValue(status, status.test_loss());
   line["test_accuracy"] = TestValue(status, status.test_accuracy());
+  line["tested_at_samples"] = TestValue(status, status.tested_at_samples());
+  line["tested_at_seconds"] = TestValue(status, status.tested_at_seconds());
   line["staleness_mean"] = status.staleness_mean();
   line["staleness_p99"] = status.staleness_p99();
+  line["plateau_factor"] = PlateauFactor(status);
   line["pushes_applied"] = status.pushes_applied();
+  line["pushes_late"] = status.pushes_late();
+  line["pushes_non_finite"] = status.pushes_non_finite();
+  line["pushes_duplicate"] = status.pushes_duplicate();
   line["bytes_pushed"] = status.bytes_pushed();
   line["bytes_pulled"] = status.bytes_pulled();
   line["workers"] = status.workers_size();
+  AddAsynchrony(status, &line);
+  line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
+  line["per_shard"] = PushesPerShard(status);
   return line;
 }
 
@@ -55,6 +69,21 @@ Json StalenessPerWorker(const v1::JobStatus& status) {
                     {"p99", distribution.quantile(0.99)},
                     {"max", distribution.max()}});
   }
+  return list;
+}
+
+// Of all workers, over all shards: how many pushes had which staleness.
+Json StalenessCounts(const v1::JobStatus& status) {
+  std::map<uint64_t, uint64_t> counts;
+  for (const v1::ShardReport& shard : status.shards()) {
+    for (const v1::WorkerStatistics& worker : shard.workers()) {
+      for (int i = 0; i < worker.staleness_values_size(); ++i) {
+        counts[worker.staleness_values(i)] += worker.staleness_counts(i);
+      }
+    }
+  }
+  Json list = Json::array();
+  for (const auto& [value, count] : counts) list.push_back({value, count});
   return list;
 }
 
@@ -85,7 +114,13 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   last_metrics_ = now;
   last_samples_ = status.samples();
   if (scored) last_test_loss_ = status.test_loss();
-  metrics_ << MetricsLine(status).dump() << std::endl;
+  Json line = MetricsLine(status);
+  const GapTotal gap = TotalGap(status);
+  line["gap_mean"] = gap.count > last_gap_.count
+                         ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))
+                         : Json();
+  last_gap_ = gap;
+  metrics_ << line.dump() << std::endl;
   if (metrics_) return absl::OkStatus();
   metrics_.clear();
   return absl::ResourceExhaustedError(
@@ -114,6 +149,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["staleness_p99"] = status.staleness_p99();
   summary["staleness_max"] = status.staleness_max();
   summary["staleness_per_worker"] = StalenessPerWorker(status);
+  summary["staleness_counts"] = StalenessCounts(status);
   summary["pushes_applied"] = status.pushes_applied();
   summary["pushes_late"] = status.pushes_late();
   summary["pushes_non_finite"] = status.pushes_non_finite();
@@ -128,6 +164,10 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["round_trip_p50_us"] = measured ? Json(status.round_trip_p50_us()) : Json();
   summary["round_trip_p99_us"] = measured ? Json(status.round_trip_p99_us()) : Json();
   summary["last_checkpoint"] = status.last_checkpoint();
+  summary["plateau_factor"] = PlateauFactor(status);
+  AddAsynchrony(status, &summary);
+  summary["per_worker"] = PushesPerWorker(status, /*shards=*/true);
+  summary["per_shard"] = PushesPerShard(status);
   return summary.dump(2) + "\n";
 }
 

@@ -18,6 +18,7 @@
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
+#include "server/push_report.h"
 
 namespace catchment {
 
@@ -47,6 +48,7 @@ class Outputs {
   double last_metrics_ = -1;
   double last_test_loss_ = -1;
   uint64_t last_samples_ = 0;
+  GapTotal last_gap_;  // with the last line
 };
 
 // summary.json's text.

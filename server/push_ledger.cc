@@ -1,6 +1,7 @@
 #include "server/push_ledger.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -60,7 +61,8 @@ void PushLedger::Accept(uint64_t sequence, uint32_t block) {
   BeginPush();
 }
 
-void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness) {
+void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness,
+                        const std::optional<Lag>& lag) {
   const auto push = std::find_if(pushes_.begin(), pushes_.end(), [&](const Push& p) {
     return p.incarnation == incarnation && p.sequence == sequence;
   });
@@ -68,6 +70,11 @@ void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate
   push->any_applied |= fate == v1::Block::APPLIED;
   push->any_non_finite |= fate == v1::Block::NON_FINITE;
   push->max_staleness = std::max(push->max_staleness, staleness);
+  if (lag) {
+    const Lag& before = push->lag ? *push->lag : Lag();
+    push->lag = Lag{std::max(before.seconds, lag->seconds), before.squared_gap + lag->squared_gap,
+                    before.gap_values + lag->gap_values};
+  }
   if (++push->settled < done_.size()) return;
   Count(*push);
   pushes_.erase(push);
@@ -91,9 +98,26 @@ void PushLedger::Count(const Push& push) {
   if (push.any_applied) {
     ++applied_;
     ++staleness_[Rounded(push.max_staleness)];
+    if (push.lag) CountLag(*push.lag);
   } else {
     ++late_;
   }
+}
+
+void PushLedger::CountLag(const Lag& lag) {
+  lags_.Add(1e6 * lag.seconds);
+  max_seconds_ = std::max(max_seconds_, lag.seconds);
+  if (lag.gap_values == 0) return;
+  const double gap = std::sqrt(lag.squared_gap / static_cast<double>(lag.gap_values));
+  ++gaps_;
+  gap_sum_ += gap;
+  max_gap_ = std::max(max_gap_, gap);
+}
+
+uint64_t PushLedger::Waiting() const {
+  return std::count_if(pushes_.begin(), pushes_.end(), [this](const Push& push) {
+    return push.incarnation != incarnation_ || push.sequence <= watermark_;
+  });
 }
 
 v1::WorkerStatistics PushLedger::Statistics(uint32_t worker) const {
@@ -108,6 +132,15 @@ v1::WorkerStatistics PushLedger::Statistics(uint32_t worker) const {
     statistics.add_staleness_values(value);
     statistics.add_staleness_counts(count);
   }
+  lags_.ForEach([&statistics](uint64_t us, uint64_t count) {
+    statistics.add_staleness_us(us);
+    statistics.add_staleness_us_counts(count);
+  });
+  statistics.set_staleness_seconds_max(max_seconds_);
+  statistics.set_gap_count(gaps_);
+  statistics.set_gap_sum(gap_sum_);
+  statistics.set_gap_max(max_gap_);
+  statistics.set_waiting(Waiting());
   return statistics;
 }
 

@@ -13,15 +13,24 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/latency_histogram.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
+
+// How far a block has gone between its being sent and the application of what was computed with it.
+struct Lag {
+  double seconds = 0;
+  double squared_gap = 0;  // sum (w_now - w_sent)^2 over ...
+  int64_t gap_values = 0;  // ... so many values of it (server/gap_sample.h)
+};
 
 class PushLedger {
  public:
@@ -45,8 +54,10 @@ class PushLedger {
   // The block of push `sequence` is answered, or about to be; nothing happens when it was already.
   void Accept(uint64_t sequence, uint32_t block);
   // What became of an accepted block of push `sequence` of this or a former incarnation. When it was the
-  // push's last the push is counted.
-  void Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness);
+  // push's last the push is counted: its staleness is the largest of its blocks', in versions and in seconds.
+  // `lag`: where it was applied, and the shard has sent what it was computed with.
+  void Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness,
+              const std::optional<Lag>& lag = std::nullopt);
   // Both at once.
   void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
   void CountDuplicate() { ++duplicates_; }
@@ -61,12 +72,16 @@ class PushLedger {
     uint64_t sequence = 0;
     size_t settled = 0;  // blocks
     uint64_t max_staleness = 0;
+    std::optional<Lag> lag;  // of its blocks together
     bool any_applied = false;
     bool any_non_finite = false;
   };
 
   void BeginPush();
   void Count(const Push& push);
+  void CountLag(const Lag& lag);
+  // Pushes that are answered, and not counted.
+  uint64_t Waiting() const;
 
   uint64_t incarnation_ = 0;
   uint64_t watermark_ = 0;  // all blocks of pushes up to this one are done
@@ -86,6 +101,11 @@ class PushLedger {
   // Incarnation and number of the last push that was not finite: older ones may be counted after it.
   std::pair<uint64_t, uint64_t> last_non_finite_ = {0, 0};
   std::map<uint64_t, uint64_t> staleness_;  // of applied pushes: value -> how many
+  LatencyHistogram lags_;
+  double max_seconds_ = 0;
+  uint64_t gaps_ = 0;
+  double gap_sum_ = 0;
+  double max_gap_ = 0;
 };
 
 }  // namespace catchment

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/wire/block_frame.h"
 #include "server/buffer_pool.h"
@@ -24,6 +25,13 @@ struct Answer {
   BufferPtr payload;  // may be shared with other answers; null: none
 };
 
+// What a worker was last sent of a block.
+struct Sent {
+  std::optional<double> at;  // seconds, on the clock of Request::now; nothing: it was sent none
+  BufferPtr weights;         // where the rule needs them
+  BufferPtr sample;          // of the center, as it was then (server/gap_sample.h)
+};
+
 // One block of a worker's push, pull or exchange.
 struct Request {
   uint32_t worker = 0;
@@ -32,7 +40,8 @@ struct Request {
   BufferPtr payload;  // of a push or exchange
   std::shared_ptr<AnswerSink> sink;
   bool finite = true;  // every value of the payload is
-  BufferPtr sent;      // weights that it was computed with, where the rule needs them; the shard sees to it
+  Sent sent;           // what it was computed with; the shard sees to it
+  double now = 0;      // seconds, on any clock that never goes back: when it comes to be handled
 };
 
 }  // namespace catchment

@@ -13,12 +13,20 @@
 namespace catchment {
 namespace {
 
-// A large tensor that is a block alone gets buffers of its own size; the others share theirs.
+// A large tensor that is a block alone gets buffers of its own size; the others share theirs. Samples of the
+// center are much smaller.
 std::vector<int64_t> BufferSizes(const ParameterLayout& layout, int index) {
+  const Range shard = layout.shard(index);
+  const GapSample sample(shard.size());
   std::vector<int64_t> sizes = {layout.block_size()};
-  for (int b = 0; layout.cuts() == Cuts::kBetweenTensors && b < layout.num_blocks(index); ++b) {
-    sizes.push_back(std::max(layout.block_size(), layout.block(index, b).size()));
+  int64_t most_in_sample = 1;
+  for (int b = 0; b < layout.num_blocks(index); ++b) {
+    const Range block = layout.block(index, b);
+    if (layout.cuts() == Cuts::kBetweenTensors) sizes.push_back(std::max(layout.block_size(), block.size()));
+    most_in_sample =
+        std::max(most_in_sample, sample.SizeIn({block.begin - shard.begin, block.end - shard.begin}));
   }
+  sizes.push_back(most_in_sample);
   return sizes;
 }
 
@@ -40,6 +48,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
       rule_(MakeRule(job)),
       push_(Codec::ForPush(job.compression())),
       pull_(Codec::ForPull(job.compression())),
+      gap_sample_(layout.shard(index).size()),
       snapshot_sink_(std::move(snapshot_sink)),
       pool_(BufferSizes(layout, index)),
       gate_(job.algorithm()),
@@ -139,12 +148,14 @@ Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
     if (rule_->has_answers()) contribution.answer.bytes = pool_.Get(size);
     const BufferPtr& own = contribution.answer.bytes;
     float* const answer = own == nullptr ? nullptr : own->data();
-    slot->applicable.push_back({.values = request.payload->data(),
-                                .samples = request.header.samples,
-                                .answer = answer,
-                                .version = request.header.version,
-                                .staleness = slot->state.version() - request.header.version,
-                                .sent = request.sent == nullptr ? nullptr : request.sent->data()});
+    slot->applicable.push_back(
+        {.values = request.payload->data(),
+         .samples = request.header.samples,
+         .answer = answer,
+         .version = request.header.version,
+         .staleness = slot->state.version() - request.header.version,
+         .sent = request.sent.weights == nullptr ? nullptr : request.sent.weights->data()});
+    contribution.lag = LagOf(*slot, request, effects->now);
     samples += request.header.samples;
   }
   const bool averages =
@@ -158,7 +169,7 @@ Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
   if (average != nullptr) center.average = average->data();
   const double spent = slot->state.samples() + slot->state.late_samples();
   const double progress = total_samples_ == 0 ? 0 : spent / total_samples_;
-  double rate = LearningRate(job_.optimizer(), progress);
+  double rate = plateau_factor_ * LearningRate(job_.optimizer(), progress);
   // Members are counted only for who wants to know.
   if (const auto scaling = job_.optimizer().worker_scaling(); scaling != v1::Optimizer::NO_SCALING) {
     rate *= WorkerScale(scaling, gate_.ActiveMembers(slot->state.version()), job_.workers());
@@ -170,8 +181,13 @@ Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
   if (stepped) slot->state.set_optimizer_steps(slot->state.optimizer_steps() + 1);
   // Alone and refused, a contribution makes no update; in a group the round counts.
   if (!slot->applicable.empty() || gate_.in_groups()) SetVersion(slot, slot->state.version() + 1, effects);
-  if (weights_wanted && weights == nullptr) return EncodeWeights(*slot);
-  return {std::move(weights)};
+  if (rule_->has_answers()) {
+    const BufferPtr sample = TakeSample(*slot);
+    for (Contribution& contribution : slot->contributions) contribution.answer.sample = sample;
+  }
+  if (!weights_wanted) return {};
+  if (weights == nullptr) return EncodeWeights(*slot);
+  return {std::move(weights), 1, TakeSample(*slot)};
 }
 
 void Shard::Settle(const Contribution& contribution) {
@@ -181,7 +197,8 @@ void Shard::Settle(const Contribution& contribution) {
   PushLedger& ledger = worker->ledger;
   const BlockHeader& header = request.header;
   if (ledger.incarnation() == request.incarnation) ledger.Accept(header.sequence, header.block);
-  ledger.Settle(request.incarnation, header.sequence, contribution.fate, contribution.staleness);
+  ledger.Settle(request.incarnation, header.sequence, contribution.fate, contribution.staleness,
+                contribution.lag);
 }
 
 void Shard::Hold(BlockSlot* slot, Contribution contribution) {
@@ -234,6 +251,7 @@ void Shard::AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, E
     // The difference to the center as it is now; the center itself is not moved.
     const BufferPtr center_copy = CopyWeights(*slot);
     payload.bytes = pool_.Get(slot->local.size());
+    payload.sample = TakeSample(*slot);
     Rule::Center center;
     center.size = slot->local.size();
     center.weights = center_copy->data();
@@ -247,11 +265,14 @@ void Shard::AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, E
 
 void Shard::Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, uint64_t version,
                  Effects* effects) {
-  if (payload.bytes != nullptr) bytes_pulled_ += payload.bytes->bytes();
-  if (payload.bytes != nullptr && rule_->needs_sent_weights()) {
+  if (payload.bytes != nullptr) {
+    bytes_pulled_ += payload.bytes->bytes();
     WorkerSlot* const worker = workers_.at(request.worker).get();
     MutexLock lock(&worker->mu);
-    worker->sent[request.header.block] = payload.bytes;
+    Sent& sent = worker->sent[request.header.block];
+    sent.at = effects->now;
+    if (rule_->needs_sent_weights()) sent.weights = payload.bytes;
+    sent.sample = std::move(payload.sample);
   }
   BlockHeader header = request.header;
   header.version = version;
@@ -262,6 +283,24 @@ void Shard::Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payl
   effects->answers->push_back({std::move(request.sink), header, std::move(payload.bytes)});
 }
 
+std::optional<Lag> Shard::LagOf(const BlockSlot& slot, const Request& request, double now) const {
+  const Sent& sent = request.sent;
+  if (!sent.at.has_value()) return std::nullopt;
+  Lag lag{.seconds = now - *sent.at};
+  if (sent.sample == nullptr) return lag;
+  lag.squared_gap = gap_sample_.SquaredGap(slot.local, weights_.data(), sent.sample->data());
+  lag.gap_values = sent.sample->size();
+  return lag;
+}
+
+BufferPtr Shard::TakeSample(const BlockSlot& slot) {
+  const int64_t size = gap_sample_.SizeIn(slot.local);
+  if (size == 0) return nullptr;
+  BufferPtr sample = pool_.Get(size);
+  gap_sample_.Copy(slot.local, weights_.data(), sample->data());
+  return sample;
+}
+
 BufferPtr Shard::CopyWeights(const BlockSlot& slot) {
   BufferPtr copy = pool_.Get(slot.local.size());
   std::memcpy(copy->data(), weights_.data() + slot.local.begin, copy->bytes());
@@ -269,9 +308,9 @@ BufferPtr Shard::CopyWeights(const BlockSlot& slot) {
 }
 
 Shard::Payload Shard::EncodeWeights(const BlockSlot& slot) {
-  if (pull_.is_plain()) return {CopyWeights(slot)};
+  if (pull_.is_plain()) return {CopyWeights(slot), 1, TakeSample(slot)};
   const int64_t size = slot.local.size();
-  Payload payload{pool_.GetBytes(pull_.PayloadBytes(size))};
+  Payload payload{pool_.GetBytes(pull_.PayloadBytes(size)), 1, TakeSample(slot)};
   char* const out = reinterpret_cast<char*>(payload.bytes->data());
   payload.scale = pull_.Encode(absl::MakeConstSpan(weights_).subspan(slot.local.begin, size), out);
   return payload;
@@ -302,11 +341,12 @@ void Shard::SetVersion(BlockSlot* slot, uint64_t version, Effects* effects) {
 // -------------------------------------------------------------------------------------------- from the
 // master
 
-void Shard::SetRosters(const v1::ShardCommand& command, std::vector<Answer>* answers) {
-  Effects effects{answers};
+void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers) {
+  Effects effects{answers, now};
   {
     WriterLock lock(&roster_mu_);
     if (command.total_samples() > 0) total_samples_ = command.total_samples();
+    if (command.has_plateau_factor()) plateau_factor_ = command.plateau_factor();
     if (!gate_.SetRosters(command.generation(), {command.rosters().begin(), command.rosters().end()})) return;
     for (const v1::Roster& roster : command.rosters()) {
       for (const v1::Member& member : roster.members()) {

@@ -8,8 +8,9 @@
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot of all blocks
 // is copied. Order: snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness:
-// initial weights come in, snapshots go out to a function. Errors: a request that breaks the protocol gets
-// InvalidArgument, one of a worker that is no member FailedPrecondition; nothing has changed then.
+// initial weights and the time come in, snapshots go out to a function. Errors: a request that breaks the
+// protocol gets InvalidArgument, one of a worker that is no member FailedPrecondition; nothing has changed
+// then.
 #ifndef CATCHMENT_SERVER_SHARD_H_
 #define CATCHMENT_SERVER_SHARD_H_
 
@@ -26,6 +27,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/wire.pb.h"
 #include "server/buffer_pool.h"
+#include "server/gap_sample.h"
 #include "server/gate.h"
 #include "server/push_ledger.h"
 #include "server/request.h"
@@ -70,8 +72,9 @@ class Shard {
   // is allocated but what `answers` needs to grow.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
 
-  // Takes the rosters and the budget; may release requests that wait.
-  void SetRosters(const v1::ShardCommand& command, std::vector<Answer>* answers);
+  // Takes the rosters, the budget and the learning rate's factor; may release requests that wait. `now`: as
+  // in a request.
+  void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
   // Makes a snapshot under this number for the sink, unless there was one under it or a higher one.
   void Checkpoint(uint64_t number);
@@ -103,10 +106,12 @@ class Shard {
   struct Payload {
     BufferPtr bytes;
     float scale = 1;
+    BufferPtr sample;  // of the center that it was made of
   };
   // What a call leads to once its locks are released.
   struct Effects {
     std::vector<Answer>* answers;
+    double now;                   // seconds
     uint64_t due_checkpoint = 0;  // number; 0: none
   };
 
@@ -151,7 +156,10 @@ class Shard {
   // `version`: of the block that the answer is of.
   void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, uint64_t version,
             Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  // Since the worker was sent what it computed with; nothing where this shard has sent it none.
+  std::optional<Lag> LagOf(const BlockSlot& slot, const Request& request, double now) const;
   BufferPtr CopyWeights(const BlockSlot& slot);
+  BufferPtr TakeSample(const BlockSlot& slot);
   // As the job sends them.
   Payload EncodeWeights(const BlockSlot& slot);
   Rule::Center CenterOf(const BlockSlot& slot) const;
@@ -164,6 +172,7 @@ class Shard {
   const std::unique_ptr<Rule> rule_;
   const Codec push_;
   const Codec pull_;
+  const GapSample gap_sample_;
   const SnapshotSink snapshot_sink_;
   BufferPool pool_;
 
@@ -171,6 +180,7 @@ class Shard {
   mutable SharedMutex roster_mu_;
   Gate gate_ ABSL_GUARDED_BY(roster_mu_);
   uint64_t total_samples_ ABSL_GUARDED_BY(roster_mu_) = 0;
+  double plateau_factor_ ABSL_GUARDED_BY(roster_mu_) = 1;  // of the learning rate
   std::map<uint32_t, std::unique_ptr<WorkerSlot>> workers_ ABSL_GUARDED_BY(roster_mu_);
   uint64_t last_checkpoint_ ABSL_GUARDED_BY(roster_mu_) = 0;
 

@@ -11,6 +11,14 @@
 #include "server/rules/rule.h"
 
 namespace catchment {
+namespace {
+
+// Where one of them lacks momentum the state of the other's begins at zero.
+bool HaveSameStates(const v1::Optimizer& a, const v1::Optimizer& b) {
+  return a.kind() == b.kind() && a.centered() == b.centered();
+}
+
+}  // namespace
 
 absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
                                              const std::string& checkpoint_dir, const v1::Manifest* resumed) {
@@ -32,7 +40,7 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   absl::StatusOr<std::vector<v1::BlockState>> blocks = ReadBlockStates(checkpoint_dir, *resumed, ranges);
   if (!blocks.ok()) return blocks.status();
   contents.blocks = *std::move(blocks);
-  if (resumed->job().optimizer().kind() != job.optimizer().kind()) {
+  if (!HaveSameStates(resumed->job().optimizer(), job.optimizer())) {
     LOG(WARNING) << "the checkpoint's optimizer was another: its state begins anew";
     for (v1::BlockState& block : contents.blocks) block.clear_optimizer_steps();
     return contents;
@@ -70,15 +78,16 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
   }
 }
 
-v1::ShardReport ShardHost::Control(const v1::ShardCommand& command) {
+v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) {
   std::vector<Answer> answers;
-  shard_.SetRosters(command, &answers);
+  shard_.SetRosters(command, now, &answers);
   Deliver(&answers);
   if (command.checkpoint() > 0) shard_.Checkpoint(command.checkpoint());
   v1::ShardReport report = shard_.Report();
   writer_.Report(&report);
   MutexLock lock(&mu_);
   if (const auto line = momentum_log_.Line(report.momentum())) LOG(INFO) << *line;
+  training_ = command.training();
   if (command.stop()) {
     stop_ = true;
     changed_.Notify();
@@ -89,6 +98,11 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command) {
 bool ShardHost::WaitForStop(double seconds) {
   MutexLock lock(&mu_);
   return changed_.WaitFor(&mu_, seconds, [this] { return stop_; });
+}
+
+bool ShardHost::training() {
+  MutexLock lock(&mu_);
+  return training_;
 }
 
 }  // namespace catchment

@@ -26,13 +26,17 @@ class ShardHost {
   ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
             const std::string& checkpoint_dir);
 
-  // Takes the rosters, makes a checkpoint, notes the end; says how the shard stands.
-  v1::ShardReport Control(const v1::ShardCommand& command);
+  // Takes the rosters, makes a checkpoint, notes the end; says how the shard stands. `now`: seconds, on the
+  // clock that requests come with.
+  v1::ShardReport Control(const v1::ShardCommand& command, double now);
 
   Shard* shard() { return &shard_; }
 
   // Whether the master has said that the job is over.
   bool WaitForStop(double seconds);
+
+  // Whether the master has said that the job trains.
+  bool training();
 
  private:
   CheckpointWriter writer_;
@@ -40,6 +44,7 @@ class ShardHost {
   Mutex mu_;
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool training_ ABSL_GUARDED_BY(mu_) = false;
   MomentumLog momentum_log_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -34,7 +34,7 @@ absl::Status Shard::ReadPayload(const PayloadView& bytes, Request* request) {
 absl::Status Shard::Handle(Request request, std::vector<Answer>* answers) {
   if (absl::Status status = Check(request); !status.ok()) return status;
   if (request.payload != nullptr) bytes_pushed_ += push_.PayloadBytes(request.payload->size());
-  Effects effects{answers};
+  Effects effects{answers, request.now};
   {
     ReaderLock lock(&roster_mu_);
     if (absl::Status status = HandleLocked(&request, &effects); !status.ok()) return status;

@@ -3,6 +3,7 @@
 #define CATCHMENT_SERVER_SHARD_SLOTS_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/mutex.h"
@@ -22,6 +23,7 @@ struct Shard::Contribution {
   Payload answer;  // the vector that is its own, or the weights
   v1::Block::Fate fate = v1::Block::FATE_UNSET;
   uint64_t staleness = 0;
+  std::optional<Lag> lag;
 };
 
 // Vectors keep their memory from update to update.
@@ -54,7 +56,7 @@ struct Shard::WorkerSlot {
 
   Mutex mu;
   PushLedger ledger ABSL_GUARDED_BY(mu);
-  std::vector<BufferPtr> sent ABSL_GUARDED_BY(mu);  // by block, the last weights; where the rule needs them
+  std::vector<Sent> sent ABSL_GUARDED_BY(mu);  // by block
 };
 
 }  // namespace catchment

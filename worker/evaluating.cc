@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "common/snapshot_reader.h"
 #include "worker/heartbeat.h"
@@ -12,6 +13,46 @@ namespace catchment {
 namespace {
 
 constexpr double kPollSeconds = 0.1;
+// Training samples that batch_norm takes mean and variance of, at least where there are so many.
+constexpr int64_t kSamplesForStatistics = 1024;
+
+// Whole minibatches: that is how batch_norm saw samples in training.
+int64_t SamplesForStatistics(const Dataset& train, int64_t batch_size) {
+  const int64_t batches = (kSamplesForStatistics + batch_size - 1) / batch_size;
+  return std::min(train.size(), batches * batch_size);
+}
+
+// Gives `count` samples of a data set in minibatches, in order and as far from each other as may be.
+class SampleReader {
+ public:
+  SampleReader(const Dataset* data, int64_t count, int64_t batch_size)
+      : data_(*data),
+        count_(count),
+        batch_size_(batch_size),
+        inputs_(batch_size * data->input_shape().size()),
+        labels_(batch_size) {}
+
+  // False: there are no more.
+  bool Next(Minibatch* batch) {
+    const int64_t n = std::min(batch_size_, count_ - next_);
+    if (n == 0) return false;
+    for (int64_t i = 0; i < n; ++i, ++next_) {
+      const int64_t index = next_ * data_.size() / count_;
+      data_.CopyInput(index, inputs_.data() + i * data_.input_shape().size());
+      labels_[i] = data_.label(index);
+    }
+    *batch = {inputs_.data(), labels_.data(), nullptr, static_cast<int>(n)};
+    return true;
+  }
+
+ private:
+  const Dataset& data_;
+  const int64_t count_;
+  const int64_t batch_size_;
+  std::vector<float> inputs_;
+  std::vector<int32_t> labels_;
+  int64_t next_ = 0;
+};
 
 }  // namespace
 
@@ -40,9 +81,9 @@ absl::Status Evaluating::RunMembership(Session* session) {
   request.set_role(v1::EVALUATOR);
   request.set_incarnation(me->incarnation());
   std::atomic<bool> lost = false;
-  Heartbeat heartbeat(request, me->lease_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
-                      {[] { return v1::Progress(); }, [](const std::string&) {},
-                       [&](const absl::Status&) { lost = true; }});
+  Heartbeat heartbeat(
+      request, me->lease_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
+      {[] { return v1::Progress(); }, [](const std::string&) {}, [&](const absl::Status&) { lost = true; }});
   bool over = false;
   absl::Status status;
   while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
@@ -94,21 +135,14 @@ absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session) {
   std::vector<float> weights(session->layout.size());
   SnapshotReader reader(session->servers, options_.credentials, &session->layout);
   if (absl::Status status = reader.Read(absl::MakeSpan(weights)); !status.ok()) return status;
-  const Dataset& test = session->data.test;
   const int64_t batch_size = session->job.batch_size();
-  const int64_t sample_size = test.input_shape().size();
-  std::vector<float> inputs(batch_size * sample_size);
-  std::vector<int32_t> labels(batch_size);
+  SampleReader statistics(&session->data.train, SamplesForStatistics(session->data.train, batch_size),
+                          batch_size);
+  session->model->EstimateStatistics(weights, [&](Minibatch* batch) { return statistics.Next(batch); });
+  SampleReader test(&session->data.test, session->data.test.size(), batch_size);
   Score total;
-  for (int64_t begin = 0; begin < test.size() && !stop_.IsSet(); begin += batch_size) {
-    const int64_t n = std::min(batch_size, test.size() - begin);
-    for (int64_t i = 0; i < n; ++i) {
-      test.CopyInput(begin + i, inputs.data() + i * sample_size);
-      labels[i] = test.label(begin + i);
-    }
-    total += session->model->Evaluate(weights,
-                                      {inputs.data(), labels.data(), nullptr, static_cast<int>(n)});
-  }
+  Minibatch batch;
+  while (!stop_.IsSet() && test.Next(&batch)) total += session->model->Evaluate(weights, batch);
   if (stop_.IsSet()) return absl::CancelledError("the evaluator was told to stop");
   v1::EvaluationReport report;
   report.set_samples(total.samples);

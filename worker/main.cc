@@ -1,5 +1,5 @@
-// catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a master.
-// Everything but the master's address it learns from the master. Read on in worker/training.h.
+// catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a
+// master. Everything but the master's address it learns from the master. Read on in worker/training.h.
 #include <gflags/gflags.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "absl/strings/numbers.h"
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/rpc.h"
@@ -17,12 +18,23 @@
 
 DEFINE_string(master, "", "HOST:PORT of the master, the catchment_server with --index=0. Required.");
 DEFINE_string(role, "worker", "worker: trains. evaluator: scores the test set from snapshots.");
-DEFINE_string(device, "", "auto, cpu or cuda; takes the place of the job's device.");
+DEFINE_string(device, "", "auto, cpu, cuda or cuda:INDEX; takes the place of the job's device.");
+DEFINE_int32(
+    local_index, -1,
+    "Which one of this machine's workers this is, from 0: they take its CUDA devices in turn. Default: "
+    "$SLURM_LOCALID, or 0.");
 DEFINE_int32(threads, 1, "Threads that compute. Several workers on one machine share its cores.");
 DEFINE_double(connect_timeout_seconds, 60, "How long to keep trying to reach the master.");
 
 namespace catchment {
 namespace {
+
+int LocalIndex() {
+  if (FLAGS_local_index >= 0) return FLAGS_local_index;
+  int index = 0;
+  const char* const slurm = std::getenv("SLURM_LOCALID");
+  return slurm != nullptr && absl::SimpleAtoi(slurm, &index) && index >= 0 ? index : 0;
+}
 
 absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   if (FLAGS_master.empty()) return absl::InvalidArgumentError("--master=HOST:PORT is required");
@@ -32,7 +44,12 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
   if (FLAGS_threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
   auto credentials = ClientCredentials(TlsFilesFromFlags());
   if (!credentials.ok()) return credentials.status();
-  return WorkerOptions{FLAGS_master, *credentials, FLAGS_device, FLAGS_threads, FLAGS_connect_timeout_seconds};
+  return WorkerOptions{.master = FLAGS_master,
+                       .credentials = *credentials,
+                       .device = FLAGS_device,
+                       .local_index = LocalIndex(),
+                       .threads = FLAGS_threads,
+                       .connect_timeout_seconds = FLAGS_connect_timeout_seconds};
 }
 
 template <typename Life>
@@ -43,9 +60,9 @@ absl::Status RunUntilSignal(const WorkerOptions& options) {
   return life.Run();
 }
 
-// OpenMP's threads spin when they have nothing to do, and take the core from another worker on the machine: two
-// threads on two busy cores were up to ten times slower so. The library reads its setting when it is loaded,
-// hence the new start.
+// OpenMP's threads spin when they have nothing to do, and take the core from another worker on the machine:
+// two threads on two busy cores were up to ten times slower so. The library reads its setting when it is
+// loaded, hence the new start.
 void SleepWhenIdle(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
@@ -57,7 +74,8 @@ void SleepWhenIdle(char** argv) {
 absl::Status Main() {
   const absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
   if (!options.ok()) return options.status();
-  return FLAGS_role == "evaluator" ? RunUntilSignal<Evaluating>(*options) : RunUntilSignal<Training>(*options);
+  return FLAGS_role == "evaluator" ? RunUntilSignal<Evaluating>(*options)
+                                   : RunUntilSignal<Training>(*options);
 }
 
 }  // namespace

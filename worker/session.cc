@@ -32,10 +32,11 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeSynthetic(const v1::Job& job) {
 
 absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& options, const v1::Job& job,
                                                        const Dataset& data) {
-  const absl::StatusOr<v1::Device> device = ResolveDevice(options.device, job.device());
+  const absl::StatusOr<DeviceRequest> device = ResolveDevice(options.device, job.device());
   if (!device.ok()) return device.status();
-  absl::StatusOr<DeviceChoice> choice =
-      ChooseDevice(*device, {options.threads, job.deterministic()}, CudaPluginPath());
+  absl::StatusOr<DeviceChoice> choice = ChooseDevice(*device, {.cpu = {options.threads, job.deterministic()},
+                                                               .local_index = options.local_index,
+                                                               .cuda_plugin = CudaPluginPath()});
   if (!choice.ok()) return choice.status();
   LOG(INFO) << choice->explanation;
   return Network::Create(job.model(), data.input_shape(), data.num_classes(),
@@ -55,8 +56,11 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   if (!model.ok()) return model.status();
   absl::StatusOr<ParameterLayout> layout = LayoutOf(reply->job(), (*model)->tensors(), reply->servers_size());
   if (!layout.ok()) return layout.status();
-  return Session{reply->job(), {reply->servers().begin(), reply->servers().end()}, *std::move(data),
-                 *std::move(model), *std::move(layout)};
+  return Session{reply->job(),
+                 {reply->servers().begin(), reply->servers().end()},
+                 *std::move(data),
+                 *std::move(model),
+                 *std::move(layout)};
 }
 
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {

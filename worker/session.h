@@ -19,7 +19,8 @@ namespace catchment {
 struct WorkerOptions {
   std::string master;  // HOST:PORT
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  std::string device;  // "": the job's
+  std::string device;   // "": the job's
+  int local_index = 0;  // among this machine's workers
   int threads = 1;
   double connect_timeout_seconds = 60;
 };

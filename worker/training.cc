@@ -15,30 +15,43 @@ bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
 }
 
+// 1 for a worker that is no straggler.
+double SlownessOf(const v1::Job& job, uint32_t worker) {
+  for (const v1::Straggler& straggler : job.faults().stragglers()) {
+    if (straggler.worker() == worker) return straggler.times();
+  }
+  return 1;
+}
+
 }  // namespace
 
 struct Training::Membership {
   Membership(const v1::RegisterReply& reply, Session* session, const WorkerOptions& options,
              const Clock* clock, MasterClient* master, std::function<v1::Progress()> progress)
       : me(reply),
+        slowness(SlownessOf(session->job, reply.worker())),
         client(
             {session->servers, options.credentials, session->job.name(), reply.worker(), reply.incarnation(),
              session->job.faults().connect_timeout_seconds(), session->job.compression()},
             &session->layout, clock),
         algorithm(MakeAlgorithm(session->job, session->layout.size(), &client)),
         leases(reply.worker(), reply.incarnation(), master, &end, std::move(progress)),
+        augmentation(session->job.data().augmentation(), session->data.train.input_shape(),
+                     session->job.seed()),
         loader(
-            &session->data.train, EpochOrder(session->job.seed(), session->data.train.size()), kBatchesAhead,
-            [this] { return leases.Next(); }, clock) {}
+            &session->data.train, &augmentation, EpochOrder(session->job.seed(), session->data.train.size()),
+            kBatchesAhead, [this] { return leases.Next(); }, clock) {}
   ~Membership() { end.Set(); }
 
   const v1::RegisterReply me;
+  const double slowness;  // Straggler.times
   StopFlag end;  // no more steps
   Mutex mu;
   absl::Status lost ABSL_GUARDED_BY(mu);  // why the membership ended, unless by its own will
   ParameterClient client;
   const std::unique_ptr<Algorithm> algorithm;
   LeaseSource leases;
+  const Augmentation augmentation;
   BatchLoader loader;
   // Of the training thread.
   bool started = false;
@@ -170,10 +183,14 @@ absl::Status Training::RunStep(Session* session, const LoadedBatch& batch, Membe
   Score score;
   const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
                             PassObserver* observer) {
+    const double start = clock_.Now();
     score = session->model->Train(weights,
                                   {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
                                    static_cast<int>(batch.samples)},
                                   gradient, observer);
+    if (membership->slowness > 1) {
+      membership->end.Pause((membership->slowness - 1) * (clock_.Now() - start));
+    }
   };
   Algorithm::Step step;
   step.samples = static_cast<uint32_t>(batch.samples);

@@ -30,7 +30,7 @@ def if_cuda(if_true, if_false = []):
             "# " + version,
             "cc_library(name = \"headers\", hdrs = glob([\"include/*.h\", \"include/*.hpp\", \"include/crt/**\", \"include/vector_types*\"]), includes = [\"include\"])",
             "cc_library(name = \"cudart\", deps = [\":headers\"], linkopts = [\"%s/libcudart_static.a\", \"-ldl\", \"-lrt\", \"-lpthread\"])" % libdir,
-            "cc_library(name = \"cublas\", deps = [\":cudart\"], linkopts = [\"-L%s\", \"-l:libcublas.so\", \"-Wl,-rpath,%s\"])" % (libdir, libdir),
+            "cc_library(name = \"cublas\", deps = [\":cudart\"], linkopts = [\"-L%s\", \"-l:libcublasLt.so\", \"-l:libcublas.so\", \"-Wl,-rpath,%s\"])" % (libdir, libdir),
         ]
     else:
         out += ["cc_library(name = \"%s\")" % n for n in ["headers", "cudart", "cublas"]]

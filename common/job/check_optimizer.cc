@@ -80,6 +80,7 @@ void CheckAverages(const v1::Optimizer& optimizer, Problems* problems) {
                    problems)) {
     problems->BelowOne("optimizer.rho", optimizer.rho());
   }
+  CheckKindHas("centered", optimizer.centered(), kind, {v1::Optimizer::RMSPROP}, problems);
   if (CheckKindHas("epsilon", optimizer.has_epsilon(), kind,
                    {v1::Optimizer::ADAGRAD, v1::Optimizer::RMSPROP, v1::Optimizer::ADADELTA,
                     v1::Optimizer::ADAM, v1::Optimizer::ADAMW, v1::Optimizer::LAMB},
@@ -106,7 +107,7 @@ void CheckFinalFraction(const v1::Schedule& schedule, Problems* problems) {
   const float fraction = schedule.final_fraction();
   if (!CheckDecayHas("final_fraction", schedule.has_final_fraction(), schedule.decay(),
                      {v1::Schedule::COSINE, v1::Schedule::EXPONENTIAL, v1::Schedule::POLYNOMIAL,
-                      v1::Schedule::ONE_CYCLE},
+                      v1::Schedule::ONE_CYCLE, v1::Schedule::PLATEAU},
                      problems)) {
     return;
   }
@@ -121,7 +122,7 @@ void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
   problems->BelowOne(path + ".warmup", schedule.warmup());
   if (!v1::Schedule::Decay_IsValid(decay)) {
     return problems->Require(false, path + ".decay", static_cast<int>(decay),
-                             "must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL or ONE_CYCLE");
+                             "must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE or PLATEAU");
   }
   CheckFinalFraction(schedule, problems);
   const float every = schedule.step_every(), factor = schedule.factor();
@@ -129,7 +130,8 @@ void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
     problems->Require(every > 0 && every <= 1, path + ".step_every", every,
                       "must be in (0, 1], of the budget");
   }
-  if (CheckDecayHas("factor", schedule.has_factor(), decay, {v1::Schedule::STEP}, problems)) {
+  if (CheckDecayHas("factor", schedule.has_factor(), decay, {v1::Schedule::STEP, v1::Schedule::PLATEAU},
+                    problems)) {
     problems->Require(factor > 0 && factor <= 1, path + ".factor", factor, "must be in (0, 1]");
   }
   if (CheckDecayHas("power", schedule.has_power(), decay, {v1::Schedule::POLYNOMIAL}, problems)) {
@@ -141,6 +143,10 @@ void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
   }
   if (CheckDecayHas("rise_from", schedule.has_rise_from(), decay, {v1::Schedule::ONE_CYCLE}, problems)) {
     problems->Within<float>(0, 1, path + ".rise_from", schedule.rise_from());
+  }
+  CheckDecayHas("patience", schedule.has_patience(), decay, {v1::Schedule::PLATEAU}, problems);
+  if (CheckDecayHas("threshold", schedule.has_threshold(), decay, {v1::Schedule::PLATEAU}, problems)) {
+    problems->BelowOne(path + ".threshold", schedule.threshold());
   }
 }
 

@@ -2,6 +2,8 @@
 #ifndef CATCHMENT_COMMON_JOB_DATA_SHAPE_H_
 #define CATCHMENT_COMMON_JOB_DATA_SHAPE_H_
 
+#include <cstdint>
+
 #include "common/model_shapes.h"
 #include "proto/job.pb.h"
 
@@ -9,14 +11,37 @@ namespace catchment {
 
 struct DataShape {
   SampleShape input;
-  int num_classes;
+  int num_classes = 0;
+  // Of a data set in files: what was published. A folder may hold less.
+  int64_t train_samples = 0;
+  int64_t test_samples = 0;
 };
 
-// MNIST and drawn digits are one channel of 28 x 28 pixels, and ten digits. Synthetic samples are without
-// content: a nominal value and class each.
+// `data` is complete (common/job/defaults.h). Synthetic samples are without content: a nominal value and
+// class each. Without a source it is MNIST.
 inline DataShape ShapeOf(const v1::Data& data) {
-  if (data.has_synthetic()) return {SampleShape::Vector(1), 1};
-  return {{1, 28, 28}, 10};
+  switch (data.source_case()) {
+    case v1::Data::kSynthetic:
+      return {SampleShape::Vector(1), 1, data.synthetic().samples(), 0};
+    case v1::Data::kCifar10:
+      return {{3, 32, 32}, 10, 50000, 10000};
+    case v1::Data::kGeneratedEvents:
+      return {SampleShape::Sequence(50, 19), 3, data.generated_events().train_samples(),
+              data.generated_events().test_samples()};
+    case v1::Data::kGeneratedImages: {
+      const v1::GeneratedImages& images = data.generated_images();
+      return {{3, images.size(), images.size()},
+              static_cast<int>(images.classes()),
+              images.train_samples(),
+              images.test_samples()};
+    }
+    case v1::Data::kDrawnDigits:
+      return {{1, 28, 28}, 10, data.drawn_digits().train_samples(), data.drawn_digits().test_samples()};
+    case v1::Data::kMnist:
+    case v1::Data::SOURCE_NOT_SET:
+      break;
+  }
+  return {{1, 28, 28}, 10, 60000, 10000};
 }
 
 }  // namespace catchment

@@ -24,28 +24,76 @@ void FillJob(v1::Job* job) {
   if (job->budget_case() == v1::Job::BUDGET_NOT_SET) job->set_epochs(1);
 }
 
+void FillLayers(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
+
+template <typename Pool>
+void FillPool(Pool* pool) {
+  CATCHMENT_DEFAULT(pool, stride, pool->size());
+  CATCHMENT_DEFAULT(pool, padding, 0);
+}
+
+void FillLayer(v1::Layer* layer) {
+  constexpr float kEpsilon = 1e-5f;
+  if (layer->has_conv2d()) {
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), stride, 1);
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), padding, 0);
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), groups, 1);
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), bias, true);
+  } else if (layer->has_dense()) {
+    CATCHMENT_DEFAULT(layer->mutable_dense(), bias, true);
+  } else if (layer->has_max_pool()) {
+    FillPool(layer->mutable_max_pool());
+  } else if (layer->has_average_pool()) {
+    FillPool(layer->mutable_average_pool());
+  } else if (layer->has_batch_norm()) {
+    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), epsilon, kEpsilon);
+    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), ghost_batch, 0);
+    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), initial_weight, 1);
+  } else if (layer->has_layer_norm()) {
+    CATCHMENT_DEFAULT(layer->mutable_layer_norm(), epsilon, kEpsilon);
+  } else if (layer->has_lstm()) {
+    CATCHMENT_DEFAULT(layer->mutable_lstm(), sequences, false);
+  } else if (layer->has_residual()) {
+    FillLayers(layer->mutable_residual()->mutable_layers());
+    FillLayers(layer->mutable_residual()->mutable_shortcut());
+  }
+}
+
+void FillLayers(google::protobuf::RepeatedPtrField<v1::Layer>* layers) {
+  for (v1::Layer& layer : *layers) FillLayer(&layer);
+}
+
 void FillModel(v1::Model* model) {
   if (model->has_synthetic()) {
     CATCHMENT_DEFAULT(model->mutable_synthetic(), step_ms, 100);
     CATCHMENT_DEFAULT(model->mutable_synthetic(), spread, 0);
+    return;
   }
-  for (v1::Layer& layer : *model->mutable_layers()) {
-    if (layer.has_conv2d()) {
-      CATCHMENT_DEFAULT(layer.mutable_conv2d(), stride, 1);
-      CATCHMENT_DEFAULT(layer.mutable_conv2d(), padding, 0);
-    } else if (layer.has_max_pool()) {
-      CATCHMENT_DEFAULT(layer.mutable_max_pool(), stride, layer.max_pool().size());
-    }
-  }
+  FillLayers(model->mutable_layers());
+  v1::Loss* loss = model->mutable_loss();
+  if (loss->kind() == v1::Loss::LOSS_UNSET) loss->set_kind(v1::Loss::SOFTMAX_CROSS_ENTROPY);
+  if (loss->kind() != v1::Loss::MEAN_SQUARED_ERROR) CATCHMENT_DEFAULT(loss, label_smoothing, 0);
+}
+
+template <typename Drawn>
+void FillDrawn(uint32_t train_samples, uint32_t test_samples, Drawn* drawn) {
+  CATCHMENT_DEFAULT(drawn, train_samples, train_samples);
+  CATCHMENT_DEFAULT(drawn, test_samples, test_samples);
+  CATCHMENT_DEFAULT(drawn, seed, 1);
 }
 
 void FillData(v1::Data* data) {
   if (data->has_synthetic()) CATCHMENT_DEFAULT(data->mutable_synthetic(), samples, 1000000);
-  if (!data->has_drawn_digits()) return;
-  v1::DrawnDigits* digits = data->mutable_drawn_digits();
-  CATCHMENT_DEFAULT(digits, train_samples, 20000);
-  CATCHMENT_DEFAULT(digits, test_samples, 4000);
-  CATCHMENT_DEFAULT(digits, seed, 1);
+  if (data->has_drawn_digits()) FillDrawn(20000, 4000, data->mutable_drawn_digits());
+  if (data->has_generated_events()) FillDrawn(20000, 4000, data->mutable_generated_events());
+  if (data->has_generated_images()) {
+    FillDrawn(2048, 256, data->mutable_generated_images());
+    CATCHMENT_DEFAULT(data->mutable_generated_images(), size, 224);
+    CATCHMENT_DEFAULT(data->mutable_generated_images(), classes, 1000);
+  }
+  if (!data->has_augmentation()) return;
+  CATCHMENT_DEFAULT(data->mutable_augmentation(), crop_padding, 0);
+  CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
 }
 
 void FillContribution(uint32_t workers, v1::Contribution* contribution) {
@@ -54,6 +102,7 @@ void FillContribution(uint32_t workers, v1::Contribution* contribution) {
     CATCHMENT_DEFAULT(gradient, push_period, 1);
     CATCHMENT_DEFAULT(gradient, fetch_period, gradient->push_period());
     CATCHMENT_DEFAULT(gradient, local_learning_rate, 0);
+    CATCHMENT_DEFAULT(gradient, mean, false);
   } else if (contribution->has_elastic()) {
     v1::ElasticDifference* elastic = contribution->mutable_elastic();
     CATCHMENT_DEFAULT(elastic, communication_period, 4);
@@ -115,6 +164,7 @@ void FillKind(v1::Optimizer* optimizer) {
     case v1::Optimizer::RMSPROP:
       CATCHMENT_DEFAULT(optimizer, rho, 0.99f);
       CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
+      CATCHMENT_DEFAULT(optimizer, centered, false);
       break;
     case v1::Optimizer::ADADELTA:
       CATCHMENT_DEFAULT(optimizer, rho, 0.9f);
@@ -163,6 +213,12 @@ void FillSchedule(v1::Schedule* schedule) {
       break;
     case v1::Schedule::COSINE:
       CATCHMENT_DEFAULT(schedule, final_fraction, 0);
+      break;
+    case v1::Schedule::PLATEAU:
+      CATCHMENT_DEFAULT(schedule, final_fraction, 0);
+      CATCHMENT_DEFAULT(schedule, factor, 0.1f);
+      CATCHMENT_DEFAULT(schedule, patience, 10);
+      CATCHMENT_DEFAULT(schedule, threshold, 1e-4f);
       break;
     default:
       break;

@@ -17,6 +17,7 @@ namespace catchment {
 //   POLYNOMIAL   f + (1 - f) (1 - q)^power
 //   ONE_CYCLE    q < rise_share:   rise_from + (1 - rise_from) (1 - cos(pi q / rise_share)) / 2
 //                from there on:    down((q - rise_share) / (1 - rise_share))
+//   PLATEAU      1; its factor follows the test loss, and comes from the master (server/master/plateau.h)
 // PyTorch's schedulers count steps t of T: q = t / T; for OneCycleLR, which is at its end in its last step,
 // q = t / (T - 1), and rise_share is (pct_start T - 1) / (T - 1), rise_from 1 / div_factor.
 // A progress outside [0, 1] counts as the nearer end. `optimizer` is one of a validated job.

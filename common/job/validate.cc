@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "common/job/check_consistency.h"
 #include "common/job/check_contribution.h"
 #include "common/job/check_optimizer.h"
+#include "common/job/check_plateau.h"
 #include "common/job/data_shape.h"
 #include "common/job/defaults.h"
 #include "common/job/presets.h"
@@ -30,6 +32,7 @@ constexpr uint32_t kMaxBlockKib = 65536;
 constexpr size_t kMaxNameLength = 100;
 constexpr double kMaxStepMs = 600000;
 constexpr double kMaxSpread = 3;
+constexpr double kMaxSlowness = 1000;
 // Samples are counted in 64 bits.
 constexpr double kMaxBudget = 9e18;
 
@@ -80,18 +83,56 @@ void CheckCountedSamples(const v1::Job& job, Problems* problems) {
                     absl::StrCat("must not be above data.synthetic.samples, ", samples));
 }
 
-void CheckData(const v1::Job& job, Problems* problems) {
-  if (job.data().source_case() == v1::Data::SOURCE_NOT_SET) {
-    return problems->Add("data", "has no source; give one of mnist {}, drawn_digits {}, synthetic {}");
-  }
-  if (job.data().has_synthetic()) CheckCountedSamples(job, problems);
-  if (!job.data().has_drawn_digits()) return;
-  const v1::DrawnDigits& digits = job.data().drawn_digits();
-  problems->AtLeast<uint32_t>(1, "data.drawn_digits.train_samples", digits.train_samples());
-  problems->AtLeast<uint32_t>(1, "data.drawn_digits.test_samples", digits.test_samples());
+// Data that the program makes itself.
+template <typename Drawn>
+void CheckDrawn(const std::string& path, const Drawn& drawn, uint32_t batch_size, Problems* problems) {
+  constexpr uint32_t kMost = 10'000'000;
+  problems->Within<uint32_t>(1, kMost, path + ".train_samples", drawn.train_samples());
+  problems->Within<uint32_t>(1, kMost, path + ".test_samples", drawn.test_samples());
+  problems->Require(batch_size <= std::max(1u, drawn.train_samples()), "batch_size", batch_size,
+                    absl::StrCat("must not be above ", path, ".train_samples, ", drawn.train_samples()));
+}
+
+// Each class has a grating of its own, and the finest must be coarser than two pixels.
+void CheckGratings(const v1::GeneratedImages& images, Problems* problems) {
+  constexpr uint32_t kLargest = 4096, kMostClasses = 100'000;
+  problems->Within<uint32_t>(4, kLargest, "data.generated_images.size", images.size());
+  problems->Within<uint32_t>(2, kMostClasses, "data.generated_images.classes", images.classes());
+  const auto half = static_cast<uint64_t>(images.size() / 2);
   problems->Require(
-      job.batch_size() <= std::max(1u, digits.train_samples()), "batch_size", job.batch_size(),
-      absl::StrCat("must not be above data.drawn_digits.train_samples, ", digits.train_samples()));
+      images.classes() <= half * half, "data.generated_images.classes", images.classes(),
+      absl::StrCat("images of size ", images.size(), " have room for ", half * half, "; use a larger size"));
+}
+
+void CheckAugmentation(const v1::Data& data, Problems* problems) {
+  const SampleShape shape = ShapeOf(data).input;
+  if (data.has_synthetic() || shape.kind != SampleKind::kImage) {
+    return problems->Add("data.augmentation", "is for images; this data has none, leave it out");
+  }
+  problems->Require(data.augmentation().crop_padding() < std::min(shape.height, shape.width),
+                    "data.augmentation.crop_padding", data.augmentation().crop_padding(),
+                    absl::StrCat("must be below the images' size, ", std::min(shape.height, shape.width)));
+}
+
+void CheckData(const v1::Job& job, Problems* problems) {
+  const v1::Data& data = job.data();
+  if (data.source_case() == v1::Data::SOURCE_NOT_SET) {
+    return problems->Add(
+        "data",
+        "has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
+        "generated_images {}, synthetic {}");
+  }
+  const uint32_t batch_size = job.batch_size();
+  if (data.has_synthetic()) CheckCountedSamples(job, problems);
+  if (data.has_drawn_digits()) CheckDrawn("data.drawn_digits", data.drawn_digits(), batch_size, problems);
+  if (data.has_generated_events()) {
+    CheckDrawn("data.generated_events", data.generated_events(), batch_size, problems);
+  }
+  if (data.has_generated_images()) {
+    CheckDrawn("data.generated_images", data.generated_images(), batch_size, problems);
+    CheckGratings(data.generated_images(), problems);
+  }
+  if (data.has_augmentation()) CheckAugmentation(data, problems);
 }
 
 // One without the other has nothing to compute with, or nothing to compute.
@@ -107,6 +148,19 @@ void CheckSynthetic(const v1::Job& job, Problems* problems) {
   problems->Within<double>(0, kMaxSpread, "model.synthetic.spread", model.spread());
 }
 
+// Names the layers of `list` as InferShapes named them. Of a residual block its branch's layers come first,
+// then its shortcut's, then itself.
+void NameLayers(google::protobuf::RepeatedPtrField<v1::Layer>* list,
+                std::vector<LayerShape>::const_iterator* next) {
+  for (v1::Layer& layer : *list) {
+    if (layer.has_residual()) {
+      NameLayers(layer.mutable_residual()->mutable_layers(), next);
+      NameLayers(layer.mutable_residual()->mutable_shortcut(), next);
+    }
+    layer.set_name((*next)++->name);
+  }
+}
+
 // Also gives the layers their names.
 void CheckModel(v1::Job* job, Problems* problems) {
   if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
@@ -114,15 +168,20 @@ void CheckModel(v1::Job* job, Problems* problems) {
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.num_classes);
   if (!layers.ok()) return problems->AddLines(std::string(layers.status().message()));
-  for (int i = 0; i < job->model().layers_size(); ++i) {
-    job->mutable_model()->mutable_layers(i)->set_name((*layers)[i].name);
-  }
+  auto next = layers->begin();
+  NameLayers(job->mutable_model()->mutable_layers(), &next);
 }
 
 void CheckGradient(const v1::AccruedGradient& gradient, uint32_t groups, Problems* problems) {
   const std::string path = "algorithm.contribution.gradient";
   problems->AtLeast<uint32_t>(1, path + ".push_period", gradient.push_period());
   problems->AtLeast<uint32_t>(1, path + ".fetch_period", gradient.fetch_period());
+  if (gradient.mean() && gradient.push_period() == 1) {
+    problems->Add(
+        path + ".mean",
+        "is true and push_period is 1: one gradient is its own mean; set push_period to the number of "
+        "minibatches that an update is to be made of, or leave mean out");
+  }
   const float local = gradient.local_learning_rate();
   problems->Require(local >= 0 && std::isfinite(local), path + ".local_learning_rate", local,
                     "must be a number, 0 or above");
@@ -218,12 +277,24 @@ void CheckCompression(const v1::Job& job, Problems* problems) {
   CheckTopK(compression, problems);
 }
 
+void CheckStragglers(const v1::Faults& faults, Problems* problems) {
+  std::set<uint32_t> seen;
+  for (int i = 0; i < faults.stragglers_size(); ++i) {
+    const v1::Straggler& straggler = faults.stragglers(i);
+    const std::string path = absl::StrCat("faults.stragglers[", i, "].");
+    problems->Within<double>(1, kMaxSlowness, path + "times", straggler.times());
+    problems->Require(seen.insert(straggler.worker()).second, path + "worker", straggler.worker(),
+                      "and so is an earlier one's; give each worker one straggler at most");
+  }
+}
+
 void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, "checkpoint.keep", job.checkpoint().keep());
   problems->Positive("evaluation.every_epochs", job.evaluation().every_epochs());
   problems->Positive("faults.worker_lease_seconds", job.faults().worker_lease_seconds());
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());
   problems->Positive("faults.connect_timeout_seconds", job.faults().connect_timeout_seconds());
+  CheckStragglers(job.faults(), problems);
 }
 
 // The preset that the job asks for; for an unknown one the default, so that the rest can still be checked.
@@ -251,6 +322,7 @@ absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
   CheckAlgorithm(job, &problems);
   CheckCompensation(job, &problems);
   CheckOptimizer(job.optimizer(), job.algorithm().contribution().has_elastic(), &problems);
+  CheckPlateau(job, &problems);
   CheckCompression(job, &problems);
   CheckKeeping(job, &problems);
   if (!problems.empty()) return problems.ToStatus();

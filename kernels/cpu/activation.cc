@@ -2,6 +2,18 @@
 
 namespace catchment {
 
+dnnl::memory::dims DimsOf(const SampleShape& shape, int64_t batch_size) {
+  switch (shape.kind) {
+    case SampleKind::kImage:
+      return {batch_size, shape.channels, shape.height, shape.width};
+    case SampleKind::kVector:
+      return {batch_size, shape.channels};
+    case SampleKind::kSequence:
+      return {batch_size, shape.channels, shape.width};
+  }
+  return {};
+}
+
 InputPort::InputPort(CpuContext* context, const CpuActivation* activation, const dnnl::memory::desc& wanted)
     : value_(activation->value()), gradient_(activation->gradient()) {
   if (activation->layout() == wanted) return;

@@ -10,12 +10,22 @@
 
 namespace catchment {
 
+// N x C x H x W, N x C, or of sequences N x steps x values.
+dnnl::memory::dims DimsOf(const SampleShape& shape, int64_t batch_size);
+
 class CpuActivation final : public Activation {
  public:
   CpuActivation(CpuContext* context, const dnnl::memory::desc& layout)
       : value_(context->Allocate(layout)), gradient_(context->Allocate(layout)) {}
+  // Another look at the same values, with a gradient of its own.
+  CpuActivation(CpuContext* context, const dnnl::memory& value)
+      : value_(value), gradient_(context->Allocate(value.get_desc())) {}
 
-  // N x C x H x W or N x C; values and gradient have the same layout.
+  // Another look at both.
+  CpuActivation(const dnnl::memory& value, const dnnl::memory& gradient)
+      : value_(value), gradient_(gradient) {}
+
+  // As DimsOf says; values and gradient have the same layout.
   dnnl::memory::desc layout() const { return value_.get_desc(); }
   const dnnl::memory& value() const { return value_; }
   const dnnl::memory& gradient() const { return gradient_; }
@@ -37,6 +47,10 @@ class InputPort {
 
   const dnnl::memory& value() const { return value_; }
   const dnnl::memory& gradient() const { return gradient_; }
+  float* value_data() const { return static_cast<float*>(value_.get_data_handle()); }
+  float* gradient_data() const { return static_cast<float*>(gradient_.get_data_handle()); }
+  // Whether it is the activation itself.
+  bool is_direct() const { return !pull_.has_value(); }
 
   // Brings the values, before they are read.
   void Pull() {

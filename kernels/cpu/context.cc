@@ -54,9 +54,16 @@ Operation MakeReorder(CpuContext* context, const memory& from, const memory& to)
           {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
+memory Reshaped(CpuContext* context, const memory& plain, const memory::dims& dims) {
+  memory reshaped = context->Unbound(PlainLayout(dims));
+  reshaped.set_data_handle(plain.get_data_handle());
+  return reshaped;
+}
+
 memory::desc PlainLayout(const memory::dims& dims) {
   constexpr memory::format_tag kPlain[] = {memory::format_tag::a, memory::format_tag::ab,
-                                           memory::format_tag::abc, memory::format_tag::abcd};
+                                           memory::format_tag::abc, memory::format_tag::abcd,
+                                           memory::format_tag::abcde};
   return {dims, memory::data_type::f32, kPlain[dims.size() - 1]};
 }
 

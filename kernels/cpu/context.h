@@ -77,6 +77,9 @@ auto TryMake(F f) -> std::optional<decltype(f())> {
   }
 }
 
+// The same values, which lie in plain order, as an array of other dimensions.
+dnnl::memory Reshaped(CpuContext* context, const dnnl::memory& plain, const dnnl::memory::dims& dims);
+
 dnnl::memory::desc PlainLayout(const dnnl::memory::dims& dims);
 // A layout of the primitive's choice.
 dnnl::memory::desc AnyLayout(const dnnl::memory::dims& dims);

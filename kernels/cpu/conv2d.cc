@@ -1,6 +1,10 @@
 #include "kernels/cpu/conv2d.h"
 
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -24,18 +28,36 @@ struct Geometry {
                spec.layer.output.width},
         weight{output[1], source[1], spec.layer.kernel_size, spec.layer.kernel_size},
         bias{output[1]},
+        groups(spec.layer.groups),
+        has_bias(spec.layer.bias),
         stride{spec.layer.stride, spec.layer.stride},
-        padding{spec.layer.padding, spec.layer.padding} {}
+        padding{spec.layer.padding, spec.layer.padding} {
+    if (groups == 1) return;
+    weight[0] /= groups;
+    weight[1] /= groups;
+    weight.insert(weight.begin(), groups);
+  }
 
-  int64_t weight_size() const { return weight[0] * weight[1] * weight[2] * weight[3]; }
+  int64_t weight_size() const {
+    return std::accumulate(weight.begin(), weight.end(), int64_t{1}, std::multiplies<>());
+  }
+  int64_t parameters() const { return weight_size() + (has_bias ? bias[0] : 0); }
+  memory::desc any_bias() const { return has_bias ? AnyLayout(bias) : memory::desc(); }
   // Without the batch size: smaller batches take what was measured for the first.
   std::string Key() const {
     return absl::StrCat(absl::StrJoin(weight, "x"), " over ", source[2], "x", source[3], " stride ",
                         stride[0], " padding ", padding[0]);
   }
 
-  memory::dims source, output, weight, bias, stride, padding;
+  memory::dims source, output;
+  memory::dims weight;  // filters x channels x k x k; with groups, groups x that of one
+  memory::dims bias;
+  int64_t groups;
+  bool has_bias;
+  memory::dims stride, padding;
 };
+
+using Arguments = std::vector<std::pair<int, memory>>;
 
 convolution_forward::primitive_desc DescribeForward(CpuContext* context, const Geometry& g, algorithm a,
                                                     const memory::desc& source, const memory::desc& output,
@@ -47,8 +69,8 @@ convolution_forward::primitive_desc DescribeForward(CpuContext* context, const G
     attributes.set_post_ops(post);
   }
   const convolution_forward::desc description(dnnl::prop_kind::forward_training, a, source,
-                                              AnyLayout(g.weight), AnyLayout(g.bias), output, g.stride,
-                                              g.padding, g.padding);
+                                              AnyLayout(g.weight), g.any_bias(), output, g.stride, g.padding,
+                                              g.padding);
   return {description, attributes, context->engine()};
 }
 
@@ -61,13 +83,17 @@ class ForwardPass {
         input_(context, input, description_.src_desc()),
         output_(context, description_.dst_desc()),
         weight_(context, g.weight, description_.weights_desc()),
-        bias_(context, g.bias, description_.bias_desc()),
-        weight_size_(g.weight_size()),
-        operation_(context, convolution_forward(description_), description_.scratchpad_desc(),
-                   {{DNNL_ARG_SRC, input_.value()},
-                    {DNNL_ARG_WEIGHTS, weight_.memory()},
-                    {DNNL_ARG_BIAS, bias_.memory()},
-                    {DNNL_ARG_DST, output_.value()}}) {}
+        weight_size_(g.weight_size()) {
+    Arguments arguments = {{DNNL_ARG_SRC, input_.value()},
+                           {DNNL_ARG_WEIGHTS, weight_.memory()},
+                           {DNNL_ARG_DST, output_.value()}};
+    if (g.has_bias) {
+      bias_.emplace(context, g.bias, description_.bias_desc());
+      arguments.emplace_back(DNNL_ARG_BIAS, bias_->memory());
+    }
+    operation_.emplace(context, convolution_forward(description_), description_.scratchpad_desc(),
+                       std::move(arguments));
+  }
 
   InputPort* input() { return &input_; }
   CpuActivation* output() { return &output_; }
@@ -75,8 +101,8 @@ class ForwardPass {
   void Run(const float* parameters) {
     input_.Pull();
     weight_.Pull(parameters);
-    bias_.Pull(parameters + weight_size_);
-    operation_.Run();
+    if (bias_) bias_->Pull(parameters + weight_size_);
+    operation_->Run();
   }
 
  private:
@@ -84,9 +110,9 @@ class ForwardPass {
   InputPort input_;
   CpuActivation output_;
   ParameterPort weight_;
-  ParameterPort bias_;
+  std::optional<ParameterPort> bias_;
   int64_t weight_size_;
-  Operation operation_;
+  std::optional<Operation> operation_;
 };
 
 class BackwardWeightsPass {
@@ -95,37 +121,41 @@ class BackwardWeightsPass {
                       const CpuActivation& output)
       : description_(Describe(context, g, a, input.value().get_desc(), output.layout())),
         weight_(context, g.weight, description_.diff_weights_desc()),
-        bias_(context, g.bias, description_.diff_bias_desc()),
-        weight_size_(g.weight_size()),
-        operation_(context, convolution_backward_weights(description_), description_.scratchpad_desc(),
-                   {{DNNL_ARG_SRC, input.value()},
-                    {DNNL_ARG_DIFF_DST, output.gradient()},
-                    {DNNL_ARG_DIFF_WEIGHTS, weight_.memory()},
-                    {DNNL_ARG_DIFF_BIAS, bias_.memory()}}) {}
+        weight_size_(g.weight_size()) {
+    Arguments arguments = {{DNNL_ARG_SRC, input.value()},
+                           {DNNL_ARG_DIFF_DST, output.gradient()},
+                           {DNNL_ARG_DIFF_WEIGHTS, weight_.memory()}};
+    if (g.has_bias) {
+      bias_.emplace(context, g.bias, description_.diff_bias_desc());
+      arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias_->memory());
+    }
+    operation_.emplace(context, convolution_backward_weights(description_), description_.scratchpad_desc(),
+                       std::move(arguments));
+  }
 
   void Run(float* gradient) {
     weight_.Bind(gradient);
-    bias_.Bind(gradient + weight_size_);
-    operation_.Run();
+    if (bias_) bias_->Bind(gradient + weight_size_);
+    operation_->Run();
     weight_.Push();
-    bias_.Push();
+    if (bias_) bias_->Push();
   }
 
  private:
   static convolution_backward_weights::primitive_desc Describe(CpuContext* context, const Geometry& g,
                                                                algorithm a, const memory::desc& source,
                                                                const memory::desc& output) {
-    const convolution_backward_weights::desc description(a, source, AnyLayout(g.weight), AnyLayout(g.bias),
-                                                         output, g.stride, g.padding, g.padding);
+    const convolution_backward_weights::desc description(a, source, AnyLayout(g.weight), g.any_bias(), output,
+                                                         g.stride, g.padding, g.padding);
     return {description, context->Attributes(), context->engine(),
             DescribeForward(context, g, a, AnyLayout(g.source), AnyLayout(g.output), false)};
   }
 
   convolution_backward_weights::primitive_desc description_;
   GradientPort weight_;
-  GradientPort bias_;
+  std::optional<GradientPort> bias_;
   int64_t weight_size_;
-  Operation operation_;
+  std::optional<Operation> operation_;
 };
 
 class BackwardDataPass {
@@ -213,7 +243,7 @@ class CpuConv2d final : public Kernel {
   CpuConv2d(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)
       : relu_(spec.relu), input_gradient_(spec.input_gradient) {
     const Geometry g(spec);
-    std::vector<float> parameters(g.weight_size() + g.bias[0]);  // for measuring
+    std::vector<float> parameters(g.parameters());  // for measuring
     forward_ = MakeFastest(
         context, g, "forward ",
         [&](algorithm a) { return std::make_unique<ForwardPass>(context, g, a, input, relu_); },

@@ -6,13 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/activation_function.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/dense.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/loss.h"
-#include "kernels/cpu/max_pool.h"
+#include "kernels/cpu/lstm.h"
+#include "kernels/cpu/normalization.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool.h"
 
 namespace catchment {
 namespace {
@@ -52,7 +55,7 @@ class CpuSource final : public Source {
   CpuSource(CpuContext* context, const SampleShape& shape, int batch_size)
       : size_(shape.size()),
         batch_size_(batch_size),
-        output_(context, PlainLayout(Dims(shape, batch_size))) {}
+        output_(context, PlainLayout(DimsOf(shape, batch_size))) {}
 
   Activation* output() override { return &output_; }
 
@@ -62,11 +65,6 @@ class CpuSource final : public Source {
   }
 
  private:
-  static dnnl::memory::dims Dims(const SampleShape& shape, int batch_size) {
-    if (shape.is_vector) return {batch_size, shape.channels};
-    return {batch_size, shape.channels, shape.height, shape.width};
-  }
-
   int64_t size_;
   int64_t batch_size_;
   CpuActivation output_;
@@ -91,31 +89,58 @@ class CpuBackend final : public Backend {
     });
   }
 
-  absl::StatusOr<std::unique_ptr<Kernel>> CreateKernel(const KernelSpec& spec, Activation* input) override {
-    return CatchErrors(absl::StrCat("layer ", spec.layer.name),
-                       [&] { return Make(spec, static_cast<CpuActivation*>(input)); });
+  absl::StatusOr<std::unique_ptr<Kernel>> CreateKernel(const KernelSpec& spec,
+                                                       absl::Span<Activation* const> inputs) override {
+    return CatchErrors(absl::StrCat("layer ", spec.layer.name), [&] {
+      auto* const first = static_cast<CpuActivation*>(inputs.front());
+      return Make(spec, first, static_cast<CpuActivation*>(inputs.back()));
+    });
   }
 
-  absl::StatusOr<std::unique_ptr<Loss>> CreateLoss(int num_classes, int batch_size,
-                                                   Activation* logits) override {
+  absl::StatusOr<std::unique_ptr<Fork>> CreateFork(Activation* activation, int readers) override {
+    return CatchErrors("fork", [&]() -> absl::StatusOr<std::unique_ptr<Fork>> {
+      return MakeCpuFork(&context_, static_cast<CpuActivation*>(activation), readers);
+    });
+  }
+
+  absl::StatusOr<std::unique_ptr<Loss>> CreateLoss(const LossSpec& spec, Activation* outputs) override {
     return CatchErrors("loss", [&]() -> absl::StatusOr<std::unique_ptr<Loss>> {
-      return MakeCpuLoss(&context_, num_classes, batch_size, static_cast<CpuActivation*>(logits));
+      return MakeCpuLoss(&context_, spec, static_cast<CpuActivation*>(outputs));
     });
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<Kernel>> Make(const KernelSpec& spec, CpuActivation* input) {
+  // `other`: the second input of an addition.
+  absl::StatusOr<std::unique_ptr<Kernel>> Make(const KernelSpec& spec, CpuActivation* input,
+                                               CpuActivation* other) {
     switch (spec.layer.kind) {
       case LayerKind::kConv2d:
         return MakeCpuConv2d(&context_, spec, input);
       case LayerKind::kDense:
         return MakeCpuDense(&context_, spec, input);
+      case LayerKind::kLstm:
+        return MakeCpuLstm(&context_, spec, input);
       case LayerKind::kMaxPool2d:
-        return MakeCpuMaxPool(&context_, spec, input);
+      case LayerKind::kAveragePool2d:
+        return MakeCpuPool(&context_, spec, input);
+      case LayerKind::kGlobalAveragePool:
+        return MakeCpuGlobalAveragePool(&context_, spec, input);
+      case LayerKind::kBatchNorm:
+        return MakeCpuBatchNorm(&context_, spec, input);
+      case LayerKind::kLayerNorm:
+        return MakeCpuLayerNorm(&context_, spec, input);
+      case LayerKind::kGelu:
+      case LayerKind::kTanh:
+      case LayerKind::kSigmoid:
+        return MakeCpuActivationFunction(&context_, spec, input);
+      case LayerKind::kSoftmax:
+        return MakeCpuSoftmax(&context_, spec, input);
       case LayerKind::kRelu:
-        return MakeCpuRelu(input);
+        return MakeCpuRelu(&context_, spec, input);
       case LayerKind::kDropout:
-        return MakeCpuDropout(spec, input);
+        return MakeCpuDropout(&context_, spec, input);
+      case LayerKind::kAdd:
+        return MakeCpuAdd(&context_, spec, input, other);
       case LayerKind::kFlatten:
       case LayerKind::kSynthetic:
         break;

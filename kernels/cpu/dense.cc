@@ -7,13 +7,6 @@ namespace {
 
 using dnnl::memory;
 
-// An activation as N x all its values; an image is brought to its plain order first.
-memory AsMatrix(CpuContext* context, const memory& plain, const memory::dims& dims) {
-  memory matrix = context->Unbound(PlainLayout(dims));
-  matrix.set_data_handle(plain.get_data_handle());
-  return matrix;
-}
-
 class CpuDense final : public Kernel {
  public:
   CpuDense(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)
@@ -21,14 +14,16 @@ class CpuDense final : public Kernel {
         input_gradient_(spec.input_gradient),
         inputs_(spec.layer.fan_in),
         units_(spec.layer.output.channels),
+        has_bias_(spec.layer.bias),
         input_(context, input, PlainLayout(input->layout().dims())),
         output_(context, PlainLayout({spec.batch_size, units_})),
         weight_(context->Unbound(PlainLayout({units_, inputs_}))),
-        bias_(context->Unbound(PlainLayout({units_}))),
+        bias_(has_bias_ ? context->Unbound(PlainLayout({units_}))
+                        : memory(memory::desc(), context->engine())),
         d_weight_(context->Unbound(weight_.get_desc())),
-        d_bias_(context->Unbound(bias_.get_desc())),
-        source_(AsMatrix(context, input_.value(), {spec.batch_size, inputs_})),
-        d_source_(AsMatrix(context, input_.gradient(), {spec.batch_size, inputs_})) {
+        d_bias_(has_bias_ ? context->Unbound(bias_.get_desc()) : bias_),
+        source_(Reshaped(context, input_.value(), {spec.batch_size, inputs_})),
+        d_source_(Reshaped(context, input_.gradient(), {spec.batch_size, inputs_})) {
     MakeForward(context);
     MakeBackwardWeights(context);
     if (input_gradient_) MakeBackwardData(context);
@@ -45,7 +40,7 @@ class CpuDense final : public Kernel {
   void Backward(const float* parameters, const Pass&, float* gradient) override {
     if (relu_) ReluBackward(output_);
     d_weight_.set_data_handle(gradient);
-    d_bias_.set_data_handle(gradient + inputs_ * units_);
+    if (has_bias_) d_bias_.set_data_handle(gradient + inputs_ * units_);
     backward_weights_->Run();
     if (!input_gradient_) return;
     BindParameters(parameters);
@@ -57,7 +52,7 @@ class CpuDense final : public Kernel {
   // oneDNN has no memory of const values; these two are only read.
   void BindParameters(const float* parameters) {
     weight_.set_data_handle(const_cast<float*>(parameters));
-    bias_.set_data_handle(const_cast<float*>(parameters) + inputs_ * units_);
+    if (has_bias_) bias_.set_data_handle(const_cast<float*>(parameters) + inputs_ * units_);
   }
 
   void MakeForward(CpuContext* context) {
@@ -108,6 +103,7 @@ class CpuDense final : public Kernel {
   bool input_gradient_;
   int64_t inputs_;
   int64_t units_;
+  bool has_bias_;  // otherwise bias_ and d_bias_ are empty, and oneDNN leaves them out
   InputPort input_;
   CpuActivation output_;
   memory weight_, bias_, d_weight_, d_bias_;  // bound to the flat vectors in each pass

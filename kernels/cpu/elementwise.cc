@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/sample_layout.h"
 #include "kernels/dropout_mask.h"
 
 namespace catchment {
@@ -13,71 +14,163 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;
 
-class CpuRelu final : public Kernel {
+// The output of an element-wise kernel: its input, or an activation of its own in the same layout.
+class Output {
  public:
-  explicit CpuRelu(CpuActivation* activation) : activation_(activation) {}
-
-  Activation* output() override { return activation_; }
-
-  void Forward(const float*, const Pass&) override {
-    float* const values = activation_->value_data();
-    ParallelFor(activation_->stored_values(), kGrain, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) values[i] = std::max(values[i], 0.0f);
-    });
+  Output(CpuContext* context, bool in_place, CpuActivation* input) : input_(input) {
+    if (!in_place) own_.emplace(context, input->layout());
   }
 
-  void Backward(const float*, const Pass&, float*) override { ReluBackward(*activation_); }
+  bool in_place() const { return !own_.has_value(); }
+  CpuActivation* get() { return own_ ? &*own_ : input_; }
+
+ private:
+  CpuActivation* input_;
+  std::optional<CpuActivation> own_;
+};
+
+// out = max(in, 0)
+void Relu(const float* in, int64_t size, float* out) {
+  ParallelFor(size, kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) out[i] = std::max(in[i], 0.0f);
+  });
+}
+
+// d_in = value > 0 ? d_out : 0
+void ReluGradient(const float* values, const float* d_out, int64_t size, float* d_in) {
+  ParallelFor(size, kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) d_in[i] = values[i] > 0 ? d_out[i] : 0.0f;
+  });
+}
+
+// out = a + b, and with kRelu the larger of that and 0
+template <bool kRelu>
+void Sum(const float* a, const float* b, int64_t size, float* out) {
+  ParallelFor(size, kGrain, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) out[i] = kRelu ? std::max(a[i] + b[i], 0.0f) : a[i] + b[i];
+  });
+}
+
+void Copy(const float* in, int64_t size, float* out) {
+  ParallelFor(size, kGrain,
+              [=](int64_t begin, int64_t end) { std::copy(in + begin, in + end, out + begin); });
+}
+
+class CpuRelu final : public Kernel {
+ public:
+  CpuRelu(CpuContext* context, const KernelSpec& spec, CpuActivation* input)
+      : input_(input), output_(context, spec.in_place, input) {}
+
+  Activation* output() override { return output_.get(); }
+
+  void Forward(const float*, const Pass&) override {
+    Relu(input_->value_data(), input_->stored_values(), output_.get()->value_data());
+  }
+
+  void Backward(const float*, const Pass&, float*) override {
+    ReluGradient(output_.get()->value_data(), output_.get()->gradient_data(), input_->stored_values(),
+                 input_->gradient_data());
+  }
+
+ private:
+  CpuActivation* input_;
+  Output output_;
+};
+
+// The output lies as the first input does. An image and a vector of as many values are added in plain order.
+class CpuAdd final : public Kernel {
+ public:
+  CpuAdd(CpuContext* context, const KernelSpec& spec, CpuActivation* first, CpuActivation* second)
+      : relu_(spec.relu),
+        first_(context, first, LayoutFor(*first, *second, first)),
+        second_(context, second, LayoutFor(*first, *second, second)),
+        in_place_(spec.in_place && first_.is_direct()) {
+    if (in_place_) {
+      output_.emplace(first->value(), first->gradient());
+    } else {
+      output_.emplace(context, first_.value().get_desc());
+    }
+  }
+
+  Activation* output() override { return &*output_; }
+
+  void Forward(const float*, const Pass&) override {
+    first_.Pull();
+    second_.Pull();
+    const auto sum = relu_ ? Sum<true> : Sum<false>;
+    sum(first_.value_data(), second_.value_data(), size(), output_->value_data());
+  }
+
+  void Backward(const float*, const Pass&, float*) override {
+    if (relu_) ReluBackward(*output_);
+    if (!in_place_) Copy(output_->gradient_data(), size(), first_.gradient_data());
+    Copy(output_->gradient_data(), size(), second_.gradient_data());
+    first_.Push();
+    second_.Push();
+  }
+
+ private:
+  // The layout in which `one` of the two is added.
+  static dnnl::memory::desc LayoutFor(const CpuActivation& first, const CpuActivation& second,
+                                      const CpuActivation* one) {
+    if (first.layout().dims() == second.layout().dims()) return first.layout();
+    return PlainLayout(one->layout().dims());
+  }
+
+  int64_t size() const { return output_->stored_values(); }
+
+  bool relu_;
+  InputPort first_;
+  InputPort second_;
+  bool in_place_;
+  std::optional<CpuActivation> output_;
+};
+
+// The first reader has the activation itself, so its gradient is in place already.
+class CpuFork final : public Fork {
+ public:
+  CpuFork(CpuContext* context, CpuActivation* activation, int readers) : activation_(activation) {
+    for (int i = 1; i < readers; ++i) {
+      views_.push_back(std::make_unique<CpuActivation>(context, activation->value()));
+    }
+  }
+
+  Activation* view(int reader) override { return reader == 0 ? activation_ : views_[reader - 1].get(); }
+
+  void SumGradients() override {
+    float* const sum = activation_->gradient_data();
+    for (const auto& view : views_) {
+      Sum<false>(sum, view->gradient_data(), activation_->stored_values(), sum);
+    }
+  }
 
  private:
   CpuActivation* activation_;
+  std::vector<std::unique_ptr<CpuActivation>> views_;
 };
-
-// How one sample lies in memory: `blocks` of channels, one after another; in each, for every position,
-// `block` channels side by side. N x C x H x W has block 1, but goes as one position of C*H*W "channels".
-struct SampleLayout {
-  int64_t blocks;
-  int64_t positions;
-  int64_t block;
-
-  int64_t stored() const { return blocks * positions * block; }
-};
-
-absl::StatusOr<SampleLayout> LayoutOfSample(const dnnl::memory::desc& layout) {
-  using tag = dnnl::memory::format_tag;
-  const auto dims = layout.dims();
-  if (layout == PlainLayout(dims)) {
-    int64_t size = 1;
-    for (size_t i = 1; i < dims.size(); ++i) size *= dims[i];
-    return SampleLayout{1, 1, size};
-  }
-  const std::pair<tag, int64_t> candidates[] = {
-      {tag::nhwc, dims[1]}, {tag::nChw4c, 4}, {tag::nChw8c, 8}, {tag::nChw16c, 16}};
-  for (const auto& [format, block] : candidates) {
-    if (dims.size() == 4 && layout == dnnl::memory::desc(dims, dnnl::memory::data_type::f32, format)) {
-      return SampleLayout{(dims[1] + block - 1) / block, dims[2] * dims[3], block};
-    }
-  }
-  return absl::UnimplementedError("dropout: oneDNN chose a memory layout that this program does not know");
-}
 
 class CpuDropout final : public Kernel {
  public:
-  CpuDropout(const KernelSpec& spec, const SampleLayout& layout, CpuActivation* activation)
+  CpuDropout(CpuContext* context, const KernelSpec& spec, const SampleLayout& layout, CpuActivation* input)
       : seed_(spec.seed),
         index_(spec.index),
         threshold_(DropoutThreshold(spec.layer.rate)),
         scale_(1 / (1 - spec.layer.rate)),
         layout_(layout),
-        activation_(activation) {}
+        input_(input),
+        output_(context, spec.in_place, input) {}
 
-  Activation* output() override { return activation_; }
+  Activation* output() override { return output_.get(); }
 
   void Forward(const float*, const Pass& pass) override {
-    if (pass.training) Apply(pass, activation_->value_data());
+    if (!output_.in_place()) Copy(input_->value_data(), input_->stored_values(), output_.get()->value_data());
+    if (pass.mode == PassMode::kTraining) Apply(pass, output_.get()->value_data());
   }
 
   void Backward(const float*, const Pass& pass, float*) override {
-    if (pass.training) Apply(pass, activation_->gradient_data());
+    Apply(pass, output_.get()->gradient_data());
+    if (!output_.in_place())
+      Copy(output_.get()->gradient_data(), input_->stored_values(), input_->gradient_data());
   }
 
  private:
@@ -129,27 +222,35 @@ class CpuDropout final : public Kernel {
   uint32_t threshold_;
   float scale_;
   SampleLayout layout_;
-  CpuActivation* activation_;
+  CpuActivation* input_;
+  Output output_;
 };
 
 }  // namespace
 
 void ReluBackward(const CpuActivation& activation) {
-  const float* const values = activation.value_data();
   float* const gradient = activation.gradient_data();
-  ParallelFor(activation.stored_values(), kGrain, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) gradient[i] = values[i] > 0 ? gradient[i] : 0.0f;
-  });
+  ReluGradient(activation.value_data(), gradient, activation.stored_values(), gradient);
 }
 
-std::unique_ptr<Kernel> MakeCpuRelu(CpuActivation* activation) {
-  return std::make_unique<CpuRelu>(activation);
+std::unique_ptr<Kernel> MakeCpuRelu(CpuContext* context, const KernelSpec& spec, CpuActivation* input) {
+  return std::make_unique<CpuRelu>(context, spec, input);
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuDropout(const KernelSpec& spec, CpuActivation* activation) {
-  const absl::StatusOr<SampleLayout> layout = LayoutOfSample(activation->layout());
+std::unique_ptr<Kernel> MakeCpuAdd(CpuContext* context, const KernelSpec& spec, CpuActivation* first,
+                                   CpuActivation* second) {
+  return std::make_unique<CpuAdd>(context, spec, first, second);
+}
+
+std::unique_ptr<Fork> MakeCpuFork(CpuContext* context, CpuActivation* activation, int readers) {
+  return std::make_unique<CpuFork>(context, activation, readers);
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuDropout(CpuContext* context, const KernelSpec& spec,
+                                                       CpuActivation* input) {
+  const absl::StatusOr<SampleLayout> layout = LayoutOfSample(input->layout());
   if (!layout.ok()) return layout.status();
-  return std::make_unique<CpuDropout>(spec, *layout, activation);
+  return std::make_unique<CpuDropout>(context, spec, layout->ByElement(), input);
 }
 
 }  // namespace catchment

@@ -10,63 +10,115 @@ namespace {
 
 class CpuLoss final : public Loss {
  public:
-  CpuLoss(CpuContext* context, int num_classes, int batch_size, const CpuActivation* logits)
-      : classes_(num_classes),
-        batch_size_(batch_size),
-        logits_(context, logits, PlainLayout(logits->layout().dims())) {}
+  CpuLoss(CpuContext* context, const LossSpec& spec, const CpuActivation* outputs)
+      : spec_(spec),
+        size_(spec.num_outputs),
+        outputs_(context, outputs, PlainLayout(outputs->layout().dims())) {
+    // Of a one-hot label; with one output for two classes the label itself is smoothed towards 1/2.
+    off_ = spec.label_smoothing / static_cast<float>(spec.num_classes());
+    on_ = 1 - spec.label_smoothing + off_;
+  }
 
   Score Run(const int32_t* labels, int samples, bool gradient) override {
-    logits_.Pull();
+    outputs_.Pull();
     Score score;
     score.samples = samples;
-    const float* row = static_cast<const float*>(logits_.value().get_data_handle());
-    float* d_row = static_cast<float*>(logits_.gradient().get_data_handle());
-    for (int i = 0; i < samples; ++i, row += classes_, d_row += classes_) {
-      CHECK(labels[i] >= 0 && labels[i] < classes_)
-          << "label " << labels[i] << " of " << classes_ << " classes";
-      const double log_sum = LogSumExp(row);
-      score.loss_sum += log_sum - row[labels[i]];
+    const float* row = static_cast<const float*>(outputs_.value().get_data_handle());
+    float* d_row = static_cast<float*>(outputs_.gradient().get_data_handle());
+    const float scale = 1.0f / static_cast<float>(samples);
+    for (int i = 0; i < samples; ++i, row += size_, d_row += size_) {
+      CHECK(labels[i] >= 0 && labels[i] < spec_.num_classes())
+          << "label " << labels[i] << " of " << spec_.num_classes() << " classes";
+      score.loss_sum += RunSample(row, labels[i], scale, gradient ? d_row : nullptr);
       score.correct += IsCorrect(row, labels[i]);
-      if (gradient) WriteGradient(row, static_cast<float>(log_sum), labels[i], 1.0f / samples, d_row);
     }
     if (gradient) {
-      std::fill_n(d_row, (batch_size_ - samples) * classes_, 0.0f);
-      logits_.Push();
+      std::fill_n(d_row, (spec_.batch_size - samples) * size_, 0.0f);
+      outputs_.Push();
     }
     return score;
   }
 
  private:
+  // The loss of a sample; where d_row is, `scale` times its gradient.
+  double RunSample(const float* row, int32_t label, float scale, float* d_row) const {
+    switch (spec_.kind) {
+      case LossSpec::Kind::kSoftmaxCrossEntropy:
+        return Softmax(row, label, scale, d_row);
+      case LossSpec::Kind::kSigmoidCrossEntropy:
+        return Sigmoid(row, label, scale / static_cast<float>(size_), d_row);
+      case LossSpec::Kind::kMeanSquaredError:
+        return SquaredError(row, label, scale / static_cast<float>(size_), d_row);
+    }
+    return 0;
+  }
+
+  float Target(int64_t output, int32_t label) const {
+    const bool is_on = size_ == spec_.num_classes() ? output == label : label == 1;
+    return is_on ? on_ : off_;
+  }
+
+  // The targets sum to one, so the loss is log(sum exp z) - sum t z.
+  double Softmax(const float* row, int32_t label, float scale, float* d_row) const {
+    const double log_sum = LogSumExp(row);
+    double loss = (on_ - off_) * (log_sum - row[label]);
+    for (int64_t c = 0; off_ > 0 && c < size_; ++c) loss += off_ * (log_sum - row[c]);
+    if (d_row == nullptr) return loss;
+    for (int64_t c = 0; c < size_; ++c) {
+      d_row[c] = scale * (std::exp(row[c] - static_cast<float>(log_sum)) - off_);
+    }
+    d_row[label] -= scale * (on_ - off_);
+    return loss;
+  }
+
   double LogSumExp(const float* row) const {
-    const float largest = *std::max_element(row, row + classes_);
+    const float largest = *std::max_element(row, row + size_);
     float sum = 0;
-    for (int64_t c = 0; c < classes_; ++c) sum += std::exp(row[c] - largest);
+    for (int64_t c = 0; c < size_; ++c) sum += std::exp(row[c] - largest);
     return static_cast<double>(largest) + std::log(static_cast<double>(sum));
+  }
+
+  // -t log s(z) - (1 - t) log(1 - s(z)) = max(z, 0) - t z + log(1 + exp(-|z|)), which does not overflow.
+  double Sigmoid(const float* row, int32_t label, float scale, float* d_row) const {
+    double loss = 0;
+    for (int64_t i = 0; i < size_; ++i) {
+      const float z = row[i], t = Target(i, label);
+      const double e = std::exp(-std::fabs(static_cast<double>(z)));
+      loss += std::max(z, 0.0f) - static_cast<double>(t) * z + std::log1p(e);
+      if (d_row != nullptr) d_row[i] = scale * (static_cast<float>((z >= 0 ? 1 : e) / (1 + e)) - t);
+    }
+    return loss / static_cast<double>(size_);
+  }
+
+  double SquaredError(const float* row, int32_t label, float scale, float* d_row) const {
+    double loss = 0;
+    for (int64_t i = 0; i < size_; ++i) {
+      const float error = row[i] - Target(i, label);
+      loss += static_cast<double>(error) * error;
+      if (d_row != nullptr) d_row[i] = 2 * scale * error;
+    }
+    return loss / static_cast<double>(size_);
   }
 
   // False, not true, where there is a NaN.
   bool IsCorrect(const float* row, int32_t label) const {
-    for (int64_t c = 0; c < classes_; ++c) {
+    if (size_ < spec_.num_classes()) return label == 1 ? row[0] > 0 : row[0] <= 0;
+    for (int64_t c = 0; c < size_; ++c) {
       if (c < label ? !(row[c] < row[label]) : !(row[c] <= row[label])) return false;
     }
     return true;
   }
 
-  void WriteGradient(const float* row, float log_sum, int32_t label, float scale, float* d_row) const {
-    for (int64_t c = 0; c < classes_; ++c) d_row[c] = scale * std::exp(row[c] - log_sum);
-    d_row[label] -= scale;
-  }
-
-  int64_t classes_;
-  int64_t batch_size_;
-  InputPort logits_;
+  LossSpec spec_;
+  int64_t size_;
+  float on_, off_;  // targets
+  InputPort outputs_;
 };
 
 }  // namespace
 
-std::unique_ptr<Loss> MakeCpuLoss(CpuContext* context, int num_classes, int batch_size,
-                                  const CpuActivation* logits) {
-  return std::make_unique<CpuLoss>(context, num_classes, batch_size, logits);
+std::unique_ptr<Loss> MakeCpuLoss(CpuContext* context, const LossSpec& spec, const CpuActivation* outputs) {
+  return std::make_unique<CpuLoss>(context, spec, outputs);
 }
 
 }  // namespace catchment

@@ -1,4 +1,4 @@
-// Softmax cross-entropy over the logits, in our own loops: the logits are few.
+// The losses, in our own loops: the outputs are few.
 #ifndef CATCHMENT_KERNELS_CPU_LOSS_H_
 #define CATCHMENT_KERNELS_CPU_LOSS_H_
 
@@ -9,8 +9,7 @@
 namespace catchment {
 
 // Throws dnnl::error, as oneDNN does; CpuBackend turns it into a status.
-std::unique_ptr<Loss> MakeCpuLoss(CpuContext* context, int num_classes, int batch_size,
-                                  const CpuActivation* logits);
+std::unique_ptr<Loss> MakeCpuLoss(CpuContext* context, const LossSpec& spec, const CpuActivation* outputs);
 
 }  // namespace catchment
 

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "kernels/cuda/plugin_api.h"
 
 namespace catchment {
 namespace {
@@ -34,7 +33,23 @@ std::string OpenError(const std::string& path) {
       cublas ? ": cuBLAS is missing; install it or put its folder on LD_LIBRARY_PATH (" : " (", text, ")");
 }
 
-absl::StatusOr<const CatchmentCudaPlugin*> Open(const std::string& path) {
+std::string BuiltWith(const CatchmentCudaPlugin& plugin) {
+  return *plugin.toolkit == '\0' ? "" : absl::StrCat("; the plugin was built with ", plugin.toolkit);
+}
+
+}  // namespace
+
+std::string Describe(const CudaDevice& device) {
+  return absl::StrFormat("%s, %d GiB, compute capability %d.%d", device.name, device.memory_bytes >> 30,
+                         device.capability_major, device.capability_minor);
+}
+
+std::string CudaPluginPath() {
+  const char* const path = std::getenv("CATCHMENT_CUDA_PLUGIN");
+  return path != nullptr && *path != '\0' ? path : absl::StrCat(ExecutableFolder(), "/", kName);
+}
+
+absl::StatusOr<const CatchmentCudaPlugin*> OpenCudaPlugin(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0) {
     return absl::NotFoundError(
         absl::StrCat("there is no CUDA plugin at ", path, "; put ", kName,
@@ -55,30 +70,12 @@ absl::StatusOr<const CatchmentCudaPlugin*> Open(const std::string& path) {
   return plugin;
 }
 
-std::string BuiltWith(const CatchmentCudaPlugin& plugin) {
-  return *plugin.toolkit == '\0' ? "" : absl::StrCat("; the plugin was built with ", plugin.toolkit);
-}
-
-}  // namespace
-
-std::string Describe(const CudaDevice& device) {
-  return absl::StrFormat("%s, %d GiB, compute capability %d.%d", device.name, device.memory_bytes >> 30,
-                         device.capability_major, device.capability_minor);
-}
-
-std::string CudaPluginPath() {
-  const char* const path = std::getenv("CATCHMENT_CUDA_PLUGIN");
-  return path != nullptr && *path != '\0' ? path : absl::StrCat(ExecutableFolder(), "/", kName);
-}
-
-absl::StatusOr<std::vector<CudaDevice>> ProbeCuda(const std::string& path) {
-  const absl::StatusOr<const CatchmentCudaPlugin*> plugin = Open(path);
-  if (!plugin.ok()) return plugin.status();
+absl::StatusOr<std::vector<CudaDevice>> ListCudaDevices(const CatchmentCudaPlugin& plugin) {
   constexpr int kCapacity = 64;
   std::vector<CatchmentCudaDevice> found(kCapacity);
   char why[512] = "";
-  const int count = (*plugin)->probe(found.data(), kCapacity, why, sizeof why);
-  if (count < 1) return absl::FailedPreconditionError(absl::StrCat(why, BuiltWith(**plugin)));
+  const int count = plugin.probe(found.data(), kCapacity, why, sizeof why);
+  if (count < 1) return absl::FailedPreconditionError(absl::StrCat(why, BuiltWith(plugin)));
   std::vector<CudaDevice> devices;
   for (int i = 0; i < std::min(count, kCapacity); ++i) {
     devices.push_back(

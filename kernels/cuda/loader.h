@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/plugin_api.h"
 
 namespace catchment {
 
@@ -23,11 +24,13 @@ std::string Describe(const CudaDevice& device);
 // $CATCHMENT_CUDA_PLUGIN, or libcatchment_cuda.so beside the running executable.
 std::string CudaPluginPath();
 
-// Opens the plugin at `path` (once opened it stays) and lists the devices, at least one.
+// Opens the plugin at `path`; once opened it stays.
 // Errors: NotFound, no plugin; FailedPrecondition, it cannot be opened (a library that it needs, cuBLAS above
-// all, is missing), it is no plugin or another version's, or there is no driver or device. The message says
-// which.
-absl::StatusOr<std::vector<CudaDevice>> ProbeCuda(const std::string& path);
+// all, is missing), or it is no plugin or another version's. The message says which.
+absl::StatusOr<const CatchmentCudaPlugin*> OpenCudaPlugin(const std::string& path);
+
+// At least one. Error: FailedPrecondition, there is no driver or device; the message says which.
+absl::StatusOr<std::vector<CudaDevice>> ListCudaDevices(const CatchmentCudaPlugin& plugin);
 
 }  // namespace catchment
 

@@ -2,9 +2,22 @@
 // runs without. It uses no glog: what goes wrong is told to the caller.
 #include "kernels/cuda/plugin_api.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/cuda/session.h"
+
+namespace {
+
+CatchmentCudaPlugin MakePlugin() {
+  CatchmentCudaPlugin plugin = {};
+  plugin.version = CATCHMENT_CUDA_PLUGIN_VERSION;
+  plugin.toolkit = catchment::CudaToolkit();
+  plugin.probe = catchment::ProbeCudaDevices;
+  catchment::cuda::FillSession(&plugin);
+  return plugin;
+}
+
+}  // namespace
 
 extern "C" __attribute__((visibility("default"))) const CatchmentCudaPlugin* catchment_cuda_plugin() {
-  static const CatchmentCudaPlugin plugin = {CATCHMENT_CUDA_PLUGIN_VERSION, catchment::CudaToolkit(),
-                                             catchment::ProbeCudaDevices};
+  static const CatchmentCudaPlugin plugin = MakePlugin();
   return &plugin;
 }

@@ -1,4 +1,8 @@
-// What libcatchment_cuda.so exports: one C function, so that no C++ library has to agree across the border.
+// What libcatchment_cuda.so exports: C functions alone, so that no C++ library has to agree across the
+// border. kernels/cuda/cuda_backend.h makes a Backend of them; what they do is said in kernels/backend.h.
+//
+// Errors: functions that return a pointer return null, those that return an int32_t something else than 0,
+// and the backend's error() says why. A failed run leaves the backend in no state to go on.
 #ifndef CATCHMENT_KERNELS_CUDA_PLUGIN_API_H_
 #define CATCHMENT_KERNELS_CUDA_PLUGIN_API_H_
 
@@ -6,7 +10,7 @@
 
 extern "C" {
 
-#define CATCHMENT_CUDA_PLUGIN_VERSION 1
+#define CATCHMENT_CUDA_PLUGIN_VERSION 2
 
 struct CatchmentCudaDevice {
   char name[256];
@@ -14,6 +18,70 @@ struct CatchmentCudaDevice {
   int32_t capability_major;  // compute capability 9.0 is 9 and 0
   int32_t capability_minor;
 };
+
+enum CatchmentCudaKind {
+  CATCHMENT_CUDA_CONV2D = 0,
+  CATCHMENT_CUDA_DENSE = 1,
+  CATCHMENT_CUDA_MAX_POOL = 2,
+  CATCHMENT_CUDA_AVERAGE_POOL = 3,
+  CATCHMENT_CUDA_GLOBAL_AVERAGE_POOL = 4,
+  CATCHMENT_CUDA_RELU = 5,
+  CATCHMENT_CUDA_GELU = 6,
+  CATCHMENT_CUDA_TANH = 7,
+  CATCHMENT_CUDA_SIGMOID = 8,
+  CATCHMENT_CUDA_SOFTMAX = 9,
+  CATCHMENT_CUDA_DROPOUT = 10,
+  CATCHMENT_CUDA_BATCH_NORM = 11,
+  CATCHMENT_CUDA_LAYER_NORM = 12,
+  CATCHMENT_CUDA_LSTM = 13,
+  CATCHMENT_CUDA_ADD = 14
+};
+
+// Of a sample: an image of channels x height x width; a vector of `channels` values, height and width 1; or a
+// sequence of `channels` steps of `width` values, height 1.
+struct CatchmentCudaShape {
+  int64_t channels, height, width;
+  int32_t kind;  // 0 image, 1 vector, 2 sequence
+};
+
+// kernels/backend.h, KernelSpec.
+struct CatchmentCudaLayer {
+  int32_t kind;  // CatchmentCudaKind
+  int32_t index;
+  int32_t batch_size;
+  int32_t relu;
+  int32_t input_gradient;
+  int32_t bias;
+  struct CatchmentCudaShape input, output;
+  int64_t kernel_size, stride, padding, groups, ghost_batch;
+  float rate, epsilon;
+  uint64_t seed;
+};
+
+// kernels/backend.h, LossSpec.
+struct CatchmentCudaLossSpec {
+  int32_t kind;  // 0 softmax cross-entropy, 1 sigmoid cross-entropy, 2 mean squared error
+  int32_t num_outputs;
+  int32_t batch_size;
+  float label_smoothing;
+};
+
+// kernels/backend.h, Pass.
+struct CatchmentCudaPass {
+  int32_t mode;  // 0 training, 1 gathering, 2 scoring
+  int32_t samples;
+  const uint64_t* sample_ids;
+  float* statistics;
+};
+
+struct CatchmentCudaScore {
+  double loss_sum;
+  int64_t correct;
+};
+
+struct CatchmentCudaBackend;
+struct CatchmentCudaNode;    // a source, a layer, a fork or a loss
+struct CatchmentCudaTensor;  // an activation; it belongs to the node that writes it
 
 struct CatchmentCudaPlugin {
   // CATCHMENT_CUDA_PLUGIN_VERSION of the plugin's build; the others are only there if it is ours.
@@ -25,6 +93,42 @@ struct CatchmentCudaPlugin {
   // Writes up to `capacity` devices, and returns how many there are. 0: there is none that can be used, and
   // `why` (why_size bytes with the closing zero) says what is missing.
   int32_t (*probe)(CatchmentCudaDevice* devices, int32_t capacity, char* why, int32_t why_size);
+
+  // The rest is null in a build without the toolkit.
+
+  // Of device `index`. Null: `why` says why not.
+  CatchmentCudaBackend* (*create)(int32_t index, int32_t tf32, char* why, int32_t why_size);
+  void (*destroy)(CatchmentCudaBackend* backend);
+  const char* (*error)(const CatchmentCudaBackend* backend);
+  const char* (*describe)(CatchmentCudaBackend* backend);
+  int32_t (*enter)(CatchmentCudaBackend* backend);
+
+  CatchmentCudaNode* (*create_source)(CatchmentCudaBackend* backend, const CatchmentCudaShape* shape,
+                                      int32_t batch_size);
+  CatchmentCudaNode* (*create_layer)(CatchmentCudaBackend* backend, const CatchmentCudaLayer* layer,
+                                     CatchmentCudaTensor* const* inputs, int32_t num_inputs);
+  CatchmentCudaNode* (*create_fork)(CatchmentCudaBackend* backend, CatchmentCudaTensor* tensor,
+                                    int32_t readers);
+  CatchmentCudaNode* (*create_loss)(CatchmentCudaBackend* backend, const CatchmentCudaLossSpec* spec,
+                                    CatchmentCudaTensor* outputs);
+  void (*destroy_node)(CatchmentCudaNode* node);
+  // What the node writes; of a fork, one reader's view.
+  CatchmentCudaTensor* (*output)(CatchmentCudaNode* node, int32_t reader);
+
+  // Of a source.
+  int32_t (*load)(CatchmentCudaBackend* backend, CatchmentCudaNode* source, const float* inputs,
+                  int32_t samples);
+  // Of a layer.
+  int32_t (*forward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const float* parameters,
+                     const CatchmentCudaPass* pass);
+  // The gradient of the parameters is on its way to the host when this returns, and there after await.
+  int32_t (*backward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const CatchmentCudaPass* pass);
+  int32_t (*await_gradient)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, float* gradient);
+  // Of a fork.
+  int32_t (*sum_gradients)(CatchmentCudaBackend* backend, CatchmentCudaNode* fork);
+  // Of a loss.
+  int32_t (*score)(CatchmentCudaBackend* backend, CatchmentCudaNode* loss, const int32_t* labels,
+                   int32_t samples, int32_t gradient, CatchmentCudaScore* score);
 };
 
 // The exported function is called "catchment_cuda_plugin" and has this type.

@@ -17,6 +17,7 @@ struct Window {
   int64_t channels, height, width;  // of the input
   int64_t filters;                  // of the output; pooling: channels
   int64_t size, stride, padding;
+  int64_t groups = 1;  // convolution
 
   int64_t out_height() const { return (height + 2 * padding - size) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - size) / stride + 1; }
@@ -31,22 +32,24 @@ void ForEachProduct(const Window& w, F f) {
   for (int64_t o = 0; o < w.filters; ++o)
     for (int64_t y = 0; y < w.out_height(); ++y)
       for (int64_t x = 0; x < w.out_width(); ++x)
-        for (int64_t c = 0; c < w.channels; ++c)
+        for (int64_t c = 0; c < w.channels / w.groups; ++c)
           for (int64_t ky = 0; ky < w.size; ++ky)
             for (int64_t kx = 0; kx < w.size; ++kx) {
+              const int64_t channel = o / (w.filters / w.groups) * (w.channels / w.groups) + c;
               const int64_t in_y = y * w.stride + ky - w.padding, in_x = x * w.stride + kx - w.padding;
               if (in_y < 0 || in_y >= w.height || in_x < 0 || in_x >= w.width) continue;
-              f((c * w.height + in_y) * w.width + in_x, ((o * w.channels + c) * w.size + ky) * w.size + kx,
+              f((channel * w.height + in_y) * w.width + in_x,
+                ((o * (w.channels / w.groups) + c) * w.size + ky) * w.size + kx,
                 (o * w.out_height() + y) * w.out_width() + x);
             }
 }
 
-// out (N x filters x H' x W') =
+// out (N x filters x H' x W') =; bias may be null, here and below.
 template <typename T>
 void Conv2dForward(int64_t n, const Window& w, const T* in, const T* weight, const T* bias, T* out) {
   const int64_t area = w.out_height() * w.out_width();
   for (int64_t s = 0; s < n; ++s, in += w.in_size(), out += w.out_size()) {
-    for (int64_t i = 0; i < w.out_size(); ++i) out[i] = bias[i / area];
+    for (int64_t i = 0; i < w.out_size(); ++i) out[i] = bias != nullptr ? bias[i / area] : T{0};
     ForEachProduct(w, [&](int64_t i, int64_t k, int64_t o) { out[o] += in[i] * weight[k]; });
   }
 }
@@ -64,11 +67,11 @@ void Conv2dBackwardData(int64_t n, const Window& w, const T* d_out, const T* wei
 template <typename T>
 void Conv2dBackwardWeights(int64_t n, const Window& w, const T* in, const T* d_out, T* d_weight, T* d_bias) {
   const int64_t area = w.out_height() * w.out_width();
-  std::fill_n(d_weight, w.filters * w.channels * w.size * w.size, T{0});
-  std::fill_n(d_bias, w.filters, T{0});
+  std::fill_n(d_weight, w.filters * w.channels / w.groups * w.size * w.size, T{0});
+  if (d_bias != nullptr) std::fill_n(d_bias, w.filters, T{0});
   for (int64_t s = 0; s < n; ++s, in += w.in_size(), d_out += w.out_size()) {
     ForEachProduct(w, [&](int64_t i, int64_t k, int64_t o) { d_weight[k] += in[i] * d_out[o]; });
-    for (int64_t i = 0; i < w.out_size(); ++i) d_bias[i / area] += d_out[i];
+    for (int64_t i = 0; d_bias != nullptr && i < w.out_size(); ++i) d_bias[i / area] += d_out[i];
   }
 }
 
@@ -78,7 +81,7 @@ void DenseForward(int64_t n, int64_t inputs, int64_t units, const T* in, const T
                   T* out) {
   for (int64_t s = 0; s < n; ++s)
     for (int64_t u = 0; u < units; ++u) {
-      T sum = bias[u];
+      T sum = bias != nullptr ? bias[u] : T{0};
       for (int64_t i = 0; i < inputs; ++i) sum += in[s * inputs + i] * weight[u * inputs + i];
       out[s * units + u] = sum;
     }
@@ -99,13 +102,65 @@ template <typename T>
 void DenseBackwardWeights(int64_t n, int64_t inputs, int64_t units, const T* in, const T* d_out, T* d_weight,
                           T* d_bias) {
   std::fill_n(d_weight, units * inputs, T{0});
-  std::fill_n(d_bias, units, T{0});
+  if (d_bias != nullptr) std::fill_n(d_bias, units, T{0});
   for (int64_t s = 0; s < n; ++s)
     for (int64_t u = 0; u < units; ++u) {
       const T d = d_out[s * units + u];
-      d_bias[u] += d;
+      if (d_bias != nullptr) d_bias[u] += d;
       for (int64_t i = 0; i < inputs; ++i) d_weight[u * inputs + i] += d * in[s * inputs + i];
     }
+}
+
+// Calls f(index within its channel) for each place of the input that window (y, x) covers.
+template <typename F>
+void ForEachPlace(const Window& w, int64_t y, int64_t x, F f) {
+  for (int64_t in_y = y * w.stride - w.padding; in_y < y * w.stride - w.padding + w.size; ++in_y)
+    for (int64_t in_x = x * w.stride - w.padding; in_x < x * w.stride - w.padding + w.size; ++in_x)
+      if (in_y >= 0 && in_y < w.height && in_x >= 0 && in_x < w.width) f(in_y * w.width + in_x);
+}
+
+// Calls f(input index, output index), over all samples, for every value that is averaged into an output.
+template <typename F>
+void ForEachAveraged(int64_t n, const Window& w, F f) {
+  for (int64_t c = 0; c < n * w.channels; ++c)
+    for (int64_t y = 0; y < w.out_height(); ++y)
+      for (int64_t x = 0; x < w.out_width(); ++x)
+        ForEachPlace(w, y, x, [&](int64_t place) {
+          f(c * w.height * w.width + place, (c * w.out_height() + y) * w.out_width() + x);
+        });
+}
+
+// out =; zeros of the padding count.
+template <typename T>
+void AveragePoolForward(int64_t n, const Window& w, const T* in, T* out) {
+  std::fill_n(out, n * w.out_size(), T{0});
+  const T scale = T{1} / static_cast<T>(w.size * w.size);
+  ForEachAveraged(n, w, [&](int64_t i, int64_t o) { out[o] += in[i] * scale; });
+}
+
+// d_in =
+template <typename T>
+void AveragePoolBackward(int64_t n, const Window& w, const T* d_out, T* d_in) {
+  std::fill_n(d_in, n * w.in_size(), T{0});
+  const T scale = T{1} / static_cast<T>(w.size * w.size);
+  ForEachAveraged(n, w, [&](int64_t i, int64_t o) { d_in[i] += d_out[o] * scale; });
+}
+
+// out (channels) = the mean over each channel's values; `channels` of all samples together.
+template <typename T>
+void ChannelMeansForward(int64_t channels, int64_t area, const T* in, T* out) {
+  for (int64_t c = 0; c < channels; ++c) {
+    out[c] = 0;
+    for (int64_t i = 0; i < area; ++i) out[c] += *in++ / static_cast<T>(area);
+  }
+}
+
+// d_in =
+template <typename T>
+void ChannelMeansBackward(int64_t channels, int64_t area, const T* d_out, T* d_in) {
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t i = 0; i < area; ++i) *d_in++ = d_out[c] / static_cast<T>(area);
+  }
 }
 
 // out =; where[i] is the index, within its sample, of the input that output i is: of equal ones the first.
@@ -115,12 +170,11 @@ void MaxPoolForward(int64_t n, const Window& w, const T* in, T* out, int64_t* wh
     for (int64_t c = 0; c < w.channels; ++c)
       for (int64_t y = 0; y < w.out_height(); ++y)
         for (int64_t x = 0; x < w.out_width(); ++x) {
-          int64_t best = (c * w.height + y * w.stride) * w.width + x * w.stride;
-          for (int64_t ky = 0; ky < w.size; ++ky)
-            for (int64_t kx = 0; kx < w.size; ++kx) {
-              const int64_t i = (c * w.height + y * w.stride + ky) * w.width + x * w.stride + kx;
-              if (in[i] > in[best]) best = i;
-            }
+          int64_t best = -1;
+          ForEachPlace(w, y, x, [&](int64_t place) {
+            const int64_t i = c * w.height * w.width + place;
+            if (best < 0 || in[i] > in[best]) best = i;
+          });
           *where++ = best;
           *out++ = in[best];
         }
@@ -158,23 +212,6 @@ void Dropout(int64_t n, int64_t size, float rate, uint64_t seed, int layer, cons
       *values = drop ? T{0} : *values * static_cast<T>(1 / (1 - rate));
     }
   }
-}
-
-// Returns the sum over the samples of -log softmax(logits)[label]; d_logits = gradient of the mean.
-template <typename T>
-double SoftmaxCrossEntropy(int64_t n, int64_t classes, const T* logits, const int32_t* labels, T* d_logits) {
-  double loss = 0;
-  for (int64_t s = 0; s < n; ++s, logits += classes, d_logits += classes) {
-    const T largest = *std::max_element(logits, logits + classes);
-    double sum = 0;
-    for (int64_t c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(logits[c] - largest));
-    loss += std::log(sum) - (logits[labels[s]] - largest);
-    for (int64_t c = 0; c < classes; ++c) {
-      const double softmax = std::exp(static_cast<double>(logits[c] - largest)) / sum;
-      d_logits[c] = static_cast<T>((softmax - (c == labels[s])) / static_cast<double>(n));
-    }
-  }
-  return loss;
 }
 
 }  // namespace catchment::reference

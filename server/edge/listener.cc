@@ -1,5 +1,6 @@
 #include "server/edge/listener.h"
 
+#include <grpcpp/health_check_service_interface.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -58,6 +59,7 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   }
   const std::string host = address.substr(0, colon);
   const std::string port = address.substr(colon + 1);
+  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   SetTrainingOptions(&builder);
   BoundConnections(&builder);
@@ -86,6 +88,10 @@ void Listener::Serve(const std::vector<CallService*>& services,
     for (CallService* service : services) service->Accept(queues_.back().get());
     threads_.push_back(std::make_unique<CompletionThread>(std::move(queue), "listener"));
   }
+}
+
+void Listener::SetServing(const std::string& name, bool serving) {
+  server_->GetHealthCheckService()->SetServingStatus(name, serving);
 }
 
 void Listener::Shutdown(double grace_seconds) {

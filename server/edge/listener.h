@@ -32,6 +32,9 @@ class Listener {
 
   // HOST:PORT, with the port that was picked where PORT was 0, or unix:PATH.
   const std::string& address() const { return address_; }
+  // What gRPC's health service (grpc.health.v1) says of this name; of one never set here it knows nothing. Of
+  // "", the process, it says SERVING from the beginning.
+  void SetServing(const std::string& name, bool serving);
   // Takes no more calls; those under way have so long to end by themselves. Returns when all have.
   void Shutdown(double grace_seconds);
 

@@ -94,6 +94,7 @@ absl::Status TrainStream::ReadRequest(Request* request) {
 void TrainStream::Apply(Request request) {
   // Each thread's keeps its memory.
   static thread_local std::vector<Answer> answers;
+  request.now = house_.clock.Now();
   const absl::Status status = shard_.Handle(std::move(request), &answers);
   catchment::Deliver(&answers);
   MutexLock lock(&mu_);

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "common/wire/grpc_frame.h"
 #include "proto/wire.pb.h"
@@ -43,6 +44,7 @@ class TrainStream final : public StreamOwner,
     ApplyPool* appliers = nullptr;
     StreamTable* streams = nullptr;
     RateFloor floor{0, 0};
+    SteadyClock clock = {};  // of requests
   };
 
   // For a call whose Hello was accepted. Lives until the call ends, and as long as the shard keeps it to

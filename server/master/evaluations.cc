@@ -21,19 +21,23 @@ void Evaluations::DemandFinal() {
   due_ = final_;
 }
 
-v1::GetEvaluationReply Evaluations::Current() {
+v1::GetEvaluationReply Evaluations::Current(const Moment& now) {
   v1::GetEvaluationReply reply;
   if (due_ <= done_) return reply;
   given_ = std::max(given_, due_);
+  given_moment_ = now;
   reply.set_evaluation(due_);
   reply.set_final(due_ == final_);
   return reply;
 }
 
-void Evaluations::Report(const v1::EvaluationReport& report) {
-  if (report.evaluation() <= done_ || report.evaluation() > given_) return;
+bool Evaluations::Report(const v1::EvaluationReport& report) {
+  if (report.evaluation() <= done_ || report.evaluation() > given_) return false;
   done_ = report.evaluation();
-  if (report.samples() > 0) last_ = report;
+  if (report.samples() == 0) return false;
+  last_ = report;
+  last_moment_ = given_moment_;
+  return true;
 }
 
 }  // namespace catchment

@@ -70,6 +70,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       board_(num_shards),
       checkpoints_(num_shards),
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()) {
+  const v1::Schedule& schedule = job_.optimizer().schedule();
+  if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
 }
 
@@ -258,15 +260,24 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
     return over;
   }
   if (!member.ok()) return member.status();
-  return evaluations_.Current();
+  return evaluations_.Current(
+      {ledger_ == nullptr ? 0 : ledger_->done_samples(), course_.trained_seconds(clock_->Now())});
 }
 
 absl::Status Master::ReportEvaluation(const v1::EvaluationReport& report) {
   absl::StatusOr<Member*> member = membership_.HearEvaluator(report.incarnation(), clock_->Now());
   if (!member.ok()) return member.status();
-  evaluations_.Report(report);
+  if (evaluations_.Report(report)) FollowPlateau();
   Advance();
   return absl::OkStatus();
+}
+
+void Master::FollowPlateau() {
+  const v1::EvaluationReport& report = evaluations_.last();
+  if (!plateau_ || !plateau_->Observe(report.loss_sum() / static_cast<double>(report.samples()))) return;
+  events_.Add(absl::StrCat("the test loss has not fallen from ", plateau_->state().best(), " for ",
+                           job_.optimizer().schedule().patience() + 1, " evaluations: the learning rate is ",
+                           plateau_->factor(), " of the job's from now on"));
 }
 
 // ----------------------------------------------------------------------------------------------- shards
@@ -307,8 +318,10 @@ v1::ShardCommand Master::Command() const {
   v1::ShardCommand command;
   rosters_.Fill(&command);
   command.set_total_samples(total_samples_);
+  if (plateau_) command.set_plateau_factor(plateau_->factor());
   if (course_.phase() == v1::JobStatus::FINISHING) command.set_checkpoint(course_.final_checkpoint());
   command.set_stop(Over());
+  command.set_training(training());
   return command;
 }
 
@@ -320,6 +333,7 @@ v1::MasterState Master::StateAt(uint64_t version) const {
   state.set_next_incarnation(membership_.next_incarnation());
   state.set_wall_seconds(course_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());
+  if (plateau_) *state.mutable_plateau() = plateau_->state();
   return state;
 }
 

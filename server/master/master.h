@@ -37,6 +37,7 @@
 #include "server/master/evaluations.h"
 #include "server/master/event_log.h"
 #include "server/master/membership.h"
+#include "server/master/plateau.h"
 #include "server/master/progress_meter.h"
 #include "server/master/rosters.h"
 #include "server/master/shard_board.h"
@@ -83,6 +84,8 @@ class Master {
   v1::MasterState StateAt(uint64_t version) const;
 
   v1::JobStatus::Phase phase() const { return course_.phase(); }
+  // Workers train, or the job is being finished.
+  bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   void OnOutputsWritten();
   // Servers end.
   bool Over() const { return course_.stage() == Course::Stage::kOver; }
@@ -104,6 +107,7 @@ class Master {
   uint64_t ClockBesideSlowest(uint64_t pushes) const;
   std::vector<uint64_t> Holders() const;
   std::vector<Rosters::Entry> RosterEntries() const;
+  void FollowPlateau();
 
   // What a worker held goes to others, and the shards hear of it.
   void Release(const Member& worker);
@@ -137,6 +141,7 @@ class Master {
   CheckpointTracker checkpoints_;
   std::vector<CompleteCheckpoint> complete_;
   Evaluations evaluations_;
+  std::optional<Plateau> plateau_;  // where the schedule is one
   ProgressMeter meter_;
   WorkTotals work_;
 };

@@ -27,6 +27,7 @@ v1::JobStatus Master::Status() const {
   }
   status.set_wall_seconds(course_.trained_seconds(clock_->Now()));
   status.set_last_checkpoint(checkpoints_.last());
+  if (plateau_) status.set_plateau_factor(plateau_->factor());
   FillProgress(&status);
   FillShards(&status);
   for (const Member* worker : membership_.workers()) *status.add_workers() = StatusOf(*worker);
@@ -55,6 +56,8 @@ void Master::FillProgress(v1::JobStatus* status) const {
   status->set_test_samples(evaluation.samples());
   status->set_test_loss(evaluation.loss_sum() / samples);
   status->set_test_accuracy(static_cast<double>(evaluation.correct()) / samples);
+  status->set_tested_at_samples(evaluations_.last_moment().samples);
+  status->set_tested_at_seconds(evaluations_.last_moment().seconds);
 }
 
 void Master::FillShards(v1::JobStatus* status) const {

@@ -42,7 +42,7 @@ std::unique_ptr<Optimizer> MakeKind(const v1::Optimizer& config) {
     case v1::Optimizer::ADAM:
       return std::make_unique<Adam>(config.beta1(), config.beta2(), config.epsilon());
     case v1::Optimizer::RMSPROP:
-      return std::make_unique<RmsProp>(config.rho(), config.epsilon(), config.momentum());
+      return std::make_unique<RmsProp>(config.rho(), config.epsilon(), config.momentum(), config.centered());
     case v1::Optimizer::ADADELTA:
       return std::make_unique<Adadelta>(config.rho(), config.epsilon());
     case v1::Optimizer::ADAMW:

@@ -26,7 +26,7 @@ class Optimizer {
     int64_t n = 0;
     const float* gradient = nullptr;
     float* weights = nullptr;
-    float* states[2] = {nullptr, nullptr};  // as many as num_states(); zero before the first step
+    float* states[3] = {};                  // as many as num_states(); zero before the first step
     float* copy = nullptr;                  // gets the new weights; may be null
     // Where each tensor ends, ascending, the last one at n. For LARS and LAMB; others do not look.
     absl::Span<const int64_t> tensor_ends;
@@ -51,7 +51,8 @@ class Optimizer {
 
 inline Optimizer::Part Optimizer::Part::Slice(int64_t begin, int64_t size) const {
   const auto from = [begin](auto* values) { return values == nullptr ? nullptr : values + begin; };
-  return {size, from(gradient), from(weights), {from(states[0]), from(states[1])}, from(copy)};
+  return {
+      size, from(gradient), from(weights), {from(states[0]), from(states[1]), from(states[2])}, from(copy)};
 }
 
 // `config` is complete and valid (common/job/validate.h).

@@ -1,30 +1,35 @@
 #include "server/optimizers/rmsprop.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "server/optimizers/one_pass.h"
 
 namespace catchment {
 
-void RmsProp::Apply(const Step& step, const Part& part) const {
-  if (mu_ != 0) return ApplyMomentum(step, part);
-  const float lr = step.learning_rate, rho = rho_, epsilon = epsilon_;
-  float* __restrict v = part.states[0];
-  OnePass(part, [=](float w, float g, int64_t i) {
-    v[i] = rho * v[i] + (1 - rho) * g * g;
-    return w - lr * g / (std::sqrt(v[i]) + epsilon);
-  });
-}
-
-void RmsProp::ApplyMomentum(const Step& step, const Part& part) const {
+template <bool kCentered, bool kMomentum>
+void RmsProp::ApplyAs(const Step& step, const Part& part) const {
   const float lr = step.learning_rate, rho = rho_, epsilon = epsilon_, mu = mu_;
   float* __restrict v = part.states[0];
   float* __restrict b = part.states[1];
+  float* __restrict a = part.states[kMomentum ? 2 : 1];
   OnePass(part, [=](float w, float g, int64_t i) {
     v[i] = rho * v[i] + (1 - rho) * g * g;
-    b[i] = mu * b[i] + g / (std::sqrt(v[i]) + epsilon);
+    float variance = v[i];
+    if constexpr (kCentered) {
+      a[i] = rho * a[i] + (1 - rho) * g;
+      variance = std::max(variance - a[i] * a[i], 0.0f);
+    }
+    const float size = std::sqrt(variance) + epsilon;
+    if constexpr (!kMomentum) return w - lr * g / size;
+    b[i] = mu * b[i] + g / size;
     return w - lr * b[i];
   });
+}
+
+void RmsProp::Apply(const Step& step, const Part& part) const {
+  if (centered_) return mu_ == 0 ? ApplyAs<true, false>(step, part) : ApplyAs<true, true>(step, part);
+  return mu_ == 0 ? ApplyAs<false, false>(step, part) : ApplyAs<false, true>(step, part);
 }
 
 }  // namespace catchment

@@ -3,7 +3,11 @@
 //   v = rho * v + (1 - rho) * g * g
 //   w -= lr * g / (sqrt(v) + epsilon)                                   without momentum
 //   b = mu * b + g / (sqrt(v) + epsilon) ; w -= lr * b                  with momentum mu
-// PyTorch calls rho alpha. Its `centered` is not offered.
+// and centered (Graves 2013, arXiv:1308.0850), by an estimate of the gradient's variance in place of v:
+//   a = rho * a + (1 - rho) * g ; sqrt(max(v - a * a, 0)) in place of sqrt(v)
+// PyTorch calls rho alpha. It has no max: where a gradient hardly changes, rounding can make v - a * a
+// negative, and there its weights become NaN. States: v, then b where there is momentum, then a where it is
+// centered.
 #ifndef CATCHMENT_SERVER_OPTIMIZERS_RMSPROP_H_
 #define CATCHMENT_SERVER_OPTIMIZERS_RMSPROP_H_
 
@@ -13,16 +17,19 @@ namespace catchment {
 
 class RmsProp final : public Optimizer {
  public:
-  RmsProp(float rho, float epsilon, float mu) : rho_(rho), epsilon_(epsilon), mu_(mu) {}
-  int num_states() const override { return mu_ == 0 ? 1 : 2; }
+  RmsProp(float rho, float epsilon, float mu, bool centered)
+      : rho_(rho), epsilon_(epsilon), mu_(mu), centered_(centered) {}
+  int num_states() const override { return 1 + (mu_ != 0) + centered_; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:
-  void ApplyMomentum(const Step& step, const Part& part) const;
+  template <bool kCentered, bool kMomentum>
+  void ApplyAs(const Step& step, const Part& part) const;
 
   const float rho_;
   const float epsilon_;
   const float mu_;
+  const bool centered_;
 };
 
 }  // namespace catchment

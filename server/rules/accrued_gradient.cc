@@ -125,7 +125,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, co
   const Optimizer::Part block{.n = center.size,
                               .gradient = as_it_is ? sum.first->values : center.average,
                               .weights = center.weights,
-                              .states = {center.states[0], center.states[1]},
+                              .states = {center.states[0], center.states[1], center.states[2]},
                               .copy = weights_copy,
                               .tensor_ends = center.tensor_ends};
   if (!as_it_is && center.tensor_ends.empty()) {

@@ -17,7 +17,7 @@ namespace catchment {
 
 class Rule {
  public:
-  static constexpr int kMaxStates = 3;
+  static constexpr int kMaxStates = 4;
 
   // All vectors are as long as the block.
   struct Contribution {

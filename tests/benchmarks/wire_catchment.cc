@@ -48,7 +48,7 @@ class CatchmentServer final : public WireServer {
       member->set_incarnation(1);
     }
     std::vector<Answer> answers;
-    shard_.SetRosters(command, &answers);
+    shard_.SetRosters(command, /*now=*/0, &answers);
     absl::StatusOr<Listener> listener =
         Listener::Open(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
                        *ServerCredentials(options.certificates), {&service_}, {});

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -33,6 +34,8 @@ namespace fs = std::filesystem;
 namespace v1 = catchment::v1;
 
 std::atomic<bool> told_to_end{false};
+std::string stop_reason;  // written before told_to_end
+const auto began = std::chrono::steady_clock::now();
 
 std::string Flag(int argc, char** argv, const std::string& name) {
   const std::string prefix = "--" + name + "=";
@@ -57,6 +60,7 @@ class FakeMaster final : public v1::MasterService::Service {
     std::ofstream(out_ + "/asked").flush();
     status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
     status->set_samples(100);
+    status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (Scripted("scored")) {
       status->set_test_samples(10);
       status->set_test_accuracy(0.5);
@@ -65,6 +69,7 @@ class FakeMaster final : public v1::MasterService::Service {
   }
   grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
     std::cerr << "Stop: " << request->reason() << std::endl;
+    stop_reason = request->reason();
     if (!Scripted("stubborn")) told_to_end = true;
     return grpc::Status::OK;
   }
@@ -96,7 +101,8 @@ int RunMaster(const std::string& out) {
   if (!Scripted("mute")) std::cout << "catchment_server 0: listening on 127.0.0.1:" << port << std::endl;
   AwaitEnd(out);
   std::ofstream(out + "/summary.json")
-      << "{\"phase\": \"" << (told_to_end ? "STOPPED" : "DONE") << "\", \"test_accuracy\": 0.5}\n";
+      << "{\"phase\": \"" << (told_to_end ? "STOPPED" : "DONE")
+      << (told_to_end ? "\", \"reason\": \"" + stop_reason : "") << "\", \"test_accuracy\": 0.5}\n";
   return 0;
 }
 

@@ -1,11 +1,13 @@
 #include "cli/job_explanation.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 #include "cli/algorithm_words.h"
 #include "cli/load.h"
 #include "cli/validate.h"
+#include "common/job/job_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -142,6 +144,9 @@ TEST(JobFactsTest, CountsServersMemory) {
   };
   EXPECT_EQ(states("RMSPROP", "0"), 1);
   EXPECT_EQ(states("RMSPROP", "0.9"), 2);
+  const ServerBytes centered =
+      Facts({"optimizer.kind=RMSPROP", "optimizer.momentum=0.9", "optimizer.centered=true"}).server(0);
+  EXPECT_EQ(centered.optimizer_state, 3 * centered.weights);
   EXPECT_EQ(states("ADADELTA", "0"), 2);
   EXPECT_EQ(states("ADAMW", "0"), 2);
   EXPECT_EQ(states("LARS", "0"), 1);
@@ -283,6 +288,8 @@ TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
               HasSubstr("Adam: beta1 0.9, beta2 0.999, epsilon 1e-08"));
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=RMSPROP", "optimizer.momentum=0.5"})),
             "RMSProp: rho 0.99, epsilon 1e-08, momentum 0.5. On the servers, on the center.");
+  EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=RMSPROP", "optimizer.centered=true"})),
+            "RMSProp, centered: rho 0.99, epsilon 1e-08. On the servers, on the center.");
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADADELTA"})),
             "AdaDelta: rho 0.9, epsilon 1e-06. On the servers, on the center.");
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADAMW"})),
@@ -339,6 +346,13 @@ TEST(AlgorithmWordsTest, SaysEveryDecay) {
       words("decay:ONE_CYCLE warmup:0.1"),
       AllOf(HasSubstr("rises from 0 to 0.002 over the first 10 %"),
             HasSubstr("then rises from 0.002 to 0.05 over the first 30 % of the rest of the budget")));
+  EXPECT_EQ(words("decay:PLATEAU"),
+            "begins at 0.05 and is multiplied by 0.1 whenever the test loss has not fallen by 0.01 % for 11 "
+            "evaluations in a row.");
+  EXPECT_EQ(
+      words("decay:PLATEAU factor:0.5 patience:0 threshold:0 final_fraction:0.1"),
+      "begins at 0.05 and is multiplied by 0.5 whenever the test loss has not fallen for 1 evaluation in a "
+      "row, down to 0.005.");
 }
 
 TEST(AlgorithmWordsTest, SaysTheBudget) {
@@ -387,6 +401,22 @@ TEST_F(ValidateTest, ListsAllErrorsByTheirPaths) {
   EXPECT_EQ(out_.str(), "");
   EXPECT_THAT(err_.str(),
               AllOf(HasSubstr("is not valid"), HasSubstr("optimizer.momentum"), HasSubstr("batch_size")));
+}
+
+TEST_F(ValidateTest, WritesTheJobWithTheChangesAndEveryDefault) {
+  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/job.textproto";
+  EXPECT_EQ(Run({kCnn, "--set", "epochs=3", "--workers=8", "--write", path}), 0);
+  const absl::StatusOr<v1::Job> job = LoadJob(path);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->epochs(), 3);
+  EXPECT_EQ(job->workers(), 8u);
+  EXPECT_GT(job->faults().worker_lease_seconds(), 0);
+}
+
+TEST_F(ValidateTest, NamesAFileThatCannotBeWritten) {
+  EXPECT_EQ(Run({kCnn, "--write=/no/such/job.textproto"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("catchment validate: "));
+  EXPECT_THAT(err_.str(), HasSubstr("/no/such/job.textproto"));
 }
 
 TEST_F(ValidateTest, NamesAMissingFile) {

@@ -40,7 +40,7 @@ TEST(ClusterCommandsTest, OtherServersAreToldTheMastersAddress) {
 
 TEST(ClusterCommandsTest, WorkersNeedTheMasterAlone) {
   EXPECT_THAT(WorkerCommand(Plan(), 1, "127.0.0.1:7").argv,
-              ElementsAre("/bin/W", "--master=127.0.0.1:7", "--threads=2"));
+              ElementsAre("/bin/W", "--master=127.0.0.1:7", "--threads=2", "--local_index=1"));
 }
 
 TEST(ClusterCommandsTest, TheEvaluatorStandsBack) {

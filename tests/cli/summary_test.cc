@@ -1,5 +1,7 @@
 #include "cli/summary.h"
 
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -7,6 +9,7 @@ namespace catchment {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kSummary[] = R"({
   "algorithm": "downpour", "servers": 2, "workers": 1, "device": "cpu", "epochs": 5, "samples": 300000,
@@ -49,6 +52,48 @@ TEST(SummaryTableTest, LeavesOutTimesThatNobodySpent) {
           "round_trip_p50_us": null, "round_trip_p99_us": null})", "summary.json");
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n");
+}
+
+TEST(SummaryTableTest, SaysWhatAsynchronyDid) {
+  const auto summary = ParseSummary(R"({"staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25,
+      "staleness_seconds_max": 75, "gap_mean": 0.00123456, "gap_max": 0.01, "momentum": 0.45,
+      "implicit_momentum": 0.4499, "pushes_applied": 90, "pushes_waiting": 8})",
+                                    "summary.json");
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(SummaryTable(*summary),
+            "  in time   p50 12.3 ms, p90 250 ms, max 1 min 15 s\n"
+            "  gap       mean 0.001235, max 0.01\n"
+            "  momentum  0.45 set, 0.4499 from asynchrony\n"
+            "  pushes    90 applied, 8 waiting\n");
+}
+
+TEST(WorkerTableTest, HasARowForEachWorker) {
+  const auto summary = ParseSummary(R"({"per_worker": [
+      {"worker": 0, "pushes_applied": 4688, "pushes_waiting": 0, "pushes_late": 3, "pushes_non_finite": 1,
+       "pushes_duplicate": 0, "staleness_p50": 1, "staleness_p90": 2, "staleness_max": 5,
+       "staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25, "staleness_seconds_max": 2.5,
+       "gap_mean": 0.00123456, "gap_max": 0.01},
+      {"worker": 1, "pushes_applied": 12, "staleness_p50": 0, "staleness_p90": 0, "staleness_max": 0,
+       "staleness_seconds_p50": null, "gap_mean": null}]})",
+                                    "summary.json");
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(
+      WorkerTable(*summary),
+      "  worker  applied                     not applied  staleness p50 / p90 / max                   in time"
+      "  gap mean / max\n"
+      "       0    4,688  3 late, 1 with NaN or infinity                  1 / 2 / 5  12.3 ms / 250 ms / 2.5 s"
+      "  0.00123 / 0.01\n"
+      "       1       12                                                  0 / 0 / 0\n");
+}
+
+TEST(WorkerTableTest, ShowsTheFirstAndTheLastOfMany) {
+  nlohmann::json summary;
+  for (int w = 0; w < 60; ++w) summary["per_worker"].push_back({{"worker", w}});
+  const std::string table = WorkerTable(summary);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 1 + 8 + 1 + 8);
+  for (const char* shown : {"  7  ", "  52  ", "  59  "}) EXPECT_THAT(table, HasSubstr(shown));
+  for (const char* left_out : {"  8  ", "  51  "}) EXPECT_THAT(table, Not(HasSubstr(left_out)));
+  EXPECT_EQ(WorkerTable(nlohmann::json::object()), "");
 }
 
 TEST(ParseSummaryTest, NamesAFileThatIsNoJson) {

@@ -35,8 +35,8 @@ TEST(TrainOptionsTest, SaysWhatIsMissingOrDoesNotGoTogether) {
   EXPECT_THAT(Error({"job"}), HasSubstr("--out=DIR is missing"));
   EXPECT_THAT(Error({"a", "b", "--out=o"}), HasSubstr("takes one job, got also: b"));
   EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("take one"));
-  EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu or cuda"));
-  EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu or cuda"));
+  EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
+  EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
   EXPECT_THAT(Error({"job", "--out=o", "--tls_ca=a"}),
               HasSubstr("all of --tls_ca, --tls_cert and --tls_key"));
 }

@@ -241,6 +241,13 @@ TEST_F(TrainTest, ABadJobStartsAndTouchesNothing) {
   EXPECT_FALSE(fs::exists(options_.out));
 }
 
+TEST_F(TrainTest, APlateauWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
+  options_.set = {"optimizer.schedule={decay:PLATEAU}"};
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("--evaluator=false: optimizer.schedule.decay is PLATEAU"));
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
 TEST_F(TrainTest, AFinishedRunIsLeftAlone) {
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_EQ(Train(), 1);

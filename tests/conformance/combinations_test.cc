@@ -32,6 +32,7 @@ const std::vector<std::string> kConsistencies = {"consistency { groups: 1 }",
 const std::vector<std::string> kContributions = {
     "gradient {}",
     "gradient { push_period: 2 }",
+    "gradient { push_period: 2 mean: true }",
     "elastic { moving_rate: 0.2 }",
     "pseudo_gradient { local_steps: 2 local_optimizer { kind: SGD learning_rate: 0.01 } }",
     "energy_matching { learning_rate: 0.01 }",
@@ -51,6 +52,7 @@ const std::vector<std::string> kOptimizers = {"kind: SGD learning_rate: 0.01 mom
                                               "kind: SGD learning_rate: 0.01 momentum: 0.5 nesterov: true",
                                               "kind: ADAGRAD",
                                               "kind: RMSPROP",
+                                              "kind: RMSPROP momentum: 0.5 centered: true",
                                               "kind: ADADELTA",
                                               "kind: ADAM",
                                               "kind: ADAMW",
@@ -70,11 +72,8 @@ v1::Job Parse(const std::string& consistency, const std::string& contribution,
 
 // A few steps of workers that pull the weights to 0, each from its own layer on.
 void Train(const v1::Job& job) {
-  const bool whole_tensors =
-      job.optimizer().kind() == v1::Optimizer::LARS || job.optimizer().kind() == v1::Optimizer::LAMB;
-  if (whole_tensors) return;  // tests/server:whole_tensors_test has them; this cluster has one tensor for all
   const std::vector<float> initial(kValues, 1.0f);
-  VirtualCluster cluster(job, initial, kWorkers, {2, 16});
+  VirtualCluster cluster(job, initial, kWorkers, {2, 16, {35, 8, 1, 20}});
   cluster.Run([&](Parameters* parameters) {
     const auto algorithm = MakeAlgorithm(job, kValues, parameters);
     ASSERT_TRUE(algorithm->Start(0).ok());

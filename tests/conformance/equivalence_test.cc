@@ -36,17 +36,18 @@ std::vector<float> Initial() {
 // Every round's batch is dealt out in worker order: worker i gets batches[i] rows of it.
 std::vector<float> TrainSynchronously(const v1::Job& job, const std::vector<int>& batches,
                                       const VirtualCluster::Split& split = {},
-                                      VirtualCluster::Pick pick = VirtualCluster::NextInCircle) {
+                                      VirtualCluster::Pick pick = VirtualCluster::NextInCircle,
+                                      int rounds = kRounds) {
   VirtualCluster cluster(job, Initial(), static_cast<int>(batches.size()), split, std::move(pick));
   int global = 0;
   for (int batch : batches) global += batch;
   std::vector<VirtualCluster::Work> works;
   int offset = 0;
   for (int batch : batches) {
-    works.push_back([&job, batch, global, offset](Parameters* parameters) {
+    works.push_back([&job, batch, global, offset, rounds](Parameters* parameters) {
       const auto algorithm = MakeAlgorithm(job, kValues, parameters);
       ASSERT_TRUE(algorithm->Start(0).ok());
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < rounds; ++round) {
         const int64_t begin = int64_t{round} * global + offset;
         const auto gradient = InLayers([&](absl::Span<const float> w, absl::Span<float> g) {
           Problem().Gradient(begin, begin + batch, w, g);
@@ -97,6 +98,24 @@ TEST_P(OptimizerEquivalenceTest, SynchronousWorkersAreOneWorkerWithAllTheirSampl
         TrainSynchronously(PresetJob("sync", static_cast<int>(batches.size()), GetParam()), batches);
     for (int64_t i = 0; i < kValues; ++i) {
       ASSERT_NEAR(many[i], one[i], 2e-5) << batches.size() << " workers, value " << i;
+    }
+  }
+}
+
+// Gradient accumulation: `period` minibatches of b samples are one of period * b.
+TEST_P(OptimizerEquivalenceTest, MeanOverAPushPeriodIsOneLargeMinibatch) {
+  for (const auto& [period, batches] : {std::pair(4, std::vector<int>{4}), {2, {4, 4}}, {3, {1, 2, 3}}}) {
+    int global = 0;
+    for (int batch : batches) global += batch;
+    const std::vector<float> large = TrainSynchronously(PresetJob("sync", 1, GetParam()), {period * global},
+                                                        {}, VirtualCluster::NextInCircle, kRounds / period);
+    const std::string accumulated = absl::StrCat(
+        GetParam(), " algorithm { contribution { gradient { push_period: ", period, " mean: true } } }");
+    const std::vector<float> small =
+        TrainSynchronously(PresetJob("sync", static_cast<int>(batches.size()), accumulated), batches);
+    EXPECT_NE(large, Initial());
+    for (int64_t i = 0; i < kValues; ++i) {
+      ASSERT_NEAR(small[i], large[i], 2e-5) << "period " << period << ", value " << i;
     }
   }
 }

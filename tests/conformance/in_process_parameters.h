@@ -15,10 +15,12 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/job/job_layout.h"
 #include "common/mutex.h"
 #include "server/shard.h"
 #include "worker/client/block_schedule.h"
@@ -29,6 +31,7 @@ namespace catchment {
 struct ParameterSplit {
   int num_shards = 1;
   int64_t block_size = 1 << 18;
+  std::vector<int64_t> tensors = {};  // their sizes; none: one tensor of all
 };
 
 class VirtualCluster {
@@ -41,9 +44,7 @@ class VirtualCluster {
 
   VirtualCluster(const v1::Job& job, const std::vector<float>& initial, int num_workers,
                  const Split& split = {}, Pick pick = NextInCircle)
-      : layout_(*ParameterLayout::Create({{"w", {static_cast<int64_t>(initial.size())}}}, split.num_shards,
-                                         split.block_size)),
-        pick_(std::move(pick)) {
+      : layout_(LayOut(job, static_cast<int64_t>(initial.size()), split)), pick_(std::move(pick)) {
     for (int s = 0; s < split.num_shards; ++s) {
       const Range range = layout_.shard(s);
       Shard::Contents contents;
@@ -223,6 +224,17 @@ class VirtualCluster {
     Outcome outcome_;
   };
 
+  // As the job has it, but in blocks of a size that no job has.
+  static ParameterLayout LayOut(const v1::Job& job, int64_t size, const Split& split) {
+    std::vector<TensorSpec> tensors;
+    for (const int64_t n : split.tensors) tensors.push_back({"w" + std::to_string(tensors.size()), {n}});
+    if (tensors.empty()) tensors = {{"w", {size}}};
+    const Cuts cuts = LayoutOf(job, tensors, split.num_shards)->cuts();
+    ParameterLayout layout = *ParameterLayout::Create(tensors, split.num_shards, split.block_size, cuts);
+    CHECK_EQ(layout.size(), size);
+    return layout;
+  }
+
   static uint64_t Incarnation(int worker) { return 100 + worker; }
 
   void SetRosters() {
@@ -237,7 +249,7 @@ class VirtualCluster {
     }
     for (const auto& shard : shards_) {
       std::vector<Answer> answers;
-      shard->SetRosters(command, &answers);
+      shard->SetRosters(command, /*now=*/0, &answers);
       catchment::Deliver(&answers);
     }
   }

@@ -21,16 +21,23 @@ inline v1::Job JobWithModel() {
   return job;
 }
 
-// `more`: fields of the job in text format. The learning rate is constant unless they say otherwise.
+// Such a job with these fields, with all defaults. The learning rate is constant unless they say otherwise.
+inline v1::Job Complete(const v1::Job& fields) {
+  v1::Job job = JobWithModel();
+  job.MergeFrom(fields);
+  absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
+  CHECK(filled.ok()) << filled.status();
+  return *std::move(filled);
+}
+
+// `more`: fields of the job in text format.
 inline v1::Job PresetJob(const std::string& preset, int workers, const std::string& more = "") {
-  v1::Job job = JobWithModel(), additions;
+  v1::Job job, additions;
   job.mutable_algorithm()->set_preset(preset);
   job.set_workers(workers);
   CHECK(google::protobuf::TextFormat::ParseFromString(more, &additions)) << more;
   job.MergeFrom(additions);
-  absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
-  CHECK(filled.ok()) << filled.status();
-  return *std::move(filled);
+  return Complete(job);
 }
 
 }  // namespace catchment

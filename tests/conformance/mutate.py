@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Breaks the arithmetic of every rule, one place at a time, and reports which breaks no test notices.
+"""Breaks every rule, one line at a time, and reports which breaks no test notices: its arithmetic is made another,
+or a statement is left out.
 
-Works on a copy of the tree, so the tree itself is never broken. A break is tried against the tests next to the rule
-first, and against the conformance suite if they let it pass. A survivor is a break that all of them let pass: either a
-test is missing, or the line makes no difference, which tests/conformance/survivors.md then explains.
+Works on a copy of the tree, so the tree itself is never broken. A break is tried against the test that bears the
+rule's name first, then against those next to it, then against the conformance suite, until one notices. A survivor
+is a break that all of them let pass: either a test is missing, or the line makes no difference, which
+tests/conformance/survivors.md then explains.
 
-    tests/conformance/mutate.py                    everything: some hundred breaks, hours on 2 cores
-    tests/conformance/mutate.py --only gap_aware   files whose path has this in it
-    tests/conformance/mutate.py --list             what would be broken, and how
+    tests/conformance/mutate.py                        everything: some hundred breaks, an hour on 2 cores
+    tests/conformance/mutate.py --only gap_aware gate  files whose path has one of these in it
+    tests/conformance/mutate.py --copy /tmp/mutated    leaves the copy there, so that a second run builds less
+    tests/conformance/mutate.py --list                 what would be broken, and how
 """
 import argparse
 import re
@@ -39,14 +42,26 @@ BREAKS = [
     (r" && ", " || "), (r" \|\| ", " && "),
     (r"std::min\b", "std::max"), (r"std::max\b", "std::min"), (r"std::(f?abs)\(", r"-std::\1("),
     (r"\b1 - ", "2 - "), (r"= -(?=[a-z])", "= "),
-    (r"\b(\d+\.\d+f?|\d+e-?\d+f?)\b", r"(2 * \1)"),
+    (r"\b(?!0\.0f?\b)(\d+\.\d+f?|\d+e-?\d+f?)\b", r"(2 * \1)"),
 ]
 # Loops, checks, strings and declarations are not arithmetic.
 SKIP = re.compile(r'^\s*(//|#|namespace|using|template|CHECK|LOG|assert)|for \(|"')
 
+# What is left out: a statement on a line of its own, but for declarations and a function's last return.
+STATEMENT = re.compile(r"^ +(?!(return|break|continue|using|const|constexpr|static|alignas|auto)\b)"
+                       r"((if|for) \(.*\) |(?![\w:<>, ]+[&*]* (const |__restrict )?\w+( =|[;({\[])))\S.*;$")
+
+
+def is_statement(before, line):
+    whole = all(line.count(a) == line.count(b) for a, b in ("()", "{}", "[]"))
+    return whole and re.search(r"[;{}:]$|^#pragma", before.strip()) and STATEMENT.search(line) and '"' not in line
+
 
 def breaks_of(path):
-    for number, line in enumerate(path.read_text().splitlines()):
+    lines = path.read_text().splitlines()
+    for number, line in enumerate(lines):
+        if path.suffix == ".cc" and is_statement(lines[number - 1], line):
+            yield number, line, "  ;"
         if SKIP.search(line):
             continue
         code = line.split("//")[0]
@@ -59,33 +74,47 @@ def breaks_of(path):
 def sources(root):
     for rule, tests in RULES.items():
         path = root / rule
-        for file in sorted(path.glob("*.cc")) if path.is_dir() else [path]:
+        for file in sorted(path.glob("*.[ch]*")) if path.is_dir() else [path]:
             yield file, tests
 
 
-def bazel_test(root, targets):
-    """Whether the tests notice: they fail, or the code does not even compile."""
+def stages(root, file, tests):
+    """Targets to try one after the other."""
+    named = Path("tests") / file.parent / f"{file.stem}_test.cc"
+    own = [f"//{named.parent}:{named.stem}"] if (root / named).exists() else []
+    return [stage for stage in (own, tests, SUITE) if stage]
+
+
+def bazel_test(root, targets, *options):
+    """What notices: the tests that fail, or the compiler; nothing, if all pass."""
     command = ["bazel", "test", "--noshow_progress", "--curses=no", "--color=no", "--test_output=summary",
-               "--test_timeout=120", *targets]
-    return subprocess.run(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0
+               "--notest_keep_going", "--test_timeout=60", *options, *targets]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    if done.returncode == 0:
+        return ""
+    failed = re.findall(r"^(//\S+) +(?:\(cached\) )?(?:FAILED|TIMEOUT)", done.stdout + done.stderr, re.MULTILINE)
+    if not failed and "C++ compilation of rule" not in done.stderr:
+        sys.exit(done.stdout + done.stderr)
+    return ", ".join(failed) or "the compiler"
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--only", default="", help="part of a path")
+    arguments.add_argument("--only", nargs="*", default=[""], help="parts of paths")
+    arguments.add_argument("--copy", help="where the copy of the tree is made, and stays")
     arguments.add_argument("--list", action="store_true", help="break nothing")
     options = arguments.parse_args()
 
     tree = Path(__file__).resolve().parents[2]
-    plan = [(file.relative_to(tree), tests, b) for file, tests in sources(tree) if options.only in str(file)
-            for b in breaks_of(file)]
+    plan = [(file.relative_to(tree), tests, b) for file, tests in sources(tree)
+            if any(part in str(file) for part in options.only) for b in breaks_of(file)]
     if options.list:
         for file, _, (number, line, broken) in plan:
             print(f"{file}:{number + 1}\n  {line.strip()}\n  {broken.strip()}")
         print(f"{len(plan)} breaks")
         return 0
 
-    copy = Path(tempfile.mkdtemp(prefix="mutate_")) / tree.name
+    copy = Path(options.copy or Path(tempfile.mkdtemp(prefix="mutate_")) / tree.name)
     files = subprocess.run(["git", "ls-files", "-z"], cwd=tree, check=True, capture_output=True).stdout.decode()
     for name in filter(None, files.split("\0")):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -97,21 +126,24 @@ def main():
     if bazel_test(copy, nearest + SUITE):
         sys.exit("the tests fail as they are; mend that first")
 
-    survivors, start = [], time.time()
+    survivors, start = 0, time.time()
     for done, (file, tests, (number, line, broken)) in enumerate(plan, 1):
         path = copy / file
         text = path.read_text()
         lines = text.splitlines(keepends=True)
         lines[number] = broken + "\n"
         path.write_text("".join(lines))
-        if not bazel_test(copy, tests) and not bazel_test(copy, SUITE):
-            survivors.append((file, number, line, broken))
-            print(f"survives: {file}:{number + 1}\n  {line.strip()}\n  {broken.strip()}", flush=True)
+        # Broken code stays out of the cache.
+        tried = (bazel_test(copy, targets, "--disk_cache=") for targets in stages(copy, file, tests))
+        notices = next(filter(None, tried), "nothing")
         path.write_text(text)
+        survivors += notices == "nothing"
+        print(f"{file}:{number + 1}: noticed by {notices}\n  {line.strip()}\n  {broken.strip()}")
         left = (time.time() - start) / done * (len(plan) - done)
-        print(f"{done} of {len(plan)}, {len(survivors)} survive, about {left / 60:.0f} minutes left", flush=True)
-    shutil.rmtree(copy.parent)
-    print(f"{len(plan)} breaks, {len(survivors)} survivors")
+        print(f"{done} of {len(plan)}, {survivors} survive, about {left / 60:.0f} minutes left", flush=True)
+    if not options.copy:
+        shutil.rmtree(copy.parent)
+    print(f"{len(plan)} breaks, {survivors} survivors")
     return 1 if survivors else 0
 
 

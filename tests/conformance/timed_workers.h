@@ -41,7 +41,7 @@ class TimedWorkers {
       events_.push({service_time_(static_cast<int>(w)), static_cast<int>(w)});
     }
     std::vector<Answer> answers;
-    shard_.SetRosters(command, &answers);
+    shard_.SetRosters(command, /*now=*/0, &answers);
   }
 
   // The next push.

@@ -1,20 +1,17 @@
 // Every rule against trajectories that were worked out from the papers' formulas in double precision, without
 // this code: golden/README.md.
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "common/job/validate.h"
+#include "tests/conformance/golden_jobs.h"
 #include "tests/conformance/in_process_parameters.h"
-#include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"
 #include "worker/algorithms/algorithm.h"
 
@@ -30,8 +27,7 @@ constexpr double kTolerance = 2e-5;
 const std::map<std::string, Json>& Trajectories() {
   static const auto* const kTrajectories = [] {
     auto* const trajectories = new std::map<std::string, Json>;
-    std::ifstream file("tests/conformance/golden/trajectories.json");
-    const Json all = Json::parse(file);
+    const Json& all = ReadGolden("tests/conformance/golden/trajectories.json");
     for (const Json& trajectory : all.at("trajectories")) {
       trajectories->emplace(trajectory.at("name"), trajectory);
     }
@@ -44,16 +40,6 @@ std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const auto& [name, trajectory] : Trajectories()) names.push_back(name);
   return names;
-}
-
-v1::Job JobOf(const Json& trajectory) {
-  v1::Job algorithm;
-  CHECK(google::protobuf::util::JsonStringToMessage(trajectory.at("job").dump(), &algorithm).ok());
-  v1::Job job = JobWithModel();
-  job.MergeFrom(algorithm);
-  absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
-  CHECK(filled.ok()) << filled.status();
-  return *std::move(filled);
 }
 
 // Counts what reaches the servers.
@@ -78,13 +64,13 @@ class CountingParameters final : public Parameters {
 
 struct Replay {
   Replay(const Json& trajectory, int64_t block_size)
-      : job(JobOf(trajectory)),
+      : job(JobOf(trajectory.at("job"))),
         order(trajectory.at("order").get<std::vector<int>>()),
         initial(trajectory.at("initial").get<std::vector<float>>()),
         curvature(trajectory.at("curvature").get<std::vector<double>>()),
         targets(trajectory.at("targets").get<std::vector<std::vector<std::vector<double>>>>()),
         workers(static_cast<int>(job.workers())),
-        cluster(job, initial, workers, {1, block_size},
+        cluster(job, initial, workers, {1, block_size, trajectory.at("tensors").get<std::vector<int64_t>>()},
                 [this](const std::vector<int>& ready, int last) { return Pick(ready, last); }) {}
 
   void Run() {

@@ -51,6 +51,14 @@ TEST(GateTest, WithoutRostersEverybodyWaits) {
   EXPECT_EQ(Synchronous({MakeRoster(2, {0})}).Decide(1, 0, In({0})), Decision::kWait);
 }
 
+TEST(GateTest, WithoutRostersNobodyIsThereOrSlow) {
+  const Gate gate = MakeGate("consistency { groups: 0 staleness_bound: 2 }", {});
+  EXPECT_EQ(gate.ActiveMembers(0), 0u);
+  const std::vector<Gate::Finished> finished = {{IncarnationOf(0), 3}};
+  EXPECT_EQ(gate.ClockOf(0, finished), 0u);
+  EXPECT_EQ(gate.HighestClock(finished), UINT64_MAX);
+}
+
 TEST(GateTest, EmptyRosterIsSkippedOnlyWhenALaterOneExists) {
   const std::vector<uint32_t> nobody;
   EXPECT_EQ(Synchronous({MakeRoster(0, nobody)}).Decide(3, 0, {}), Decision::kWait);

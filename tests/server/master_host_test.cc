@@ -59,7 +59,7 @@ class MasterHostTest : public testing::Test {
       ShardHost* const host = hosts_.back().get();
       services_.push_back(std::make_unique<ShardService>(
           job_.name(), layout_, host->shard(),
-          [host](const v1::ShardCommand& command) { return host->Control(command); }));
+          [host](const v1::ShardCommand& command) { return host->Control(command, SteadyClock().Now()); }));
       listeners_.push_back(
           *Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {services_.back().get()}, {}));
     }

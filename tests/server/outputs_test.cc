@@ -108,6 +108,100 @@ TEST(OutputsTest, StalenessOfEveryWorkerIsOverAllShards) {
   EXPECT_EQ(workers[0]["worker"], 7);
   EXPECT_EQ(workers[0]["mean"], 2);
   EXPECT_EQ(workers[0]["max"], 4);
+  const json counts = json::parse(SummaryJson(MakeJob(), status, {}))["staleness_counts"];
+  EXPECT_EQ(counts, json::parse("[[0, 1], [4, 1]]"));
+}
+
+// Two shards; worker 3 has pushed to both, worker 5 to the first alone.
+v1::JobStatus WithPushes() {
+  v1::JobStatus status = MakeStatus();
+  const auto add = [&status](uint32_t shard, uint32_t worker, uint64_t staleness, uint64_t us, double gap) {
+    while (status.shards_size() <= static_cast<int>(shard))
+      status.add_shards()->set_shard(status.shards_size() - 1);
+    v1::WorkerStatistics* statistics = status.mutable_shards(shard)->add_workers();
+    statistics->set_worker(worker);
+    statistics->set_applied(10);
+    statistics->set_late(worker);
+    statistics->add_staleness_values(staleness);
+    statistics->add_staleness_counts(10);
+    statistics->add_staleness_us(us);
+    statistics->add_staleness_us_counts(10);
+    statistics->set_staleness_seconds_max(2e-6 * static_cast<double>(us));
+    statistics->set_gap_count(10);
+    statistics->set_gap_sum(10 * gap);
+    statistics->set_gap_max(2 * gap);
+  };
+  add(0, 3, 1, 1000, 0.5);
+  add(0, 5, 3, 4000, 0.25);
+  add(1, 3, 2, 100'000, 0.125);
+  status.mutable_shards(0)->mutable_workers(0)->set_waiting(4);
+  status.mutable_shards(0)->mutable_momentum()->set_momentum(0.25);
+  status.mutable_shards(0)->mutable_momentum()->set_staleness_mean(3);
+  status.mutable_shards(1)->mutable_momentum()->set_momentum(0.5);
+  status.mutable_shards(1)->mutable_momentum()->set_total_momentum(0.875);
+  return status;
+}
+
+TEST(OutputsTest, SummaryTellsOfEveryWorkerOverAllShardsAndOnEach) {
+  const json summary = json::parse(SummaryJson(MakeJob(), WithPushes(), {2, {}}));
+  const json& workers = summary["per_worker"];
+  ASSERT_EQ(workers.size(), 2u);
+  EXPECT_EQ(workers[0]["worker"], 3);
+  EXPECT_EQ(workers[0]["pushes_applied"], 10) << "of shard 0: every push goes to all shards";
+  EXPECT_EQ(workers[0]["pushes_late"], 3);
+  EXPECT_EQ(workers[0]["pushes_waiting"], 4);
+  EXPECT_EQ(workers[0]["staleness_mean"], 1.5);
+  EXPECT_EQ(workers[0]["staleness_p50"], 1);
+  EXPECT_EQ(workers[0]["staleness_p90"], 2);
+  EXPECT_NEAR(workers[0]["staleness_seconds_p50"].get<double>(), 0.001, 1e-4);
+  EXPECT_NEAR(workers[0]["staleness_seconds_p90"].get<double>(), 0.1, 1e-2);
+  EXPECT_DOUBLE_EQ(workers[0]["staleness_seconds_max"].get<double>(), 0.2);
+  EXPECT_EQ(workers[0]["gap_mean"], 0.3125);
+  EXPECT_EQ(workers[0]["gap_max"], 1);
+  ASSERT_EQ(workers[0]["shards"].size(), 2u);
+  EXPECT_EQ(workers[0]["shards"][1]["shard"], 1);
+  EXPECT_EQ(workers[0]["shards"][1]["staleness_mean"], 2);
+  EXPECT_EQ(workers[0]["shards"][1]["gap_mean"], 0.125);
+  EXPECT_EQ(workers[1]["shards"].size(), 1u);
+}
+
+TEST(OutputsTest, SummaryTellsOfEveryShardWithItsMomentum) {
+  const json summary = json::parse(SummaryJson(MakeJob(), WithPushes(), {2, {}}));
+  const json& shards = summary["per_shard"];
+  ASSERT_EQ(shards.size(), 2u);
+  EXPECT_EQ(shards[0]["pushes_applied"], 20);
+  EXPECT_EQ(shards[0]["staleness_mean"], 2);
+  EXPECT_EQ(shards[0]["momentum"], 0.25);
+  EXPECT_EQ(shards[0]["implicit_momentum"], 0.75) << "3 / (1 + 3)";
+  EXPECT_EQ(shards[1]["implicit_momentum"], 0.375) << "measured in all, less what was set";
+  EXPECT_EQ(summary["momentum"], 0.25);
+  EXPECT_EQ(summary["pushes_waiting"], 4);
+  EXPECT_EQ(summary["gap_max"], 1);
+  const json without = json::parse(SummaryJson(MakeJob(), MakeStatus(), {}));
+  for (const char* key : {"momentum", "implicit_momentum", "gap_mean", "staleness_seconds_p50"}) {
+    EXPECT_TRUE(without[key].is_null()) << key;
+  }
+}
+
+TEST(OutputsTest, GapOfAMetricsLineIsOfThePushesSinceTheOneBefore) {
+  const std::string directory = Directory("gaps");
+  auto outputs = *Outputs::Open(directory);
+  v1::JobStatus status = WithPushes();
+  ASSERT_TRUE(outputs->MaybeWriteMetrics(status, 1).ok());
+  v1::WorkerStatistics* worker = status.mutable_shards(1)->mutable_workers(0);
+  worker->set_gap_count(14);
+  worker->set_gap_sum(worker->gap_sum() + 4 * 0.75);
+  status.set_samples(2000);
+  ASSERT_TRUE(outputs->MaybeWriteMetrics(status, 2).ok());
+  status.set_samples(3000);
+  ASSERT_TRUE(outputs->MaybeWriteMetrics(status, 3).ok());
+  const std::vector<json> lines = Lines(directory + "/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_DOUBLE_EQ(lines[0]["gap_mean"].get<double>(), (0.5 + 0.25 + 0.125) / 3);
+  EXPECT_DOUBLE_EQ(lines[1]["gap_mean"].get<double>(), 0.75);
+  EXPECT_TRUE(lines[2]["gap_mean"].is_null()) << "there was none";
+  EXPECT_EQ(lines[1]["per_worker"].size(), 2u);
+  EXPECT_EQ(lines[1]["per_shard"].size(), 2u);
 }
 
 TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {

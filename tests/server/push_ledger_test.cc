@@ -133,6 +133,43 @@ TEST(PushLedgerTest, StalenessOfAPushIsTheLargestOfItsBlocks) {
             (std::vector<uint64_t>{1, 2}));
 }
 
+TEST(PushLedgerTest, LagOfAPushIsItsSlowestBlocksTimeAndTheGapOverAllOfThem) {
+  PushLedger ledger = MakeLedger(2);
+  for (uint32_t block : {0, 1}) ledger.Accept(1, block);
+  EXPECT_EQ(ledger.Statistics(0).waiting(), 1u);
+  ledger.Settle(5, 1, v1::Block::APPLIED, 0, Lag{2.0, 12, 3});
+  ledger.Settle(5, 1, v1::Block::APPLIED, 0, Lag{0.5, 24, 6});
+  for (uint32_t block : {0, 1}) ledger.Accept(2, block);
+  ledger.Settle(5, 2, v1::Block::APPLIED, 0, Lag{0.5, 0, 3});
+  ledger.Settle(5, 2, v1::Block::APPLIED, 0, Lag{0.5, 0, 6});
+  ledger.Done(3, 0, v1::Block::LATE, 0);
+  v1::WorkerStatistics statistics = ledger.Statistics(0);
+  EXPECT_EQ(statistics.waiting(), 0u) << "the third has a block to come, but is not answered whole";
+  EXPECT_EQ(statistics.staleness_seconds_max(), 2);
+  EXPECT_EQ(statistics.gap_count(), 2u);
+  EXPECT_DOUBLE_EQ(statistics.gap_sum(), 2) << "sqrt((12 + 24) / (3 + 6)) and 0";
+  EXPECT_DOUBLE_EQ(statistics.gap_max(), 2);
+  ASSERT_EQ(statistics.staleness_us_size(), 2);
+  EXPECT_NEAR(statistics.staleness_us(0), 5e5, 5e4);
+  EXPECT_NEAR(statistics.staleness_us(1), 2e6, 2e5);
+  EXPECT_EQ(statistics.staleness_us_counts(1), 1u);
+}
+
+TEST(PushLedgerTest, PushesThatAreNotAppliedHaveNoLagAndItsTableStaysSmall) {
+  PushLedger ledger = MakeLedger(1);
+  ledger.Done(1, 0, v1::Block::LATE, 0);
+  ledger.Accept(2, 0);
+  ledger.Settle(5, 2, v1::Block::NON_FINITE, 0, Lag{1, 1, 1});
+  EXPECT_EQ(ledger.Statistics(0).staleness_us_size(), 0);
+  EXPECT_EQ(ledger.Statistics(0).gap_count(), 0u);
+  for (uint64_t i = 3; i < 50'000; ++i) {
+    ledger.Accept(i, 0);
+    ledger.Settle(5, i, v1::Block::APPLIED, 0, Lag{1e-5 * static_cast<double>(i * i), 0, 0});
+  }
+  EXPECT_LE(ledger.Statistics(0).staleness_us_size(), 116);
+  EXPECT_EQ(ledger.Statistics(0).gap_count(), 0u) << "a shard without values of the sample";
+}
+
 // Two blocks, whose fates become known in another order than they came, and while later pushes come.
 TEST(PushLedgerTest, AcceptedPushIsDoneAtOnceAndCountedWhenAllItsBlocksAreSettled) {
   PushLedger ledger = MakeLedger(2);

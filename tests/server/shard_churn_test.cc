@@ -200,7 +200,7 @@ class Simulation {
       member->set_clock(worker->clock);
     }
     std::vector<Answer> answers;
-    shards_[s]->SetRosters(command, &answers);
+    shards_[s]->SetRosters(command, /*now=*/0, &answers);
     informed_[s] = generation_;
     Deliver(&answers);
   }

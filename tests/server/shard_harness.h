@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,13 +129,20 @@ class ShardHarness {
   const ParameterLayout& layout() const { return layout_; }
   const std::vector<ShardSnapshot>& snapshots() const { return snapshots_; }
 
+  // What the master says of schedule PLATEAU, in every command from here on.
+  void SetPlateauFactor(double factor) { plateau_factor_ = factor; }
+
   void SetRosters(const std::vector<v1::Roster>& rosters, uint64_t total_samples = 0) {
     v1::ShardCommand command;
+    if (plateau_factor_.has_value()) command.set_plateau_factor(*plateau_factor_);
     command.set_generation(++generation_);
     for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
     command.set_total_samples(total_samples);
-    shard_->SetRosters(command, &answers_);
+    shard_->SetRosters(command, now_, &answers_);
   }
+
+  // What comes from here on comes then.
+  void SetTime(double now) { now_ = now; }
 
   absl::Status Handle(const Send& send) {
     const bool pull = send.operation == v1::Block::PULL;
@@ -147,6 +155,7 @@ class ShardHarness {
     Request request{send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation,
                     BlockHeader{send.operation, send.sequence, send.version, send.block, send.samples},
                     nullptr, std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
+    request.now = now_;
     const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                   values.size() * sizeof(float));
     absl::Status status = shard_->ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);
@@ -190,6 +199,8 @@ class ShardHarness {
   std::unique_ptr<Shard> shard_;
   std::vector<ShardSnapshot> snapshots_;
   uint64_t generation_ = 0;
+  double now_ = 0;
+  std::optional<double> plateau_factor_;
   std::vector<Answer> answers_;
 };
 

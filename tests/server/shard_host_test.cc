@@ -47,7 +47,7 @@ class ShardHostTest : public testing::Test {
       v1::ShardCommand command;
       command.set_generation(1);
       *command.add_rosters() = MakeRoster(0, {0});
-      host.Control(command);
+      host.Control(command, /*now=*/0);
       for (uint64_t i = 0; i < 3; ++i) Push(host.shard(), i);
       const ShardSnapshot snapshot = host.shard()->Snapshot();
       weights_.insert(weights_.end(), snapshot.weights.begin(), snapshot.weights.end());
@@ -55,9 +55,9 @@ class ShardHostTest : public testing::Test {
         states_.insert(states_.end(), snapshot.states[0].begin(), snapshot.states[0].end());
       }
       command.set_checkpoint(5);
-      host.Control(command);
-      while (host.Control(command).saved_size() < 1) std::this_thread::yield();
-      *manifest.add_shards() = host.Control(command).saved(0);
+      host.Control(command, /*now=*/0);
+      while (host.Control(command, /*now=*/0).saved_size() < 1) std::this_thread::yield();
+      *manifest.add_shards() = host.Control(command, /*now=*/0).saved(0);
     }
     return manifest;
   }
@@ -151,6 +151,17 @@ TEST_F(ShardHostTest, OtherOptimizerBeginsItsStateAnew) {
   EXPECT_EQ(contents->blocks[0].version(), 3u);
 }
 
+// With momentum and without it, an uncentered and a centered one keep as many vectors, of another meaning.
+TEST_F(ShardHostTest, OptimizerThatIsCenteredFromNowOnBeginsItsStateAnew) {
+  const v1::Job plain = PresetJob("downpour", 1, "optimizer { kind: RMSPROP momentum: 0.9 }");
+  const std::string directory = Directory("centered");
+  const ParameterLayout layout = LayoutOf(plain, 1, 1000);
+  const v1::Manifest manifest = TrainAndSave(plain, layout, directory);
+  const v1::Job centered = PresetJob("downpour", 1, "optimizer { kind: RMSPROP centered: true }");
+  EXPECT_TRUE(MakeContents(centered, layout, 0, directory, &manifest)->states.empty()) << "zeros";
+  EXPECT_EQ(MakeContents(plain, layout, 0, directory, &manifest)->states.size(), 2u);
+}
+
 TEST_F(ShardHostTest, MomentumThatIsNewBeginsAtZero) {
   const v1::Job plain = PresetJob("downpour", 1, "optimizer { momentum: 0 }");
   const std::string directory = Directory("momentum");
@@ -181,10 +192,10 @@ TEST_F(ShardHostTest, CommandIsAnsweredAndTheEndIsNoted) {
   ShardHost host(job, layout, 0, *MakeContents(job, layout, 0, "", nullptr), "");
   v1::ShardCommand command;
   command.set_generation(2);
-  EXPECT_EQ(host.Control(command).generation(), 2u);
+  EXPECT_EQ(host.Control(command, /*now=*/0).generation(), 2u);
   EXPECT_FALSE(host.WaitForStop(0));
   command.set_stop(true);
-  host.Control(command);
+  host.Control(command, /*now=*/0);
   EXPECT_TRUE(host.WaitForStop(60));
 }
 

@@ -124,6 +124,30 @@ TEST(SynchronousShardTest, ElasticMembersExchangeAgainstOneCenter) {
   EXPECT_THAT(shard.shard().Weights(), Each(3.0f));
 }
 
+// The warm-up ends half way; the factor holds before and after, and until the next is told.
+TEST(SynchronousShardTest, LearningRateIsMultipliedByThePlateausFactor) {
+  v1::Job job = GradientJob(true);
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::PLATEAU);
+  job.mutable_optimizer()->mutable_schedule()->set_warmup(0.5f);
+  ShardHarness shard(job, 16, 16, {0});
+  float weight = 0;
+  uint64_t sequence = 0;
+  const auto step_moves_by = [&](float move) {
+    ASSERT_TRUE(
+        shard.Handle({.worker = 0, .sequence = ++sequence, .version = sequence - 1, .value = 1}).ok());
+    weight -= move;
+    EXPECT_THAT(shard.shard().Weights(), Each(weight)) << "step " << sequence;
+  };
+  shard.SetPlateauFactor(0.5);
+  shard.SetRosters({MakeRoster(0, {0})}, /*total_samples=*/4);
+  step_moves_by(0);
+  step_moves_by(0.25f);
+  step_moves_by(0.5f);
+  shard.SetPlateauFactor(0.125);
+  shard.SetRosters({MakeRoster(0, {0})}, 4);
+  step_moves_by(0.125f);
+}
+
 // ---------------------------------------------------------------------------------------------- asynchronous
 
 TEST(AsynchronousShardTest, LoneWorkerIsNeverStale) {
@@ -372,7 +396,7 @@ TEST(ShardTest, CommandOfAnOlderGenerationIsIgnored) {
   older.set_generation(1);
   *older.add_rosters() = MakeRoster(0, {7});
   std::vector<Answer> answers;
-  shard.shard().SetRosters(older, &answers);
+  shard.shard().SetRosters(older, /*now=*/0, &answers);
   EXPECT_FALSE(shard.shard().IsMember(7, IncarnationOf(7)));
   EXPECT_TRUE(shard.shard().IsMember(0, IncarnationOf(0)));
 }

@@ -94,7 +94,7 @@ void Hammer(v1::Job job, const Size& size, int pushes, int expected_version, flo
     command.set_generation(++generation);
     *command.add_rosters() = MakeRoster(0, workers);
     std::vector<Answer> answers;
-    shard.SetRosters(command, &answers);
+    shard.SetRosters(command, /*now=*/0, &answers);
     Deliver(&answers);
   };
   set_rosters();

@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "server/edge/listener.h"
-#include "server/shard_host.h"
 #include "server/edge/shard_service.h"
+#include "server/shard_host.h"
 
 namespace catchment {
 
@@ -48,7 +49,8 @@ class TestServers {
     // gRPC registers a service once in its life.
     servers_[s]->service = std::make_unique<ShardService>(
         job_, layout_, host->shard(),
-        [host](const v1::ShardCommand& command) { return host->Control(command); }, options_.service);
+        [host](const v1::ShardCommand& command) { return host->Control(command, SteadyClock().Now()); },
+        options_.service);
     absl::StatusOr<Listener> listener = Listener::Open(
         addresses_[s], options_.credentials, {servers_[s]->service.get()}, {options_.max_message_bytes});
     CHECK(listener.ok()) << listener.status();
@@ -64,7 +66,7 @@ class TestServers {
     v1::ShardCommand command;
     command.set_generation(++generation_);
     for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
-    for (const auto& server : servers_) server->host->Control(command);
+    for (const auto& server : servers_) server->host->Control(command, SteadyClock().Now());
   }
 
   // What a daemon does once a second.

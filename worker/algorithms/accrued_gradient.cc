@@ -30,6 +30,7 @@ absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
   fetch_ = steps_ % config_.fetch_period() == 0;
   first_ = samples_ == 0;
   samples_ += step.samples;
+  if (step.samples > 0) share_ = static_cast<float>(step.samples) / static_cast<float>(samples_);
   status_ = absl::OkStatus();
   if (step.samples > 0) {
     if (transform_ != nullptr) transform_->Begin(step.progress);
@@ -62,9 +63,7 @@ void AccruedGradient::AfterBackward(Range layer) {
   if (const float eta = config_.local_learning_rate(); eta > 0) {
     for (int64_t i = layer.begin; i < layer.end; ++i) x_[i] -= eta * g[i];
   }
-  if (!first_) {
-    for (int64_t i = layer.begin; i < layer.end; ++i) a_[i] += g_[i];
-  }
+  if (!first_) Accrue(layer);
   if (!push_ || !status_.ok()) return;
   if (clip_norm_) {
     if (layer.begin > 0) return;
@@ -73,6 +72,14 @@ void AccruedGradient::AfterBackward(Range layer) {
   }
   if (transform_ != nullptr) transform_->Apply(layer, x_, absl::MakeSpan(a_));
   parameters_.Ready(layer);
+}
+
+void AccruedGradient::Accrue(Range layer) {
+  if (config_.mean()) {
+    for (int64_t i = layer.begin; i < layer.end; ++i) a_[i] += share_ * (g_[i] - a_[i]);
+  } else {
+    for (int64_t i = layer.begin; i < layer.end; ++i) a_[i] += g_[i];
+  }
 }
 
 void AccruedGradient::Clip() {

@@ -4,6 +4,9 @@
 //   WORKER, every push_period:  push a ; a = 0
 //   server:                     a~ = sum_i b_i a_i / sum_i b_i  over the group ; w = optimizer(w, a~)
 //   WORKER, every fetch_period: x = pull()
+// With `mean` (gradient accumulation) a is the mean over the samples of its steps instead of the sum: with b
+// samples in the step and B in a, this step's too,
+//   WORKER, every step:         a += b / B * (g - a)
 // Where push and pull fall on one step they are one exchange: the weights come back with the answer.
 //
 // The worker's lines are carried out layer by layer, within the pass that takes the gradient: a layer's part
@@ -42,6 +45,7 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   void BeforeForward(Range layer) override;
   void AfterBackward(Range layer) override;
 
+  void Accrue(Range layer);
   void StartPush();
   void Clip();
   void Begin(const Parameters::Operation& operation);
@@ -53,7 +57,7 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   const std::unique_ptr<GradientTransform> transform_;
   Parameters& parameters_;
   std::vector<float> x_;  // local weights
-  std::vector<float> a_;  // accrued gradient
+  std::vector<float> a_;  // accrued gradient, the sum or the mean
   std::vector<float> g_;  // used where a_ is more than one gradient
   uint64_t steps_ = 0;
   uint32_t samples_ = 0;    // in a_, this step's too
@@ -63,6 +67,7 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   bool push_ = false;
   bool fetch_ = false;
   bool first_ = false;  // a_ is this step's gradient
+  float share_ = 0;     // of the step's samples in a_'s
   absl::Status status_;
 };
 

@@ -8,11 +8,13 @@
 
 namespace catchment {
 
-BatchLoader::BatchLoader(const Dataset* dataset, EpochOrder order, int depth, NextPlan next_plan,
-                         const Clock* clock)
+BatchLoader::BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
+                         int depth, NextPlan next_plan, const Clock* clock)
     : dataset_(dataset),
+      augmentation_(augmentation != nullptr && augmentation->is_identity() ? nullptr : augmentation),
       clock_(clock),
       order_(std::move(order)),
+      original_(augmentation_ != nullptr ? dataset->input_shape().size() : 0),
       next_plan_(std::move(next_plan)),
       buffers_(depth) {
   CHECK_GE(depth, 1);
@@ -120,14 +122,20 @@ absl::Status BatchLoader::Load(BatchPlan plan, LoadedBatch* batch) {
   return absl::OkStatus();
 }
 
+void BatchLoader::CopySample(int64_t index, uint64_t sample_id, float* out) {
+  if (augmentation_ == nullptr) return dataset_->CopyInput(index, out);
+  dataset_->CopyInput(index, original_.data());
+  augmentation_->Apply(sample_id, original_.data(), out);
+}
+
 void BatchLoader::CopySpan(const Span& span, int64_t at, LoadedBatch* batch) {
   const std::vector<uint32_t>& order = order_.order(span.epoch);
   const int64_t values = dataset_->input_shape().size();
   for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
     const uint32_t index = order[position];
-    dataset_->CopyInput(index, batch->inputs.data() + at * values);
     batch->labels[at] = dataset_->label(index);
     batch->sample_ids[at] = Derive(span.epoch, index);
+    CopySample(index, batch->sample_ids[at], batch->inputs.data() + at * values);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "worker/data/aligned_floats.h"
+#include "worker/data/augmentation.h"
 #include "worker/data/dataset.h"
 #include "worker/data/epoch_order.h"
 
@@ -57,9 +58,11 @@ struct LoadedBatch {
 // the loading; Next() returns it after the batches that were loaded before it, and at every later call.
 class BatchLoader {
  public:
-  // dataset and clock must outlive the loader. `order` is over the whole of `dataset`. depth: at least 1; one
-  // buffer is in the caller's hands while it trains, so depth - 1 minibatches are prepared ahead.
-  BatchLoader(const Dataset* dataset, EpochOrder order, int depth, NextPlan next_plan, const Clock* clock);
+  // dataset, augmentation and clock must outlive the loader. `order` is over the whole of `dataset`. depth:
+  // at least 1; one buffer is in the caller's hands while it trains, so depth - 1 minibatches are prepared
+  // ahead. `augmentation` may be null.
+  BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order, int depth,
+              NextPlan next_plan, const Clock* clock);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
@@ -81,15 +84,18 @@ class BatchLoader {
   // True where `batch` is loaded; false at the end of the plans.
   absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
   absl::Status Load(BatchPlan plan, LoadedBatch* batch);
+  void CopySample(int64_t index, uint64_t sample_id, float* out);
   void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
   static void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
   void WaitForReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Dataset* const dataset_;
+  const Augmentation* const augmentation_;  // null: none
   const Clock* const clock_;
 
   // Of the background thread.
   EpochOrder order_;
+  std::vector<float> original_;  // of a sample that is augmented
   const NextPlan next_plan_;
 
   mutable Mutex mu_;

@@ -1,30 +1,28 @@
-// Samples in memory: images of bytes with a class each.
+// Samples with a class each.
 #ifndef CATCHMENT_WORKER_DATA_DATASET_H_
 #define CATCHMENT_WORKER_DATA_DATASET_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "common/model_shapes.h"
+#include "worker/data/sample_content.h"
 
 namespace catchment {
 
-// A pixel (0 to 255) is given to the network as (pixel / 255 - mean) / standard_deviation.
-struct Normalization {
-  float mean = 0;
-  float standard_deviation = 1;
-};
-
-// Images are kept as bytes, a quarter of what floats take, and become floats when they are copied out. Or
-// there are only so many samples, without content, for a model that looks at none: they take no memory.
+// There may be only so many samples, without content, for a model that looks at none: they take no memory.
 //
-// Shapes: a sample is input_shape(), C x H x W, channels slowest.
+// Shapes: a sample is input_shape(), row-major.
 // Threads: immutable once made.
 class Dataset {
  public:
-  // `pixels` is all images one after another, `labels` the class of each, below num_classes.
+  // `labels`: the class of each sample, below num_classes.
+  Dataset(const SampleShape& input_shape, int num_classes, std::unique_ptr<const SampleContent> content,
+          std::vector<int32_t> labels);
+  // Of bytes, all images one after another, with one normalization for all channels.
   Dataset(const SampleShape& input_shape, int num_classes, const Normalization& normalization,
-          std::vector<uint8_t> pixels, std::vector<uint8_t> labels);
+          std::vector<uint8_t> pixels, const std::vector<uint8_t>& labels);
 
   static Dataset WithoutContent(int64_t size) { return Dataset(size); }
 
@@ -36,8 +34,8 @@ class Dataset {
   // Of samples with content, 0 .. size()-1.
   int32_t label(int64_t index) const { return labels_[index]; }
 
-  // Writes the input_shape().size() normalised values of a sample.
-  void CopyInput(int64_t index, float* out) const;
+  // Writes the input_shape().size() values of a sample.
+  void CopyInput(int64_t index, float* out) const { content_->Copy(index, out); }
 
  private:
   explicit Dataset(int64_t size) : size_(size) {}
@@ -45,11 +43,8 @@ class Dataset {
   int64_t size_;
   SampleShape input_shape_;
   int num_classes_ = 0;
-  // A pixel's value is pixel * scale_ + offset_.
-  float scale_ = 0;
-  float offset_ = 0;
-  std::vector<uint8_t> pixels_;
-  std::vector<uint8_t> labels_;
+  std::shared_ptr<const SampleContent> content_;
+  std::vector<int32_t> labels_;
 };
 
 struct DataSets {

@@ -1,7 +1,10 @@
 #include "worker/data/load_data.h"
 
 #include "absl/status/status.h"
+#include "worker/data/cifar10.h"
 #include "worker/data/drawn_digits.h"
+#include "worker/data/generated_events.h"
+#include "worker/data/generated_images.h"
 #include "worker/data/mnist.h"
 
 namespace catchment {
@@ -14,11 +17,18 @@ absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths) 
       return DrawDigits(data.drawn_digits());
     case v1::Data::kSynthetic:
       return DataSets{Dataset::WithoutContent(data.synthetic().samples()), Dataset::WithoutContent(0)};
+    case v1::Data::kCifar10:
+      return LoadCifar10(data.cifar10(), paths);
+    case v1::Data::kGeneratedEvents:
+      return GenerateEvents(data.generated_events());
+    case v1::Data::kGeneratedImages:
+      return GenerateImages(data.generated_images());
     case v1::Data::SOURCE_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      "data: names no source; write data { mnist {} }, data { drawn_digits {} } or data { synthetic {} }");
+      "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
+      "data { generated_events {} }, data { generated_images {} } or data { synthetic {} }");
 }
 
 }  // namespace catchment

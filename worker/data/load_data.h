@@ -9,6 +9,7 @@
 
 namespace catchment {
 
+// `data` is complete and valid (common/job/validate.h), or it names no source.
 // Errors: InvalidArgument where `data` names no source; the source's own (mnist.h, drawn_digits.h).
 absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths);
 

@@ -12,9 +12,62 @@
 namespace catchment {
 namespace {
 
-Pass PassOf(const Minibatch& batch, bool training) {
-  return {.training = training, .samples = batch.samples, .sample_ids = batch.sample_ids};
+LossSpec LossOf(const v1::Loss& loss, const LayerShape& last) {
+  using Kind = LossSpec::Kind;
+  LossSpec spec;
+  spec.num_outputs = static_cast<int>(last.output.size());
+  spec.label_smoothing = loss.label_smoothing();
+  if (loss.kind() == v1::Loss::SIGMOID_CROSS_ENTROPY) spec.kind = Kind::kSigmoidCrossEntropy;
+  if (loss.kind() == v1::Loss::MEAN_SQUARED_ERROR) spec.kind = Kind::kMeanSquaredError;
+  return spec;
 }
+
+int64_t CountStatistics(const std::vector<LayerShape>& layers) {
+  int64_t count = 0;
+  for (const LayerShape& layer : layers) count += CountStatistics(layer);
+  return count;
+}
+
+// Means and variances of samples that come in minibatches, of each layer's channels.
+class StatisticsSum {
+ public:
+  explicit StatisticsSum(const std::vector<LayerShape>& layers)
+      : layers_(layers), sums_(CountStatistics(layers)) {}
+
+  // `statistics`: those of a minibatch.
+  void Add(const std::vector<float>& statistics, int samples) {
+    samples_ += samples;
+    ForEachChannel([&](int64_t mean, int64_t variance) {
+      const double m = statistics[mean];
+      sums_[mean] += samples * m;
+      sums_[variance] += samples * (statistics[variance] + m * m);
+    });
+  }
+
+  void Write(std::vector<float>* statistics) const {
+    ForEachChannel([&](int64_t mean, int64_t variance) {
+      const double m = sums_[mean] / samples_;
+      (*statistics)[mean] = static_cast<float>(m);
+      (*statistics)[variance] = static_cast<float>(std::max(0.0, sums_[variance] / samples_ - m * m));
+    });
+  }
+
+ private:
+  // Calls f(index of the mean, index of the variance).
+  template <typename F>
+  void ForEachChannel(F f) const {
+    int64_t begin = 0;
+    for (const LayerShape& layer : layers_) {
+      const int64_t channels = CountStatistics(layer) / 2;
+      for (int64_t c = 0; c < channels; ++c) f(begin + c, begin + channels + c);
+      begin += 2 * channels;
+    }
+  }
+
+  const std::vector<LayerShape>& layers_;
+  std::vector<double> sums_;  // of values and of their squares
+  double samples_ = 0;
+};
 
 }  // namespace
 
@@ -24,7 +77,8 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
   if (options.max_batch_size < 1) return absl::InvalidArgumentError("batch_size: must be at least 1");
   absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(model, input, num_classes);
   if (!layers.ok()) return layers.status();
-  std::unique_ptr<Network> network(new Network(*std::move(layers), num_classes, options, std::move(backend)));
+  std::unique_ptr<Network> network(
+      new Network(*std::move(layers), model.loss(), options, std::move(backend)));
   network->backend_->Enter();
   absl::StatusOr<std::unique_ptr<Program>> program = network->MakeProgram(options.max_batch_size);
   if (!program.ok()) return program.status();
@@ -32,21 +86,23 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
   return network;
 }
 
-Network::Network(std::vector<LayerShape> layers, int num_classes, const Options& options,
+Network::Network(std::vector<LayerShape> layers, const v1::Loss& loss, const Options& options,
                  std::unique_ptr<Backend> backend)
     : layers_(std::move(layers)),
       tensors_(ListTensors(layers_)),
       num_parameters_(CountParameters(layers_)),
-      num_classes_(num_classes),
+      loss_(LossOf(loss, layers_.back())),
       options_(options),
-      backend_(std::move(backend)) {}
+      backend_(std::move(backend)),
+      statistics_(CountStatistics(layers_)),
+      has_statistics_(statistics_.empty()) {}
 
 Network::~Network() = default;
 
 absl::StatusOr<std::unique_ptr<Program>> Network::MakeProgram(int batch_size) {
-  return Program::Create(layers_,
-                         {.batch_size = batch_size, .num_classes = num_classes_, .seed = options_.seed},
-                         backend_.get());
+  Program::Options options = {.loss = loss_, .seed = options_.seed};
+  options.loss.batch_size = batch_size;
+  return Program::Create(layers_, options, backend_.get());
 }
 
 Program& Network::ProgramFor(const Minibatch& batch) {
@@ -73,18 +129,39 @@ Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, ab
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   CHECK_EQ(static_cast<int64_t>(gradient.size()), num_parameters_);
   Program& program = ProgramFor(batch);
-  const Pass pass = PassOf(batch, true);
+  const Pass pass = {.mode = PassMode::kTraining, .samples = batch.samples, .sample_ids = batch.sample_ids};
   program.Forward(weights.data(), batch.inputs, pass, observer);
   const Score score = program.Evaluate(batch.labels, batch.samples, true);
   program.Backward(weights.data(), pass, gradient.data(), observer);
   return score;
 }
 
+void Network::EstimateStatistics(absl::Span<const float> weights, absl::FunctionRef<bool(Minibatch*)> next) {
+  if (statistics_.empty()) return;
+  CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
+  StatisticsSum sum(layers_);
+  NoPassObserver nobody;
+  Minibatch batch;
+  has_statistics_ = false;
+  while (next(&batch)) {
+    ProgramFor(batch).Forward(
+        weights.data(), batch.inputs,
+        {.mode = PassMode::kGathering, .samples = batch.samples, .statistics = statistics_.data()}, &nobody);
+    sum.Add(statistics_, batch.samples);
+    has_statistics_ = true;
+  }
+  CHECK(has_statistics_) << "batch_norm cannot estimate its statistics of no samples";
+  sum.Write(&statistics_);
+}
+
 Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch) {
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
+  CHECK(has_statistics_) << "batch_norm scores with statistics; EstimateStatistics comes first";
   Program& program = ProgramFor(batch);
   NoPassObserver nobody;
-  program.Forward(weights.data(), batch.inputs, PassOf(batch, false), &nobody);
+  program.Forward(weights.data(), batch.inputs,
+                  {.mode = PassMode::kScoring, .samples = batch.samples, .statistics = statistics_.data()},
+                  &nobody);
   return program.Evaluate(batch.labels, batch.samples, false);
 }
 

@@ -44,16 +44,21 @@ class Network final : public Trainable {
 
   const std::vector<LayerShape>& layers() const { return layers_; }
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
+  // Its batch size is that of no kernel.
+  const LossSpec& loss() const { return loss_; }
   int64_t num_parameters() const { return num_parameters_; }
   std::string device() const override { return backend_->Describe(); }
 
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient);
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;
+  // Statistics are kept until the next call. At least one sample must come where the model has batch_norm.
+  void EstimateStatistics(absl::Span<const float> weights, absl::FunctionRef<bool(Minibatch*)> next) override;
+  // With batch_norm, EstimateStatistics comes first.
   Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) override;
 
  private:
-  Network(std::vector<LayerShape> layers, int num_classes, const Options& options,
+  Network(std::vector<LayerShape> layers, const v1::Loss& loss, const Options& options,
           std::unique_ptr<Backend> backend);
 
   absl::StatusOr<std::unique_ptr<Program>> MakeProgram(int batch_size);
@@ -62,10 +67,12 @@ class Network final : public Trainable {
   const std::vector<LayerShape> layers_;
   const std::vector<TensorSpec> tensors_;
   const int64_t num_parameters_;
-  const int num_classes_;
+  const LossSpec loss_;  // batch size aside
   const Options options_;
   const std::unique_ptr<Backend> backend_;
   std::map<int, std::unique_ptr<Program>> programs_;  // by batch size; they use backend_
+  std::vector<float> statistics_;                     // of all batch_norm layers, one after another
+  bool has_statistics_;                               // they are of training samples, or there are none
 };
 
 }  // namespace catchment

@@ -1,11 +1,114 @@
 #include "worker/model/program.h"
 
+#include <algorithm>
+
 namespace catchment {
 namespace {
 
-bool TakesRelu(const std::vector<LayerShape>& layers, size_t i) {
-  const bool able = layers[i].kind == LayerKind::kConv2d || layers[i].kind == LayerKind::kDense;
-  return able && i + 1 < layers.size() && layers[i + 1].kind == LayerKind::kRelu;
+constexpr int kLoss = -2;  // a reader that is no layer
+
+// Who computes what: some layers have no kernel of their own, because they only look at another one's output
+// (flatten), or because the kernel before does their work too (relu).
+class Plan {
+ public:
+  explicit Plan(const std::vector<LayerShape>& layers) : layers_(layers), source_(layers.size()) {
+    for (int i = 0; i < size(); ++i) source_[i] = layers_[i].kind == LayerKind::kFlatten ? Input(i, 0) : i;
+    FindReaders();
+    for (int i = 0; i < size(); ++i) {
+      if (layers_[i].kind != LayerKind::kRelu || Input(i, 0) == LayerShape::kData) continue;
+      const int before = Input(i, 0);
+      if (!FusesRelu(layers_[before].kind) || readers_[before].size() > 1 || DoesRelu(before)) continue;
+      source_[i] = before;
+    }
+    FindReaders();
+    for (int i = 0; i < size(); ++i) {
+      has_gradient_.push_back(!layers_[i].tensors.empty());
+      for (int j = 0; j < InputCount(i); ++j) has_gradient_[i] = has_gradient_[i] || HasGradient(Input(i, j));
+    }
+  }
+
+  int size() const { return static_cast<int>(layers_.size()); }
+  bool HasKernel(int i) const { return source_[i] == i; }
+  int InputCount(int i) const { return static_cast<int>(layers_[i].inputs.size()); }
+  // The layer whose kernel computes the j-th input of layer i; kData for the samples.
+  int Input(int i, int j) const { return Source(layers_[i].inputs[j]); }
+  int Last() const { return Source(size() - 1); }
+
+  // Whether a layer's output depends on parameters, so that its gradient is wanted.
+  bool HasGradient(int i) const { return i != LayerShape::kData && has_gradient_[i]; }
+  bool NeedsInputGradient(int i) const {
+    for (int j = 0; j < InputCount(i); ++j) {
+      if (HasGradient(Input(i, j))) return true;
+    }
+    return false;
+  }
+
+  int ReaderCount(int i) const { return static_cast<int>(readers_[i].size()); }
+  // Which of its source's readers the j-th input of layer i is.
+  int ReaderIndex(int i, int j) const {
+    const auto& readers = readers_[Input(i, j)];
+    return static_cast<int>(std::find(readers.begin(), readers.end(), std::pair(i, j)) - readers.begin());
+  }
+
+  bool DoesRelu(int i) const {
+    for (int j = i + 1; j < size(); ++j) {
+      if (layers_[j].kind == LayerKind::kRelu && Source(j) == i) return true;
+    }
+    return false;
+  }
+
+  // Nobody else reads the input, its own kernel included, when the gradients come back. (That of a relu looks
+  // only where the values are above 0, which relu and dropout leave as it is.)
+  bool MayOverwriteInput(int i) const {
+    const int input = Input(i, 0);
+    const LayerKind kind = layers_[i].kind;
+    if (input == LayerShape::kData || readers_[input].size() > 1) return false;
+    const bool keeps_sign = kind == LayerKind::kRelu || kind == LayerKind::kDropout;
+    if (!keeps_sign && kind != LayerKind::kAdd) return false;
+    switch (layers_[input].kind) {
+      case LayerKind::kConv2d:
+      case LayerKind::kDense:
+      case LayerKind::kBatchNorm:
+      case LayerKind::kAdd:
+        return keeps_sign || !DoesRelu(input);
+      case LayerKind::kRelu:
+      case LayerKind::kDropout:  // maybe of a relu, in its place
+        return keeps_sign;
+      case LayerKind::kMaxPool2d:
+      case LayerKind::kAveragePool2d:
+      case LayerKind::kGlobalAveragePool:
+      case LayerKind::kLayerNorm:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+ private:
+  int Source(int i) const { return i == LayerShape::kData || source_[i] == i ? i : Source(source_[i]); }
+
+  void FindReaders() {
+    readers_.assign(layers_.size(), {});
+    for (int i = 0; i < size(); ++i) {
+      if (!HasKernel(i)) continue;
+      for (int j = 0; j < InputCount(i); ++j) {
+        if (Input(i, j) != LayerShape::kData) readers_[Input(i, j)].emplace_back(i, j);
+      }
+    }
+    if (Last() != LayerShape::kData) readers_[Last()].emplace_back(kLoss, 0);
+  }
+
+  const std::vector<LayerShape>& layers_;
+  // Of each layer, itself if it has a kernel, or the layer that it looks at (flatten) or is done by (relu).
+  std::vector<int> source_;
+  std::vector<std::vector<std::pair<int, int>>> readers_;  // of each kernel's output: layer, and which input
+  std::vector<bool> has_gradient_;
+};
+
+int64_t CountValues(const std::vector<TensorSpec>& tensors) {
+  int64_t size = 0;
+  for (const TensorSpec& tensor : tensors) size += tensor.size();
+  return size;
 }
 
 }  // namespace
@@ -13,55 +116,88 @@ bool TakesRelu(const std::vector<LayerShape>& layers, size_t i) {
 absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<LayerShape>& layers,
                                                          const Options& options, Backend* backend) {
   std::unique_ptr<Program> program(new Program);
+  program->runs_ahead_ = backend->runs_ahead();
   absl::StatusOr<std::unique_ptr<Source>> source =
-      backend->CreateSource(layers.front().input, options.batch_size);
+      backend->CreateSource(layers.front().input, options.loss.batch_size);
   if (!source.ok()) return source.status();
   program->source_ = *std::move(source);
-  Activation* last = program->source_->output();
 
-  int64_t offset = 0;
-  bool relu_done = false;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].kind == LayerKind::kFlatten || relu_done) {
-      relu_done = false;
-      continue;
+  const Plan plan(layers);
+  std::vector<Step*> steps(layers.size());
+  const auto output_of = [&](int layer, int reader) {
+    if (layer == LayerShape::kData) return program->source_->output();
+    return steps[layer]->fork ? steps[layer]->fork->view(reader) : steps[layer]->kernel->output();
+  };
+
+  program->steps_.reserve(layers.size());
+  int64_t offset = 0, statistics = 0;
+  for (int i = 0; i < plan.size(); ++i) {
+    if (!plan.HasKernel(i)) continue;
+    std::vector<Activation*> inputs;
+    for (int j = 0; j < plan.InputCount(i); ++j) {
+      const int input = plan.Input(i, j);
+      inputs.push_back(output_of(input, input == LayerShape::kData ? 0 : plan.ReaderIndex(i, j)));
     }
-    relu_done = TakesRelu(layers, i);
-    int64_t size = 0;
-    for (const TensorSpec& tensor : layers[i].tensors) size += tensor.size();
-    absl::StatusOr<std::unique_ptr<Kernel>> kernel = backend->CreateKernel({.layer = layers[i],
-                                                                            .index = static_cast<int>(i),
-                                                                            .batch_size = options.batch_size,
-                                                                            .relu = relu_done,
-                                                                            .input_gradient = offset > 0,
-                                                                            .seed = options.seed},
-                                                                           last);
+    absl::StatusOr<std::unique_ptr<Kernel>> kernel =
+        backend->CreateKernel({.layer = layers[i],
+                               .index = i,
+                               .batch_size = options.loss.batch_size,
+                               .relu = plan.DoesRelu(i),
+                               .in_place = plan.MayOverwriteInput(i),
+                               .input_gradient = plan.NeedsInputGradient(i),
+                               .seed = options.seed},
+                              inputs);
     if (!kernel.ok()) return kernel.status();
-    last = (*kernel)->output();
-    program->steps_.push_back({*std::move(kernel), {offset, offset + size}, offset + size > 0});
+    const int64_t size = CountValues(layers[i].tensors);
+    Step& step = program->steps_.emplace_back();
+    step.parameters = {offset, offset + size};
+    step.statistics = CountStatistics(layers[i]) > 0 ? statistics : kNoStatistics;
+    step.backward = plan.HasGradient(i);
+    step.kernel = *std::move(kernel);
     offset += size;
+    statistics += CountStatistics(layers[i]);
+    steps[i] = &step;
+    // Where no gradient is wanted, readers may share the activation itself.
+    if (plan.ReaderCount(i) < 2 || !step.backward) continue;
+    absl::StatusOr<std::unique_ptr<Fork>> fork =
+        backend->CreateFork(step.kernel->output(), plan.ReaderCount(i));
+    if (!fork.ok()) return fork.status();
+    step.fork = *std::move(fork);
   }
 
   absl::StatusOr<std::unique_ptr<Loss>> loss =
-      backend->CreateLoss(options.num_classes, options.batch_size, last);
+      backend->CreateLoss(options.loss, output_of(plan.Last(), plan.ReaderCount(plan.Last()) - 1));
   if (!loss.ok()) return loss.status();
   program->loss_ = *std::move(loss);
   return program;
 }
 
-void Program::Forward(const float* weights, const float* inputs, const Pass& pass, PassObserver* observer) {
+void Program::Forward(const float* weights, const float* inputs, Pass pass, PassObserver* observer) {
   source_->Load(inputs, pass.samples);
+  float* const statistics = pass.statistics;
   for (Step& step : steps_) {
     if (step.parameters.size() > 0) observer->BeforeForward(step.parameters);
+    const bool has_statistics = statistics != nullptr && step.statistics != kNoStatistics;
+    pass.statistics = has_statistics ? statistics + step.statistics : nullptr;
     step.kernel->Forward(weights + step.parameters.begin, pass);
   }
 }
 
 void Program::Backward(const float* weights, const Pass& pass, float* gradient, PassObserver* observer) {
-  for (auto step = steps_.rbegin(); step != steps_.rend() && step->backward; ++step) {
+  const auto finish = [&](const Step& step) {
+    step.kernel->AwaitGradient(gradient + step.parameters.begin);
+    if (step.parameters.size() > 0) observer->AfterBackward(step.parameters);
+  };
+  const Step* pending = nullptr;  // the layer before, on a backend that runs ahead
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (!step->backward) continue;
+    if (step->fork) step->fork->SumGradients();
     step->kernel->Backward(weights + step->parameters.begin, pass, gradient + step->parameters.begin);
-    if (step->parameters.size() > 0) observer->AfterBackward(step->parameters);
+    if (pending != nullptr) finish(*pending);
+    pending = runs_ahead_ ? &*step : nullptr;
+    if (!runs_ahead_) finish(*step);
   }
+  if (pending != nullptr) finish(*pending);
 }
 
 }  // namespace catchment

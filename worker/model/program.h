@@ -1,5 +1,7 @@
 // A network's kernels for one batch size, linked: which kernel reads what, where its parameters are in the
-// flat vector, which relu is done by the layer before it, and whose input needs no gradient.
+// flat vector, which relu is done by the layer before it, whose output may take the place of its input, and
+// whose input needs no gradient. Where several kernels read one activation, the gradients that they leave are
+// summed.
 #ifndef CATCHMENT_WORKER_MODEL_PROGRAM_H_
 #define CATCHMENT_WORKER_MODEL_PROGRAM_H_
 
@@ -17,8 +19,7 @@ namespace catchment {
 class Program {
  public:
   struct Options {
-    int batch_size = 1;
-    int num_classes = 1;
+    LossSpec loss;  // its batch size is that of all kernels
     uint64_t seed = 0;
   };
 
@@ -26,8 +27,9 @@ class Program {
   static absl::StatusOr<std::unique_ptr<Program>> Create(const std::vector<LayerShape>& layers,
                                                          const Options& options, Backend* backend);
 
-  // `weights` is the flat vector. Computes the logits. Asks for each layer's part before it reads it.
-  void Forward(const float* weights, const float* inputs, const Pass& pass, PassObserver* observer);
+  // `weights` is the flat vector. Computes the outputs. Asks for each layer's part before it reads it.
+  // pass.statistics: of all layers that have some, one after another; not read or written in training.
+  void Forward(const float* weights, const float* inputs, Pass pass, PassObserver* observer);
 
   // With `gradient`, also prepares Backward.
   Score Evaluate(const int32_t* labels, int samples, bool gradient) {
@@ -40,14 +42,18 @@ class Program {
   void Backward(const float* weights, const Pass& pass, float* gradient, PassObserver* observer);
 
  private:
+  static constexpr int64_t kNoStatistics = -1;
   struct Step {
     std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<Fork> fork;  // where several read the output, otherwise null
     Range parameters;
-    bool backward;  // false before the first layer with parameters
+    int64_t statistics = kNoStatistics;  // where its own begin among those of all layers
+    bool backward = false;               // false before the first layer with parameters
   };
 
   Program() = default;
 
+  bool runs_ahead_ = false;  // the backend's
   std::unique_ptr<Source> source_;
   std::vector<Step> steps_;
   std::unique_ptr<Loss> loss_;

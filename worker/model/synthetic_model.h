@@ -41,6 +41,7 @@ class SyntheticModel final : public Trainable {
   // A loss of 0, and no sample right.
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;
+  void EstimateStatistics(absl::Span<const float>, absl::FunctionRef<bool(Minibatch*)>) override {}
   // At once, with no sample scored.
   Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) override { return Score(); }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "common/parameter_layout.h"
 #include "kernels/backend.h"
@@ -36,6 +37,12 @@ class Trainable {
   // gradient = d (mean loss over the minibatch) / d weights, dropout on.
   virtual Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
                       PassObserver* observer) = 0;
+
+  // Mean and variance, for batch_norm in Evaluate with the same weights: those of the minibatches that `next`
+  // gives until it returns false, which are passed forward as in training, without dropout (Wu and Johnson
+  // 2021, arXiv:2105.07576). A model without batch_norm asks for none.
+  virtual void EstimateStatistics(absl::Span<const float> weights,
+                                  absl::FunctionRef<bool(Minibatch*)> next) = 0;
 
   // The loss alone, dropout off.
   virtual Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) = 0;

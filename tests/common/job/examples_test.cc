@@ -29,7 +29,9 @@ std::string ExampleOf(const Preset& preset) {
 }
 
 int64_t Parameters(const std::string& path) {
-  const auto job = LoadJob(path);
+  const auto loaded = LoadJob(path);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  const auto job = FillDefaultsAndValidate(*loaded);
   EXPECT_TRUE(job.ok()) << job.status();
   const DataShape shape = ShapeOf(job->data());
   const auto layers = InferShapes(job->model(), shape.input, shape.num_classes);
@@ -38,10 +40,16 @@ int64_t Parameters(const std::string& path) {
 }
 
 TEST(Examples, AreSoundWithEveryPreset) {
-  ASSERT_GE(Examples().size(), 3u);
+  ASSERT_GE(Examples().size(), 7u);
   for (const std::string& path : Examples()) {
+    const auto own = LoadJob(path);
+    ASSERT_TRUE(own.ok()) << own.status();
+    const auto complete = FillDefaultsAndValidate(*own);
+    EXPECT_TRUE(complete.ok()) << path << ": " << complete.status();
     for (const Preset& preset : Presets()) {
-      const auto job = LoadJob(path, {std::string("algorithm.preset=") + preset.name, "workers=4"});
+      // What an example says of its optimizer belongs to its own preset.
+      const auto job =
+          LoadJob(path, {std::string("algorithm.preset=") + preset.name, "workers=4", "optimizer={}"});
       ASSERT_TRUE(job.ok()) << job.status();
       const auto filled = FillDefaultsAndValidate(*job);
       EXPECT_TRUE(filled.ok()) << path << " with " << preset.name << ": " << filled.status();
@@ -77,6 +85,9 @@ TEST(Examples, HaveTheParametersThatTheirCommentsSay) {
   EXPECT_EQ(Parameters("examples/drawn_digits.textproto"), 1199882);
   EXPECT_EQ(Parameters("examples/mnist_mlp.textproto"), 235146);
   EXPECT_EQ(Parameters("examples/synthetic.textproto"), 1200000);
+  EXPECT_EQ(Parameters("examples/hep_lstm.textproto"), 14353);
+  EXPECT_EQ(Parameters("examples/resnet20_cifar10.textproto"), 272474);
+  EXPECT_EQ(Parameters("examples/resnet50.textproto"), 25557032);
   for (const std::string& path : Examples(kAlgorithms)) EXPECT_EQ(Parameters(path), 235146) << path;
 }
 

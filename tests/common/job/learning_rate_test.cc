@@ -45,6 +45,10 @@ TEST(LearningRate, StepFallsAtEachShareOfTheBudget) {
   }
   optimizer.mutable_schedule()->set_step_every(1);
   EXPECT_EQ(LearningRate(optimizer, 0.99), 2);
+  // A millionth of a step is allowed for that.
+  optimizer.mutable_schedule()->set_step_every(0.25f);
+  EXPECT_EQ(LearningRate(optimizer, 0.25 * (1 - 0.9e-6)), 1);
+  EXPECT_EQ(LearningRate(optimizer, 0.25 * (1 - 1.1e-6)), 2);
 }
 
 TEST(LearningRate, ExponentialFallsByTheSameFactorInEqualShares) {

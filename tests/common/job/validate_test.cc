@@ -54,7 +54,12 @@ model {
     name: "dense1"
     dense {
       units: 10
+      bias: true
     }
+  }
+  loss {
+    kind: SOFTMAX_CROSS_ENTROPY
+    label_smoothing: 0
   }
 }
 data {
@@ -75,6 +80,7 @@ algorithm {
       push_period: 1
       fetch_period: 1
       local_learning_rate: 0
+      mean: false
     }
   }
   compensation {
@@ -226,6 +232,8 @@ TEST(FillDefaults, SchedulesFieldsFollowTheDecay) {
   EXPECT_EQ(filled("POLYNOMIAL"), "decay: POLYNOMIAL warmup: 0 final_fraction: 0 power: 1");
   EXPECT_EQ(filled("ONE_CYCLE"),
             "decay: ONE_CYCLE warmup: 0 final_fraction: 0 rise_share: 0.3 rise_from: 0.04");
+  EXPECT_EQ(filled("PLATEAU"),
+            "decay: PLATEAU warmup: 0 final_fraction: 0 factor: 0.1 patience: 10 threshold: 0.0001");
 }
 
 TEST(FillDefaults, TheFractionIsOfTopK) {
@@ -364,7 +372,8 @@ TEST(Presets, UnknownOneListsTheKnownOnesAndTheRestIsStillChecked) {
 TEST(Validate, EmptyJobIsToldAllThatItLacks) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
-            "data: has no source; give one of mnist {}, drawn_digits {}, synthetic {}");
+            "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
+            "generated_images {}, synthetic {}");
 }
 
 TEST(Validate, ModelIsCheckedAgainstTheData) {
@@ -404,10 +413,24 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"name=.x"}, "name: \".x\" must not begin with '.'"},
         Case{{"name=" + std::string(101, 'x')}, "name: has 101 characters; at most 100"},
         Case{{"batch_size=1000001", "data={mnist{}}"}, "batch_size: is 1000001; must be from 1 to 1000000"},
+        Case{{"data.generated_events={test_samples: 0}", "model.layers[1].dense.units=3"},
+             "data.generated_events.test_samples: is 0; must be from 1 to 10000000"},
+        Case{{"data.generated_images={size: 4 classes: 10}"},
+             "data.generated_images.classes: is 10; images of size 4 have room for 4; use a larger size"},
+        Case{{"data.generated_images={size: 5000 classes: 10}"},
+             "data.generated_images.size: is 5000; must be from 4 to 4096"},
+        Case{{"data.augmentation={crop_padding: 28}"},
+             "data.augmentation.crop_padding: is 28; must be below the images' size, 28"},
+        Case{{"data.generated_events={}", "data.augmentation={flip: true}", "model.layers[1].dense.units=3"},
+             "data.augmentation: is for images; this data has none, leave it out"},
+        Case{{"model.loss={label_smoothing: 1}"}, "model.loss.label_smoothing: 1 is not in [0, 1)"},
+        Case{{"model.loss={kind: MEAN_SQUARED_ERROR label_smoothing: 0.1}"},
+             "model.loss.label_smoothing: goes with the cross-entropies; MEAN_SQUARED_ERROR has values, not "
+             "classes, to come close to"},
         Case{{"batch_size=300", "data.drawn_digits.train_samples=100"},
              "batch_size: is 300; must not be above data.drawn_digits.train_samples, 100"},
         Case{{"data.drawn_digits.test_samples=0"},
-             "data.drawn_digits.test_samples: is 0; must be at least 1"},
+             "data.drawn_digits.test_samples: is 0; must be from 1 to 10000000"},
         Case{{"samples=0"}, "samples: is 0; must be at least 1"},
         Case{{"updates=0"}, "updates: is 0; must be at least 1"},
         Case{{"updates=18446744073709551615"},
@@ -463,6 +486,10 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer.schedule.rise_share: is 1; must be in (0, 1)"},
         Case{{"optimizer.schedule={decay:ONE_CYCLE rise_from:-1}"},
              "optimizer.schedule.rise_from: is -1; must be from 0 to 1"},
+        Case{{"optimizer.schedule={decay:PLATEAU factor:1.5 threshold:1 final_fraction:2}"},
+             "optimizer.schedule.final_fraction: is 2; must be from 0 to 1\n"
+             "optimizer.schedule.factor: is 1.5; must be in (0, 1]\n"
+             "optimizer.schedule.threshold: is 1; must be in [0, 1)"},
         Case{{"optimizer.kind=LARS", "optimizer.trust=0"}, "optimizer.trust: is 0; must be a number above 0"},
         Case{{"optimizer.kind=LARS", "optimizer.momentum=1"}, "optimizer.momentum: is 1; must be in [0, 1)"},
         Case{{"optimizer.kind=LAMB", "optimizer.beta2=1"}, "optimizer.beta2: is 1; must be in [0, 1)"},
@@ -601,20 +628,28 @@ INSTANTIATE_TEST_SUITE_P(
              "sync "
              "or downpour"},
         Case{{"optimizer.schedule={decay:CONSTANT final_fraction:0.1}"},
-             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL and ONE_CYCLE; "
-             "CONSTANT has "
-             "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL or "
-             "ONE_CYCLE"},
+             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE and "
+             "PLATEAU; CONSTANT has "
+             "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL, "
+             "ONE_CYCLE or PLATEAU"},
         Case{{"optimizer.schedule={decay:STEP final_fraction:0.1}"},
-             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL and ONE_CYCLE; STEP "
-             "has "
-             "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL or "
-             "ONE_CYCLE"},
+             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE and "
+             "PLATEAU; STEP has "
+             "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL, "
+             "ONE_CYCLE or PLATEAU"},
         Case{{"optimizer.schedule.step_every=0.1"},
              "optimizer.schedule.step_every: is of STEP; COSINE has none, leave it out or set "
              "optimizer.schedule.decay to STEP"},
         Case{{"optimizer.schedule={decay:EXPONENTIAL factor:0.1}"},
-             "optimizer.schedule.factor: is of STEP; EXPONENTIAL has none, leave it out or set "
+             "optimizer.schedule.factor: is of STEP and PLATEAU; EXPONENTIAL has none, leave it out or set "
+             "optimizer.schedule.decay to STEP or PLATEAU"},
+        Case{{"optimizer.schedule={decay:STEP patience:1 threshold:0}"},
+             "optimizer.schedule.patience: is of PLATEAU; STEP has none, leave it out or set "
+             "optimizer.schedule.decay to PLATEAU\n"
+             "optimizer.schedule.threshold: is of PLATEAU; STEP has none, leave it out or set "
+             "optimizer.schedule.decay to PLATEAU"},
+        Case{{"optimizer.schedule={decay:PLATEAU step_every:0.1}"},
+             "optimizer.schedule.step_every: is of STEP; PLATEAU has none, leave it out or set "
              "optimizer.schedule.decay to STEP"},
         Case{{"optimizer.schedule={decay:ONE_CYCLE power:2}"},
              "optimizer.schedule.power: is of POLYNOMIAL; ONE_CYCLE has none, leave it out or set "
@@ -628,6 +663,14 @@ INSTANTIATE_TEST_SUITE_P(
             {"optimizer.kind=ADAM", "optimizer.rho=0.9"},
             "optimizer.rho: is of RMSPROP and ADADELTA; ADAM has none, leave it out or set optimizer.kind to "
             "RMSPROP or ADADELTA"},
+        Case{{"algorithm.contribution.gradient.mean=true"},
+             "algorithm.contribution.gradient.mean: is true and push_period is 1: one gradient is its own "
+             "mean; "
+             "set push_period to the number of minibatches that an update is to be made of, or leave mean "
+             "out"},
+        Case{{"optimizer.kind=ADAM", "optimizer.centered=true"},
+             "optimizer.centered: is of RMSPROP; ADAM has none, leave it out or set optimizer.kind to "
+             "RMSPROP"},
         Case{{"optimizer.kind=RMSPROP", "optimizer.nesterov=true"},
              "optimizer.nesterov: is of SGD; RMSPROP has none, leave it out or set optimizer.kind to SGD"},
         Case{{"optimizer.kind=ADAMW", "optimizer.learning_rate=0.5", "optimizer.weight_decay=2"},
@@ -810,6 +853,21 @@ v1::Job Synthetic(const std::vector<std::string>& overrides = {}) {
   return job;
 }
 
+TEST(Validate, StragglersAreSlowerAndEachIsNamedOnce) {
+  v1::Job job = Minimal();
+  v1::Straggler* straggler = job.mutable_faults()->add_stragglers();
+  straggler->set_worker(1);
+  straggler->set_times(4);
+  EXPECT_TRUE(FillDefaultsAndValidate(job).ok());
+  *job.mutable_faults()->add_stragglers() = *straggler;
+  EXPECT_EQ(Errors(job),
+            "faults.stragglers[1].worker: is 1; and so is an earlier one's; give each worker one straggler at "
+            "most");
+  job.mutable_faults()->mutable_stragglers()->RemoveLast();
+  job.mutable_faults()->mutable_stragglers(0)->set_times(0.5);
+  EXPECT_EQ(Errors(job), "faults.stragglers[0].times: is 0.5; must be from 1 to 1000");
+}
+
 TEST(Validate, SyntheticModelAndDataGetTheirDefaults) {
   const auto job = FillDefaultsAndValidate(Synthetic());
   ASSERT_TRUE(job.ok()) << job.status();
@@ -837,6 +895,41 @@ TEST(Validate, SyntheticModelsAreChecked) {
             "data.synthetic.samples: is 0; must be at least 1");
 }
 
+TEST(Validate, PlateauNeedsATestLossAndARateThatIsTheServers) {
+  const std::string plateau = "optimizer.schedule.decay=PLATEAU";
+  Filled({plateau});
+  Filled({plateau, "algorithm.preset=downpour"});
+  Filled({plateau, "algorithm.preset=local_sgd"});
+  const auto errors_on = [](const std::string& preset, std::vector<std::string> more) {
+    more.push_back("algorithm.preset=" + preset);
+    return Errors(more);
+  };
+  const std::string path = "optimizer.schedule.decay: is PLATEAU";
+  EXPECT_EQ(errors_on("easgd", {plateau}),
+            path +
+                ", of which only the servers are told; with contribution elastic the learning rate is the "
+                "workers'; set it to COSINE or STEP");
+  EXPECT_EQ(
+      errors_on("gem", {plateau}),
+      path +
+          ", of which only the servers are told; with contribution energy_matching the learning rate is the "
+          "workers'; set it to COSINE or STEP");
+  EXPECT_EQ(
+      errors_on("sync", {plateau, "deterministic=true"}),
+      path +
+          " and deterministic is true; evaluations go on beside training, and when one is done differs from "
+          "run to run; set it to COSINE or STEP, or deterministic to false");
+  EXPECT_EQ(Errors(Synthetic({plateau})),
+            path +
+                ", which follows the test loss, and data.synthetic has no samples "
+                "for tests; set it to COSINE or STEP");
+  const std::string local = "algorithm.contribution.pseudo_gradient.local_optimizer.schedule.decay";
+  EXPECT_EQ(errors_on("local_sgd", {local + "=PLATEAU"}),
+            local +
+                ": is PLATEAU, of which only the servers are told; set it to COSINE or STEP, or "
+                "optimizer.schedule.decay to PLATEAU");
+}
+
 TEST(Validate, UnknownEnumNumbersAreRefused) {
   v1::Job job = Minimal();
   job.set_device(static_cast<v1::Device>(9));
@@ -844,7 +937,8 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
   EXPECT_EQ(
       Errors(job),
       "device: is 9; must be AUTO, CPU or CUDA\n"
-      "optimizer.schedule.decay: is 9; must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL or ONE_CYCLE");
+      "optimizer.schedule.decay: is 9; must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE or "
+      "PLATEAU");
   job = Minimal();
   job.mutable_optimizer()->set_kind(static_cast<v1::Optimizer::Kind>(9));
   EXPECT_EQ(Errors(job),

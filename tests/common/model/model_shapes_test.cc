@@ -1,5 +1,6 @@
 #include "common/model_shapes.h"
 
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -79,13 +80,16 @@ TEST(ModelShapes, AllProblemsAreReportedTogetherEachByItsPath) {
     layers { dense { units: 0 } }
     layers { }
     layers { dense { units: 7 } })");
-  EXPECT_EQ(errors,
-            "model.layers[0].conv2d.filters: is required, at least 1\n"
-            "model.layers[2].dropout.rate: 1 is not in [0, 1)\n"
-            "model.layers[3].dense.units: is required, at least 1\n"
-            "model.layers[4]: has no kind; give one of conv2d, dense, max_pool, flatten, relu, dropout\n"
-            "model.layers: the output of the last layer, dense2, is 7, and the data has 10 classes; end with "
-            "dense { units: 10 }");
+  EXPECT_EQ(
+      errors,
+      "model.layers[0].conv2d.filters: is required, at least 1\n"
+      "model.layers[2].dropout.rate: 1 is not in [0, 1)\n"
+      "model.layers[3].dense.units: is required, at least 1\n"
+      "model.layers[4]: has no kind; give one of conv2d, dense, lstm, max_pool, average_pool, "
+      "global_average_pool, batch_norm, layer_norm, dropout, relu, gelu, tanh, sigmoid, softmax, flatten, "
+      "residual\n"
+      "model.layers: the output of the last layer, dense2, is 7, and the data has 10 classes; end with "
+      "dense { units: 10 }");
 }
 
 TEST(ModelShapes, DenseAfterImageAsksForFlatten) {
@@ -183,6 +187,147 @@ TEST(ModelShapes, SyntheticModelsNeedParametersAndStandAlone) {
   EXPECT_EQ(
       Errors("synthetic { parameters: 5 } layers { flatten {} }"),
       "model.synthetic: stands beside layers; a model is made of layers or synthetic, leave one of them out");
+}
+
+std::vector<std::string> Describe(const std::vector<LayerShape>& layers) {
+  std::vector<std::string> described;
+  for (const LayerShape& layer : layers) {
+    described.push_back(layer.name + " of " + absl::StrJoin(layer.inputs, " and ") + ": " +
+                        ToString(layer.output));
+  }
+  return described;
+}
+
+TEST(ModelShapes, ResidualBlocksComeFlattened) {
+  const auto layers = InferShapes(Parse(R"(
+    layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } }
+    layers { residual {
+      layers { batch_norm {} } layers { relu {} }
+      layers { residual { layers { conv2d { filters: 4 kernel_size: 1 bias: false } } } } } }
+    layers { name: "wide" residual {
+      layers { conv2d { filters: 8 kernel_size: 3 padding: 1 stride: 2 groups: 4 } }
+      shortcut { conv2d { filters: 8 kernel_size: 1 stride: 2 bias: false } } } }
+    layers { global_average_pool {} } layers { dense { units: 10 bias: false } })"),
+                                  kDigit, 10);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  EXPECT_THAT(Describe(*layers),
+              ElementsAre("conv1 of -1: 4x28x28", "batch_norm1 of 0: 4x28x28", "relu1 of 1: 4x28x28",
+                          "conv2 of 2: 4x28x28", "residual1 of 3 and 2: 4x28x28",
+                          "residual2 of 4 and 0: 4x28x28", "conv3 of 5: 8x14x14", "conv4 of 5: 8x14x14",
+                          "wide of 6 and 7: 8x14x14", "global_average_pool1 of 8: 8", "dense1 of 9: 10"));
+  const std::vector<TensorSpec> expected = {{"conv1.weight", {4, 1, 3, 3}},
+                                            {"conv1.bias", {4}},
+                                            {"batch_norm1.weight", {4}},
+                                            {"batch_norm1.bias", {4}},
+                                            {"conv2.weight", {4, 4, 1, 1}},
+                                            {"conv3.weight", {8, 1, 3, 3}},
+                                            {"conv3.bias", {8}},
+                                            {"conv4.weight", {8, 4, 1, 1}},
+                                            {"dense1.weight", {10, 8}}};
+  EXPECT_EQ(DescribeDifference(expected, ListTensors(*layers)), "");
+}
+
+TEST(ModelShapes, BranchesOfDifferentShapesAreRefused) {
+  EXPECT_EQ(
+      Errors("layers { residual { layers { conv2d { filters: 2 kernel_size: 3 } } } } layers { flatten {} } "
+             "layers { dense { units: 10 } }"),
+      "model.layers[0].residual: its layers come to 2x26x26 and its shortcut, the input itself, is 1x28x28; "
+      "a "
+      "sum needs equal shapes: give a shortcut that comes to it, as conv2d { kernel_size: 1 } with the "
+      "branch's "
+      "stride");
+  EXPECT_EQ(Errors("layers { residual { shortcut { relu {} } } } layers { flatten {} } layers { dense { "
+                   "units: 10 } }"),
+            "model.layers[0].residual.layers: is empty; give the layers of the branch");
+}
+
+TEST(ModelShapes, ProblemsInABlockAreNamedByTheirPath) {
+  EXPECT_EQ(Errors("layers { residual { layers { relu {} } shortcut { conv2d { filters: 1 } } } } "
+                   "layers { flatten {} } layers { dense { units: 10 } }"),
+            "model.layers[0].residual.shortcut[0].conv2d.kernel_size: is required, at least 1");
+}
+
+TEST(ModelShapes, LstmTakesSequencesAndHasPyTorchsTensors) {
+  const auto layers = InferShapes(Parse("layers { lstm { units: 5 sequences: true } } layers { lstm { units: "
+                                        "7 } } layers { dense { units: 3 } }"),
+                                  SampleShape::Sequence(50, 19), 3);
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  EXPECT_THAT(Describe(*layers), ElementsAre("lstm1 of -1: 50x5", "lstm2 of 0: 7", "dense1 of 1: 3"));
+  const std::vector<TensorSpec> expected = {{"lstm1.weight_ih", {20, 19}}, {"lstm1.weight_hh", {20, 5}},
+                                            {"lstm1.bias_ih", {20}},       {"lstm1.bias_hh", {20}},
+                                            {"lstm2.weight_ih", {28, 5}},  {"lstm2.weight_hh", {28, 7}},
+                                            {"lstm2.bias_ih", {28}},       {"lstm2.bias_hh", {28}},
+                                            {"dense1.weight", {3, 7}},     {"dense1.bias", {3}}};
+  EXPECT_EQ(DescribeDifference(expected, ListTensors(*layers)), "");
+  EXPECT_THAT(Errors("layers { lstm { units: 5 } } layers { dense { units: 10 } }"),
+              HasSubstr("model.layers[0].lstm: its input is 1x28x28, and lstm takes a sequence"));
+}
+
+TEST(ModelShapes, LayersOfTheWrongInputAreRefused) {
+  EXPECT_THAT(
+      Errors("layers { softmax {} } layers { flatten {} } layers { dense { units: 10 } }"),
+      HasSubstr("model.layers[0].softmax: its input is 1x28x28, and softmax takes a vector or a sequence"));
+  EXPECT_THAT(
+      Errors("layers { flatten {} } layers { global_average_pool {} } layers { dense { units: 10 } }"),
+      HasSubstr("model.layers[1].global_average_pool: its input is a vector of 784"));
+  EXPECT_THAT(
+      Errors("layers { batch_norm {} } layers { flatten {} } layers { dense { units: 10 } }",
+             SampleShape::Sequence(4, 3)),
+      HasSubstr(
+          "model.layers[0].batch_norm: its input is a sequence, 4x3, and it takes images and vectors; use "
+          "layer_norm"));
+  EXPECT_THAT(Errors("layers { max_pool { size: 2 } } layers { flatten {} } layers { dense { units: 10 } }",
+                     SampleShape::Sequence(4, 3)),
+              HasSubstr("its input is a sequence, 4x3"));
+}
+
+TEST(ModelShapes, RangesOfTheNewFieldsAreChecked) {
+  const std::string rest = " layers { flatten {} } layers { dense { units: 10 } }";
+  EXPECT_THAT(
+      Errors("layers { conv2d { filters: 6 kernel_size: 1 groups: 4 } }" + rest),
+      HasSubstr(
+          "model.layers[0].conv2d.groups: 4 does not divide both the 1 channels of its input and its 6"));
+  EXPECT_THAT(Errors("layers { conv2d { filters: 6 kernel_size: 1 groups: 0 } }" + rest),
+              HasSubstr("model.layers[0].conv2d.groups: is 0; it must be at least 1"));
+  EXPECT_THAT(Errors("layers { max_pool { size: 3 padding: 2 } }" + rest),
+              HasSubstr("model.layers[0].max_pool.padding: 2 is above half of the size 3"));
+  EXPECT_THAT(Errors("layers { average_pool { size: 1 padding: 1 } }" + rest),
+              HasSubstr("model.layers[0].average_pool.padding: 1 is above half of the size 1"));
+  EXPECT_THAT(Errors("layers { batch_norm { epsilon: 0 } }" + rest),
+              HasSubstr("model.layers[0].batch_norm.epsilon: 0 must be a number above 0"));
+  EXPECT_THAT(Errors("layers { batch_norm { initial_weight: inf } }" + rest),
+              HasSubstr("batch_norm.initial_weight"));
+  EXPECT_THAT(Errors("layers { layer_norm { epsilon: nan } }" + rest), HasSubstr("layer_norm.epsilon"));
+}
+
+TEST(ModelShapes, LossesTakeTheirOutputs) {
+  const auto outputs = [](const std::string& text, int classes) {
+    return InferShapes(Parse(text), SampleShape::Vector(3), classes).status();
+  };
+  EXPECT_TRUE(outputs("layers { dense { units: 1 } } loss { kind: SIGMOID_CROSS_ENTROPY }", 2).ok());
+  EXPECT_TRUE(outputs("layers { dense { units: 2 } } loss { kind: SIGMOID_CROSS_ENTROPY }", 2).ok());
+  EXPECT_THAT(
+      std::string(outputs("layers { dense { units: 1 } } loss { kind: SIGMOID_CROSS_ENTROPY }", 3).message()),
+      HasSubstr("the data has 3 classes"));
+  EXPECT_THAT(std::string(outputs("layers { dense { units: 1 } }", 2).message()),
+              HasSubstr("the data has 2 classes"));
+  EXPECT_THAT(std::string(outputs("layers { dense { units: 3 } } layers { softmax {} }", 3).message()),
+              HasSubstr("softmax cross-entropy has its own; leave it out"));
+  EXPECT_TRUE(
+      outputs("layers { dense { units: 3 } } layers { softmax {} } loss { kind: MEAN_SQUARED_ERROR }", 3)
+          .ok());
+}
+
+TEST(ModelShapes, MemoryCountsGradientsOfEachReaderAndTheStepsOfAnLstm) {
+  const auto block =
+      *InferShapes(Parse("layers { dense { units: 10 } } layers { residual { layers { relu {} } } }"),
+                   SampleShape::Vector(3), 10);
+  // The samples; dense, relu and sum; a second gradient of dense's output.
+  EXPECT_EQ(EstimateMemoryBytes(block, 2) - EstimateMemoryBytes(block, 1), 4 * (3 + 6 * 10 + 10));
+  const auto lstm = *InferShapes(Parse("layers { lstm { units: 5 } } layers { dense { units: 10 } }"),
+                                 SampleShape::Sequence(7, 2), 10);
+  EXPECT_EQ(EstimateMemoryBytes(lstm, 2) - EstimateMemoryBytes(lstm, 1),
+            4 * (14 + 2 * 5 + 7 * (6 * 5 + 2 * 2) + 2 * 10));
 }
 
 TEST(ModelShapes, MemoryGrowsByTheSamplesActivations) {

@@ -9,6 +9,7 @@ import math
 import random
 
 N = 6  # parameters
+TENSORS = [3, 1, 2]  # their sizes, where the optimizer takes norms over whole tensors
 OPERATIONS = 60  # with the servers, in each trajectory
 
 
@@ -52,10 +53,51 @@ class Adam:
             w[i] -= rate * m / (math.sqrt(s) + self.epsilon)
 
 
-def make_optimizer(config):
+def norm(values):
+    return math.sqrt(sum(x * x for x in values))
+
+
+class Lars:
+    """tensors: indices of each tensor's parameters."""
+
+    def __init__(self, tensors, momentum=0.9, trust=0.001, decay=0.0):
+        self.tensors, self.mu, self.trust, self.decay, self.v = tensors, momentum, trust, decay, [0.0] * N
+
+    def step(self, w, g, rate, momentum=None):
+        for tensor in self.tensors:
+            w_norm, g_norm = norm(w[i] for i in tensor), norm(g[i] for i in tensor)
+            local = self.trust * w_norm / (g_norm + self.decay * w_norm) if w_norm > 0 and g_norm > 0 else 1.0
+            for i in tensor:
+                self.v[i] = self.mu * self.v[i] + rate * local * (g[i] + self.decay * w[i])
+                w[i] -= self.v[i]
+
+
+class Lamb:
+    def __init__(self, tensors, decay=0.0):
+        # Adam with rate 1 moves zeros by what LAMB calls the direction.
+        self.tensors, self.decay, self.adam = tensors, decay, Adam(epsilon=1e-6)
+
+    def step(self, w, g, rate, momentum=None):
+        direction = [0.0] * N
+        self.adam.step(direction, g, 1.0)
+        u = [self.decay * x - d for x, d in zip(w, direction)]
+        for tensor in self.tensors:
+            w_norm, u_norm = norm(w[i] for i in tensor), norm(u[i] for i in tensor)
+            for i in tensor:
+                w[i] -= rate * (w_norm / u_norm if w_norm > 0 and u_norm > 0 else 1.0) * u[i]
+
+
+def make_optimizer(config, sizes=(N,)):
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    tensors = [range(end - size, end) for end, size in zip(ends, sizes)]
+    decay = config.get("weight_decay", 0.01 if config["kind"] == "ADAMW" else 0.0)
     if config["kind"] == "SGD":
         return Sgd(config.get("momentum", 0.0), config.get("nesterov", False))
-    return Adam(decay=config.get("weight_decay", 0.01) if config["kind"] == "ADAMW" else 0.0)
+    if config["kind"] == "LARS":
+        return Lars(tensors, config.get("momentum", 0.9), config.get("trust", 0.001), decay)
+    if config["kind"] == "LAMB":
+        return Lamb(tensors, decay)
+    return Adam(decay=decay)
 
 
 # ---------------------------------------------------------------------------------------------- compensation
@@ -122,13 +164,13 @@ class Push:
 class Servers:
     """One center. push() returns the workers that are answered now."""
 
-    def __init__(self, job, initial):
+    def __init__(self, job, initial, tensors):
         self.algorithm, self.workers = job["algorithm"], job["workers"]
         self.optimizer_config = job["optimizer"]
         self.w, self.version = list(initial), 0
         self.consistency = self.algorithm["consistency"]
         self.elastic = self.algorithm["contribution"].get("elastic")
-        self.optimizer = make_optimizer(self.optimizer_config)
+        self.optimizer = make_optimizer(self.optimizer_config, tensors)
         self.compensation = Compensation(self.algorithm.get("compensation"), self.optimizer_config)
         self.waiting = []  # pushes
         self.held = []  # pushes of SSP whose answer is held back
@@ -283,7 +325,8 @@ def trajectory(name, job, seed):
             return [k * (a - b) for k, a, b in zip(curvature, x, target)]
         return gradient
 
-    servers = Servers(job, initial)
+    tensors = TENSORS if job["optimizer"]["kind"] in ("LARS", "LAMB") else [N]
+    servers = Servers(job, initial, tensors)
     workers = [Worker(job, i, initial, gradient_of(i)) for i in range(job["workers"])]
     ready, order, centers, versions = set(range(job["workers"])), [], [], []
     for _ in range(OPERATIONS):
@@ -297,8 +340,8 @@ def trajectory(name, job, seed):
         order.append(i)
         centers.append([float(f"{x:.9g}") for x in servers.w])
         versions.append(servers.version)
-    return {"name": name, "job": job, "initial": initial, "curvature": curvature, "targets": targets,
-            "order": order, "centers": centers, "versions": versions}
+    return {"name": name, "job": job, "tensors": tensors, "initial": initial, "curvature": curvature,
+            "targets": targets, "order": order, "centers": centers, "versions": versions}
 
 
 def answered_now(servers, i):
@@ -320,6 +363,8 @@ CONSTANT = {"schedule": {"decay": "CONSTANT"}}
 PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
 HEAVY = {"kind": "SGD", "learning_rate": 0.05, "momentum": 0.8}
 NESTEROV = {**HEAVY, "nesterov": True}
+LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust": 0.05, "weight_decay": 0.02}
+LAMB = {"kind": "LAMB", "learning_rate": 0.02, "weight_decay": 0.1}
 
 CASES = {
     "sync": job(3, SYNC, GRADIENT, HEAVY),
@@ -355,6 +400,10 @@ CASES = {
         "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
         {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True}),
     "staleness_aware": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.2}}),
+    "lars": job(3, ASYNC, GRADIENT, LARS),
+    "lars_sync": job(3, SYNC, GRADIENT, LARS),
+    "lamb": job(3, ASYNC, GRADIENT, LAMB),
+    "lamb_hybrid_inverse": job(4, {"groups": 2}, GRADIENT, LAMB, {"inverse": {}}),
 }
 
 if __name__ == "__main__":

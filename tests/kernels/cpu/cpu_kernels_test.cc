@@ -8,7 +8,9 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/exponential.h"
 #include "kernels/dropout_mask.h"
+#include "kernels/reference/losses.h"
 #include "kernels/reference/reference.h"
 
 namespace catchment {
@@ -40,7 +42,7 @@ class KernelTester {
   KernelTester(KernelSpec spec, bool deterministic, int threads = 1)
       : spec_(spec), backend_(MakeCpuBackend({.threads = threads, .deterministic = deterministic})) {
     source_ = *backend_->CreateSource(spec.layer.input, spec.batch_size);
-    auto kernel = backend_->CreateKernel(spec, source_->output());
+    auto kernel = backend_->CreateKernel(spec, {source_->output()});
     EXPECT_TRUE(kernel.ok()) << kernel.status();
     kernel_ = *std::move(kernel);
   }
@@ -116,7 +118,7 @@ TEST_P(CpuConv2dTest, EqualsReferenceForwardAndBackward) {
   const int64_t weights = c.filters * c.channels * c.size * c.size;
   KernelTester tester({.layer = WindowLayer(LayerKind::kConv2d, w), .batch_size = c.batch, .relu = c.relu},
                       c.deterministic);
-  const Pass pass = {.training = true, .samples = c.batch};
+  const Pass pass = {.mode = PassMode::kTraining, .samples = c.batch};
   const auto in = RandomValues(c.batch * w.in_size(), 1), parameters = RandomValues(weights + c.filters, 2);
   const auto d_out = RandomValues(c.batch * w.out_size(), 3);
 
@@ -168,7 +170,7 @@ TEST_P(CpuDenseTest, EqualsReferenceForwardAndBackward) {
                        .batch_size = batch,
                        .relu = relu},
                       false);
-  const Pass pass = {.training = true, .samples = batch};
+  const Pass pass = {.mode = PassMode::kTraining, .samples = batch};
   const auto in = RandomValues(batch * inputs, 1), parameters = RandomValues(units * (inputs + 1), 2);
   const auto d_out = RandomValues(batch * units, 3);
 
@@ -203,7 +205,7 @@ TEST_P(CpuMaxPoolTest, EqualsReferenceForwardAndBackward) {
   const ConvCase c = GetParam();
   const reference::Window w = {c.channels, c.height, c.width, c.channels, c.size, c.stride, 0};
   KernelTester tester({.layer = WindowLayer(LayerKind::kMaxPool2d, w), .batch_size = c.batch}, false);
-  const Pass pass = {.training = true, .samples = c.batch};
+  const Pass pass = {.mode = PassMode::kTraining, .samples = c.batch};
   const auto in = RandomValues(c.batch * w.in_size(), 1), d_out = RandomValues(c.batch * w.out_size(), 3);
   std::vector<double> out(d_out.size()), d_in(in.size());
   std::vector<int64_t> where(d_out.size());
@@ -223,7 +225,7 @@ TEST(CpuRelu, EqualsReferenceForwardAndBackward) {
   const SampleShape shape = {5, 7, 3};
   KernelTester tester({.layer = {.kind = LayerKind::kRelu, .input = shape, .output = shape}, .batch_size = 3},
                       false);
-  const Pass pass = {.training = true, .samples = 3};
+  const Pass pass = {.mode = PassMode::kTraining, .samples = 3};
   const auto in = RandomValues(315, 1), d_out = RandomValues(315, 2);
   std::vector<double> out = ToDouble(in), d_in = ToDouble(d_out);
   reference::ReluForward(315, out.data());
@@ -244,7 +246,7 @@ TEST(CpuDropout, EqualsReferenceForwardAndBackward) {
   for (const SampleShape& shape : {SampleShape{5, 7, 3}, SampleShape::Vector(1), SampleShape::Vector(1000)}) {
     KernelTester tester(DropoutSpec(shape, 0.3f, 3), false);
     const uint64_t ids[] = {77, 1, uint64_t{1} << 40};
-    const Pass pass = {.training = true, .samples = 3, .sample_ids = ids};
+    const Pass pass = {.mode = PassMode::kTraining, .samples = 3, .sample_ids = ids};
     const auto in = RandomValues(3 * shape.size(), 1);
     std::vector<double> out = ToDouble(in);
     reference::Dropout(3, shape.size(), 0.3f, 9, 4, ids, out.data());
@@ -257,7 +259,7 @@ TEST(CpuDropout, EqualsReferenceForwardAndBackward) {
 TEST(CpuDropout, DoesNothingOutsideTraining) {
   KernelTester tester(DropoutSpec({5, 7, 3}, 0.5f, 2), false);
   const auto in = RandomValues(210, 1);
-  ExpectClose(tester.Forward(in, {}, {.training = false, .samples = 2}), ToDouble(in), "output", 0);
+  ExpectClose(tester.Forward(in, {}, {.mode = PassMode::kScoring, .samples = 2}), ToDouble(in), "output", 0);
 }
 
 TEST(DropoutMask, ZeroesTheRateOfValuesIndependentlyOfSampleLayerAndSeed) {
@@ -290,7 +292,7 @@ class LossTester {
  public:
   LossTester(int batch, int classes) : backend_(MakeCpuBackend({})) {
     source_ = *backend_->CreateSource(SampleShape::Vector(classes), batch);
-    loss_ = *backend_->CreateLoss(classes, batch, source_->output());
+    loss_ = *backend_->CreateLoss({.num_outputs = classes, .batch_size = batch}, source_->output());
   }
 
   Score Run(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
@@ -315,8 +317,8 @@ TEST(CpuLoss, EqualsReferenceAndZeroesPadding) {
   for (float& logit : logits) logit *= 20;
   const std::vector<int32_t> labels = {6, 0, 3};
   std::vector<double> gradient(28);
-  const double loss =
-      reference::SoftmaxCrossEntropy<double>(3, 7, ToDouble(logits).data(), labels.data(), gradient.data());
+  const double loss = reference::SoftmaxCrossEntropy<double>(3, 7, 0, ToDouble(logits).data(), labels.data(),
+                                                             gradient.data());
   const Score score = tester.Run(logits, labels);
   EXPECT_NEAR(score.loss_sum, loss, 1e-5 * loss);
   EXPECT_EQ(score.samples, 3);
@@ -334,6 +336,29 @@ TEST(CpuLoss, HugeLogitsStayFinite) {
   const Score score = tester.Run({1e4f, -1e4f, 0}, {1});
   EXPECT_NEAR(score.loss_sum, 2e4, 1e-2);
   for (float value : tester.gradient()) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(CpuLoss, OneOutputForTwoClassesIsRightBySign) {
+  const auto backend = MakeCpuBackend({});
+  const auto source = *backend->CreateSource(SampleShape::Vector(1), 4);
+  const auto loss = *backend->CreateLoss(
+      {.kind = LossSpec::Kind::kSigmoidCrossEntropy, .num_outputs = 1, .batch_size = 4}, source->output());
+  const float outputs[] = {2, -1, 3, 1000};
+  source->Load(outputs, 4);
+  const int32_t labels[] = {1, 0, 0, 1};
+  const Score score = loss->Run(labels, 4, false);
+  EXPECT_EQ(score.correct, 3);
+  // log(1 + e^-2) + log(1 + e^-1) + log(1 + e^3) + 0
+  EXPECT_NEAR(score.loss_sum, 0.126928 + 0.313262 + 3.048587, 1e-5);
+}
+
+TEST(Exponential, IsCloseToTheLibrarys) {
+  for (float x = -90; x < 90; x += 0.01f) {
+    const double within = std::clamp(x, -87.0f, 87.0f);
+    ASSERT_NEAR(FastExp(x) / std::exp(within), 1, 3e-7) << x;
+    ASSERT_NEAR(FastSigmoid(x), 1 / (1 + std::exp(-static_cast<double>(x))), 3e-7) << x;
+    ASSERT_NEAR(FastTanh(x), std::tanh(static_cast<double>(x)), 3e-7) << x;
+  }
 }
 
 TEST(CpuBackend, SaysWhatItIs) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "common/random.h"
@@ -62,18 +63,33 @@ TEST(ClosedLoopMomentum, MeasuresTheOptimizersWhereNothingIsStale) {
 }
 
 TEST(ClosedLoopMomentum, ShowsAnAverageOfWhatItReads) {
-  // Without gradients a reading is the ratio of two steps: here 0.5, then 2.
+  // Without gradients a reading is the ratio of two steps: here 2, then 0.5.
   ClosedLoopMomentum control(0.9f, Config(1e-30f), 1);
   const float gradient[] = {0};
-  const float x[] = {0, 1, 1.5f, 2.5f};  // at versions 1, 2, 3, 4
+  const float x[] = {0, 1, 3, 4};  // at versions 1, 2, 3, 4
   const auto step_to = [&](uint64_t version) {
     control.Set({version - 1, 0, gradient, 0.1f});
     control.Stepped(version, &x[version - 1]);
   };
   for (uint64_t version = 1; version <= 3; ++version) step_to(version);
-  EXPECT_NEAR(control.state().total_momentum(), 0.5, 1e-6);
+  EXPECT_NEAR(control.state().total_momentum(), 2, 1e-6);
   step_to(4);
-  EXPECT_NEAR(control.state().total_momentum(), 0.5 + 0.02 * (2 - 0.5), 1e-6);
+  EXPECT_NEAR(control.state().total_momentum(), 2 + 0.02 * (0.5 - 2), 1e-6);
+}
+
+TEST(ClosedLoopMomentum, OneCoordinateDoesNotMoveTheMedian) {
+  const std::vector<float> gradient(kValues), zero(kValues), one(kValues, 1.0f);
+  for (int64_t outlier = 0; outlier < kValues; ++outlier) {
+    ClosedLoopMomentum control(0.9f, Config(1e-30f), kValues);
+    std::vector<float> last(kValues, 1.5f);  // after 0 and 1: a ratio of 0.5
+    last[outlier] = 100;
+    uint64_t version = 0;
+    for (const std::vector<float>* x : {&zero, &one, &std::as_const(last)}) {
+      control.Set({version, 0, gradient.data(), 0.1f});
+      control.Stepped(++version, x->data());
+    }
+    EXPECT_NEAR(control.state().total_momentum(), 0.5, 1e-6) << "without coordinate " << outlier;
+  }
 }
 
 TEST(ClosedLoopMomentum, ComesToItsTargetFromBelow) {
@@ -102,6 +118,18 @@ TEST(ClosedLoopMomentum, TakesOffWhatDelayAdds) {
   for (int i = 0; i < 100; ++i) controlled.Step();
   EXPECT_LT(controlled.setting.momentum, 0.5f - static_cast<float>(added) / 2);
   EXPECT_NEAR(closed.state().total_momentum(), 0.5, added / 2);
+}
+
+TEST(ClosedLoopMomentum, GoesOnFromTheMomentumThatItHad) {
+  ClosedLoopMomentum control(0.5f, Config(0.1f), kValues);
+  Quadratic quadratic(&control, 2);
+  for (int i = 0; i < 100; ++i) quadratic.Step();
+  ClosedLoopMomentum resumed(0.5f, Config(0.1f), kValues);
+  resumed.Restore(control.state());
+  quadratic.Step();
+  ASSERT_LT(quadratic.setting.momentum, 0.5f);
+  const std::vector<float> zero(kValues);
+  EXPECT_NEAR(resumed.Set({0, 0, zero.data(), 0.1f}).momentum, quadratic.setting.momentum, 0.001);
 }
 
 TEST(ClosedLoopMomentum, StaysWithinItsBounds) {

@@ -54,6 +54,7 @@ TEST(OpenLoopMomentum, RateCorrectionIsAnExponent) {
   for (const double c : {0.0, 1.0}) {
     OpenLoopMomentum control(0.9f, Config(0, static_cast<float>(c), 1));
     EXPECT_NEAR(SetTimes(&control, 1, 1).rate_factor, std::pow(6, c), 1e-5);
+    EXPECT_NEAR(control.state().rate_factor(), std::pow(6, c), 1e-5);
   }
 }
 

@@ -681,6 +681,48 @@ TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
   EXPECT_EQ(master_->Status().test_samples(), 50u);
 }
 
+// Losses 1, 1, 1 with patience 1: the third makes the rate fall, in every command and in what a checkpoint
+// keeps.
+TEST_F(MasterTest, PlateauOfTheTestLossIsToldToAllShardsAndKept) {
+  v1::Job job = MakeJob({.epochs = 8});
+  Start(job);
+  EXPECT_FALSE(master_->Command().has_plateau_factor()) << "of another schedule";
+  EXPECT_FALSE(master_->Status().has_plateau_factor());
+  v1::Schedule* const schedule = job.mutable_optimizer()->mutable_schedule();
+  schedule->set_decay(v1::Schedule::PLATEAU);
+  schedule->set_factor(0.25f);
+  schedule->set_patience(1);
+  Start(job);
+  const Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  std::vector<double> factors;
+  for (int k = 1; k <= 3; ++k) {
+    while (AskEvaluation(evaluator)->evaluation() == 0) {
+      ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+      DoLease({&worker});
+      ASSERT_TRUE(Beat(worker).ok());
+    }
+    v1::EvaluationReport report;
+    report.set_incarnation(evaluator.incarnation);
+    report.set_evaluation(AskEvaluation(evaluator)->evaluation());
+    report.set_samples(50);
+    report.set_loss_sum(50);
+    ASSERT_TRUE(master_->ReportEvaluation(report).ok());
+    ASSERT_TRUE(master_->ReportEvaluation(report).ok()) << "sent again";
+    factors.push_back(master_->Command().plateau_factor());
+  }
+  EXPECT_EQ(factors, (std::vector<double>{1, 1, 0.25}));
+  EXPECT_EQ(master_->Status().plateau_factor(), 0.25);
+  EXPECT_THAT(master_->TakeEvents(),
+              Contains(HasSubstr("the learning rate is 0.25 of the job's from now on")));
+  Start(job, 2, master_->StateAt(shards_[0].version()));
+  EXPECT_EQ(master_->Command().plateau_factor(), 0.25) << "after a restart";
+  job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
+  const v1::MasterState state = master_->StateAt(0);
+  Start(job, 2, state);
+  EXPECT_FALSE(master_->Command().has_plateau_factor()) << "resumed with another schedule";
+}
+
 TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
   Start(MakeJob({}));
   const Worker evaluator = Join(v1::EVALUATOR);

@@ -1,46 +1,29 @@
 // Agreement with PyTorch over 100 steps, hyper-parameters and their defaults included; golden/make_golden.py
 // says what is in the data.
 #include <gmock/gmock.h>
-#include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "common/job/validate.h"
-#include "nlohmann/json.hpp"
 #include "server/optimizers/optimizer.h"
+#include "tests/conformance/golden_jobs.h"
 
 namespace catchment {
 namespace {
-
-constexpr char kFile[] = "tests/server/optimizers/golden/optimizers.json";
 
 // Of a weight. The reference has float64 weights, ours are float32.
 constexpr double kTolerance = 1e-6;
 
 const nlohmann::json& Golden() {
-  static const nlohmann::json* const kGolden = [] {
-    std::ifstream file(kFile);
-    return new nlohmann::json(nlohmann::json::parse(file));
-  }();
-  return *kGolden;
+  static const nlohmann::json& golden = ReadGolden("tests/server/optimizers/golden/optimizers.json");
+  return golden;
 }
 
-// As a job has it, with all defaults.
-v1::Optimizer Complete(const nlohmann::json& optimizer) {
-  v1::Job job;
-  job.mutable_data()->mutable_drawn_digits();
-  job.mutable_model()->add_layers()->mutable_flatten();
-  job.mutable_model()->add_layers()->mutable_dense()->set_units(10);
-  if (optimizer["kind"] == "SGD") job.mutable_optimizer()->set_momentum(0);  // instead of the preset's
-  v1::Optimizer given;
-  EXPECT_TRUE(google::protobuf::util::JsonStringToMessage(optimizer.dump(), &given).ok()) << optimizer;
-  job.mutable_optimizer()->MergeFrom(given);
-  const absl::StatusOr<v1::Job> complete = FillDefaultsAndValidate(job);
-  EXPECT_TRUE(complete.ok()) << complete.status();
-  return complete.ok() ? complete->optimizer() : given;
+// With all defaults.
+v1::Optimizer Complete(nlohmann::json optimizer) {
+  if (optimizer["kind"] == "SGD") optimizer.emplace("momentum", 0);  // instead of the preset's
+  return JobOf({{"optimizer", optimizer}}).optimizer();
 }
 
 class GoldenTest : public testing::TestWithParam<size_t> {};
@@ -51,13 +34,14 @@ TEST_P(GoldenTest, AgreesWithPyTorch) {
   const v1::Optimizer config = Complete(golden["cases"][GetParam()]["optimizer"]);
   const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config);
   std::vector<float> weights = golden["weights"];
-  std::vector<float> a(weights.size()), b(weights.size());
+  std::vector<float> a(weights.size()), b(weights.size()), c(weights.size());
   size_t compared = 0;
   for (uint64_t step = 1; step <= golden["gradients"].size(); ++step) {
     const std::vector<float> gradient = golden["gradients"][step - 1];
-    optimizer->Apply(
-        {config.learning_rate(), step},
-        {static_cast<int64_t>(weights.size()), gradient.data(), weights.data(), {a.data(), b.data()}});
+    optimizer->Apply({config.learning_rate(), step}, {static_cast<int64_t>(weights.size()),
+                                                      gradient.data(),
+                                                      weights.data(),
+                                                      {a.data(), b.data(), c.data()}});
     const auto shown = expected.find(std::to_string(step));
     if (shown == expected.end()) continue;
     ++compared;

@@ -86,9 +86,11 @@ TEST(AccruedGradientTest, CompensatesEveryValueOfEachContribution) {
   const std::vector<float> before = weights;
   Rule::Center center = CenterOf(&weights, 0.5f);
   center.states[0] = ms.data();
+  const std::vector<float> nan(kValues, std::numeric_limits<float>::quiet_NaN());
   const std::vector<Rule::Contribution> contributions = {
       {.values = gradients[0].data(), .samples = 1, .sent = sent[0].data()},
-      {.values = gradients[1].data(), .samples = 3, .sent = sent[1].data()}};
+      {.values = gradients[1].data(), .samples = 3, .sent = sent[1].data()},
+      {.values = nan.data(), .samples = 0, .sent = sent[1].data()}};
   ASSERT_TRUE(rule->Apply(contributions, center, nullptr));
   for (int64_t i = 0; i < kValues; ++i) {
     double square = 0.25, sum = 0;
@@ -100,6 +102,69 @@ TEST(AccruedGradientTest, CompensatesEveryValueOfEachContribution) {
     }
     ASSERT_NEAR(weights[i], before[i] - 0.5 * sum, 1e-5 * (1 + std::abs(sum))) << i;
     ASSERT_NEAR(ms[i], square, 1e-5 * (1 + square)) << i;
+  }
+}
+
+// The momentum that gap-aware averages, 0.001 v^2 after the first step, is there for all of a long block too.
+TEST(AccruedGradientTest, CompensationSeesTheStepOfEveryValue) {
+  v1::Job job = GradientJob(1, 0.5f);
+  job.mutable_algorithm()->mutable_compensation()->mutable_gap_aware();
+  const auto rule = MakeRule(job);
+  ASSERT_EQ(rule->num_states(), 2);
+  const std::vector<float> g = RandomVector(1), v_before = RandomVector(2);
+  std::vector<float> weights = RandomVector(3), v = v_before, ra(kValues);
+  Rule::Center center = CenterOf(&weights);
+  center.states[0] = v.data();
+  center.states[1] = ra.data();
+  const std::vector<float> sent = weights;
+  ASSERT_TRUE(rule->Apply({{.values = g.data(), .samples = 1, .sent = sent.data()}}, center, nullptr));
+  for (int64_t i = 0; i < kValues; ++i) {
+    const double step = 0.5 * v_before[i] + g[i];
+    ASSERT_NEAR(v[i], step, 1e-6 * (1 + std::abs(step))) << i;
+    ASSERT_NEAR(ra[i], 0.001 * step * step, 1e-7 * (1 + step * step)) << i;
+  }
+}
+
+// Halves the rate, and notes what it was told.
+struct HalvingControl final : MomentumControl {
+  Setting Set(const Stale& now) override {
+    stale = now;
+    return {0.25f, 0.5f};
+  }
+  void Stepped(uint64_t version, const float* weights) override {
+    stepped = version;
+    after = weights[0];
+  }
+  v1::MomentumState state() const override { return {}; }
+  void Restore(const v1::MomentumState&) override {}
+
+  Stale stale;
+  uint64_t stepped = 0;
+  float after = 0;
+};
+
+TEST(AccruedGradientTest, MomentumIsSetByTheFirstContributionThatHasSamples) {
+  const auto rule = MakeRule(GradientJob(1, 0.9f));
+  const std::vector<float> g[] = {RandomVector(1), RandomVector(2), RandomVector(3)};
+  std::vector<float> weights(kValues), v(kValues, 4.0f);
+  HalvingControl control;
+  Rule::Center center = CenterOf(&weights, 0.5f);
+  center.states[0] = v.data();
+  center.version = 11;
+  center.momentum = &control;
+  ASSERT_TRUE(rule->Apply({{.values = g[0].data(), .samples = 0, .version = 3, .staleness = 7},
+                           {.values = g[1].data(), .samples = 1, .version = 8, .staleness = 2},
+                           {.values = g[2].data(), .samples = 1, .version = 9, .staleness = 1}},
+                          center, nullptr));
+  EXPECT_EQ(control.stale.version, 8u);
+  EXPECT_EQ(control.stale.tau, 2u);
+  EXPECT_EQ(control.stale.gradient, g[1].data());
+  EXPECT_EQ(control.stale.learning_rate, 0.5f);
+  EXPECT_EQ(control.stepped, 11u);
+  EXPECT_EQ(control.after, weights[0]);
+  for (int64_t i = 0; i < kValues; ++i) {
+    // v = 0.25 * 4 + the mean ; w = -0.5 * 0.5 * v
+    ASSERT_NEAR(weights[i], -0.25 * (1 + (double{g[1][i]} + g[2][i]) / 2), 1e-6) << i;
   }
 }
 
@@ -195,6 +260,39 @@ TEST(AccruedGradientRuleTest, StepsOfTheOptimizerAreCountedOn) {
                      {kValues, g.data(), direct.data(), {states[2].data(), states[3].data()}, nullptr});
   }
   EXPECT_EQ(weights, direct);
+}
+
+// LARS has the norms of each tensor of the average, which does not come in pieces, and no room but the
+// average's is written to. With trust 1 and no momentum a tensor moves by lr * |w| / |g| * g.
+TEST(AccruedGradientRuleTest, NormsAreOfTheWholeAverage) {
+  constexpr int64_t kGuard = 2048;
+  v1::Job job = GradientJob(1);
+  job.mutable_optimizer()->set_kind(v1::Optimizer::LARS);
+  job.mutable_optimizer()->set_trust(1);
+  const auto rule = MakeRule(job);
+  for (int p : {1, 3}) {
+    const Group group(p);
+    std::vector<float> weights = RandomVector(4), state(kValues), average(kValues + kGuard, 7.0f);
+    const std::vector<float> before = weights;
+    const std::vector<int64_t> ends = {1500, 1501, kValues};
+    Rule::Center center = CenterOf(&weights, 0.5f);
+    center.states[0] = state.data();
+    center.tensor_ends = ends;
+    center.average = average.data();
+    ASSERT_TRUE(rule->Apply(group.contributions, center, nullptr));
+    for (size_t t = 0; t < ends.size(); ++t) {
+      const int64_t begin = t == 0 ? 0 : ends[t - 1];
+      double w = 0, g = 0;
+      for (int64_t i = begin; i < ends[t]; ++i) {
+        w += double{before[i]} * before[i];
+        g += group.Mean(i) * group.Mean(i);
+      }
+      for (int64_t i = begin; i < ends[t]; ++i) {
+        ASSERT_NEAR(weights[i], before[i] - 0.5 * std::sqrt(w / g) * group.Mean(i), 1e-5) << i;
+      }
+    }
+    EXPECT_THAT(std::vector<float>(average.begin() + kValues, average.end()), Each(7.0f));
+  }
 }
 
 // ---------------------------------------------------------------------------------------- elastic difference

@@ -108,6 +108,21 @@ TEST(AccruedGradientTest, WithoutALocalRateGradientsAreTakenWhereTheWeightsWereF
   EXPECT_EQ(parameters.TakeLog().back(), "push 24 of 3 and pull");
 }
 
+// Steps of 1, 3, 0 and 4 samples, then the rest at the end; every number worked out by hand.
+TEST(AccruedGradientTest, MeanIsOverTheSamplesOfItsSteps) {
+  Center parameters(8, 0.25f);
+  v1::AccruedGradient config = Config(4, 4, 0.5f);
+  config.set_mean(true);
+  AccruedGradient algorithm(config, 1, &parameters);
+  Quadratic f;
+  ASSERT_TRUE(algorithm.Start(0).ok());
+  for (uint32_t samples : {1, 3, 0, 4, 2, 2}) ASSERT_TRUE(algorithm.Run({samples, 0}, f).ok());
+  ASSERT_TRUE(algorithm.Finish().ok());
+  EXPECT_EQ(f.asked_at, (std::vector<float>{8, 4, 2, 7.125, 3.5625}));
+  EXPECT_EQ(parameters.TakeLog(), (Log{"pull 0", "push 3.5 of 8 and pull", "push 5.34375 of 4"}))
+      << "(1 * 8 + 3 * 4 + 4 * 2) / 8, center 8 - 3.5 / 4; (2 * 7.125 + 2 * 3.5625) / 4";
+}
+
 TEST(AccruedGradientTest, StepWithoutSamplesTakesNoGradientAndIsPushedAsNothing) {
   Center parameters(8, 0.5f);
   AccruedGradient algorithm(Config(1, 1), 1, &parameters);
@@ -167,6 +182,10 @@ TEST(AccruedGradientTest, ErrorsOfTheServersEndTheStep) {
   EXPECT_EQ(algorithm.Run({1, 0}, f).message(), "gone");
   EXPECT_FALSE(algorithm.under_way());
   EXPECT_TRUE(algorithm.Settle().ok()) << "an error is told once";
+  parameters.FailWith(absl::OkStatus());
+  EXPECT_TRUE(algorithm.Run({1, 0}, f).ok());
+  EXPECT_TRUE(algorithm.Settle().ok());
+  parameters.FailWith(absl::UnavailableError("gone"));
   EXPECT_EQ(AccruedGradient(Config(1, 1), 1, &parameters).Start(0).message(), "gone");
 }
 
@@ -180,6 +199,20 @@ TEST(AccruedGradientTest, ErrorOfTheLastPushIsToldBySettleAndByFinish) {
     ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
     EXPECT_TRUE(algorithm.under_way());
     EXPECT_EQ((finish ? algorithm.Finish() : algorithm.Settle()).message(), "gone");
+  }
+}
+
+TEST(AccruedGradientTest, FinishTellsWhatBefellItsPush) {
+  for (const bool fails : {false, true}) {
+    Center parameters(8, 0);
+    AccruedGradient algorithm(Config(2, 2), 1, &parameters);
+    Quadratic f;
+    ASSERT_TRUE(algorithm.Start(0).ok());
+    ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
+    if (fails) parameters.FailWith(absl::UnavailableError("gone"));
+    parameters.AnswerWith({0, true, false});
+    EXPECT_EQ(algorithm.Finish().message(), fails ? "gone" : "");
+    EXPECT_EQ(algorithm.counts().late, fails ? 0u : 1u);
   }
 }
 

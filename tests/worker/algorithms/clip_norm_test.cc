@@ -30,6 +30,8 @@ TEST(ClipNormTest, LeavesAShortGradientAsItIs) {
 TEST(ClipNormTest, GradientOfJustThatNormIsScaledByPyTorchsMillionth) {
   EXPECT_LT(Clipped(5, {3, 4})[0], 3);
   EXPECT_GT(Clipped(5, {3, 4})[0], 2.999998f);
+  // It counts where the norm is a millionth itself: 1 / (1 + 1).
+  EXPECT_FLOAT_EQ(Clipped(1e-6f, {6e-7f, 8e-7f})[0], 3e-7f);
 }
 
 TEST(ClipNormTest, ManySmallComponentsBesideALargeOneCount) {

@@ -6,18 +6,13 @@
 #include <limits>
 #include <vector>
 
-#include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"
 #include "tests/worker/algorithms/fake_parameters.h"
+#include "tests/worker/algorithms/quadratics.h"
 
 namespace catchment {
 namespace {
-
-constexpr int kValues = 16;  // the fewest that a shard holds
-
-// f_i(x) = k (x - m_i)^2 / 2 in every coordinate: worker i draws to its own m_i.
-double Target(int worker, int coordinate) { return worker + 0.25 * coordinate; }
 
 struct Setting {
   int workers = 3;
@@ -28,7 +23,9 @@ struct Setting {
 };
 
 v1::Job MakeJob(const Setting& setting) {
-  v1::Job job = PresetJob(setting.synchronous ? "easgd_sync" : setting.delta > 0 ? "eamsgd" : "easgd",
+  v1::Job job = PresetJob(setting.synchronous ? "easgd_sync"
+                          : setting.delta > 0 ? "eamsgd"
+                                              : "easgd",
                           setting.workers);
   job.mutable_optimizer()->set_learning_rate(static_cast<float>(setting.eta));
   job.mutable_optimizer()->set_momentum(static_cast<float>(setting.delta));
@@ -38,37 +35,12 @@ v1::Job MakeJob(const Setting& setting) {
   return job;
 }
 
-std::vector<float> Initial() {
-  std::vector<float> initial(kValues);
-  for (int k = 0; k < kValues; ++k) initial[k] = 5 - 0.5f * k;
-  return initial;
-}
-
-// The center after `setting.steps` steps of every worker, by the code under test.
 std::vector<float> Train(const Setting& setting) {
-  const v1::Job job = MakeJob(setting);
-  VirtualCluster cluster(job, Initial(), setting.workers);
-  std::vector<VirtualCluster::Work> works;
-  for (int worker = 0; worker < setting.workers; ++worker) {
-    works.push_back([&, worker](Parameters* parameters) {
-      const auto algorithm = MakeAlgorithm(job, kValues, parameters);
-      ASSERT_TRUE(algorithm->Start(0).ok());
-      for (int t = 0; t < setting.steps; ++t) {
-        const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
-          for (int k = 0; k < kValues; ++k) {
-            g[k] = static_cast<float>(setting.curvature * (x[k] - Target(worker, k)));
-          }
-        });
-        ASSERT_TRUE(algorithm->Run({1, 0}, gradient).ok());
-      }
-      ASSERT_TRUE(algorithm->Finish().ok());
-    });
-  }
-  cluster.Run(works);
-  return cluster.Weights();
+  return TrainInTurns(MakeJob(setting), setting.steps, std::vector<uint32_t>(setting.workers, 1),
+                      setting.curvature);
 }
 
-// The same by the paper's lines, one coordinate, one worker after another, in double precision. `sign` is
+// The center by the paper's lines, one coordinate, one worker after another, in double precision. `sign` is
 // that of the look-ahead; the paper's is +1.
 double Reference(const Setting& setting, int k, double sign = 1) {
   const double alpha = 0.9 / setting.workers;
@@ -121,7 +93,12 @@ TEST(ElasticDifferenceTest, LoneWorkerFollowsThePaperStepByStep) {
 TEST(ElasticDifferenceTest, EamsgdConvergesOnAStiffQuadraticWhereAWrongLookAheadDiverges) {
   for (bool synchronous : {false, true}) {
     // One target for all, so that the center can reach it.
-    const Setting setting{.workers = 1, .period = 1, .steps = 2000, .eta = 0.1, .delta = 0.9, .curvature = 5,
+    const Setting setting{.workers = 1,
+                          .period = 1,
+                          .steps = 2000,
+                          .eta = 0.1,
+                          .delta = 0.9,
+                          .curvature = 5,
                           .synchronous = synchronous};
     const std::vector<float> center = Train(setting);
     for (int k = 0; k < kValues; ++k) {
@@ -217,6 +194,26 @@ TEST(ElasticDifferenceTest, WorkerThatIsNoLongerFiniteBeginsAgainFromTheCenter) 
   ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
   EXPECT_EQ(parameters.exchanged.back(), 4.0f)
       << "the velocity, and the gradient of the lost weights, are gone";
+}
+
+TEST(ElasticDifferenceTest, ErrorsOfTheServersEndTheStep) {
+  class Failing final : public FakeParameters {
+   public:
+    absl::Status status;
+
+   private:
+    absl::StatusOr<Outcome> CarryOut(const Operation&) override {
+      if (!status.ok()) return status;
+      return Outcome();
+    }
+  } parameters;
+  const auto algorithm = MakeAlgorithm(MakeJob({.period = 1}), 1, &parameters);
+  const auto one = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; });
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  ASSERT_TRUE(algorithm->Run({1, 0}, one).ok());
+  parameters.status = absl::UnavailableError("gone");
+  EXPECT_EQ(algorithm->Run({1, 0}, one).message(), "gone");
+  EXPECT_EQ(algorithm->Finish().message(), "gone");
 }
 
 TEST(ElasticDifferenceTest, LearningRateFollowsTheJobsProgress) {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"
+#include "tests/worker/algorithms/quadratics.h"
 #include "tests/worker/algorithms/sgd_center.h"
 #include "worker/algorithms/algorithm.h"
 
@@ -19,12 +19,6 @@ v1::Job MakeJob(double momentum, const std::string& more = "", int workers = 1) 
   return PresetJob(
       "dana", workers,
       "algorithm { contribution { look_ahead { momentum: " + std::to_string(momentum) + " } } } " + more);
-}
-
-// f(x) = x^2 / 2 in every coordinate.
-auto Quadratic() {
-  return InLayers(
-      [](absl::Span<const float> x, absl::Span<float> g) { std::copy(x.begin(), x.end(), g.begin()); });
 }
 
 TEST(LookAheadMomentumTest, FollowsThePaperStepByStep) {
@@ -92,40 +86,22 @@ TEST(LookAheadMomentumTest, GradientsAreClippedBeforeTheMomentumAndLeaveTogether
 
 // Asynchronous workers in turns, each with a momentum of its own, by the paper's lines in double precision.
 TEST(LookAheadMomentumTest, WorkersKeepTheirOwnMomentum) {
-  constexpr int kWorkers = 3, kSteps = 30, kValues = 16;
+  constexpr int kWorkers = 3, kSteps = 30;
   constexpr double kEta = 0.05, kMu = 0.8;
-  const auto target = [](int worker, int k) { return worker + 0.25 * k; };
-  std::vector<float> initial(kValues);
-  for (int k = 0; k < kValues; ++k) initial[k] = 5 - 0.5f * static_cast<float>(k);
-
   const v1::Job job = MakeJob(kMu, "optimizer { learning_rate: 0.05 }", kWorkers);
-  VirtualCluster cluster(job, initial, kWorkers);
-  std::vector<VirtualCluster::Work> works;
-  for (int worker = 0; worker < kWorkers; ++worker) {
-    works.push_back([&, worker](Parameters* parameters) {
-      const auto algorithm = MakeAlgorithm(job, kValues, parameters);
-      ASSERT_TRUE(algorithm->Start(0).ok());
-      const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
-        for (int k = 0; k < kValues; ++k) g[k] = static_cast<float>(x[k] - target(worker, k));
-      });
-      for (int t = 0; t < kSteps; ++t) ASSERT_TRUE(algorithm->Run({1, 0}, gradient).ok());
-      ASSERT_TRUE(algorithm->Finish().ok());
-    });
-  }
-  cluster.Run(works);
-
+  const std::vector<float> trained = TrainInTurns(job, kSteps, {1, 1, 1});
   for (int k = 0; k < kValues; ++k) {
-    double center = initial[k];
+    double center = Initial()[k];
     std::vector<double> x(kWorkers, center), v(kWorkers, 0.0);
     for (int t = 0; t < kSteps; ++t) {
       for (int i = 0; i < kWorkers; ++i) {
-        const double g = x[i] - target(i, k);
+        const double g = x[i] - Target(i, k);
         v[i] = kMu * v[i] + g;
         center -= kEta * (g + kMu * v[i]);
         x[i] = center;
       }
     }
-    EXPECT_NEAR(cluster.Weights()[k], center, 2e-5) << "coordinate " << k;
+    EXPECT_NEAR(trained[k], center, 2e-5) << "coordinate " << k;
   }
 }
 

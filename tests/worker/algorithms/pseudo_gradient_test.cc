@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
-#include "tests/conformance/layers.h"
+#include "tests/worker/algorithms/quadratics.h"
 #include "tests/worker/algorithms/sgd_center.h"
 #include "worker/algorithms/algorithm.h"
 
@@ -30,17 +29,6 @@ v1::Job MakeJob(int local_steps, const std::string& local, const std::string& op
 
 constexpr char kSgd[] = "learning_rate: 0.5 momentum: 0";
 constexpr char kMomentum[] = "learning_rate: 0.5 momentum: 0.5";
-
-// f(x) = x^2 / 2 in every coordinate.
-auto Quadratic() {
-  return InLayers(
-      [](absl::Span<const float> x, absl::Span<float> g) { std::copy(x.begin(), x.end(), g.begin()); });
-}
-
-auto Constant(float gradient) {
-  return InLayers(
-      [gradient](absl::Span<const float>, absl::Span<float> g) { std::fill(g.begin(), g.end(), gradient); });
-}
 
 using Values = std::vector<float>;
 using Samples = std::vector<uint32_t>;
@@ -152,38 +140,11 @@ TEST(PseudoGradientTest, ErrorsOfTheServersEndTheStep) {
 
 // --------------------------------------------------------------------------------------- several workers
 
-constexpr int kValues = 16;  // the fewest that a shard holds
 constexpr int kWorkers = 3;
 constexpr int kSteps = 12;
-constexpr uint32_t kSamples[kWorkers] = {1, 2, 5};
+const std::vector<uint32_t> kSamples = {1, 2, 5};
 constexpr double kEta = 0.05, kMu = 0.5;
 constexpr char kLocal[] = "learning_rate: 0.05 momentum: 0.5";
-
-double Target(int worker, int k) { return worker + 0.25 * k; }
-
-std::vector<float> Initial() {
-  std::vector<float> initial(kValues);
-  for (int k = 0; k < kValues; ++k) initial[k] = 5 - 0.5f * static_cast<float>(k);
-  return initial;
-}
-
-std::vector<float> Train(const v1::Job& job) {
-  VirtualCluster cluster(job, Initial(), kWorkers);
-  std::vector<VirtualCluster::Work> works;
-  for (int worker = 0; worker < kWorkers; ++worker) {
-    works.push_back([&, worker](Parameters* parameters) {
-      const auto algorithm = MakeAlgorithm(job, kValues, parameters);
-      ASSERT_TRUE(algorithm->Start(0).ok());
-      const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
-        for (int k = 0; k < kValues; ++k) g[k] = static_cast<float>(x[k] - Target(worker, k));
-      });
-      for (int t = 0; t < kSteps; ++t) ASSERT_TRUE(algorithm->Run({kSamples[worker], 0}, gradient).ok());
-      ASSERT_TRUE(algorithm->Finish().ok());
-    });
-  }
-  cluster.Run(works);
-  return cluster.Weights();
-}
 
 // One coordinate of a worker, in double precision.
 struct Local {
@@ -198,7 +159,7 @@ struct Local {
 
 TEST(PseudoGradientTest, SynchronousLocalSgdMakesTheCenterTheMeanOfTheWorkersWeights) {
   for (int local_steps : {1, 3, 12}) {
-    const auto center = Train(MakeJob(local_steps, kLocal, "", kWorkers));
+    const auto center = TrainInTurns(MakeJob(local_steps, kLocal, "", kWorkers), kSteps, kSamples);
     for (int k = 0; k < kValues; ++k) {
       Local locals[kWorkers] = {{Initial()[k], 0}, {Initial()[k], 0}, {Initial()[k], 0}};
       double mean = 0;
@@ -218,7 +179,8 @@ TEST(PseudoGradientTest, SynchronousLocalSgdMakesTheCenterTheMeanOfTheWorkersWei
 TEST(PseudoGradientTest, SynchronousDiLoCoFollowsThePaperStepByStep) {
   constexpr int kLocalSteps = 3;
   const auto center =
-      Train(MakeJob(kLocalSteps, kLocal, "learning_rate: 0.7 momentum: 0.9 nesterov: true", kWorkers));
+      TrainInTurns(MakeJob(kLocalSteps, kLocal, "learning_rate: 0.7 momentum: 0.9 nesterov: true", kWorkers),
+                   kSteps, kSamples);
   for (int k = 0; k < kValues; ++k) {
     Local locals[kWorkers] = {{Initial()[k], 0}, {Initial()[k], 0}, {Initial()[k], 0}};
     double w = Initial()[k], momentum = 0;
@@ -238,7 +200,8 @@ TEST(PseudoGradientTest, SynchronousDiLoCoFollowsThePaperStepByStep) {
 
 TEST(PseudoGradientTest, AsynchronousWorkersFollowThePaperStepByStep) {
   constexpr int kLocalSteps = 4;
-  const auto center = Train(MakeJob(kLocalSteps, kLocal, "learning_rate: 0.5", kWorkers, /*groups=*/0));
+  const auto center = TrainInTurns(MakeJob(kLocalSteps, kLocal, "learning_rate: 0.5", kWorkers, /*groups=*/0),
+                                   kSteps, kSamples);
   for (int k = 0; k < kValues; ++k) {
     Local locals[kWorkers] = {{Initial()[k], 0}, {Initial()[k], 0}, {Initial()[k], 0}};
     double w = Initial()[k];

@@ -45,8 +45,8 @@ class FixedClock final : public Clock {
 class BatchLoaderTest : public testing::Test {
  protected:
   std::unique_ptr<BatchLoader> MakeLoader(int depth, NextPlan plans) {
-    return std::make_unique<BatchLoader>(&data_, EpochOrder(kSeed, kSamples), depth, std::move(plans),
-                                         &clock_);
+    return std::make_unique<BatchLoader>(&data_, nullptr, EpochOrder(kSeed, kSamples), depth,
+                                         std::move(plans), &clock_);
   }
 
   // The next batch, which must be there.
@@ -103,8 +103,8 @@ TEST_F(BatchLoaderTest, GivesBatchesInTheOrderOfThePlansAndThenNullForEver) {
 TEST_F(BatchLoaderTest, SamplesWithoutContentAreNamedByTheirPositions) {
   constexpr int64_t kMany = 4'000'000'000;  // an order of so many would take 16 GB
   const Dataset data = Dataset::WithoutContent(kMany);
-  BatchLoader loader(&data, EpochOrder(kSeed, kMany), 2, Plans({{1, {{5, kMany - 2, kMany}, {6, 0, 1}}}}),
-                     &clock_);
+  BatchLoader loader(&data, nullptr, EpochOrder(kSeed, kMany), 2,
+                     Plans({{1, {{5, kMany - 2, kMany}, {6, 0, 1}}}}), &clock_);
   const LoadedBatch& batch = Take(&loader);
   EXPECT_EQ(batch.samples, 3);
   EXPECT_THAT(batch.sample_ids,
@@ -272,7 +272,7 @@ class ManualClock final : public Clock {
 TEST_F(BatchLoaderTest, MeasuresHowLongNextWaited) {
   ManualClock clock;
   BatchLoader loader(
-      &data_, EpochOrder(kSeed, kSamples), 2,
+      &data_, nullptr, EpochOrder(kSeed, kSamples), 2,
       [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
         clock.WaitUntilReadThenAdvance(2.5);
         return std::nullopt;
@@ -289,7 +289,7 @@ TEST_F(BatchLoaderTest, ABatchThatIsReadyIsNotWaitedFor) {
   CondVar changed;
   int calls = 0;
   BatchLoader loader(
-      &data_, EpochOrder(kSeed, kSamples), 2,
+      &data_, nullptr, EpochOrder(kSeed, kSamples), 2,
       [&]() -> absl::StatusOr<std::optional<BatchPlan>> {
         MutexLock lock(&mu);
         ++calls;

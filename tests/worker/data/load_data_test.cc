@@ -11,9 +11,9 @@ namespace {
 TEST(LoadDataTest, SaysWhatToWriteWhereThereIsNoSource) {
   const absl::Status status = LoadData({}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(
-      status.message(),
-      "data: names no source; write data { mnist {} }, data { drawn_digits {} } or data { synthetic {} }");
+  EXPECT_EQ(status.message(),
+            "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
+            "data { generated_events {} }, data { generated_images {} } or data { synthetic {} }");
 }
 
 TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {

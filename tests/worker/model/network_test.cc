@@ -5,13 +5,11 @@
 #include <limits>
 #include <thread>
 
-#include "common/initializer.h"
-#include "common/random.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/worker/model/largest_allocation.h"
+#include "tests/worker/model/network_setup.h"
 #include "tests/worker/model/reference_network.h"
 
 namespace catchment {
@@ -35,74 +33,11 @@ constexpr char kSmallCnn[] = R"(
   layers { flatten {} } layers { dense { units: 7 } } layers { relu {} } layers { dropout { rate: 0.2 } }
   layers { dense { units: 4 } })";
 
-v1::Model Parse(const std::string& text) {
-  v1::Model model;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &model)) << text;
-  return model;
-}
-
-struct NetworkSetup {
-  std::string model;
-  SampleShape input;
-  int classes = 4;
-  int max_batch_size = 8;
-  bool deterministic = false;
-  int threads = 1;
-};
-
-std::unique_ptr<Network> Make(const NetworkSetup& setup) {
-  auto network = Network::Create(
-      Parse(setup.model), setup.input, setup.classes, {.max_batch_size = setup.max_batch_size, .seed = 3},
-      MakeCpuBackend({.threads = setup.threads, .deterministic = setup.deterministic}));
-  EXPECT_TRUE(network.ok()) << network.status();
-  return *std::move(network);
-}
-
-// Random samples, and what a network says of them.
-struct Samples {
-  Samples(int n, const SampleShape& shape, int classes, uint64_t seed = 1)
-      : size(shape.size()), inputs(n * shape.size()), labels(n), ids(n) {
-    Random random(seed);
-    for (float& value : inputs) value = static_cast<float>(random.Normal());
-    for (int i = 0; i < n; ++i) labels[i] = static_cast<int32_t>(random.Below(classes));
-    for (int i = 0; i < n; ++i) ids[i] = random.Next();
-  }
-
-  Minibatch Batch(int begin, int end) const {
-    return {inputs.data() + begin * size, labels.data() + begin, ids.data() + begin, end - begin};
-  }
-  Minibatch Batch() const { return Batch(0, static_cast<int>(labels.size())); }
-
-  int64_t size;
-  std::vector<float> inputs;
-  std::vector<int32_t> labels;
-  std::vector<uint64_t> ids;
-};
-
-std::vector<float> InitialWeights(const Network& network, uint64_t seed = 1) {
-  std::vector<float> weights(network.num_parameters());
-  InitializeParameters(network.layers(), seed, {0, network.num_parameters()}, weights.data());
-  return weights;
-}
-
-std::vector<float> GradientOf(Network* network, const std::vector<float>& weights, const Minibatch& batch) {
-  std::vector<float> gradient(weights.size(), std::numeric_limits<float>::quiet_NaN());
-  network->Train(weights, batch, absl::MakeSpan(gradient));
-  return gradient;
-}
-
-void ExpectClose(const std::vector<float>& got, const std::vector<double>& want, double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  double largest = 0;
-  for (double value : want) largest = std::max(largest, std::fabs(value));
-  for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], want[i], tolerance * largest) << "parameter " << i;
-}
-
 struct GradientCase {
   const char* name;
   const char* model;
   SampleShape input;
+  int classes = 4;
 };
 
 class GradientTest : public testing::TestWithParam<GradientCase> {};
@@ -111,10 +46,10 @@ class GradientTest : public testing::TestWithParam<GradientCase> {};
 // trusted.
 TEST_P(GradientTest, EqualsFiniteDifferencesOfTheReferenceLoss) {
   const GradientCase c = GetParam();
-  const auto network = Make({c.model, c.input});
-  const Samples samples(5, c.input, 4);
+  const auto network = Make({c.model, c.input, c.classes});
+  const Samples samples(5, c.input, c.classes);
   const std::vector<float> weights = InitialWeights(*network);
-  ReferenceNetwork reference(network->layers(), 3);
+  ReferenceNetwork reference(network->layers(), 3, network->loss());
   const std::vector<double> inputs(samples.inputs.begin(), samples.inputs.end());
   std::vector<double> moved(weights.begin(), weights.end()), differences(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -164,7 +99,89 @@ INSTANTIATE_TEST_SUITE_P(
                      "layers { conv2d { filters: 4 kernel_size: 2 stride: 2 } } layers { relu {} } "
                      "layers { max_pool { size: 2 } } layers { flatten {} }",
                      {1, 4, 4}},
-        GradientCase{"all", kSmallCnn, {2, 9, 8}}),
+        GradientCase{"all", kSmallCnn, {2, 9, 8}},
+        GradientCase{"groups_no_bias",
+                     "layers { conv2d { filters: 6 kernel_size: 3 groups: 2 bias: false padding: 1 } } "
+                     "layers { relu {} } layers { flatten {} } layers { dense { units: 4 bias: false } }",
+                     {4, 3, 3}},
+        GradientCase{"batch_norm_relu",
+                     "layers { conv2d { filters: 5 kernel_size: 2 } } layers { batch_norm {} } "
+                     "layers { relu {} } layers { flatten {} } layers { dense { units: 4 } }",
+                     {2, 4, 3}},
+        GradientCase{"ghost_batch_norm_of_vectors",
+                     "layers { dense { units: 6 } } layers { batch_norm { ghost_batch: 3 epsilon: 0.01 } } "
+                     "layers { dropout { rate: 0.2 } } layers { dense { units: 4 } }",
+                     SampleShape::Vector(3)},
+        GradientCase{"batch_norm_first",
+                     "layers { batch_norm {} } layers { flatten {} } layers { dense { units: 4 } }",
+                     {3, 2, 3}},
+        GradientCase{"layer_norm_of_images",
+                     "layers { conv2d { filters: 3 kernel_size: 2 } } layers { layer_norm {} } "
+                     "layers { flatten {} } layers { dense { units: 4 } }",
+                     {1, 4, 4}},
+        GradientCase{
+            "layer_norm_of_vectors",
+            "layers { layer_norm {} } layers { dense { units: 5 } } layers { layer_norm { epsilon: 0.1 } } "
+            "layers { tanh {} } layers { dense { units: 4 } }",
+            SampleShape::Vector(6)},
+        GradientCase{
+            "gelu_tanh_sigmoid_softmax",
+            "layers { dense { units: 6 } } layers { gelu {} } layers { dense { units: 5 } } "
+            "layers { tanh {} } layers { dropout { rate: 0.2 } } layers { dense { units: 5 } } "
+            "layers { sigmoid {} } layers { relu {} } layers { dense { units: 5 } } layers { softmax {} } "
+            "layers { dense { units: 4 } }",
+            SampleShape::Vector(3)},
+        GradientCase{"pools",
+                     "layers { conv2d { filters: 3 kernel_size: 2 padding: 1 } } "
+                     "layers { max_pool { size: 3 stride: 2 padding: 1 } } "
+                     "layers { average_pool { size: 2 stride: 1 padding: 1 } } layers { gelu {} } "
+                     "layers { global_average_pool {} } layers { dense { units: 4 } }",
+                     {2, 5, 4}},
+        GradientCase{"residual_of_the_data",
+                     "layers { residual { layers { conv2d { filters: 2 kernel_size: 3 padding: 1 } } } } "
+                     "layers { flatten {} } layers { dense { units: 4 } }",
+                     {2, 3, 3}},
+        GradientCase{
+            "residual_blocks",
+            "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 bias: false } } layers { batch_norm {} } "
+            "layers { relu {} } layers { residual { "
+            "  layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { batch_norm {} } "
+            "  layers { relu {} } layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } "
+            "  layers { batch_norm {} } } } layers { relu {} } layers { residual { "
+            "  layers { conv2d { filters: 6 kernel_size: 3 padding: 1 stride: 2 } } layers { relu {} } "
+            "  shortcut { conv2d { filters: 6 kernel_size: 1 stride: 2 bias: false } } "
+            "  shortcut { batch_norm {} } } } layers { relu {} } "
+            "layers { global_average_pool {} } layers { dense { units: 4 } }",
+            {2, 4, 4}},
+        GradientCase{
+            "residuals_that_act_in_place",
+            "layers { dense { units: 5 } } layers { relu {} } layers { residual { layers { relu {} } "
+            "  layers { dropout { rate: 0.3 } } shortcut { dropout { rate: 0.4 } } } } "
+            "layers { residual { layers { tanh {} } shortcut { residual { layers { relu {} } } } } } "
+            "layers { relu {} } layers { dropout { rate: 0.2 } } layers { dense { units: 4 } }",
+            SampleShape::Vector(4)},
+        GradientCase{"lstm", "layers { lstm { units: 3 } } layers { dense { units: 4 } }",
+                     SampleShape::Sequence(4, 2)},
+        GradientCase{
+            "lstms",
+            "layers { lstm { units: 3 sequences: true } } layers { layer_norm {} } "
+            "layers { residual { layers { lstm { units: 3 sequences: true } } } } layers { softmax {} } "
+            "layers { dropout { rate: 0.2 } } layers { flatten {} } layers { dense { units: 4 } }",
+            SampleShape::Sequence(3, 5)},
+        GradientCase{"lstm_of_one_step", "layers { lstm { units: 4 } }", SampleShape::Sequence(1, 2)},
+        GradientCase{"smoothed_softmax", "layers { dense { units: 4 } } loss { label_smoothing: 0.1 }",
+                     SampleShape::Vector(3)},
+        GradientCase{
+            "sigmoid_cross_entropy",
+            "layers { dense { units: 4 } } loss { kind: SIGMOID_CROSS_ENTROPY label_smoothing: 0.2 }",
+            SampleShape::Vector(3)},
+        GradientCase{
+            "one_output_for_two_classes",
+            "layers { dense { units: 1 } } loss { kind: SIGMOID_CROSS_ENTROPY label_smoothing: 0.2 }",
+            SampleShape::Vector(3), 2},
+        GradientCase{"mean_squared_error",
+                     "layers { dense { units: 4 } } layers { softmax {} } loss { kind: MEAN_SQUARED_ERROR }",
+                     SampleShape::Vector(3)}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Network, MnistCnnHasItsParametersAndTheReferencesGradient) {

@@ -1,0 +1,105 @@
+#include "cli/compare/collect.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/summary.h"
+#include "common/job/consistency.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+#include "common/version.h"
+
+namespace catchment {
+namespace {
+
+AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
+  const v1::Algorithm& algorithm = run.job.algorithm();
+  const Knobs knobs = KnobsOf(run.job);
+  AlgorithmFacts facts;
+  facts.name = run.algorithm;
+  facts.synchronous = IsSynchronous(algorithm.consistency());
+  const v1::Optimizer& optimizer = algorithm.contribution().has_pseudo_gradient()
+                                       ? algorithm.contribution().pseudo_gradient().local_optimizer()
+                                       : run.job.optimizer();
+  facts.optimizer = v1::Optimizer::Kind_Name(optimizer.kind());
+  facts.learning_rate = knobs.learning_rate;
+  if (knobs.momentum.has_value()) facts.momentum = *knobs.momentum;
+  // What staleness does to weights that move by differences, or once for many steps, is not in the model.
+  facts.implicit = algorithm.contribution().has_gradient();
+  if (algorithm.compensation().has_open_loop_momentum()) {
+    facts.open_loop_minimum = algorithm.compensation().open_loop_momentum().min_momentum();
+  }
+  facts.closed_loop = algorithm.compensation().has_closed_loop_momentum();
+  facts.searched = searched;
+  return facts;
+}
+
+// The first run of an algorithm stands for all of its settings.
+const PlannedRun* FirstOf(const ComparePlan& plan, const std::string& algorithm) {
+  for (const PlannedRun& run : plan.runs) {
+    if (run.algorithm == algorithm) return &run;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
+  RunResult result;
+  result.algorithm = run.algorithm;
+  result.workers = run.workers;
+  result.seed = run.seed;
+  result.directory = run.directory;
+  const std::string path = directory.PathOf(run);
+  const absl::StatusOr<std::string> text = ReadTextFile(path + "/summary.json");
+  const absl::StatusOr<nlohmann::json> summary =
+      text.ok() ? ParseSummary(*text, path + "/summary.json") : absl::StatusOr<nlohmann::json>(text.status());
+  if (!summary.ok()) {
+    result.reason = "it left no summary.json";
+    return result;
+  }
+  result.reason = summary->value("reason", "");
+  if (!IsDone(run, path)) return result;
+  ReadResult(*summary, ReadTextFile(path + "/metrics.jsonl").value_or(""), &result);
+  result.done = true;
+  return result;
+}
+
+int BestProbe(const std::vector<RunResult>& probes) {
+  int best = -1;
+  for (size_t i = 0; i < probes.size(); ++i) {
+    if (!probes[i].done || !probes[i].accuracy.has_value()) continue;
+    const auto key = [](const RunResult& run) { return std::pair(*run.accuracy, -run.loss.value_or(0)); };
+    if (best < 0 || key(probes[best]) < key(probes[i])) best = static_cast<int>(i);
+  }
+  return best;
+}
+
+Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
+                   const FoundKnobs& found) {
+  Comparison comparison;
+  comparison.command = absl::StrCat("catchment compare ", absl::StrJoin(options.args, " "));
+  comparison.version =
+      absl::StrJoin(absl::StrSplit(DescribeVersion("catchment"), '\n', absl::SkipEmpty()), ", ");
+  comparison.job_name = plan.runs.front().job.name();
+  comparison.job = JobText(plan.runs.front().job);
+  comparison.budget = ToString(options.budget);
+  for (const v1::Straggler& straggler : options.stragglers)
+    comparison.stragglers.push_back(ToString(straggler));
+  comparison.servers = options.servers;
+  comparison.threads = options.threads;
+  comparison.seeds = options.seeds;
+  comparison.wanted_target = options.target;
+  for (const std::string& algorithm : options.algorithms) {
+    comparison.algorithms.push_back(FactsOf(*FirstOf(plan, algorithm), found.count(algorithm) > 0));
+  }
+  comparison.workers = options.workers;
+  comparison.machine = ThisMachine();
+  for (const PlannedRun& run : plan.runs) comparison.runs.push_back(CollectRun(directory, run));
+  for (const LeftOut& out : plan.left_out) {
+    comparison.left_out.push_back({out.algorithm, out.workers, out.reason});
+  }
+  return comparison;
+}
+
+}  // namespace catchment

@@ -1,0 +1,142 @@
+#include "cli/compare/compare_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "cli/job_facts.h"
+#include "common/job/validate.h"
+
+namespace catchment {
+namespace {
+
+// Scores of a run, where its job leaves them open.
+constexpr double kEvaluations = 15;
+// More than a run in seconds comes to; a learning rate that follows it does not move.
+constexpr int64_t kEndlessSamples = 1'000'000'000'000;
+constexpr double kSearchShare = 0.25;
+
+std::string PresetOf(const v1::Job& job) {
+  return job.algorithm().preset().empty() ? "sync" : job.algorithm().preset();
+}
+
+void SetAlgorithm(const std::string& algorithm, v1::Job* job) {
+  if (PresetOf(*job) == algorithm) return;
+  job->clear_algorithm();
+  job->mutable_algorithm()->set_preset(algorithm);
+}
+
+void SetStragglers(const std::vector<v1::Straggler>& stragglers, v1::Job* job) {
+  for (const v1::Straggler& straggler : stragglers) {
+    if (straggler.worker() < job->workers()) *job->mutable_faults()->add_stragglers() = straggler;
+  }
+}
+
+absl::StatusOr<v1::Job> Complete(const v1::Job& job) { return FillDefaultsAndValidate(job); }
+
+// A share of the budget, and scores over it.
+absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job) {
+  if (options.budget.seconds > 0) {
+    job->set_samples(kEndlessSamples);
+    job->mutable_optimizer()->mutable_schedule()->Clear();
+    job->mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
+    return absl::OkStatus();
+  }
+  if (options.budget.samples > 0) job->set_samples(options.budget.samples);
+  const absl::StatusOr<v1::Job> complete = Complete(*job);
+  if (!complete.ok()) return complete.status();
+  const absl::StatusOr<JobFacts> facts = JobFacts::Create(*complete, options.servers);
+  if (!facts.ok()) return facts.status();
+  if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
+  if (!job->evaluation().has_every_epochs()) {
+    job->mutable_evaluation()->set_every_epochs(static_cast<float>(share * facts->epochs() / kEvaluations));
+  }
+  return absl::OkStatus();
+}
+
+// `knobs` may be null.
+absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& given,
+                                const std::string& algorithm, int workers, uint64_t seed, double share,
+                                const Knobs* knobs) {
+  v1::Job job = given;
+  SetAlgorithm(algorithm, &job);
+  job.set_workers(workers);
+  job.set_seed(seed);
+  // Nothing goes on from a run's checkpoint: one that was interrupted is run again, as all others are, from
+  // start to end.
+  job.mutable_checkpoint()->set_every_updates(0);
+  SetStragglers(options.stragglers, &job);
+  if (absl::Status status = SetBudget(options, share, &job); !status.ok()) return status;
+  absl::StatusOr<v1::Job> complete = Complete(job);
+  if (!complete.ok() || knobs == nullptr) return complete;
+  SetKnobs(*knobs, &*complete);
+  return Complete(*complete);
+}
+
+uint64_t FirstSeed(const v1::Job& given) { return given.has_seed() ? given.seed() : 1; }
+
+// `start`: with the knobs that the grid is around.
+std::vector<PlannedRun> Probes(const CompareOptions& options, const v1::Job& given,
+                               const std::string& algorithm, const v1::Job& start) {
+  std::vector<PlannedRun> probes;
+  const int workers = static_cast<int>(start.workers());
+  for (const Knobs& knobs : SearchGrid(KnobsOf(start))) {
+    absl::StatusOr<v1::Job> job =
+        MakeJob(options, given, algorithm, workers, start.seed(), kSearchShare, &knobs);
+    // Some algorithms have no use for some momenta.
+    if (!job.ok()) continue;
+    const std::string name = absl::StrReplaceAll(ToString(knobs), {{", ", "-"}, {" ", "-"}});
+    probes.push_back({absl::StrCat("search/", algorithm, "-", name), algorithm, workers, start.seed(),
+                      options.budget.seconds * kSearchShare, *std::move(job)});
+  }
+  return probes;
+}
+
+absl::Status RefuseAll(const std::string& algorithm, const std::vector<LeftOut>& left_out) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(algorithm, " does with none of --workers:\n", left_out.back().reason));
+}
+
+}  // namespace
+
+absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Job& given,
+                                     const FoundKnobs& found) {
+  ComparePlan plan;
+  const uint64_t first = FirstSeed(given);
+  for (uint64_t seed = first; seed < first + options.seeds; ++seed) {
+    for (int workers : options.workers) {
+      for (const std::string& algorithm : options.algorithms) {
+        const auto knobs = found.find(algorithm);
+        absl::StatusOr<v1::Job> job = MakeJob(options, given, algorithm, workers, seed, 1,
+                                              knobs == found.end() ? nullptr : &knobs->second);
+        if (job.ok()) {
+          plan.runs.push_back({absl::StrCat("runs/", algorithm, "-", workers, "-workers-seed-", seed),
+                               algorithm, workers, seed, options.budget.seconds, *std::move(job)});
+        } else if (seed == first) {
+          plan.left_out.push_back({algorithm, workers, std::string(job.status().message())});
+        }
+      }
+    }
+  }
+  for (const std::string& algorithm : options.algorithms) {
+    const bool runs = std::any_of(plan.runs.begin(), plan.runs.end(),
+                                  [&](const PlannedRun& run) { return run.algorithm == algorithm; });
+    if (!runs) return RefuseAll(algorithm, plan.left_out);
+  }
+  return plan;
+}
+
+absl::StatusOr<std::vector<PlannedRun>> PlanSearch(const CompareOptions& options, const v1::Job& given,
+                                                   const std::string& algorithm) {
+  const uint64_t seed = FirstSeed(given);
+  absl::Status refused;
+  for (auto workers = options.workers.rbegin(); workers != options.workers.rend(); ++workers) {
+    const auto start = MakeJob(options, given, algorithm, *workers, seed, kSearchShare, nullptr);
+    if (start.ok()) return Probes(options, given, algorithm, *start);
+    refused = start.status();
+  }
+  return refused;
+}
+
+}  // namespace catchment

@@ -1,0 +1,36 @@
+// The learning rate and the momentum of a job, wherever its algorithm has them, and the small grid that a
+// search tries: what Omnivore does (Hadjis et al. 2016, arXiv:1606.04487), once.
+#ifndef CATCHMENT_CLI_COMPARE_KNOBS_H_
+#define CATCHMENT_CLI_COMPARE_KNOBS_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+struct Knobs {
+  float learning_rate = 0;
+  std::optional<float> momentum;  // none: the optimizer has none
+};
+
+// By algorithm.
+using FoundKnobs = std::map<std::string, Knobs>;
+
+// The optimizer's, the local optimizer's of contribution pseudo_gradient, or those of look_ahead or
+// energy_matching. The job is complete.
+Knobs KnobsOf(const v1::Job& job);
+void SetKnobs(const Knobs& knobs, v1::Job* job);
+
+// {0, 0.3, 0.6, 0.9} x {learning rate, a tenth of it}; without momentum the latter alone.
+std::vector<Knobs> SearchGrid(const Knobs& start);
+
+// "learning rate 0.03, momentum 0.6".
+std::string ToString(const Knobs& knobs);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_COMPARE_KNOBS_H_

@@ -1,0 +1,134 @@
+#include "cli/report/answer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/text.h"
+
+namespace catchment {
+namespace {
+
+std::string Setting(const Comparison& comparison, int workers) {
+  std::string words = absl::StrCat("With ", Plural(workers, "worker"));
+  if (!comparison.stragglers.empty()) absl::StrAppend(&words, ", ", DescribeStragglers(comparison));
+  return words;
+}
+
+std::string Noise(const Ratio& ratio) {
+  if (!ratio.told) return "whether that is more than noise, one seed cannot tell";
+  const std::string interval =
+      absl::StrFormat("95 %% interval of the ratio %.2f to %.2f", ratio.low, ratio.high);
+  return absl::StrCat(ratio.beyond_noise() ? "more than noise" : "not more than noise", " (", interval, ")");
+}
+
+// "sync took 1.35 times as long, 4.10 s (3.90 to 4.30): more than noise (...)".
+std::string Behind(const Standing& other, const Ratio& ratio) {
+  return absl::StrFormat("%s took %.2f times as long, %s: %s", other.algorithm, ratio.value,
+                         SecondsWithSpread(SpreadOf(other.seconds)), Noise(ratio));
+}
+
+const Standing* FirstSynchronous(const Comparison& comparison,
+                                 const std::vector<const Standing*>& standings) {
+  for (const Standing* standing : standings) {
+    if (IsSynchronous(comparison, standing->algorithm)) return standing;
+  }
+  return nullptr;
+}
+
+std::string NotReached(const std::vector<const Standing*>& standings) {
+  std::vector<std::string> names;
+  for (const Standing* standing : standings) {
+    if (standing->reached()) continue;
+    names.push_back(absl::StrFormat("%s (%d of %d runs; %s at the end)", standing->algorithm,
+                                    standing->seconds.size(), standing->runs,
+                                    PercentWithSpread(SpreadOf(standing->accuracies))));
+  }
+  if (names.empty()) return "";
+  return absl::StrCat(" Not in every run: ", absl::StrJoin(names, ", "), ".");
+}
+
+std::string Fastest(const std::vector<const Standing*>& standings) {
+  const Standing* best = standings.front();
+  for (const Standing* standing : standings) {
+    if (SpreadOf(standing->throughputs).mean > SpreadOf(best->throughputs).mean) best = standing;
+  }
+  return absl::StrCat(best->algorithm, " trained the most samples a second, ",
+                      CountWithSpread(SpreadOf(best->throughputs)), ". There are no test scores to compare.");
+}
+
+}  // namespace
+
+std::string SecondsWithSpread(const Spread& spread) {
+  if (spread.n < 2) return absl::StrFormat("%.2f s", spread.mean);
+  return absl::StrFormat("%.2f s (%.2f to %.2f)", spread.mean, spread.low, spread.high);
+}
+
+std::string PercentWithSpread(const Spread& spread) {
+  if (spread.n < 2) return absl::StrFormat("%.2f %%", 100 * spread.mean);
+  return absl::StrFormat("%.2f %% (%.2f to %.2f)", 100 * spread.mean, 100 * spread.low, 100 * spread.high);
+}
+
+std::string CountWithSpread(const Spread& spread) {
+  if (spread.n < 2) return Count(std::llround(spread.mean));
+  return absl::StrCat(Count(std::llround(spread.mean)), " (", Count(std::llround(spread.low)), " to ",
+                      Count(std::llround(spread.high)), ")");
+}
+
+std::string RatioInWords(const Ratio& ratio) {
+  if (!ratio.told) return absl::StrFormat("%.2f", ratio.value);
+  return absl::StrFormat("%.2f (%.2f to %.2f)", ratio.value, ratio.low, ratio.high);
+}
+
+std::string MeasureInWords(Duel::Measure measure) {
+  if (measure == Duel::kSecondsToTarget) return "time to the target";
+  return measure == Duel::kSamplesToTarget ? "samples to the target" : "errors at the end";
+}
+
+std::string Answer(const Comparison& comparison, const Findings& findings) {
+  const std::vector<const Standing*> standings = findings.With(findings.workers);
+  if (standings.empty()) return "No run with the most workers is done.";
+  const std::string setting = Setting(comparison, findings.workers);
+  if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
+  const std::string target = absl::StrFormat("%.1f %%", 100 * findings.target);
+  const Standing& winner = *standings.front();
+  if (!winner.reached()) {
+    return absl::StrCat(setting, ", no algorithm reached ", target, " test accuracy in every run.",
+                        NotReached(standings));
+  }
+  std::string words =
+      absl::StrCat(setting, ", ", winner.algorithm, " reached ", target, " test accuracy first, after ",
+                   SecondsWithSpread(SpreadOf(winner.seconds)));
+  if (winner.runs > 1) absl::StrAppend(&words, " over ", winner.runs, " seeds");
+  absl::StrAppend(&words, ".");
+  if (findings.lead.has_value()) absl::StrAppend(&words, " ", Behind(*standings[1], *findings.lead), ".");
+  const Standing* synchronous = FirstSynchronous(comparison, standings);
+  if (findings.lead_over_synchronous.has_value() && synchronous != standings[1]) {
+    absl::StrAppend(&words, " ", Behind(*synchronous, *findings.lead_over_synchronous), ".");
+  }
+  return words + NotReached(standings);
+}
+
+std::string WhereSynchronousWins(const Findings& findings) {
+  std::map<bool, std::vector<std::string>> won;  // by synchronous
+  for (const Duel& duel : findings.duels) {
+    if (!duel.ratio.beyond_noise()) continue;
+    won[duel.synchronous_wins()].push_back(
+        absl::StrCat(MeasureInWords(duel.measure), " with ", Plural(duel.workers, "worker"), " (",
+                     duel.synchronous_wins() ? duel.synchronous : duel.asynchronous, ")"));
+  }
+  const auto list = [&won](bool synchronous) {
+    return won[synchronous].empty() ? std::string("nowhere") : absl::StrJoin(won[synchronous], "; ");
+  };
+  if (findings.duels.empty()) return "";
+  const bool told = std::any_of(findings.duels.begin(), findings.duels.end(),
+                                [](const Duel& duel) { return duel.ratio.told; });
+  if (!told) return "Where waiting for all workers wins by more than noise, one seed cannot tell.";
+  return absl::StrCat("By more than noise, waiting for all workers wins in: ", list(true),
+                      ". Not waiting wins in: ", list(false), ".");
+}
+
+}  // namespace catchment

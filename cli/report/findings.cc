@@ -1,0 +1,143 @@
+#include "cli/report/findings.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace catchment {
+namespace {
+
+constexpr double kTargetStep = 0.005;
+// An error rate of nothing has no logarithm; less than half a sample of any test set.
+constexpr double kSmallestError = 1e-7;
+
+Standing StandingOf(const Comparison& comparison, const std::string& algorithm, int workers, double target) {
+  Standing standing;
+  standing.algorithm = algorithm;
+  standing.workers = workers;
+  for (const RunResult* run : RunsOf(comparison, algorithm, workers)) {
+    ++standing.runs;
+    standing.throughputs[run->seed] = run->samples_per_second;
+    if (run->accuracy.has_value()) standing.accuracies[run->seed] = *run->accuracy;
+    const std::optional<Crossing> crossing = FirstReached(run->scores, target);
+    if (target <= 0 || !crossing.has_value()) continue;
+    standing.seconds[run->seed] = crossing->seconds;
+    standing.samples[run->seed] = crossing->samples;
+  }
+  return standing;
+}
+
+bool Before(const Standing& a, const Standing& b) {
+  if (a.reached() != b.reached()) return a.reached();
+  if (a.reached()) return SpreadOf(a.seconds).mean < SpreadOf(b.seconds).mean;
+  return SpreadOf(a.accuracies).mean > SpreadOf(b.accuracies).mean;
+}
+
+BySeed Errors(const Standing& standing) {
+  BySeed errors;
+  for (const auto& [seed, accuracy] : standing.accuracies)
+    errors[seed] = std::max(1 - accuracy, kSmallestError);
+  return errors;
+}
+
+// Empty where the standing does not take part: it has not reached the target in every run.
+BySeed ValuesOf(const Standing& standing, Duel::Measure measure) {
+  if (measure == Duel::kFinalErrors) return Errors(standing);
+  if (!standing.reached()) return {};
+  return measure == Duel::kSecondsToTarget ? standing.seconds : standing.samples;
+}
+
+const Standing* BestOf(const Comparison& comparison, const std::vector<const Standing*>& standings,
+                       Duel::Measure measure, bool synchronous) {
+  const Standing* best = nullptr;
+  for (const Standing* standing : standings) {
+    if (IsSynchronous(comparison, standing->algorithm) != synchronous) continue;
+    if (ValuesOf(*standing, measure).empty()) continue;
+    if (best == nullptr ||
+        SpreadOf(ValuesOf(*standing, measure)).mean < SpreadOf(ValuesOf(*best, measure)).mean) {
+      best = standing;
+    }
+  }
+  return best;
+}
+
+std::vector<Duel> Duels(const Comparison& comparison, const Findings& findings) {
+  std::vector<Duel> duels;
+  for (Duel::Measure measure : {Duel::kSecondsToTarget, Duel::kSamplesToTarget, Duel::kFinalErrors}) {
+    for (int workers : comparison.workers) {
+      const std::vector<const Standing*> standings = findings.With(workers);
+      const Standing* synchronous = BestOf(comparison, standings, measure, true);
+      const Standing* asynchronous = BestOf(comparison, standings, measure, false);
+      if (synchronous == nullptr || asynchronous == nullptr) continue;
+      const BySeed ours = ValuesOf(*synchronous, measure);
+      const BySeed theirs = ValuesOf(*asynchronous, measure);
+      duels.push_back({measure, workers, synchronous->algorithm, asynchronous->algorithm, SpreadOf(ours),
+                       SpreadOf(theirs), RatioOf(ours, theirs)});
+    }
+  }
+  return duels;
+}
+
+void FindLead(const Comparison& comparison, Findings* findings) {
+  const std::vector<const Standing*> standings = findings->With(findings->workers);
+  if (standings.empty() || !standings.front()->reached()) return;
+  const BySeed& winner = standings.front()->seconds;
+  for (size_t i = 1; i < standings.size() && standings[i]->reached(); ++i) {
+    const Ratio ratio = RatioOf(standings[i]->seconds, winner);
+    if (i == 1) findings->lead = ratio;
+    const bool first_synchronous = IsSynchronous(comparison, standings[i]->algorithm) &&
+                                   !IsSynchronous(comparison, standings.front()->algorithm) &&
+                                   !findings->lead_over_synchronous.has_value();
+    if (first_synchronous) findings->lead_over_synchronous = ratio;
+  }
+}
+
+}  // namespace
+
+std::vector<const Standing*> Findings::With(int workers) const {
+  std::vector<const Standing*> found;
+  for (const Standing& standing : standings) {
+    if (standing.workers == workers) found.push_back(&standing);
+  }
+  return found;
+}
+
+bool IsSynchronous(const Comparison& comparison, const std::string& algorithm) {
+  for (const AlgorithmFacts& facts : comparison.algorithms) {
+    if (facts.name == algorithm) return facts.synchronous;
+  }
+  return false;
+}
+
+double ChooseTarget(const Comparison& comparison) {
+  if (comparison.wanted_target > 0) return comparison.wanted_target;
+  std::vector<double> reached;
+  for (const AlgorithmFacts& facts : comparison.algorithms) {
+    const std::vector<const RunResult*> runs = RunsOf(comparison, facts.name, comparison.workers.back());
+    double worst = runs.empty() ? 0 : 1;
+    for (const RunResult* run : runs) worst = std::min(worst, BestAccuracy(*run));
+    reached.push_back(worst);
+  }
+  std::sort(reached.rbegin(), reached.rend());
+  const double half = reached[(reached.size() + 1) / 2 - 1];
+  return std::floor(half / kTargetStep + 1e-9) * kTargetStep;
+}
+
+Findings Find(const Comparison& comparison) {
+  Findings findings;
+  findings.target = ChooseTarget(comparison);
+  findings.target_given = comparison.wanted_target > 0;
+  findings.workers = comparison.workers.back();
+  for (int workers : comparison.workers) {
+    const size_t begin = findings.standings.size();
+    for (const AlgorithmFacts& facts : comparison.algorithms) {
+      Standing standing = StandingOf(comparison, facts.name, workers, findings.target);
+      if (standing.runs > 0) findings.standings.push_back(std::move(standing));
+    }
+    std::stable_sort(findings.standings.begin() + begin, findings.standings.end(), Before);
+  }
+  findings.duels = Duels(comparison, findings);
+  FindLead(comparison, &findings);
+  return findings;
+}
+
+}  // namespace catchment

@@ -1,0 +1,220 @@
+#include "cli/report/report_page.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/report/answer.h"
+#include "cli/report/charts.h"
+#include "cli/report/html.h"
+#include "cli/report/svg.h"
+#include "cli/text.h"
+
+namespace catchment {
+namespace {
+
+using TableRows = std::vector<std::vector<std::string>>;
+
+std::string Section(const std::string& title) { return absl::StrCat("<h2>", EscapeXml(title), "</h2>\n"); }
+
+// What was run, in a line under the title.
+std::string Subtitle(const Comparison& comparison) {
+  std::vector<std::string> names;
+  for (const AlgorithmFacts& facts : comparison.algorithms) names.push_back(facts.name);
+  std::string line =
+      absl::StrCat(absl::StrJoin(names, ", "), "; ", absl::StrJoin(comparison.workers, ", "), " workers; ",
+                   Plural(comparison.seeds, "seed"), "; budget ", comparison.budget);
+  if (!comparison.stragglers.empty()) absl::StrAppend(&line, "; emulated: ", DescribeStragglers(comparison));
+  return HtmlParagraph(line);
+}
+
+std::string HowItIsDecided(const Comparison& comparison, const Findings& findings) {
+  std::string words;
+  if (findings.target > 0) {
+    words = findings.target_given ? "The target was given. "
+                                  : "The target is the highest multiple of 0.5 % that at least half of the "
+                                    "algorithms reach in every "
+                                    "run with the most workers. ";
+    absl::StrAppend(&words, "A run reaches it where the straight line between two scores crosses it. ");
+  }
+  if (comparison.seeds == 1) return HtmlParagraph(words + "One seed cannot tell a difference from noise.");
+  absl::StrAppend(
+      &words,
+      "A difference is called more than noise when the 95 % interval of the ratio, seed by seed "
+      "(paired t-test on the logarithms), leaves 1 out. In brackets: the lowest and the highest seed.");
+  return HtmlParagraph(words);
+}
+
+// That the machine sets limits of its own.
+std::string MachineWarning(const Comparison& comparison) {
+  const int threads = comparison.workers.back() * comparison.threads;
+  if (threads <= comparison.machine.processors) return "";
+  return HtmlParagraph(absl::StrCat("This machine has ", Plural(comparison.machine.processors, "processor"),
+                                    ": with ", Plural(comparison.workers.back(), "worker"),
+                                    " they share them, with servers and evaluator as well, so that "
+                                    "throughput cannot rise as it would on as many "
+                                    "machines. A straggler's sleep leaves its processor to the others."));
+}
+
+std::string AccuracySection(const Comparison& comparison, const Findings& findings) {
+  std::string pictures;
+  for (auto workers = comparison.workers.rbegin(); workers != comparison.workers.rend(); ++workers) {
+    absl::StrAppend(&pictures, HtmlFigure({AccuracyOverTime(comparison, findings, *workers),
+                                           AccuracyOverSamples(comparison, findings, *workers)},
+                                          ""));
+  }
+  if (pictures.empty()) return "";
+  return absl::StrCat(
+      Section("Accuracy"), pictures,
+      HtmlParagraph(absl::StrFormat("Lines: means over seeds; bands: from the lowest to the highest "
+                                    "seed. What is below %.0f %% is cut off.",
+                                    100 * LowestShown(comparison, findings))));
+}
+
+std::string MeasureValue(Duel::Measure measure, const Spread& spread) {
+  if (measure == Duel::kSecondsToTarget) return SecondsWithSpread(spread);
+  return measure == Duel::kSamplesToTarget ? CountWithSpread(spread) : PercentWithSpread(spread);
+}
+
+std::string DuelTable(const Findings& findings) {
+  TableRows rows = {{"measure", "best that waits for all", "best that does not", "wins", "workers", "ratio"}};
+  for (const Duel& duel : findings.duels) {
+    rows.push_back(
+        {MeasureInWords(duel.measure),
+         absl::StrCat(duel.synchronous, ": ", MeasureValue(duel.measure, duel.synchronous_values)),
+         absl::StrCat(duel.asynchronous, ": ", MeasureValue(duel.measure, duel.asynchronous_values)),
+         duel.synchronous_wins()    ? "waiting"
+         : duel.asynchronous_wins() ? "not waiting"
+                                    : "neither",
+         absl::StrCat(duel.workers), RatioInWords(duel.ratio)});
+  }
+  return HtmlTable(rows, 4);
+}
+
+std::string SynchronousSection(const Findings& findings) {
+  if (findings.duels.empty()) return "";
+  return absl::StrCat(
+      Section("Where synchronous wins"), HtmlParagraph(WhereSynchronousWins(findings)), DuelTable(findings),
+      HtmlParagraph("Ratio: waiting over not waiting, with its 95 % interval; below 1, waiting is "
+                    "better. All measures are better small."));
+}
+
+std::string StandingsTable(const Findings& findings) {
+  TableRows rows = {{"algorithm", "workers", "reached", "time to target", "samples to target",
+                     "accuracy at the end", "samples a second"}};
+  for (const Standing& standing : findings.standings) {
+    const bool any = !standing.seconds.empty();
+    rows.push_back({standing.algorithm, absl::StrCat(standing.workers),
+                    absl::StrCat(standing.seconds.size(), " of ", standing.runs),
+                    any ? SecondsWithSpread(SpreadOf(standing.seconds)) : "",
+                    any ? CountWithSpread(SpreadOf(standing.samples)) : "",
+                    standing.accuracies.empty() ? "" : PercentWithSpread(SpreadOf(standing.accuracies)),
+                    CountWithSpread(SpreadOf(standing.throughputs))});
+  }
+  return HtmlTable(rows);
+}
+
+std::string SettingsTable(const Comparison& comparison) {
+  TableRows rows = {{"algorithm", "waits for all", "optimizer", "learning rate", "momentum", "set by"}};
+  for (const AlgorithmFacts& facts : comparison.algorithms) {
+    rows.push_back({facts.name, facts.synchronous ? "yes" : "no", facts.optimizer, Short(facts.learning_rate),
+                    facts.momentum.has_value() ? Short(*facts.momentum) : "",
+                    facts.searched ? "search" : "job or preset"});
+  }
+  return HtmlTable(rows, 3);
+}
+
+std::string SearchTable(const Comparison& comparison) {
+  if (comparison.probes.empty()) return "";
+  TableRows rows = {{"algorithm", "tried", "test accuracy", ""}};
+  for (const SearchProbe& probe : comparison.probes) {
+    rows.push_back({probe.algorithm, probe.knobs,
+                    probe.accuracy.has_value() ? Percent(*probe.accuracy) : "failed",
+                    probe.chosen ? "taken" : ""});
+  }
+  return HtmlTable(rows, 2);
+}
+
+std::string RunsTable(const Comparison& comparison) {
+  TableRows rows = {{"run", "time", "updates", "accuracy", "test loss", "staleness mean", "99 of 100", ""}};
+  for (const RunResult& run : comparison.runs) {
+    rows.push_back({run.directory, Seconds(run.seconds), Count(std::llround(run.updates)),
+                    run.accuracy.has_value() ? Percent(*run.accuracy) : "",
+                    run.loss.has_value() ? absl::StrFormat("%.4f", *run.loss) : "",
+                    absl::StrFormat("%.2f", run.staleness_mean), Short(run.staleness_p99),
+                    run.done ? "" : absl::StrCat("not done: ", run.reason)});
+  }
+  return HtmlTable(rows);
+}
+
+std::string LeftOutTable(const Comparison& comparison) {
+  if (comparison.left_out.empty()) return "";
+  TableRows rows = {{"left out", "workers", "why"}};
+  for (const LeftOutPair& pair : comparison.left_out) {
+    rows.push_back({pair.algorithm, absl::StrCat(pair.workers), pair.reason});
+  }
+  return HtmlTable(rows, 3);
+}
+
+std::string MomentumSection(const Comparison& comparison) {
+  return absl::StrCat(
+      Section("Momentum"),
+      HtmlFigure(
+          {MomentumBars(comparison)},
+          "Implicit: staleness / (1 + staleness), from the measured mean; what asynchrony adds in the model "
+          "of "
+          "Mitliagkas et al. 2016 (arXiv:1605.09774). Where a rule lowers the given momentum as staleness "
+          "rises, it is the one that follows from that mean. Not modelled: "
+          "what is not a gradient, applied as it comes."));
+}
+
+std::string RepeatSection(const Comparison& comparison) {
+  const Machine& machine = comparison.machine;
+  return absl::StrCat(
+      Section("To repeat it"), "<pre>", EscapeXml(comparison.command), "</pre>\n",
+      HtmlTable({{"machine", ""},
+                 {"processor", machine.processor},
+                 {"processors", absl::StrCat(machine.processors)},
+                 {"memory", Bytes(machine.memory_bytes)},
+                 {"system", machine.system},
+                 {"version", comparison.version},
+                 {"servers", absl::StrCat(comparison.servers)},
+                 {"threads of a worker", absl::StrCat(comparison.threads)},
+                 {"device", comparison.runs.empty() ? "" : comparison.runs.front().device}},
+                2),
+      SettingsTable(comparison), SearchTable(comparison), LeftOutTable(comparison), RunsTable(comparison),
+      HtmlParagraph(
+          "The job of the first run, with every default filled in; the others differ in algorithm, workers "
+          "and seed, and are beside their results."),
+      "<pre>", EscapeXml(comparison.job), "</pre>\n");
+}
+
+}  // namespace
+
+std::string ReportPage(const Comparison& comparison, const Findings& findings) {
+  const std::string title = absl::StrCat("Algorithms compared: ", comparison.job_name);
+  return HtmlPage(
+      title,
+      absl::StrCat(
+          "<h1>", EscapeXml(title), "</h1>\n", Subtitle(comparison), "<p class=\"answer\">",
+          EscapeXml(Answer(comparison, findings)), "</p>\n", HowItIsDecided(comparison, findings),
+          MachineWarning(comparison), AccuracySection(comparison, findings), Section("Time to the target"),
+          HtmlFigure({TimeToTarget(comparison, findings)}, ""), StandingsTable(findings),
+          SynchronousSection(findings), Section("Throughput and speed-up"),
+          HtmlFigure({Throughput(comparison, findings), SpeedUp(comparison, findings)},
+                     "Means over seeds; bands: from the lowest to the highest."),
+          Section("Staleness"),
+          HtmlFigure(
+              {StalenessDistributions(comparison)},
+              "Each distribution is drawn to the height of its largest share, which is written on it."),
+          Section("Where the workers' time went"),
+          HtmlFigure(
+              {WorkersTime(comparison)},
+              "Sending: until the last of a contribution has left. Waiting for weights includes, where all "
+              "wait, the wait for slower workers. An emulated straggler's sleep counts as computing."),
+          Section("Bytes on the wire"), HtmlFigure({BytesOnTheWire(comparison)}, ""),
+          MomentumSection(comparison), RepeatSection(comparison)));
+}
+
+}  // namespace catchment

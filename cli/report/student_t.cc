@@ -1,0 +1,52 @@
+#include "cli/report/student_t.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace catchment {
+namespace {
+
+// The continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), from its tail: with
+// so many terms what is left out is below 1e-12 wherever x < (a + 1) / (a + b + 2).
+double BetaFraction(double a, double b, double x) {
+  constexpr int kTerms = 400;
+  double tail = 1;
+  for (int n = kTerms; n >= 1; --n) {
+    const int m = n / 2;
+    const double d = n % 2 == 0 ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+                                : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    tail = 1 + d / tail;
+  }
+  return 1 / tail;
+}
+
+// I_x(a, b), for x in [0, 1].
+double IncompleteBeta(double a, double b, double x) {
+  if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
+  if (x > (a + 1) / (a + b + 2)) return 1 - IncompleteBeta(b, a, 1 - x);
+  const double logarithm =
+      std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x);
+  return std::exp(logarithm) / a * BetaFraction(a, b, x);
+}
+
+}  // namespace
+
+double StudentTCdf(double t, double dof) {
+  const double outside = IncompleteBeta(dof / 2, 0.5, dof / (dof + t * t));
+  return t > 0 ? 1 - outside / 2 : outside / 2;
+}
+
+double StudentTQuantile(double confidence, double dof) {
+  const double wanted = 0.5 + confidence / 2;
+  double low = 0;
+  double high = 1;
+  while (StudentTCdf(high, dof) < wanted && high < 1e12) high *= 2;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (StudentTCdf(middle, dof) < wanted ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace catchment

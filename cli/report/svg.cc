@@ -1,0 +1,119 @@
+#include "cli/report/svg.h"
+
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+
+namespace catchment {
+namespace {
+
+std::string Points(const PixelPath& points) {
+  return absl::StrJoin(points, " ", [](std::string* out, const std::pair<double, double>& point) {
+    absl::StrAppendFormat(out, "%.1f,%.1f", point.first, point.second);
+  });
+}
+
+std::string Attributes(const Stroke& stroke) {
+  const std::string dashes =
+      stroke.dashes.empty() ? "" : absl::StrCat(" stroke-dasharray=\"", stroke.dashes, "\"");
+  return absl::StrFormat("stroke=\"%s\" stroke-width=\"%.1f\"%s", stroke.color, stroke.width, dashes);
+}
+
+const char* Name(Anchor anchor) {
+  return anchor == Anchor::kStart ? "start" : anchor == Anchor::kMiddle ? "middle" : "end";
+}
+
+}  // namespace
+
+std::string EscapeXml(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+Svg::Svg(double width, double height, const std::string& label)
+    : prefix_(absl::StrFormat("s%x", std::hash<std::string>()(label) & 0xffffff)) {
+  text_ = absl::StrFormat(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
+      "role=\"img\" "
+      "aria-label=\"%s\" font-family=\"Helvetica, Arial, sans-serif\">\n",
+      width, height, width, height, EscapeXml(label));
+}
+
+void Svg::Line(double x1, double y1, double x2, double y2, const Stroke& stroke) {
+  absl::StrAppendFormat(&text_, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x1, y1, x2,
+                        y2, Attributes(stroke));
+}
+
+void Svg::Path(const PixelPath& points, const Stroke& stroke) {
+  absl::StrAppendFormat(&text_, "<polyline points=\"%s\" fill=\"none\" stroke-linejoin=\"round\" %s/>\n",
+                        Points(points), Attributes(stroke));
+}
+
+void Svg::Area(const PixelPath& points, const std::string& fill, double opacity) {
+  absl::StrAppendFormat(&text_,
+                        "<polygon points=\"%s\" fill=\"%s\" fill-opacity=\"%.2f\" stroke=\"none\"/>\n",
+                        Points(points), fill, opacity);
+}
+
+void Svg::Rectangle(double x, double y, double width, double height, const std::string& fill,
+                    const std::string& border) {
+  absl::StrAppendFormat(
+      &text_, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" stroke=\"%s\"/>\n", x,
+      y, width, height, fill, border);
+}
+
+void Svg::Marker(double x, double y, int shape, const std::string& color) {
+  constexpr double r = 3.5;
+  if (shape % 4 == 0) {
+    absl::StrAppendFormat(&text_, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\"/>\n", x, y, r,
+                          color);
+  } else if (shape % 4 == 1) {
+    Rectangle(x - r, y - r, 2 * r, 2 * r, color);
+  } else if (shape % 4 == 2) {
+    Area({{x - r - 0.5, y + r}, {x + r + 0.5, y + r}, {x, y - r - 1}}, color, 1);
+  } else {
+    Area({{x - r - 1, y}, {x, y - r - 1}, {x + r + 1, y}, {x, y + r + 1}}, color, 1);
+  }
+}
+
+void Svg::BeginClip(double x, double y, double width, double height) {
+  const std::string id = absl::StrCat(prefix_, "c", ids_++);
+  absl::StrAppendFormat(
+      &text_,
+      "<clipPath id=\"%s\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/></clipPath>"
+      "<g clip-path=\"url(#%s)\">\n",
+      id, x, y, width, height, id);
+}
+
+void Svg::EndClip() { absl::StrAppend(&text_, "</g>\n"); }
+
+void Svg::Text(double x, double y, const std::string& text, Anchor anchor, double size,
+               const std::string& color) {
+  absl::StrAppendFormat(
+      &text_, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%.0f\" fill=\"%s\">%s</text>\n", x,
+      y, Name(anchor), size, color, EscapeXml(text));
+}
+
+void Svg::VerticalText(double x, double y, const std::string& text) {
+  absl::StrAppendFormat(
+      &text_,
+      "<text transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\" font-size=\"12\" "
+      "fill=\"#222222\">%s</text>\n",
+      x, y, EscapeXml(text));
+}
+
+std::string Svg::Pattern(const std::string& color, int kind) {
+  if (kind % 4 == 0) return color;
+  constexpr const char* kStripes[] = {"", "M0,6 L6,0", "M0,0 L6,6", "M3,0 L3,6"};
+  const std::string id = absl::StrCat(prefix_, "p", ids_++);
+  absl::StrAppendFormat(&text_,
+                        "<pattern id=\"%s\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
+                        "<rect width=\"6\" height=\"6\" fill=\"%s\"/>"
+                        "<path d=\"%s\" stroke=\"#ffffff\" stroke-width=\"1.2\"/></pattern>\n",
+                        id, color, kStripes[kind % 4]);
+  return absl::StrCat("url(#", id, ")");
+}
+
+}  // namespace catchment

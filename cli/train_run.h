@@ -1,0 +1,25 @@
+// One run of `catchment train`: its processes, from their start to their end.
+//
+// Read on in cli/local_cluster.h (the processes) and cli/train_monitor.h (what happens while they run).
+#ifndef CATCHMENT_CLI_TRAIN_RUN_H_
+#define CATCHMENT_CLI_TRAIN_RUN_H_
+
+#include "absl/status/statusor.h"
+#include "cli/local_cluster.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/train_monitor.h"
+
+namespace catchment {
+
+// Threads of each worker where so many share this machine.
+int ThreadsPerWorker(int workers);
+
+// Errors: why the run did not begin (Aborted: a signal came); the outcome has what ended it later. No process
+// is left in either case.
+absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
+                                        SignalWaiter* signals, TrainObserver* observer);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_TRAIN_RUN_H_

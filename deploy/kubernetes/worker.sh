@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A worker or an evaluator of a job in a Pod of a Job.
+#
+#   deploy/kubernetes/worker.sh FLAG...     flags of catchment_worker
+#
+# Environment: OUT, the volume with the servers' results.
+#
+# A worker ends in order, too, when the job was stopped or has failed, to be gone on with by servers that are
+# started again. What came of it stands in the summary: only when the job is done has this Pod done its part.
+# Exit codes: 0 the job is done; 1 it is not; otherwise catchment_worker's.
+set -uo pipefail
+
+readonly patience=120  # seconds after the last step until the summary is there: the final evaluation, above all
+
+if [[ ${1:-} == --help ]]; then
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+  exit 0
+fi
+source "$(dirname "${BASH_SOURCE[0]}")/await.sh"
+
+touch /tmp/begun
+told=no
+"$(dirname "${BASH_SOURCE[0]}")/../../bin/catchment_worker" "$@" &
+worker=$!
+trap 'told=yes; kill -TERM "$worker"' TERM INT
+await "$worker"
+code=$?
+[[ $code -eq 0 && $told == no ]] || exit "$code"
+for ((i = 0; i < patience; ++i)); do
+  [[ $told == no ]] || exit 1
+  if done_in "$OUT"; then exit 0; fi
+  # What an earlier life of the job left does not count.
+  [[ ! $OUT/summary.json -nt /tmp/begun ]] || break
+  sleep 1
+done
+echo "worker.sh: the worker has ended and the job is not done" >&2
+exit 1

@@ -1,0 +1,28 @@
+// A CUDA device as a Backend (kernels/backend.h), through the plugin.
+//
+// Errors: a run that fails (a device that is lost) ends the process with the reason; the job goes on without
+// this worker.
+#ifndef CATCHMENT_KERNELS_CUDA_CUDA_BACKEND_H_
+#define CATCHMENT_KERNELS_CUDA_CUDA_BACKEND_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/plugin_api.h"
+
+namespace catchment {
+
+struct CudaOptions {
+  int index = 0;      // of the device
+  bool tf32 = false;  // products of matrices on tensor cores, with 10 bits of each factor's fraction
+};
+
+// `plugin` must outlive the backend. Errors: FailedPrecondition, the plugin was built without the CUDA
+// Toolkit; Unavailable, the device cannot be used; the message says why.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CatchmentCudaPlugin& plugin,
+                                                         const CudaOptions& options);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_KERNELS_CUDA_CUDA_BACKEND_H_

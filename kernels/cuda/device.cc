@@ -1,0 +1,131 @@
+#include "kernels/cuda/device.h"
+
+#include <cstdio>
+
+namespace catchment::cuda {
+namespace {
+
+void Check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  throw Error(std::string(what) + ": CUDA error " + std::to_string(static_cast<int>(error)) + ", " +
+              cudaGetErrorString(error));
+}
+
+std::string Mebibytes(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+// Of a copy out, which is waited for by the number of its event: a step has fewer copies under way than this.
+constexpr int kEvents = 1024;
+
+struct CopyEvents {
+  cudaEvent_t events[kEvents];
+  uint64_t next = 0;
+};
+
+struct AllStreams : Device::Streams {
+  CopyEvents copies;
+};
+
+}  // namespace
+
+int Checked(int64_t value, const char* what) {
+  if (value > kLargest)
+    throw Error(std::string(what) + " has more than 2147483647 values; use a smaller batch_size");
+  return static_cast<int>(value);
+}
+
+Device::Device(int index, bool tf32) : index_(index), tf32_(tf32) {
+  Enter();
+  auto* streams = new AllStreams;
+  streams_ = streams;
+  for (cudaStream_t* stream : {&streams->compute, &streams->in, &streams->out}) {
+    Check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "a stream");
+  }
+  for (cudaEvent_t* event : {&streams->copied_in, &streams->computed}) {
+    Check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "an event");
+  }
+  for (cudaEvent_t& event : streams->copies.events) {
+    Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "an event");
+  }
+  workspace_ = Allocate(kWorkspaceBytes + kParts * kMostSummedColumns * sizeof(float));
+}
+
+Device::~Device() {
+  cudaSetDevice(index_);
+  cudaDeviceSynchronize();
+  auto* streams = static_cast<AllStreams*>(streams_);
+  for (cudaEvent_t event : streams->copies.events) cudaEventDestroy(event);
+  for (cudaEvent_t event : {streams->copied_in, streams->computed}) cudaEventDestroy(event);
+  for (cudaStream_t stream : {streams->compute, streams->in, streams->out}) cudaStreamDestroy(stream);
+  Free(scratch_);
+  Free(workspace_);
+  delete streams;
+}
+
+void Device::Enter() { Check(cudaSetDevice(index_), "the device cannot be used"); }
+
+std::string Device::Describe() const {
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, index_), "the device's properties");
+  char text[400];
+  std::snprintf(text, sizeof text, "cuda:%d: %s, compute capability %d.%d, %s", index_, properties.name,
+                properties.major, properties.minor, tf32_ ? "TF32" : "float32");
+  return text;
+}
+
+void* Device::Allocate(size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes == 0 ? 1 : bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t free = 0, total = 0;
+    Check(cudaMemGetInfo(&free, &total), "the device's memory");
+    throw Error("the device has too little memory: " + Mebibytes(bytes) + " more are needed, and " +
+                Mebibytes(free) + " of " + Mebibytes(total) + " are free; use a smaller batch_size or model");
+  }
+  Check(error, "device memory");
+  return memory;
+}
+
+void* Device::AllocatePinned(size_t bytes) {
+  void* memory = nullptr;
+  Check(cudaMallocHost(&memory, bytes == 0 ? 1 : bytes), ("pinned memory, " + Mebibytes(bytes)).c_str());
+  return memory;
+}
+
+void Device::Free(void* memory) noexcept { cudaFree(memory); }
+void Device::FreePinned(void* memory) noexcept { cudaFreeHost(memory); }
+
+void Device::CopyIn(void* device, const void* pinned, size_t bytes) {
+  Check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, streams_->in), "a copy to the device");
+  Check(cudaEventRecord(streams_->copied_in, streams_->in), "an event");
+  Check(cudaStreamWaitEvent(streams_->compute, streams_->copied_in), "an event");
+}
+
+uint64_t Device::CopyOut(void* pinned, const void* device, size_t bytes) {
+  CopyEvents& copies = static_cast<AllStreams*>(streams_)->copies;
+  Check(cudaEventRecord(streams_->computed, streams_->compute), "an event");
+  Check(cudaStreamWaitEvent(streams_->out, streams_->computed), "an event");
+  Check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, streams_->out),
+        "a copy from the device");
+  Check(cudaEventRecord(copies.events[copies.next % kEvents], streams_->out), "an event");
+  return copies.next++;
+}
+
+// An event that has been taken for a later copy since stands for this one too: the stream does them in order.
+void Device::Await(uint64_t copy_out) {
+  const CopyEvents& copies = static_cast<AllStreams*>(streams_)->copies;
+  Check(cudaEventSynchronize(copies.events[copy_out % kEvents]), "the device's work failed");
+}
+
+void Device::ReserveScratch(int64_t values) {
+  if (values <= scratch_values_) return;
+  Check(cudaDeviceSynchronize(), "the device's work failed");
+  Free(std::exchange(scratch_, nullptr));
+  scratch_values_ = 0;
+  scratch_ = static_cast<float*>(Allocate(values * sizeof(float)));
+  scratch_values_ = values;
+}
+
+void Device::Launched() { Check(cudaGetLastError(), "a kernel could not be started"); }
+
+}  // namespace catchment::cuda

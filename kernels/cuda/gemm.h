@@ -1,0 +1,37 @@
+// A product of matrices, made once for its sizes. All matrices are row-major.
+#ifndef CATCHMENT_KERNELS_CUDA_GEMM_H_
+#define CATCHMENT_KERNELS_CUDA_GEMM_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/cuda/device.h"
+
+namespace catchment::cuda {
+
+struct GemmSpec {
+  bool transpose_a = false, transpose_b = false;
+  int64_t m = 0, n = 0, k = 0;        // op(a) is m x k, op(b) is k x n, c is m x n
+  int64_t lda = 0, ldb = 0, ldc = 0;  // values from one stored row to the next
+  bool accumulate = false;            // c += instead of c =
+  bool bias = false;                  // c + bias, a value a column
+  bool relu = false;                  // max(c + bias, 0)
+  int alignment = 256;                // bytes, of all of a, b, c and bias
+};
+
+class Gemm {
+ public:
+  Gemm(Device* device, const GemmSpec& spec);
+  ~Gemm();
+  Gemm(Gemm&&) noexcept;
+
+  void Run(const float* a, const float* b, const float* bias, float* c);
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace catchment::cuda
+
+#endif  // CATCHMENT_KERNELS_CUDA_GEMM_H_

@@ -1,0 +1,128 @@
+// The losses of proto/job.proto, a sample a thread.
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "kernels/cuda/node.h"
+
+namespace catchment::cuda {
+namespace {
+
+enum Kind { kSoftmaxCrossEntropy = 0, kSigmoidCrossEntropy = 1, kMeanSquaredError = 2 };
+
+// What an output should be: `on` where it is the label's, `off` elsewhere.
+struct Targets {
+  int outputs;
+  bool two_classes;  // with one output
+  float on, off;
+
+  CATCHMENT_ON_DEVICE float operator()(int output, int label) const {
+    return (two_classes ? label == 1 : output == label) ? on : off;
+  }
+};
+
+CATCHMENT_ON_DEVICE float LogSumExp(const float* z, int n) {
+  float largest = z[0], sum = 0;
+  for (int i = 1; i < n; ++i) largest = fmaxf(largest, z[i]);
+  for (int i = 0; i < n; ++i) sum += expf(z[i] - largest);
+  return largest + logf(sum);
+}
+
+// The targets sum to one.
+CATCHMENT_ON_DEVICE float Softmax(const float* z, int label, const Targets& t, float scale, float* d_z) {
+  const float log_sum = LogSumExp(z, t.outputs);
+  float loss = 0;
+  for (int i = 0; i < t.outputs; ++i) {
+    loss += t(i, label) * (log_sum - z[i]);
+    if (d_z != nullptr) d_z[i] = scale * (expf(z[i] - log_sum) - t(i, label));
+  }
+  return loss;
+}
+
+// max(z, 0) - t z + log(1 + exp(-|z|)): nothing overflows.
+CATCHMENT_ON_DEVICE float Sigmoid(const float* z, int label, const Targets& t, float scale, float* d_z) {
+  float loss = 0;
+  for (int i = 0; i < t.outputs; ++i) {
+    loss += fmaxf(z[i], 0.0f) - t(i, label) * z[i] + log1pf(expf(-fabsf(z[i])));
+    if (d_z != nullptr) d_z[i] = scale / t.outputs * (1 / (1 + expf(-z[i])) - t(i, label));
+  }
+  return loss / t.outputs;
+}
+
+CATCHMENT_ON_DEVICE float SquaredError(const float* z, int label, const Targets& t, float scale, float* d_z) {
+  float loss = 0;
+  for (int i = 0; i < t.outputs; ++i) {
+    const float error = z[i] - t(i, label);
+    loss += error * error;
+    if (d_z != nullptr) d_z[i] = scale / t.outputs * 2 * error;
+  }
+  return loss / t.outputs;
+}
+
+CATCHMENT_ON_DEVICE bool IsCorrect(const float* z, int label, const Targets& t) {
+  if (t.two_classes) return (z[0] > 0) == (label == 1);
+  int best = 0;
+  for (int i = 1; i < t.outputs; ++i) {
+    if (z[i] > z[best]) best = i;
+  }
+  return best == label;
+}
+
+int NumClasses(const CatchmentCudaLossSpec& spec) {
+  return spec.kind == kSigmoidCrossEntropy && spec.num_outputs == 1 ? 2 : spec.num_outputs;
+}
+
+}  // namespace
+
+Loss::Loss(Device* device, const CatchmentCudaLossSpec& spec, const Tensor& outputs)
+    : device_(device),
+      spec_(spec),
+      outputs_(outputs),
+      staged_labels_(device, spec.batch_size),
+      labels_(device, spec.batch_size),
+      scores_(device, 2 * spec.batch_size),
+      staged_scores_(device, 2 * spec.batch_size) {}
+
+void Loss::Run(const int32_t* labels, int samples, bool gradient, CatchmentCudaScore* score) {
+  for (int s = 0; s < samples; ++s) {
+    if (labels[s] < 0 || labels[s] >= NumClasses(spec_)) {
+      throw Error("label " + std::to_string(labels[s]) + " of " + std::to_string(NumClasses(spec_)) +
+                  " classes");
+    }
+  }
+  std::memcpy(staged_labels_.data(), labels, samples * sizeof *labels);
+  device_->CopyIn(labels_.data(), staged_labels_.data(), samples * sizeof *labels);
+  Score(samples, gradient);
+  device_->Await(device_->CopyOut(staged_scores_.data(), scores_.data(), scores_.bytes()));
+  *score = {};
+  for (int s = 0; s < samples; ++s) {
+    score->loss_sum += staged_scores_.data()[s];
+    score->correct += staged_scores_.data()[spec_.batch_size + s] != 0;
+  }
+}
+
+void Loss::Score(int samples, bool gradient) {
+  const float off = spec_.label_smoothing / static_cast<float>(NumClasses(spec_));
+  const Targets targets{spec_.num_outputs, NumClasses(spec_) != spec_.num_outputs,
+                        1 - spec_.label_smoothing + off, off};
+  const int kind = spec_.kind, batch = spec_.batch_size;
+  const float scale = 1.0f / static_cast<float>(samples);
+  const float* const z = outputs_.value;
+  float *const d_z = outputs_.gradient, *const scores = scores_.data();
+  const int32_t* const labels = labels_.data();
+  device_->ForEach(batch, [=] CATCHMENT_ON_DEVICE(int s) {
+    const float* const row = z + s * targets.outputs;
+    float* const d_row = gradient ? d_z + s * targets.outputs : nullptr;
+    if (s >= samples) {
+      for (int i = 0; gradient && i < targets.outputs; ++i) d_row[i] = 0;
+      return;
+    }
+    const int label = labels[s];
+    scores[s] = kind == kSoftmaxCrossEntropy   ? Softmax(row, label, targets, scale, d_row)
+                : kind == kSigmoidCrossEntropy ? Sigmoid(row, label, targets, scale, d_row)
+                                               : SquaredError(row, label, targets, scale, d_row);
+    scores[batch + s] = IsCorrect(row, label, targets) ? 1.0f : 0.0f;
+  });
+}
+
+}  // namespace catchment::cuda

@@ -1,0 +1,203 @@
+// Hochreiter and Schmidhuber 1997, in PyTorch's order of gates: input i, forget f, cell g, output o.
+//   i, f, o = sigmoid, g = tanh of (x_t W_ih' + b_ih + h_(t-1) W_hh' + b_hh)
+//   c_t = f c_(t-1) + i g          h_t = o tanh(c_t)
+// The products with x are one for all steps; those with h are one a step.
+#include <cmath>
+#include <optional>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/node.h"
+#include "kernels/cuda/sum_columns.h"
+
+namespace catchment::cuda {
+namespace {
+
+class Lstm final : public Layer {
+ public:
+  Lstm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input)
+      : Layer(device, spec, 4 * Units(spec) * (spec.input.width + Units(spec) + 2)),
+        device_(device),
+        input_(input),
+        sequences_(spec.output.kind == 2),
+        input_gradient_(spec.input_gradient != 0),
+        batch_(static_cast<int>(input.batch)),
+        steps_(static_cast<int>(spec.input.channels)),
+        features_(static_cast<int>(spec.input.width)),
+        units_(static_cast<int>(Units(spec))),
+        gates_(device, Checked(int64_t{batch_} * steps_ * 4 * units_, "an lstm's gates")),
+        cells_(device, int64_t{batch_} * steps_ * units_),
+        hidden_(device, int64_t{batch_} * steps_ * units_),
+        d_hidden_(device, int64_t{batch_} * units_),
+        d_cell_(device, int64_t{batch_} * units_) {
+    const int64_t rows = int64_t{batch_} * steps_, g = 4 * units_, h = units_, f = features_;
+    // Steps and weights begin wherever those before them end.
+    constexpr int kAlignment = 4;
+    from_input_.emplace(device, GemmSpec{.transpose_b = true,
+                                         .m = rows,
+                                         .n = g,
+                                         .k = f,
+                                         .lda = f,
+                                         .ldb = f,
+                                         .ldc = g,
+                                         .bias = true,
+                                         .alignment = kAlignment});
+    from_hidden_.emplace(device, GemmSpec{.transpose_b = true,
+                                          .m = batch_,
+                                          .n = g,
+                                          .k = h,
+                                          .lda = steps_ * h,
+                                          .ldb = h,
+                                          .ldc = steps_ * g,
+                                          .accumulate = true,
+                                          .alignment = kAlignment});
+    to_hidden_.emplace(
+        device,
+        GemmSpec{
+            .m = batch_, .n = h, .k = g, .lda = steps_ * g, .ldb = h, .ldc = h, .alignment = kAlignment});
+    to_input_weight_.emplace(device, GemmSpec{.transpose_a = true,
+                                              .m = g,
+                                              .n = f,
+                                              .k = rows,
+                                              .lda = g,
+                                              .ldb = f,
+                                              .ldc = f,
+                                              .alignment = kAlignment});
+    to_hidden_weight_.emplace(device, GemmSpec{.transpose_a = true,
+                                               .m = g,
+                                               .n = h,
+                                               .k = rows,
+                                               .lda = g,
+                                               .ldb = h,
+                                               .ldc = h,
+                                               .alignment = kAlignment});
+    if (input_gradient_) {
+      to_input_.emplace(
+          device, GemmSpec{.m = rows, .n = f, .k = g, .lda = g, .ldb = f, .ldc = f, .alignment = kAlignment});
+    }
+  }
+
+  void Forward(const Pass&) override {
+    from_input_->Run(input_.value, InputWeight(parameters->value()), InputBias(parameters->value()),
+                     gates_.data());
+    for (int t = 0; t < steps_; ++t) {
+      if (t > 0) {
+        from_hidden_->Run(hidden_.data() + (t - 1) * units_, HiddenWeight(parameters->value()), nullptr,
+                          gates_.data() + t * 4 * units_);
+      }
+      Step(t);
+    }
+    TellHidden();
+  }
+
+  void Backward(const Pass&) override {
+    float* const gradient = parameters->gradient();
+    for (int t = steps_ - 1; t >= 0; --t) {
+      StepBack(t);
+      if (t > 0) {
+        to_hidden_->Run(gates_.data() + t * 4 * units_, HiddenWeight(parameters->value()), nullptr,
+                        d_hidden_.data());
+      }
+    }
+    to_input_weight_->Run(gates_.data(), input_.value, nullptr, InputWeight(gradient));
+    if (input_gradient_) {
+      to_input_->Run(gates_.data(), InputWeight(parameters->value()), nullptr, input_.gradient);
+    }
+    Delay();
+    to_hidden_weight_->Run(gates_.data(), cells_.data(), nullptr, HiddenWeight(gradient));
+    SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), InputBias(gradient));
+    SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), HiddenBias(gradient));
+  }
+
+  // From what goes into the gates to gates, cells and hidden states.
+  void Step(int t) {
+    const int units = units_, steps = steps_;
+    const float* const bias = HiddenBias(parameters->value());
+    float *const gates = gates_.data(), *const cells = cells_.data(), *const hidden = hidden_.data();
+    device_->ForEach(int64_t{batch_} * units, [=] CATCHMENT_ON_DEVICE(int n) {
+      const int u = n % units, row = n / units * steps + t, at = row * units + u;
+      float* const gate = gates + row * 4 * units + u;
+      const float i = 1 / (1 + expf(-(gate[0] + bias[u])));
+      const float f = 1 / (1 + expf(-(gate[units] + bias[units + u])));
+      const float g = tanhf(gate[2 * units] + bias[2 * units + u]);
+      const float o = 1 / (1 + expf(-(gate[3 * units] + bias[3 * units + u])));
+      gate[0] = i;
+      gate[units] = f;
+      gate[2 * units] = g;
+      gate[3 * units] = o;
+      const float c = (t > 0 ? f * cells[at - units] : 0.0f) + i * g;
+      cells[at] = c;
+      hidden[at] = o * tanhf(c);
+    });
+  }
+
+  // From gates to the gradients of what went into them, in their place.
+  void StepBack(int t) {
+    const int units = units_, steps = steps_;
+    const bool last = t == steps - 1, sequences = sequences_;
+    const float *const cells = cells_.data(), *const d_out = output->gradient,
+                       *const d_hidden = d_hidden_.data();
+    float *const gates = gates_.data(), *const d_cell = d_cell_.data();
+    device_->ForEach(int64_t{batch_} * units, [=] CATCHMENT_ON_DEVICE(int n) {
+      const int u = n % units, row = n / units * steps + t, at = row * units + u;
+      float* const gate = gates + row * 4 * units + u;
+      const float i = gate[0], f = gate[units], g = gate[2 * units], o = gate[3 * units];
+      const float d_h = (last ? 0.0f : d_hidden[n]) + (sequences ? d_out[at] : last ? d_out[n] : 0.0f);
+      const float c = tanhf(cells[at]);
+      const float d_c = (last ? 0.0f : d_cell[n]) + d_h * o * (1 - c * c);
+      gate[0] = d_c * g * i * (1 - i);
+      gate[units] = t > 0 ? d_c * cells[at - units] * f * (1 - f) : 0.0f;
+      gate[2 * units] = d_c * i * (1 - g * g);
+      gate[3 * units] = d_h * c * o * (1 - o);
+      d_cell[n] = d_c * f;
+    });
+  }
+
+  void TellHidden() {
+    const int units = units_, steps = steps_;
+    const bool sequences = sequences_;
+    const float* const hidden = hidden_.data();
+    float* const out = output->value;
+    device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
+      out[i] = sequences ? hidden[i] : hidden[(i / units * steps + steps - 1) * units + i % units];
+    });
+  }
+
+  // cells = each step's h_(t-1); cells have been read for the last time.
+  void Delay() {
+    const int units = units_, steps = steps_;
+    const float* const hidden = hidden_.data();
+    float* const before = cells_.data();
+    device_->ForEach(int64_t{batch_} * steps * units, [=] CATCHMENT_ON_DEVICE(int i) {
+      before[i] = i / units % steps > 0 ? hidden[i - units] : 0.0f;
+    });
+  }
+
+ private:
+  static int64_t Units(const CatchmentCudaLayer& spec) {
+    return spec.output.kind == 2 ? spec.output.width : spec.output.channels;
+  }
+
+  // Parts of the parameters, or of their gradient.
+  float* InputWeight(float* all) const { return all; }
+  float* HiddenWeight(float* all) const { return all + int64_t{4} * units_ * features_; }
+  float* InputBias(float* all) const { return HiddenWeight(all) + int64_t{4} * units_ * units_; }
+  float* HiddenBias(float* all) const { return InputBias(all) + 4 * units_; }
+
+  Device* device_;
+  const Tensor input_;
+  const bool sequences_, input_gradient_;
+  const int batch_, steps_, features_, units_;
+  DeviceArray<> gates_;              // batch x steps x 4 units
+  DeviceArray<> cells_, hidden_;     // batch x steps x units
+  DeviceArray<> d_hidden_, d_cell_;  // batch x units, of the step before
+  std::optional<Gemm> from_input_, from_hidden_, to_hidden_, to_input_weight_, to_hidden_weight_, to_input_;
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeLstm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input) {
+  return std::make_unique<Lstm>(device, spec, input);
+}
+
+}  // namespace catchment::cuda

@@ -1,0 +1,189 @@
+// What a program on a device is made of: activations, and the nodes that write and read them.
+//
+// Order of values: an image is height x width x channels, the order in which a convolution is one product of
+// matrices; a vector and a sequence are as on the host. An image that is read as a vector goes through a
+// Flattening.
+#ifndef CATCHMENT_KERNELS_CUDA_NODE_H_
+#define CATCHMENT_KERNELS_CUDA_NODE_H_
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/plugin_api.h"
+
+// Opaque on the other side of the border.
+struct CatchmentCudaTensor {
+  CatchmentCudaShape shape;
+  int64_t batch = 0;
+  float* value = nullptr;     // batch x sample_size()
+  float* gradient = nullptr;  // as value
+
+  int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
+  int64_t size() const { return batch * sample_size(); }
+  int64_t area() const { return shape.height * shape.width; }
+  bool is_image() const { return shape.kind == 0; }
+};
+
+struct CatchmentCudaNode {
+  virtual ~CatchmentCudaNode() = default;
+};
+
+namespace catchment::cuda {
+
+using Tensor = CatchmentCudaTensor;
+using Node = CatchmentCudaNode;
+using Pass = CatchmentCudaPass;
+
+enum Mode { kTraining = 0, kGathering = 1, kScoring = 2 };
+
+// A tensor with its memory.
+class Activation {
+ public:
+  Activation(Device* device, const CatchmentCudaShape& shape, int64_t batch)
+      : tensor_{shape, batch},
+        value_(device, Checked(tensor_.size(), "an activation")),
+        gradient_(device, tensor_.size()) {
+    tensor_.value = value_.data();
+    tensor_.gradient = gradient_.data();
+  }
+  Tensor* tensor() { return &tensor_; }
+  const Tensor* operator->() const { return &tensor_; }
+
+ private:
+  Tensor tensor_;
+  DeviceArray<> value_;
+  DeviceArray<> gradient_;
+};
+
+// A layer's part of the flat vector and its gradient, on the device, and the way there and back.
+class Parameters {
+ public:
+  Parameters(Device* device, int64_t size)
+      : device_(device),
+        value_(device, size),
+        gradient_(device, size),
+        in_(device, size),
+        out_(device, size) {}
+
+  float* value() const { return value_.data(); }
+  float* gradient() const { return gradient_.data(); }
+  int64_t size() const { return value_.size(); }
+
+  void Load(const float* host) {
+    std::memcpy(in_.data(), host, in_.bytes());
+    device_->CopyIn(value_.data(), in_.data(), in_.bytes());
+  }
+  void Send() { sent_ = device_->CopyOut(out_.data(), gradient_.data(), out_.bytes()); }
+  void Await(float* host) {
+    device_->Await(sent_);
+    std::memcpy(host, out_.data(), out_.bytes());
+  }
+
+ private:
+  Device* device_;
+  DeviceArray<> value_, gradient_;
+  PinnedArray<> in_, out_;
+  uint64_t sent_ = 0;
+};
+
+// An image as the vector that it is on the host.
+class Flattening {
+ public:
+  Flattening(Device* device, const Tensor& image);
+  void Forward();
+  void Backward();
+
+  Activation output;
+
+ private:
+  Device* device_;
+  Tensor image_;
+};
+
+class Layer : public Node {
+ public:
+  Layer(Device* device, const CatchmentCudaLayer& spec, int64_t num_parameters)
+      : output(device, spec.output, spec.batch_size) {
+    if (num_parameters > 0) parameters = std::make_unique<Parameters>(device, num_parameters);
+  }
+
+  // Parameters are loaded before, and the gradients of parameters sent after.
+  virtual void Forward(const Pass& pass) = 0;
+  virtual void Backward(const Pass& pass) = 0;
+
+  Activation output;
+  std::unique_ptr<Parameters> parameters;  // null where there are none
+};
+
+// Each file makes one kind, or a family. The input's shape is `spec.input`.
+std::unique_ptr<Layer> MakeConv2d(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeDense(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeMaxPool(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeAveragePool(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeGlobalAveragePool(Device* device, const CatchmentCudaLayer& spec,
+                                             const Tensor& input);
+std::unique_ptr<Layer> MakeRelu(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeGelu(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeTanh(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeSigmoid(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeSoftmax(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeDropout(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeBatchNorm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeLayerNorm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeLstm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
+std::unique_ptr<Layer> MakeAdd(Device* device, const CatchmentCudaLayer& spec, const Tensor& first,
+                               const Tensor& second);
+
+// Where the samples come in.
+class Source : public Node {
+ public:
+  Source(Device* device, const CatchmentCudaShape& shape, int64_t batch);
+  void Load(const float* inputs, int samples);
+
+  Activation output;
+
+ private:
+  Device* device_;
+  PinnedArray<> staged_;
+  DeviceArray<> plain_;  // as on the host
+};
+
+// Views of one activation, each with a gradient of its own.
+class Fork : public Node {
+ public:
+  Fork(Device* device, const Tensor& tensor, int readers);
+  void SumGradients();
+
+  std::vector<Tensor> views;
+
+ private:
+  Device* device_;
+  Tensor tensor_;
+  std::vector<DeviceArray<>> gradients_;
+};
+
+class Loss : public Node {
+ public:
+  // `outputs`: a vector.
+  Loss(Device* device, const CatchmentCudaLossSpec& spec, const Tensor& outputs);
+  // Waits for the device.
+  void Run(const int32_t* labels, int samples, bool gradient, CatchmentCudaScore* score);
+
+  // On the device, of the labels that are there. Public for nvcc, which wants that of functions with lambdas.
+  void Score(int samples, bool gradient);
+
+ private:
+  Device* device_;
+  CatchmentCudaLossSpec spec_;
+  Tensor outputs_;
+  PinnedArray<int32_t> staged_labels_;
+  DeviceArray<int32_t> labels_;
+  DeviceArray<> scores_;  // batch losses, then batch ones where the label was met
+  PinnedArray<> staged_scores_;
+};
+
+}  // namespace catchment::cuda
+
+#endif  // CATCHMENT_KERNELS_CUDA_NODE_H_

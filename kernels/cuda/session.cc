@@ -1,0 +1,220 @@
+#include "kernels/cuda/session.h"
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/node.h"
+
+struct CatchmentCudaBackend {
+  catchment::cuda::Device device;
+  std::string description;
+  std::string error;
+};
+
+namespace catchment::cuda {
+namespace {
+
+// Exceptions end here.
+template <typename F>
+int32_t Try(CatchmentCudaBackend* backend, F f) {
+  try {
+    f();
+    return 0;
+  } catch (const std::exception& error) {
+    backend->error = error.what();
+    return 1;
+  }
+}
+
+template <typename F>
+Node* TryMake(CatchmentCudaBackend* backend, F f) {
+  std::unique_ptr<Node> node;
+  Try(backend, [&] { node = f(); });
+  return node.release();
+}
+
+// A reader, which sees its input in the shape that it asks for: a sequence is a vector as it stands, an image
+// is made one.
+template <typename T>
+struct Reader : Node {
+  std::unique_ptr<Flattening> flattening;  // mostly null
+  std::unique_ptr<T> node;
+
+  Tensor View(Device* device, const Tensor& input, const CatchmentCudaShape& shape) {
+    Tensor view = input;
+    if (input.is_image() && input.area() > 1 && shape.kind != 0) {
+      flattening = std::make_unique<Flattening>(device, input);
+      view = *flattening->output.tensor();
+    }
+    view.shape = shape;
+    return view;
+  }
+};
+
+using LayerNode = Reader<Layer>;
+using LossNode = Reader<Loss>;
+
+std::unique_ptr<Layer> MakeLayer(Device* device, const CatchmentCudaLayer& spec, const Tensor& input,
+                                 const Tensor& second) {
+  switch (spec.kind) {
+    case CATCHMENT_CUDA_CONV2D:
+      return MakeConv2d(device, spec, input);
+    case CATCHMENT_CUDA_DENSE:
+      return MakeDense(device, spec, input);
+    case CATCHMENT_CUDA_MAX_POOL:
+      return MakeMaxPool(device, spec, input);
+    case CATCHMENT_CUDA_AVERAGE_POOL:
+      return MakeAveragePool(device, spec, input);
+    case CATCHMENT_CUDA_GLOBAL_AVERAGE_POOL:
+      return MakeGlobalAveragePool(device, spec, input);
+    case CATCHMENT_CUDA_RELU:
+      return MakeRelu(device, spec, input);
+    case CATCHMENT_CUDA_GELU:
+      return MakeGelu(device, spec, input);
+    case CATCHMENT_CUDA_TANH:
+      return MakeTanh(device, spec, input);
+    case CATCHMENT_CUDA_SIGMOID:
+      return MakeSigmoid(device, spec, input);
+    case CATCHMENT_CUDA_SOFTMAX:
+      return MakeSoftmax(device, spec, input);
+    case CATCHMENT_CUDA_DROPOUT:
+      return MakeDropout(device, spec, input);
+    case CATCHMENT_CUDA_BATCH_NORM:
+      return MakeBatchNorm(device, spec, input);
+    case CATCHMENT_CUDA_LAYER_NORM:
+      return MakeLayerNorm(device, spec, input);
+    case CATCHMENT_CUDA_LSTM:
+      return MakeLstm(device, spec, input);
+    case CATCHMENT_CUDA_ADD:
+      return MakeAdd(device, spec, input, second);
+  }
+  throw Error("there is no layer of kind " + std::to_string(spec.kind));
+}
+
+CatchmentCudaBackend* Create(int32_t index, int32_t tf32, char* why, int32_t why_size) {
+  try {
+    auto* backend =
+        new CatchmentCudaBackend{.device = Device(index, tf32 != 0), .description = {}, .error = {}};
+    return backend;
+  } catch (const std::exception& error) {
+    std::snprintf(why, why_size, "%s", error.what());
+    return nullptr;
+  }
+}
+
+void Destroy(CatchmentCudaBackend* backend) { delete backend; }
+
+const char* LastError(const CatchmentCudaBackend* backend) { return backend->error.c_str(); }
+
+const char* Describe(CatchmentCudaBackend* backend) {
+  Try(backend, [&] { backend->description = backend->device.Describe(); });
+  return backend->description.c_str();
+}
+
+int32_t Enter(CatchmentCudaBackend* backend) {
+  return Try(backend, [&] { backend->device.Enter(); });
+}
+
+Node* CreateSource(CatchmentCudaBackend* backend, const CatchmentCudaShape* shape, int32_t batch_size) {
+  return TryMake(backend, [&] { return std::make_unique<Source>(&backend->device, *shape, batch_size); });
+}
+
+Node* CreateLayer(CatchmentCudaBackend* backend, const CatchmentCudaLayer* spec, Tensor* const* inputs,
+                  int32_t num_inputs) {
+  return TryMake(backend, [&] {
+    auto layer = std::make_unique<LayerNode>();
+    const Tensor input = layer->View(&backend->device, *inputs[0], spec->input);
+    layer->node = MakeLayer(&backend->device, *spec, input, *inputs[num_inputs - 1]);
+    return layer;
+  });
+}
+
+Node* CreateFork(CatchmentCudaBackend* backend, Tensor* tensor, int32_t readers) {
+  return TryMake(backend, [&] { return std::make_unique<Fork>(&backend->device, *tensor, readers); });
+}
+
+Node* CreateLoss(CatchmentCudaBackend* backend, const CatchmentCudaLossSpec* spec, Tensor* outputs) {
+  return TryMake(backend, [&] {
+    auto loss = std::make_unique<LossNode>();
+    const Tensor view = loss->View(&backend->device, *outputs, {spec->num_outputs, 1, 1, 1});
+    loss->node = std::make_unique<Loss>(&backend->device, *spec, view);
+    return loss;
+  });
+}
+
+void DestroyNode(Node* node) { delete node; }
+
+Tensor* Output(Node* node, int32_t reader) {
+  if (auto* source = dynamic_cast<Source*>(node)) return source->output.tensor();
+  if (auto* fork = dynamic_cast<Fork*>(node)) return &fork->views[reader];
+  return static_cast<LayerNode*>(node)->node->output.tensor();
+}
+
+int32_t Load(CatchmentCudaBackend* backend, Node* source, const float* inputs, int32_t samples) {
+  return Try(backend, [&] { static_cast<Source*>(source)->Load(inputs, samples); });
+}
+
+int32_t Forward(CatchmentCudaBackend* backend, Node* node, const float* parameters, const Pass* pass) {
+  return Try(backend, [&] {
+    auto& [flattening, layer] = *static_cast<LayerNode*>(node);
+    if (flattening) flattening->Forward();
+    if (layer->parameters) layer->parameters->Load(parameters);
+    layer->Forward(*pass);
+  });
+}
+
+int32_t Backward(CatchmentCudaBackend* backend, Node* node, const Pass* pass) {
+  return Try(backend, [&] {
+    auto& [flattening, layer] = *static_cast<LayerNode*>(node);
+    layer->Backward(*pass);
+    if (layer->parameters) layer->parameters->Send();
+    if (flattening) flattening->Backward();
+  });
+}
+
+int32_t AwaitGradient(CatchmentCudaBackend* backend, Node* node, float* gradient) {
+  return Try(backend, [&] {
+    Layer& layer = *static_cast<LayerNode*>(node)->node;
+    if (layer.parameters) layer.parameters->Await(gradient);
+  });
+}
+
+int32_t SumGradients(CatchmentCudaBackend* backend, Node* fork) {
+  return Try(backend, [&] { static_cast<Fork*>(fork)->SumGradients(); });
+}
+
+int32_t Score(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, int32_t samples,
+              int32_t gradient, CatchmentCudaScore* score) {
+  return Try(backend, [&] {
+    auto& [flattening, loss] = *static_cast<LossNode*>(node);
+    if (flattening) flattening->Forward();
+    loss->Run(labels, samples, gradient != 0, score);
+    if (flattening && gradient != 0) flattening->Backward();
+  });
+}
+
+}  // namespace
+
+void FillSession(CatchmentCudaPlugin* plugin) {
+  plugin->create = Create;
+  plugin->destroy = Destroy;
+  plugin->error = LastError;
+  plugin->describe = Describe;
+  plugin->enter = Enter;
+  plugin->create_source = CreateSource;
+  plugin->create_layer = CreateLayer;
+  plugin->create_fork = CreateFork;
+  plugin->create_loss = CreateLoss;
+  plugin->destroy_node = DestroyNode;
+  plugin->output = Output;
+  plugin->load = Load;
+  plugin->forward = Forward;
+  plugin->backward = Backward;
+  plugin->await_gradient = AwaitGradient;
+  plugin->sum_gradients = SumGradients;
+  plugin->score = Score;
+}
+
+}  // namespace catchment::cuda

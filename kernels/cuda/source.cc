@@ -1,0 +1,55 @@
+#include <algorithm>
+
+#include "kernels/cuda/node.h"
+#include "kernels/cuda/order.h"
+
+namespace catchment::cuda {
+
+Source::Source(Device* device, const CatchmentCudaShape& shape, int64_t batch)
+    : output(device, shape, batch),
+      device_(device),
+      staged_(device, output->size()),
+      plain_(device, shape.kind == 0 ? output->size() : 0) {}
+
+void Source::Load(const float* inputs, int samples) {
+  const int64_t size = output->sample_size(), loaded = samples * size;
+  std::copy_n(inputs, loaded, staged_.data());
+  std::fill(staged_.data() + loaded, staged_.data() + output->size(), 0.0f);
+  if (!output->is_image()) return device_->CopyIn(output->value, staged_.data(), staged_.bytes());
+  device_->CopyIn(plain_.data(), staged_.data(), staged_.bytes());
+  ToDeviceOrder(device_, output->batch, static_cast<int>(output->shape.channels),
+                static_cast<int>(output->area()), plain_.data(), output->value);
+}
+
+Flattening::Flattening(Device* device, const Tensor& image)
+    : output(device, {image.sample_size(), 1, 1, 1}, image.batch), device_(device), image_(image) {}
+
+void Flattening::Forward() {
+  ToHostOrder(device_, image_.batch, static_cast<int>(image_.shape.channels), static_cast<int>(image_.area()),
+              image_.value, output->value);
+}
+
+void Flattening::Backward() {
+  ToDeviceOrder(device_, image_.batch, static_cast<int>(image_.shape.channels),
+                static_cast<int>(image_.area()), output->gradient, image_.gradient);
+}
+
+Fork::Fork(Device* device, const Tensor& tensor, int readers) : device_(device), tensor_(tensor) {
+  for (int i = 0; i < readers; ++i) {
+    gradients_.emplace_back(device, tensor.size());
+    Tensor& view = views.emplace_back(tensor);
+    view.gradient = gradients_.back().data();
+  }
+}
+
+void Fork::SumGradients() {
+  float* const sum = tensor_.gradient;
+  for (size_t reader = 0; reader < views.size(); ++reader) {
+    const float* const part = views[reader].gradient;
+    const bool first = reader == 0;
+    device_->ForEach(tensor_.size(),
+                     [=] CATCHMENT_ON_DEVICE(int i) { sum[i] = first ? part[i] : sum[i] + part[i]; });
+  }
+}
+
+}  // namespace catchment::cuda

@@ -1,0 +1,64 @@
+#include "cli/compare/compare_options.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+CompareOptions Parsed(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"job.textproto", "--algorithms=sync,downpour", "--out=out"};
+  args.insert(args.end(), more.begin(), more.end());
+  const auto options = ParseCompareOptions(args);
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.value_or(CompareOptions());
+}
+
+std::string Error(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"job.textproto", "--algorithms=sync,downpour", "--out=out"};
+  args.insert(args.end(), more.begin(), more.end());
+  return std::string(ParseCompareOptions(args).status().message());
+}
+
+TEST(CompareOptions, Defaults) {
+  const CompareOptions options = Parsed({});
+  EXPECT_THAT(options.algorithms, ElementsAre("sync", "downpour"));
+  EXPECT_THAT(options.workers, ElementsAre(1, 2, 4));
+  EXPECT_EQ(options.seeds, 3);
+  EXPECT_EQ(options.threads, 1);
+  EXPECT_EQ(ToString(options.budget), "the job's");
+}
+
+TEST(CompareOptions, ListsBudgetsAndStragglers) {
+  const CompareOptions options = Parsed(
+      {"--workers=8,2", "--budget=samples:120000", "--straggler=1:4x", "--straggler=3:1.5", "--target=0.97"});
+  EXPECT_THAT(options.workers, ElementsAre(2, 8)) << "ascending";
+  EXPECT_EQ(options.budget.samples, 120000);
+  ASSERT_EQ(options.stragglers.size(), 2u);
+  EXPECT_EQ(ToString(options.stragglers[0]), "1:4x");
+  EXPECT_EQ(options.stragglers[1].worker(), 3u);
+  EXPECT_EQ(options.stragglers[1].times(), 1.5);
+  EXPECT_EQ(options.target, 0.97);
+  EXPECT_EQ(Parsed({"--budget=seconds:2.5"}).budget.seconds, 2.5);
+}
+
+TEST(CompareOptions, ErrorsNameTheFlagAndTheMend) {
+  EXPECT_THAT(Error({"--algorithms=sync,downpuor"}),
+              AllOf(HasSubstr("no preset"), HasSubstr("did you mean downpour?")));
+  EXPECT_THAT(Error({"--algorithms=sync,sync"}), HasSubstr("sync is named twice"));
+  EXPECT_THAT(Error({"--workers=1,0"}), HasSubstr("--workers=1,0: takes whole numbers from 1"));
+  EXPECT_THAT(Error({"--budget=epochs:3"}), HasSubstr("takes samples:N or seconds:N"));
+  EXPECT_THAT(Error({"--budget=samples:-3"}), HasSubstr("takes samples:N or seconds:N"));
+  EXPECT_THAT(Error({"--straggler=1"}), HasSubstr("takes WORKER:TIMES"));
+  EXPECT_THAT(Error({"--straggler=4:2x"}), HasSubstr("no run has a worker 4: they count from 0"));
+  EXPECT_THAT(Error({"--target=97"}), HasSubstr("above 0 and below 1"));
+  EXPECT_THAT(std::string(ParseCompareOptions({"job", "--out=out"}).status().message()),
+              HasSubstr("--algorithms is missing"));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,192 @@
+// `catchment compare` with daemons that follow a script (tests/cli/fake_server.cc, and shell scripts for
+// workers).
+#include "cli/compare/compare.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/compare/compare_directory.h"
+#include "common/job/text_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace catchment {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CompareTest : public ::testing::Test {
+ protected:
+  CompareTest()
+      : root_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    options_.job = "examples/mnist_mlp.textproto";
+    options_.algorithms = {"sync", "downpour"};
+    options_.workers = {1};
+    options_.seeds = 2;
+    options_.budget.samples = 1000;
+    options_.out = root_ + "/out";
+    options_.args = {options_.job, "--out=" + options_.out};
+    bounds_.poll = 0.05;
+    setenv("FAKE_MASTER", "", 1);
+    Worker("touch $RUN/finish");
+  }
+  ~CompareTest() override { unsetenv("FAKE_MASTER"); }
+
+  // What every worker and evaluator runs; RUN is the run's directory, which it knows from its log.
+  void Worker(const std::string& body) {
+    const std::string path = root_ + "/worker.sh";
+    std::ofstream(path) << "#!/bin/sh\nLOG=$(readlink /proc/$$/fd/1)\nRUN=${LOG%/logs/*}\n"
+                        << "case $LOG in */worker-0.log) echo ${RUN##*/} >>" << root_
+                        << "/trained;; *) exit 0;; esac\n"
+                        << body << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+  }
+
+  int Compare() {
+    out_.str("");
+    err_.str("");
+    fs::remove(root_ + "/trained");
+    const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
+    SignalWaiter signals;
+    return RunCompare(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
+  }
+
+  // Names of runs whose worker was started by the last Compare.
+  std::vector<std::string> Trained() const {
+    return absl::StrSplit(ReadTextFile(root_ + "/trained").value_or(""), '\n', absl::SkipEmpty());
+  }
+
+  nlohmann::json Report() const {
+    return nlohmann::json::parse(ReadTextFile(options_.out + "/report.json").value_or(""), nullptr, false);
+  }
+
+  const std::string root_;
+  CompareOptions options_;
+  TrainBounds bounds_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+TEST_F(CompareTest, EveryRunIsTrainedOnceAndReported) {
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre("sync-1-workers-seed-1", "downpour-1-workers-seed-1",
+                                     "sync-1-workers-seed-2", "downpour-1-workers-seed-2"));
+  EXPECT_EQ(Report()["runs"].size(), 4u);
+  EXPECT_TRUE(Report()["runs"][3]["done"].get<bool>());
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("[1/4] sync, 1 worker, seed 1: 50.00 %"), HasSubstr("s left"),
+                                HasSubstr("[4/4] downpour"), HasSubstr(options_.out + "/report.html")));
+  EXPECT_TRUE(fs::exists(options_.out + "/report.html"));
+  EXPECT_FALSE(fs::exists(options_.out + "/runs/sync-1-workers-seed-1/checkpoints"));
+}
+
+TEST_F(CompareTest, StartedAgainItDoesWhatIsMissingAlone) {
+  ASSERT_EQ(Compare(), 0) << err_.str();
+  fs::remove_all(options_.out + "/runs/downpour-1-workers-seed-1");
+  // As it is when a run is killed: without a summary.
+  fs::remove(options_.out + "/runs/sync-1-workers-seed-2/summary.json");
+  fs::remove(options_.out + "/runs/sync-1-workers-seed-2/finish");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre("downpour-1-workers-seed-1", "sync-1-workers-seed-2"));
+  EXPECT_THAT(out_.str(), HasSubstr("2 of 4 runs are there already"));
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre());
+}
+
+TEST_F(CompareTest, AResultOfAnotherJobDoesNotCount) {
+  ASSERT_EQ(Compare(), 0) << err_.str();
+  const std::string run = options_.out + "/runs/sync-1-workers-seed-1";
+  std::ofstream(run + "/job.textproto", std::ios::app) << "# changed\n";
+  fs::remove(run + "/finish");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre("sync-1-workers-seed-1"));
+}
+
+TEST_F(CompareTest, AnotherComparisonInTheSamePlaceIsRefusedByName) {
+  ASSERT_EQ(Compare(), 0) << err_.str();
+  options_.seeds = 3;
+  EXPECT_EQ(Compare(), 1);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("--seeds is 3, there it was 2"), HasSubstr("take another --out")));
+  options_.seeds = 2;
+  options_.set = {"batch_size=32"};
+  EXPECT_EQ(Compare(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("the job has `batch_size: 32`, there it had `batch_size: 64`"));
+  EXPECT_THAT(Trained(), ElementsAre());
+  options_.overwrite = true;
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_EQ(Trained().size(), 4u);
+}
+
+TEST_F(CompareTest, AnotherTargetIsOnlyAnotherReport) {
+  ASSERT_EQ(Compare(), 0) << err_.str();
+  options_.target = 0.25;
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre());
+  EXPECT_EQ(Report()["target"]["test_accuracy"], 0.25);
+}
+
+TEST_F(CompareTest, ARunThatFailsIsReportedAndTheOthersGoOn) {
+  Worker("case $RUN in */downpour-1-workers-seed-1) echo out of memory; exit 1;; esac; touch $RUN/finish");
+  EXPECT_EQ(Compare(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("1 of 4 runs failed"));
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("out of memory"), HasSubstr("[4/4]")));
+  EXPECT_FALSE(Report()["runs"][1]["done"].get<bool>());
+  Worker("touch $RUN/finish");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre("downpour-1-workers-seed-1"));
+}
+
+TEST_F(CompareTest, ASignalEndsItInOrderAndItGoesOnLater) {
+  Worker("case $RUN in */sync-1-workers-seed-2) kill -INT $PPID; exec sleep 1000;; esac; touch $RUN/finish");
+  EXPECT_EQ(Compare(), 128 + SIGINT);
+  EXPECT_THAT(err_.str(), HasSubstr("the same command goes on with what is missing"));
+  EXPECT_FALSE(fs::exists(options_.out + "/report.json")) << "a report of a part";
+  Worker("touch $RUN/finish");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre("sync-1-workers-seed-2", "downpour-1-workers-seed-2"));
+}
+
+TEST_F(CompareTest, ABudgetInSecondsStopsEachRunAndThatIsItsEnd) {
+  options_.budget = {0, 0.2};
+  options_.seeds = 1;
+  Worker("until [ -e $RUN/summary.json ]; do sleep 0.02; done");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_TRUE(Report()["runs"][0]["done"].get<bool>());
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre()) << "stopped by its budget it is done";
+}
+
+TEST_F(CompareTest, SearchTakesTheBestProbeAndIsNotRepeated) {
+  options_.algorithms = {"downpour"};
+  options_.seeds = 1;
+  options_.search = true;
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_EQ(Trained().size(), 9u);
+  ASSERT_EQ(Report()["search"].size(), 8u);
+  // All have the same score, and the first is taken.
+  EXPECT_TRUE(Report()["search"][0]["chosen"].get<bool>());
+  EXPECT_EQ(Report()["algorithms"][0]["momentum"], 0);
+  EXPECT_TRUE(Report()["algorithms"][0]["searched"].get<bool>());
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Trained(), ElementsAre());
+}
+
+TEST_F(CompareTest, WhatIsWrongWithAnyJobIsSaidBeforeTheFirstRun) {
+  options_.algorithms = {"sync", "hybrid"};
+  EXPECT_EQ(Compare(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("hybrid does with none of --workers"));
+  EXPECT_THAT(Trained(), ElementsAre());
+}
+
+}  // namespace
+}  // namespace catchment

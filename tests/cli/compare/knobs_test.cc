@@ -1,0 +1,56 @@
+#include "cli/compare/knobs.h"
+
+#include "common/job/presets.h"
+#include "common/job/validate.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+v1::Job JobWith(const std::string& preset) {
+  v1::Job job;
+  job.mutable_model()->add_layers()->mutable_flatten();
+  job.mutable_model()->add_layers()->mutable_dense()->set_units(10);
+  job.mutable_data()->mutable_drawn_digits();
+  job.mutable_algorithm()->set_preset(preset);
+  job.set_workers(4);
+  const auto complete = FillDefaultsAndValidate(job);
+  EXPECT_TRUE(complete.ok()) << complete.status();
+  return complete.value_or(v1::Job());
+}
+
+TEST(SearchGrid, FourMomentaTimesTwoLearningRates) {
+  const std::vector<Knobs> grid = SearchGrid({0.5f, 0.7f});
+  ASSERT_EQ(grid.size(), 8u);
+  EXPECT_EQ(grid[0].learning_rate, 0.5f);
+  EXPECT_EQ(grid[3].momentum, 0.9f);
+  EXPECT_FLOAT_EQ(grid[7].learning_rate, 0.05f);
+  EXPECT_EQ(SearchGrid({0.5f, std::nullopt}).size(), 2u);
+}
+
+// Where each algorithm has them: what is set is read again, and makes a job that can be trained.
+TEST(Knobs, OfEveryPreset) {
+  for (const Preset& preset : Presets()) {
+    v1::Job job = JobWith(preset.name);
+    Knobs knobs = KnobsOf(job);
+    EXPECT_GT(knobs.learning_rate, 0) << preset.name;
+    EXPECT_EQ(knobs.momentum.has_value(), preset.name != "diloco") << "AdamW's are its betas";
+    knobs.learning_rate /= 10;
+    if (knobs.momentum.has_value()) knobs.momentum = 0.3f;
+    SetKnobs(knobs, &job);
+    EXPECT_EQ(KnobsOf(job).learning_rate, knobs.learning_rate) << preset.name;
+    EXPECT_EQ(KnobsOf(job).momentum, knobs.momentum) << preset.name;
+    const auto valid = FillDefaultsAndValidate(job);
+    EXPECT_TRUE(valid.ok()) << preset.name << ": " << valid.status();
+  }
+}
+
+TEST(Knobs, WithoutMomentumThereIsNoNesterov) {
+  v1::Job job = JobWith("eamsgd");
+  ASSERT_TRUE(job.optimizer().nesterov());
+  SetKnobs({0.1f, 0.0f}, &job);
+  EXPECT_FALSE(job.optimizer().nesterov());
+}
+
+}  // namespace
+}  // namespace catchment

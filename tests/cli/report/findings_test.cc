@@ -1,0 +1,114 @@
+#include "cli/report/findings.h"
+
+#include "cli/report/answer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/report/made_comparison.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ChooseTarget, HalfOfTheAlgorithmsReachItInEveryRun) {
+  // Of two, one must: sync comes to 98.01 % in its worst run.
+  EXPECT_NEAR(ChooseTarget(MadeComparison()), 0.98, 1e-9);
+  Comparison comparison = MadeComparison();
+  comparison.algorithms.push_back(comparison.algorithms[1]);
+  comparison.algorithms.back().name = "easgd";
+  // Of three, two must: downpour's worst is 96.01 %.
+  EXPECT_NEAR(ChooseTarget(comparison), 0.96, 1e-9);
+  comparison.wanted_target = 0.5;
+  EXPECT_EQ(ChooseTarget(comparison), 0.5);
+}
+
+TEST(ChooseTarget, RunsThatFailedCountForNothing) {
+  Comparison comparison = MadeComparison();
+  for (RunResult& run : comparison.runs) run.done = run.algorithm != "sync";
+  EXPECT_NEAR(ChooseTarget(comparison), 0.96, 1e-9);
+}
+
+Comparison To96() {
+  Comparison comparison = MadeComparison();
+  comparison.wanted_target = 0.96;
+  return comparison;
+}
+
+TEST(Find, TheFirstWithTheMostWorkersAndItsLead) {
+  const Findings findings = Find(To96());
+  const auto standings = findings.With(4);
+  ASSERT_EQ(standings.size(), 2u);
+  EXPECT_EQ(standings[0]->algorithm, "downpour");
+  EXPECT_TRUE(standings[0]->reached());
+  ASSERT_TRUE(findings.lead.has_value());
+  // sync: 8.1, 8.2 and 8.3 seconds to 98 %, downpour 4.1, 4.2 and 4.3 to 96 %.
+  EXPECT_NEAR(findings.lead->value, 8.2 * 0.96 / 0.98 / 4.2, 0.01);
+  EXPECT_TRUE(findings.lead->beyond_noise());
+  EXPECT_TRUE(findings.lead_over_synchronous.has_value());
+}
+
+TEST(Find, WhoDidNotReachItComesAfterThoseWhoDid) {
+  Comparison comparison = MadeComparison();
+  comparison.wanted_target = 0.97;
+  // On average better than sync at the end, but the third run is not there.
+  for (RunResult& run : comparison.runs) {
+    if (run.algorithm == "downpour")
+      run = MadeRun("downpour", run.workers, run.seed, 4, run.seed == 3 ? 0.969 : 0.99);
+  }
+  const Findings findings = Find(comparison);
+  EXPECT_EQ(findings.With(4)[0]->algorithm, "sync");
+  EXPECT_FALSE(findings.With(4)[1]->reached());
+  EXPECT_FALSE(findings.lead.has_value());
+  EXPECT_THAT(Answer(comparison, findings), AllOf(HasSubstr("sync reached 97.0 % test accuracy first"),
+                                                  HasSubstr("Not in every run: downpour (2 of 3")));
+}
+
+TEST(Find, DuelsSayWhereWaitingWins) {
+  const Findings findings = Find(To96());
+  for (const Duel& duel : findings.duels) {
+    const bool time = duel.measure == Duel::kSecondsToTarget;
+    const bool errors = duel.measure == Duel::kFinalErrors;
+    EXPECT_TRUE(duel.workers == 4 || !duel.ratio.beyond_noise()) << duel.measure;
+    EXPECT_EQ(duel.asynchronous_wins(), duel.workers == 4 && time) << duel.measure;
+    EXPECT_TRUE(duel.synchronous_wins() || duel.workers == 1 || !errors);
+  }
+  EXPECT_EQ(findings.duels.size(), 6u);
+  EXPECT_THAT(WhereSynchronousWins(findings), AllOf(HasSubstr("errors at the end with 4 workers (sync)"),
+                                                    HasSubstr("time to the target with 4 workers (downpour)"),
+                                                    Not(HasSubstr("with 1 worker"))));
+}
+
+TEST(Answer, SaysWhoByHowMuchAndWhetherThatIsNoise) {
+  const Comparison comparison = To96();
+  EXPECT_THAT(Answer(comparison, Find(comparison)),
+              AllOf(HasSubstr("With 4 workers, worker 1 made 4 times slower, downpour reached 96.0 %"),
+                    HasSubstr("over 3 seeds"), HasSubstr("sync took 1.91 times as long"),
+                    HasSubstr(": more than noise (95 % interval of the ratio 1.86 to 1.97)")));
+}
+
+TEST(Answer, OneSeedIsNotTakenForMoreThanItIs) {
+  Comparison comparison = To96();
+  comparison.runs.resize(4);
+  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("one seed cannot tell"));
+  EXPECT_THAT(WhereSynchronousWins(Find(comparison)), HasSubstr("one seed cannot tell"));
+}
+
+TEST(Answer, CloseRunsAreCalledNoise) {
+  Comparison comparison = To96();
+  comparison.workers = {1};
+  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("not more than noise"));
+}
+
+TEST(Answer, WithoutScoresItIsAboutThroughput) {
+  Comparison comparison = MadeComparison();
+  for (RunResult& run : comparison.runs) {
+    run.scores.clear();
+    run.accuracy.reset();
+  }
+  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("downpour trained the most samples a second"));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,63 @@
+#include "cli/report/report_page.h"
+
+#include "absl/strings/str_replace.h"
+#include "cli/report/answer.h"
+#include "cli/report/svg.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cli/report/made_comparison.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Page(const Comparison& comparison) { return ReportPage(comparison, Find(comparison)); }
+
+TEST(ReportPage, BeginsWithTheAnswer) {
+  const Comparison comparison = MadeComparison();
+  EXPECT_THAT(Page(comparison), HasSubstr(EscapeXml(Answer(comparison, Find(comparison)))));
+}
+
+TEST(ReportPage, LoadsNothing) {
+  // A namespace's name is no address that anything is loaded from.
+  const std::string page = absl::StrReplaceAll(Page(MadeComparison()), {{"http://www.w3.org/2000/svg", ""}});
+  for (const char* word : {"http:", "https:", "<script", "<link", "<img", "@import", "src=", "url(h"}) {
+    EXPECT_THAT(page, Not(HasSubstr(word)));
+  }
+}
+
+TEST(ReportPage, HasEveryPictureWithItsAxes) {
+  EXPECT_THAT(
+      Page(MadeComparison()),
+      AllOf(HasSubstr("Test accuracy over time, 4 workers"), HasSubstr("seconds of training"),
+            HasSubstr("Test accuracy over samples, 1 worker"), HasSubstr("Time to 98.0 % test accuracy"),
+            HasSubstr("Speed-up against one worker"), HasSubstr("ideal"),
+            HasSubstr("Staleness of what is applied"), HasSubstr("workers' time went")));
+  EXPECT_THAT(Page(MadeComparison()), AllOf(HasSubstr("Bytes on the wire"), HasSubstr("added by staleness"),
+                                            HasSubstr("Where synchronous wins"), HasSubstr("a processor")));
+}
+
+TEST(ReportPage, WhatComesFromOutsideIsEscaped) {
+  Comparison comparison = MadeComparison();
+  comparison.job = "name: \"<script>\"";
+  EXPECT_THAT(Page(comparison), AllOf(HasSubstr("&lt;script&gt;"), Not(HasSubstr("<script>"))));
+}
+
+TEST(ReportPage, NothingIsNotANumber) {
+  Comparison comparison = MadeComparison();
+  EXPECT_THAT(Page(comparison),
+              AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf,")), Not(HasSubstr("\"inf"))));
+  for (RunResult& run : comparison.runs) {
+    run.scores.clear();
+    run.accuracy.reset();
+    run.compute_seconds = run.pull_seconds = run.bytes_pushed = run.bytes_pulled = 0;
+  }
+  EXPECT_THAT(Page(comparison),
+              AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf,")), Not(HasSubstr("\"inf"))));
+}
+
+}  // namespace
+}  // namespace catchment

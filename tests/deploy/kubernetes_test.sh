@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# deploy/kubernetes: rendered by kubectl, checked against Kubernetes' schemas, and run: every Pod as a local
+# process with the names, commands, environment, user, root, volumes, probes and grace period that its
+# manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, once with one deleted,
+# and once as a JobSet.
+#
+#   bazel test //tests/deploy:kubernetes_test
+#
+# As root on Debian 12. Installs kubernetes-client (where there is no kubectl), python3-yaml and python3-venv
+# where they are missing, and kubernetes-validate (PyPI) in a directory of its own.
+set -euo pipefail
+
+readonly schema_version=1.30  # older ones have no gRPC probes with a service
+
+fail() {
+  echo "FAILED: $*" >&2
+  [[ -z ${work:-} ]] || tail -n 12 "$work"/*/*.log 2>/dev/null || true
+  exit 1
+}
+
+install_missing() {
+  local packages=()
+  command -v kubectl >/dev/null || packages+=(kubernetes-client)
+  /usr/bin/python3 -c "import yaml" 2>/dev/null || packages+=(python3-yaml)
+  /usr/bin/python3 -c "import ensurepip" 2>/dev/null || packages+=(python3-venv)
+  [[ ${#packages[@]} -gt 0 ]] || return 0
+  if apt-get --quiet update; then
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" && return
+  fi
+  fail "could not install ${packages[*]}"
+}
+
+clean_up() {
+  [[ -z $inside ]] || kill -KILL "$inside" 2>/dev/null || true
+  wait
+  rm -rf "$work"
+}
+
+# From the bundle: kubectl takes no links to files elsewhere, which Bazel's are.
+render() {
+  kubectl kustomize "$work/catchment/deploy/kubernetes/$1" 2>"$work/kubectl.err" ||
+    fail "$1 is not rendered: $(cat "$work/kubectl.err")"
+}
+
+# count NAME KIND: the kind's documents in a rendering.
+count() { grep -c "^kind: $2\$" "$work/$1.yaml" || true; }
+
+# The images and the volume of data are the only things that a local process has not.
+check_schemas() {
+  local name
+  /usr/bin/python3 -m venv "$work/venv" || fail "no virtual environment for Python"
+  "$work/venv/bin/pip" --quiet install kubernetes-validate setuptools >"$work/pip.log" 2>&1 ||
+    { cat "$work/pip.log"; fail "could not install kubernetes-validate"; }
+  for name in base cpu gpu; do
+    "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/$name.yaml" ||
+      fail "$name does not fit Kubernetes $schema_version"
+  done
+  # The check sees what is wrong.
+  sed 's/podManagementPolicy/podManagmentPolicy/' "$work/base.yaml" >"$work/wrong.yaml"
+  if "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/wrong.yaml" >/dev/null 2>&1; then
+    fail "the schema check sees no misspelt field"
+  fi
+}
+
+# in_cluster RENDERING RUN EPOCHS FLAG...: with a shorter patience for lost servers than a cluster's.
+in_cluster() {
+  local rendering=$1 run=$2 epochs=$3
+  shift 3
+  mkdir -p "$work/$run"
+  sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 100 }\n\1faults { connect_timeout_seconds: 5 }/; s/epochs: 2$/epochs: '"$epochs/" \
+    "$work/$rendering.yaml" >"$work/$run/manifests.yaml"
+  grep -q "connect_timeout_seconds: 5" "$work/$run/manifests.yaml" || fail "the job was not changed"
+  echo "== $run"
+  unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc \
+    /usr/bin/python3 tests/deploy/run_manifests.py "$work/$run/manifests.yaml" "$work/$run" "$work/catchment" "$@" &
+  inside=$!
+  wait "$inside" || fail "$run"
+  inside=
+  grep -q '"phase": "DONE"' "$work/$run/volumes/claim-catchment-out/summary.json" || fail "$run: the job is not done"
+  grep -q '"workers": 3' "$work/$run/volumes/claim-catchment-out/summary.json" || fail "$run: not with 3 workers"
+}
+
+[[ $(id -u) -eq 0 ]] || { echo "SKIPPED: Pods of other users need root"; exit 0; }
+export PATH=$PATH:/usr/sbin:/sbin
+install_missing
+work=$(mktemp -d /var/tmp/catchment-kubernetes.XXXXXX)
+inside=
+trap clean_up EXIT
+chmod 755 "$work"
+tar -xzf deploy/catchment.tar.gz -C "$work"
+mv "$work"/catchment-* "$work/catchment"
+render base >"$work/base.yaml"
+render overlays/cpu >"$work/cpu.yaml"
+render overlays/gpu >"$work/gpu.yaml"
+render jobset >"$work/jobset.yaml"
+for kind in StatefulSet Service PodDisruptionBudget NetworkPolicy PersistentVolumeClaim ConfigMap; do
+  [[ $(count cpu "$kind") -eq 1 ]] || fail "not one $kind"
+done
+[[ $(count cpu Job) -eq 2 && $(count jobset JobSet) -eq 1 ]] || fail "the jobs are not there"
+grep -q "image: registry.example/catchment:0.1.0-cuda" "$work/gpu.yaml" || fail "the overlay's image is not there"
+[[ $(grep -c "nvidia.com/gpu: \"1\"" "$work/gpu.yaml") -eq 2 ]] || fail "the GPU is not asked for"
+check_schemas
+in_cluster base run 10
+in_cluster base killed 30 --kill=catchment-server-1
+in_cluster base deleted 30 --delete=catchment-server-0
+in_cluster jobset jobset 10
+echo PASSED

@@ -1,0 +1,238 @@
+#!/usr/bin/env bash
+# deploy/slurm/catchment.sbatch on a real Slurm: munge, slurmctld and two slurmd, all on this machine.
+#
+#   bazel test //tests/deploy:slurm_test
+#
+# As root on Debian 12. Installs slurm-wlm and munge where they are missing, and uses nothing of an installed
+# Slurm but its programs. Everything runs in namespaces of its own (processes, network, mounts), which end
+# with the test, however it ends. Trains on MNIST from $CATCHMENT_DATA/mnist.
+set -euo pipefail
+
+readonly packages=(slurm-wlm munge)
+readonly patience=120  # seconds that a wait may take
+
+fail() {
+  echo "FAILED: $*"
+  tail -n 25 "$work"/*.log "$work"/out*/logs/*.log 2>/dev/null || true
+  exit 1
+}
+
+# await WHAT COMMAND...
+await() {
+  local what=$1 deadline=$((SECONDS + patience))
+  shift
+  until "$@"; do
+    [[ $SECONDS -lt $deadline ]] || fail "not within $patience s: $what"
+    sleep 0.2
+  done
+}
+
+# ------------------------------------------------------------------------------------------ before the namespaces
+
+install_missing() {
+  if command -v sbatch && command -v slurmctld && command -v slurmd && command -v munged; then return; fi >/dev/null
+  if apt-get --quiet update; then
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes --no-install-recommends install "${packages[@]}" && return
+  fi
+  echo "FAILED: could not install ${packages[*]}"
+  exit 1
+}
+
+clean_up() {
+  [[ -z $inside ]] || kill -KILL "$inside" 2>/dev/null || true
+  wait
+  rm -rf "$work"
+}
+
+export PATH=$PATH:/usr/sbin:/sbin
+if [[ ${1:-} != --inside ]]; then
+  [[ $(id -u) -eq 0 ]] || { echo "SKIPPED: Slurm's daemons need root"; exit 0; }
+  [[ -s ${CATCHMENT_DATA:-}/mnist/train-images-idx3-ubyte.gz ]] ||
+    { echo "SKIPPED: needs MNIST in \$CATCHMENT_DATA/mnist; deploy/fetch_mnist.sh fetches it"; exit 0; }
+  install_missing
+  # A short path: munge's socket is in it.
+  work=$(mktemp -d /tmp/catchment-slurm.XXXXXX)
+  inside=
+  trap clean_up EXIT
+  tar -xzf deploy/catchment.tar.gz -C "$work"
+  mv "$work"/catchment-* "$work/catchment"
+  unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc bash "$0" --inside "$work" &
+  inside=$!
+  wait "$inside"
+  inside=
+  exit 0
+fi
+
+# ---------------------------------------------------------------------------------------------------- inside them
+
+readonly work=$2
+readonly bundle=$work/catchment
+export SLURM_CONF=$work/slurm.conf
+
+start_slurm() {
+  local node
+  # Slurm takes no addresses from a machine that has a loopback interface alone.
+  ip link set lo up
+  ip link add cluster0 type veth peer name cluster1
+  for node in 10 11 12; do ip address add "10.213.78.$node/24" dev cluster0; done
+  ip link set cluster0 up
+  hostname slurmhost
+  printf '%s\n' "127.0.0.1 localhost" "10.213.78.10 slurmhost" >"$work/hosts"
+  mount --bind "$work/hosts" /etc/hosts
+  mkdir -p "$work"/{munge,state,spool-n1,spool-n2}
+  chmod 755 "$work"
+  dd if=/dev/urandom of="$work/munge/key" bs=1 count=1024 status=none
+  chmod 600 "$work/munge/key"
+  munged --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
+    --log-file="$work/munge/log" --seed-file="$work/munge/seed" --force >"$work/munged.log" 2>&1 &
+  # Each node has an address of its own; processors are said to be there, not looked for.
+  cat >"$SLURM_CONF" <<END
+ClusterName=catchment
+SlurmctldHost=slurmhost(10.213.78.10)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge/socket
+CredType=cred/munge
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool-%n
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd-%n.pid
+SlurmctldPort=6817
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+MpiDefault=none
+ReturnToService=2
+KillWait=20
+GresTypes=gpu
+NodeName=n1 NodeHostname=slurmhost NodeAddr=10.213.78.11 Port=6821 CPUs=4 RealMemory=2000 Gres=gpu:2
+NodeName=n2 NodeHostname=slurmhost NodeAddr=10.213.78.12 Port=6822 CPUs=4 RealMemory=2000 Gres=gpu:2
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=30 OverSubscribe=FORCE:4
+END
+  for node in 0 1; do mknod "$work/gpu$node" c 1 3; done
+  echo "Name=gpu File=$work/gpu[0-1]" >"$work/gres.conf"
+  await "munge" test -S "$work/munge/socket"
+  slurmctld -D -f "$SLURM_CONF" >"$work/slurmctld.log" 2>&1 &
+  for node in n1 n2; do
+    slurmd -D -f "$SLURM_CONF" -N "$node" >"$work/slurmd-$node.log" 2>&1 &
+  done
+  await "both nodes idle" both_idle
+}
+
+both_idle() { [[ $(sinfo --noheader --format=%D-%t 2>/dev/null) == 2-idle ]]; }
+
+# submit ARGUMENT...: of sbatch; prints the job's number.
+submit() { sbatch --parsable --output="$work/job-%j.log" "$@" || fail "sbatch refused: $*"; }
+state() { scontrol show job "$1" | sed -n 's/.* *JobState=\([A-Z_]*\) .*/\1/p'; }
+exit_code() { scontrol show job "$1" | sed -n 's/.* ExitCode=\([0-9]*\):.*/\1/p'; }
+ended() { [[ $(state "$1") != @(PENDING|RUNNING|COMPLETING|CONFIGURING) ]]; }
+pending() { [[ $(state "$1") == PENDING ]]; }
+no_daemons() { ! pgrep -f 'bin/catchment_(server|worker)' >/dev/null; }
+log() { cat "$work/job-$1.log"; }
+# The master's address of a job that has one, else nothing.
+master() { sed -n 's/.*the master at \([0-9.:]*\),.*/\1/p' "$work/job-$1.log" 2>/dev/null; }
+trains() {
+  local address
+  address=$(master "$1")
+  [[ -n $address ]] &&
+    "$bundle/bin/catchment" health "$address" --service=catchment.v1.MasterService >/dev/null 2>&1
+}
+# expect_summary DIR TEXT...
+expect_summary() {
+  local dir=$1 text
+  shift
+  [[ -s $dir/summary.json ]] || fail "no $dir/summary.json"
+  for text in "$@"; do
+    grep -qF "$text" "$dir/summary.json" || fail "no $text in $(cat "$dir/summary.json")"
+  done
+}
+# The nodes that worker tasks run on, by the environment that Slurm gave them.
+worker_nodes() {
+  local pid
+  for pid in $(pgrep -f bin/catchment_worker); do
+    tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | sed -n 's/^SLURMD_NODENAME=//p' || true
+  done | sort -u | xargs
+}
+
+readonly script=$bundle/deploy/slurm/catchment.sbatch
+readonly mlp=$bundle/examples/mnist_mlp.textproto
+readonly digits=$bundle/examples/drawn_digits.textproto
+cd "$work"
+start_slurm
+
+echo "== MNIST, two servers and three workers over both nodes"
+job=$(submit --nodes=2 --ntasks=3 "$script" --servers=2 --set epochs=2 --out="$work/out" "$mlp")
+await "job $job trains" trains "$job"
+[[ $(worker_nodes) == "n1 n2" ]] || fail "workers are on $(worker_nodes), not on both nodes"
+await "job $job ends" ended "$job"
+[[ $(state "$job") == COMPLETED && $(exit_code "$job") == 0 ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
+expect_summary "$work/out" '"phase": "DONE"' '"servers": 2' '"workers": 3' '"epochs": 2'
+accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$work/out/summary.json")
+awk "BEGIN { exit !($accuracy > 0.95) }" || fail "test accuracy $accuracy"
+[[ -s $work/out/model.safetensors ]] || fail "no weights"
+grep -q "listening on 10.213.78.11:" "$work/out/logs/server-0.log" || fail "server 0 is not on n1"
+grep -q "listening on 10.213.78.12:" "$work/out/logs/server-1.log" || fail "server 1 is not on n2"
+for task in 0 1 2; do [[ -s $work/out/logs/worker-$task.log ]] || fail "worker $task has no log"; done
+await "no daemon is left" no_daemons
+
+echo "== two jobs that share the nodes: each its own ports; cancelled, everything ends"
+long=(--set epochs=1000000 "$digits")
+a=$(submit --nodes=2 --ntasks=2 --oversubscribe "$script" --out="$work/out-a" "${long[@]}")
+b=$(submit --nodes=2 --ntasks=2 --oversubscribe "$script" --out="$work/out-b" "${long[@]}")
+await "job $a trains" trains "$a"
+await "job $b trains" trains "$b"
+[[ $(master "$a") != "$(master "$b")" ]] || fail "both masters are at $(master "$a")"
+scancel "$a"
+await "job $a ends" ended "$a"
+[[ $(state "$a") == CANCELLED ]] || fail "job $a is $(state "$a")"
+expect_summary "$work/out-a" '"phase": "STOPPED"'
+trains "$b" || fail "job $b does not outlive job $a"
+
+echo "== told to end before its time is up: in order, with a checkpoint, which the next one goes on from"
+scancel --batch --signal=TERM "$b"
+await "job $b ends" ended "$b"
+[[ $(exit_code "$b") == 143 ]] || fail "exit code $(exit_code "$b"), not 143; $(log "$b")"
+expect_summary "$work/out-b" '"phase": "STOPPED"'
+await "no daemon is left" no_daemons
+job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-b" --resume "${long[@]}")
+await "job $job trains" trains "$job"
+grep -q "going on from checkpoint" "$work/out-b/logs/server-1.log" || fail "server 1 does not go on from a checkpoint"
+scancel "$job"
+await "no daemon is left" no_daemons
+
+echo "== a requeued job goes on by itself"
+job=$(submit --requeue --nodes=1 --ntasks=1 "$script" --out="$work/out-c" "${long[@]}" --set checkpoint.every_updates=50)
+await "a checkpoint of job $job" compgen -G "$work/out-c/checkpoints/*/manifest.textproto" >/dev/null
+scontrol requeue "$job"
+# Slurm would let two minutes pass.
+await "job $job waits again" pending "$job"
+scontrol update JobId="$job" StartTime=now
+await "job $job goes on" grep -q "going on from checkpoint" "$work/out-c/logs/server-0.log"
+scancel "$job"
+await "no daemon is left" no_daemons
+
+echo "== one worker for each GPU"
+job=$(submit --nodes=2 --gpus-per-node=2 "$script" --no-evaluator --set device=CPU --set epochs=1 --out="$work/out-gpu" "$digits")
+await "job $job ends" ended "$job"
+[[ $(exit_code "$job") == 0 ]] || fail "job $job: $(log "$job")"
+expect_summary "$work/out-gpu" '"workers": 4'
+
+echo "== without any worker left the job fails"
+job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-e" "${long[@]}")
+await "job $job trains" trains "$job"
+pkill -KILL -f bin/catchment_worker
+await "job $job ends" ended "$job"
+[[ $(exit_code "$job") == 1 ]] || fail "exit code $(exit_code "$job"), not 1: $(log "$job")"
+log "$job" | grep -q "no worker is left" || fail "the log does not say why: $(log "$job")"
+await "no daemon is left" no_daemons
+
+echo "== what cannot train says so"
+job=$(submit --nodes=1 "$script" --out="$work/out-d" --set optimizer.momentum=2 "$digits")
+await "job $job ends" ended "$job"
+[[ $(state "$job") == FAILED && $(exit_code "$job") == 1 ]] || fail "job $job: $(state "$job") $(exit_code "$job")"
+log "$job" | grep -q "optimizer.momentum" || fail "the log does not name the field: $(log "$job")"
+echo PASSED

@@ -1,0 +1,246 @@
+// The CUDA layers against the CPU's, as networks: losses, gradients, scores. On a device where there is one,
+// and in plain loops on the processor everywhere: those are the same layers, with another device.h and gemm.h
+// under them.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "common/initializer.h"
+#include "common/random.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/loader.h"
+#include "worker/model/network.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kOnHost[] = "./tests/kernels/cuda/cuda_plugin_on_host.so";
+constexpr char kReal[] = "./kernels/cuda/libcatchment_cuda.so";
+constexpr int kBatch = 6;
+
+struct Case {
+  std::string name;
+  std::string model;
+  SampleShape input;
+  int classes = 4;
+};
+
+constexpr SampleShape kImage = {3, 9, 7};
+
+std::vector<Case> Cases() {
+  const std::string end = " layers { flatten {} } layers { dense { units: 4 } }";
+  return {
+      {"Dense", "layers { dense { units: 4 } }", SampleShape::Vector(13)},
+      {"DenseWithoutBias",
+       "layers { dense { units: 5 bias: false } } layers { relu {} } layers { dense { units: 4 } }",
+       SampleShape::Vector(13)},
+      {"DenseOfAnImage", "layers { flatten {} } layers { dense { units: 4 } }", kImage},
+      {"Convolution", "layers { conv2d { filters: 5 kernel_size: 3 } } layers { relu {} }" + end, kImage},
+      {"StridesAndPadding",
+       "layers { conv2d { filters: 4 kernel_size: 3 stride: 2 padding: 1 } }"
+       "layers { conv2d { filters: 6 kernel_size: 2 padding: 1 stride: 3 bias: false } }" +
+           end,
+       kImage},
+      {"Groups",
+       "layers { conv2d { filters: 6 kernel_size: 3 groups: 3 } } layers { relu {} }"
+       "layers { conv2d { filters: 4 kernel_size: 2 groups: 2 stride: 2 } }" +
+           end,
+       kImage},
+      {"OneByOne",
+       "layers { conv2d { filters: 5 kernel_size: 1 } } layers { relu {} }"
+       "layers { conv2d { filters: 3 kernel_size: 1 stride: 2 } }" +
+           end,
+       kImage},
+      {"MaxPool",
+       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { max_pool { size: 3 stride: 2 "
+       "padding: 1 } }"
+       "layers { max_pool { size: 2 stride: 1 } }" +
+           end,
+       kImage},
+      {"AveragePool",
+       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { average_pool { size: 3 stride: 2 padding: 1 "
+       "} }" +
+           end,
+       kImage},
+      {"GlobalAveragePool",
+       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { global_average_pool {} } layers { dense { "
+       "units: 4 } }",
+       kImage},
+      {"Activations",
+       "layers { conv2d { filters: 4 kernel_size: 3 } } layers { gelu {} } layers { flatten {} }"
+       "layers { dense { units: 8 } } layers { tanh {} } layers { dense { units: 7 } } layers { sigmoid {} }"
+       "layers { dense { units: 6 } } layers { softmax {} } layers { relu {} } layers { dense { units: 4 } }",
+       kImage},
+      {"DropoutOfAnImage",
+       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { dropout { rate: 0.4 } } layers { flatten {} "
+       "}"
+       "layers { dropout { rate: 0.2 } } layers { dense { units: 4 } }",
+       kImage},
+      {"ReluOfAFlatImage",
+       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { flatten {} } layers { relu {} } layers { "
+       "dense "
+       "{ units: 4 } }",
+       kImage},
+      {"LossOfAFlatImage",
+       "layers { conv2d { filters: 2 kernel_size: 2 stride: 1 } } layers { flatten {} }",
+       {1, 3, 2}},
+      {"BatchNorm",
+       "layers { conv2d { filters: 5 kernel_size: 3 bias: false } } layers { batch_norm {} } layers { relu "
+       "{} }" +
+           end,
+       kImage},
+      {"BatchNormOfVectors",
+       "layers { dense { units: 9 } } layers { batch_norm { epsilon: 0.01 } } layers { dense { units: 4 } }",
+       SampleShape::Vector(13)},
+      {"GhostBatches",
+       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { batch_norm { ghost_batch: 2 } }" + end,
+       kImage},
+      {"LayerNorm",
+       "layers { conv2d { filters: 5 kernel_size: 3 } } layers { layer_norm {} } layers { flatten {} }"
+       "layers { dense { units: 8 } } layers { layer_norm {} } layers { dense { units: 4 } }",
+       kImage},
+      {"Residual",
+       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { batch_norm {} } layers { relu {} "
+       "}"
+       "layers { residual { layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { batch_norm "
+       "{} } } }"
+       "layers { relu {} }"
+       "layers { residual { layers { conv2d { filters: 6 kernel_size: 3 padding: 1 stride: 2 } }"
+       "                    layers { relu {} } layers { conv2d { filters: 6 kernel_size: 3 padding: 1 } }"
+       "                    shortcut { conv2d { filters: 6 kernel_size: 1 stride: 2 } } } }" +
+           end,
+       kImage},
+      {"Lstm", "layers { lstm { units: 5 } } layers { dense { units: 4 } }", SampleShape::Sequence(7, 3)},
+      {"LstmOfSequences",
+       "layers { lstm { units: 5 sequences: true } } layers { layer_norm {} } layers { lstm { units: 4 "
+       "sequences: true "
+       "} } layers { softmax {} } layers { flatten {} } layers { dense { units: 4 } }",
+       SampleShape::Sequence(7, 3)},
+      {"SmoothedLabels", "layers { dense { units: 4 } } loss { label_smoothing: 0.2 }",
+       SampleShape::Vector(13)},
+      {"SigmoidOfTwoClasses",
+       "layers { dense { units: 1 } } loss { kind: SIGMOID_CROSS_ENTROPY label_smoothing: 0.1 }",
+       SampleShape::Vector(13), 2},
+      {"SigmoidOfFourClasses", "layers { dense { units: 4 } } loss { kind: SIGMOID_CROSS_ENTROPY }",
+       SampleShape::Vector(13)},
+      {"MeanSquaredError", "layers { dense { units: 4 } } loss { kind: MEAN_SQUARED_ERROR }",
+       SampleShape::Vector(13)},
+  };
+}
+
+std::vector<float> RandomValues(int64_t size, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(size);
+  for (float& value : values) value = static_cast<float>(random.Uniform(-1, 1));
+  return values;
+}
+
+void ExpectClose(const std::vector<float>& got, const std::vector<float>& want) {
+  float largest = 1e-3f;
+  for (float value : want) largest = std::max(largest, std::fabs(value));
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 1e-4 * largest) << "at " << i << " of " << want.size();
+  }
+}
+
+void ExpectClose(const Score& got, const Score& want) {
+  EXPECT_NEAR(got.loss_sum, want.loss_sum, 1e-4 * std::max(1.0, want.loss_sum));
+  EXPECT_EQ(got.correct, want.correct);
+  EXPECT_EQ(got.samples, want.samples);
+}
+
+class LayersTest : public testing::TestWithParam<std::tuple<std::string, Case>> {
+ protected:
+  void SetUp() override {
+    const auto plugin = OpenCudaPlugin(std::get<0>(GetParam()) == "OnHost" ? kOnHost : kReal);
+    if (!plugin.ok()) GTEST_SKIP() << plugin.status().message();
+    if (const auto devices = ListCudaDevices(**plugin); !devices.ok())
+      GTEST_SKIP() << devices.status().message();
+    cuda_ = Make(*MakeCudaBackend(**plugin, {}));
+    cpu_ = Make(MakeCpuBackend({.deterministic = true}));
+    weights_.resize(cpu_->num_parameters());
+    InitializeParameters(cpu_->layers(), 5, {0, cpu_->num_parameters()}, weights_.data());
+    // Biases and norms begin at values that hide mistakes.
+    const std::vector<float> noise = RandomValues(cpu_->num_parameters(), 6);
+    for (size_t i = 0; i < noise.size(); ++i) weights_[i] += 0.1f * noise[i];
+  }
+
+  static std::unique_ptr<Network> Make(std::unique_ptr<Backend> backend) {
+    const Case& c = std::get<1>(GetParam());
+    v1::Model model;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(c.model, &model)) << c.model;
+    auto network =
+        Network::Create(model, c.input, c.classes, {.max_batch_size = kBatch, .seed = 3}, std::move(backend));
+    EXPECT_TRUE(network.ok()) << network.status();
+    return *std::move(network);
+  }
+
+  // The next minibatch; what it points to is of this call alone.
+  Minibatch Batch(int samples) {
+    const Case& c = std::get<1>(GetParam());
+    inputs_ = RandomValues(samples * c.input.size(), ++drawn_);
+    labels_.clear();
+    ids_.clear();
+    for (int i = 0; i < samples; ++i) {
+      labels_.push_back(static_cast<int32_t>((i + drawn_) % c.classes));
+      ids_.push_back(100 * drawn_ + i);
+    }
+    return {inputs_.data(), labels_.data(), ids_.data(), samples};
+  }
+
+  void Rewind() { drawn_ = 0; }
+
+  std::unique_ptr<Network> cuda_, cpu_;
+  std::vector<float> weights_;
+
+ private:
+  uint64_t drawn_ = 0;
+  std::vector<float> inputs_;
+  std::vector<int32_t> labels_;
+  std::vector<uint64_t> ids_;
+};
+
+TEST_P(LayersTest, TrainLikeTheCpus) {
+  // Full, padded, and after each other.
+  for (const int samples : {kBatch, 5, 1, 3, kBatch}) {
+    SCOPED_TRACE(samples);
+    const Minibatch batch = Batch(samples);
+    std::vector<float> got(weights_.size(), NAN), want(weights_.size(), NAN);
+    ExpectClose(cuda_->Train(weights_, batch, absl::MakeSpan(got)),
+                cpu_->Train(weights_, batch, absl::MakeSpan(want)));
+    ExpectClose(got, want);
+  }
+}
+
+TEST_P(LayersTest, ScoreLikeTheCpus) {
+  for (Network* network : {cuda_.get(), cpu_.get()}) {
+    int left = 2;
+    network->EstimateStatistics(weights_, [&](Minibatch* batch) {
+      if (left > 0) *batch = Batch(2 + left);
+      return left-- > 0;
+    });
+    // Both draw the same.
+    if (network == cuda_.get()) Rewind();
+  }
+  const Minibatch batch = Batch(5);
+  ExpectClose(cuda_->Evaluate(weights_, batch), cpu_->Evaluate(weights_, batch));
+}
+
+std::vector<std::tuple<std::string, Case>> Everywhere() {
+  std::vector<std::tuple<std::string, Case>> all;
+  for (const Case& c : Cases()) {
+    for (const std::string where : {"OnHost", "OnDevice"}) all.emplace_back(where, c);
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(, LayersTest, testing::ValuesIn(Everywhere()), [](const auto& info) {
+  return std::get<1>(info.param).name + std::get<0>(info.param);
+});
+
+}  // namespace
+}  // namespace catchment

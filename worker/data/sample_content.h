@@ -1,0 +1,73 @@
+// The values of samples in memory, and the ways to keep them.
+//
+// Threads: immutable once made.
+#ifndef CATCHMENT_WORKER_DATA_SAMPLE_CONTENT_H_
+#define CATCHMENT_WORKER_DATA_SAMPLE_CONTENT_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace catchment {
+
+class SampleContent {
+ public:
+  virtual ~SampleContent() = default;
+  // Writes the values of a sample as the network takes them.
+  virtual void Copy(int64_t index, float* out) const = 0;
+};
+
+// A pixel (0 to 255) is given to the network as (pixel / 255 - mean) / standard_deviation.
+struct Normalization {
+  float mean = 0;
+  float standard_deviation = 1;
+};
+
+// Images are kept as bytes, a quarter of what floats take, and become floats when they are copied out.
+class ByteImages final : public SampleContent {
+ public:
+  // `pixels`: all images one after another, each with `area` pixels of the first channel, then of the second
+  // ...; `channels`: the normalization of each.
+  ByteImages(std::vector<uint8_t> pixels, int64_t area, const std::vector<Normalization>& channels)
+      : pixels_(std::move(pixels)), area_(area) {
+    for (const Normalization& n : channels) {
+      scales_.push_back(static_cast<float>(1 / (255.0 * n.standard_deviation)));
+      offsets_.push_back(static_cast<float>(-1.0 * n.mean / n.standard_deviation));
+    }
+  }
+
+  void Copy(int64_t index, float* out) const override {
+    const auto channels = static_cast<int64_t>(scales_.size());
+    const uint8_t* pixels = pixels_.data() + index * channels * area_;
+    for (int64_t c = 0; c < channels; ++c) {
+      const float scale = scales_[c], offset = offsets_[c];
+      for (int64_t i = 0; i < area_; ++i) *out++ = static_cast<float>(*pixels++) * scale + offset;
+    }
+  }
+
+ private:
+  const std::vector<uint8_t> pixels_;
+  const int64_t area_;
+  // A pixel's value is pixel * scale + offset.
+  std::vector<float> scales_;
+  std::vector<float> offsets_;
+};
+
+// Values as they are.
+class FloatSamples final : public SampleContent {
+ public:
+  FloatSamples(std::vector<float> values, int64_t size) : values_(std::move(values)), size_(size) {}
+
+  void Copy(int64_t index, float* out) const override {
+    const float* values = values_.data() + index * size_;
+    for (int64_t i = 0; i < size_; ++i) out[i] = values[i];
+  }
+
+ private:
+  const std::vector<float> values_;
+  const int64_t size_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_DATA_SAMPLE_CONTENT_H_
