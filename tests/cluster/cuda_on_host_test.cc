@@ -1,0 +1,49 @@
+// Workers with the CUDA plugin, its layers in plain loops where no GPU is: they train what CPU workers train.
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Job(const std::string& device) {
+  return absl::StrCat(R"(
+      name: "devices"
+      model {
+        layers { conv2d { filters: 4 kernel_size: 5 stride: 3 bias: false } }
+        layers { batch_norm {} }
+        layers { relu {} }
+        layers { dropout { rate: 0.1 } }
+        layers { flatten {} }
+        layers { dense { units: 10 } }
+      }
+      data { drawn_digits { train_samples: 600 test_samples: 200 } }
+      deterministic: true batch_size: 32 workers: 2 epochs: 1 block_kib: 16
+      algorithm { preset: "sync" }
+      device: )",
+                      device);
+}
+
+TEST(CudaOnHostTest, TrainsTheCpusWeights) {
+  setenv("CATCHMENT_CUDA_PLUGIN", Runfile("tests/kernels/cuda/cuda_plugin_on_host.so").c_str(), 1);
+  std::map<std::string, std::vector<float>> weights[2];
+  for (const bool cuda : {false, true}) {
+    TestCluster cluster({Job(cuda ? "CUDA" : "CPU"), 2, TestDirectory() + (cuda ? "/cuda" : "/cpu")});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    cluster.StartEvaluator();
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+    EXPECT_THAT(cluster.Summary()["device"].get<std::string>(),
+                HasSubstr(cuda ? "cuda:0 in plain loops" : "cpu"));
+    weights[cuda] = cluster.Tensors();
+  }
+  EXPECT_EQ(weights[0].size(), 5u);
+  EXPECT_LT(LargestDifference(weights[0], weights[1]), 1e-3);
+}
+
+}  // namespace
+}  // namespace catchment
