@@ -36,7 +36,9 @@ std::vector<Case> Cases() {
   return {
       {"Dense", "layers { dense { units: 4 } }", SampleShape::Vector(13)},
       {"DenseWithoutBias",
-       "layers { dense { units: 5 bias: false } } layers { relu {} } layers { dense { units: 4 } }",
+       "layers { dense { units: 5 bias: false } } layers { relu {} } layers { dense { units: 6 } } layers { "
+       "relu {} }"
+       "layers { dense { units: 4 } }",
        SampleShape::Vector(13)},
       {"DenseOfAnImage", "layers { flatten {} } layers { dense { units: 4 } }", kImage},
       {"Convolution", "layers { conv2d { filters: 5 kernel_size: 3 } } layers { relu {} }" + end, kImage},
