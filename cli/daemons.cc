@@ -42,4 +42,10 @@ absl::StatusOr<std::string> OwnDirectory() {
   return self.parent_path().string();
 }
 
+absl::StatusOr<DaemonPaths> FindOwnDaemons() {
+  const absl::StatusOr<std::string> here = OwnDirectory();
+  if (!here.ok()) return here.status();
+  return FindDaemons(*here);
+}
+
 }  // namespace catchment

@@ -20,6 +20,9 @@ absl::StatusOr<DaemonPaths> FindDaemons(const std::string& directory);
 // The directory of the running program's file.
 absl::StatusOr<std::string> OwnDirectory();
 
+// Those of the running command.
+absl::StatusOr<DaemonPaths> FindOwnDaemons();
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_CLI_DAEMONS_H_

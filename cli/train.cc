@@ -159,9 +159,7 @@ int TrainMain(const std::vector<std::string>& args) {
     return 0;
   }
   streams.columns = TerminalColumns(options->json ? STDERR_FILENO : STDOUT_FILENO);
-  const absl::StatusOr<std::string> here = OwnDirectory();
-  if (!here.ok()) return Failure(streams, here.status());
-  const absl::StatusOr<DaemonPaths> daemons = FindDaemons(*here);
+  const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
   if (!daemons.ok()) return Failure(streams, daemons.status());
   TrainBounds bounds;
   bounds.stall = options->stall_seconds;

@@ -142,9 +142,7 @@ int CompareMain(const std::vector<std::string>& args) {
     std::cout << CompareHelp();
     return 0;
   }
-  const absl::StatusOr<std::string> here = OwnDirectory();
-  if (!here.ok()) return Failure(streams, here.status());
-  const absl::StatusOr<DaemonPaths> daemons = FindDaemons(*here);
+  const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
   if (!daemons.ok()) return Failure(streams, daemons.status());
   TrainBounds bounds;
   bounds.stall = options->stall_seconds;

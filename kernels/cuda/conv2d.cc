@@ -14,6 +14,7 @@
 #include "kernels/cuda/order.h"
 #include "kernels/cuda/relu_gradient.h"
 #include "kernels/cuda/sum_columns.h"
+#include "kernels/cuda/windows.h"
 
 namespace catchment::cuda {
 namespace {
@@ -53,16 +54,10 @@ void GatherBack(Device* device, const Window& w, int group, int64_t samples, con
     const int y = i / w.channels / w.in_width % w.in_height,
               sample = i / w.channels / w.in_width / w.in_height;
     float sum = 0;
-    for (int ky = 0; ky < w.size; ++ky) {
-      const int top = y + w.padding - ky;
-      if (top < 0 || top % w.stride != 0 || top / w.stride >= w.out_height) continue;
-      for (int kx = 0; kx < w.size; ++kx) {
-        const int left = x + w.padding - kx;
-        if (left < 0 || left % w.stride != 0 || left / w.stride >= w.out_width) continue;
-        const int row = (sample * w.out_height + top / w.stride) * w.out_width + left / w.stride;
-        sum += d_patches[static_cast<int64_t>(row) * row_values + (ky * w.size + kx) * w.channels + c];
-      }
-    }
+    ForEachWindowOver(w, y, x, [&](int out_y, int out_x, int ky, int kx) {
+      const int row = (sample * w.out_height + out_y) * w.out_width + out_x;
+      sum += d_patches[static_cast<int64_t>(row) * row_values + (ky * w.size + kx) * w.channels + c];
+    });
     d_in[((sample * w.in_height + y) * w.in_width + x) * w.in_channels + first_channel + c] = sum;
   });
 }

@@ -27,12 +27,6 @@ struct AllStreams : Device::Streams {
 
 }  // namespace
 
-int Checked(int64_t value, const char* what) {
-  if (value > kLargest)
-    throw Error(std::string(what) + " has more than 2147483647 values; use a smaller batch_size");
-  return static_cast<int>(value);
-}
-
 Device::Device(int index, bool tf32) : index_(index), tf32_(tf32) {
   Enter();
   auto* streams = new AllStreams;

@@ -34,7 +34,11 @@ struct Error : std::runtime_error {
 // Kernels count in 32 bits.
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
 // `value`, or an Error that says that `what` has too many values for one kernel.
-int Checked(int64_t value, const char* what);
+inline int Checked(int64_t value, const char* what) {
+  if (value > kLargest)
+    throw Error(std::string(what) + " has more than 2147483647 values; use a smaller batch_size");
+  return static_cast<int>(value);
+}
 
 class Device {
  public:

@@ -8,12 +8,6 @@ namespace catchment::cuda {
 
 struct Device::Streams {};
 
-int Checked(int64_t value, const char* what) {
-  if (value > kLargest)
-    throw Error(std::string(what) + " has more than 2147483647 values; use a smaller batch_size");
-  return static_cast<int>(value);
-}
-
 Device::Device(int index, bool tf32) : index_(index), tf32_(tf32) {}
 Device::~Device() { Free(scratch_); }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/node.h"
+#include "kernels/cuda/windows.h"
 
 namespace catchment::cuda {
 namespace {
@@ -41,16 +42,9 @@ template <typename F>
 CATCHMENT_ON_DEVICE void ForEachSeeing(const Window& w, int i, F f) {
   const int channel = i % w.channels, x = i / w.channels % w.width;
   const int y = i / w.channels / w.width % w.height, sample = i / w.channels / w.width / w.height;
-  for (int ky = 0; ky < w.size; ++ky) {
-    const int top = y + w.padding - ky;
-    if (top < 0 || top % w.stride != 0 || top / w.stride >= w.out_height) continue;
-    for (int kx = 0; kx < w.size; ++kx) {
-      const int left = x + w.padding - kx;
-      if (left < 0 || left % w.stride != 0 || left / w.stride >= w.out_width) continue;
-      f(((sample * w.out_height + top / w.stride) * w.out_width + left / w.stride) * w.channels + channel,
-        y * w.width + x);
-    }
-  }
+  ForEachWindowOver(w, y, x, [&](int out_y, int out_x, int, int) {
+    f(((sample * w.out_height + out_y) * w.out_width + out_x) * w.channels + channel, y * w.width + x);
+  });
 }
 
 // Of equal values the first, row by row, is the maximum.
