@@ -341,10 +341,13 @@ std::string DescribeSchedule(const JobFacts& facts) {
   const v1::Optimizer& optimizer = facts.job().optimizer();
   const v1::Schedule& schedule = optimizer.schedule();
   if (schedule.warmup() == 0) return DescribeDecay(optimizer);
-  const double samples = schedule.warmup() * facts.total_samples();
+  const std::string samples =
+      facts.knows_budget()
+          ? absl::StrCat(" (", Count(std::llround(schedule.warmup() * facts.total_samples())), " samples)")
+          : "";
   return absl::StrCat("rises from 0 to ", Short(LearningRate(optimizer, schedule.warmup())),
-                      " over the first ", Share(schedule.warmup()), " of the budget (",
-                      Count(std::llround(samples)), " samples), then ", DescribeDecay(optimizer));
+                      " over the first ", Share(schedule.warmup()), " of the budget", samples, ", then ",
+                      DescribeDecay(optimizer));
 }
 
 std::string DescribeWorkerScaling(const JobFacts& facts) {
@@ -355,10 +358,19 @@ std::string DescribeWorkerScaling(const JobFacts& facts) {
 }
 
 std::string DescribeBudget(const JobFacts& facts) {
+  if (!facts.knows_budget()) {
+    return absl::StrCat(Plural(facts.job().epochs(), "epoch"),
+                        " of the table's rows, which are counted when a worker has read them, ",
+                        Count(facts.job().batch_size()), " a step.");
+  }
+  const std::string epochs =
+      facts.knows_samples()
+          ? absl::StrCat(Short(facts.epochs(), 4), facts.epochs() == 1 ? " epoch" : " epochs", " of ",
+                         Count(facts.train_samples()), " samples, ")
+          : "";
   return absl::StrCat(
-      Short(facts.epochs(), 4), facts.epochs() == 1 ? " epoch" : " epochs", " of ",
-      Count(facts.train_samples()), " samples, ", Plural(facts.total_samples(), "sample"),
-      " in all: ", Plural(facts.steps_per_worker(), "step"), " of ", Count(facts.job().batch_size()), " on ",
+      epochs, Plural(facts.total_samples(), "sample"), " in all: ", Plural(facts.steps_per_worker(), "step"),
+      " of ", Count(facts.job().batch_size()), " on ",
       facts.workers() == 1 ? "the one worker" : absl::StrCat("each of ", facts.workers(), " workers"),
       ", about ", Plural(facts.updates(), "update"), " of the center.");
 }

@@ -53,6 +53,11 @@ void FlagSet::AddSeconds(const std::string& name, double* out, const std::string
                     }});
 }
 
+void FlagSet::AddOptionalSeconds(const std::string& name, double bare, double* out, const std::string& help) {
+  AddSeconds(name, out, help);
+  flags_.back().bare = absl::StrCat(bare);
+}
+
 void FlagSet::AddSwitch(const std::string& name, bool* out, const std::string& help) {
   flags_.push_back({name, "", help, [=](const std::string& text) {
                       return absl::SimpleAtob(text, out) ? absl::OkStatus()
@@ -105,10 +110,10 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::s
     }
     const Flag* flag = Find(name);
     if (flag == nullptr) return Unknown(name);
-    std::string value = "true";
+    std::string value = flag->bare.empty() ? "true" : flag->bare;
     if (equals != std::string::npos) {
       value = args[i].substr(equals + 1);
-    } else if (!flag->value.empty()) {
+    } else if (!flag->value.empty() && flag->bare.empty()) {
       if (i + 1 == args.size()) {
         return absl::InvalidArgumentError(
             absl::StrCat("--", name, " needs a value: --", name, "=", flag->value));
@@ -125,7 +130,12 @@ std::string FlagSet::Describe() const {
   std::string text;
   for (const Flag& flag : flags_) {
     if (flag.help.empty()) continue;
-    std::string head = absl::StrCat("  --", flag.name, flag.value.empty() ? "" : "=", flag.value);
+    std::string head = absl::StrCat("  --", flag.name);
+    if (!flag.bare.empty()) {
+      absl::StrAppend(&head, "[=", flag.value, "]");
+    } else if (!flag.value.empty()) {
+      absl::StrAppend(&head, "=", flag.value);
+    }
     head.resize(std::max<size_t>(head.size() + 2, kHelpColumn), ' ');
     text += HangingParagraph(head, flag.help, kHelpColumn, kHelpWidth);
   }

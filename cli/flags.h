@@ -29,6 +29,8 @@ class FlagSet {
               const std::string& help);
   // Positive.
   void AddSeconds(const std::string& name, double* out, const std::string& help);
+  // The same, and --name alone sets `bare`.
+  void AddOptionalSeconds(const std::string& name, double bare, double* out, const std::string& help);
   void AddSwitch(const std::string& name, bool* out, const std::string& help);
   void AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
                const std::string& help);
@@ -48,6 +50,7 @@ class FlagSet {
     std::string value;  // empty: a switch
     std::string help;
     std::function<absl::Status(const std::string&)> set;
+    std::string bare = "";  // what --name alone sets; empty: it needs a value
   };
 
   const Flag* Find(const std::string& name) const;

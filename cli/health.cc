@@ -3,6 +3,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/flags.h"
+#include "cli/tls_flags.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
 
@@ -36,9 +37,7 @@ FlagSet MakeFlags(Options* o) {
   FlagSet flags;
   flags.AddString("service", "NAME", &o->service, "What to ask for. Default: the process.");
   flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "How long the answer may take. Default 3.");
-  flags.AddString("tls_ca", "FILE", &o->tls.ca, "PEM file of the authority (mutual TLS).");
-  flags.AddString("tls_cert", "FILE", &o->tls.cert, "PEM file of this side's certificate.");
-  flags.AddString("tls_key", "FILE", &o->tls.key, "PEM file of its key.");
+  AddTlsFlags(&o->tls, &flags);
   return flags;
 }
 

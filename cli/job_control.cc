@@ -18,11 +18,13 @@ absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const 
   return JobControl(address, v1::MasterService::NewStub(Connect(address, *credentials)));
 }
 
-absl::StatusOr<v1::JobStatus> JobControl::GetStatus() {
+absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::GetStatusRequest request;
+  request.set_again_in_seconds(again_in_seconds);
   v1::JobStatus status;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-  const grpc::Status result = stub_->GetStatus(context.get(), v1::GetStatusRequest(), &status);
+  const grpc::Status result = stub_->GetStatus(context.get(), request, &status);
   if (!result.ok()) return FromGrpc(result, absl::StrCat("master at ", address_));
   return status;
 }

@@ -18,7 +18,8 @@ class JobControl {
   // InvalidArgument for TLS files that cannot be used.
   static absl::StatusOr<JobControl> Create(const std::string& address, const TlsFiles& tls);
 
-  absl::StatusOr<v1::JobStatus> GetStatus();
+  // again_in_seconds: as in v1::GetStatusRequest.
+  absl::StatusOr<v1::JobStatus> GetStatus(double again_in_seconds = 0);
   absl::Status Stop(const std::string& reason);
   // Closes the connection; calls fail from now on. A master that ends would wait a while for a connection
   // that nobody reads.

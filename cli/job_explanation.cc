@@ -4,9 +4,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/algorithm_words.h"
+#include "cli/evaluation_words.h"
 #include "cli/placement.h"
 #include "cli/text.h"
+#include "common/job/data_shape.h"
 
 namespace catchment {
 namespace {
@@ -99,8 +102,21 @@ void AddLayer(const LayerShape& layer, Table* table) {
               is_synthetic ? "" : ToString(layer.output), parameters == 0 ? "" : Count(parameters)});
 }
 
+std::string DescribeTable(const v1::Table& table) {
+  const TargetShape target = TargetOfTable(table);
+  return absl::StrCat(
+      "table: samples of ", ToString(ShapeOfTable(table)), " with ",
+      target.is_real() ? Plural(target.reals, "real target")
+                       : absl::StrCat("one of ", target.classes, " classes"),
+      ", from ", absl::StrJoin(table.train(), ", "),
+      table.test().empty() ? "" : absl::StrCat("; for tests from ", absl::StrJoin(table.test(), ", ")),
+      table.directory().empty() ? "" : absl::StrCat("; in ", table.directory()),
+      ". How many rows: known when a worker has read them");
+}
+
 std::string DescribeData(const JobFacts& facts) {
   const v1::Data& data = facts.job().data();
+  if (data.has_table()) return DescribeTable(data.table());
   const std::string sizes = absl::StrCat(Count(facts.train_samples()), " samples for training, ",
                                          Count(facts.test_samples()), " for tests");
   if (data.has_synthetic()) return absl::StrCat("synthetic, without content or files: ", sizes);
@@ -120,6 +136,26 @@ std::string DescribeCodec(const v1::Compression& compression, v1::Compression::C
                       " % of each block; the rest is added to the next gradient");
 }
 
+std::string DescribePrecision(const v1::Computation& computation) {
+  constexpr char kRest[] = "; sums and all else are float32. A CPU computes in float32.";
+  switch (computation.precision()) {
+    case v1::Computation::TF32:
+      return absl::StrCat("A CUDA device rounds factors to 11 significant bits", kRest);
+    case v1::Computation::BFLOAT16:
+      return absl::StrCat("A CUDA device rounds factors to 8 significant bits", kRest);
+    case v1::Computation::FLOAT16:
+      return absl::StrCat(
+          "A CUDA device rounds factors to 11 significant bits and float16's range", kRest,
+          " The loss is multiplied with ", Count(static_cast<int64_t>(computation.loss_scale())),
+          " at first; a minibatch whose gradient overflows is taken again with half of that, and "
+          "after ",
+          Count(computation.loss_scale_period()),
+          " in a row without overflow it is doubled. Gradients leave when all are known.");
+    default:
+      return "Everything is float32.";
+  }
+}
+
 }  // namespace
 
 std::string ExplainAlgorithm(const JobFacts& facts) {
@@ -133,7 +169,7 @@ std::string ExplainAlgorithm(const JobFacts& facts) {
       Item("who waits", DescribeConsistency(facts)), Item("what is sent", DescribeContribution(facts)),
       Item("staleness", DescribeCompensation(facts)), Item("optimizer", DescribeOptimizer(facts)),
       Item("learning rate", DescribeSchedule(facts) + DescribeWorkerScaling(facts)),
-      Item("budget", DescribeBudget(facts)));
+      Item("budget", DescribeBudget(facts)), Item("evaluation", DescribeEvaluation(facts.job())));
 }
 
 std::string ExplainModel(const JobFacts& facts) {
@@ -181,6 +217,12 @@ std::string ExplainWorker(const JobFacts& facts) {
                       table.Print());
 }
 
+std::string ExplainComputation(const JobFacts& facts) {
+  const v1::Computation& computation = facts.job().computation();
+  return absl::StrCat("what matrices are multiplied in\n", InFile("computation", computation),
+                      HangingParagraph("  ", DescribePrecision(computation), 2, kWidth));
+}
+
 std::string ExplainWire(const JobFacts& facts) {
   const WireBytes wire = facts.wire();
   const v1::Compression& compression = facts.job().compression();
@@ -189,8 +231,10 @@ std::string ExplainWire(const JobFacts& facts) {
       absl::StrCat("sends ", Bytes(wire.sent), " (", DescribeCodec(compression, compression.push()), ") ",
                    EverySteps(wire.send_every), ", receives ", Bytes(wire.received), " (",
                    DescribeCodec(compression, compression.pull()), ") ", EverySteps(wire.receive_every), "; ",
-                   Bytes(wire.per_step()), " a step on average; ",
-                   Bytes(wire.per_step() * facts.total_steps()), " in the whole job, over all workers");
+                   Bytes(wire.per_step()), " a step on average",
+                   facts.knows_budget() ? absl::StrCat("; ", Bytes(wire.per_step() * facts.total_steps()),
+                                                       " in the whole job, over all workers")
+                                        : "");
   return absl::StrCat("on the wire, for each worker", split, "\n", InFile("compression", compression),
                       HangingParagraph("  ", text, 2, kWidth));
 }
@@ -198,8 +242,9 @@ std::string ExplainWire(const JobFacts& facts) {
 std::string ExplainJob(const JobFacts& facts) {
   return absl::StrCat("job ", facts.job().name(), ": valid; ", Plural(facts.servers(), "server"), ", ",
                       Plural(facts.workers(), "worker"), "\n\n", ExplainAlgorithm(facts), "\n",
-                      ExplainModel(facts), "\ndata\n  ", DescribeData(facts), "\n\n", ExplainPlacement(facts),
-                      "\n", ExplainServers(facts), "\n", ExplainWorker(facts), "\n", ExplainWire(facts));
+                      ExplainModel(facts), "\ndata\n", HangingParagraph("  ", DescribeData(facts), 2, kWidth),
+                      "\n", ExplainPlacement(facts), "\n", ExplainServers(facts), "\n", ExplainWorker(facts),
+                      "\n", ExplainComputation(facts), "\n", ExplainWire(facts));
 }
 
 }  // namespace catchment

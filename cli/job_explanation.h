@@ -16,6 +16,7 @@ std::string ExplainAlgorithm(const JobFacts& facts);
 std::string ExplainModel(const JobFacts& facts);
 std::string ExplainServers(const JobFacts& facts);
 std::string ExplainWorker(const JobFacts& facts);
+std::string ExplainComputation(const JobFacts& facts);
 std::string ExplainWire(const JobFacts& facts);
 
 }  // namespace catchment

@@ -70,7 +70,7 @@ int OptimizerStates(const v1::Optimizer& optimizer) {
 
 absl::StatusOr<JobFacts> JobFacts::Create(const v1::Job& job, int servers) {
   const DataShape shape = ShapeOf(job.data());
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), shape.input, shape.num_classes);
+  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), shape.input, shape.target);
   if (!layers.ok()) return layers.status();
   absl::StatusOr<ParameterLayout> layout = LayoutOf(job, ListTensors(*layers), servers);
   if (!layout.ok()) return layout.status();

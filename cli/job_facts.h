@@ -63,13 +63,18 @@ class JobFacts {
   // On the servers, for others or for their time to come; at most.
   int64_t contributions_waiting() const;
 
-  int64_t train_samples() const;  // in the data
+  // In the data. Of data.table 0: they are known when a worker has read them.
+  int64_t train_samples() const;
   int64_t test_samples() const;
+  bool knows_samples() const { return train_samples() > 0; }
+  // Whether the budget can be told; one in epochs follows from the samples.
+  bool knows_budget() const { return knows_samples() || job_.budget_case() != v1::Job::kEpochs; }
+  // Where it can be, also the next three.
   int64_t total_samples() const;  // the budget, over all workers
   int64_t total_steps() const;    // over all workers
   int64_t steps_per_worker() const;
   int64_t updates() const;  // of the center
-  double epochs() const;
+  double epochs() const;    // where samples and budget are known
 
   WireBytes wire() const;
   ServerBytes server(int index) const;

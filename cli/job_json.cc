@@ -36,11 +36,18 @@ Json TensorsToJson(const ParameterLayout& layout) {
 }
 
 Json BudgetToJson(const JobFacts& facts) {
+  if (!facts.knows_budget()) {
+    return {{"samples", Json()},
+            {"steps", Json()},
+            {"steps_per_worker", Json()},
+            {"updates", Json()},
+            {"epochs", facts.job().epochs()}};
+  }
   return {{"samples", facts.total_samples()},
           {"steps", facts.total_steps()},
           {"steps_per_worker", facts.steps_per_worker()},
           {"updates", facts.updates()},
-          {"epochs", facts.epochs()}};
+          {"epochs", facts.knows_samples() ? Json(facts.epochs()) : Json()}};
 }
 
 Json WireToJson(const JobFacts& facts) {

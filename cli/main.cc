@@ -1,11 +1,14 @@
 // The `catchment` command. Each subcommand has its own files: cli/train.h, cli/validate.h,
-// cli/compare/compare.h, cli/health.h.
+// cli/compare/compare.h, cli/status.h, cli/pack.h, cli/health.h.
+#include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "cli/compare/compare.h"
 #include "cli/health.h"
+#include "cli/pack.h"
+#include "cli/status.h"
 #include "cli/train.h"
 #include "cli/validate.h"
 #include "common/nearest_name.h"
@@ -21,6 +24,8 @@ constexpr char kHelp[] =
   catchment train JOB --out=DIR       trains it with servers and workers on this machine
   catchment compare JOB --algorithms=A,B,... --out=DIR
                                       trains it with several algorithms and reports which is best
+  catchment status HOST:PORT          shows how a running job goes and what holds it up
+  catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment health HOST:PORT          asks a server whether it serves, for probes
   catchment SUBCOMMAND --help         examples and flags
   catchment --version
@@ -31,34 +36,59 @@ A first run, without any data at hand:
 For jobs over several machines start catchment_server and catchment_worker by hand: see README.md.
 )";
 
+using Arguments = std::vector<std::string>;
+
+struct Subcommand {
+  std::string name;
+  std::function<int(const Arguments&)> run;
+};
+
+const std::vector<Subcommand>& Subcommands() {
+  static const auto* const all = new std::vector<Subcommand>{
+      {"validate", [](const Arguments& args) { return RunValidate(args, &std::cout, &std::cerr); }},
+      {"train", TrainMain},
+      {"compare", CompareMain},
+      {"status", StatusMain},
+      {"pack",
+       [](const Arguments& args) {
+         return RunPack(args, DataPathsFromEnvironment(), &std::cout, &std::cerr);
+       }},
+      {"health", [](const Arguments& args) { return RunHealth(args, &std::cout, &std::cerr); }}};
+  return *all;
+}
+
+const Subcommand* Find(const std::string& name) {
+  for (const Subcommand& one : Subcommands()) {
+    if (one.name == name) return &one;
+  }
+  return nullptr;
+}
+
 int Unknown(const std::string& word) {
-  const std::string nearest = NearestName(word, {"train", "validate", "compare", "health"});
+  std::vector<std::string> names;
+  for (const Subcommand& one : Subcommands()) names.push_back(one.name);
+  const std::string nearest = NearestName(word, names);
   std::cerr << "catchment: no subcommand " << word
             << (nearest.empty() ? "; `catchment --help` lists them" : "; is it `catchment " + nearest + "`?")
             << '\n';
   return 2;
 }
 
-int Run(const std::vector<std::string>& args) {
+int Run(const Arguments& args) {
   if (args.empty()) {
     std::cerr << kHelp;
     return 2;
   }
   const std::string& word = args[0];
-  const std::vector<std::string> rest(args.begin() + 1, args.end());
-  if (word == "train") return TrainMain(rest);
-  if (word == "compare") return CompareMain(rest);
-  if (word == "validate") return RunValidate(rest, &std::cout, &std::cerr);
-  if (word == "health") return RunHealth(rest, &std::cout, &std::cerr);
+  const Arguments rest(args.begin() + 1, args.end());
+  if (const Subcommand* subcommand = Find(word)) return subcommand->run(rest);
   if (word == "--version" || word == "version") {
     std::cout << DescribeVersion("catchment");
     return 0;
   }
   if (word != "--help" && word != "-h" && word != "help") return Unknown(word);
-  if (!rest.empty() && rest[0] == "train") return TrainMain({"--help"});
-  if (!rest.empty() && rest[0] == "compare") return CompareMain({"--help"});
-  if (!rest.empty() && rest[0] == "validate") return RunValidate({"--help"}, &std::cout, &std::cerr);
-  if (!rest.empty() && rest[0] == "health") return RunHealth({"--help"}, &std::cout, &std::cerr);
+  if (const Subcommand* subcommand = rest.empty() ? nullptr : Find(rest[0]))
+    return subcommand->run({"--help"});
   std::cout << kHelp;
   return 0;
 }

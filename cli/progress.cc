@@ -36,6 +36,11 @@ std::string PhaseLine(const v1::JobStatus& status) {
   return status.reason().empty() ? phase : absl::StrCat(phase, ": ", status.reason());
 }
 
+std::string TestScore(const v1::JobStatus& status) {
+  return status.has_accuracy() ? Percent(status.test_accuracy())
+                               : absl::StrFormat("loss %.4f", status.test_loss());
+}
+
 }  // namespace
 
 std::string ProgressLine(const v1::JobStatus& status) {
@@ -43,16 +48,18 @@ std::string ProgressLine(const v1::JobStatus& status) {
   std::string line = absl::StrFormat("epoch %.2f", status.epochs());
   if (status.samples_per_second() > 0) absl::StrAppend(&line, " | ", Seconds(status.seconds_left()), " left");
   absl::StrAppend(&line, " | ", Samples(status), Rate(status));
-  absl::StrAppendFormat(&line, " | loss %.4f, train %s", status.train_loss(),
-                        Percent(status.train_accuracy()));
-  if (status.test_samples() > 0) absl::StrAppend(&line, ", test ", Percent(status.test_accuracy()));
+  absl::StrAppendFormat(&line, " | loss %.4f", status.train_loss());
+  if (status.has_accuracy()) absl::StrAppend(&line, ", train ", Percent(status.train_accuracy()));
+  if (status.test_samples() > 0) absl::StrAppend(&line, ", test ", TestScore(status));
   return absl::StrCat(line, " | ", Staleness(status));
 }
 
 std::string EvaluationLine(const v1::JobStatus& status) {
-  return absl::StrFormat("epoch %.2f: test accuracy %s, test loss %.4f | %s%s | %s | %s", status.epochs(),
-                         Percent(status.test_accuracy()), status.test_loss(), Samples(status), Rate(status),
-                         Staleness(status), Seconds(status.wall_seconds()));
+  const std::string accuracy =
+      status.has_accuracy() ? absl::StrCat("test accuracy ", Percent(status.test_accuracy()), ", ") : "";
+  return absl::StrFormat("epoch %.2f: %stest loss %.4f | %s%s | %s | %s", status.epochs(), accuracy,
+                         status.test_loss(), Samples(status), Rate(status), Staleness(status),
+                         Seconds(status.wall_seconds()));
 }
 
 std::string FitLine(const std::string& line, int columns) {

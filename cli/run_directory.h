@@ -3,8 +3,10 @@
 //   job.textproto       the job with all defaults filled in
 //   logs/               one log file per process
 //   metrics.jsonl       measurements over time (by the master)
+//   tensorboard/        the same for TensorBoard (by the master)
 //   checkpoints/        (by the servers)
 //   model.safetensors   the trained weights (by the master, at the end)
+//   model-best.safetensors   those of the best evaluation so far (by the master, with evaluation.keep_best)
 //   summary.json        the result (by the master, at the end)
 #ifndef CATCHMENT_CLI_RUN_DIRECTORY_H_
 #define CATCHMENT_CLI_RUN_DIRECTORY_H_
@@ -37,8 +39,10 @@ class RunDirectory {
   std::string job() const { return path_ + "/job.textproto"; }
   std::string logs() const { return path_ + "/logs"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
+  std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string model() const { return path_ + "/model.safetensors"; }
+  std::string best_model() const { return path_ + "/model-best.safetensors"; }
   std::string summary() const { return path_ + "/summary.json"; }
   // One of a complete checkpoint, that is.
   bool HasCheckpoint() const;

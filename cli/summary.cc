@@ -52,9 +52,6 @@ Format Many(const std::string& noun) {
   return [noun](double n) { return Plural(std::llround(n), noun); };
 }
 
-// "12.3 ms", "4.5 s".
-std::string Duration(double seconds) { return seconds < 1 ? Milliseconds(1e6 * seconds) : Seconds(seconds); }
-
 std::string Shares(const nlohmann::json& of, const std::string& prefix,
                    absl::Span<const char* const> suffixes, const Format& format) {
   std::vector<std::string> parts;
@@ -137,6 +134,12 @@ std::string SummaryTable(const nlohmann::json& summary,
                          .Join()},
       {"test accuracy", Phrase(summary).Add("test_accuracy", Percent).Join()},
       {"test loss", Phrase(summary).Add("test_loss", Four).Join()},
+      {"best evaluation", Phrase(summary)
+                              .Add("best_evaluation", Whole)
+                              .Add("best_test_accuracy", Percent, "test accuracy ")
+                              .Add("best_test_loss", Four, "test loss ")
+                              .Add("best_at_samples", Many("sample"), "after ")
+                              .Join()},
       {"staleness", Phrase(summary)
                         .Add("staleness_mean", Four, "mean ")
                         .Add("staleness_p50", Four, "p50 ")
@@ -164,7 +167,7 @@ std::string SummaryTable(const nlohmann::json& summary,
                           .Add("bytes_pushed", Bytes, "", " pushed")
                           .Add("bytes_pulled", Bytes, "", " pulled")
                           .Join()},
-      {"ended", Phrase(summary).AddText("phase").AddText("reason").Join()},
+      {"ended", Phrase(summary).AddText("phase").AddText("reason").AddText("ended_early").Join()},
   };
   rows.insert(rows.end(), more.begin(), more.end());
   Table table(/*has_head=*/false);

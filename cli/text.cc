@@ -40,6 +40,10 @@ std::string Seconds(double seconds) {
   return absl::StrFormat("%d d %02d h", s / 86400, s % 86400 / 3600);
 }
 
+std::string Duration(double seconds) {
+  return seconds < 1 ? absl::StrCat(Short(1000 * seconds, 3), " ms") : Seconds(seconds);
+}
+
 std::string Percent(double share) { return absl::StrFormat("%.2f %%", 100 * share); }
 
 std::string Short(double value, int digits) { return absl::StrFormat("%.*g", digits, value); }

@@ -19,6 +19,9 @@ std::string Bytes(double bytes);
 // "0.4 s", "58 s", "3 min 02 s", "2 h 05 min", "3 d 04 h".
 std::string Seconds(double seconds);
 
+// "12.3 ms" below a second, and as Seconds from there on.
+std::string Duration(double seconds);
+
 // 0.98765 -> "98.77 %".
 std::string Percent(double share);
 

@@ -5,11 +5,14 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "cli/advice.h"
 #include "cli/load.h"
 #include "cli/run_directory.h"
+#include "cli/status_text.h"
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
+#include "common/job/check_evaluation.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -53,7 +56,7 @@ std::string StartLine(const v1::Job& job, const ClusterPlan& plan) {
 }
 
 // What to do after a run that did not finish.
-void Advise(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
+void TellHowToGoOn(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
   if (directory.HasCheckpoint()) {
     *out << "To go on from the last checkpoint: " << ResumeCommand(options) << '\n';
   } else {
@@ -62,13 +65,25 @@ void Advise(const TrainOptions& options, const RunDirectory& directory, std::ost
   }
 }
 
+// Where the best weights are, and of which evaluation where that is not the best one; empty where there are
+// none.
+std::string BestWeights(const nlohmann::json& summary, const RunDirectory& directory) {
+  const auto number = [&summary](const char* key) {
+    return summary.contains(key) && summary[key].is_number() ? summary[key].get<uint64_t>() : 0;
+  };
+  const uint64_t kept = number("best_weights");
+  if (kept == 0) return "";
+  return absl::StrCat(directory.best_model(),
+                      kept == number("best_evaluation") ? "" : absl::StrCat(", of evaluation ", kept));
+}
+
 int Report(const TrainOptions& options, const RunDirectory& directory, const TrainOutcome& outcome,
            const TrainStreams& streams) {
   const absl::StatusOr<std::string> text = ReadTextFile(directory.summary());
   if (!text.ok()) {
     Failure(streams,
             absl::UnavailableError(absl::StrCat("the master ended without writing ", directory.summary())));
-    Advise(options, directory, streams.err);
+    TellHowToGoOn(options, directory, streams.err);
     return kFailed;
   }
   if (options.json) {
@@ -79,12 +94,16 @@ int Report(const TrainOptions& options, const RunDirectory& directory, const Tra
     const std::string workers = WorkerTable(*summary);
     *streams.out << '\n'
                  << SummaryTable(*summary, {{"weights", directory.model()},
+                                            {"best weights", BestWeights(*summary, directory)},
                                             {"result", directory.summary()},
                                             {"measurements", directory.metrics()}})
-                 << (workers.empty() ? "" : "\n") << workers << std::flush;
+                 << (workers.empty() ? "" : "\n") << workers;
+    const std::vector<Warning> warnings = Advise(outcome.training);
+    if (!warnings.empty()) *streams.out << '\n' << WarningsText(warnings);
+    *streams.out << std::flush;
   }
   if (outcome.signal == 0) return 0;
-  Advise(options, directory, options.json ? streams.err : streams.out);
+  TellHowToGoOn(options, directory, options.json ? streams.err : streams.out);
   return kSignalBase + outcome.signal;
 }
 
@@ -101,7 +120,7 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
   }
   if (outcome->status.ok()) return Report(options, directory, *outcome, streams);
   Failure(streams, outcome->status);
-  Advise(options, directory, streams.err);
+  TellHowToGoOn(options, directory, streams.err);
   return outcome->signal == 0 ? kFailed : kSignalBase + outcome->signal;
 }
 
@@ -116,6 +135,20 @@ bool NothingIsLeft(const TrainOptions& options, const v1::Job& job) {
   return summary.ok() && done.ok() && summary->value("phase", "") == "DONE" && JobText(*done) == JobText(job);
 }
 
+absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
+  if (options.evaluator) return absl::OkStatus();
+  if (job.optimizer().schedule().decay() == v1::Schedule::PLATEAU) {
+    return absl::InvalidArgumentError(
+        "--evaluator=false: optimizer.schedule.decay is PLATEAU, which follows the evaluator's test loss; "
+        "leave --evaluator out, or set the decay to COSINE or STEP");
+  }
+  const std::string field = FollowsEvaluator(job.evaluation());
+  if (field.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--evaluator=false: ", field,
+                                                 " is set, which follows the evaluator's scores; leave "
+                                                 "--evaluator out, or the field"));
+}
+
 }  // namespace
 
 int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
@@ -127,12 +160,7 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
     *streams.err << source << " is not valid:\n" << job.status().message() << '\n';
     return kFailed;
   }
-  if (!options.evaluator && job->optimizer().schedule().decay() == v1::Schedule::PLATEAU) {
-    return Failure(
-        streams, absl::InvalidArgumentError(
-                     "--evaluator=false: optimizer.schedule.decay is PLATEAU, which follows the evaluator's "
-                     "test loss; leave --evaluator out, or set the decay to COSINE or STEP"));
-  }
+  if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);
   if (NothingIsLeft(options, *job)) {
     *streams.err << options.out
                  << " holds the result of this very job, and nothing is left to train; give it more, "

@@ -61,6 +61,7 @@ void TrainMonitor::PollMaster() {
   answered_ = clock_.Now();
   if (HasMoved(status_, *status)) moved_ = answered_;
   status_ = *status;
+  if (status_.phase() == v1::JobStatus::TRAINING) outcome_.training = status_;
   observer_->Update(status_);
   if (bounds_.train > 0 && status_.wall_seconds() >= bounds_.train && Trains()) StopForTime();
 }
@@ -102,8 +103,10 @@ void TrainMonitor::HandleDeparture(const Departure& departure) {
 }
 
 void TrainMonitor::LoseWorker(const Departure& departure) {
-  observer_->Note(ToString(departure));
   PollMaster();
+  // All workers end so where the job has failed; the master tells why.
+  if (status_.phase() == v1::JobStatus::FAILED) return;
+  observer_->Note(ToString(departure));
   if (!Trains()) return;
   const int left = cluster_->Running(Part::kWorker);
   if (status_.phase() == v1::JobStatus::WAITING) {
@@ -114,6 +117,8 @@ void TrainMonitor::LoseWorker(const Departure& departure) {
 }
 
 void TrainMonitor::LoseEvaluator(const Departure& departure) {
+  PollMaster();
+  if (status_.phase() == v1::JobStatus::FAILED) return;
   observer_->Note(ToString(departure));
   if (stop_asked_ > 0) return;
   if (evaluator_restarts_ == kEvaluatorRestarts) {

@@ -16,7 +16,8 @@ namespace {
 constexpr char kUsage[] = R"(catchment train JOB --out=DIR [flags]
 
 Trains a job with servers, workers and an evaluator as processes on this machine, shows how it goes, ends them
-all, and writes to DIR: summary.json, metrics.jsonl, model.safetensors, job.textproto, checkpoints/ and logs/.
+all, and writes to DIR: summary.json, metrics.jsonl, model.safetensors (with evaluation.keep_best also
+model-best.safetensors), job.textproto, checkpoints/ and logs/.
 
 Examples:
   catchment train examples/mnist_cnn.textproto --workers=2 --out=out

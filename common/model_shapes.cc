@@ -122,11 +122,11 @@ class Inference {
     for (int i = 0; i < layers.size(); ++i) Add(layers[i], absl::StrCat(path, "[", i, "]"));
   }
 
-  void Finish(const v1::Loss& loss, int num_classes) {
+  void Finish(const v1::Loss& loss, const TargetShape& target) {
     path_ = "model.layers";
     if (layers_.empty()) return Problem("", "is empty; a model needs at least a dense layer");
-    if (shape_) CheckOutputs(loss, num_classes);
-    CheckLoss(loss);
+    if (shape_) CheckOutputs(loss, target);
+    CheckLoss(loss, target);
     path_ = "model.layers";
     if (problems_.empty() && ListTensors(layers_).empty()) {
       Problem("", "no layer has parameters; there is nothing to train");
@@ -482,17 +482,18 @@ class Inference {
     shape_.reset();
   }
 
-  void CheckOutputs(const v1::Loss& loss, int num_classes) {
-    const bool one_for_two = loss.kind() == v1::Loss::SIGMOID_CROSS_ENTROPY && num_classes == 2;
-    if (*shape_ == SampleShape::Vector(num_classes)) return;
+  void CheckOutputs(const v1::Loss& loss, const TargetShape& target) {
+    const bool one_for_two = loss.kind() == v1::Loss::SIGMOID_CROSS_ENTROPY && target.classes == 2;
+    const int outputs = target.is_real() ? target.reals : target.classes;
+    if (*shape_ == SampleShape::Vector(outputs)) return;
     if (one_for_two && *shape_ == SampleShape::Vector(1)) return;
     Problem("", absl::StrCat("the output of the last layer, ", layers_.back().name, ", is ",
-                             ToString(*shape_), ", and the data has ", num_classes,
-                             " classes; end with dense { units: ", num_classes, " }",
-                             one_for_two ? " or dense { units: 1 }" : ""));
+                             ToString(*shape_), ", and the data has ", outputs,
+                             target.is_real() ? " targets" : " classes", "; end with dense { units: ",
+                             outputs, " }", one_for_two ? " or dense { units: 1 }" : ""));
   }
 
-  void CheckLoss(const v1::Loss& loss) {
+  void CheckLoss(const v1::Loss& loss, const TargetShape& target) {
     const bool is_softmax =
         loss.kind() == v1::Loss::LOSS_UNSET || loss.kind() == v1::Loss::SOFTMAX_CROSS_ENTROPY;
     if (is_softmax && layers_.back().kind == LayerKind::kSoftmax) {
@@ -503,8 +504,17 @@ class Inference {
     if (!v1::Loss::Kind_IsValid(loss.kind())) {
       Problem(".kind", absl::StrCat(static_cast<int>(loss.kind()), " is none of them"));
     }
+    if (target.is_real() && is_softmax) {
+      Problem(".kind",
+              absl::StrCat(
+                  "is SOFTMAX_CROSS_ENTROPY, which takes one class a sample, and the data has ", target.reals,
+                  " real targets a sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets "
+                  "in [0, 1]"));
+    }
     const float smoothing = loss.label_smoothing();
-    if (!(smoothing >= 0 && smoothing < 1)) {
+    if (smoothing > 0 && target.is_real()) {
+      Problem(".label_smoothing", "is of classes, and the data has real targets; leave it out");
+    } else if (!(smoothing >= 0 && smoothing < 1)) {
       Problem(".label_smoothing", absl::StrCat(smoothing, " is not in [0, 1)"));
     } else if (smoothing > 0 && loss.kind() == v1::Loss::MEAN_SQUARED_ERROR) {
       Problem(".label_smoothing",
@@ -556,7 +566,7 @@ std::string ToString(const SampleShape& shape) {
 }
 
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
-                                                    int num_classes) {
+                                                    const TargetShape& target) {
   if (input.channels < 1 || input.height < 1 || input.width < 1 ||
       CappedProduct({input.channels, input.height, input.width}) > kLargest) {
     return absl::InvalidArgumentError(absl::StrCat("the data's samples are ", ToString(input),
@@ -572,7 +582,7 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
   if (model.has_synthetic()) return SyntheticLayers(model.synthetic());
   Inference inference(input);
   inference.AddAll(model.layers(), "model.layers");
-  inference.Finish(model.loss(), num_classes);
+  inference.Finish(model.loss(), target);
   return inference.Take();
 }
 

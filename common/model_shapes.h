@@ -43,6 +43,22 @@ struct SampleShape {
 // "64x12x12"; "128" for a vector; "50x19" for a sequence.
 std::string ToString(const SampleShape& shape);
 
+// What goes with a sample: one of `classes`, or `reals` real numbers.
+struct TargetShape {
+  int classes = 0;
+  int reals = 0;  // 0: a class
+
+  TargetShape() = default;
+  TargetShape(int num_classes) : classes(num_classes) {}  // NOLINT: most data has classes
+  static TargetShape Real(int n) {
+    TargetShape target;
+    target.reals = n;
+    return target;
+  }
+  bool is_real() const { return reals > 0; }
+  bool operator==(const TargetShape&) const = default;
+};
+
 // kAdd: what ends a residual block. kSynthetic: of model.synthetic; it has a tensor, and computes nothing.
 enum class LayerKind {
   kConv2d,
@@ -92,12 +108,13 @@ struct LayerShape {
   static constexpr int kData = -1;
 };
 
-// Infers every layer of `model`. The last layer's output must be a vector of num_classes values, or of what
-// else model.loss takes. Errors: InvalidArgument with all that is wrong, a line each, and each naming its
-// field: "model.layers[3].dense: its input is 64x12x12, and dense takes a vector; put flatten before it". A
-// synthetic model has no use for input and num_classes.
+// Infers every layer of `model`. The last layer's output must be a vector with a value for each class, or for
+// each real number, or of what else model.loss takes, and the loss one for such a target. Errors:
+// InvalidArgument with all that is wrong, a line each, and each naming its field: "model.layers[3].dense: its
+// input is 64x12x12, and dense takes a vector; put flatten before it". A synthetic model has no use for input
+// and target.
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
-                                                    int num_classes);
+                                                    const TargetShape& target);
 
 // All tensors, in the model's order: that of the flat parameter vector.
 std::vector<TensorSpec> ListTensors(const std::vector<LayerShape>& layers);

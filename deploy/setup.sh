@@ -13,7 +13,7 @@ readonly packages=(
   bazel-bootstrap g++ pkg-config python3
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libgoogle-glog-dev libgflags-dev nlohmann-json3-dev
-  libdnnl-dev zlib1g-dev libssl-dev
+  libdnnl-dev libhdf5-dev zlib1g-dev libssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   openssl ca-certificates iproute2 patchelf
 )

@@ -62,7 +62,8 @@ class Kernel {
   // (=). May destroy the gradient of the output.
   virtual void Backward(const float* parameters, const Pass& pass, float* gradient) = 0;
 
-  // Comes once after each Backward, with the same `gradient`: waits until it is there, of a backend that runs ahead.
+  // Comes once after each Backward, with the same `gradient`: waits until it is there, of a backend that runs
+  // ahead.
   virtual void AwaitGradient(float* gradient) {}
 };
 
@@ -129,9 +130,13 @@ struct LossSpec {
 class Loss {
  public:
   virtual ~Loss() = default;
-  // Scores the first `samples` rows of the outputs. With `gradient`, also writes the gradient of the mean
-  // loss over these samples.
-  virtual Score Run(const int32_t* labels, int samples, bool gradient) = 0;
+  // What its gradient is multiplied with from now on; 1 at first. Of backends that want a loss scale.
+  virtual void ScaleGradient(float scale) {}
+  // Scores the first `samples` rows of the outputs against `labels` (samples classes), or against `targets`
+  // (samples x num_outputs real numbers, without smoothing), and the other one is null. With `gradient`, also
+  // writes the gradient of the mean loss over these samples. Targets do not go with softmax cross-entropy, and
+  // none of their samples is correct.
+  virtual Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) = 0;
 };
 
 class Backend {
@@ -146,6 +151,9 @@ class Backend {
 
   // Whether its kernels return before they are done, so that the next ones can be begun meanwhile.
   virtual bool runs_ahead() const { return false; }
+
+  // Whether gradients between its layers have float16's range, so that the loss is to be scaled.
+  virtual bool wants_loss_scale() const { return false; }
 
   virtual absl::StatusOr<std::unique_ptr<Source>> CreateSource(const SampleShape& shape, int batch_size) = 0;
 

@@ -18,6 +18,25 @@ absl::Status NoSuchDevice(int index, const std::vector<CudaDevice>& devices) {
                    " (cuda:0 is ", Describe(devices.front()), ")"));
 }
 
+CatchmentCudaPrecision PrecisionOf(v1::Computation::Precision precision) {
+  switch (precision) {
+    case v1::Computation::TF32:
+      return CATCHMENT_CUDA_TF32;
+    case v1::Computation::BFLOAT16:
+      return CATCHMENT_CUDA_BFLOAT16;
+    case v1::Computation::FLOAT16:
+      return CATCHMENT_CUDA_FLOAT16;
+    default:
+      return CATCHMENT_CUDA_FLOAT32;
+  }
+}
+
+// What there is to say of a precision that a CPU does not have; otherwise empty.
+std::string NotOnCpu(v1::Computation::Precision precision) {
+  if (PrecisionOf(precision) == CATCHMENT_CUDA_FLOAT32) return "";
+  return absl::StrCat(" (in float32: ", v1::Computation::Precision_Name(precision), " is of CUDA devices)");
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(const DeviceRequest& request,
                                                   const DeviceOptions& options) {
   const absl::StatusOr<const CatchmentCudaPlugin*> plugin = OpenCudaPlugin(options.cuda_plugin);
@@ -27,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(const DeviceRequest& request,
   const int count = static_cast<int>(devices->size());
   const int index = request.cuda_index.value_or(options.local_index % count);
   if (index >= count) return NoSuchDevice(index, *devices);
-  return MakeCudaBackend(**plugin, {.index = index});
+  return MakeCudaBackend(**plugin, {.index = index, .precision = PrecisionOf(options.precision)});
 }
 
 }  // namespace
@@ -63,7 +82,7 @@ absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const De
     not_cuda = absl::StrCat(" (no CUDA device: ", why, ")");
   }
   choice.backend = MakeCpuBackend(options.cpu);
-  choice.explanation = absl::StrCat(choice.backend->Describe(), not_cuda);
+  choice.explanation = absl::StrCat(choice.backend->Describe(), not_cuda, NotOnCpu(options.precision));
   return choice;
 }
 

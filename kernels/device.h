@@ -27,12 +27,14 @@ struct DeviceOptions {
   // Which one of several workers on this machine asks. Without an index in the request, they take its CUDA
   // devices in turn.
   int local_index = 0;
+  v1::Computation::Precision precision = v1::Computation::FLOAT32;  // of a CUDA device; a CPU's is float32
   std::string cuda_plugin;  // CudaPluginPath() (kernels/cuda/loader.h), but for tests
 };
 
 struct DeviceChoice {
   std::unique_ptr<Backend> backend;
-  // For the log: "cpu: oneDNN 2.6.3, AVX-512, 2 threads", and with AUTO why it is not a CUDA device.
+  // For the log: "cpu: oneDNN 2.6.3, AVX-512, 2 threads", with AUTO why it is not a CUDA device, and where
+  // the precision is not the one that was asked for.
   std::string explanation;
 };
 

@@ -181,8 +181,7 @@ absl::StatusOr<Setting> ReadSetting() {
 
 absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
   const DataShape data = ShapeOf(setting.job.data());
-  absl::StatusOr<std::vector<LayerShape>> layers =
-      InferShapes(setting.job.model(), data.input, data.num_classes);
+  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(setting.job.model(), data.input, data.target);
   if (!layers.ok()) return layers.status();
   return LayoutOf(setting.job, ListTensors(*layers), static_cast<int>(setting.servers.size()));
 }

@@ -19,22 +19,39 @@ std::string Describe(const v1::JobStatus& status) {
   return status.reason().empty() ? "the job failed" : status.reason();
 }
 
+std::vector<v1::Statistic> StatisticsOf(const v1::EvaluationReport& report) {
+  return {report.statistics().begin(), report.statistics().end()};
+}
+
+// Of an earlier life of the job.
+std::optional<v1::BestState> FindKept(const Outputs& outputs, const ParameterLayout& layout) {
+  absl::StatusOr<v1::BestState> kept = outputs.ReadBest(layout);
+  if (kept.ok()) return *std::move(kept);
+  if (!absl::IsNotFound(kept.status()))
+    LOG(WARNING) << kept.status().message() << "; no best weights are kept yet";
+  return std::nullopt;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, const ParameterLayout* layout,
                                                                ShardHost* local, const Clock* clock,
                                                                std::optional<v1::MasterState> resumed) {
+  absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
+  if (!outputs.ok()) return outputs.status();
+  const std::optional<v1::BestState> kept =
+      resumed && options.job.evaluation().keep_best() ? FindKept(**outputs, *layout) : std::nullopt;
+  if (resumed) *resumed->mutable_best() = BestOfBoth(options.job.evaluation(), resumed->best(), kept);
   absl::StatusOr<std::unique_ptr<Master>> master =
       Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(resumed));
   if (!master.ok()) return master.status();
-  absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
-  if (!outputs.ok()) return outputs.status();
-  return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock, *std::move(master),
-                                                    *std::move(outputs)));
+  return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock,
+                                                    *std::move(master), *std::move(outputs), kept));
 }
 
 MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
-                       std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs)
+                       std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs,
+                       std::optional<v1::BestState> kept)
     : options_(std::move(options)),
       layout_(*layout),
       local_(*local),
@@ -42,7 +59,12 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       master_(std::move(master)),
       peers_(options_.num_servers),
       last_manifest_(options_.resumed_checkpoint),
-      outputs_(std::move(outputs)) {
+      kept_(std::move(kept)),
+      outputs_(std::move(outputs)),
+      best_keeper_(layout_.size(), KeepsBest()) {
+  if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
+    LOG(WARNING) << "evaluation.keep_best: there is no --out, and no weights are kept";
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -128,10 +150,11 @@ absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& reques
   return lease;
 }
 
-void MasterHost::Leave(const v1::LeaveRequest& request) {
+v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
   MutexLock lock(&mu_);
-  master_->Leave(request);
+  v1::LeaveReply reply = master_->Leave(request);
   Kick();
+  return reply;
 }
 
 absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
@@ -139,14 +162,64 @@ absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEv
   return master_->GetEvaluation(request);
 }
 
-absl::Status MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
+absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
   MutexLock lock(&mu_);
-  return master_->ReportEvaluation(report);
+  absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
+  if (!reply.ok()) return reply;
+  if (!outputs_->enabled()) reply->set_keep(false);
+  newest_report_ = report;
+  if (reply->keep()) best_report_ = report;
+  return reply;
+}
+
+BestKeeper::Owner MasterHost::KeepsBest() {
+  BestKeeper::Owner owner;
+  owner.admit = [this](uint64_t incarnation, uint64_t evaluation) -> absl::StatusOr<v1::BestState> {
+    MutexLock lock(&mu_);
+    if (!outputs_->enabled())
+      return absl::FailedPreconditionError("the master has no --out to keep weights in");
+    return master_->BestWanted(incarnation, evaluation);
+  };
+  owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
+    ModelFacts facts = {.score = score, .statistics = {}};
+    {
+      MutexLock lock(&mu_);
+      if (best_report_.evaluation() == score.evaluation()) facts.statistics = StatisticsOf(best_report_);
+    }
+    return outputs_->WriteBest(options_.job, layout_, weights, facts);
+  };
+  owner.ended = [this](const v1::BestState& score, const absl::Status& status) {
+    MutexLock lock(&mu_);
+    if (status.ok()) kept_ = score;
+    if (status.ok())
+      LOG(INFO) << "kept the weights of evaluation " << score.evaluation() << ", the best so far";
+    master_->OnBestKept(score.evaluation(), status);
+  };
+  return owner;
+}
+
+v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
+  {
+    MutexLock lock(&mu_);
+    master_->Watch(request.again_in_seconds());
+  }
+  return Status();
 }
 
 v1::JobStatus MasterHost::Status() {
   MutexLock lock(&mu_);
   v1::JobStatus status = master_->Status();
+  const auto here =
+      std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.address.empty(); });
+  if (status.phase() == v1::JobStatus::WAITING && !AllServersHere()) {
+    status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " are here"));
+  }
+  status.set_writes_checkpoints(!options_.checkpoint_dir.empty());
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    v1::ServerStatus* server = status.add_servers();
+    server->set_address(peers_[s].address);
+    server->set_parameters(layout_.shard(static_cast<int>(s)).size());
+  }
   // The master knows of one when its shards are saved: a moment too early to go on from it.
   if (!options_.checkpoint_dir.empty()) status.set_last_checkpoint(last_manifest_);
   return status;
@@ -306,18 +379,23 @@ void MasterHost::WriteFinalOutputs() {
   facts.servers = options_.num_servers;
   std::vector<std::string> servers;
   const v1::JobStatus job_status = Status();
+  ModelFacts model_facts;
   bool all_here;
   {
     MutexLock lock(&mu_);
     facts.devices.assign(devices_.begin(), devices_.end());
     for (const Peer& peer : peers_) servers.push_back(peer.address);
     all_here = AllServersHere();
+    if (kept_) facts.best_weights = kept_->evaluation();
+    if (job_status.tested_at_samples() == job_status.samples()) {
+      model_facts.statistics = StatisticsOf(newest_report_);
+    }
   }
   absl::Status status;
   if (outputs_->enabled() && all_here && job_status.phase() != v1::JobStatus::FAILED) {
     std::vector<float> weights(layout_.size());
     status = SnapshotReader(servers, options_.credentials, &layout_).Read(absl::MakeSpan(weights));
-    if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights);
+    if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights, model_facts);
     if (!status.ok()) LOG(ERROR) << "the weights are not written: " << status.message();
   }
   absl::Status summary = outputs_->WriteSummary(options_.job, job_status, facts);

@@ -1,5 +1,5 @@
-// Drives the master (server/master/master.h): passes calls on to it, carries its commands to all shards, writes
-// manifests, metrics and what the job leaves behind.
+// Drives the master (server/master/master.h): passes calls on to it, carries its commands to all shards,
+// writes manifests, metrics and what the job leaves behind.
 #ifndef CATCHMENT_SERVER_MASTER_HOST_H_
 #define CATCHMENT_SERVER_MASTER_HOST_H_
 
@@ -19,6 +19,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/master.pb.h"
 #include "proto/wire.grpc.pb.h"
+#include "server/best_keeper.h"
 #include "server/master/master.h"
 #include "server/outputs.h"
 #include "server/shard_host.h"
@@ -52,9 +53,12 @@ class MasterHost {
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  void Leave(const v1::LeaveRequest& request);
+  v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
-  absl::Status ReportEvaluation(const v1::EvaluationReport& report);
+  absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
+  // For KeepBest.
+  BestKeeper* best_keeper() { return &best_keeper_; }
+  v1::JobStatus GetStatus(const v1::GetStatusRequest& request);
   v1::JobStatus Status();
   void Stop(const std::string& reason);
 
@@ -74,7 +78,8 @@ class MasterHost {
   };
 
   MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
-             std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs);
+             std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs,
+             std::optional<v1::BestState> kept);
 
   void Run();
   void Round();
@@ -83,6 +88,7 @@ class MasterHost {
   void WriteMetrics();
   // Weights, metrics and summary of a job that has ended.
   void WriteFinalOutputs();
+  BestKeeper::Owner KeepsBest();
   void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -98,14 +104,21 @@ class MasterHost {
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);  // by shard; the first is this server
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   uint64_t sent_generation_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t last_manifest_ ABSL_GUARDED_BY(mu_);  // number of the newest checkpoint that has one
+  uint64_t last_manifest_ ABSL_GUARDED_BY(mu_);   // number of the newest checkpoint that has one
   bool called_off_ ABSL_GUARDED_BY(mu_) = false;  // stopped before all servers had come
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;      // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);
+  std::optional<v1::BestState> kept_ ABSL_GUARDED_BY(mu_);  // whose weights are in model-best.safetensors
+  // What batch_norm scored with in the newest evaluation, and in the one whose weights are to be kept.
+  v1::EvaluationReport newest_report_ ABSL_GUARDED_BY(mu_);
+  v1::EvaluationReport best_report_ ABSL_GUARDED_BY(mu_);
+
+  // Of the thread, but for what is best.
+  const std::unique_ptr<Outputs> outputs_;
+  BestKeeper best_keeper_;
 
   // Of the thread.
-  const std::unique_ptr<Outputs> outputs_;
   bool outputs_written_ = false;
   std::set<int> told_to_stop_;
   std::thread thread_;

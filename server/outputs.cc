@@ -1,6 +1,7 @@
 #include "server/outputs.h"
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -22,8 +23,25 @@ Json TestValue(const v1::JobStatus& status, double value) {
   return status.test_samples() > 0 ? Json(value) : Json();
 }
 
+// Of real targets there is none.
+Json TestAccuracy(const v1::JobStatus& status) {
+  return status.has_accuracy() ? TestValue(status, status.test_accuracy()) : Json();
+}
+
 Json PlateauFactor(const v1::JobStatus& status) {
   return status.has_plateau_factor() ? Json(status.plateau_factor()) : Json();
+}
+
+// The best evaluation so far, and why training ended early.
+void AddBest(const v1::JobStatus& status, Json* object) {
+  const bool known = status.best_evaluation() > 0;
+  const auto value = [known](auto number) { return known ? Json(number) : Json(); };
+  (*object)["best_evaluation"] = value(status.best_evaluation());
+  (*object)["best_test_loss"] = value(status.best_test_loss());
+  (*object)["best_test_accuracy"] = status.has_accuracy() ? value(status.best_test_accuracy()) : Json();
+  (*object)["best_at_samples"] = value(status.best_at_samples());
+  (*object)["evaluations_since_best"] = status.evaluations_since_best();
+  (*object)["ended_early"] = status.ended_early().empty() ? Json() : Json(status.ended_early());
 }
 
 Json MetricsLine(const v1::JobStatus& status) {
@@ -34,12 +52,15 @@ Json MetricsLine(const v1::JobStatus& status) {
   line["updates"] = status.updates();
   line["samples_per_second"] = status.samples_per_second();
   line["train_loss"] = status.train_loss();
-  line["train_accuracy"] = status.train_accuracy();
+  line["learning_rate"] = status.learning_rate();
+  line["train_accuracy"] = status.has_accuracy() ? Json(status.train_accuracy()) : Json();
   line["test_loss"] = TestValue(status, status.test_loss());
-  line["test_accuracy"] = TestValue(status, status.test_accuracy());
+  line["test_accuracy"] = TestAccuracy(status);
   line["tested_at_samples"] = TestValue(status, status.tested_at_samples());
   line["tested_at_seconds"] = TestValue(status, status.tested_at_seconds());
+  AddBest(status, &line);
   line["staleness_mean"] = status.staleness_mean();
+  line["staleness_p50"] = status.staleness_p50();
   line["staleness_p99"] = status.staleness_p99();
   line["plateau_factor"] = PlateauFactor(status);
   line["pushes_applied"] = status.pushes_applied();
@@ -73,7 +94,7 @@ Json StalenessPerWorker(const v1::JobStatus& status) {
 }
 
 // Of all workers, over all shards: how many pushes had which staleness.
-Json StalenessCounts(const v1::JobStatus& status) {
+std::map<uint64_t, uint64_t> StalenessCounts(const v1::JobStatus& status) {
   std::map<uint64_t, uint64_t> counts;
   for (const v1::ShardReport& shard : status.shards()) {
     for (const v1::WorkerStatistics& worker : shard.workers()) {
@@ -82,6 +103,10 @@ Json StalenessCounts(const v1::JobStatus& status) {
       }
     }
   }
+  return counts;
+}
+
+Json ToJson(const std::map<uint64_t, uint64_t>& counts) {
   Json list = Json::array();
   for (const auto& [value, count] : counts) list.push_back({value, count});
   return list;
@@ -97,8 +122,13 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& directory) {
-  std::unique_ptr<Outputs> outputs(new Outputs(directory));
+double Outputs::SystemTime() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& directory, UnixTime unix_time) {
+  std::unique_ptr<Outputs> outputs(new Outputs(directory, std::move(unix_time)));
   if (directory.empty()) return outputs;
   if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
   const std::string path = directory + "/metrics.jsonl";
@@ -120,8 +150,10 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
                          ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))
                          : Json();
   last_gap_ = gap;
+  line["worker_rates"] = worker_rates_.Look(status);
   metrics_ << line.dump() << std::endl;
-  if (metrics_) return absl::OkStatus();
+  const absl::Status events = tensorboard_.Write(line, StalenessCounts(status), unix_time_());
+  if (metrics_) return events;
   metrics_.clear();
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot write ", directory_, "/metrics.jsonl: disk full?"));
@@ -142,14 +174,16 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["updates"] = status.updates();
   summary["wall_seconds"] = seconds;
   summary["samples_per_second"] = seconds > 0 ? status.samples() / seconds : 0.0;
-  summary["test_accuracy"] = TestValue(status, status.test_accuracy());
+  summary["test_accuracy"] = TestAccuracy(status);
   summary["test_loss"] = TestValue(status, status.test_loss());
+  AddBest(status, &summary);
+  summary["best_weights"] = facts.best_weights > 0 ? Json(facts.best_weights) : Json();
   summary["staleness_mean"] = status.staleness_mean();
   summary["staleness_p50"] = status.staleness_p50();
   summary["staleness_p99"] = status.staleness_p99();
   summary["staleness_max"] = status.staleness_max();
   summary["staleness_per_worker"] = StalenessPerWorker(status);
-  summary["staleness_counts"] = StalenessCounts(status);
+  summary["staleness_counts"] = ToJson(StalenessCounts(status));
   summary["pushes_applied"] = status.pushes_applied();
   summary["pushes_late"] = status.pushes_late();
   summary["pushes_non_finite"] = status.pushes_non_finite();
@@ -178,9 +212,19 @@ absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& stat
 }
 
 absl::Status Outputs::WriteModel(const v1::Job& job, const ParameterLayout& layout,
-                                 absl::Span<const float> weights) {
+                                 absl::Span<const float> weights, const ModelFacts& facts) {
   if (!enabled()) return absl::OkStatus();
-  return catchment::WriteModel(directory_ + "/model.safetensors", job, layout, weights);
+  return catchment::WriteModel(directory_ + "/model.safetensors", job, layout, weights, facts);
+}
+
+absl::Status Outputs::WriteBest(const v1::Job& job, const ParameterLayout& layout,
+                                absl::Span<const float> weights, const ModelFacts& facts) const {
+  return catchment::WriteModel(best_path(), job, layout, weights, facts);
+}
+
+absl::StatusOr<v1::BestState> Outputs::ReadBest(const ParameterLayout& layout) const {
+  if (!enabled()) return absl::NotFoundError("there is no output directory");
+  return ReadModelScore(best_path(), layout);
 }
 
 }  // namespace catchment

@@ -27,7 +27,7 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   contents.weights.resize(range.size());
   if (resumed == nullptr) {
     const DataShape data = ShapeOf(job.data());
-    absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.num_classes);
+    absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
     if (!layers.ok()) return layers.status();
     InitializeParameters(*layers, job.seed(), range, contents.weights.data());
     return contents;

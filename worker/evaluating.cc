@@ -30,7 +30,8 @@ class SampleReader {
         count_(count),
         batch_size_(batch_size),
         inputs_(batch_size * data->input_shape().size()),
-        labels_(batch_size) {}
+        labels_(data->target().is_real() ? 0 : batch_size),
+        targets_(batch_size * data->target().reals) {}
 
   // False: there are no more.
   bool Next(Minibatch* batch) {
@@ -39,9 +40,14 @@ class SampleReader {
     for (int64_t i = 0; i < n; ++i, ++next_) {
       const int64_t index = next_ * data_.size() / count_;
       data_.CopyInput(index, inputs_.data() + i * data_.input_shape().size());
-      labels_[i] = data_.label(index);
+      if (targets_.empty()) {
+        labels_[i] = data_.label(index);
+      } else {
+        data_.CopyTargets(index, targets_.data() + i * data_.target().reals);
+      }
     }
-    *batch = {inputs_.data(), labels_.data(), nullptr, static_cast<int>(n)};
+    *batch = {inputs_.data(), labels_.data(), nullptr, static_cast<int>(n),
+              targets_.empty() ? nullptr : targets_.data()};
     return true;
   }
 
@@ -51,6 +57,7 @@ class SampleReader {
   const int64_t batch_size_;
   std::vector<float> inputs_;
   std::vector<int32_t> labels_;
+  std::vector<float> targets_;
   int64_t next_ = 0;
 };
 
@@ -89,18 +96,20 @@ absl::Status Evaluating::RunMembership(Session* session) {
   while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
     status = Answer(session, me->incarnation(), &over);
   }
-  if (!lost) Leave(me->incarnation(), status);
+  const std::string job_failure = lost ? "" : Leave(me->incarnation(), status);
   if (!status.ok()) return status;
+  if (!job_failure.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure);
   return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
 }
 
-void Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {
+std::string Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {
   v1::LeaveRequest leave;
   leave.set_role(v1::EVALUATOR);
   leave.set_incarnation(incarnation);
   leave.set_failed(!why.ok() && !stop_.IsSet());
   if (leave.failed()) leave.set_reason(std::string(why.message()));
-  master_.CallOnce(&MasterClient::Stub::Leave, leave).status().IgnoreError();
+  const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, leave);
+  return reply.ok() ? reply->job_failed() : "";
 }
 
 absl::Status Evaluating::Forgive(const absl::Status& status, double patience_seconds) {
@@ -121,34 +130,51 @@ absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* ov
   if (!task.ok()) return task.status();
   *over = task->stop();
   if (task->evaluation() == 0 || *over) return absl::OkStatus();
-  absl::StatusOr<v1::EvaluationReport> report = Evaluate(session);
+  std::vector<float> weights;
+  absl::StatusOr<v1::EvaluationReport> report = Evaluate(session, &weights);
   if (!report.ok()) return Forgive(report.status(), session->job.faults().connect_timeout_seconds());
   unreachable_since_.reset();
   report->set_incarnation(incarnation);
   report->set_evaluation(task->evaluation());
-  return master_.Call(&MasterClient::Stub::ReportEvaluation, *report).status();
+  const absl::StatusOr<v1::ReportEvaluationReply> reply =
+      master_.Call(&MasterClient::Stub::ReportEvaluation, *report);
+  if (!reply.ok() || !reply->keep()) return reply.status();
+  const absl::Status kept = master_.KeepBest(incarnation, task->evaluation(), weights);
+  LOG_IF(WARNING, !kept.ok()) << "the weights of evaluation " << task->evaluation()
+                              << ", the best so far, are not kept: " << kept.message();
+  return absl::OkStatus();
 }
 
-absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session) {
+absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session, std::vector<float>* weights) {
   // Synthetic samples: there is nothing to say of the weights, so they need not come.
   if (session->data.test.size() == 0) return v1::EvaluationReport();
-  std::vector<float> weights(session->layout.size());
+  weights->resize(session->layout.size());
   SnapshotReader reader(session->servers, options_.credentials, &session->layout);
-  if (absl::Status status = reader.Read(absl::MakeSpan(weights)); !status.ok()) return status;
+  if (absl::Status status = reader.Read(absl::MakeSpan(*weights)); !status.ok()) return status;
   const int64_t batch_size = session->job.batch_size();
   SampleReader statistics(&session->data.train, SamplesForStatistics(session->data.train, batch_size),
                           batch_size);
-  session->model->EstimateStatistics(weights, [&](Minibatch* batch) { return statistics.Next(batch); });
+  session->model->EstimateStatistics(*weights, [&](Minibatch* batch) { return statistics.Next(batch); });
   SampleReader test(&session->data.test, session->data.test.size(), batch_size);
   Score total;
   Minibatch batch;
-  while (!stop_.IsSet() && test.Next(&batch)) total += session->model->Evaluate(weights, batch);
+  while (!stop_.IsSet() && test.Next(&batch)) total += session->model->Evaluate(*weights, batch);
   if (stop_.IsSet()) return absl::CancelledError("the evaluator was told to stop");
   v1::EvaluationReport report;
   report.set_samples(total.samples);
   report.set_correct(total.correct);
   report.set_loss_sum(total.loss_sum);
-  LOG(INFO) << "test accuracy " << static_cast<double>(total.correct) / std::max<int64_t>(1, total.samples);
+  for (const Trainable::Statistic& statistic : session->model->statistics()) {
+    v1::Statistic* const told = report.add_statistics();
+    told->set_name(statistic.name);
+    told->mutable_values()->Add(statistic.values.begin(), statistic.values.end());
+  }
+  const double samples = static_cast<double>(std::max<int64_t>(1, total.samples));
+  if (session->data.test.target().is_real()) {
+    LOG(INFO) << "test loss " << total.loss_sum / samples;
+  } else {
+    LOG(INFO) << "test accuracy " << static_cast<double>(total.correct) / samples;
+  }
   return report;
 }
 

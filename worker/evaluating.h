@@ -3,6 +3,8 @@
 #define CATCHMENT_WORKER_EVALUATING_H_
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
@@ -24,10 +26,12 @@ class Evaluating {
  private:
   absl::Status RunMembership(Session* session);
   absl::Status Answer(Session* session, uint64_t incarnation, bool* over);
-  void Leave(uint64_t incarnation, const absl::Status& why);
+  // Returns why the job failed; empty where it has not.
+  std::string Leave(uint64_t incarnation, const absl::Status& why);
   // Ok while a server that is not to be reached may still come back.
   absl::Status Forgive(const absl::Status& status, double patience_seconds);
-  absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session);
+  // Of the servers' weights now, which *weights has then; empty where there is nothing to score them with.
+  absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session, std::vector<float>* weights);
 
   const WorkerOptions options_;
   const Clock& clock_;

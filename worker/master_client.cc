@@ -10,6 +10,7 @@
 namespace catchment {
 namespace {
 
+constexpr size_t kValuesPerMessage = 1 << 18;  // 1 MiB
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr char kNeverReached[] =
     "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one "
@@ -28,11 +29,11 @@ MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::Chan
       stop_(*stop) {}
 
 absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
-                                 const StopFlag& stop) {
+                                 const StopFlag& stop, double seconds) {
   const double start = clock_.Now();
   GrowingPause pauses;
   while (true) {
-    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(seconds);
     const absl::Status status = FromGrpc(call(context.get()), Who());
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
       reached_ = true;
@@ -48,6 +49,30 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
                  << give_up_seconds_ << " s";
     if (Pause(pause, stop)) return absl::CancelledError("the worker was told to stop");
   }
+}
+
+absl::Status MasterClient::KeepBest(uint64_t incarnation, uint64_t evaluation,
+                                    absl::Span<const float> weights) {
+  v1::BestWeights message;
+  message.set_incarnation(incarnation);
+  message.set_evaluation(evaluation);
+  return Retry([&](grpc::ClientContext* context) { return StreamBest(context, message, weights); }, stop_,
+               kStreamSeconds);
+}
+
+grpc::Status MasterClient::StreamBest(grpc::ClientContext* context, v1::BestWeights message,
+                                      absl::Span<const float> weights) {
+  v1::KeepBestReply reply;
+  const std::unique_ptr<grpc::ClientWriter<v1::BestWeights>> writer = stub_->KeepBest(context, &reply);
+  for (size_t begin = 0; begin < weights.size(); begin += kValuesPerMessage) {
+    const absl::Span<const float> part = weights.subspan(begin, kValuesPerMessage);
+    message.set_begin(begin);
+    message.set_values(part.data(), part.size() * sizeof(float));
+    if (stop_.IsSet()) context->TryCancel();
+    if (!writer->Write(message)) break;
+  }
+  writer->WritesDone();
+  return writer->Finish();
 }
 
 bool MasterClient::Pause(double seconds, const StopFlag& stop) {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
@@ -43,6 +44,9 @@ class MasterClient {
     return reply;
   }
 
+  // Sends weights that were asked for (ReportEvaluationReply.keep): the whole flat vector.
+  absl::Status KeepBest(uint64_t incarnation, uint64_t evaluation, absl::Span<const float> weights);
+
   // One attempt, for what is repeated anyway and for the way out.
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> CallOnce(Method<Request, Reply> method, const Request& request) {
@@ -55,8 +59,13 @@ class MasterClient {
 
  private:
   static constexpr double kCallSeconds = 10;
+  static constexpr double kStreamSeconds = 120;
 
-  absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop);
+  // Each attempt has so many seconds.
+  absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop,
+                     double seconds = kCallSeconds);
+  grpc::Status StreamBest(grpc::ClientContext* context, v1::BestWeights message,
+                          absl::Span<const float> weights);
   // Returns early when the connection comes about, and, with true, when `stop` is set.
   bool Pause(double seconds, const StopFlag& stop);
   std::string Who() const { return "master at " + address_; }

@@ -24,7 +24,7 @@ std::string HostName() {
 
 absl::StatusOr<std::unique_ptr<Trainable>> MakeSynthetic(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.num_classes);
+  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
   if (!layers.ok()) return layers.status();
   return std::make_unique<SyntheticModel>(job.model().synthetic(), *layers, job.seed(),
                                           std::make_unique<SteadyTimer>());
@@ -36,11 +36,16 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
   if (!device.ok()) return device.status();
   absl::StatusOr<DeviceChoice> choice = ChooseDevice(*device, {.cpu = {options.threads, job.deterministic()},
                                                                .local_index = options.local_index,
+                                                               .precision = job.computation().precision(),
                                                                .cuda_plugin = CudaPluginPath()});
   if (!choice.ok()) return choice.status();
   LOG(INFO) << choice->explanation;
-  return Network::Create(job.model(), data.input_shape(), data.num_classes(),
-                         {static_cast<int>(job.batch_size()), job.seed()}, std::move(choice->backend));
+  return Network::Create(job.model(), data.input_shape(), data.target(),
+                         {.max_batch_size = static_cast<int>(job.batch_size()),
+                          .seed = job.seed(),
+                          .loss_scale = job.computation().loss_scale(),
+                          .loss_scale_period = job.computation().loss_scale_period()},
+                         std::move(choice->backend));
 }
 
 }  // namespace
@@ -48,7 +53,7 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
   absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
   if (!reply.ok()) return reply.status();
-  absl::StatusOr<DataSets> data = LoadData(reply->job().data(), DataPathsFromEnvironment());
+  absl::StatusOr<DataSets> data = LoadData(reply->job(), DataPathsFromEnvironment());
   if (!data.ok()) return data.status();
   absl::StatusOr<std::unique_ptr<Trainable>> model = reply->job().model().has_synthetic()
                                                          ? MakeSynthetic(reply->job())

@@ -55,6 +55,7 @@ struct Training::Membership {
   BatchLoader loader;
   // Of the training thread.
   bool started = false;
+  double waited_to_start = 0;  // seconds for the first minibatch: for others to come, most of them
   v1::Progress progress;  // with the step under way
 };
 
@@ -91,7 +92,9 @@ absl::Status Training::Run() {
     }
   }
   finished_.Set();
-  return stop_.IsSet() ? absl::OkStatus() : status;
+  if (!stop_.IsSet() && !status.ok()) return status;
+  if (!job_failure_.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure_);
+  return absl::OkStatus();
 }
 
 // Aborted: the membership was lost, and a new one can be had.
@@ -170,6 +173,7 @@ absl::Status Training::RunSteps(Session* session, Membership* membership) {
     if (!batch.ok()) return batch.status();
     if (*batch == nullptr) break;
     if (!membership->started) {
+      membership->waited_to_start = membership->loader.seconds_waited();
       const uint64_t version = membership->leases.first_version();
       if (absl::Status status = membership->algorithm->Start(version); !status.ok()) return status;
       membership->started = true;
@@ -186,7 +190,7 @@ absl::Status Training::RunStep(Session* session, const LoadedBatch& batch, Membe
     const double start = clock_.Now();
     score = session->model->Train(weights,
                                   {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
-                                   static_cast<int>(batch.samples)},
+                                   static_cast<int>(batch.samples), batch.targets.data()},
                                   gradient, observer);
     if (membership->slowness > 1) {
       membership->end.Pause((membership->slowness - 1) * (clock_.Now() - start));
@@ -224,7 +228,7 @@ void Training::Report(Membership* membership) {
   v1::Progress& progress = membership->progress;
   progress.set_push_seconds(totals.push_seconds);
   progress.set_pull_seconds(totals.pull_seconds);
-  progress.set_data_seconds(membership->loader.seconds_waited());
+  progress.set_data_seconds(membership->loader.seconds_waited() - membership->waited_to_start);
   progress.set_bytes_pushed(totals.bytes_pushed);
   progress.set_bytes_pulled(totals.bytes_pulled);
   progress.clear_round_trip_us();
@@ -247,7 +251,11 @@ void Training::Leave(const v1::RegisterReply& me, const absl::Status& why) {
   if (why.ok() && stopped) request.set_reason("told to stop");
   request.set_failed(!why.ok() && !stopped);
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, request);
-  if (!reply.ok()) LOG(WARNING) << "could not tell the master that this worker leaves: " << reply.status();
+  if (!reply.ok()) {
+    LOG(WARNING) << "could not tell the master that this worker leaves: " << reply.status();
+    return;
+  }
+  job_failure_ = reply->job_failed();
 }
 
 v1::Progress Training::progress() const {

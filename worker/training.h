@@ -54,6 +54,8 @@ class Training {
   StopFlag stop_;
   StopFlag finished_;
   MasterClient master_;
+  std::string
+      job_failure_;  // of the thread that runs: why the job failed; empty: it has not, as far as is known
 
   mutable Mutex mu_;
   v1::Progress progress_ ABSL_GUARDED_BY(mu_);  // of the steps that are done

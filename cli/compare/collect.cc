@@ -68,8 +68,10 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
 int BestProbe(const std::vector<RunResult>& probes) {
   int best = -1;
   for (size_t i = 0; i < probes.size(); ++i) {
-    if (!probes[i].done || !probes[i].accuracy.has_value()) continue;
-    const auto key = [](const RunResult& run) { return std::pair(*run.accuracy, -run.loss.value_or(0)); };
+    if (!probes[i].done || (!probes[i].accuracy.has_value() && !probes[i].loss.has_value())) continue;
+    const auto key = [](const RunResult& run) {
+      return std::pair(run.accuracy.value_or(0), -run.loss.value_or(0));
+    };
     if (best < 0 || key(probes[best]) < key(probes[i])) best = static_cast<int>(i);
   }
   return best;

@@ -15,8 +15,8 @@ namespace catchment {
 // A run that has not ended as its budget wants is there with the reason, and without results.
 RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
 
-// Of the probes that are done, the one with the best accuracy, of equal ones with the lowest loss; -1: none
-// is.
+// Of the probes that are done, the one with the best accuracy, of equal ones, and of real targets, with the
+// lowest loss; -1: none is.
 int BestProbe(const std::vector<RunResult>& probes);
 
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,

@@ -67,8 +67,8 @@ class Comparing {
     for (const PlannedRun& probe : *probes) results.push_back(CollectRun(runner_.directory, probe));
     const int best = BestProbe(results);
     for (size_t i = 0; i < results.size(); ++i) {
-      probes_.push_back(
-          {algorithm, ToString(KnobsOf((*probes)[i].job)), results[i].accuracy, static_cast<int>(i) == best});
+      probes_.push_back({algorithm, ToString(KnobsOf((*probes)[i].job)), results[i].accuracy, results[i].loss,
+                         static_cast<int>(i) == best});
     }
     if (best >= 0) found_[algorithm] = KnobsOf((*probes)[best].job);
     return absl::OkStatus();

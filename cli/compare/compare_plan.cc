@@ -48,9 +48,17 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   if (!complete.ok()) return complete.status();
   const absl::StatusOr<JobFacts> facts = JobFacts::Create(*complete, options.servers);
   if (!facts.ok()) return facts.status();
+  if (share < 1 && !facts->knows_budget()) {
+    return absl::InvalidArgumentError(
+        "epochs: a part of the budget is to be tried, and how many samples data.table has is known only when "
+        "a worker "
+        "has read them; give the budget in samples");
+  }
   if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
-  if (!job->evaluation().has_every_epochs()) {
-    job->mutable_evaluation()->set_every_epochs(static_cast<float>(share * facts->epochs() / kEvaluations));
+  // A budget in samples has unknown epochs where the samples are unknown: every epoch, then, as by default.
+  if (!job->evaluation().has_every_epochs() && (facts->knows_samples() || !facts->knows_budget())) {
+    const double epochs = facts->knows_samples() ? facts->epochs() : static_cast<double>(complete->epochs());
+    job->mutable_evaluation()->set_every_epochs(static_cast<float>(share * epochs / kEvaluations));
   }
   return absl::OkStatus();
 }

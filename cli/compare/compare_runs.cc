@@ -42,9 +42,12 @@ std::string ResultLine(const RunDirectory& directory) {
   if (!summary.ok()) return std::string(summary.status().message());
   const std::string time = Seconds(summary->value("wall_seconds", 0.0));
   if (summary->value("phase", "") == "FAILED") return absl::StrCat("failed: ", summary->value("reason", ""));
-  const auto accuracy = summary->find("test_accuracy");
-  if (accuracy == summary->end() || !accuracy->is_number()) return time;
-  return absl::StrCat(Percent(accuracy->get<double>()), " in ", time);
+  const auto accuracy = summary->find("test_accuracy"), loss = summary->find("test_loss");
+  if (accuracy != summary->end() && accuracy->is_number()) {
+    return absl::StrCat(Percent(accuracy->get<double>()), " in ", time);
+  }
+  if (loss == summary->end() || !loss->is_number()) return time;
+  return absl::StrFormat("loss %.4g in %s", loss->get<double>(), time);
 }
 
 // The error of a run that is to end all others; what merely went wrong with this one is told to `progress`.

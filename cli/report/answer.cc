@@ -51,7 +51,16 @@ std::string NotReached(const std::vector<const Standing*>& standings) {
   return absl::StrCat(" Not in every run: ", absl::StrJoin(names, ", "), ".");
 }
 
+// Of real targets.
+std::string LowestLoss(const Standing& best) {
+  return absl::StrCat(best.algorithm, " had the lowest test loss at the end, ",
+                      NumberWithSpread(SpreadOf(best.losses)), ". Real targets have no accuracy to compare.");
+}
+
 std::string Fastest(const std::vector<const Standing*>& standings) {
+  if (const Standing& first = *standings.front(); first.accuracies.empty() && !first.losses.empty()) {
+    return LowestLoss(first);
+  }
   const Standing* best = standings.front();
   for (const Standing* standing : standings) {
     if (SpreadOf(standing->throughputs).mean > SpreadOf(best->throughputs).mean) best = standing;
@@ -70,6 +79,11 @@ std::string SecondsWithSpread(const Spread& spread) {
 std::string PercentWithSpread(const Spread& spread) {
   if (spread.n < 2) return absl::StrFormat("%.2f %%", 100 * spread.mean);
   return absl::StrFormat("%.2f %% (%.2f to %.2f)", 100 * spread.mean, 100 * spread.low, 100 * spread.high);
+}
+
+std::string NumberWithSpread(const Spread& spread) {
+  if (spread.n < 2) return absl::StrFormat("%.4g", spread.mean);
+  return absl::StrFormat("%.4g (%.4g to %.4g)", spread.mean, spread.low, spread.high);
 }
 
 std::string CountWithSpread(const Spread& spread) {

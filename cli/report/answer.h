@@ -19,6 +19,7 @@ std::string WhereSynchronousWins(const Findings& findings);
 // "3.1 s (2.9 to 3.3)".
 std::string SecondsWithSpread(const Spread& spread);
 std::string PercentWithSpread(const Spread& spread);
+std::string NumberWithSpread(const Spread& spread);
 std::string CountWithSpread(const Spread& spread);
 
 // "1.6 times (1.4 to 1.8)"; without an interval where there is one seed.

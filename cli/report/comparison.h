@@ -36,6 +36,7 @@ struct SearchProbe {
   std::string algorithm;
   std::string knobs;  // "learning rate 0.03, momentum 0.6"
   std::optional<double> accuracy;
+  std::optional<double> loss;
   bool chosen = false;
 };
 

@@ -18,6 +18,7 @@ Standing StandingOf(const Comparison& comparison, const std::string& algorithm, 
     ++standing.runs;
     standing.throughputs[run->seed] = run->samples_per_second;
     if (run->accuracy.has_value()) standing.accuracies[run->seed] = *run->accuracy;
+    if (run->loss.has_value()) standing.losses[run->seed] = *run->loss;
     const std::optional<Crossing> crossing = FirstReached(run->scores, target);
     if (target <= 0 || !crossing.has_value()) continue;
     standing.seconds[run->seed] = crossing->seconds;
@@ -29,6 +30,10 @@ Standing StandingOf(const Comparison& comparison, const std::string& algorithm, 
 bool Before(const Standing& a, const Standing& b) {
   if (a.reached() != b.reached()) return a.reached();
   if (a.reached()) return SpreadOf(a.seconds).mean < SpreadOf(b.seconds).mean;
+  if (a.accuracies.empty() && b.accuracies.empty()) {
+    if (a.losses.empty() != b.losses.empty()) return b.losses.empty();
+    return SpreadOf(a.losses).mean < SpreadOf(b.losses).mean;
+  }
   return SpreadOf(a.accuracies).mean > SpreadOf(b.accuracies).mean;
 }
 
@@ -109,6 +114,10 @@ bool IsSynchronous(const Comparison& comparison, const std::string& algorithm) {
 }
 
 double ChooseTarget(const Comparison& comparison) {
+  if (std::none_of(comparison.runs.begin(), comparison.runs.end(),
+                   [](const RunResult& run) { return run.accuracy.has_value() || !run.scores.empty(); })) {
+    return 0;
+  }
   if (comparison.wanted_target > 0) return comparison.wanted_target;
   std::vector<double> reached;
   for (const AlgorithmFacts& facts : comparison.algorithms) {

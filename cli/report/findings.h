@@ -18,7 +18,8 @@ struct Standing {
   int runs = 0;        // that are done
   BySeed seconds;      // to the target, of the runs that reached it
   BySeed samples;      // likewise
-  BySeed accuracies;   // at the end
+  BySeed accuracies;   // at the end; of real targets there are none
+  BySeed losses;       // at the end, of the test set
   BySeed throughputs;  // samples per second
 
   bool reached() const { return runs > 0 && static_cast<int>(seconds.size()) == runs; }
@@ -45,7 +46,7 @@ struct Findings {
   bool target_given = false;
   int workers = 1;  // the most: the answer is about them
   // By workers; within them who reached the target in all runs first, by the mean of the seconds, then the
-  // others by accuracy.
+  // others by accuracy, or by loss where there is none.
   std::vector<Standing> standings;
   std::vector<Duel> duels;
   // With the most workers: the runner-up's, and the best synchronous one's, seconds over the winner's. Empty

@@ -51,6 +51,7 @@ Json ToJson(const Standing& standing) {
           {"seconds_to_target", ToJson(SpreadOf(standing.seconds))},
           {"samples_to_target", ToJson(SpreadOf(standing.samples))},
           {"test_accuracy", ToJson(SpreadOf(standing.accuracies))},
+          {"test_loss", ToJson(SpreadOf(standing.losses))},
           {"samples_per_second", ToJson(SpreadOf(standing.throughputs))}};
 }
 
@@ -178,6 +179,7 @@ Json ReportJson(const Comparison& comparison, const Findings& findings) {
     report["search"].push_back({{"algorithm", probe.algorithm},
                                 {"settings", probe.knobs},
                                 {"test_accuracy", OrNull(probe.accuracy)},
+                                {"test_loss", OrNull(probe.loss)},
                                 {"chosen", probe.chosen}});
   }
   report["job"] = comparison.job;

@@ -1,5 +1,6 @@
 #include "cli/report/report_page.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -100,16 +101,23 @@ std::string SynchronousSection(const Findings& findings) {
                     "better. All measures are better small."));
 }
 
+// The accuracy, or the loss where no standing has one.
+std::string ScoreAtTheEnd(const Standing& standing, bool scored) {
+  if (scored) return standing.accuracies.empty() ? "" : PercentWithSpread(SpreadOf(standing.accuracies));
+  return standing.losses.empty() ? "" : NumberWithSpread(SpreadOf(standing.losses));
+}
+
 std::string StandingsTable(const Findings& findings) {
+  const bool scored = std::any_of(findings.standings.begin(), findings.standings.end(),
+                                  [](const Standing& standing) { return !standing.accuracies.empty(); });
   TableRows rows = {{"algorithm", "workers", "reached", "time to target", "samples to target",
-                     "accuracy at the end", "samples a second"}};
+                     scored ? "accuracy at the end" : "test loss at the end", "samples a second"}};
   for (const Standing& standing : findings.standings) {
     const bool any = !standing.seconds.empty();
     rows.push_back({standing.algorithm, absl::StrCat(standing.workers),
                     absl::StrCat(standing.seconds.size(), " of ", standing.runs),
                     any ? SecondsWithSpread(SpreadOf(standing.seconds)) : "",
-                    any ? CountWithSpread(SpreadOf(standing.samples)) : "",
-                    standing.accuracies.empty() ? "" : PercentWithSpread(SpreadOf(standing.accuracies)),
+                    any ? CountWithSpread(SpreadOf(standing.samples)) : "", ScoreAtTheEnd(standing, scored),
                     CountWithSpread(SpreadOf(standing.throughputs))});
   }
   return HtmlTable(rows);
@@ -127,10 +135,12 @@ std::string SettingsTable(const Comparison& comparison) {
 
 std::string SearchTable(const Comparison& comparison) {
   if (comparison.probes.empty()) return "";
-  TableRows rows = {{"algorithm", "tried", "test accuracy", ""}};
+  TableRows rows = {{"algorithm", "tried", "test score", ""}};
   for (const SearchProbe& probe : comparison.probes) {
     rows.push_back({probe.algorithm, probe.knobs,
-                    probe.accuracy.has_value() ? Percent(*probe.accuracy) : "failed",
+                    probe.accuracy.has_value() ? Percent(*probe.accuracy)
+                    : probe.loss.has_value()   ? absl::StrFormat("loss %.4g", *probe.loss)
+                                               : "failed",
                     probe.chosen ? "taken" : ""});
   }
   return HtmlTable(rows, 2);

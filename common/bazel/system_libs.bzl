@@ -29,6 +29,7 @@ _LIBRARIES = {
 # Libraries without a pkg-config file: (header, link option, Debian package).
 _PLAIN = {
     "dnnl": ("dnnl.hpp", "-ldnnl", "libdnnl-dev"),
+    "hdf5": ("hdf5/serial/hdf5.h", "-lhdf5_serial", "libhdf5-dev"),
 }
 
 _TOOLS = {

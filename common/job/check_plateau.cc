@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/test_set.h"
 
 namespace catchment {
 namespace {
@@ -11,12 +12,6 @@ constexpr char kElsewhere[] = "; set it to COSINE or STEP";
 
 bool IsPlateau(const v1::Optimizer& optimizer) {
   return optimizer.schedule().decay() == v1::Schedule::PLATEAU;
-}
-
-// Why the job's data have no test loss; empty where they have.
-std::string WithoutTestLoss(const v1::Data& data) {
-  if (data.has_synthetic()) return "data.synthetic has no samples for tests";
-  return "";
 }
 
 // Whose learning rate is the workers' own; empty: the servers'.
@@ -40,7 +35,7 @@ void CheckPlateau(const v1::Job& job, Problems* problems) {
     problems->Add(path, absl::StrCat("is PLATEAU, of which only the servers are told; with contribution ",
                                      kind, " the learning rate is the workers'", kElsewhere));
   }
-  if (const std::string reason = WithoutTestLoss(job.data()); !reason.empty()) {
+  if (const std::string reason = WhyNoTestSamples(job.data()); !reason.empty()) {
     problems->Add(path, absl::StrCat("is PLATEAU, which follows the test loss, and ", reason, kElsewhere));
   }
   if (job.deterministic()) {

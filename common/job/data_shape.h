@@ -11,11 +11,26 @@ namespace catchment {
 
 struct DataShape {
   SampleShape input;
-  int num_classes = 0;
-  // Of a data set in files: what was published. A folder may hold less.
+  TargetShape target;
+  // Of a data set in files: what was published. A folder may hold less. Of a table 0: known when a worker has
+  // read it.
   int64_t train_samples = 0;
   int64_t test_samples = 0;
 };
+
+// Of data.table.shape: a vector, a sequence or an image. Of no other length.
+inline SampleShape ShapeOfTable(const v1::Table& table) {
+  const auto& shape = table.shape();
+  if (shape.size() == 1) return SampleShape::Vector(shape[0]);
+  if (shape.size() == 2) return SampleShape::Sequence(shape[0], shape[1]);
+  if (shape.size() == 3) return {shape[0], shape[1], shape[2]};
+  return SampleShape::Vector(0);
+}
+
+inline TargetShape TargetOfTable(const v1::Table& table) {
+  return table.has_targets() ? TargetShape::Real(static_cast<int>(table.targets()))
+                             : TargetShape(static_cast<int>(table.classes()));
+}
 
 // `data` is complete (common/job/defaults.h). Synthetic samples are without content: a nominal value and
 // class each. Without a source it is MNIST.
@@ -35,6 +50,8 @@ inline DataShape ShapeOf(const v1::Data& data) {
               images.train_samples(),
               images.test_samples()};
     }
+    case v1::Data::kTable:
+      return {ShapeOfTable(data.table()), TargetOfTable(data.table()), 0, 0};
     case v1::Data::kDrawnDigits:
       return {{1, 28, 28}, 10, data.drawn_digits().train_samples(), data.drawn_digits().test_samples()};
     case v1::Data::kMnist:

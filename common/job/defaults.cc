@@ -91,6 +91,10 @@ void FillData(v1::Data* data) {
     CATCHMENT_DEFAULT(data->mutable_generated_images(), size, 224);
     CATCHMENT_DEFAULT(data->mutable_generated_images(), classes, 1000);
   }
+  if (data->has_table()) {
+    CATCHMENT_DEFAULT(data->mutable_table(), features, "features");
+    CATCHMENT_DEFAULT(data->mutable_table(), labels, "labels");
+  }
   if (!data->has_augmentation()) return;
   CATCHMENT_DEFAULT(data->mutable_augmentation(), crop_padding, 0);
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
@@ -236,10 +240,27 @@ void FillCompression(v1::Compression* compression) {
   if (compression->push() == v1::Compression::TOP_K) CATCHMENT_DEFAULT(compression, top_k_fraction, 0.01f);
 }
 
+// The loss scale is PyTorch's GradScaler's.
+void FillComputation(v1::Computation* computation) {
+  if (computation->precision() == v1::Computation::PRECISION_UNSET)
+    computation->set_precision(v1::Computation::FLOAT32);
+  if (computation->precision() != v1::Computation::FLOAT16) return;
+  CATCHMENT_DEFAULT(computation, loss_scale, 65536);
+  CATCHMENT_DEFAULT(computation, loss_scale_period, 2000);
+}
+
+void FillEvaluation(v1::Evaluation* evaluation) {
+  CATCHMENT_DEFAULT(evaluation, every_epochs, 1);
+  CATCHMENT_DEFAULT(evaluation, patience, 0);
+  CATCHMENT_DEFAULT(evaluation, min_improvement, 0);
+  if (evaluation->best_by() == v1::Evaluation::MEASURE_UNSET) evaluation->set_best_by(v1::Evaluation::LOSS);
+  CATCHMENT_DEFAULT(evaluation, keep_best, evaluation->patience() > 0);
+}
+
 void FillKeeping(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_updates, 1000);
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), keep, 2);
-  CATCHMENT_DEFAULT(job->mutable_evaluation(), every_epochs, 1);
+  FillEvaluation(job->mutable_evaluation());
   CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, 10);
   CATCHMENT_DEFAULT(job->mutable_faults(), non_finite_limit, 10);
   CATCHMENT_DEFAULT(job->mutable_faults(), connect_timeout_seconds, 60);
@@ -265,6 +286,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
     FillOptimizer(algorithm->mutable_contribution()->mutable_pseudo_gradient()->mutable_local_optimizer());
   }
   FillCompression(job->mutable_compression());
+  FillComputation(job->mutable_computation());
   FillKeeping(job);
 }
 

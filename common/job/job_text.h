@@ -13,11 +13,12 @@ namespace catchment {
 std::string JobText(const v1::Job& job);
 
 // Whether two daemons were given the same job. `job` is a validated one. Every field counts but
-// data.mnist.directory: machines may keep the files in different places. The same on every machine.
+// data.mnist.directory and data.table.directory: machines may keep the files in different places. The same on
+// every machine.
 uint64_t JobFingerprint(const v1::Job& job);
 
 // Why a job cannot go on from a checkpoint of another: a line for each field that stands in the way, empty
-// when none does. Both are validated. The model, the data (but for data.mnist.directory) and the seed, which
+// when none does. Both are validated. The model, the data (but for these directories) and the seed, which
 // gives the order of the samples, must be the same; budget, workers, batch size, algorithm and learning rate
 // may change.
 std::string DescribeResumeConflict(const v1::Job& saved, const v1::Job& now);

@@ -11,10 +11,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/check_compensation.h"
+#include "common/job/check_computation.h"
 #include "common/job/check_consistency.h"
 #include "common/job/check_contribution.h"
+#include "common/job/check_evaluation.h"
 #include "common/job/check_optimizer.h"
 #include "common/job/check_plateau.h"
+#include "common/job/check_table.h"
 #include "common/job/data_shape.h"
 #include "common/job/defaults.h"
 #include "common/job/presets.h"
@@ -120,7 +123,7 @@ void CheckData(const v1::Job& job, Problems* problems) {
     return problems->Add(
         "data",
         "has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-        "generated_images {}, synthetic {}");
+        "generated_images {}, table { ... }, synthetic {}");
   }
   const uint32_t batch_size = job.batch_size();
   if (data.has_synthetic()) CheckCountedSamples(job, problems);
@@ -132,7 +135,10 @@ void CheckData(const v1::Job& job, Problems* problems) {
     CheckDrawn("data.generated_images", data.generated_images(), batch_size, problems);
     CheckGratings(data.generated_images(), problems);
   }
-  if (data.has_augmentation()) CheckAugmentation(data, problems);
+  if (data.has_table()) CheckTable(data.table(), problems);
+  if (data.has_augmentation() && (!data.has_table() || SaysItsShape(data.table()))) {
+    CheckAugmentation(data, problems);
+  }
 }
 
 // One without the other has nothing to compute with, or nothing to compute.
@@ -165,8 +171,9 @@ void NameLayers(google::protobuf::RepeatedPtrField<v1::Layer>* list,
 void CheckModel(v1::Job* job, Problems* problems) {
   if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
   if (job->data().has_synthetic() && !job->model().has_synthetic()) return;
+  if (job->data().has_table() && !SaysItsShape(job->data().table())) return;
   const DataShape shape = ShapeOf(job->data());
-  const auto layers = InferShapes(job->model(), shape.input, shape.num_classes);
+  const auto layers = InferShapes(job->model(), shape.input, shape.target);
   if (!layers.ok()) return problems->AddLines(std::string(layers.status().message()));
   auto next = layers->begin();
   NameLayers(job->mutable_model()->mutable_layers(), &next);
@@ -324,7 +331,9 @@ absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
   CheckOptimizer(job.optimizer(), job.algorithm().contribution().has_elastic(), &problems);
   CheckPlateau(job, &problems);
   CheckCompression(job, &problems);
+  CheckComputation(job, &problems);
   CheckKeeping(job, &problems);
+  CheckEvaluation(job, &problems);
   if (!problems.empty()) return problems.ToStatus();
   return job;
 }

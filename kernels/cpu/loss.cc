@@ -19,7 +19,7 @@ class CpuLoss final : public Loss {
     on_ = 1 - spec.label_smoothing + off_;
   }
 
-  Score Run(const int32_t* labels, int samples, bool gradient) override {
+  Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) override {
     outputs_.Pull();
     Score score;
     score.samples = samples;
@@ -27,9 +27,14 @@ class CpuLoss final : public Loss {
     float* d_row = static_cast<float*>(outputs_.gradient().get_data_handle());
     const float scale = 1.0f / static_cast<float>(samples);
     for (int i = 0; i < samples; ++i, row += size_, d_row += size_) {
+      float* const d = gradient ? d_row : nullptr;
+      if (targets != nullptr) {
+        score.loss_sum += RunReal(row, targets + i * size_, scale, d);
+        continue;
+      }
       CHECK(labels[i] >= 0 && labels[i] < spec_.num_classes())
           << "label " << labels[i] << " of " << spec_.num_classes() << " classes";
-      score.loss_sum += RunSample(row, labels[i], scale, gradient ? d_row : nullptr);
+      score.loss_sum += RunSample(row, labels[i], scale, d);
       score.correct += IsCorrect(row, labels[i]);
     }
     if (gradient) {
@@ -40,22 +45,36 @@ class CpuLoss final : public Loss {
   }
 
  private:
+  float Target(int64_t output, int32_t label) const {
+    const bool is_on = size_ == spec_.num_classes() ? output == label : label == 1;
+    return is_on ? on_ : off_;
+  }
+
+  // The target of each output.
+  auto OfLabel(int32_t label) const {
+    return [this, label](int64_t output) { return Target(output, label); };
+  }
+
   // The loss of a sample; where d_row is, `scale` times its gradient.
   double RunSample(const float* row, int32_t label, float scale, float* d_row) const {
     switch (spec_.kind) {
       case LossSpec::Kind::kSoftmaxCrossEntropy:
         return Softmax(row, label, scale, d_row);
       case LossSpec::Kind::kSigmoidCrossEntropy:
-        return Sigmoid(row, label, scale / static_cast<float>(size_), d_row);
+        return Sigmoid(row, OfLabel(label), scale / static_cast<float>(size_), d_row);
       case LossSpec::Kind::kMeanSquaredError:
-        return SquaredError(row, label, scale / static_cast<float>(size_), d_row);
+        return SquaredError(row, OfLabel(label), scale / static_cast<float>(size_), d_row);
     }
     return 0;
   }
 
-  float Target(int64_t output, int32_t label) const {
-    const bool is_on = size_ == spec_.num_classes() ? output == label : label == 1;
-    return is_on ? on_ : off_;
+  // The same of real targets.
+  double RunReal(const float* row, const float* targets, float scale, float* d_row) const {
+    CHECK(spec_.kind != LossSpec::Kind::kSoftmaxCrossEntropy) << "softmax cross-entropy of real targets";
+    const auto target = [targets](int64_t output) { return targets[output]; };
+    scale /= static_cast<float>(size_);
+    return spec_.kind == LossSpec::Kind::kSigmoidCrossEntropy ? Sigmoid(row, target, scale, d_row)
+                                                              : SquaredError(row, target, scale, d_row);
   }
 
   // The targets sum to one, so the loss is log(sum exp z) - sum t z.
@@ -79,10 +98,11 @@ class CpuLoss final : public Loss {
   }
 
   // -t log s(z) - (1 - t) log(1 - s(z)) = max(z, 0) - t z + log(1 + exp(-|z|)), which does not overflow.
-  double Sigmoid(const float* row, int32_t label, float scale, float* d_row) const {
+  template <typename TargetOf>
+  double Sigmoid(const float* row, TargetOf target, float scale, float* d_row) const {
     double loss = 0;
     for (int64_t i = 0; i < size_; ++i) {
-      const float z = row[i], t = Target(i, label);
+      const float z = row[i], t = target(i);
       const double e = std::exp(-std::fabs(static_cast<double>(z)));
       loss += std::max(z, 0.0f) - static_cast<double>(t) * z + std::log1p(e);
       if (d_row != nullptr) d_row[i] = scale * (static_cast<float>((z >= 0 ? 1 : e) / (1 + e)) - t);
@@ -90,10 +110,11 @@ class CpuLoss final : public Loss {
     return loss / static_cast<double>(size_);
   }
 
-  double SquaredError(const float* row, int32_t label, float scale, float* d_row) const {
+  template <typename TargetOf>
+  double SquaredError(const float* row, TargetOf target, float scale, float* d_row) const {
     double loss = 0;
     for (int64_t i = 0; i < size_; ++i) {
-      const float error = row[i] - Target(i, label);
+      const float error = row[i] - target(i);
       loss += static_cast<double>(error) * error;
       if (d_row != nullptr) d_row[i] = 2 * scale * error;
     }

@@ -33,6 +33,46 @@ void SwapOuter(const float* in, int64_t a, int64_t b, int64_t size, float* out) 
   }
 }
 
+// What a step does with one sample. Loops of their own, over memory that does not overlap, become vector
+// instructions.
+
+// y = sigmoid(y + bias)
+void AddAndSigmoid(const float* __restrict bias, int64_t n, float* __restrict y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = FastSigmoid(y[i] + bias[i]);
+}
+
+// y = tanh(y + bias)
+void AddAndTanh(const float* __restrict bias, int64_t n, float* __restrict y) {
+  for (int64_t i = 0; i < n; ++i) y[i] = FastTanh(y[i] + bias[i]);
+}
+
+// The gates' values are n each of input, forget, candidate and output.
+void MoveCell(const float* __restrict gates, const float* __restrict before, int64_t n,
+              float* __restrict cell, float* __restrict state) {
+  for (int64_t u = 0; u < n; ++u) {
+    const float c = gates[n + u] * before[u] + gates[u] * gates[2 * n + u];
+    cell[u] = c;
+    state[u] = gates[3 * n + u] * FastTanh(c);
+  }
+}
+
+// d_cell becomes the gradient of the cell before, and the gates' values the gradients of their sums.
+void MoveCellBack(const float* __restrict before, const float* __restrict cell,
+                  const float* __restrict d_state, int64_t n, float* __restrict d_cell,
+                  float* __restrict input, float* __restrict forget, float* __restrict candidate,
+                  float* __restrict output) {
+  for (int64_t u = 0; u < n; ++u) {
+    const float i = input[u], f = forget[u], g = candidate[u], o = output[u];
+    const float tanh_c = FastTanh(cell[u]);
+    const float d_c = d_cell[u] + d_state[u] * o * (1 - tanh_c * tanh_c);
+    input[u] = d_c * g * i * (1 - i);
+    forget[u] = d_c * before[u] * f * (1 - f);
+    candidate[u] = d_c * i * (1 - g * g);
+    output[u] = d_state[u] * tanh_c * o * (1 - o);
+    d_cell[u] = d_c * f;
+  }
+}
+
 class CpuLstm final : public Kernel {
  public:
   CpuLstm(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)
@@ -133,46 +173,21 @@ class CpuLstm final : public Kernel {
 
   // From the gates' sums without biases to their values, the cell and the state.
   void Step(int64_t t, int64_t sample) {
-    const int64_t units = units_;
-    float* const gates = Gates(t) + sample * 4 * units;
-    const float* const before = CellBefore(t) + sample * units;
-    float* const cell = Cell(t) + sample * units;
-    float* const state = State(t) + sample * units;
-    const float* const bias = bias_.data();
-    for (int64_t u = 0; u < units; ++u) {
-      const float i = FastSigmoid(gates[u] + bias[u]);
-      const float f = FastSigmoid(gates[units + u] + bias[units + u]);
-      const float g = FastTanh(gates[2 * units + u] + bias[2 * units + u]);
-      const float o = FastSigmoid(gates[3 * units + u] + bias[3 * units + u]);
-      const float c = f * before[u] + i * g;
-      gates[u] = i;
-      gates[units + u] = f;
-      gates[2 * units + u] = g;
-      gates[3 * units + u] = o;
-      cell[u] = c;
-      state[u] = o * FastTanh(c);
-    }
+    float* const gates = Gates(t) + sample * 4 * units_;
+    AddAndSigmoid(bias_.data(), 2 * units_, gates);
+    AddAndTanh(bias_.data() + 2 * units_, units_, gates + 2 * units_);
+    AddAndSigmoid(bias_.data() + 3 * units_, units_, gates + 3 * units_);
+    MoveCell(gates, CellBefore(t) + sample * units_, units_, Cell(t) + sample * units_,
+             State(t) + sample * units_);
   }
 
   // From the gradients of state and cell to that of the cell before and, in the gates' place, of the gates'
   // sums.
   void StepBack(int64_t t, int64_t sample) {
-    const int64_t units = units_;
-    float* const gates = Gates(t) + sample * 4 * units;
-    const float* const before = CellBefore(t) + sample * units;
-    const float* const cell = Cell(t) + sample * units;
-    const float* const d_state = d_state_.data() + sample * units;
-    float* const d_cell = d_cell_.data() + sample * units;
-    for (int64_t u = 0; u < units; ++u) {
-      const float i = gates[u], f = gates[units + u], g = gates[2 * units + u], o = gates[3 * units + u];
-      const float tanh_c = FastTanh(cell[u]);
-      const float d_c = d_cell[u] + d_state[u] * o * (1 - tanh_c * tanh_c);
-      gates[u] = d_c * g * i * (1 - i);
-      gates[units + u] = d_c * before[u] * f * (1 - f);
-      gates[2 * units + u] = d_c * i * (1 - g * g);
-      gates[3 * units + u] = d_state[u] * tanh_c * o * (1 - o);
-      d_cell[u] = d_c * f;
-    }
+    float* const gates = Gates(t) + sample * 4 * units_;
+    MoveCellBack(CellBefore(t) + sample * units_, Cell(t) + sample * units_,
+                 d_state_.data() + sample * units_, units_, d_cell_.data() + sample * units_, gates,
+                 gates + units_, gates + 2 * units_, gates + 3 * units_);
   }
 
   void AddOutputGradient(int64_t t) {

@@ -189,10 +189,11 @@ class CudaFork final : public Fork {
 class CudaLoss final : public Loss {
  public:
   CudaLoss(std::shared_ptr<Session> session, CatchmentCudaNode* node) : node_(std::move(session), node) {}
-  Score Run(const int32_t* labels, int samples, bool gradient) override {
+  void ScaleGradient(float scale) override { node_.plugin().scale_gradient(node_.node, scale); }
+  Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) override {
     CatchmentCudaScore score;
-    node_.session->Check(
-        node_.plugin().score(node_.backend(), node_.node, labels, samples, gradient ? 1 : 0, &score));
+    node_.session->Check(node_.plugin().score(node_.backend(), node_.node, labels, targets, samples,
+                                              gradient ? 1 : 0, &score));
     return {.loss_sum = score.loss_sum, .correct = score.correct, .samples = samples};
   }
 
@@ -202,12 +203,15 @@ class CudaLoss final : public Loss {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(std::shared_ptr<Session> session)
-      : session_(std::move(session)), description_(session_->plugin.describe(session_->backend)) {}
+  CudaBackend(std::shared_ptr<Session> session, CatchmentCudaPrecision precision)
+      : session_(std::move(session)),
+        description_(session_->plugin.describe(session_->backend)),
+        precision_(precision) {}
 
   std::string Describe() const override { return description_; }
   void Enter() override { session_->Check(session_->plugin.enter(session_->backend)); }
   bool runs_ahead() const override { return true; }
+  bool wants_loss_scale() const override { return precision_ == CATCHMENT_CUDA_FLOAT16; }
 
   absl::StatusOr<std::unique_ptr<Source>> CreateSource(const SampleShape& shape, int batch_size) override {
     const CatchmentCudaShape cuda_shape = ShapeOf(shape);
@@ -249,6 +253,7 @@ class CudaBackend final : public Backend {
 
   std::shared_ptr<Session> session_;
   const std::string description_;
+  const CatchmentCudaPrecision precision_;
 };
 
 }  // namespace
@@ -259,10 +264,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CatchmentCudaPlug
     return absl::FailedPreconditionError("the CUDA plugin was built without the CUDA Toolkit");
   }
   char why[512] = "";
-  CatchmentCudaBackend* const backend = plugin.create(options.index, options.tf32, why, sizeof why);
+  CatchmentCudaBackend* const backend = plugin.create(options.index, options.precision, why, sizeof why);
   if (backend == nullptr)
     return absl::UnavailableError(absl::StrCat("CUDA device ", options.index, ": ", why));
-  return std::make_unique<CudaBackend>(std::make_shared<Session>(plugin, backend));
+  return std::make_unique<CudaBackend>(std::make_shared<Session>(plugin, backend), options.precision);
 }
 
 }  // namespace catchment

@@ -14,8 +14,8 @@
 namespace catchment {
 
 struct CudaOptions {
-  int index = 0;      // of the device
-  bool tf32 = false;  // products of matrices on tensor cores, with 10 bits of each factor's fraction
+  int index = 0;  // of the device
+  CatchmentCudaPrecision precision = CATCHMENT_CUDA_FLOAT32;
 };
 
 // `plugin` must outlive the backend. Errors: FailedPrecondition, the plugin was built without the CUDA

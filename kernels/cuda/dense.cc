@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/node.h"
 #include "kernels/cuda/relu_gradient.h"
@@ -20,46 +21,51 @@ class Dense final : public Layer {
         bias_(spec.bias != 0),
         input_gradient_(spec.input_gradient != 0),
         inputs_(input.sample_size()),
-        units_(spec.output.channels) {
-    // Biases begin wherever the weights end.
-    const int alignment = inputs_ * units_ % 64 == 0 ? 256 : 4;
+        units_(spec.output.channels),
+        x_(device, input_.batch, inputs_),
+        weight_(device, units_, inputs_),
+        d_y_(device, input_.batch, units_) {
     forward_.emplace(device, GemmSpec{.transpose_b = true,
                                       .m = input_.batch,
                                       .n = units_,
                                       .k = inputs_,
-                                      .lda = inputs_,
-                                      .ldb = inputs_,
+                                      .lda = x_.stride(),
+                                      .ldb = weight_.stride(),
                                       .ldc = units_,
                                       .bias = bias_,
-                                      .relu = relu_,
-                                      .alignment = alignment});
+                                      .relu = relu_});
     to_weight_.emplace(device, GemmSpec{.transpose_a = true,
                                         .m = units_,
                                         .n = inputs_,
                                         .k = input_.batch,
-                                        .lda = units_,
-                                        .ldb = inputs_,
+                                        .lda = d_y_.stride(),
+                                        .ldb = x_.stride(),
                                         .ldc = inputs_});
     if (input_gradient_) {
-      to_input_.emplace(
-          device,
-          GemmSpec{
-              .m = input_.batch, .n = inputs_, .k = units_, .lda = units_, .ldb = inputs_, .ldc = inputs_});
+      to_input_.emplace(device, GemmSpec{.m = input_.batch,
+                                         .n = inputs_,
+                                         .k = units_,
+                                         .lda = d_y_.stride(),
+                                         .ldb = weight_.stride(),
+                                         .ldc = inputs_});
     }
   }
 
   void Forward(const Pass&) override {
-    forward_->Run(input_.value, parameters->value(), parameters->value() + inputs_ * units_, output->value);
+    x_.Take(input_.value);
+    weight_.Take(parameters->value());
+    forward_->Run(x_.data(), weight_.data(), parameters->value() + inputs_ * units_, output->value);
   }
 
   void Backward(const Pass&) override {
     if (relu_) MaskByRelu(device_, output);
-    to_weight_->Run(output->gradient, input_.value, nullptr, parameters->gradient());
+    d_y_.Take(output->gradient);
+    to_weight_->Run(d_y_.data(), x_.data(), nullptr, parameters->gradient());
     if (bias_) {
       SumColumns(device_, input_.batch, static_cast<int>(units_), output->gradient,
                  parameters->gradient() + inputs_ * units_);
     }
-    if (input_gradient_) to_input_->Run(output->gradient, parameters->value(), nullptr, input_.gradient);
+    if (input_gradient_) to_input_->Run(d_y_.data(), weight_.data(), nullptr, input_.gradient);
   }
 
  private:
@@ -67,6 +73,7 @@ class Dense final : public Layer {
   const Tensor input_;
   const bool relu_, bias_, input_gradient_;
   const int64_t inputs_, units_;
+  Factor x_, weight_, d_y_;
   std::optional<Gemm> forward_, to_weight_, to_input_;
 };
 

@@ -11,8 +11,6 @@ void Check(cudaError_t error, const char* what) {
               cudaGetErrorString(error));
 }
 
-std::string Mebibytes(size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
-
 // Of a copy out, which is waited for by the number of its event: a step has fewer copies under way than this.
 constexpr int kEvents = 1024;
 
@@ -27,7 +25,9 @@ struct AllStreams : Device::Streams {
 
 }  // namespace
 
-Device::Device(int index, bool tf32) : index_(index), tf32_(tf32) {
+const int64_t Device::kMostPatchValues = int64_t{1} << 27;
+
+Device::Device(int index, Precision precision) : index_(index), precision_(precision) {
   Enter();
   auto* streams = new AllStreams;
   streams_ = streams;
@@ -40,7 +40,8 @@ Device::Device(int index, bool tf32) : index_(index), tf32_(tf32) {
   for (cudaEvent_t& event : streams->copies.events) {
     Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "an event");
   }
-  workspace_ = Allocate(kWorkspaceBytes + kParts * kMostSummedColumns * sizeof(float));
+  workspace_ = Allocate(kWorkspace);
+  CheckMemory(1);
 }
 
 Device::~Device() {
@@ -50,8 +51,8 @@ Device::~Device() {
   for (cudaEvent_t event : streams->copies.events) cudaEventDestroy(event);
   for (cudaEvent_t event : {streams->copied_in, streams->computed}) cudaEventDestroy(event);
   for (cudaStream_t stream : {streams->compute, streams->in, streams->out}) cudaStreamDestroy(stream);
-  Free(scratch_);
-  Free(workspace_);
+  Release(scratch_);
+  Release(workspace_);
   delete streams;
 }
 
@@ -62,31 +63,34 @@ std::string Device::Describe() const {
   Check(cudaGetDeviceProperties(&properties, index_), "the device's properties");
   char text[400];
   std::snprintf(text, sizeof text, "cuda:%d: %s, compute capability %d.%d, %s", index_, properties.name,
-                properties.major, properties.minor, tf32_ ? "TF32" : "float32");
+                properties.major, properties.minor, NameOf(precision_));
   return text;
 }
 
-void* Device::Allocate(size_t bytes) {
+void* Device::TryAllocate(size_t bytes) {
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, bytes == 0 ? 1 : bytes);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    size_t free = 0, total = 0;
-    Check(cudaMemGetInfo(&free, &total), "the device's memory");
-    throw Error("the device has too little memory: " + Mebibytes(bytes) + " more are needed, and " +
-                Mebibytes(free) + " of " + Mebibytes(total) + " are free; use a smaller batch_size or model");
+    return nullptr;
   }
   Check(error, "device memory");
   return memory;
 }
 
-void* Device::AllocatePinned(size_t bytes) {
-  void* memory = nullptr;
-  Check(cudaMallocHost(&memory, bytes == 0 ? 1 : bytes), ("pinned memory, " + Mebibytes(bytes)).c_str());
+Device::Memory Device::memory() const {
+  Memory memory;
+  Check(cudaMemGetInfo(&memory.free, &memory.total), "the device's memory");
   return memory;
 }
 
-void Device::Free(void* memory) noexcept { cudaFree(memory); }
+void* Device::AllocatePinned(size_t bytes) {
+  void* memory = nullptr;
+  Check(cudaMallocHost(&memory, bytes == 0 ? 1 : bytes), "pinned memory");
+  return memory;
+}
+
+void Device::Release(void* memory) noexcept { cudaFree(memory); }
 void Device::FreePinned(void* memory) noexcept { cudaFreeHost(memory); }
 
 void Device::CopyIn(void* device, const void* pinned, size_t bytes) {
@@ -111,14 +115,7 @@ void Device::Await(uint64_t copy_out) {
   Check(cudaEventSynchronize(copies.events[copy_out % kEvents]), "the device's work failed");
 }
 
-void Device::ReserveScratch(int64_t values) {
-  if (values <= scratch_values_) return;
-  Check(cudaDeviceSynchronize(), "the device's work failed");
-  Free(std::exchange(scratch_, nullptr));
-  scratch_values_ = 0;
-  scratch_ = static_cast<float*>(Allocate(values * sizeof(float)));
-  scratch_values_ = values;
-}
+void Device::Wait() { Check(cudaDeviceSynchronize(), "the device's work failed"); }
 
 void Device::Launched() { Check(cudaGetLastError(), "a kernel could not be started"); }
 

@@ -18,11 +18,10 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/precision.h"
+
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-#define CATCHMENT_ON_DEVICE __device__
-#else
-#define CATCHMENT_ON_DEVICE
 #endif
 
 namespace catchment::cuda {
@@ -42,22 +41,26 @@ inline int Checked(int64_t value, const char* what) {
 
 class Device {
  public:
-  // With `tf32`, products of matrices take 10 bits of each factor's fraction, on tensor cores.
-  Device(int index, bool tf32);
+  // `precision`: of the factors of products.
+  Device(int index, Precision precision);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   // Called by a thread before it uses the device.
   void Enter();
-  bool tf32() const { return tf32_; }
+  Precision precision() const { return precision_; }
   std::string Describe() const;
 
-  // Not on the way of a step: these wait for the device.
-  void* Allocate(size_t bytes);        // aligned to 256 bytes
+  // Not on the way of a step: these wait for the device. Allocate (aligned to 256 bytes) gives null where the
+  // device has too little memory: layers are still made, so that CheckMemory can say what all of them need,
+  // but must not run.
+  void* Allocate(size_t bytes);
   void* AllocatePinned(size_t bytes);  // on the host, for copies
-  void Free(void* memory) noexcept;
+  void Free(void* memory, size_t bytes) noexcept;
   void FreePinned(void* memory) noexcept;
+  // An Error where something that is still wanted could not be had.
+  void CheckMemory(int batch_size) const;
 
   void CopyIn(void* device, const void* pinned, size_t bytes);
   // Its number is for Await.
@@ -65,8 +68,8 @@ class Device {
   void Await(uint64_t copy_out);
 
   // Memory that layers share, from one kernel to the next; reserved when they are made.
-  void ReserveScratch(int64_t values);
-  float* scratch() { return scratch_; }
+  void ReserveScratch(size_t bytes);
+  char* scratch() { return scratch_; }
   // Another one, of the device's own work.
   void* workspace() { return workspace_; }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
@@ -79,21 +82,35 @@ class Device {
   template <typename F>
   void SumRows(int64_t rows, int64_t columns, F f, float* out);
 
+  // A convolution makes its patches for so many samples at a time that they are not more values than this.
+  // Few on the processor, so that tests meet many chunks.
+  static const int64_t kMostPatchValues;
+
   struct Streams;
   Streams& streams() { return *streams_; }
 
  private:
+  struct Memory {
+    size_t free, total;  // bytes
+  };
+  // Null: there is not so much.
+  void* TryAllocate(size_t bytes);
+  void Release(void* memory) noexcept;
+  Memory memory() const;
+  void Wait();  // for all that is under way
   void Launched();
 
   // A sum over many rows is taken in so many parts first.
   static constexpr int kParts = 64;
   static constexpr int64_t kMostSummedColumns = int64_t{1} << 18;
+  static constexpr size_t kWorkspace = kWorkspaceBytes + kParts * kMostSummedColumns * sizeof(float);
 
   const int index_;
-  const bool tf32_;
+  const Precision precision_;
+  size_t used_ = 0, missing_ = 0;  // bytes that Allocate gave, and that it could not give
   Streams* streams_ = nullptr;
-  float* scratch_ = nullptr;
-  int64_t scratch_values_ = 0;
+  char* scratch_ = nullptr;
+  size_t scratch_bytes_ = 0;
   void* workspace_ = nullptr;
 };
 
@@ -107,10 +124,10 @@ class Array {
         data_(static_cast<T*>(kPinned ? device->AllocatePinned(size * sizeof(T))
                                       : device->Allocate(size * sizeof(T)))) {}
   Array(Array&& other) noexcept
-      : device_(other.device_), size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
+      : device_(std::exchange(other.device_, nullptr)), size_(other.size_), data_(other.data_) {}
   Array& operator=(Array&&) = delete;
   ~Array() {
-    if (data_ != nullptr) kPinned ? device_->FreePinned(data_) : device_->Free(data_);
+    if (device_ != nullptr) kPinned ? device_->FreePinned(data_) : device_->Free(data_, bytes());
   }
 
   T* data() const { return data_; }

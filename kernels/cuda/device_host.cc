@@ -1,30 +1,51 @@
-// kernels/cuda/device.h on the processor, for tests: copies are done at once.
+// kernels/cuda/device.h on the processor, for tests: copies are done at once. With
+// CATCHMENT_HOST_DEVICE_BYTES it has so much memory and no more.
 #include <cstdlib>
 #include <cstring>
 
 #include "kernels/cuda/device.h"
 
 namespace catchment::cuda {
+namespace {
+
+size_t MemoryBytes() {
+  const char* const bytes = std::getenv("CATCHMENT_HOST_DEVICE_BYTES");
+  return bytes != nullptr ? std::strtoull(bytes, nullptr, 10) : size_t{1} << 40;
+}
+
+}  // namespace
 
 struct Device::Streams {};
 
-Device::Device(int index, bool tf32) : index_(index), tf32_(tf32) {}
-Device::~Device() { Free(scratch_); }
+const int64_t Device::kMostPatchValues = int64_t{1} << 11;
+
+Device::Device(int index, Precision precision) : index_(index), precision_(precision) {}
+Device::~Device() { Release(scratch_); }
 
 void Device::Enter() {}
 std::string Device::Describe() const {
-  return "the layers of cuda:" + std::to_string(index_) + " in plain loops";
+  return "the layers of cuda:" + std::to_string(index_) + " in plain loops, " + NameOf(precision_);
 }
 
-void* Device::Allocate(size_t bytes) {
+void* Device::TryAllocate(size_t bytes) {
+  if (bytes > memory().free) return nullptr;
   void* const memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
-  if (memory == nullptr) throw Error("out of memory");
-  std::memset(memory, 0xff, bytes);  // NaN: as on a device, nothing can be counted on
+  if (memory != nullptr) std::memset(memory, 0xff, bytes);  // NaN: as on a device, nothing can be counted on
   return memory;
 }
 
-void* Device::AllocatePinned(size_t bytes) { return Allocate(bytes); }
-void Device::Free(void* memory) noexcept { std::free(memory); }
+Device::Memory Device::memory() const {
+  const size_t total = MemoryBytes();
+  return {total - used_, total};
+}
+
+void* Device::AllocatePinned(size_t bytes) {
+  void* const memory = std::calloc(bytes + 1, 1);
+  if (memory == nullptr) throw Error("out of memory");
+  return memory;
+}
+
+void Device::Release(void* memory) noexcept { std::free(memory); }
 void Device::FreePinned(void* memory) noexcept { std::free(memory); }
 
 void Device::CopyIn(void* device, const void* pinned, size_t bytes) { std::memcpy(device, pinned, bytes); }
@@ -35,14 +56,7 @@ uint64_t Device::CopyOut(void* pinned, const void* device, size_t bytes) {
 }
 
 void Device::Await(uint64_t) {}
-
-void Device::ReserveScratch(int64_t values) {
-  if (values <= scratch_values_) return;
-  Free(std::exchange(scratch_, nullptr));
-  scratch_ = static_cast<float*>(Allocate(values * sizeof(float)));
-  scratch_values_ = values;
-}
-
+void Device::Wait() {}
 void Device::Launched() {}
 
 }  // namespace catchment::cuda

@@ -1,4 +1,6 @@
-// A product of matrices, made once for its sizes. All matrices are row-major.
+// A product of matrices, made once for its sizes. All matrices are row-major. Factors are what the device's
+// precision says (kernels/cuda/factor.h): 16 bits a value, or float32, of which TF32's products take a part.
+// Sums, biases and results are float32.
 #ifndef CATCHMENT_KERNELS_CUDA_GEMM_H_
 #define CATCHMENT_KERNELS_CUDA_GEMM_H_
 
@@ -16,7 +18,8 @@ struct GemmSpec {
   bool accumulate = false;            // c += instead of c =
   bool bias = false;                  // c + bias, a value a column
   bool relu = false;                  // max(c + bias, 0)
-  int alignment = 256;                // bytes, of all of a, b, c and bias
+  // Bytes, AlignmentOf of where they begin; of bias, any will do.
+  int a_alignment = 256, b_alignment = 256, c_alignment = 256;
 };
 
 class Gemm {
@@ -25,7 +28,7 @@ class Gemm {
   ~Gemm();
   Gemm(Gemm&&) noexcept;
 
-  void Run(const float* a, const float* b, const float* bias, float* c);
+  void Run(const void* a, const void* b, const float* bias, float* c);
 
  private:
   struct Plan;

@@ -21,6 +21,17 @@ struct Targets {
   }
 };
 
+// Of one sample: its label's, or its own.
+struct LabelTargets {
+  const Targets& targets;
+  int label;
+  CATCHMENT_ON_DEVICE float operator()(int output) const { return targets(output, label); }
+};
+struct RealTargets {
+  const float* targets;
+  CATCHMENT_ON_DEVICE float operator()(int output) const { return targets[output]; }
+};
+
 CATCHMENT_ON_DEVICE float LogSumExp(const float* z, int n) {
   float largest = z[0], sum = 0;
   for (int i = 1; i < n; ++i) largest = fmaxf(largest, z[i]);
@@ -40,23 +51,32 @@ CATCHMENT_ON_DEVICE float Softmax(const float* z, int label, const Targets& t, f
 }
 
 // max(z, 0) - t z + log(1 + exp(-|z|)): nothing overflows.
-CATCHMENT_ON_DEVICE float Sigmoid(const float* z, int label, const Targets& t, float scale, float* d_z) {
+template <typename TargetOf>
+CATCHMENT_ON_DEVICE float Sigmoid(const float* z, TargetOf t, int outputs, float scale, float* d_z) {
   float loss = 0;
-  for (int i = 0; i < t.outputs; ++i) {
-    loss += fmaxf(z[i], 0.0f) - t(i, label) * z[i] + log1pf(expf(-fabsf(z[i])));
-    if (d_z != nullptr) d_z[i] = scale / t.outputs * (1 / (1 + expf(-z[i])) - t(i, label));
+  for (int i = 0; i < outputs; ++i) {
+    loss += fmaxf(z[i], 0.0f) - t(i) * z[i] + log1pf(expf(-fabsf(z[i])));
+    if (d_z != nullptr) d_z[i] = scale / outputs * (1 / (1 + expf(-z[i])) - t(i));
   }
-  return loss / t.outputs;
+  return loss / outputs;
 }
 
-CATCHMENT_ON_DEVICE float SquaredError(const float* z, int label, const Targets& t, float scale, float* d_z) {
+template <typename TargetOf>
+CATCHMENT_ON_DEVICE float SquaredError(const float* z, TargetOf t, int outputs, float scale, float* d_z) {
   float loss = 0;
-  for (int i = 0; i < t.outputs; ++i) {
-    const float error = z[i] - t(i, label);
+  for (int i = 0; i < outputs; ++i) {
+    const float error = z[i] - t(i);
     loss += error * error;
-    if (d_z != nullptr) d_z[i] = scale / t.outputs * 2 * error;
+    if (d_z != nullptr) d_z[i] = scale / outputs * 2 * error;
   }
-  return loss / t.outputs;
+  return loss / outputs;
+}
+
+template <typename TargetOf>
+CATCHMENT_ON_DEVICE float OutputByOutput(int kind, const float* z, TargetOf t, int outputs, float scale,
+                                         float* d_z) {
+  return kind == kSigmoidCrossEntropy ? Sigmoid(z, t, outputs, scale, d_z)
+                                      : SquaredError(z, t, outputs, scale, d_z);
 }
 
 CATCHMENT_ON_DEVICE bool IsCorrect(const float* z, int label, const Targets& t) {
@@ -80,10 +100,12 @@ Loss::Loss(Device* device, const CatchmentCudaLossSpec& spec, const Tensor& outp
       outputs_(outputs),
       staged_labels_(device, spec.batch_size),
       labels_(device, spec.batch_size),
+      staged_targets_(device, spec.batch_size * spec.num_outputs),
+      targets_(device, spec.batch_size * spec.num_outputs),
       scores_(device, 2 * spec.batch_size),
       staged_scores_(device, 2 * spec.batch_size) {}
 
-void Loss::Run(const int32_t* labels, int samples, bool gradient, CatchmentCudaScore* score) {
+void Loss::LoadLabels(const int32_t* labels, int samples) {
   for (int s = 0; s < samples; ++s) {
     if (labels[s] < 0 || labels[s] >= NumClasses(spec_)) {
       throw Error("label " + std::to_string(labels[s]) + " of " + std::to_string(NumClasses(spec_)) +
@@ -92,7 +114,23 @@ void Loss::Run(const int32_t* labels, int samples, bool gradient, CatchmentCudaS
   }
   std::memcpy(staged_labels_.data(), labels, samples * sizeof *labels);
   device_->CopyIn(labels_.data(), staged_labels_.data(), samples * sizeof *labels);
-  Score(samples, gradient);
+}
+
+void Loss::LoadTargets(const float* targets, int samples) {
+  if (spec_.kind == kSoftmaxCrossEntropy) throw Error("softmax cross-entropy of real targets");
+  const int64_t bytes = int64_t{samples} * spec_.num_outputs * sizeof *targets;
+  std::memcpy(staged_targets_.data(), targets, bytes);
+  device_->CopyIn(targets_.data(), staged_targets_.data(), bytes);
+}
+
+void Loss::Run(const int32_t* labels, const float* targets, int samples, bool gradient,
+               CatchmentCudaScore* score) {
+  if (targets != nullptr) {
+    LoadTargets(targets, samples);
+  } else {
+    LoadLabels(labels, samples);
+  }
+  Score(samples, targets != nullptr, gradient);
   device_->Await(device_->CopyOut(staged_scores_.data(), scores_.data(), scores_.bytes()));
   *score = {};
   for (int s = 0; s < samples; ++s) {
@@ -101,15 +139,16 @@ void Loss::Run(const int32_t* labels, int samples, bool gradient, CatchmentCudaS
   }
 }
 
-void Loss::Score(int samples, bool gradient) {
+void Loss::Score(int samples, bool real, bool gradient) {
   const float off = spec_.label_smoothing / static_cast<float>(NumClasses(spec_));
   const Targets targets{spec_.num_outputs, NumClasses(spec_) != spec_.num_outputs,
                         1 - spec_.label_smoothing + off, off};
   const int kind = spec_.kind, batch = spec_.batch_size;
-  const float scale = 1.0f / static_cast<float>(samples);
+  const float scale = gradient_scale_ / static_cast<float>(samples);
   const float* const z = outputs_.value;
   float *const d_z = outputs_.gradient, *const scores = scores_.data();
   const int32_t* const labels = labels_.data();
+  const float* const real_targets = real ? targets_.data() : nullptr;
   device_->ForEach(batch, [=] CATCHMENT_ON_DEVICE(int s) {
     const float* const row = z + s * targets.outputs;
     float* const d_row = gradient ? d_z + s * targets.outputs : nullptr;
@@ -117,10 +156,16 @@ void Loss::Score(int samples, bool gradient) {
       for (int i = 0; gradient && i < targets.outputs; ++i) d_row[i] = 0;
       return;
     }
+    if (real_targets != nullptr) {
+      const RealTargets own{real_targets + s * targets.outputs};
+      scores[s] = OutputByOutput(kind, row, own, targets.outputs, scale, d_row);
+      scores[batch + s] = 0;
+      return;
+    }
     const int label = labels[s];
-    scores[s] = kind == kSoftmaxCrossEntropy   ? Softmax(row, label, targets, scale, d_row)
-                : kind == kSigmoidCrossEntropy ? Sigmoid(row, label, targets, scale, d_row)
-                                               : SquaredError(row, label, targets, scale, d_row);
+    scores[s] = kind == kSoftmaxCrossEntropy
+                    ? Softmax(row, label, targets, scale, d_row)
+                    : OutputByOutput(kind, row, LabelTargets{targets, label}, targets.outputs, scale, d_row);
     scores[batch + s] = IsCorrect(row, label, targets) ? 1.0f : 0.0f;
   });
 }

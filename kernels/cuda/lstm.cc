@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/node.h"
 #include "kernels/cuda/sum_columns.h"
@@ -29,61 +30,77 @@ class Lstm final : public Layer {
         cells_(device, int64_t{batch_} * steps_ * units_),
         hidden_(device, int64_t{batch_} * steps_ * units_),
         d_hidden_(device, int64_t{batch_} * units_),
-        d_cell_(device, int64_t{batch_} * units_) {
+        d_cell_(device, int64_t{batch_} * units_),
+        x_(device, int64_t{batch_} * steps_, features_),
+        input_weight_(device, 4 * units_, features_),
+        hidden_weight_(device, 4 * units_, units_),
+        h_(device, int64_t{batch_} * steps_, units_),
+        d_gates_(device, int64_t{batch_} * steps_, 4 * units_) {
     const int64_t rows = int64_t{batch_} * steps_, g = 4 * units_, h = units_, f = features_;
-    // Steps and weights begin wherever those before them end.
-    constexpr int kAlignment = 4;
+    // Weights, where they are no copies, begin wherever those before them end; and so do steps.
+    const int bytes = BytesOf(device->precision());
+    const int h_alignment = AlignmentOf({h_.stride() * bytes});
+    const int d_gates_alignment = AlignmentOf({d_gates_.stride() * bytes});
+    const int weight_alignment = Is16Bit(device->precision()) ? 256 : AlignmentOf({g * f * bytes});
+    constexpr int kFloat = sizeof(float);
     from_input_.emplace(device, GemmSpec{.transpose_b = true,
                                          .m = rows,
                                          .n = g,
                                          .k = f,
-                                         .lda = f,
-                                         .ldb = f,
+                                         .lda = x_.stride(),
+                                         .ldb = input_weight_.stride(),
                                          .ldc = g,
-                                         .bias = true,
-                                         .alignment = kAlignment});
+                                         .bias = true});
     from_hidden_.emplace(device, GemmSpec{.transpose_b = true,
                                           .m = batch_,
                                           .n = g,
                                           .k = h,
-                                          .lda = steps_ * h,
-                                          .ldb = h,
+                                          .lda = steps_ * h_.stride(),
+                                          .ldb = hidden_weight_.stride(),
                                           .ldc = steps_ * g,
                                           .accumulate = true,
-                                          .alignment = kAlignment});
-    to_hidden_.emplace(
-        device,
-        GemmSpec{
-            .m = batch_, .n = h, .k = g, .lda = steps_ * g, .ldb = h, .ldc = h, .alignment = kAlignment});
+                                          .a_alignment = h_alignment,
+                                          .b_alignment = weight_alignment,
+                                          .c_alignment = AlignmentOf({g * kFloat})});
+    to_hidden_.emplace(device, GemmSpec{.m = batch_,
+                                        .n = h,
+                                        .k = g,
+                                        .lda = steps_ * d_gates_.stride(),
+                                        .ldb = hidden_weight_.stride(),
+                                        .ldc = h,
+                                        .a_alignment = d_gates_alignment,
+                                        .b_alignment = weight_alignment});
     to_input_weight_.emplace(device, GemmSpec{.transpose_a = true,
                                               .m = g,
                                               .n = f,
                                               .k = rows,
-                                              .lda = g,
-                                              .ldb = f,
-                                              .ldc = f,
-                                              .alignment = kAlignment});
+                                              .lda = d_gates_.stride(),
+                                              .ldb = x_.stride(),
+                                              .ldc = f});
     to_hidden_weight_.emplace(device, GemmSpec{.transpose_a = true,
                                                .m = g,
                                                .n = h,
                                                .k = rows,
-                                               .lda = g,
+                                               .lda = d_gates_.stride(),
                                                .ldb = h,
                                                .ldc = h,
-                                               .alignment = kAlignment});
+                                               .c_alignment = AlignmentOf({g * f * kFloat})});
     if (input_gradient_) {
       to_input_.emplace(
-          device, GemmSpec{.m = rows, .n = f, .k = g, .lda = g, .ldb = f, .ldc = f, .alignment = kAlignment});
+          device,
+          GemmSpec{
+              .m = rows, .n = f, .k = g, .lda = d_gates_.stride(), .ldb = input_weight_.stride(), .ldc = f});
     }
   }
 
   void Forward(const Pass&) override {
-    from_input_->Run(input_.value, InputWeight(parameters->value()), InputBias(parameters->value()),
-                     gates_.data());
+    x_.Take(input_.value);
+    input_weight_.Take(InputWeight(parameters->value()));
+    hidden_weight_.Take(HiddenWeight(parameters->value()));
+    from_input_->Run(x_.data(), input_weight_.data(), InputBias(parameters->value()), gates_.data());
     for (int t = 0; t < steps_; ++t) {
       if (t > 0) {
-        from_hidden_->Run(hidden_.data() + (t - 1) * units_, HiddenWeight(parameters->value()), nullptr,
-                          gates_.data() + t * 4 * units_);
+        from_hidden_->Run(h_.data(t - 1), hidden_weight_.data(), nullptr, gates_.data() + t * 4 * units_);
       }
       Step(t);
     }
@@ -94,17 +111,12 @@ class Lstm final : public Layer {
     float* const gradient = parameters->gradient();
     for (int t = steps_ - 1; t >= 0; --t) {
       StepBack(t);
-      if (t > 0) {
-        to_hidden_->Run(gates_.data() + t * 4 * units_, HiddenWeight(parameters->value()), nullptr,
-                        d_hidden_.data());
-      }
+      if (t > 0) to_hidden_->Run(d_gates_.data(t), hidden_weight_.data(), nullptr, d_hidden_.data());
     }
-    to_input_weight_->Run(gates_.data(), input_.value, nullptr, InputWeight(gradient));
-    if (input_gradient_) {
-      to_input_->Run(gates_.data(), InputWeight(parameters->value()), nullptr, input_.gradient);
-    }
+    to_input_weight_->Run(d_gates_.data(), x_.data(), nullptr, InputWeight(gradient));
+    if (input_gradient_) to_input_->Run(d_gates_.data(), input_weight_.data(), nullptr, input_.gradient);
     Delay();
-    to_hidden_weight_->Run(gates_.data(), cells_.data(), nullptr, HiddenWeight(gradient));
+    to_hidden_weight_->Run(d_gates_.data(), cells_.data(), nullptr, HiddenWeight(gradient));
     SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), InputBias(gradient));
     SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), HiddenBias(gradient));
   }
@@ -114,6 +126,8 @@ class Lstm final : public Layer {
     const int units = units_, steps = steps_;
     const float* const bias = HiddenBias(parameters->value());
     float *const gates = gates_.data(), *const cells = cells_.data(), *const hidden = hidden_.data();
+    const FactorWriter h_writer = h_.WriterOf(hidden);
+    const int stride = static_cast<int>(h_.stride());
     device_->ForEach(int64_t{batch_} * units, [=] CATCHMENT_ON_DEVICE(int n) {
       const int u = n % units, row = n / units * steps + t, at = row * units + u;
       float* const gate = gates + row * 4 * units + u;
@@ -127,7 +141,9 @@ class Lstm final : public Layer {
       gate[3 * units] = o;
       const float c = (t > 0 ? f * cells[at - units] : 0.0f) + i * g;
       cells[at] = c;
-      hidden[at] = o * tanhf(c);
+      const float h = o * tanhf(c);
+      hidden[at] = h;
+      h_writer.Write(row * stride + u, h);
     });
   }
 
@@ -138,6 +154,8 @@ class Lstm final : public Layer {
     const float *const cells = cells_.data(), *const d_out = output->gradient,
                        *const d_hidden = d_hidden_.data();
     float *const gates = gates_.data(), *const d_cell = d_cell_.data();
+    const FactorWriter d_gates = d_gates_.WriterOf(gates);
+    const int stride = static_cast<int>(d_gates_.stride());
     device_->ForEach(int64_t{batch_} * units, [=] CATCHMENT_ON_DEVICE(int n) {
       const int u = n % units, row = n / units * steps + t, at = row * units + u;
       float* const gate = gates + row * 4 * units + u;
@@ -150,6 +168,7 @@ class Lstm final : public Layer {
       gate[2 * units] = d_c * i * (1 - g * g);
       gate[3 * units] = d_h * c * o * (1 - o);
       d_cell[n] = d_c * f;
+      for (int k = 0; k < 4; ++k) d_gates.Write(row * stride + k * units + u, gate[k * units]);
     });
   }
 
@@ -163,13 +182,13 @@ class Lstm final : public Layer {
     });
   }
 
-  // cells = each step's h_(t-1); cells have been read for the last time.
+  // cells = each step's h_(t-1), a factor; cells have been read for the last time.
   void Delay() {
     const int units = units_, steps = steps_;
     const float* const hidden = hidden_.data();
-    float* const before = cells_.data();
+    const FactorWriter before = {cells_.data(), device_->precision()};
     device_->ForEach(int64_t{batch_} * steps * units, [=] CATCHMENT_ON_DEVICE(int i) {
-      before[i] = i / units % steps > 0 ? hidden[i - units] : 0.0f;
+      before.Write(i, i / units % steps > 0 ? hidden[i - units] : 0.0f);
     });
   }
 
@@ -191,6 +210,9 @@ class Lstm final : public Layer {
   DeviceArray<> gates_;              // batch x steps x 4 units
   DeviceArray<> cells_, hidden_;     // batch x steps x units
   DeviceArray<> d_hidden_, d_cell_;  // batch x units, of the step before
+  Factor x_, input_weight_, hidden_weight_;
+  Factor h_;        // of hidden_
+  Factor d_gates_;  // of gates_, once they are gradients
   std::optional<Gemm> from_input_, from_hidden_, to_hidden_, to_input_weight_, to_hidden_weight_, to_input_;
 };
 

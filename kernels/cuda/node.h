@@ -168,18 +168,28 @@ class Loss : public Node {
  public:
   // `outputs`: a vector.
   Loss(Device* device, const CatchmentCudaLossSpec& spec, const Tensor& outputs);
+  // What the gradient is multiplied with from now on.
+  void ScaleGradient(float scale) { gradient_scale_ = scale; }
   // Waits for the device.
-  void Run(const int32_t* labels, int samples, bool gradient, CatchmentCudaScore* score);
+  void Run(const int32_t* labels, const float* targets, int samples, bool gradient,
+           CatchmentCudaScore* score);
 
-  // On the device, of the labels that are there. Public for nvcc, which wants that of functions with lambdas.
-  void Score(int samples, bool gradient);
+  // On the device, of the labels, or the real targets, that are there. Public for nvcc, which wants that of
+  // functions with lambdas.
+  void Score(int samples, bool real, bool gradient);
 
  private:
+  void LoadLabels(const int32_t* labels, int samples);
+  void LoadTargets(const float* targets, int samples);
+
   Device* device_;
   CatchmentCudaLossSpec spec_;
+  float gradient_scale_ = 1;
   Tensor outputs_;
   PinnedArray<int32_t> staged_labels_;
   DeviceArray<int32_t> labels_;
+  PinnedArray<> staged_targets_;
+  DeviceArray<> targets_;
   DeviceArray<> scores_;  // batch losses, then batch ones where the label was met
   PinnedArray<> staged_scores_;
 };

@@ -10,7 +10,7 @@
 
 extern "C" {
 
-#define CATCHMENT_CUDA_PLUGIN_VERSION 2
+#define CATCHMENT_CUDA_PLUGIN_VERSION 3
 
 struct CatchmentCudaDevice {
   char name[256];
@@ -35,6 +35,14 @@ enum CatchmentCudaKind {
   CATCHMENT_CUDA_LAYER_NORM = 12,
   CATCHMENT_CUDA_LSTM = 13,
   CATCHMENT_CUDA_ADD = 14
+};
+
+// What factors of products of matrices are rounded to (kernels/cuda/precision.h).
+enum CatchmentCudaPrecision {
+  CATCHMENT_CUDA_FLOAT32 = 0,
+  CATCHMENT_CUDA_TF32 = 1,
+  CATCHMENT_CUDA_BFLOAT16 = 2,
+  CATCHMENT_CUDA_FLOAT16 = 3
 };
 
 // Of a sample: an image of channels x height x width; a vector of `channels` values, height and width 1; or a
@@ -96,8 +104,8 @@ struct CatchmentCudaPlugin {
 
   // The rest is null in a build without the toolkit.
 
-  // Of device `index`. Null: `why` says why not.
-  CatchmentCudaBackend* (*create)(int32_t index, int32_t tf32, char* why, int32_t why_size);
+  // Of device `index`; `precision`: CatchmentCudaPrecision. Null: `why` says why not.
+  CatchmentCudaBackend* (*create)(int32_t index, int32_t precision, char* why, int32_t why_size);
   void (*destroy)(CatchmentCudaBackend* backend);
   const char* (*error)(const CatchmentCudaBackend* backend);
   const char* (*describe)(CatchmentCudaBackend* backend);
@@ -109,6 +117,7 @@ struct CatchmentCudaPlugin {
                                      CatchmentCudaTensor* const* inputs, int32_t num_inputs);
   CatchmentCudaNode* (*create_fork)(CatchmentCudaBackend* backend, CatchmentCudaTensor* tensor,
                                     int32_t readers);
+  // The last node of a network: where the device has too little memory for all of them, it says so here.
   CatchmentCudaNode* (*create_loss)(CatchmentCudaBackend* backend, const CatchmentCudaLossSpec* spec,
                                     CatchmentCudaTensor* outputs);
   void (*destroy_node)(CatchmentCudaNode* node);
@@ -126,9 +135,11 @@ struct CatchmentCudaPlugin {
   int32_t (*await_gradient)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, float* gradient);
   // Of a fork.
   int32_t (*sum_gradients)(CatchmentCudaBackend* backend, CatchmentCudaNode* fork);
-  // Of a loss.
+  // Of a loss: what its gradient is multiplied with from now on; 1 at first.
+  void (*scale_gradient)(CatchmentCudaNode* loss, float scale);
+  // Of a loss; labels, or targets, and the other one is null.
   int32_t (*score)(CatchmentCudaBackend* backend, CatchmentCudaNode* loss, const int32_t* labels,
-                   int32_t samples, int32_t gradient, CatchmentCudaScore* score);
+                   const float* targets, int32_t samples, int32_t gradient, CatchmentCudaScore* score);
 };
 
 // The exported function is called "catchment_cuda_plugin" and has this type.

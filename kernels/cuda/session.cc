@@ -93,11 +93,12 @@ std::unique_ptr<Layer> MakeLayer(Device* device, const CatchmentCudaLayer& spec,
   throw Error("there is no layer of kind " + std::to_string(spec.kind));
 }
 
-CatchmentCudaBackend* Create(int32_t index, int32_t tf32, char* why, int32_t why_size) {
+CatchmentCudaBackend* Create(int32_t index, int32_t precision, char* why, int32_t why_size) {
   try {
-    auto* backend =
-        new CatchmentCudaBackend{.device = Device(index, tf32 != 0), .description = {}, .error = {}};
-    return backend;
+    if (precision < CATCHMENT_CUDA_FLOAT32 || precision > CATCHMENT_CUDA_FLOAT16)
+      throw Error("there is no precision " + std::to_string(precision));
+    return new CatchmentCudaBackend{
+        .device = Device(index, static_cast<Precision>(precision)), .description = {}, .error = {}};
   } catch (const std::exception& error) {
     std::snprintf(why, why_size, "%s", error.what());
     return nullptr;
@@ -140,6 +141,7 @@ Node* CreateLoss(CatchmentCudaBackend* backend, const CatchmentCudaLossSpec* spe
     auto loss = std::make_unique<LossNode>();
     const Tensor view = loss->View(&backend->device, *outputs, {spec->num_outputs, 1, 1, 1});
     loss->node = std::make_unique<Loss>(&backend->device, *spec, view);
+    backend->device.CheckMemory(spec->batch_size);
     return loss;
   });
 }
@@ -185,12 +187,14 @@ int32_t SumGradients(CatchmentCudaBackend* backend, Node* fork) {
   return Try(backend, [&] { static_cast<Fork*>(fork)->SumGradients(); });
 }
 
-int32_t Score(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, int32_t samples,
-              int32_t gradient, CatchmentCudaScore* score) {
+void ScaleGradient(Node* loss, float scale) { static_cast<LossNode*>(loss)->node->ScaleGradient(scale); }
+
+int32_t Score(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, const float* targets,
+              int32_t samples, int32_t gradient, CatchmentCudaScore* score) {
   return Try(backend, [&] {
     auto& [flattening, loss] = *static_cast<LossNode*>(node);
     if (flattening) flattening->Forward();
-    loss->Run(labels, samples, gradient != 0, score);
+    loss->Run(labels, targets, samples, gradient != 0, score);
     if (flattening && gradient != 0) flattening->Backward();
   });
 }
@@ -214,6 +218,7 @@ void FillSession(CatchmentCudaPlugin* plugin) {
   plugin->backward = Backward;
   plugin->await_gradient = AwaitGradient;
   plugin->sum_gradients = SumGradients;
+  plugin->scale_gradient = ScaleGradient;
   plugin->score = Score;
 }
 

@@ -1,13 +1,15 @@
 // The losses in plain loops. Each returns the sum of the loss over the samples; d_outputs = gradient of the
 // mean.
 //
-// Shapes: outputs N x size; labels 0 .. classes-1. smoothing: a target t becomes (1 - s) t + s / classes.
+// Shapes: outputs N x size; labels 0 .. classes-1; targets, real numbers, N x size. smoothing: a target t of
+// a label becomes (1 - s) t + s / classes.
 #ifndef CATCHMENT_KERNELS_REFERENCE_LOSSES_H_
 #define CATCHMENT_KERNELS_REFERENCE_LOSSES_H_
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/reference/activations.h"
 
@@ -39,12 +41,11 @@ double SoftmaxCrossEntropy(int64_t n, int64_t classes, T smoothing, const T* log
 }
 
 template <typename T>
-double SigmoidCrossEntropy(int64_t n, int64_t size, T smoothing, const T* outputs, const int32_t* labels,
-                           T* d_outputs) {
+double SigmoidCrossEntropy(int64_t n, int64_t size, const T* outputs, const T* targets, T* d_outputs) {
   double loss = 0;
   for (int64_t s = 0; s < n; ++s) {
-    for (int64_t i = 0; i < size; ++i, ++outputs, ++d_outputs) {
-      const T t = Target(size, i, labels[s], smoothing);
+    for (int64_t i = 0; i < size; ++i, ++outputs, ++d_outputs, ++targets) {
+      const T t = *targets;
       const double log_one = -std::log1p(std::exp(-static_cast<double>(*outputs)));  // log sigmoid(z)
       const double log_zero = -std::log1p(std::exp(static_cast<double>(*outputs)));  // log (1 - sigmoid(z))
       loss -= (t * log_one + (1 - t) * log_zero) / static_cast<double>(size);
@@ -55,16 +56,33 @@ double SigmoidCrossEntropy(int64_t n, int64_t size, T smoothing, const T* output
 }
 
 template <typename T>
-double MeanSquaredError(int64_t n, int64_t size, const T* outputs, const int32_t* labels, T* d_outputs) {
+double MeanSquaredError(int64_t n, int64_t size, const T* outputs, const T* targets, T* d_outputs) {
   double loss = 0;
   for (int64_t s = 0; s < n; ++s) {
-    for (int64_t i = 0; i < size; ++i, ++outputs, ++d_outputs) {
-      const T error = *outputs - T(i == labels[s]);
+    for (int64_t i = 0; i < size; ++i, ++outputs, ++d_outputs, ++targets) {
+      const T error = *outputs - *targets;
       loss += error * error / static_cast<double>(size);
       *d_outputs = 2 * error / static_cast<T>(n * size);
     }
   }
   return loss;
+}
+
+template <typename T>
+double SigmoidCrossEntropy(int64_t n, int64_t size, T smoothing, const T* outputs, const int32_t* labels,
+                           T* d_outputs) {
+  std::vector<T> targets;
+  for (int64_t s = 0; s < n; ++s) {
+    for (int64_t i = 0; i < size; ++i) targets.push_back(Target(size, i, labels[s], smoothing));
+  }
+  return SigmoidCrossEntropy(n, size, outputs, targets.data(), d_outputs);
+}
+
+template <typename T>
+double MeanSquaredError(int64_t n, int64_t size, const T* outputs, const int32_t* labels, T* d_outputs) {
+  std::vector<T> one_hot(n * size);
+  for (int64_t s = 0; s < n; ++s) one_hot[s * size + labels[s]] = 1;
+  return MeanSquaredError(n, size, outputs, one_hot.data(), d_outputs);
 }
 
 }  // namespace catchment::reference

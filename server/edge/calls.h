@@ -98,13 +98,13 @@ class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
   virtual void OnReadDone(bool ok) {}
-  virtual void OnWriteDone(bool ok) = 0;
+  virtual void OnWriteDone(bool ok) {}
   // Last of all: Finish has been called and nothing is under way. The call is gone after it.
   virtual void OnDone() = 0;
 };
 
-// A streaming call. `Stream` is grpc::ServerAsyncReaderWriter or ServerAsyncWriter; `Request` is what comes
-// before the stream, where something does.
+// A streaming call. `Stream` is grpc::ServerAsyncReaderWriter, ServerAsyncWriter or ServerAsyncReader;
+// `Request` is what comes before the stream, where something does.
 //
 // Threads: one read and one write at a time, from any thread; Finish once, when no write is under way.
 template <typename Stream, typename Request = std::nullptr_t>
@@ -133,6 +133,11 @@ class StreamCall final {
     stream.Write(message, write_.Tag());
   }
   void Finish(const grpc::Status& status) { stream.Finish(status, finish_.Tag()); }
+  // For a ServerAsyncReader, whose one answer comes last.
+  template <typename Reply>
+  void Finish(const Reply& reply, const grpc::Status& status) {
+    stream.Finish(reply, status, finish_.Tag());
+  }
   // Breaks the connection's call: what is under way fails. The call still wants its Finish.
   void Cancel() { context.TryCancel(); }
 

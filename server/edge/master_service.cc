@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/edge/keep_best_stream.h"
+
 namespace catchment {
 namespace {
 
@@ -34,8 +36,8 @@ void MasterService::AcceptOthers(CallQueue* queue) {
       queue, &service_, &Async::RequestGetJob,
       [this](const auto&, auto* reply) { return Put(host_.GetJob(), reply); });
   UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(queue, &service_, &Async::RequestGetStatus,
-                                                                [this](const auto&, auto* reply) {
-                                                                  *reply = host_.Status();
+                                                                [this](const auto& request, auto* reply) {
+                                                                  *reply = host_.GetStatus(request);
                                                                   return absl::OkStatus();
                                                                 });
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
@@ -43,10 +45,16 @@ void MasterService::AcceptOthers(CallQueue* queue) {
       [this](const auto& request, auto*) { return host_.RegisterServer(request); });
   UnaryCall<Async, v1::EvaluationReport, v1::ReportEvaluationReply>::Accept(
       queue, &service_, &Async::RequestReportEvaluation,
-      [this](const auto& request, auto*) { return host_.ReportEvaluation(request); });
+      [this](const auto& request, auto* reply) { return Put(host_.ReportEvaluation(request), reply); });
+  KeepBestCall::Accept(
+      queue,
+      [this](KeepBestCall* call, void* tag) {
+        service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
+      },
+      [this](KeepBestCall* call) { KeepBestStream::Start(call, host_.best_keeper()); });
   UnaryCall<Async, v1::LeaveRequest, v1::LeaveReply>::Accept(queue, &service_, &Async::RequestLeave,
-                                                             [this](const auto& request, auto*) {
-                                                               host_.Leave(request);
+                                                             [this](const auto& request, auto* reply) {
+                                                               *reply = host_.Leave(request);
                                                                return absl::OkStatus();
                                                              });
   UnaryCall<Async, v1::StopRequest, v1::StopReply>::Accept(

@@ -13,6 +13,10 @@ void Course::RequestStop(std::string reason) {
   stop_reason_ = reason.empty() ? "a stop was asked for" : std::move(reason);
 }
 
+void Course::EndEarly(std::string reason) {
+  if (open() && !stop_requested_ && early_reason_.empty()) early_reason_ = std::move(reason);
+}
+
 void Course::Fail(std::string reason, double now) {
   if (ended()) return;
   failure_ = std::move(reason);
@@ -42,8 +46,8 @@ Course::Stage Course::Next(const Facts& facts, double now) {
     case Stage::kEvaluating:
       return facts.evaluated || facts.evaluators == 0 || stop_requested_ ? Stage::kEnded : stage_;
     case Stage::kEnded: {
-      const bool told = facts.workers + facts.evaluators == 0 || now - entered_ >= kLeaveSeconds;
-      return outputs_written_ && told ? Stage::kOver : stage_;
+      const bool told = facts.workers + facts.evaluators == 0 && !facts.watched;
+      return outputs_written_ && (told || now - entered_ >= kLeaveSeconds) ? Stage::kOver : stage_;
     }
     case Stage::kOver:
       break;
@@ -52,7 +56,11 @@ Course::Stage Course::Next(const Facts& facts, double now) {
 }
 
 Course::Stage Course::WhileOpen(const Facts& facts) {
-  if (facts.budget_done) return Stage::kLeaving;
+  if (facts.budget_done) {
+    early_reason_.clear();
+    return Stage::kLeaving;
+  }
+  if (!early_reason_.empty()) return Stage::kLeaving;
   if (stop_requested_) {
     outcome_ = Outcome::kStopped;
     return Stage::kLeaving;
@@ -107,8 +115,9 @@ v1::JobStatus::Phase Course::phase() const {
 }
 
 std::string Course::reason() const {
-  const std::string why =
-      outcome_ == Outcome::kStopped ? absl::StrCat("stopping (", stop_reason_, "): ") : "";
+  const std::string why = outcome_ == Outcome::kStopped ? absl::StrCat("stopping (", stop_reason_, "): ")
+                          : !early_reason_.empty()      ? absl::StrCat("done (", early_reason_, "): ")
+                                                        : "";
   switch (stage_) {
     case Stage::kWaiting:
       if (begun_) return "no workers are left: waiting for new ones";

@@ -2,11 +2,12 @@
 //
 //   kWaiting <-> kTraining -> kLeaving -> kSettling -> kSaving -> kEvaluating -> kEnded -> kOver
 //
-// kWaiting: for the first workers, or for new ones when all are gone. kLeaving: the budget is done, or a stop
-// was asked for; nothing is dealt any more, and workers leave. kSettling: until all shards have reported with
-// no worker left, so that their versions are final. kSaving: the last checkpoint. kEvaluating: the final
-// evaluation, when there is an evaluator and the job was not stopped. kEnded: the outputs are written,
-// members hear of the end. kOver: servers end. A failure leads to kEnded from anywhere before it.
+// kWaiting: for the first workers, or for new ones when all are gone. kLeaving: the budget is done, training
+// is good enough, or a stop was asked for; nothing is dealt any more, and workers leave. kSettling: until all
+// shards have reported with no worker left, so that their versions are final. kSaving: the last checkpoint.
+// kEvaluating: the final evaluation, when there is an evaluator and the job was not stopped. kEnded: the
+// outputs are written, members and who watches the status hear of the end. kOver: servers end. A failure
+// leads to kEnded from anywhere before it.
 //
 // Only this class decides on stages; it acts on nothing. Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_COURSE_H_
@@ -36,13 +37,16 @@ class Course {
     uint64_t highest_version = 0;  // of all shards
     bool saved = false;            // final_checkpoint() is whole
     std::string save_error;
-    bool evaluated = false;  // the final evaluation is done
+    bool evaluated = false;  // the final evaluation is done, and its weights are kept if they are to be
+    bool watched = false;    // somebody is to ask for the status again
   };
 
   // Training begins when `workers` have come. trained_seconds: before, in an earlier life of the job.
   Course(int workers, double trained_seconds) : workers_(workers), trained_seconds_(trained_seconds) {}
 
   void RequestStop(std::string reason);
+  // Training is done before its budget is. Without effect once that is spent, or a stop was asked for.
+  void EndEarly(std::string reason);
   void Fail(std::string reason, double now);
   void OutputsWritten() { outputs_written_ = true; }
 
@@ -59,7 +63,9 @@ class Course {
   // kEnded or kOver.
   bool ended() const { return stage_ >= Stage::kEnded; }
   // Workers are to leave before the budget is spent.
-  bool cut_short() const { return outcome_ != Outcome::kDone; }
+  bool cut_short() const { return outcome_ != Outcome::kDone || !early_reason_.empty(); }
+  // Why training ended before its budget was spent although the job is done; empty: it did not.
+  const std::string& ended_early() const { return early_reason_; }
   // Workers have had their time to leave.
   bool overdue(double now) const { return stage_ == Stage::kLeaving && now - entered_ >= kLeaveSeconds; }
   // From kSaving on; 0 before.
@@ -84,6 +90,7 @@ class Course {
   bool outputs_written_ = false;
   Outcome outcome_ = Outcome::kDone;
   std::string stop_reason_;
+  std::string early_reason_;
   std::string failure_;
   std::string save_error_;
   double save_error_since_ = 0;

@@ -46,6 +46,11 @@ std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
   return tensors;
 }
 
+v1::Job WithoutModel(v1::Job job) {
+  job.clear_model();
+  return job;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Master>> Master::Create(v1::Job job, std::vector<TensorSpec> tensors,
@@ -59,6 +64,7 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Create(v1::Job job, std::vector<
 Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, const Clock* clock,
                const v1::MasterState& from)
     : job_(std::move(job)),
+      settings_(WithoutModel(job_)),
       tensors_(std::move(tensors)),
       clock_(clock),
       pace_(PaceOf(job_)),
@@ -69,7 +75,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       course_(static_cast<int>(job_.workers()), from.wall_seconds()),
       board_(num_shards),
       checkpoints_(num_shards),
-      evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()) {
+      evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
+      early_stopping_(job_.evaluation(), from.best()) {
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
@@ -147,7 +154,14 @@ void Master::Observe(const v1::Progress& progress, Member* member) {
   member->progress = progress;
 }
 
-void Master::Leave(const v1::LeaveRequest& request) {
+v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
+  Remove(request);
+  v1::LeaveReply reply;
+  if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(course_.reason());
+  return reply;
+}
+
+void Master::Remove(const v1::LeaveRequest& request) {
   absl::StatusOr<Member*> found =
       membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
   if (!found.ok()) return;
@@ -260,16 +274,60 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
     return over;
   }
   if (!member.ok()) return member.status();
+  // Who asks for the next has sent the last one's weights, or has given up.
+  if (best_awaited_from_ == request.incarnation()) best_awaited_from_ = 0;
   return evaluations_.Current(
       {ledger_ == nullptr ? 0 : ledger_->done_samples(), course_.trained_seconds(clock_->Now())});
 }
 
-absl::Status Master::ReportEvaluation(const v1::EvaluationReport& report) {
+absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::EvaluationReport& report) {
   absl::StatusOr<Member*> member = membership_.HearEvaluator(report.incarnation(), clock_->Now());
   if (!member.ok()) return member.status();
-  if (evaluations_.Report(report)) FollowPlateau();
+  if (evaluations_.Report(report)) {
+    FollowPlateau();
+    WeighScore();
+  }
+  v1::ReportEvaluationReply reply;
+  // The same when the report is repeated.
+  reply.set_keep(best_wanted_ > 0 && report.evaluation() == best_wanted_);
+  if (reply.keep()) best_awaited_from_ = report.incarnation();
   Advance();
-  return absl::OkStatus();
+  return reply;
+}
+
+void Master::WeighScore() {
+  const v1::EvaluationReport& report = evaluations_.last();
+  const double samples = static_cast<double>(report.samples());
+  v1::BestState score;
+  score.set_evaluation(report.evaluation());
+  score.set_loss(report.loss_sum() / samples);
+  score.set_accuracy(static_cast<double>(report.correct()) / samples);
+  score.set_samples(evaluations_.last_moment().samples);
+  if (early_stopping_.Observe(score) && job_.evaluation().keep_best()) best_wanted_ = score.evaluation();
+  if (!early_stopping_.enough().empty()) course_.EndEarly(early_stopping_.enough());
+}
+
+absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t evaluation) {
+  absl::StatusOr<Member*> member = membership_.HearEvaluator(incarnation, clock_->Now());
+  if (!member.ok()) return member.status();
+  if (best_wanted_ > 0 && evaluation == best_wanted_) return early_stopping_.state();
+  const std::string wanted = best_wanted_ > 0 ? absl::StrCat("those of evaluation ", best_wanted_) : "none";
+  const std::string refusal =
+      absl::StrCat("the weights of evaluation ", evaluation, " are refused: wanted are ", wanted);
+  events_.Add(absl::StrCat((*member)->name(), ": ", refusal));
+  return absl::FailedPreconditionError(refusal);
+}
+
+void Master::OnBestKept(uint64_t evaluation, const absl::Status& status) {
+  if (!status.ok()) {
+    events_.Add(absl::StrCat("the weights of evaluation ", evaluation, " are not kept: ", status.message(),
+                             "; those of the best one before, if any, stay"));
+  }
+  if (evaluation == best_wanted_) {
+    best_awaited_from_ = 0;
+    if (status.ok()) best_wanted_ = 0;
+  }
+  Advance();
 }
 
 void Master::FollowPlateau() {
@@ -334,6 +392,7 @@ v1::MasterState Master::StateAt(uint64_t version) const {
   state.set_wall_seconds(course_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());
   if (plateau_) *state.mutable_plateau() = plateau_->state();
+  *state.mutable_best() = early_stopping_.state();
   return state;
 }
 
@@ -381,7 +440,8 @@ Course::Facts Master::GatherFacts() const {
   facts.highest_version = board_.highest_version();
   facts.saved = checkpoints_.AllSaved(course_.final_checkpoint());
   facts.save_error = board_.save_error();
-  facts.evaluated = evaluations_.final_done();
+  facts.evaluated = evaluations_.final_done() && !membership_.HasEvaluator(best_awaited_from_);
+  facts.watched = clock_->Now() < watched_until_;
   return facts;
 }
 

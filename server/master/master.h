@@ -8,7 +8,8 @@
 //      second otherwise,
 //   4. writes the manifests of TakeCompleteCheckpoints, and once phase() is DONE, STOPPED or FAILED whatever
 //      else the job leaves behind; then calls OnOutputsWritten,
-//   5. ends when Over().
+//   5. keeps the weights that an evaluator was asked for (BestWanted, then OnBestKept),
+//   6. ends when Over().
 // The course of a job is told in course.h; how samples are dealt in plan_ledger.h and lease_ledger.h.
 //
 // Threads: not thread-safe; it has no lock, thread, clock, file or randomness of its own.
@@ -34,6 +35,7 @@
 #include "server/master/checkpoint_tracker.h"
 #include "server/master/course.h"
 #include "server/master/data_ledger.h"
+#include "server/master/early_stopping.h"
 #include "server/master/evaluations.h"
 #include "server/master/event_log.h"
 #include "server/master/membership.h"
@@ -64,10 +66,17 @@ class Master {
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
   // Of a member that has left already: no harm.
-  void Leave(const v1::LeaveRequest& request);
+  v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
-  absl::Status ReportEvaluation(const v1::EvaluationReport& report);
+  absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
+  // What is known of an evaluation whose weights come from the evaluator `incarnation`. NotFound where that
+  // is no member; FailedPrecondition where the weights are not, or no longer, wanted.
+  absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation);
+  // Those of the best evaluation are kept, or why they are not. The last evaluation waits for it.
+  void OnBestKept(uint64_t evaluation, const absl::Status& status);
   v1::JobStatus Status() const;
+  // Somebody is to ask for the status again within so many seconds, and to hear of the job's end.
+  void Watch(double seconds);
   // Ends the job in order. Where its budget is done, only the wait for an evaluation is cut short.
   void Stop(const std::string& reason);
   // Ends the job at once, without a last checkpoint.
@@ -108,7 +117,9 @@ class Master {
   std::vector<uint64_t> Holders() const;
   std::vector<Rosters::Entry> RosterEntries() const;
   void FollowPlateau();
+  void WeighScore();
 
+  void Remove(const v1::LeaveRequest& request);
   // What a worker held goes to others, and the shards hear of it.
   void Release(const Member& worker);
   // Tells the end of those who do not leave.
@@ -120,10 +131,14 @@ class Master {
   void OnStage();
 
   void FillProgress(v1::JobStatus* status) const;
+  void FillBest(v1::JobStatus* status) const;
+  // Of a status that has progress and shards.
+  double LearningRateAt(const v1::JobStatus& status) const;
   void FillShards(v1::JobStatus* status) const;
   v1::WorkerStatus StatusOf(const Member& worker) const;
 
   const v1::Job job_;
+  const v1::Job settings_;  // for the status: without the model
   const std::vector<TensorSpec> tensors_;
   const Clock* const clock_;
   const Pace pace_;
@@ -142,8 +157,12 @@ class Master {
   std::vector<CompleteCheckpoint> complete_;
   Evaluations evaluations_;
   std::optional<Plateau> plateau_;  // where the schedule is one
+  EarlyStopping early_stopping_;
+  uint64_t best_wanted_ = 0;        // the best evaluation, while its weights are to be kept; 0: none
+  uint64_t best_awaited_from_ = 0;  // incarnation of the evaluator that was asked for them; 0: nobody
   ProgressMeter meter_;
   WorkTotals work_;
+  double watched_until_ = 0;
 };
 
 }  // namespace catchment

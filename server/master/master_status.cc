@@ -2,7 +2,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/learning_rate.h"
+#include "common/job/test_set.h"
 #include "server/master/master.h"
+#include "server/worker_scaling.h"
 
 namespace catchment {
 namespace {
@@ -17,9 +20,14 @@ void FillStaleness(const StalenessDistribution& staleness, Message* message) {
 
 }  // namespace
 
+void Master::Watch(double seconds) {
+  if (!course_.ended()) watched_until_ = std::max(watched_until_, clock_->Now() + seconds);
+}
+
 v1::JobStatus Master::Status() const {
   v1::JobStatus status;
   status.set_job(job_.name());
+  *status.mutable_settings() = settings_;
   status.set_phase(phase());
   status.set_reason(course_.reason());
   if (phase() == v1::JobStatus::TRAINING && !board_.save_error().empty()) {
@@ -29,8 +37,11 @@ v1::JobStatus Master::Status() const {
   status.set_last_checkpoint(checkpoints_.last());
   if (plateau_) status.set_plateau_factor(plateau_->factor());
   FillProgress(&status);
+  FillBest(&status);
   FillShards(&status);
+  status.set_learning_rate(LearningRateAt(status));
   for (const Member* worker : membership_.workers()) *status.add_workers() = StatusOf(*worker);
+  status.set_evaluators(membership_.num_evaluators());
   status.mutable_events()->Add(events_.last().begin(), events_.last().end());
   return status;
 }
@@ -60,6 +71,17 @@ void Master::FillProgress(v1::JobStatus* status) const {
   status->set_tested_at_seconds(evaluations_.last_moment().seconds);
 }
 
+void Master::FillBest(v1::JobStatus* status) const {
+  const v1::BestState& best = early_stopping_.state();
+  status->set_has_accuracy(HasClasses(job_.data()));
+  status->set_best_evaluation(best.evaluation());
+  status->set_best_test_loss(best.loss());
+  status->set_best_test_accuracy(best.accuracy());
+  status->set_best_at_samples(best.samples());
+  status->set_evaluations_since_best(best.since());
+  if (phase() != v1::JobStatus::FAILED) status->set_ended_early(course_.ended_early());
+}
+
 void Master::FillShards(v1::JobStatus* status) const {
   FillStaleness(board_.Staleness(std::nullopt), status);
   for (const auto& report : board_.reports()) {
@@ -78,9 +100,25 @@ void Master::FillShards(v1::JobStatus* status) const {
   }
 }
 
+double Master::LearningRateAt(const v1::JobStatus& status) const {
+  const v1::Optimizer& optimizer = job_.optimizer();
+  const double spent = static_cast<double>(status.samples());
+  double rate =
+      LearningRate(optimizer, total_samples_ == 0 ? 0 : spent / static_cast<double>(total_samples_));
+  if (plateau_) rate *= plateau_->factor();
+  if (optimizer.worker_scaling() != v1::Optimizer::NO_SCALING) {
+    rate *= WorkerScale(optimizer.worker_scaling(), membership_.num_workers(), job_.workers());
+  }
+  for (const v1::ShardReport& shard : status.shards()) {
+    if (shard.shard() == 0 && shard.momentum().has_rate_factor()) rate *= shard.momentum().rate_factor();
+  }
+  return rate;
+}
+
 v1::WorkerStatus Master::StatusOf(const Member& worker) const {
   v1::WorkerStatus status;
   status.set_worker(worker.index);
+  status.set_incarnation(worker.incarnation);
   status.set_host(worker.host);
   status.set_pid(worker.pid);
   status.set_device(worker.device);

@@ -67,6 +67,12 @@ absl::StatusOr<Member*> Membership::HearEvaluator(uint64_t incarnation, double n
   return NoMember(absl::StrCat("the evaluator of incarnation ", incarnation));
 }
 
+bool Membership::HasEvaluator(uint64_t incarnation) const {
+  return std::any_of(members_.begin(), members_.end(), [incarnation](const auto& entry) {
+    return entry.first.first == v1::EVALUATOR && entry.second.incarnation == incarnation;
+  });
+}
+
 void Membership::Remove(v1::Role role, uint32_t index) { members_.erase({role, index}); }
 
 std::vector<Member> Membership::TakeExpired(double now) {

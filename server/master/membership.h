@@ -44,6 +44,7 @@ class Membership {
   absl::StatusOr<Member*> Hear(v1::Role role, uint32_t index, uint64_t incarnation, double now);
   absl::StatusOr<Member*> HearEvaluator(uint64_t incarnation, double now);
 
+  bool HasEvaluator(uint64_t incarnation) const;
   // Null where there is none.
   const Member* Find(v1::Role role, uint32_t index, uint64_t incarnation) const;
 

@@ -4,8 +4,9 @@
 
 Each round runs one program, then the other, for some seconds each, in processes of their own; of all rounds the
 median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as well as we
-know: OpenBLAS's kernels for Sapphire Rapids where the processor is one (Debian's does not know it), tcmalloc where it
-is installed, oneDNN for convolutions and no gradient of the samples.
+know: tcmalloc where it is installed; images in the order of its channels_last, where that is faster; and where it
+computes with OpenBLAS the kernels (OPENBLAS_CORETYPE) that are fastest here, which OpenBLAS does not always choose for
+a processor that is newer than it. What was chosen is printed, and in the rows of --json.
 """
 import argparse
 import ctypes.util
@@ -18,6 +19,7 @@ import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BATCH = 128
+IMAGES = ("mnist_cnn", "resnet20")
 JOBS = dict(mnist_cnn="mnist_cnn", mnist_mlp="mnist_mlp", hep_lstm="hep_lstm", resnet20="resnet20_cifar10")
 
 
@@ -37,12 +39,14 @@ def pytorch_model(name):
     return (3, 32, 32), 10, make_golden.resnet20()
 
 
-def run_pytorch(name, threads, seconds):
+def run_pytorch(name, threads, seconds, channels_last):
     import torch
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     shape, classes, net = pytorch_model(name)
     x, y = torch.randn(BATCH, *shape), torch.randint(classes, (BATCH,))
+    if channels_last:
+        net, x = (t.to(memory_format=torch.channels_last) for t in (net, x))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.001, momentum=0.9)
 
     def step():
@@ -52,6 +56,7 @@ def run_pytorch(name, threads, seconds):
 
     for _ in range(3):
         step()
+    refuse_reference_blas()
     start, samples = time.monotonic(), 0
     while time.monotonic() - start < seconds:
         step()
@@ -59,15 +64,64 @@ def run_pytorch(name, threads, seconds):
     print(samples / (time.monotonic() - start))
 
 
-def tuned_environment():
-    env = dict(os.environ)
-    with open("/proc/cpuinfo") as file:
-        if "amx_tile" in file.read():
-            env["OPENBLAS_CORETYPE"] = "SapphireRapids"
-    malloc = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
-    if malloc:
-        env["LD_PRELOAD"] = malloc
-    return env
+def libraries():
+    with open("/proc/self/maps") as file:
+        return file.read()
+
+
+def refuse_reference_blas():
+    if "/blas/libblas.so" in libraries():
+        sys.exit("PyTorch computes with the reference BLAS here, ten times slower than it could: install "
+                 "libopenblas0-pthread, or name another PYTHON, one with PyTorch from PyPI")
+
+
+def describe_pytorch():
+    """Its version, and whether it computes with OpenBLAS."""
+    import torch
+    torch.ones(2, 2) @ torch.ones(2, 2)
+    print(json.dumps([torch.__version__, "openblas" in libraries()]))
+
+
+class PyTorch:
+    """How PyTorch is run here."""
+
+    def __init__(self):
+        self.env = dict(os.environ)
+        malloc = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
+        if malloc:
+            self.env["LD_PRELOAD"] = malloc
+        self.version, openblas = json.loads(self.output(["--describe"], self.env))
+        if openblas and "OPENBLAS_CORETYPE" not in self.env:
+            self.choose_kernels()
+        self.channels_last = {}
+
+    def output(self, arguments, env):
+        command = [sys.executable, os.path.abspath(__file__), *arguments]
+        return subprocess.run(command, env=env, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+    def choose_kernels(self):
+        with open("/proc/cpuinfo") as file:
+            flags = set(file.read().split())
+        names = [name for name, flag in (("Haswell", "avx2"), ("SkylakeX", "avx512f"), ("Cooperlake", "avx512_bf16"),
+                                         ("SapphireRapids", "amx_tile")) if flag in flags]
+        environments = [self.env] + [dict(self.env, OPENBLAS_CORETYPE=name) for name in names]
+        self.env = max(environments, key=lambda env: float(self.output(["--pytorch", "mnist_mlp", "1", "1", "0"], env)))
+
+    def speed(self, model, threads, seconds):
+        if model not in IMAGES:
+            return self.run(model, threads, seconds, False)
+        if model not in self.channels_last:
+            self.channels_last[model] = self.run(model, "1", 2, True) > self.run(model, "1", 2, False)
+        return self.run(model, threads, seconds, self.channels_last[model])
+
+    def run(self, model, threads, seconds, channels_last):
+        return float(self.output(["--pytorch", model, threads, str(seconds), str(int(channels_last))], self.env))
+
+    def describe(self, model):
+        kernels = self.env.get("OPENBLAS_CORETYPE")
+        return " ".join(filter(None, [
+            self.version, kernels and f"OPENBLAS_CORETYPE={kernels}", "tcmalloc" if "LD_PRELOAD" in self.env else "",
+            "channels_last" if self.channels_last.get(model) else ""]))
 
 
 def main():
@@ -82,22 +136,21 @@ def main():
     unknown = set(args.models.split(",")) - set(JOBS)
     if unknown:
         parser.error(f"--models: {', '.join(sorted(unknown))}: known are {', '.join(JOBS)}")
-    rows, env = [], tuned_environment()
+    rows, pytorch = [], PyTorch()
     for threads in args.threads.split(","):
         for model in args.models.split(","):
             job = os.path.join(ROOT, "examples", JOBS[model] + ".textproto")
             ours = [args.train_speed, job, str(BATCH), threads, str(args.seconds)]
-            theirs = [sys.executable, __file__, "--pytorch", model, threads, str(args.seconds)]
             speeds = ([], [])
             for _ in range(args.rounds):
-                for command, found, environment in ((ours, speeds[0], os.environ), (theirs, speeds[1], env)):
-                    found.append(float(subprocess.run(command, env=environment, check=True, text=True,
-                                                      stdout=subprocess.PIPE).stdout))
+                speeds[0].append(float(subprocess.run(ours, check=True, text=True, stdout=subprocess.PIPE).stdout))
+                speeds[1].append(pytorch.speed(model, threads, args.seconds))
             our, their = (statistics.median(s) for s in speeds)
             rows.append(dict(model=model, threads=int(threads), samples_per_s=round(our, 1),
-                             pytorch_samples_per_s=round(their, 1), ratio=round(our / their, 3)))
-            print(f"{model:10} {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, ratio {our / their:.2f}",
-                  flush=True)
+                             pytorch_samples_per_s=round(their, 1), ratio=round(our / their, 3),
+                             pytorch=pytorch.describe(model)))
+            print(f"{model:10} {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, ratio {our / their:.2f} "
+                  f"({rows[-1]['pytorch']})", flush=True)
     if args.json:
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=1)
@@ -105,6 +158,8 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--pytorch"]:
-        run_pytorch(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+        run_pytorch(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), sys.argv[5] == "1")
+    elif sys.argv[1:2] == ["--describe"]:
+        describe_pytorch()
     else:
         main()

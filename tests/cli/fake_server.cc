@@ -63,6 +63,7 @@ class FakeMaster final : public v1::MasterService::Service {
     status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (Scripted("scored")) {
       status->set_test_samples(10);
+      status->set_has_accuracy(true);
       status->set_test_accuracy(0.5);
     }
     return grpc::Status::OK;

@@ -15,6 +15,7 @@ class FlagsTest : public ::testing::Test {
     flags_.AddString("out", "DIR", &out_, "Where everything goes.");
     flags_.AddInt("workers", "N", 1, &workers_, "Worker processes.");
     flags_.AddSeconds("stall_seconds", &stall_, "A bound.");
+    flags_.AddOptionalSeconds("watch", 2, &watch_, "Again.");
     flags_.AddSwitch("json", &json_, "Only JSON.");
     flags_.AddList("set", "PATH=VALUE", &set_, "Changes a field.");
   }
@@ -32,6 +33,7 @@ class FlagsTest : public ::testing::Test {
   std::string out_ = "default";
   int workers_ = 7;
   double stall_ = 1;
+  double watch_ = 0;
   bool json_ = false;
   std::vector<std::string> set_;
 };
@@ -61,6 +63,14 @@ TEST_F(FlagsTest, SwitchesDoNotEatTheNextArgument) {
   EXPECT_TRUE(json_);
   MustParse({"--json=false"});
   EXPECT_FALSE(json_);
+}
+
+TEST_F(FlagsTest, AFlagWithAnOptionalValueTakesItAfterAnEqualsSignAlone) {
+  EXPECT_THAT(MustParse({"--watch", "5"}), ElementsAre("5"));
+  EXPECT_EQ(watch_, 2);
+  EXPECT_THAT(MustParse({"--watch=0.5", "job"}), ElementsAre("job"));
+  EXPECT_EQ(watch_, 0.5);
+  EXPECT_EQ(Error({"--watch=0"}), "--watch=0: takes a positive number of seconds");
 }
 
 TEST_F(FlagsTest, ANegativeOrDashedValueMayFollowASpace) {
@@ -102,6 +112,7 @@ TEST_F(FlagsTest, DescribesEveryFlag) {
   const std::string text = flags_.Describe();
   EXPECT_THAT(text, HasSubstr("  --out=DIR                 Where everything goes.\n"));
   EXPECT_THAT(text, HasSubstr("  --json                    Only JSON.\n"));
+  EXPECT_THAT(text, HasSubstr("  --watch[=SECONDS]         Again.\n"));
 }
 
 }  // namespace

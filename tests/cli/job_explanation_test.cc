@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "cli/algorithm_words.h"
+#include "cli/evaluation_words.h"
+#include "cli/job_json.h"
 #include "cli/load.h"
 #include "cli/validate.h"
 #include "common/job/job_file.h"
@@ -17,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kCnn[] = "examples/mnist_cnn.textproto";
 
@@ -186,6 +189,27 @@ TEST(ExplainModelTest, SaysWhatASyntheticModelStandsFor) {
   EXPECT_THAT(ExplainJob(*facts), HasSubstr("synthetic, without content or files: 64,000 samples"));
 }
 
+TEST(ExplainJobTest, RowsOfATableAreCountedByWorkers) {
+  const auto job = LoadCompleteJob("examples/table_csv.textproto", {}, 4);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto facts = JobFacts::Create(*job, 1);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_THAT(
+      ExplainJob(*facts),
+      AllOf(HasSubstr("table: samples of 2 with one of 3 classes, from train.csv; for tests from test.csv."),
+            HasSubstr("10 epochs of the table's rows, which are counted when a worker has read them, 16 a"),
+            Not(HasSubstr(" 0 samples")), Not(HasSubstr("in the whole job"))));
+  const auto json = JobToJson(*facts);
+  EXPECT_TRUE(json["budget"]["samples"].is_null());
+  EXPECT_EQ(json["budget"]["epochs"], 10);
+  v1::Job counted = *job;
+  counted.set_samples(3200);
+  const auto known = JobFacts::Create(counted, 1);
+  EXPECT_THAT(ExplainJob(*known),
+              AllOf(HasSubstr("3,200 samples in all: 50 steps"), HasSubstr("in the whole job")));
+  EXPECT_TRUE(JobToJson(*known)["budget"]["epochs"].is_null());
+}
+
 TEST(ExplainModelTest, ALongModelIsSummarised) {
   const auto job = LoadCompleteJob(kCnn, {}, 1);
   ASSERT_TRUE(job.ok()) << job.status();
@@ -216,6 +240,15 @@ TEST(ExplainWireTest, SaysWhatTheNumbersAre) {
   EXPECT_THAT(small, AllOf(HasSubstr("sends 96.0 kB (TOP_K: the largest 1 % of each block; "),
                            HasSubstr("receives 2.40 MB (BFLOAT16)")))
       << small;
+}
+
+TEST(ExplainComputationTest, SaysWhatIsRounded) {
+  EXPECT_THAT(ExplainComputation(Facts({})),
+              AllOf(HasSubstr("computation { precision: FLOAT32 }"), HasSubstr("Everything is float32.")));
+  EXPECT_THAT(ExplainComputation(Facts({"computation.precision=BFLOAT16"})),
+              HasSubstr("rounds factors to 8 significant bits; sums and all else are float32."));
+  EXPECT_THAT(ExplainComputation(Facts({"computation.precision=FLOAT16"})),
+              HasSubstr("The loss is multiplied with 65,536 at first"));
 }
 
 TEST(AlgorithmWordsTest, SaysWhoWaits) {
@@ -360,6 +393,26 @@ TEST(AlgorithmWordsTest, SaysTheBudget) {
             "5 epochs of 60,000 samples, 300,000 samples in all: 2,344 steps of 64 on each of 2 workers, "
             "about 2,344 "
             "updates of the center.");
+}
+
+TEST(EvaluationWordsTest, SaysWhatEndsTrainingAndWhatIsKept) {
+  const auto words = [](const std::vector<std::string>& set) { return DescribeEvaluation(Facts(set).job()); };
+  EXPECT_EQ(words({}), "After every epoch, and at the end, the evaluator scores the test set.");
+  EXPECT_EQ(
+      words({"evaluation={every_epochs:0.25 target_accuracy:0.995 target_loss:0.05}"}),
+      "Every 0.25 epochs, and at the end, the evaluator scores the test set. Training ends early, and the "
+      "job is done, when the test accuracy is at least 99.5 % and the test loss is at most 0.05.");
+  EXPECT_EQ(
+      words({"evaluation={target_loss:0.05 patience:3 min_improvement:0.001 best_by:ACCURACY}"}),
+      "After every epoch, and at the end, the evaluator scores the test set. Training ends early, and the "
+      "job is done, when the test loss is at most 0.05, or when the test accuracy has not risen by more "
+      "than 0.001 for 3 evaluations in a row. The weights with the highest test accuracy are kept in "
+      "model-best.safetensors.");
+  EXPECT_THAT(words({"evaluation.keep_best=true"}),
+              HasSubstr(" The weights with the lowest test loss are kept in model-best.safetensors."));
+  EXPECT_EQ(DescribeEvaluation(*LoadCompleteJob("examples/synthetic.textproto", {}, 4)),
+            "None: data.synthetic has no samples for tests.");
+  EXPECT_THAT(ExplainAlgorithm(Facts({})), HasSubstr("\n  evaluation     After every epoch, and at the end"));
 }
 
 class ValidateTest : public ::testing::Test {

@@ -20,6 +20,7 @@ v1::JobStatus Training() {
   status.set_samples_per_second(1912.4);
   status.set_seconds_left(115.5);
   status.set_train_loss(0.18312);
+  status.set_has_accuracy(true);
   status.set_train_accuracy(0.9451);
   status.set_staleness_mean(0.984);
   status.set_staleness_p99(2);
@@ -97,6 +98,15 @@ TEST(EvaluationLineTest, SaysAccuracyLossAndTime) {
   EXPECT_EQ(EvaluationLine(Scored(0.9876)),
             "epoch 1.32: test accuracy 98.76 %, test loss 0.0500 | 79,104/300,000 samples | 1,912/s | "
             "staleness 0.98, p99 2 | 41 s");
+}
+
+TEST(ProgressLineTest, OfRealTargetsThereIsTheLossAlone) {
+  v1::JobStatus status = Scored(0);
+  status.set_has_accuracy(false);
+  EXPECT_EQ(EvaluationLine(status),
+            "epoch 1.32: test loss 0.0500 | 79,104/300,000 samples | 1,912/s | staleness 0.98, p99 2 | 41 s");
+  EXPECT_EQ(ProgressLine(status).find('%'), std::string::npos) << ProgressLine(status);
+  EXPECT_NE(ProgressLine(status).find(", test loss 0.0500"), std::string::npos) << ProgressLine(status);
 }
 
 }  // namespace

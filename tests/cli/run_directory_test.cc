@@ -39,12 +39,14 @@ TEST_F(RunDirectoryTest, IsMadeWithItsLogs) {
 
 TEST_F(RunDirectoryTest, ARunThatGotNowhereIsReplaced) {
   Put("metrics.jsonl", "old");
+  Put("model-best.safetensors", "old");
   Put("logs/worker-0.log", "old");
   Put("checkpoints/checkpoint-1/shard-0-of-1.safetensors", "without a manifest");
   Put("summary.json", "{\"phase\": \"FAILED\"}");
   Put("notes.txt", "the user's");
   ASSERT_TRUE(RunDirectory::Open(path_, StartMode::kFresh).ok());
   EXPECT_FALSE(Has("metrics.jsonl") || Has("logs/worker-0.log") || Has("checkpoints") || Has("summary.json"));
+  EXPECT_FALSE(Has("model-best.safetensors")) << "it would be taken for this run's";
   EXPECT_TRUE(Has("notes.txt"));
 }
 
@@ -73,11 +75,13 @@ TEST_F(RunDirectoryTest, OverwriteDeletesAFinishedRun) {
 TEST_F(RunDirectoryTest, ResumingKeepsCheckpointsMetricsAndLogsAndDropsTheOldResult) {
   Put("checkpoints/checkpoint-1/manifest.textproto", "");
   Put("metrics.jsonl", "kept");
+  Put("model-best.safetensors", "kept");
   Put("logs/worker-0.log", "kept");
   Put("summary.json", "{\"phase\": \"STOPPED\"}");
   const auto directory = RunDirectory::Open(path_, StartMode::kResume);
   ASSERT_TRUE(directory.ok()) << directory.status();
   EXPECT_TRUE(directory->HasCheckpoint() && Has("metrics.jsonl") && Has("logs/worker-0.log"));
+  EXPECT_TRUE(Has("model-best.safetensors"));
   EXPECT_FALSE(Has("summary.json"));
 }
 

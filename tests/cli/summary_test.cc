@@ -54,6 +54,17 @@ TEST(SummaryTableTest, LeavesOutTimesThatNobodySpent) {
   EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n");
 }
 
+TEST(SummaryTableTest, SaysWhichEvaluationWasBestAndWhyItEnded) {
+  const auto summary = ParseSummary(R"({"best_evaluation": 7, "best_test_loss": 0.0612,
+      "best_test_accuracy": 0.9812, "best_at_samples": 42000, "phase": "DONE", "reason": "",
+      "ended_early": "test accuracy 0.9812 reached evaluation.target_accuracy 0.98"})",
+                                    "summary.json");
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(SummaryTable(*summary),
+            "  best evaluation  7, test accuracy 98.12 %, test loss 0.0612, after 42,000 samples\n"
+            "  ended            DONE, test accuracy 0.9812 reached evaluation.target_accuracy 0.98\n");
+}
+
 TEST(SummaryTableTest, SaysWhatAsynchronyDid) {
   const auto summary = ParseSummary(R"({"staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25,
       "staleness_seconds_max": 75, "gap_mean": 0.00123456, "gap_max": 0.01, "momentum": 0.45,

@@ -248,6 +248,17 @@ TEST_F(TrainTest, APlateauWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
   EXPECT_FALSE(fs::exists(options_.out));
 }
 
+TEST_F(TrainTest, ATargetWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
+  options_.set = {"evaluation={target_loss: 0.1 keep_best: true}"};
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("--evaluator=false: evaluation.target_loss is set, which follows the "
+                                    "evaluator's scores; leave --evaluator out, or the field"));
+  options_.set = {"evaluation={keep_best: true}"};
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("--evaluator=false: evaluation.keep_best is set"));
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
 TEST_F(TrainTest, AFinishedRunIsLeftAlone) {
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_EQ(Train(), 1);

@@ -290,8 +290,11 @@ TEST_P(DivergenceTest, JobFailsNamingTheWorkerAndTheMend) {
                                                 HasSubstr("NaN or an infinity: training has diverged"),
                                                 HasSubstr("lower optimizer.learning_rate")));
   ASSERT_TRUE(cluster.AwaitExit(cluster.server(1), 0));
-  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
-  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(1), 0));
+  for (Process* member : {&cluster.worker(0), &cluster.worker(1), &cluster.evaluator(0)}) {
+    ASSERT_TRUE(cluster.AwaitExit(*member, 1));
+    EXPECT_THAT(member->Output(), AllOf(HasSubstr("the job has failed: worker "),
+                                        HasSubstr("NaN or an infinity: training has diverged")));
+  }
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "FAILED");
   // Of shard 0; another may have reached the limit first.

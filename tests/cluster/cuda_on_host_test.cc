@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string Job(const std::string& device) {
+// With `computation`, where its axis says more than the device.
+std::string Job(const std::string& device, const std::string& computation = "") {
   return absl::StrCat(R"(
       name: "devices"
       model {
@@ -24,8 +25,8 @@ std::string Job(const std::string& device) {
       data { drawn_digits { train_samples: 600 test_samples: 200 } }
       deterministic: true batch_size: 32 workers: 2 epochs: 1 block_kib: 16
       algorithm { preset: "sync" }
-      device: )",
-                      device);
+      computation { )",
+                      computation, " } device: ", device);
 }
 
 TEST(CudaOnHostTest, TrainsTheCpusWeights) {
@@ -41,8 +42,29 @@ TEST(CudaOnHostTest, TrainsTheCpusWeights) {
                 HasSubstr(cuda ? "cuda:0 in plain loops" : "cpu"));
     weights[cuda] = cluster.Tensors();
   }
-  EXPECT_EQ(weights[0].size(), 5u);
+  EXPECT_EQ(weights[0].size(), 7u) << "with the mean and the variance of batch_norm";
   EXPECT_LT(LargestDifference(weights[0], weights[1]), 1e-3);
+}
+
+// The first scale is one that overflows: minibatches are taken again, nothing that is not finite leaves, and
+// nobody waits in vain.
+TEST(CudaOnHostTest, TrainsNearlyTheCpusWeightsInFloat16) {
+  setenv("CATCHMENT_CUDA_PLUGIN", Runfile("tests/kernels/cuda/cuda_plugin_on_host.so").c_str(), 1);
+  std::map<std::string, std::vector<float>> weights[2];
+  for (const bool cuda : {false, true}) {
+    TestCluster cluster(
+        {cuda ? Job("CUDA", "precision: FLOAT16 loss_scale: 1073741824 loss_scale_period: 5") : Job("CPU"), 2,
+         TestDirectory() + (cuda ? "/float16" : "/float32")});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    cluster.StartEvaluator();
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+    EXPECT_THAT(cluster.Summary()["device"].get<std::string>(), HasSubstr(cuda ? "float16" : "cpu"));
+    weights[cuda] = cluster.Tensors();
+  }
+  const double difference = LargestDifference(weights[0], weights[1]);
+  EXPECT_LT(difference, 0.02);
+  EXPECT_GT(difference, 1e-6) << "float16 rounds";
 }
 
 }  // namespace

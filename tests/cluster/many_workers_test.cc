@@ -50,7 +50,7 @@ class ManyWorkersTest : public testing::Test {
     const absl::StatusOr<v1::Job> job = LoadJob(cluster_.job_file());
     ASSERT_TRUE(job.ok()) << job.status();
     const DataShape data = ShapeOf(job->data());
-    for (const TensorSpec& tensor : ListTensors(*InferShapes(job->model(), data.input, data.num_classes))) {
+    for (const TensorSpec& tensor : ListTensors(*InferShapes(job->model(), data.input, data.target))) {
       v1::TensorInfo* const info = request_.add_tensors();
       info->set_name(tensor.name);
       info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());

@@ -62,6 +62,7 @@ TEST(LostServerTest, JobFailsNamingTheServerAndTheMend) {
       const std::optional<ProcessEnd> end = cluster.worker(i).WaitFor(kPatience);
       ASSERT_TRUE(end.has_value()) << "worker " << i << " hangs\n" << cluster.LastWords();
       EXPECT_EQ(end->signal, 0) << cluster.LastWords();
+      EXPECT_EQ(end->exit_code, 1) << cluster.LastWords();
     }
   }
 }

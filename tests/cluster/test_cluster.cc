@@ -291,9 +291,9 @@ nlohmann::json TestCluster::Summary() const {
 
 std::string TestCluster::ModelBytes() const { return FileBytes(out_dir() + "/model.safetensors"); }
 
-std::map<std::string, std::vector<float>> TestCluster::Tensors() const {
+std::map<std::string, std::vector<float>> TestCluster::Tensors(const std::string& name) const {
   std::map<std::string, std::vector<float>> tensors;
-  const auto file = SafetensorsFile::Open(out_dir() + "/model.safetensors");
+  const auto file = SafetensorsFile::Open(out_dir() + "/" + name);
   if (!file.ok()) {
     ADD_FAILURE() << file.status() << "\n" << LastWords();
     return tensors;

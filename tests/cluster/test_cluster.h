@@ -100,7 +100,7 @@ class TestCluster {
 
   // What the master left; an empty object, or no tensors, and a test failure where it is not there.
   nlohmann::json Summary() const;
-  std::map<std::string, std::vector<float>> Tensors() const;
+  std::map<std::string, std::vector<float>> Tensors(const std::string& file = "model.safetensors") const;
   std::string ModelBytes() const;
 
   // The last lines of every daemon.

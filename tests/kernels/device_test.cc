@@ -1,17 +1,20 @@
 #include "kernels/device.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/loader.h"
 
 namespace catchment {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -60,7 +63,7 @@ TEST(OpenCudaPlugin, FileThatIsNoLibraryIsNamed) {
 
 TEST(OpenCudaPlugin, PluginOfAnotherVersionIsRefused) {
   EXPECT_THAT(Message(OpenCudaPlugin(Local(kOld)).status()),
-              HasSubstr("has interface version 0 and this program 2"));
+              HasSubstr("has interface version 0 and this program 3"));
 }
 
 TEST(ListCudaDevices, OwnPluginListsDevicesOrSaysWhatIsMissing) {
@@ -77,6 +80,27 @@ TEST(ListCudaDevices, OwnPluginListsDevicesOrSaysWhatIsMissing) {
   EXPECT_THAT(Message(devices.status()),
               AnyOf(HasSubstr("built without the CUDA Toolkit"),
                     HasSubstr("no NVIDIA driver, or one too old"), HasSubstr("shows no device")));
+}
+
+// As probe.cu has it of a driver that does not know this CUDA.
+TEST(ListCudaDevices, ADriverThatIsTooOldIsNamedWithTheToolkit) {
+  CatchmentCudaPlugin plugin = {};
+  plugin.toolkit = "CUDA 13.0, cuBLAS 13.1";
+  plugin.probe = [](CatchmentCudaDevice*, int32_t, char* why, int32_t why_size) {
+    std::snprintf(why, why_size, "there is no NVIDIA driver, or one too old (CUDA error 35)");
+    return int32_t{0};
+  };
+  const absl::Status status = ListCudaDevices(plugin).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Message(status),
+            "there is no NVIDIA driver, or one too old (CUDA error 35); the plugin was built with "
+            "CUDA 13.0, cuBLAS 13.1");
+}
+
+TEST(MakeCudaBackend, WithoutTheToolkitThereIsNone) {
+  const absl::Status status = MakeCudaBackend(CatchmentCudaPlugin(), {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("built without the CUDA Toolkit"));
 }
 
 TEST(CudaPluginPath, IsTheVariablesOrBesideTheExecutable) {
@@ -112,14 +136,34 @@ TEST(ChooseDevice, WorkersTakeDevicesInTurn) {
   for (const auto& [local_index, device] : std::vector<std::pair<int, int>>{{0, 0}, {1, 1}, {2, 0}, {5, 1}}) {
     const auto choice = ChooseDevice({v1::AUTO}, {.local_index = local_index, .cuda_plugin = Local(kOnHost)});
     ASSERT_TRUE(choice.ok()) << choice.status();
-    EXPECT_EQ(choice->explanation, absl::StrCat("the layers of cuda:", device, " in plain loops"));
+    EXPECT_EQ(choice->explanation, absl::StrCat("the layers of cuda:", device, " in plain loops, float32"));
   }
 }
 
 TEST(ChooseDevice, TheDeviceThatIsAskedForIsTaken) {
   const auto choice = ChooseDevice({v1::CUDA, 1}, With(Local(kOnHost)));
   ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_EQ(choice->explanation, "the layers of cuda:1 in plain loops");
+  EXPECT_EQ(choice->explanation, "the layers of cuda:1 in plain loops, float32");
+}
+
+TEST(ChooseDevice, ACudaDeviceComputesInThePrecisionThatIsAskedFor) {
+  for (const auto& [precision, name] :
+       {std::pair(v1::Computation::FLOAT32, "float32"), std::pair(v1::Computation::TF32, "TF32"),
+        std::pair(v1::Computation::BFLOAT16, "bfloat16"), std::pair(v1::Computation::FLOAT16, "float16")}) {
+    DeviceOptions options = With(Local(kOnHost));
+    options.precision = precision;
+    const auto choice = ChooseDevice({v1::CUDA}, options);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->explanation, absl::StrCat("the layers of cuda:0 in plain loops, ", name));
+    EXPECT_EQ(choice->backend->wants_loss_scale(), precision == v1::Computation::FLOAT16);
+  }
+}
+
+TEST(ChooseDevice, ACpuSaysThatItComputesInFloat32) {
+  const auto choice = ChooseDevice({v1::CPU}, {.precision = v1::Computation::BFLOAT16});
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_THAT(choice->explanation, EndsWith(" (in float32: BFLOAT16 is of CUDA devices)"));
+  EXPECT_FALSE(choice->backend->wants_loss_scale());
 }
 
 TEST(ChooseDevice, ADeviceThatIsNotThereIsNamed) {

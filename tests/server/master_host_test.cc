@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_file.h"
+#include "common/checkpoint/safetensors.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_text.h"
 #include "common/model_shapes.h"
@@ -40,16 +43,17 @@ class SettableClock final : public Clock {
 
 ParameterLayout LayoutOf(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)), 2,
+  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.target)), 2,
                                   1000);
 }
 
 // A job of four steps on two servers, of which the test plays the daemons.
 class MasterHostTest : public testing::Test {
  protected:
-  MasterHostTest()
-      : job_(PresetJob("sync", 1,
-                       "batch_size: 16 data { drawn_digits { train_samples: 64 test_samples: 10 } }")),
+  explicit MasterHostTest(const std::string& more = "")
+      : job_(
+            PresetJob("sync", 1,
+                      "batch_size: 16 data { drawn_digits { train_samples: 64 test_samples: 10 } } " + more)),
         layout_(LayoutOf(job_)),
         directory_(std::string(std::getenv("TEST_TMPDIR")) + "/" +
                    testing::UnitTest::GetInstance()->current_test_info()->name()) {
@@ -163,6 +167,22 @@ TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
   EXPECT_TRUE(master_->RegisterServer(Server1()).ok()) << "again, as it does every second";
 }
 
+TEST_F(MasterHostTest, StatusTellsWhereServersAreAndWhatTheyHold) {
+  v1::JobStatus status = master_->GetStatus({});
+  EXPECT_EQ(status.phase(), v1::JobStatus::WAITING);
+  EXPECT_EQ(status.reason(), "waiting for servers: 1 of 2 are here");
+  ASSERT_EQ(status.servers_size(), 2);
+  EXPECT_EQ(status.servers(1).address(), "");
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  status = master_->GetStatus({});
+  EXPECT_THAT(status.reason(), HasSubstr("waiting for workers"));
+  EXPECT_EQ(status.servers(0).address(), listeners_[0].address());
+  EXPECT_EQ(status.servers(1).address(), listeners_[1].address());
+  EXPECT_EQ(status.servers(0).parameters() + status.servers(1).parameters(), uint64_t(layout_.size()));
+  EXPECT_EQ(status.servers(1).parameters(), uint64_t(layout_.shard(1).size()));
+  EXPECT_TRUE(status.writes_checkpoints());
+}
+
 TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
   const auto message = [this](const auto& change) {
     v1::RegisterServerRequest request = Server1();
@@ -212,6 +232,99 @@ TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
   ASSERT_TRUE(ReadParameters(directory_ + "/checkpoints", found->manifest, {0, layout_.size()}, "weights",
                              saved.data()).ok());
   EXPECT_EQ(saved, weights);
+}
+
+class MasterHostBestTest : public MasterHostTest {
+ protected:
+  MasterHostBestTest() : MasterHostTest("evaluation { keep_best: true }") {}
+
+  std::string best_file() const { return directory_ + "/out/model-best.safetensors"; }
+
+  // Trains to the end, and has the final evaluation scored, whose weights are all `value`. How it was kept.
+  absl::Status TrainAndKeep(float value) {
+    EXPECT_TRUE(master_->RegisterServer(Server1()).ok());
+    v1::RegisterRequest request = Worker();
+    const absl::StatusOr<v1::RegisterReply> worker = master_->Register(request);
+    request.set_role(v1::EVALUATOR);
+    const absl::StatusOr<v1::RegisterReply> evaluator = master_->Register(request);
+    EXPECT_TRUE(worker.ok() && evaluator.ok()) << worker.status() << evaluator.status();
+    Train(*worker);
+    v1::GetEvaluationRequest ask;
+    ask.set_incarnation(evaluator->incarnation());
+    v1::EvaluationReport report;
+    for (v1::GetEvaluationReply task; !task.final(); std::this_thread::yield()) {
+      task = *master_->GetEvaluation(ask);
+      report.set_evaluation(task.evaluation());
+    }
+    report.set_incarnation(evaluator->incarnation());
+    report.set_samples(10);
+    report.set_correct(9);
+    report.set_loss_sum(5);
+    EXPECT_TRUE(master_->ReportEvaluation(report)->keep());
+    v1::BestWeights weights;
+    weights.set_incarnation(evaluator->incarnation());
+    weights.set_evaluation(report.evaluation());
+    const std::vector<float> values(layout_.size(), value);
+    weights.set_values(values.data(), values.size() * sizeof(float));
+    const absl::StatusOr<uint64_t> stream = master_->best_keeper()->Begin(weights);
+    EXPECT_TRUE(stream.ok()) << stream.status();
+    std::promise<absl::Status> kept;
+    master_->best_keeper()->End(*stream, [&kept](const absl::Status& status) { kept.set_value(status); });
+    v1::LeaveRequest leave;
+    leave.set_role(v1::EVALUATOR);
+    leave.set_incarnation(evaluator->incarnation());
+    const absl::Status status = kept.get_future().get();
+    master_->Leave(leave);
+    EXPECT_TRUE(master_->Wait().ok());
+    return status;
+  }
+
+  nlohmann::json Summary() const {
+    std::ifstream file(directory_ + "/out/summary.json");
+    return nlohmann::json::parse(file);
+  }
+};
+
+TEST_F(MasterHostBestTest, WeightsOfTheBestEvaluationAreAFileOfTheirOwn) {
+  const absl::Status kept = TrainAndKeep(0.25f);
+  ASSERT_TRUE(kept.ok()) << kept;
+  const auto file = SafetensorsFile::Open(best_file());
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ((*file)->tensors().size(), layout_.tensors().size());
+  for (const TensorSpec& tensor : layout_.tensors()) {
+    std::vector<float> values(tensor.size());
+    ASSERT_TRUE((*file)->Read(tensor.name, 0, tensor.size(), values.data()).ok()) << tensor.name;
+    EXPECT_EQ(values, std::vector<float>(tensor.size(), 0.25f));
+    EXPECT_EQ((*file)->Find(tensor.name)->shape, tensor.shape);
+  }
+  const absl::StatusOr<v1::BestState> score = ReadModelScore(best_file(), layout_);
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->loss(), 0.5);
+  EXPECT_EQ(score->accuracy(), 0.9);
+  EXPECT_EQ(score->samples(), kSamples);
+  const nlohmann::json summary = Summary();
+  EXPECT_EQ(summary["best_weights"], score->evaluation());
+  EXPECT_EQ(summary["best_evaluation"], score->evaluation());
+  EXPECT_EQ(summary["best_test_loss"], 0.5);
+  EXPECT_EQ(summary["best_test_accuracy"], 0.9);
+  EXPECT_EQ(summary["best_at_samples"], kSamples);
+  EXPECT_TRUE(summary["ended_early"].is_null());
+}
+
+// Where the temporary file would be there is a directory: nothing can be written, as on a full disk.
+TEST_F(MasterHostBestTest, WhereTheyCannotBeWrittenTheOldOnesStayAndTheJobGoesOn) {
+  std::ofstream(best_file()) << "those before";
+  std::filesystem::create_directories(best_file() + ".tmp");
+  const absl::Status kept = TrainAndKeep(0.25f);
+  EXPECT_FALSE(kept.ok());
+  EXPECT_THAT(std::string(kept.message()), HasSubstr(best_file()));
+  std::ifstream file(best_file());
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "those before");
+  const nlohmann::json summary = Summary();
+  EXPECT_EQ(summary["phase"], "DONE");
+  EXPECT_TRUE(summary["best_weights"].is_null());
+  EXPECT_EQ(summary["best_test_loss"], 0.5);
+  EXPECT_THAT(master_->Status().events(), testing::Contains(HasSubstr("are not kept: cannot create")));
 }
 
 TEST_F(MasterHostTest, StopBeforeAllServersHaveComeEndsTheJob) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -40,6 +41,7 @@ v1::JobStatus MakeStatus() {
   status.set_samples(1000);
   status.set_updates(20);
   status.set_test_samples(100);
+  status.set_has_accuracy(true);
   status.set_test_accuracy(0.75);
   status.set_test_loss(0.5);
   status.set_staleness_mean(1.25);
@@ -76,6 +78,14 @@ TEST(OutputsTest, WhatWasNotMeasuredIsNull) {
   EXPECT_TRUE(summary["test_loss"].is_null());
   EXPECT_EQ(summary["samples_per_second"], 0);
   EXPECT_TRUE(summary["round_trip_p50_us"].is_null());
+}
+
+TEST(OutputsTest, RealTargetsHaveALossAndNoAccuracy) {
+  v1::JobStatus status = MakeStatus();
+  status.set_has_accuracy(false);
+  const json summary = json::parse(SummaryJson(MakeJob(), status, {}));
+  EXPECT_TRUE(summary["test_accuracy"].is_null());
+  EXPECT_EQ(summary["test_loss"], 0.5);
 }
 
 TEST(OutputsTest, SummarySaysWhereTheTimeOfTheWorkersWent) {
@@ -227,6 +237,22 @@ TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
   EXPECT_EQ(lines[1]["samples"], 300);
   outputs = *Outputs::Open(directory);
   EXPECT_EQ(Lines(directory + "/metrics.jsonl").size(), 3u) << "a resumed job goes on in them";
+}
+
+TEST(OutputsTest, EveryLineIsAnEventForTensorBoardAtTheTimeOfDay) {
+  const std::string directory = Directory("events");
+  auto outputs = *Outputs::Open(directory, [] { return 1234.5; });
+  v1::JobStatus status = MakeStatus();
+  const auto bytes_after = [&](uint64_t samples, double now) {
+    status.set_samples(samples);
+    EXPECT_TRUE(outputs->MaybeWriteMetrics(status, now).ok());
+    const std::filesystem::directory_iterator file(directory + "/tensorboard");
+    EXPECT_THAT(file->path().filename().string(), testing::StartsWith("events.out.tfevents.1234."));
+    return file->file_size();
+  };
+  const uintmax_t first = bytes_after(100, 10);
+  EXPECT_EQ(bytes_after(200, 10.5), first) << "no line, no event";
+  EXPECT_GT(bytes_after(300, 11), first);
 }
 
 TEST(OutputsTest, SummaryIsWrittenToItsDirectoryAndNowhereWithoutOne) {

@@ -25,7 +25,7 @@ std::string Directory(const std::string& name) { return std::string(std::getenv(
 ParameterLayout LayoutOf(const v1::Job& job, int num_shards, int64_t block_size,
                          Cuts cuts = Cuts::kAnywhere) {
   const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.num_classes)),
+  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.target)),
                                   num_shards, block_size, cuts);
 }
 

@@ -111,7 +111,8 @@ absl::Status BatchLoader::Load(BatchPlan plan, LoadedBatch* batch) {
   }
   batch->tag = plan.tag;
   batch->inputs.Resize(batch->samples * dataset_->input_shape().size());
-  if (dataset_->has_content()) batch->labels.resize(batch->samples);
+  batch->targets.Resize(batch->samples * dataset_->target().reals);
+  if (dataset_->has_content() && !dataset_->target().is_real()) batch->labels.resize(batch->samples);
   batch->sample_ids.resize(batch->samples);
   int64_t at = 0;
   for (const Span& span : plan.spans) {
@@ -133,7 +134,11 @@ void BatchLoader::CopySpan(const Span& span, int64_t at, LoadedBatch* batch) {
   const int64_t values = dataset_->input_shape().size();
   for (uint64_t position = span.begin; position < span.end; ++position, ++at) {
     const uint32_t index = order[position];
-    batch->labels[at] = dataset_->label(index);
+    if (dataset_->target().is_real()) {
+      dataset_->CopyTargets(index, batch->targets.data() + at * dataset_->target().reals);
+    } else {
+      batch->labels[at] = dataset_->label(index);
+    }
     batch->sample_ids[at] = Derive(span.epoch, index);
     CopySample(index, batch->sample_ids[at], batch->inputs.data() + at * values);
   }

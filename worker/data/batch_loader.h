@@ -43,8 +43,9 @@ struct LoadedBatch {
   uint64_t tag = 0;
   std::vector<Span> spans;
   int64_t samples = 0;
-  AlignedFloats inputs;              // samples x C x H x W; data() may be null where there are no samples
-  std::vector<int32_t> labels;       // samples
+  AlignedFloats inputs;         // samples x C x H x W; data() may be null where there are no samples
+  std::vector<int32_t> labels;  // samples; none beside targets
+  AlignedFloats targets;        // samples x num_targets of real numbers; data() is null for data with classes
   std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
   // Of samples without content (dataset.h) there are no inputs and no labels, and the index is the position.
 };

@@ -11,11 +11,22 @@ Dataset::Dataset(const SampleShape& input_shape, int num_classes,
                  std::unique_ptr<const SampleContent> content, std::vector<int32_t> labels)
     : size_(static_cast<int64_t>(labels.size())),
       input_shape_(input_shape),
-      num_classes_(num_classes),
+      target_(num_classes),
       content_(std::move(content)),
       labels_(std::move(labels)) {
   CHECK(std::all_of(labels_.begin(), labels_.end(),
                     [=](int label) { return label >= 0 && label < num_classes; }));
+}
+
+Dataset Dataset::WithTargets(const SampleShape& input_shape, int num_targets,
+                             std::unique_ptr<const SampleContent> content, std::vector<float> targets) {
+  Dataset data(static_cast<int64_t>(targets.size()) / num_targets);
+  CHECK_EQ(static_cast<int64_t>(targets.size()), data.size_ * num_targets);
+  data.input_shape_ = input_shape;
+  data.target_ = TargetShape::Real(num_targets);
+  data.content_ = std::move(content);
+  data.targets_ = std::move(targets);
+  return data;
 }
 
 Dataset::Dataset(const SampleShape& input_shape, int num_classes, const Normalization& normalization,

@@ -1,7 +1,8 @@
-// Samples with a class each.
+// Samples with a class, or with real numbers for targets, each.
 #ifndef CATCHMENT_WORKER_DATA_DATASET_H_
 #define CATCHMENT_WORKER_DATA_DATASET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -20,6 +21,9 @@ class Dataset {
   // `labels`: the class of each sample, below num_classes.
   Dataset(const SampleShape& input_shape, int num_classes, std::unique_ptr<const SampleContent> content,
           std::vector<int32_t> labels);
+  // `targets`: num_targets real numbers of each sample.
+  static Dataset WithTargets(const SampleShape& input_shape, int num_targets,
+                             std::unique_ptr<const SampleContent> content, std::vector<float> targets);
   // Of bytes, all images one after another, with one normalization for all channels.
   Dataset(const SampleShape& input_shape, int num_classes, const Normalization& normalization,
           std::vector<uint8_t> pixels, const std::vector<uint8_t>& labels);
@@ -27,24 +31,34 @@ class Dataset {
   static Dataset WithoutContent(int64_t size) { return Dataset(size); }
 
   const SampleShape& input_shape() const { return input_shape_; }
-  int num_classes() const { return num_classes_; }
+  int num_classes() const { return target_.classes; }
+  const TargetShape& target() const { return target_; }
   int64_t size() const { return size_; }
   bool has_content() const { return input_shape_.size() > 0; }
 
-  // Of samples with content, 0 .. size()-1.
+  // Of samples with content and classes; index is 0 .. size()-1.
   int32_t label(int64_t index) const { return labels_[index]; }
+
+  // Writes the target().reals real numbers of a sample.
+  void CopyTargets(int64_t index, float* out) const {
+    std::copy_n(targets_.data() + index * target_.reals, target_.reals, out);
+  }
 
   // Writes the input_shape().size() values of a sample.
   void CopyInput(int64_t index, float* out) const { content_->Copy(index, out); }
+
+  // Null of samples without content.
+  const SampleContent* content() const { return content_.get(); }
 
  private:
   explicit Dataset(int64_t size) : size_(size) {}
 
   int64_t size_;
   SampleShape input_shape_;
-  int num_classes_ = 0;
+  TargetShape target_;
   std::shared_ptr<const SampleContent> content_;
   std::vector<int32_t> labels_;
+  std::vector<float> targets_;
 };
 
 struct DataSets {

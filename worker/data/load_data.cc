@@ -6,10 +6,12 @@
 #include "worker/data/generated_events.h"
 #include "worker/data/generated_images.h"
 #include "worker/data/mnist.h"
+#include "worker/data/table.h"
 
 namespace catchment {
 
-absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths) {
+absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
+  const v1::Data& data = job.data();
   switch (data.source_case()) {
     case v1::Data::kMnist:
       return LoadMnist(data.mnist(), paths);
@@ -23,12 +25,15 @@ absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths) 
       return GenerateEvents(data.generated_events());
     case v1::Data::kGeneratedImages:
       return GenerateImages(data.generated_images());
+    case v1::Data::kTable:
+      return LoadTable(job, paths);
     case v1::Data::SOURCE_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
       "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
-      "data { generated_events {} }, data { generated_images {} } or data { synthetic {} }");
+      "data { generated_events {} }, data { generated_images {} }, data { table { ... } } or data { "
+      "synthetic {} }");
 }
 
 }  // namespace catchment

@@ -9,9 +9,10 @@
 
 namespace catchment {
 
-// `data` is complete and valid (common/job/validate.h), or it names no source.
-// Errors: InvalidArgument where `data` names no source; the source's own (mnist.h, drawn_digits.h).
-absl::StatusOr<DataSets> LoadData(const v1::Data& data, const DataPaths& paths);
+// `job` is complete and valid (common/job/validate.h), or its data names no source.
+// Errors: InvalidArgument where the data names no source; the source's own (mnist.h, drawn_digits.h,
+// table.h).
+absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths);
 
 }  // namespace catchment
 

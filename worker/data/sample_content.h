@@ -10,26 +10,34 @@
 
 namespace catchment {
 
-class SampleContent {
- public:
-  virtual ~SampleContent() = default;
-  // Writes the values of a sample as the network takes them.
-  virtual void Copy(int64_t index, float* out) const = 0;
-};
-
-// A pixel (0 to 255) is given to the network as (pixel / 255 - mean) / standard_deviation.
+// A value is given to the network as (value - mean) / standard_deviation.
 struct Normalization {
   float mean = 0;
   float standard_deviation = 1;
 };
 
-// Images are kept as bytes, a quarter of what floats take, and become floats when they are copied out.
+class SampleContent {
+ public:
+  virtual ~SampleContent() = default;
+  // Writes the values of a sample as the network takes them.
+  virtual void Copy(int64_t index, float* out) const = 0;
+
+  // The same as they are kept, for those who keep them elsewhere: as bytes, or as floats; the other is null.
+  virtual const uint8_t* bytes(int64_t index) const { return nullptr; }
+  virtual const float* floats(int64_t index) const { return nullptr; }
+  // What makes of them what Copy writes: of each channel of an image, of each value of other samples' last
+  // dimension, or one for all. Empty: nothing does, they are the same.
+  virtual std::vector<Normalization> normalization() const { return {}; }
+};
+
+// Images are kept as bytes, a quarter of what floats take, and become floats when they are copied out: a
+// pixel, 0 to 255, as 0 to 1, and then normalized.
 class ByteImages final : public SampleContent {
  public:
   // `pixels`: all images one after another, each with `area` pixels of the first channel, then of the second
   // ...; `channels`: the normalization of each.
   ByteImages(std::vector<uint8_t> pixels, int64_t area, const std::vector<Normalization>& channels)
-      : pixels_(std::move(pixels)), area_(area) {
+      : pixels_(std::move(pixels)), area_(area), channels_(channels) {
     for (const Normalization& n : channels) {
       scales_.push_back(static_cast<float>(1 / (255.0 * n.standard_deviation)));
       offsets_.push_back(static_cast<float>(-1.0 * n.mean / n.standard_deviation));
@@ -44,10 +52,19 @@ class ByteImages final : public SampleContent {
       for (int64_t i = 0; i < area_; ++i) *out++ = static_cast<float>(*pixels++) * scale + offset;
     }
   }
+  const uint8_t* bytes(int64_t index) const override {
+    return pixels_.data() + index * static_cast<int64_t>(scales_.size()) * area_;
+  }
+  std::vector<Normalization> normalization() const override {
+    std::vector<Normalization> of_bytes = channels_;
+    for (Normalization& n : of_bytes) n = {255 * n.mean, 255 * n.standard_deviation};
+    return of_bytes;
+  }
 
  private:
   const std::vector<uint8_t> pixels_;
   const int64_t area_;
+  const std::vector<Normalization> channels_;
   // A pixel's value is pixel * scale + offset.
   std::vector<float> scales_;
   std::vector<float> offsets_;
@@ -62,6 +79,7 @@ class FloatSamples final : public SampleContent {
     const float* values = values_.data() + index * size_;
     for (int64_t i = 0; i < size_; ++i) out[i] = values[i];
   }
+  const float* floats(int64_t index) const override { return values_.data() + index * size_; }
 
  private:
   const std::vector<float> values_;

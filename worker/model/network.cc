@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -72,10 +73,10 @@ class StatisticsSum {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model, const SampleShape& input,
-                                                         int num_classes, const Options& options,
+                                                         const TargetShape& target, const Options& options,
                                                          std::unique_ptr<Backend> backend) {
   if (options.max_batch_size < 1) return absl::InvalidArgumentError("batch_size: must be at least 1");
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(model, input, num_classes);
+  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(model, input, target);
   if (!layers.ok()) return layers.status();
   std::unique_ptr<Network> network(
       new Network(*std::move(layers), model.loss(), options, std::move(backend)));
@@ -95,7 +96,9 @@ Network::Network(std::vector<LayerShape> layers, const v1::Loss& loss, const Opt
       options_(options),
       backend_(std::move(backend)),
       statistics_(CountStatistics(layers_)),
-      has_statistics_(statistics_.empty()) {}
+      has_statistics_(statistics_.empty()) {
+  if (backend_->wants_loss_scale()) loss_scale_.emplace(options.loss_scale, options.loss_scale_period);
+}
 
 Network::~Network() = default;
 
@@ -128,10 +131,36 @@ Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, ab
                      PassObserver* observer) {
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   CHECK_EQ(static_cast<int64_t>(gradient.size()), num_parameters_);
+  return loss_scale_ ? TrainScaled(weights, batch, gradient, observer)
+                     : TrainOnce(weights, batch, gradient, observer);
+}
+
+// A loss that is not finite is not the scale's fault, nor is an overflow at a scale of 1: that gradient goes
+// out as it is, and the servers refuse it.
+Score Network::TrainScaled(absl::Span<const float> weights, const Minibatch& batch,
+                           absl::Span<float> gradient, PassObserver* observer) {
+  for (bool first_pass = true;; first_pass = false) {
+    const float scale = loss_scale_->value();
+    Unscaling unscaling(scale, first_pass, gradient, observer);
+    ProgramFor(batch).ScaleGradient(scale);
+    const Score score = TrainOnce(weights, batch, gradient, &unscaling);
+    if (unscaling.finite()) {
+      loss_scale_->Good();
+    } else if (std::isfinite(score.loss_sum) && loss_scale_->Overflow()) {
+      LOG(INFO) << "a gradient overflowed; the loss scale is now " << loss_scale_->value();
+      continue;
+    }
+    unscaling.TellAll();
+    return score;
+  }
+}
+
+Score Network::TrainOnce(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
+                         PassObserver* observer) {
   Program& program = ProgramFor(batch);
   const Pass pass = {.mode = PassMode::kTraining, .samples = batch.samples, .sample_ids = batch.sample_ids};
   program.Forward(weights.data(), batch.inputs, pass, observer);
-  const Score score = program.Evaluate(batch.labels, batch.samples, true);
+  const Score score = program.Evaluate(batch.labels, batch.targets, batch.samples, true);
   program.Backward(weights.data(), pass, gradient.data(), observer);
   return score;
 }
@@ -154,6 +183,19 @@ void Network::EstimateStatistics(absl::Span<const float> weights, absl::Function
   sum.Write(&statistics_);
 }
 
+std::vector<Trainable::Statistic> Network::statistics() const {
+  std::vector<Statistic> all;
+  const float* next = statistics_.data();
+  for (const LayerShape& layer : layers_) {
+    if (CountStatistics(layer) == 0) continue;
+    const auto channels = static_cast<size_t>(CountStatistics(layer) / 2);
+    all.push_back({layer.name + ".running_mean", {next, channels}});
+    all.push_back({layer.name + ".running_var", {next + channels, channels}});
+    next += 2 * channels;
+  }
+  return all;
+}
+
 Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch) {
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   CHECK(has_statistics_) << "batch_norm scores with statistics; EstimateStatistics comes first";
@@ -162,7 +204,7 @@ Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch)
   program.Forward(weights.data(), batch.inputs,
                   {.mode = PassMode::kScoring, .samples = batch.samples, .statistics = statistics_.data()},
                   &nobody);
-  return program.Evaluate(batch.labels, batch.samples, false);
+  return program.Evaluate(batch.labels, batch.targets, batch.samples, false);
 }
 
 }  // namespace catchment

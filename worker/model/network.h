@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "common/parameter_layout.h"
 #include "kernels/backend.h"
 #include "proto/job.pb.h"
+#include "worker/model/loss_scale.h"
 #include "worker/model/trainable.h"
 
 namespace catchment {
@@ -32,15 +34,21 @@ class Network final : public Trainable {
   struct Options {
     int max_batch_size = 64;
     uint64_t seed = 1;  // of dropout
+    // Of a backend that wants a loss scale; job.computation's.
+    float loss_scale = 65536;
+    uint32_t loss_scale_period = 2000;
   };
 
   // Makes the kernels for max_batch_size at once; on a backend that is not deterministic this measures which
   // convolutions are fastest, tenths of a second for a small image model.
   // Errors: those of InferShapes; the backend's when the model is too much for the device.
   static absl::StatusOr<std::unique_ptr<Network>> Create(const v1::Model& model, const SampleShape& input,
-                                                         int num_classes, const Options& options,
+                                                         const TargetShape& target, const Options& options,
                                                          std::unique_ptr<Backend> backend);
   ~Network() override;
+
+  // What the loss is multiplied with in the next minibatch's backward pass; 1 where it is not scaled.
+  float loss_scale() const { return loss_scale_ ? loss_scale_->value() : 1.0f; }
 
   const std::vector<LayerShape>& layers() const { return layers_; }
   const std::vector<TensorSpec>& tensors() const override { return tensors_; }
@@ -54,6 +62,7 @@ class Network final : public Trainable {
               PassObserver* observer) override;
   // Statistics are kept until the next call. At least one sample must come where the model has batch_norm.
   void EstimateStatistics(absl::Span<const float> weights, absl::FunctionRef<bool(Minibatch*)> next) override;
+  std::vector<Statistic> statistics() const override;
   // With batch_norm, EstimateStatistics comes first.
   Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) override;
 
@@ -61,6 +70,10 @@ class Network final : public Trainable {
   Network(std::vector<LayerShape> layers, const v1::Loss& loss, const Options& options,
           std::unique_ptr<Backend> backend);
 
+  Score TrainOnce(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
+                  PassObserver* observer);
+  Score TrainScaled(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
+                    PassObserver* observer);
   absl::StatusOr<std::unique_ptr<Program>> MakeProgram(int batch_size);
   Program& ProgramFor(const Minibatch& batch);
 
@@ -71,6 +84,7 @@ class Network final : public Trainable {
   const Options options_;
   const std::unique_ptr<Backend> backend_;
   std::map<int, std::unique_ptr<Program>> programs_;  // by batch size; they use backend_
+  std::optional<LossScale> loss_scale_;               // if the backend wants one
   std::vector<float> statistics_;                     // of all batch_norm layers, one after another
   bool has_statistics_;                               // they are of training samples, or there are none
 };

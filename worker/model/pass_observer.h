@@ -3,7 +3,7 @@
 //
 // Shapes: ranges are of the flat vector of parameters, one a layer; layers without parameters are not told
 // of. Both sequences cover the vector once: the forward one from its begin to its end, the backward one from
-// its end to its begin. Threads: called within the pass, by its thread. Errors: none: an observer that could
+// its end to its begin, or all at once where a gradient is only final when all of it is known. Threads: called within the pass, by its thread. Errors: none: an observer that could
 // not get the weights keeps the reason to itself. The pass goes on with the weights that lie there, and its
 // result is to be thrown away.
 #ifndef CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_

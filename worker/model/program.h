@@ -31,9 +31,12 @@ class Program {
   // pass.statistics: of all layers that have some, one after another; not read or written in training.
   void Forward(const float* weights, const float* inputs, Pass pass, PassObserver* observer);
 
+  // Of the loss, from now on: kernels/backend.h, Loss::ScaleGradient.
+  void ScaleGradient(float scale) { loss_->ScaleGradient(scale); }
+
   // With `gradient`, also prepares Backward.
-  Score Evaluate(const int32_t* labels, int samples, bool gradient) {
-    return loss_->Run(labels, samples, gradient);
+  Score Evaluate(const int32_t* labels, const float* targets, int samples, bool gradient) {
+    return loss_->Run(labels, targets, samples, gradient);
   }
 
   // Fills the whole of `gradient` and tells of each layer's part, the last one first. A kernel reads no other

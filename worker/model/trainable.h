@@ -19,11 +19,13 @@ namespace catchment {
 
 struct Minibatch {
   const float* inputs = nullptr;    // of synthetic samples null
-  const int32_t* labels = nullptr;  // as inputs
+  const int32_t* labels = nullptr;  // as inputs; null beside targets
   // Names each sample: dropout's masks follow from the seed and this. Give a sample another name in each
   // epoch. Only read by Train, and only if something there is left to chance.
   const uint64_t* sample_ids = nullptr;
   int samples = 0;  // 1 .. max_batch_size
+  // Of data with real numbers for targets: samples x the model's outputs.
+  const float* targets = nullptr;
 };
 
 class Trainable {
@@ -43,6 +45,13 @@ class Trainable {
   // 2021, arXiv:2105.07576). A model without batch_norm asks for none.
   virtual void EstimateStatistics(absl::Span<const float> weights,
                                   absl::FunctionRef<bool(Minibatch*)> next) = 0;
+
+  // What EstimateStatistics found: by PyTorch's names, batch_norm1.running_mean and so on, a value a channel.
+  struct Statistic {
+    std::string name;
+    absl::Span<const float> values;  // until the next estimate
+  };
+  virtual std::vector<Statistic> statistics() const { return {}; }
 
   // The loss alone, dropout off.
   virtual Score Evaluate(absl::Span<const float> weights, const Minibatch& batch) = 0;

@@ -29,14 +29,14 @@ class Trainer {
  public:
   Trainer(const v1::Job& job, int threads)
       : job_(job),
-        data_(*LoadData(job.data(), DataPathsFromEnvironment())),
+        data_(*LoadData(job, DataPathsFromEnvironment())),
         augmentation_(job.data().augmentation(), data_.train.input_shape(), job.seed()),
         order_(job.seed(), data_.train.size()),
         inputs_(job.batch_size() * data_.train.input_shape().size()),
         original_(data_.train.input_shape().size()),
         labels_(job.batch_size()),
         ids_(job.batch_size()) {
-    auto network = Network::Create(job.model(), data_.train.input_shape(), data_.train.num_classes(),
+    auto network = Network::Create(job.model(), data_.train.input_shape(), data_.train.target(),
                                    {static_cast<int>(job.batch_size()), job.seed()},
                                    MakeCpuBackend({.threads = threads}));
     CHECK(network.ok()) << network.status();

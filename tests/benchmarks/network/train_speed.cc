@@ -1,9 +1,16 @@
 // Samples per second that one worker's training of a job's model reaches by itself: random samples of the
 // data's shape, Network::Train, and SGD with momentum on the weights. Prints the number.
 //
-//   train_speed JOB BATCH_SIZE THREADS SECONDS
+//   train_speed [--device=cuda] [--precision=BFLOAT16] [--update=false] JOB BATCH_SIZE THREADS SECONDS
+//
+// Without --update the weights stay as they are: where servers move them, a worker's step is its gradient.
+#include <gflags/gflags.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "common/clock.h"
@@ -13,18 +20,38 @@
 #include "common/job/validate.h"
 #include "common/random.h"
 #include "glog/logging.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/loader.h"
+#include "kernels/device.h"
 #include "worker/model/network.h"
+
+DEFINE_string(device, "cpu", "auto, cpu, cuda or cuda:INDEX.");
+DEFINE_string(precision, "", "Takes the place of the job's computation.precision.");
+DEFINE_bool(update, true, "Also moves the weights, by SGD with momentum, on the processor.");
 
 namespace catchment {
 namespace {
+
+// Ends the program with the reason where the device cannot be used.
+std::unique_ptr<Backend> MakeBackend(const v1::Job& job, int threads) {
+  const auto device = ResolveDevice(FLAGS_device, v1::CPU);
+  CHECK(device.ok()) << device.status();
+  auto choice = ChooseDevice(*device, {.cpu = {.threads = threads},
+                                       .precision = job.computation().precision(),
+                                       .cuda_plugin = CudaPluginPath()});
+  if (!choice.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(choice.status().message()).c_str());
+    std::exit(1);
+  }
+  std::fprintf(stderr, "%s\n", choice->explanation.c_str());
+  return std::move(choice->backend);
+}
 
 class Trainer {
  public:
   Trainer(const v1::Job& job, int batch_size, int threads) : labels_(batch_size), ids_(batch_size) {
     const DataShape shape = ShapeOf(job.data());
-    auto network = Network::Create(job.model(), shape.input, shape.num_classes,
-                                   {.max_batch_size = batch_size}, MakeCpuBackend({.threads = threads}));
+    auto network = Network::Create(job.model(), shape.input, shape.target, {.max_batch_size = batch_size},
+                                   MakeBackend(job, threads));
     CHECK(network.ok()) << network.status();
     network_ = *std::move(network);
     const int64_t parameters = network_->num_parameters();
@@ -35,12 +62,13 @@ class Trainer {
     Random random(1);
     inputs_.resize(batch_size * shape.input.size());
     for (float& value : inputs_) value = static_cast<float>(random.Normal());
-    for (int32_t& label : labels_) label = static_cast<int32_t>(random.Below(shape.num_classes));
+    for (int32_t& label : labels_) label = static_cast<int32_t>(random.Below(shape.target.classes));
   }
 
   void Step() {
     network_->Train(weights_, {inputs_.data(), labels_.data(), ids_.data(), static_cast<int>(labels_.size())},
                     absl::MakeSpan(gradient_));
+    if (!FLAGS_update) return;
     for (size_t i = 0; i < weights_.size(); ++i) {
       momentum_[i] = 0.9f * momentum_[i] + gradient_[i];
       weights_[i] -= 0.001f * momentum_[i];
@@ -69,9 +97,16 @@ double SamplesPerSecond(const v1::Job& job, int batch_size, int threads, double 
 }  // namespace catchment
 
 int main(int argc, char** argv) {
-  CHECK_EQ(argc, 5) << "usage: train_speed JOB BATCH_SIZE THREADS SECONDS";
-  const auto loaded = catchment::LoadJob(argv[1]);
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  CHECK_EQ(argc, 5) << "usage: train_speed [FLAGS] JOB BATCH_SIZE THREADS SECONDS";
+  auto loaded = catchment::LoadJob(argv[1]);
   CHECK(loaded.ok()) << loaded.status();
+  catchment::v1::Computation::Precision precision;
+  if (!FLAGS_precision.empty()) {
+    CHECK(catchment::v1::Computation::Precision_Parse(FLAGS_precision, &precision))
+        << "--precision=" << FLAGS_precision << " is none of FLOAT32, TF32, BFLOAT16, FLOAT16";
+    loaded->mutable_computation()->set_precision(precision);
+  }
   const auto job = catchment::FillDefaultsAndValidate(*loaded);
   CHECK(job.ok()) << job.status();
   std::printf("%.1f\n",

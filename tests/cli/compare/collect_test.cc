@@ -24,5 +24,11 @@ TEST(BestProbe, ThoseThatFailedAreNone) {
   EXPECT_EQ(BestProbe({failed}), -1);
 }
 
+TEST(BestProbe, OfRealTargetsTheOneWithTheLeastLoss) {
+  std::vector<RunResult> probes = {Probe(0, 0.4), Probe(0, 0.3), Probe(0, 0.5)};
+  for (RunResult& probe : probes) probe.accuracy.reset();
+  EXPECT_EQ(BestProbe(probes), 1);
+}
+
 }  // namespace
 }  // namespace catchment

@@ -122,5 +122,24 @@ TEST(PlanSearch, AQuarterOfTheBudgetWithTheMostWorkers) {
   EXPECT_THAT(directories, ::testing::Contains("search/downpour-learning-rate-0.003-momentum-0.6"));
 }
 
+// How many rows a table has is not known where a comparison is planned.
+TEST(MakePlan, EpochsOfATableAreCountedByWorkers) {
+  v1::Job given = Given();
+  given.set_epochs(10);
+  v1::Table* const table = given.mutable_data()->mutable_table();
+  table->add_train("a.csv");
+  for (int size : {1, 28, 28}) table->add_shape(size);
+  table->set_classes(10);
+  CompareOptions options = Options();
+  options.budget = {};
+  for (const PlannedRun& run : Plan(options, given).runs) {
+    EXPECT_EQ(run.job.epochs(), 10u);
+    EXPECT_GT(run.job.evaluation().every_epochs(), 0);
+    EXPECT_LT(run.job.evaluation().every_epochs(), 1);
+  }
+  EXPECT_THAT(std::string(PlanSearch(options, given, "downpour").status().message()),
+              HasSubstr("give the budget in samples"));
+}
+
 }  // namespace
 }  // namespace catchment

@@ -106,8 +106,22 @@ TEST(Answer, WithoutScoresItIsAboutThroughput) {
   for (RunResult& run : comparison.runs) {
     run.scores.clear();
     run.accuracy.reset();
+    run.loss.reset();
   }
   EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("downpour trained the most samples a second"));
+}
+
+TEST(Answer, OfRealTargetsItIsAboutTheLoss) {
+  Comparison comparison = MadeComparison();
+  comparison.wanted_target = 0.9;
+  for (RunResult& run : comparison.runs) {
+    run.scores.clear();
+    run.accuracy.reset();
+    run.loss = run.algorithm == "sync" ? 0.25 : 0.5;
+  }
+  const Findings findings = Find(comparison);
+  EXPECT_EQ(findings.target, 0);
+  EXPECT_THAT(Answer(comparison, findings), HasSubstr("sync had the lowest test loss at the end, 0.25"));
 }
 
 }  // namespace

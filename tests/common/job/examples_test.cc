@@ -34,7 +34,7 @@ int64_t Parameters(const std::string& path) {
   const auto job = FillDefaultsAndValidate(*loaded);
   EXPECT_TRUE(job.ok()) << job.status();
   const DataShape shape = ShapeOf(job->data());
-  const auto layers = InferShapes(job->model(), shape.input, shape.num_classes);
+  const auto layers = InferShapes(job->model(), shape.input, shape.target);
   EXPECT_TRUE(layers.ok()) << layers.status();
   return CountParameters(*layers);
 }
@@ -88,6 +88,7 @@ TEST(Examples, HaveTheParametersThatTheirCommentsSay) {
   EXPECT_EQ(Parameters("examples/hep_lstm.textproto"), 14353);
   EXPECT_EQ(Parameters("examples/resnet20_cifar10.textproto"), 272474);
   EXPECT_EQ(Parameters("examples/resnet50.textproto"), 25557032);
+  EXPECT_EQ(Parameters("examples/table_csv.textproto"), 99);
   for (const std::string& path : Examples(kAlgorithms)) EXPECT_EQ(Parameters(path), 235146) << path;
 }
 

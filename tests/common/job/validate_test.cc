@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/check_evaluation.h"
 #include "common/job/job_text.h"
 #include "common/job/overrides.h"
 #include "common/job/presets.h"
@@ -111,6 +112,10 @@ checkpoint {
 }
 evaluation {
   every_epochs: 1
+  patience: 0
+  min_improvement: 0
+  best_by: LOSS
+  keep_best: false
 }
 faults {
   worker_lease_seconds: 10
@@ -122,6 +127,9 @@ block_kib: 1024
 compression {
   push: FLOAT32
   pull: FLOAT32
+}
+computation {
+  precision: FLOAT32
 }
 )");
 }
@@ -240,6 +248,16 @@ TEST(FillDefaults, TheFractionIsOfTopK) {
   EXPECT_FALSE(Filled({"compression.push=BFLOAT16"}).compression().has_top_k_fraction());
   const v1::Job job = Filled({"compression.push=TOP_K"});
   EXPECT_EQ(job.compression().top_k_fraction(), 0.01f);
+  EXPECT_EQ(JobText(FillDefaultsAndValidate(job).value_or(v1::Job())), JobText(job));
+}
+
+TEST(FillDefaults, TheLossScaleIsOfFloat16) {
+  EXPECT_EQ(Filled({}).computation().ShortDebugString(), "precision: FLOAT32");
+  EXPECT_EQ(Filled({"computation.precision=BFLOAT16"}).computation().ShortDebugString(),
+            "precision: BFLOAT16");
+  const v1::Job job = Filled({"computation.precision=FLOAT16"});
+  EXPECT_EQ(job.computation().loss_scale(), 65536);
+  EXPECT_EQ(job.computation().loss_scale_period(), 2000);
   EXPECT_EQ(JobText(FillDefaultsAndValidate(job).value_or(v1::Job())), JobText(job));
 }
 
@@ -373,7 +391,7 @@ TEST(Validate, EmptyJobIsToldAllThatItLacks) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
             "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-            "generated_images {}, synthetic {}");
+            "generated_images {}, table { ... }, synthetic {}");
 }
 
 TEST(Validate, ModelIsCheckedAgainstTheData) {
@@ -704,6 +722,24 @@ INSTANTIATE_TEST_SUITE_P(
              "algorithm.contribution.elastic.moving_rate: is 0.5 with 4 workers; must be at most 1 / workers "
              "with "
              "consistency.groups 1: the center would move beyond the workers' mean"},
+        Case{{"computation={precision:FLOAT16 loss_scale:1000}"},
+             "computation.loss_scale: is 1000; must be a power of two from 1 to 2^40, so that scaling a "
+             "gradient is exact"},
+        Case{{"computation={precision:FLOAT16 loss_scale:0.5}"},
+             "computation.loss_scale: is 0.5; must be a power of two from 1 to 2^40, so that scaling a "
+             "gradient is exact"},
+        Case{{"computation={precision:FLOAT16 loss_scale:inf}"},
+             "computation.loss_scale: is inf; must be a power of two from 1 to 2^40, so that scaling a "
+             "gradient is exact"},
+        Case{{"computation={precision:FLOAT16 loss_scale_period:0}"},
+             "computation.loss_scale_period: is 0; must be at least 1"},
+        Case{
+            {"computation={precision:BFLOAT16 loss_scale:2}"},
+            "computation.loss_scale: is of precision FLOAT16, whose gradients may overflow; leave it out, or "
+            "set computation.precision to FLOAT16"},
+        Case{{"computation.loss_scale_period=10"},
+             "computation.loss_scale_period: is of precision FLOAT16, whose gradients may overflow; leave it "
+             "out, or set computation.precision to FLOAT16"},
         Case{{"compression={push:TOP_K top_k_fraction:0}"},
              "compression.top_k_fraction: is 0; must be in (0, 1]"},
         Case{{"compression={push:TOP_K top_k_fraction:1.5}"},
@@ -860,9 +896,10 @@ TEST(Validate, StragglersAreSlowerAndEachIsNamedOnce) {
   straggler->set_times(4);
   EXPECT_TRUE(FillDefaultsAndValidate(job).ok());
   *job.mutable_faults()->add_stragglers() = *straggler;
-  EXPECT_EQ(Errors(job),
-            "faults.stragglers[1].worker: is 1; and so is an earlier one's; give each worker one straggler at "
-            "most");
+  EXPECT_EQ(
+      Errors(job),
+      "faults.stragglers[1].worker: is 1; and so is an earlier one's; give each worker one straggler at "
+      "most");
   job.mutable_faults()->mutable_stragglers()->RemoveLast();
   job.mutable_faults()->mutable_stragglers(0)->set_times(0.5);
   EXPECT_EQ(Errors(job), "faults.stragglers[0].times: is 0.5; must be from 1 to 1000");
@@ -930,6 +967,73 @@ TEST(Validate, PlateauNeedsATestLossAndARateThatIsTheServers) {
                 "optimizer.schedule.decay to PLATEAU");
 }
 
+TEST(FillDefaults, TheBestWeightsAreKeptWherePatienceIsSet) {
+  EXPECT_FALSE(Filled().evaluation().keep_best());
+  EXPECT_FALSE(Filled({"evaluation.target_accuracy=0.9"}).evaluation().keep_best());
+  EXPECT_TRUE(Filled({"evaluation.patience=3"}).evaluation().keep_best());
+  EXPECT_FALSE(Filled({"evaluation.patience=3", "evaluation.keep_best=false"}).evaluation().keep_best());
+}
+
+TEST(Validate, TargetsAndPatienceHaveRanges) {
+  Filled({"evaluation.target_accuracy=1", "evaluation.target_loss=0.1", "evaluation.patience=1",
+          "evaluation.min_improvement=0.01", "evaluation.best_by=ACCURACY"});
+  for (const char* bad : {"0", "-0.5", "98", "nan"}) {
+    EXPECT_EQ(Errors({absl::StrCat("evaluation.target_accuracy=", bad)}),
+              absl::StrCat("evaluation.target_accuracy: is ", bad, "; must be in (0, 1]: 98 % are 0.98"));
+  }
+  for (const char* bad : {"0", "-1", "inf", "nan"}) {
+    EXPECT_EQ(Errors({absl::StrCat("evaluation.target_loss=", bad)}),
+              absl::StrCat("evaluation.target_loss: is ", bad, "; must be a number above 0"));
+  }
+  for (const char* bad : {"-0.1", "inf", "nan"}) {
+    EXPECT_EQ(Errors({absl::StrCat("evaluation.min_improvement=", bad)}),
+              absl::StrCat("evaluation.min_improvement: is ", bad, "; must be a number, 0 or above"));
+  }
+  v1::Job job = Minimal();
+  job.mutable_evaluation()->set_best_by(static_cast<v1::Evaluation::Measure>(9));
+  EXPECT_EQ(Errors(job), "evaluation.best_by: is 9; must be LOSS or ACCURACY");
+}
+
+TEST(Validate, WhatFollowsTheTestSetNeedsOne) {
+  for (const char* field : {"target_accuracy=0.5", "target_loss=1", "patience=2", "keep_best=true"}) {
+    const std::string name = std::string(field).substr(0, std::string(field).find('='));
+    std::vector<std::string> set = {absl::StrCat("evaluation.", field)};
+    if (name == "patience") set.push_back("evaluation.keep_best=false");
+    EXPECT_EQ(Errors(Synthetic(set)),
+              absl::StrCat("evaluation.", name,
+                           ": follows the test set's scores, and data.synthetic has no samples for tests; "
+                           "leave it out"));
+  }
+}
+
+TEST(Validate, WhatEndsTrainingByAnEvaluationIsNotForDeterministicJobs) {
+  for (const char* field : {"target_accuracy=0.5", "target_loss=1", "patience=2"}) {
+    const std::string name = std::string(field).substr(0, std::string(field).find('='));
+    EXPECT_EQ(Errors({absl::StrCat("evaluation.", field), "deterministic=true"}),
+              absl::StrCat("evaluation.", name,
+                           ": ends training by an evaluation, and deterministic is true; evaluations go on "
+                           "beside training, and when one is done differs from run to run; leave it out, or "
+                           "set deterministic to false"));
+  }
+  Filled({"evaluation.keep_best=true", "evaluation.best_by=ACCURACY", "deterministic=true"});
+}
+
+TEST(Validate, RealTargetsHaveNoAccuracy) {
+  v1::Job job;
+  job.mutable_data()->mutable_table()->add_test("test.csv");
+  job.mutable_data()->mutable_table()->set_targets(1);
+  job.mutable_evaluation()->set_every_epochs(1);
+  job.mutable_evaluation()->set_target_accuracy(0.5);
+  job.mutable_evaluation()->set_best_by(v1::Evaluation::ACCURACY);
+  Problems problems;
+  CheckEvaluation(job, &problems);
+  EXPECT_THAT(problems.lines(),
+              ::testing::ElementsAre(
+                  "evaluation.target_accuracy: is a share of test samples, and these have no classes; set "
+                  "evaluation.target_loss",
+                  "evaluation.best_by: is ACCURACY, and test samples have no classes; set it to LOSS"));
+}
+
 TEST(Validate, UnknownEnumNumbersAreRefused) {
   v1::Job job = Minimal();
   job.set_device(static_cast<v1::Device>(9));
@@ -949,6 +1053,62 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
   EXPECT_EQ(Errors(job),
             "compression.push: is 9; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K\n"
             "compression.pull: is -1; must be one of FLOAT32, BFLOAT16, FLOAT16, TOP_K");
+}
+
+// A sound job on a table, and `table` in its place.
+v1::Job OnTable(const std::string& table = "shape: 4 classes: 10 train: 'a.csv'", const std::string& more = "") {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "model { layers { flatten {} } layers { dense { units: 10 } } } data { table { " + table + " } } " + more, &job));
+  return job;
+}
+
+TEST(Table, HasDefaults) {
+  const auto job = FillDefaultsAndValidate(OnTable());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->data().table().ShortDebugString(),
+            R"(train: "a.csv" shape: 4 classes: 10 features: "features" labels: "labels")");
+}
+
+TEST(Table, SaysWhatItsFieldsMustBe) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"shape: 4 classes: 10", "data.table.train: is empty; name at least one file"},
+      {"shape: 4 classes: 10 train: ''", "data.table.train: has an empty name"},
+      {"classes: 10 train: 'a.csv'", "data.table.shape: has 0 numbers; must be of 1 (values), 2"},
+      {"shape: [1, 2, 3, 4] classes: 10 train: 'a.csv'", "data.table.shape: has 4 numbers"},
+      {"shape: [4, 0] classes: 10 train: 'a.csv'", "each at least 1"},
+      {"shape: [65536, 65536] classes: 10 train: 'a.csv'", "a sample at most 2147483648 values"},
+      {"shape: 4 train: 'a.csv'", "data.table: has neither classes nor targets; set classes"},
+      {"shape: 4 classes: 1 train: 'a.csv'", "data.table.classes: is 1; must be from 2 to 1000000"},
+      {"shape: 4 targets: 0 train: 'a.csv'", "data.table.targets: is 0; must be from 1"},
+      {"shape: 4 classes: 10 train: 'a.csv' mean: [1, 2]", "data.table.mean: has 2 numbers; must have 1, or 4, one for "
+                                                           "each value of data.table.shape, 4"},
+      {"shape: [3, 2, 2] classes: 10 train: 'a.csv' deviation: [1, 2]", "must have 1, or 3, one for each channel"},
+      {"shape: 4 classes: 10 train: 'a.csv' deviation: 0", "data.table.deviation: is 0; must be a number above 0"},
+      {"shape: 4 classes: 10 train: 'a.csv' features: 'x' labels: 'x'", "data.table.labels: is \"x\", and so is"},
+  };
+  for (const auto& [table, message] : cases) EXPECT_THAT(Errors(OnTable(table)), HasSubstr(message)) << table;
+}
+
+TEST(Table, LossesGoWithTheTarget) {
+  const std::string targets = "shape: 4 targets: 10 train: 'a.csv'";
+  EXPECT_THAT(Errors(OnTable(targets)),
+              HasSubstr("model.loss.kind: is SOFTMAX_CROSS_ENTROPY, which takes one class a sample, and the data has 10 "
+                        "real targets a sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets in [0, 1]"));
+  for (const char* kind : {"MEAN_SQUARED_ERROR", "SIGMOID_CROSS_ENTROPY"}) {
+    v1::Job job = OnTable(targets);
+    ASSERT_TRUE(ApplyOverrides({std::string("model.loss.kind=") + kind}, &job).ok());
+    EXPECT_TRUE(FillDefaultsAndValidate(job).ok()) << FillDefaultsAndValidate(job).status();
+    job.mutable_model()->mutable_loss()->set_label_smoothing(0.1f);
+    EXPECT_THAT(Errors(job), HasSubstr("model.loss.label_smoothing: is of classes, and the data has real targets"));
+  }
+  EXPECT_THAT(Errors(OnTable("shape: 4 targets: 3 train: 'a.csv'")),
+              HasSubstr("the data has 3 targets; end with dense { units: 3 }"));
+}
+
+TEST(Table, PlateauNeedsATestSet) {
+  EXPECT_THAT(Errors(OnTable("shape: 4 classes: 10 train: 'a.csv'", "optimizer { schedule { decay: PLATEAU } }")),
+              HasSubstr("data.table.test names no file"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Each CPU kernel against its reference, over ragged, tiny and larger shapes.
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -297,7 +298,7 @@ class LossTester {
 
   Score Run(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
     source_->Load(logits.data(), static_cast<int>(labels.size()));
-    return loss_->Run(labels.data(), static_cast<int>(labels.size()), true);
+    return loss_->Run(labels.data(), nullptr, static_cast<int>(labels.size()), true);
   }
 
   std::vector<float> gradient() const {
@@ -346,10 +347,46 @@ TEST(CpuLoss, OneOutputForTwoClassesIsRightBySign) {
   const float outputs[] = {2, -1, 3, 1000};
   source->Load(outputs, 4);
   const int32_t labels[] = {1, 0, 0, 1};
-  const Score score = loss->Run(labels, 4, false);
+  const Score score = loss->Run(labels, nullptr, 4, false);
   EXPECT_EQ(score.correct, 3);
   // log(1 + e^-2) + log(1 + e^-1) + log(1 + e^3) + 0
   EXPECT_NEAR(score.loss_sum, 0.126928 + 0.313262 + 3.048587, 1e-5);
+}
+
+// Three samples of a batch of four, with two outputs: by the formulas of proto/job.proto, in double
+// precision.
+void ExpectRealTargets(LossSpec::Kind kind, const std::function<double(double z, double t)>& loss_of,
+                       const std::function<double(double z, double t)>& slope_of) {
+  const auto backend = MakeCpuBackend({});
+  const auto source = *backend->CreateSource(SampleShape::Vector(2), 4);
+  const auto loss = *backend->CreateLoss({.kind = kind, .num_outputs = 2, .batch_size = 4}, source->output());
+  const float outputs[] = {2, -1, 0.5, 30, -40, 0}, targets[] = {0.25, 1, 0, 0.75, 0.5, 0};
+  source->Load(outputs, 3);
+  const Score score = loss->Run(nullptr, targets, 3, true);
+  const auto* activation = static_cast<CpuActivation*>(source->output());
+  double sum = 0;
+  for (int i = 0; i < 6; ++i) {
+    sum += loss_of(outputs[i], targets[i]) / 2;
+    EXPECT_NEAR(activation->gradient_data()[i], slope_of(outputs[i], targets[i]) / 6, 1e-5) << i;
+  }
+  EXPECT_NEAR(score.loss_sum, sum, 1e-5 * sum);
+  EXPECT_EQ(score.correct, 0);
+  EXPECT_EQ(activation->gradient_data()[6], 0);
+  EXPECT_EQ(activation->gradient_data()[7], 0);
+}
+
+TEST(CpuLoss, SquaredErrorOfRealTargets) {
+  ExpectRealTargets(
+      LossSpec::Kind::kMeanSquaredError, [](double z, double t) { return (z - t) * (z - t); },
+      [](double z, double t) { return 2 * (z - t); });
+}
+
+TEST(CpuLoss, SigmoidCrossEntropyOfRealTargets) {
+  const auto log_sigmoid = [](double z) { return -std::log1p(std::exp(-z)); };
+  ExpectRealTargets(
+      LossSpec::Kind::kSigmoidCrossEntropy,
+      [&](double z, double t) { return -(t * log_sigmoid(z) + (1 - t) * log_sigmoid(-z)); },
+      [](double z, double t) { return 1 / (1 + std::exp(-z)) - t; });
 }
 
 TEST(Exponential, IsCloseToTheLibrarys) {

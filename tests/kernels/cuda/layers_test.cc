@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/initializer.h"
 #include "common/random.h"
 #include "google/protobuf/text_format.h"
@@ -27,6 +28,9 @@ struct Case {
   std::string model;
   SampleShape input;
   int classes = 4;
+  int targets = 0;  // real numbers of a sample, in place of classes
+  // A maximum among rounded values may be another one, whose gradient then goes elsewhere.
+  bool has_maxima = false;
 };
 
 constexpr SampleShape kImage = {3, 9, 7};
@@ -62,7 +66,7 @@ std::vector<Case> Cases() {
        "padding: 1 } }"
        "layers { max_pool { size: 2 stride: 1 } }" +
            end,
-       kImage},
+       kImage, 4, 0, true},
       {"AveragePool",
        "layers { conv2d { filters: 4 kernel_size: 3 } } layers { average_pool { size: 3 stride: 2 padding: 1 "
        "} }" +
@@ -131,6 +135,12 @@ std::vector<Case> Cases() {
        SampleShape::Vector(13)},
       {"MeanSquaredError", "layers { dense { units: 4 } } loss { kind: MEAN_SQUARED_ERROR }",
        SampleShape::Vector(13)},
+      {"MeanSquaredErrorOfTargets", "layers { dense { units: 3 } } loss { kind: MEAN_SQUARED_ERROR }",
+       SampleShape::Vector(13), 0, 3},
+      {"SigmoidOfTargets", "layers { dense { units: 3 } } loss { kind: SIGMOID_CROSS_ENTROPY }",
+       SampleShape::Vector(13), 0, 3},
+      {"SigmoidOfOneTarget", "layers { dense { units: 1 } } loss { kind: SIGMOID_CROSS_ENTROPY }",
+       SampleShape::Vector(13), 0, 1},
   };
 }
 
@@ -155,14 +165,26 @@ void ExpectClose(const Score& got, const Score& want) {
   EXPECT_EQ(got.samples, want.samples);
 }
 
+// |got - want| / |want|, Euclidean.
+double Distance(const std::vector<float>& got, const std::vector<float>& want) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    difference += (double{got[i]} - want[i]) * (double{got[i]} - want[i]);
+    size += double{want[i]} * want[i];
+  }
+  return std::sqrt(difference / size);
+}
+
 class LayersTest : public testing::TestWithParam<std::tuple<std::string, Case>> {
  protected:
-  void SetUp() override {
+  void SetUp() override { Open(CATCHMENT_CUDA_FLOAT32); }
+
+  void Open(CatchmentCudaPrecision precision) {
     const auto plugin = OpenCudaPlugin(std::get<0>(GetParam()) == "OnHost" ? kOnHost : kReal);
     if (!plugin.ok()) GTEST_SKIP() << plugin.status().message();
     if (const auto devices = ListCudaDevices(**plugin); !devices.ok())
       GTEST_SKIP() << devices.status().message();
-    cuda_ = Make(*MakeCudaBackend(**plugin, {}));
+    cuda_ = Make(*MakeCudaBackend(**plugin, {.precision = precision}));
     cpu_ = Make(MakeCpuBackend({.deterministic = true}));
     weights_.resize(cpu_->num_parameters());
     InitializeParameters(cpu_->layers(), 5, {0, cpu_->num_parameters()}, weights_.data());
@@ -176,7 +198,8 @@ class LayersTest : public testing::TestWithParam<std::tuple<std::string, Case>> 
     v1::Model model;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(c.model, &model)) << c.model;
     auto network =
-        Network::Create(model, c.input, c.classes, {.max_batch_size = kBatch, .seed = 3}, std::move(backend));
+        Network::Create(model, c.input, c.targets > 0 ? TargetShape::Real(c.targets) : TargetShape(c.classes),
+                        {.max_batch_size = kBatch, .seed = 3}, std::move(backend));
     EXPECT_TRUE(network.ok()) << network.status();
     return *std::move(network);
   }
@@ -188,10 +211,12 @@ class LayersTest : public testing::TestWithParam<std::tuple<std::string, Case>> 
     labels_.clear();
     ids_.clear();
     for (int i = 0; i < samples; ++i) {
-      labels_.push_back(static_cast<int32_t>((i + drawn_) % c.classes));
+      if (c.targets == 0) labels_.push_back(static_cast<int32_t>((i + drawn_) % c.classes));
       ids_.push_back(100 * drawn_ + i);
     }
-    return {inputs_.data(), labels_.data(), ids_.data(), samples};
+    targets_ = RandomValues(samples * c.targets, drawn_ + 1000);
+    for (float& target : targets_) target = 0.5f + 0.5f * target;
+    return {inputs_.data(), labels_.data(), ids_.data(), samples, c.targets > 0 ? targets_.data() : nullptr};
   }
 
   void Rewind() { drawn_ = 0; }
@@ -203,6 +228,7 @@ class LayersTest : public testing::TestWithParam<std::tuple<std::string, Case>> 
   uint64_t drawn_ = 0;
   std::vector<float> inputs_;
   std::vector<int32_t> labels_;
+  std::vector<float> targets_;
   std::vector<uint64_t> ids_;
 };
 
@@ -215,6 +241,31 @@ TEST_P(LayersTest, TrainLikeTheCpus) {
     ExpectClose(cuda_->Train(weights_, batch, absl::MakeSpan(got)),
                 cpu_->Train(weights_, batch, absl::MakeSpan(want)));
     ExpectClose(got, want);
+  }
+}
+
+// A factor of b significant bits is off by 2^-b at most. Errors of the products of some layers, forward and
+// backward, are of signs of their own; ten times that is far below what a wrong index or a lost factor makes.
+TEST_P(LayersTest, TrainInFewerBits) {
+  for (const auto& [precision, bits] :
+       {std::pair(CATCHMENT_CUDA_TF32, 11), std::pair(CATCHMENT_CUDA_BFLOAT16, 8),
+        std::pair(CATCHMENT_CUDA_FLOAT16, 11)}) {
+    Open(precision);
+    if (cuda_ == nullptr) return;
+    for (const int samples : {kBatch, 5}) {
+      SCOPED_TRACE(absl::StrCat("precision ", precision, ", ", samples, " samples"));
+      const Minibatch batch = Batch(samples);
+      std::vector<float> got(weights_.size(), NAN), want(weights_.size(), NAN);
+      const Score got_score = cuda_->Train(weights_, batch, absl::MakeSpan(got));
+      const Score want_score = cpu_->Train(weights_, batch, absl::MakeSpan(want));
+      const double tolerance = std::ldexp(std::get<1>(GetParam()).has_maxima ? 100.0 : 10.0, -bits);
+      EXPECT_NEAR(got_score.loss_sum, want_score.loss_sum, tolerance * std::max(1.0, want_score.loss_sum));
+      EXPECT_LT(Distance(got, want), tolerance);
+      // cuBLAS may, but need not, take TF32 where it is asked for.
+      if (precision != CATCHMENT_CUDA_TF32) {
+        EXPECT_GT(Distance(got, want), 0x1p-16) << "nothing was rounded";
+      }
+    }
   }
 }
 

@@ -88,6 +88,42 @@ TEST_F(CourseTest, EndsWithACheckpointOfTheHighestVersion) {
   EXPECT_EQ(course_.phase(), v1::JobStatus::DONE);
 }
 
+TEST_F(CourseTest, GoodEnoughIsDoneBeforeTheBudgetIs) {
+  GoTo(Stage::kTraining);
+  course_.EndEarly("good enough");
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kLeaving);
+  EXPECT_TRUE(course_.cut_short()) << "workers are told";
+  EXPECT_EQ(course_.reason(), "done (good enough): waiting for 2 workers to leave");
+  course_.RequestStop("too late");
+  GoTo(Stage::kSaving);
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(course_.phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(course_.reason(), "");
+  EXPECT_EQ(course_.ended_early(), "good enough");
+}
+
+TEST_F(CourseTest, NothingEndsEarlyThatIsAtItsEnd) {
+  GoTo(Stage::kTraining);
+  course_.EndEarly("good enough");
+  facts_.budget_done = true;
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kLeaving);
+  EXPECT_EQ(course_.ended_early(), "") << "with the last evaluation the budget was spent, too";
+  course_.EndEarly("good enough");
+  EXPECT_EQ(course_.ended_early(), "");
+}
+
+TEST_F(CourseTest, AStopThatWasAskedForIsOne) {
+  GoTo(Stage::kTraining);
+  course_.RequestStop("enough of it");
+  course_.EndEarly("good enough");
+  Settle();
+  EXPECT_EQ(course_.reason(), "stopping (enough of it): waiting for 2 workers to leave");
+  EXPECT_EQ(course_.ended_early(), "");
+}
+
 TEST_F(CourseTest, ServersEndOnlyAfterTheOutputsAreWritten) {
   GoTo(Stage::kSaving);
   facts_.saved = true;
@@ -96,6 +132,18 @@ TEST_F(CourseTest, ServersEndOnlyAfterTheOutputsAreWritten) {
   Settle();
   EXPECT_EQ(course_.stage(), Stage::kEnded);
   course_.OutputsWritten();
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kOver);
+}
+
+TEST_F(CourseTest, ServersWaitForWhoWatchesTheStatus) {
+  GoTo(Stage::kSaving);
+  facts_.saved = true;
+  facts_.watched = true;
+  course_.OutputsWritten();
+  Settle();
+  EXPECT_EQ(course_.stage(), Stage::kEnded);
+  facts_.watched = false;
   Settle();
   EXPECT_EQ(course_.stage(), Stage::kOver);
 }

@@ -135,14 +135,14 @@ class MasterTest : public ::testing::Test {
     return master_->Heartbeat(request);
   }
 
-  void Leave(const Worker& worker, const std::string& reason = "", bool failed = false) {
+  v1::LeaveReply Leave(const Worker& worker, const std::string& reason = "", bool failed = false) {
     v1::LeaveRequest request;
     request.set_worker(worker.index);
     request.set_incarnation(worker.incarnation);
     *request.mutable_progress() = worker.progress;
     request.set_reason(reason);
     request.set_failed(failed);
-    master_->Leave(request);
+    return master_->Leave(request);
   }
 
   // A lone worker to the end of the budget.
@@ -158,6 +158,28 @@ class MasterTest : public ::testing::Test {
     return master_->GetEvaluation(request);
   }
 
+  // Trains until an evaluation is due, and scores it: 50 test samples.
+  absl::StatusOr<v1::ReportEvaluationReply> TrainAndScore(const Worker& evaluator, Worker* worker,
+                                                          double loss, uint64_t correct) {
+    while (AskEvaluation(evaluator)->evaluation() == 0) {
+      EXPECT_EQ(Next(worker), v1::Lease::GRANTED);
+      DoLease({worker});
+      EXPECT_TRUE(Beat(*worker).ok());
+    }
+    return Score(evaluator, loss, correct);
+  }
+  absl::StatusOr<v1::ReportEvaluationReply> Score(const Worker& evaluator, double loss, uint64_t correct) {
+    v1::EvaluationReport report;
+    report.set_incarnation(evaluator.incarnation);
+    report.set_evaluation(AskEvaluation(evaluator)->evaluation());
+    report.set_samples(50);
+    report.set_correct(correct);
+    report.set_loss_sum(50 * loss);
+    last_report_ = report;
+    return master_->ReportEvaluation(report);
+  }
+
+  v1::EvaluationReport last_report_;
   v1::Job job_;
   ManualClock clock_;
   std::unique_ptr<Master> master_;
@@ -624,7 +646,46 @@ TEST_F(MasterTest, AFailedJobTellsWorkersBeforeTheServersEnd) {
   EXPECT_FALSE(master_->Over());
   EXPECT_TRUE(Beat(worker)->stop());
   EXPECT_EQ(Next(&worker), v1::Lease::FINISHED);
+  EXPECT_EQ(Leave(worker).job_failed(), "server 1 is gone");
+  EXPECT_TRUE(master_->Over());
+}
+
+TEST_F(MasterTest, WhoLeavesAJobThatHasNotFailedHearsOfNoFailure) {
+  Start(MakeJob({.synchronous = false, .workers = 2, .epochs = 4}));
+  Worker first = Join(), second = Join();
+  ASSERT_EQ(Next(&first), v1::Lease::GRANTED);
+  EXPECT_EQ(Leave(first, "told to stop").job_failed(), "");
+  master_->Stop("enough");
+  EXPECT_EQ(Leave(second).job_failed(), "");
+}
+
+TEST_F(MasterTest, AJobThatIsWatchedWaitsAtItsEndUntilTheNextLook) {
+  Start(MakeJob({}));
+  const Worker worker = Join();
+  master_->Watch(3);
+  clock_.Advance(1);
+  master_->Fail("server 1 is gone");
+  master_->OnOutputsWritten();
   Leave(worker);
+  EXPECT_FALSE(master_->Over());
+  master_->Watch(3);  // it has heard
+  clock_.Advance(1.99);
+  master_->Tick();
+  EXPECT_FALSE(master_->Over());
+  clock_.Advance(0.01);
+  master_->Tick();
+  EXPECT_TRUE(master_->Over());
+}
+
+TEST_F(MasterTest, AWatcherThatNeverComesBackDoesNotHoldUpTheEnd) {
+  Start(MakeJob({}));
+  const Worker worker = Join();
+  master_->Watch(1e9);
+  master_->Fail("server 1 is gone");
+  master_->OnOutputsWritten();
+  Leave(worker);
+  clock_.Advance(Course::kLeaveSeconds);
+  master_->Tick();
   EXPECT_TRUE(master_->Over());
 }
 
@@ -723,6 +784,179 @@ TEST_F(MasterTest, PlateauOfTheTestLossIsToldToAllShardsAndKept) {
   EXPECT_FALSE(master_->Command().has_plateau_factor()) << "resumed with another schedule";
 }
 
+TEST_F(MasterTest, AReachedTargetEndsTheJobInOrder) {
+  v1::Job job = MakeJob({.epochs = 8});
+  job.mutable_evaluation()->set_target_loss(0.5f);
+  Start(job);
+  const Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.75, 25).ok());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+  ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 40).ok());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  const absl::StatusOr<v1::HeartbeatReply> beat = Beat(worker);
+  EXPECT_TRUE(beat->stop());
+  EXPECT_THAT(beat->reason(), HasSubstr("test loss 0.5 reached evaluation.target_loss 0.5 after "));
+  EXPECT_EQ(Ask(worker, worker.lease.number())->state(), v1::Lease::FINISHED);
+  Leave(worker);
+  Exchange();
+  Exchange();
+  EXPECT_EQ(master_->Status().last_checkpoint(), shards_[0].version());
+  EXPECT_EQ(master_->Status().reason(), "waiting for the final evaluation");
+  EXPECT_EQ(master_->Status().best_evaluation(), 2u);
+  ASSERT_TRUE(AskEvaluation(evaluator)->final());
+  ASSERT_TRUE(Score(evaluator, 0.25, 45).ok());
+  const v1::JobStatus status = master_->Status();
+  EXPECT_EQ(status.phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(status.reason(), "");
+  EXPECT_THAT(status.ended_early(), HasSubstr("test loss 0.5 reached evaluation.target_loss 0.5 after "));
+  EXPECT_LT(status.samples(), status.total_samples());
+  EXPECT_EQ(status.best_evaluation(), 3u) << "the final one counts";
+  EXPECT_DOUBLE_EQ(status.best_test_loss(), 0.25);
+  EXPECT_DOUBLE_EQ(status.best_test_accuracy(), 0.9);
+  EXPECT_EQ(status.best_at_samples(), status.samples());
+  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("done (test loss 0.5 reached")));
+}
+
+TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
+  v1::Job job = MakeJob({.epochs = 8});
+  job.mutable_evaluation()->set_patience(2);
+  job.mutable_evaluation()->set_best_by(v1::Evaluation::ACCURACY);
+  Start(job);
+  Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  ASSERT_TRUE(TrainAndScore(evaluator, &worker, 1, 30).ok());
+  const uint64_t at = master_->Status().best_at_samples();
+  ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30).ok());
+  const v1::JobStatus before = master_->Status();
+  EXPECT_EQ(before.evaluations_since_best(), 1u);
+  const v1::MasterState state = master_->StateAt(shards_[0].version());
+  const uint64_t version = shards_[0].version();
+  Start(job, 2, state);
+  ASSERT_EQ(shards_[0].version(), version);
+  EXPECT_EQ(master_->Status().best_evaluation(), 1u) << "after a restart";
+  EXPECT_EQ(master_->Status().best_at_samples(), at);
+  evaluator = Join(v1::EVALUATOR);
+  worker = Join();
+  ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.25, 29).ok());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_THAT(master_->Status().ended_early(),
+              HasSubstr("test accuracy has not become better than 0.6, of evaluation 1, in 2 evaluations"));
+}
+
+TEST_F(MasterTest, ATargetThatIsReachedAtTheVeryEndEndsNothingEarly) {
+  v1::Job job = MakeJob({});
+  job.mutable_evaluation()->set_target_loss(0.5f);
+  Start(job);
+  const Worker evaluator = Join(v1::EVALUATOR);
+  TrainAlone();
+  Exchange();
+  Exchange();
+  ASSERT_TRUE(Score(evaluator, 0.25, 45).ok());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->Status().ended_early(), "");
+}
+
+TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
+  v1::Job job = MakeJob({.epochs = 8});
+  Start(job);
+  Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  EXPECT_FALSE(TrainAndScore(evaluator, &worker, 1, 30)->keep()) << "keep_best is not set";
+  job.mutable_evaluation()->set_keep_best(true);
+  Start(job);
+  evaluator = Join(v1::EVALUATOR);
+  worker = Join();
+  const auto wanted = [&](uint64_t evaluation) {
+    return master_->BestWanted(evaluator.incarnation, evaluation);
+  };
+  EXPECT_EQ(wanted(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(wanted(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 1, 30)->keep());
+  EXPECT_TRUE(master_->ReportEvaluation(last_report_)->keep()) << "sent again, since the answer was lost";
+  ASSERT_TRUE(wanted(1).ok());
+  EXPECT_DOUBLE_EQ(wanted(1)->loss(), 1);
+  EXPECT_DOUBLE_EQ(wanted(1)->accuracy(), 0.6);
+  EXPECT_EQ(wanted(2).status().message(),
+            "the weights of evaluation 2 are refused: wanted are those of evaluation 1");
+  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("the weights of evaluation 2 are refused")));
+  EXPECT_EQ(master_->BestWanted(worker.incarnation, 1).status().code(), absl::StatusCode::kNotFound);
+  master_->OnBestKept(1, absl::OkStatus());
+  EXPECT_FALSE(wanted(1).ok()) << "it is kept already";
+  EXPECT_FALSE(master_->ReportEvaluation(last_report_)->keep());
+  EXPECT_FALSE(TrainAndScore(evaluator, &worker, 2, 50)->keep()) << "worse";
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30)->keep());
+  master_->OnBestKept(3, absl::ResourceExhaustedError("disk full"));
+  EXPECT_THAT(master_->TakeEvents(), Contains("the weights of evaluation 3 are not kept: disk full; those of "
+                                              "the best one before, if any, stay"));
+  EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+  EXPECT_EQ(master_->Status().best_evaluation(), 3u);
+}
+
+// A job goes on from evaluation 2, while the weights of a later evaluation 3 are there from its first life.
+TEST_F(MasterTest, AnEvaluationWithTheNumberOfAKeptOneIsNotTakenForIt) {
+  v1::Job job = MakeJob({.epochs = 8});
+  job.mutable_evaluation()->set_keep_best(true);
+  v1::MasterState state;
+  state.set_train_samples(kSamples);
+  state.set_next_evaluation(3);
+  state.mutable_best()->set_evaluation(3);
+  state.mutable_best()->set_loss(0.5);
+  Start(job, 2, state);
+  const Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  EXPECT_FALSE(TrainAndScore(evaluator, &worker, 0.75, 30)->keep());
+  ASSERT_EQ(last_report_.evaluation(), 3u);
+  EXPECT_FALSE(master_->BestWanted(evaluator.incarnation, 3).ok());
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.25, 30)->keep());
+}
+
+class FinalBestTest : public MasterTest {
+ protected:
+  // Up to the final evaluation, whose weights are wanted.
+  void GoToTheEnd() {
+    v1::Job job = MakeJob({});
+    job.mutable_evaluation()->set_keep_best(true);
+    Start(job);
+    evaluator_ = Join(v1::EVALUATOR);
+    TrainAlone();
+    Exchange();
+    Exchange();
+    ASSERT_TRUE(Score(evaluator_, 0.25, 45)->keep());
+    EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING) << "it waits for the weights";
+  }
+  Worker evaluator_;
+};
+
+TEST_F(FinalBestTest, JobEndsWhenItsBestWeightsAreKept) {
+  ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
+  clock_.Advance(5);
+  master_->Tick();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  master_->OnBestKept(last_report_.evaluation(), absl::OkStatus());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(FinalBestTest, JobEndsWhenTheyCannotBeKept) {
+  ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
+  master_->OnBestKept(last_report_.evaluation(), absl::ResourceExhaustedError("disk full"));
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(FinalBestTest, JobEndsWhenTheEvaluatorHasGivenThemUp) {
+  ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
+  ASSERT_TRUE(AskEvaluation(evaluator_).ok());
+  EXPECT_TRUE(AskEvaluation(evaluator_)->stop());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
+TEST_F(FinalBestTest, JobEndsWhenTheEvaluatorIsLost) {
+  ASSERT_NO_FATAL_FAILURE(GoToTheEnd());
+  clock_.Advance(11);
+  master_->Tick();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+}
+
 TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
   Start(MakeJob({}));
   const Worker evaluator = Join(v1::EVALUATOR);
@@ -737,6 +971,34 @@ TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
 }
 
 // ---------------------------------------------------------------------------------------------- status
+
+// 20 of 400 samples are done: 95 % of a line that falls to 0; half of it with one of two workers, and half of
+// that by staleness-aware momentum.
+TEST_F(MasterTest, StatusTellsTheLearningRateOfTheNextUpdate) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 2, .epochs = 4});
+  v1::Optimizer* const optimizer = job.mutable_optimizer();
+  optimizer->set_learning_rate(0.5f);
+  optimizer->mutable_schedule()->set_decay(v1::Schedule::POLYNOMIAL);
+  optimizer->mutable_schedule()->set_power(1);
+  Start(job);
+  Worker worker = Join();
+  Worker other = Join();
+  EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.5);
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  for (int i = 0; i < 5; ++i) DoStep(&worker);
+  ASSERT_TRUE(Beat(worker).ok());
+  EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.5 * 0.95);
+  optimizer->set_worker_scaling(v1::Optimizer::LINEAR);
+  Start(job);
+  worker = Join();
+  other = Join();
+  EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.5);
+  Leave(other);
+  EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.25);
+  shards_[0].extra()->mutable_momentum()->set_rate_factor(0.5f);
+  Exchange();
+  EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.125);
+}
 
 TEST_F(MasterTest, StatusTellsRatesOverTheLastSeconds) {
   Start(MakeJob({.synchronous = false, .epochs = 4}));
@@ -758,6 +1020,20 @@ TEST_F(MasterTest, StatusTellsRatesOverTheLastSeconds) {
   EXPECT_DOUBLE_EQ(status.wall_seconds(), 5);
   ASSERT_EQ(status.workers_size(), 1);
   EXPECT_EQ(status.workers(0).progress().samples(), 20u);
+}
+
+TEST_F(MasterTest, StatusTellsTheJobsSettingsAndWhoTakesPart) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 2});
+  job.mutable_model()->add_layers();
+  Start(job);
+  EXPECT_EQ(master_->Status().settings().workers(), 2u);
+  EXPECT_FALSE(master_->Status().settings().has_model());
+  EXPECT_EQ(master_->Status().evaluators(), 0u);
+  const Worker worker = Join();
+  Join(v1::EVALUATOR);
+  EXPECT_EQ(master_->Status().evaluators(), 1u);
+  ASSERT_EQ(master_->Status().workers_size(), 1);
+  EXPECT_EQ(master_->Status().workers(0).incarnation(), worker.incarnation);
 }
 
 TEST_F(MasterTest, StatusKeepsWhatWorkersDidThatHaveLeft) {

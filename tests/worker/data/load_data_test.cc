@@ -13,23 +13,24 @@ TEST(LoadDataTest, SaysWhatToWriteWhereThereIsNoSource) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
-            "data { generated_events {} }, data { generated_images {} } or data { synthetic {} }");
+            "data { generated_events {} }, data { generated_images {} }, data { table { ... } } or data { "
+            "synthetic {} }");
 }
 
 TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {
-  v1::Data data;
-  data.mutable_drawn_digits()->set_train_samples(30);
-  data.mutable_drawn_digits()->set_test_samples(20);
-  const absl::StatusOr<DataSets> sets = LoadData(data, {});
+  v1::Job job;
+  job.mutable_data()->mutable_drawn_digits()->set_train_samples(30);
+  job.mutable_data()->mutable_drawn_digits()->set_test_samples(20);
+  const absl::StatusOr<DataSets> sets = LoadData(job, {});
   ASSERT_TRUE(sets.ok()) << sets.status();
   EXPECT_EQ(sets->train.size(), 30);
   EXPECT_EQ(sets->test.size(), 20);
 }
 
 TEST(LoadDataTest, CountsSyntheticSamples) {
-  v1::Data data;
-  data.mutable_synthetic()->set_samples(4'000'000'000);
-  const absl::StatusOr<DataSets> sets = LoadData(data, {});
+  v1::Job job;
+  job.mutable_data()->mutable_synthetic()->set_samples(4'000'000'000);
+  const absl::StatusOr<DataSets> sets = LoadData(job, {});
   ASSERT_TRUE(sets.ok()) << sets.status();
   EXPECT_EQ(sets->train.size(), 4'000'000'000);
   EXPECT_FALSE(sets->train.has_content());
@@ -37,9 +38,9 @@ TEST(LoadDataTest, CountsSyntheticSamples) {
 }
 
 TEST(LoadDataTest, LooksForMnistWhereThePathsSay) {
-  v1::Data data;
-  data.mutable_mnist();
-  const absl::Status status = LoadData(data, {"/none/data", "", ""}).status();
+  v1::Job job;
+  job.mutable_data()->mutable_mnist();
+  const absl::Status status = LoadData(job, {"/none/data", "", ""}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("/none/data/mnist"));
 }

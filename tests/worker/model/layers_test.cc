@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/model/largest_allocation.h"
 #include "tests/worker/model/network_setup.h"
@@ -11,6 +12,9 @@
 
 namespace catchment {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
 
 struct LayerCase {
   const char* name;
@@ -180,6 +184,24 @@ TEST(BatchNormStatistics, OfManyMinibatchesAreThoseOfAllTheirSamples) {
   EXPECT_NEAR(LossOf(network.get(), weights, samples.Batch()), whole, 1e-5);
   network->EstimateStatistics(weights, InBatches(samples, 0, 4, 4));
   EXPECT_GT(std::fabs(LossOf(network.get(), weights, samples.Batch()) - whole), 1e-4);
+}
+
+// By the names and in the shapes of PyTorch's buffers.
+TEST(BatchNormStatistics, AreToldWithNames) {
+  const auto network =
+      Make({"layers { name: \"norm\" batch_norm {} } layers { flatten {} } layers { dense { units: 3 } }",
+            {2, 1, 2},
+            3,
+            8});
+  Samples samples(4, {2, 1, 2}, 3);
+  samples.inputs = {1, 2, 10, 10, 3, 4, 10, 10, 1, 2, 10, 10, 3, 4, 30, 30};
+  network->EstimateStatistics(InitialWeights(*network), InBatches(samples, 0, 4, 2));
+  const std::vector<Trainable::Statistic> told = network->statistics();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].name, "norm.running_mean");
+  EXPECT_THAT(told[0].values, ElementsAre(FloatNear(2.5f, 1e-5f), FloatNear(15, 1e-5f)));
+  EXPECT_EQ(told[1].name, "norm.running_var");
+  EXPECT_THAT(told[1].values, ElementsAre(FloatNear(1.25f, 1e-5f), FloatNear(75, 1e-4f)));
 }
 
 TEST(BatchNormStatistics, TrainingLeavesThemAlone) {

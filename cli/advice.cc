@@ -1,0 +1,496 @@
+#include "cli/advice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/text.h"
+#include "cli/work_rates.h"
+#include "common/job/test_set.h"
+
+namespace catchment {
+namespace {
+
+// A worker is judged when it has been at it for so long and done so many steps: by then the first ones, with
+// cold caches and kernels being chosen, are few, and one hiccup of a second is a tenth.
+constexpr double kSeasonedSeconds = 10;
+constexpr double kSeasonedSteps = 50;
+// Pushes before their staleness or their fates say something: the standard error of a share is below 0.04.
+constexpr double kEnoughPushes = 200;
+
+// At twice the time of others a worker of a synchronous job costs as much as half of all the others.
+constexpr double kStragglerTimes = 2;
+// The expected mean is an upper bound (see ExpectedStaleness); half more, and one for jobs with few workers,
+// is beyond what the moment of looking explains.
+constexpr double kStalenessTimes = 1.5;
+constexpr double kStalenessMore = 1;
+// Of the time of workers: from here on half as many workers again could be had for nothing.
+constexpr double kServersShare = 1.0 / 3;
+// Minibatches are read ahead, so any wait means that reading is slower than computing; below this it costs
+// little.
+constexpr double kDataShare = 0.2;
+// Of the lease. Heartbeats come at least every quarter of it: at half, two are missing.
+constexpr double kHeartbeatShare = 0.5;
+// Shards report ten times a second, and within 5 s at most: what is older has not come for other reasons.
+constexpr double kShardBehindSeconds = 10;
+// Against an even share: a contribution is on its way until the largest shard has it.
+constexpr double kShardTimes = 1.5;
+// Below, a shard's transfer takes less than a millisecond on any network, and its size does not matter.
+constexpr double kLargeShardParameters = 1 << 20;
+// Without spare workers nothing should come late but what a worker has under way when it is taken for lost.
+constexpr double kLateShare = 0.01;
+// With spare workers some come late by design; one that mostly does works for nothing.
+constexpr double kLateShareWithSpare = 0.5;
+// An evaluator reads its data before it joins.
+constexpr double kEvaluatorSeconds = 30;
+// In units of checkpoint.every_updates; and never less than these seconds, for those that save very often.
+constexpr double kCheckpointTimes = 2;
+constexpr double kCheckpointSeconds = 60;
+// Scores of a test set of 1000 samples differ by about 2 % from chance alone.
+constexpr double kTestLossTimes = 1.05;
+constexpr uint64_t kEvaluationsSinceBest = 3;
+
+// "33 %", "0.5 %".
+std::string Share(double share) { return Short(100 * share, 2) + " %"; }
+std::string Times(double times) { return Short(times, 3); }
+
+std::string Name(const v1::WorkerStatus& worker) {
+  return absl::StrCat("worker ", worker.worker(), " (", worker.host(), ":", worker.pid(), ")");
+}
+
+const v1::Consistency& ConsistencyOf(const v1::JobStatus& status) {
+  return status.settings().algorithm().consistency();
+}
+
+// Workers wait for each other at every update, and none is left out.
+bool AllWait(const v1::JobStatus& status) {
+  return ConsistencyOf(status).groups() > 0 && ConsistencyOf(status).spare_workers() == 0;
+}
+
+// One of `status`, with what it has done.
+struct Seasoned {
+  const v1::WorkerStatus* worker;
+  Work work;
+};
+
+std::vector<Seasoned> SeasonedOf(const v1::JobStatus& status) {
+  std::vector<Seasoned> seasoned;
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const Work work = WorkOf(worker, nullptr);
+    if (work.seconds() >= kSeasonedSeconds && work.steps >= kSeasonedSteps)
+      seasoned.push_back({&worker, work});
+  }
+  return seasoned;
+}
+
+Work Sum(const std::vector<Seasoned>& workers) {
+  Work sum;
+  for (const Seasoned& one : workers) sum += one.work;
+  return sum;
+}
+
+// What became of pushes. All shards see all of them, but a NaN may be in the part of one alone.
+struct Fates {
+  double applied = 0;
+  double late = 0;
+  double non_finite = 0;
+  double late_share() const { return applied + late > 0 ? late / (applied + late) : 0; }
+};
+
+std::map<uint32_t, Fates> FatesByWorker(const v1::JobStatus& status) {
+  std::map<uint32_t, Fates> fates;
+  for (const v1::ShardReport& shard : status.shards()) {
+    for (const v1::WorkerStatistics& worker : shard.workers()) {
+      Fates& of = fates[worker.worker()];
+      of.applied = std::max<double>(of.applied, worker.applied());
+      of.late = std::max<double>(of.late, worker.late());
+      of.non_finite = std::max<double>(of.non_finite, worker.non_finite());
+    }
+  }
+  return fates;
+}
+
+// ------------------------------------------------------------------------------------------------ workers
+
+std::string StragglerWhy(const v1::JobStatus& status) {
+  if (AllWait(status)) return "The others of its group wait for it at every update.";
+  if (ConsistencyOf(status).groups() > 0) {
+    return "Updates are made without it where another is not slower still: what it computes is dropped.";
+  }
+  if (ConsistencyOf(status).has_staleness_bound()) {
+    return "Its contributions are staler than others', and who is staleness_bound ahead waits for it.";
+  }
+  return "Its contributions are as many times staler as it is slower.";
+}
+
+std::string StragglerAdvice(const v1::JobStatus& status) {
+  const std::string machine =
+      "Look at what else runs on its machine and how many --threads it has, or give it another machine";
+  if (!AllWait(status)) return machine + ", or end it: others take over its samples.";
+  return machine +
+         "; or take algorithm.preset sync_backup, which does not wait for the last one, or downpour or "
+         "easgd, "
+         "where nobody waits.";
+}
+
+void FindStragglers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const std::vector<Seasoned> workers = SeasonedOf(status);
+  if (workers.size() < 2) return;
+  std::vector<double> seconds;
+  for (const Seasoned& one : workers) seconds.push_back(*one.work.compute_per_step());
+  // Of an even number the lower one: of two workers the faster.
+  std::nth_element(seconds.begin(), seconds.begin() + (seconds.size() - 1) / 2, seconds.end());
+  const double median = seconds[(seconds.size() - 1) / 2];
+  for (const Seasoned& one : workers) {
+    const double mine = *one.work.compute_per_step();
+    if (median <= 0 || mine < kStragglerTimes * median) continue;
+    warnings->push_back(
+        {.code = "straggler",
+         .worker = one.worker->worker(),
+         .measured = mine / median,
+         .bound = kStragglerTimes,
+         .found = absl::StrCat(Name(*one.worker), " computes ", Duration(mine), " a step, ",
+                               Times(mine / median), " times the median of ", Duration(median)),
+         .why = StragglerWhy(status),
+         .advice = StragglerAdvice(status)});
+  }
+}
+
+std::string PeriodField(const v1::JobStatus& status) {
+  switch (status.settings().algorithm().contribution().kind_case()) {
+    case v1::Contribution::kElastic:
+      return "algorithm.contribution.elastic.communication_period";
+    case v1::Contribution::kPseudoGradient:
+      return "algorithm.contribution.pseudo_gradient.local_steps";
+    case v1::Contribution::kGradient:
+      return "algorithm.contribution.gradient.push_period";
+    default:
+      return "";
+  }
+}
+
+std::string ServersAdvice(const v1::JobStatus& status) {
+  const v1::Contribution& contribution = status.settings().algorithm().contribution();
+  std::string advice = AllWait(status) ? "See to stragglers first, if there are any. Then: start" : "Start";
+  absl::StrAppend(&advice, " more servers (at resume)");
+  if (!contribution.has_elastic()) absl::StrAppend(&advice, ", make messages smaller (compression.push)");
+  if (!PeriodField(status).empty()) absl::StrAppend(&advice, ", raise ", PeriodField(status));
+  if (contribution.has_gradient()) absl::StrAppend(&advice, ", or take algorithm.preset local_sgd or easgd");
+  return advice + ". A larger batch_size computes longer between messages, too.";
+}
+
+void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const Work work = Sum(SeasonedOf(status));
+  const double servers = work.share(work.push + work.pull).value_or(0);
+  if (servers > kServersShare) {
+    warnings->push_back({.code = "waiting_for_servers",
+                         .measured = servers,
+                         .bound = kServersShare,
+                         .found = absl::StrCat("workers wait for pushes and pulls ", Share(servers),
+                                               " of their time, more than ", Share(kServersShare)),
+                         .why = AllWait(status)
+                                    ? "They compute nothing meanwhile. The wait for slower workers is in it."
+                                    : "They compute nothing meanwhile.",
+                         .advice = ServersAdvice(status)});
+  }
+  const double data = work.share(work.data).value_or(0);
+  if (data > kDataShare) {
+    warnings->push_back(
+        {.code = "waiting_for_data",
+         .measured = data,
+         .bound = kDataShare,
+         .found = absl::StrCat("workers wait for minibatches ", Share(data), " of their time, more than ",
+                               Share(kDataShare)),
+         .why =
+             "Minibatches are read ahead, so reading them (or being dealt them by the master) is slower than "
+             "computing.",
+         .advice =
+             "Put the data on a local disk, leave the worker a processor beside its --threads, or raise "
+             "batch_size where steps take less than a few milliseconds."});
+  }
+}
+
+void FindSilentWorkers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const double lease = status.settings().faults().worker_lease_seconds();
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const double silent = worker.seconds_since_heartbeat();
+    if (lease <= 0 || silent <= kHeartbeatShare * lease) continue;
+    warnings->push_back(
+        {.code = "heartbeat_late",
+         .worker = worker.worker(),
+         .measured = silent,
+         .bound = kHeartbeatShare * lease,
+         .found = absl::StrCat(Name(worker), " was last heard of ", Seconds(silent),
+                               " ago; heartbeats come at least every ", Duration(lease / 4)),
+         .why = absl::StrCat("After ", Seconds(lease),
+                             " it is taken for lost, and what it works on goes to others."),
+         .advice =
+             "See whether its process lives (its log, its machine's memory) and reaches the master. Where "
+             "it only is held up at times, raise faults.worker_lease_seconds."});
+  }
+}
+
+void FindMissingWorkers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const int wanted = static_cast<int>(status.settings().workers());
+  if (status.workers_size() == 0 || status.workers_size() >= wanted) return;
+  warnings->push_back(
+      {.code = "workers_missing",
+       .measured = static_cast<double>(status.workers_size()),
+       .bound = static_cast<double>(wanted),
+       .found =
+           absl::StrCat("training goes on with ", status.workers_size(), " of ", Plural(wanted, "worker")),
+       .why = "It takes longer, and learning rate and moving rate were set for all of them.",
+       .advice = "The events and the lost workers' logs say why they went. Start new ones with "
+                 "the same command: they join at once."});
+}
+
+void FindNoEvaluator(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  double longest = 0;
+  for (const Seasoned& one : SeasonedOf(status)) longest = std::max(longest, one.work.seconds());
+  if (status.evaluators() > 0 || longest < kEvaluatorSeconds) return;
+  if (!WhyNoTestSamples(status.settings().data()).empty()) return;
+  warnings->push_back(
+      {.code = "no_evaluator",
+       .measured = 0,
+       .bound = 1,
+       .found = "no evaluator takes part, and the job's data have test samples",
+       .why = "Nobody scores the test set: whether training goes well, and how the result is, "
+              "stays unknown.",
+       .advice = "Start one, at any time: catchment_worker --role=evaluator --master=HOST:PORT."});
+}
+
+// ------------------------------------------------------------------------------------------ contributions
+
+void FindStaleness(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const double expected = ExpectedStaleness(status.settings());
+  const double bound = kStalenessTimes * expected + kStalenessMore;
+  if (status.pushes_applied() < kEnoughPushes || status.staleness_mean() <= bound) return;
+  const std::string period = PeriodField(status);
+  warnings->push_back(
+      {.code = "staleness_high",
+       .measured = status.staleness_mean(),
+       .bound = bound,
+       .found = absl::StrCat("contributions are ", Short(status.staleness_mean(), 3),
+                             " updates old on average; with ", Plural(status.settings().workers(), "worker"),
+                             " and this algorithm ", Short(expected, 3), " are expected"),
+       .why = "They point where the weights were. Learning rate and momentum were set for fresher ones, and "
+              "training may become slow or diverge.",
+       .advice =
+           absl::StrCat("Take fewer workers (more than `workers` take part, or some stream is held up), ",
+                        period.empty() ? "" : absl::StrCat("raise ", period, ", "),
+                        "lower optimizer.momentum or the learning rate, or let "
+                        "algorithm.compensation make up for it (preset staleness_aware or dc_asgd).")});
+}
+
+void FindNonFinite(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  double refused = 0;
+  int senders = 0;
+  std::optional<uint32_t> sender;
+  for (const auto& [worker, fates] : FatesByWorker(status)) {
+    if (fates.non_finite == 0) continue;
+    refused += fates.non_finite;
+    sender = ++senders == 1 ? std::optional(worker) : std::nullopt;
+  }
+  if (refused == 0) return;
+  const uint32_t limit = status.settings().faults().non_finite_limit();
+  warnings->push_back(
+      {.code = "non_finite",
+       .worker = sender,
+       .measured = refused,
+       .bound = 0,
+       .found =
+           absl::StrCat(Plural(static_cast<int64_t>(refused), "contribution"), " with a NaN or an infinity",
+                        sender ? absl::StrCat(" from worker ", *sender) : "", " refused"),
+       .why = absl::StrCat("Training is about to diverge",
+                           limit > 0 ? absl::StrCat("; after ", limit, " in a row the job fails.") : "."),
+       .advice =
+           absl::StrCat("Lower optimizer.learning_rate, raise optimizer.schedule.warmup, or set "
+                        "optimizer.clip_norm.",
+                        sender ? " Where it stays with one worker, look at its data and its device." : "")});
+}
+
+void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const std::map<uint32_t, Fates> by_worker = FatesByWorker(status);
+  if (ConsistencyOf(status).spare_workers() > 0) {
+    for (const auto& [worker, fates] : by_worker) {
+      if (fates.applied + fates.late < kEnoughPushes || fates.late_share() <= kLateShareWithSpare) continue;
+      warnings->push_back(
+          {.code = "contributions_late",
+           .worker = worker,
+           .measured = fates.late_share(),
+           .bound = kLateShareWithSpare,
+           .found = absl::StrCat(Share(fates.late_share()), " of worker ", worker,
+                                 "'s contributions came after their update was made, more than half"),
+           .why =
+               "consistency.spare_workers is for a worker that is slow now and then: this one always is, and "
+               "works for nothing.",
+           .advice = "Give it another machine, or end it and lower consistency.spare_workers."});
+    }
+    return;
+  }
+  Fates all;
+  for (const auto& [worker, fates] : by_worker) {
+    all.applied += fates.applied;
+    all.late += fates.late;
+  }
+  if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShare) return;
+  warnings->push_back(
+      {.code = "contributions_late",
+       .measured = all.late_share(),
+       .bound = kLateShare,
+       .found =
+           absl::StrCat(Share(all.late_share()),
+                        " of contributions came after their update was made, more than ", Share(kLateShare)),
+       .why = "They are dropped. Without spare workers that is so only for workers that were taken for lost.",
+       .advice =
+           "See the events: workers that come and go need a longer faults.worker_lease_seconds or a better "
+           "network."});
+}
+
+// ------------------------------------------------------------------------------------------------ shards
+
+void FindShardsBehind(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  uint64_t highest = 0;
+  for (const v1::ShardReport& shard : status.shards()) highest = std::max(highest, shard.version());
+  // Versions as training has made them on average.
+  const double bound = status.wall_seconds() > kShardBehindSeconds
+                           ? static_cast<double>(highest) / status.wall_seconds() * kShardBehindSeconds
+                           : 0;
+  for (const v1::ShardReport& shard : status.shards()) {
+    const double behind = static_cast<double>(highest - shard.version());
+    if (bound <= 0 || behind <= std::max<double>(bound, status.workers_size())) continue;
+    warnings->push_back(
+        {.code = "shard_behind",
+         .shard = shard.shard(),
+         .measured = behind,
+         .bound = bound,
+         .found = absl::StrCat("server ", shard.shard(), " is ", Count(static_cast<int64_t>(behind)),
+                               " updates behind the first, more than ", Seconds(kShardBehindSeconds),
+                               " of training"),
+         .why = "It is overloaded, or the master does not reach it; workers need all shards for every step.",
+         .advice = "Look at its log and at its machine's load and network. A server that stays away for "
+                   "faults.connect_timeout_seconds ends the job."});
+  }
+}
+
+void FindLargeShards(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  if (status.servers_size() < 2) return;
+  double sum = 0;
+  for (const v1::ServerStatus& server : status.servers()) sum += static_cast<double>(server.parameters());
+  const double even = sum / status.servers_size();
+  for (int s = 0; s < status.servers_size(); ++s) {
+    const double parameters = static_cast<double>(status.servers(s).parameters());
+    if (parameters < kLargeShardParameters || parameters <= kShardTimes * even) continue;
+    warnings->push_back(
+        {.code = "shard_large",
+         .shard = static_cast<uint32_t>(s),
+         .measured = parameters / even,
+         .bound = kShardTimes,
+         .found = absl::StrCat("server ", s, " holds ", Count(static_cast<int64_t>(parameters)),
+                               " parameters, ", Times(parameters / even), " times an even share"),
+         .why = "Every push and pull takes as long as the largest shard's part of it.",
+         .advice =
+             "Lower block_kib, the unit in which weights are placed; with optimizer LARS or LAMB, where "
+             "tensors stay whole, take fewer servers. `catchment validate` shows the placement."});
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ the job
+
+void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  for (const v1::ShardReport& shard : status.shards()) {
+    if (shard.save_error().empty()) continue;
+    warnings->push_back(
+        {.code = "checkpoint_failed",
+         .shard = shard.shard(),
+         .measured = 1,
+         .bound = 0,
+         .found = absl::StrCat("server ", shard.shard(),
+                               " could not save its part of a checkpoint: ", shard.save_error()),
+         .why = "If the job is lost now, it goes on from an older checkpoint, or from none.",
+         .advice = "Make room, or let the server write there: it tries again."});
+  }
+  const double every = static_cast<double>(status.settings().checkpoint().every_updates());
+  const double updates = static_cast<double>(status.updates());
+  if (!status.writes_checkpoints() || every == 0 || updates == 0) return;
+  const double since = updates - static_cast<double>(status.last_checkpoint());
+  const double seconds = since / updates * status.wall_seconds();
+  if (since <= kCheckpointTimes * every || seconds < kCheckpointSeconds) return;
+  warnings->push_back(
+      {.code = "checkpoint_overdue",
+       .measured = since,
+       .bound = kCheckpointTimes * every,
+       .found = absl::StrCat(
+           status.last_checkpoint() == 0
+               ? "there is no checkpoint yet after "
+               : absl::StrCat("the last checkpoint, ", status.last_checkpoint(), ", is older by "),
+           Count(static_cast<int64_t>(since)), " updates (about ", Seconds(seconds),
+           "); checkpoint.every_updates is ", Count(static_cast<int64_t>(every))),
+       .why = "If the job is lost now, as much training is.",
+       .advice =
+           "See the servers' logs: the disk is full or too slow, or one of them does not save. All servers "
+           "need one --checkpoint_dir that all of them see."});
+}
+
+// The status has the last test loss, the best one and the training loss of now; not the course of either.
+void FindOverFitting(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const double best = status.best_test_loss();
+  if (status.best_evaluation() == 0 || status.evaluations_since_best() < kEvaluationsSinceBest) return;
+  if (status.test_loss() <= kTestLossTimes * best || status.train_loss() >= best) return;
+  warnings->push_back(
+      {.code = "over_fitting",
+       .measured = status.test_loss() / best,
+       .bound = kTestLossTimes,
+       .found = absl::StrCat("the test loss is ", Short(status.test_loss(), 4), ", ",
+                             Times(status.test_loss() / best), " times its best of ", Short(best, 4), " ",
+                             status.evaluations_since_best(), " evaluations ago; the training loss is ",
+                             Short(status.train_loss(), 4)),
+       .why = "The model learns its training samples by heart, and gets worse on others.",
+       .advice =
+           "Stop, and take the best weights (evaluation.keep_best, evaluation.patience); then add data or "
+           "data.augmentation, dropout, or optimizer.weight_decay."});
+}
+
+}  // namespace
+
+double ExpectedStaleness(const v1::Job& job) {
+  const v1::Consistency& consistency = job.algorithm().consistency();
+  const double workers = std::max<double>(1, job.workers());
+  if (consistency.groups() > 0) return std::min<double>(consistency.groups(), workers) - 1;
+  double expected = workers - 1;
+  const v1::AccruedGradient& gradient = job.algorithm().contribution().gradient();
+  if (gradient.push_period() > 0 && gradient.fetch_period() > gradient.push_period()) {
+    const double pushes = static_cast<double>(gradient.fetch_period()) / gradient.push_period();
+    expected = (pushes - 1) / 2 + (pushes + 1) / 2 * (workers - 1);
+  }
+  if (consistency.softsync() > 0) {
+    const double contributions = std::max(1.0, std::floor(workers / consistency.softsync()));
+    return workers / contributions;
+  }
+  return expected + job.algorithm().emulated_delay();
+}
+
+std::vector<Warning> Advise(const v1::JobStatus& status) {
+  std::vector<Warning> warnings;
+  if (status.phase() == v1::JobStatus::TRAINING) {
+    FindNonFinite(status, &warnings);
+    FindSilentWorkers(status, &warnings);
+    FindMissingWorkers(status, &warnings);
+    FindStragglers(status, &warnings);
+    FindWaits(status, &warnings);
+    FindStaleness(status, &warnings);
+    FindLate(status, &warnings);
+    FindShardsBehind(status, &warnings);
+    FindLargeShards(status, &warnings);
+    FindNoEvaluator(status, &warnings);
+    FindOverFitting(status, &warnings);
+  }
+  if (status.phase() == v1::JobStatus::TRAINING || status.phase() == v1::JobStatus::FINISHING) {
+    FindCheckpoints(status, &warnings);
+  }
+  return warnings;
+}
+
+}  // namespace catchment

@@ -1,0 +1,99 @@
+// A matrix that products are taken of: float32 values as they lie, or, with a precision of 16 bits, a copy of
+// them. The copy is rounded once, however many products take it: 4 bytes a value are read and 2 written, and
+// each product reads 2 instead of 4. Kernels that make a factor themselves (a convolution's patches, an
+// lstm's hidden states and gates) write its copy while they are at it, and nothing is read again.
+#ifndef CATCHMENT_KERNELS_CUDA_FACTOR_H_
+#define CATCHMENT_KERNELS_CUDA_FACTOR_H_
+
+#include <initializer_list>
+#include <optional>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/precision.h"
+
+namespace catchment::cuda {
+
+// Writes values where products read them, or nowhere, where `to` is null.
+struct FactorWriter {
+  void* to;
+  Precision precision;
+
+  CATCHMENT_ON_DEVICE void Write(int64_t i, float value) const {
+    if (to == nullptr) return;
+    if (precision == Precision::kBfloat16) {
+      static_cast<uint16_t*>(to)[i] = RoundToBfloat16(value);
+    } else if (precision == Precision::kFloat16) {
+      static_cast<uint16_t*>(to)[i] = RoundToFloat16(value);
+    } else {
+      static_cast<float*>(to)[i] = value;
+    }
+  }
+};
+
+// `value` or the next multiple of 16 bytes' worth of values, which is what tensor cores load at a time: rows
+// of that length may be read so.
+inline int64_t RoundedUp(const Device& device, int64_t values) {
+  const int64_t unit = 16 / BytesOf(device.precision());
+  return (values + unit - 1) / unit * unit;
+}
+
+// `values` of a factor further on.
+inline const void* Offset(const Device& device, const void* factor, int64_t values) {
+  return static_cast<const char*>(factor) + values * BytesOf(device.precision());
+}
+
+// What each multiple of all these distances is aligned to, in memory of the device's own: a power of two, at
+// most 256.
+inline int AlignmentOf(std::initializer_list<int64_t> bytes) {
+  int64_t alignment = 256;
+  for (const int64_t distance : bytes) {
+    while (distance % alignment != 0) alignment /= 2;
+  }
+  return static_cast<int>(alignment);
+}
+
+class Factor {
+ public:
+  Factor(Device* device, int64_t rows, int64_t columns)
+      : device_(device),
+        rows_(rows),
+        columns_(columns),
+        stride_(Is16Bit(device->precision()) ? RoundedUp(*device, columns) : columns) {
+    if (Is16Bit(device->precision())) copy_.emplace(device, rows * stride_);
+  }
+
+  // Values from one row to the next.
+  int64_t stride() const { return stride_; }
+
+  // The factor is these values, rows x columns, as they are now (and with 32 bits as they will be).
+  void Take(const float* values) {
+    const FactorWriter writer = WriterOf(values);
+    if (writer.to == nullptr) return;
+    const int64_t columns = columns_, stride = stride_;
+    device_->ForEach(rows_ * columns, [=] CATCHMENT_ON_DEVICE(int i) {
+      writer.Write(i / columns * stride + i % columns, values[i]);
+    });
+  }
+
+  // As Take, but a kernel that writes `values` writes the copy too, where there is one; value (r, c) is
+  // at r * stride() + c.
+  FactorWriter WriterOf(const float* values) {
+    values_ = values;
+    return {copy_ ? copy_->data() : nullptr, device_->precision()};
+  }
+
+  // From row `row` and column 0 on.
+  const void* data(int64_t row = 0) const {
+    return Offset(*device_, copy_ ? static_cast<const void*>(copy_->data()) : values_, row * stride_);
+  }
+
+ private:
+  Device* device_;
+  const int64_t rows_, columns_, stride_;
+  std::optional<DeviceArray<uint16_t>> copy_;
+  const float* values_ = nullptr;
+};
+
+}  // namespace catchment::cuda
+
+#endif  // CATCHMENT_KERNELS_CUDA_FACTOR_H_

@@ -1,0 +1,32 @@
+#include "server/edge/keep_best_stream.h"
+
+#include "common/rpc.h"
+
+namespace catchment {
+
+KeepBestStream::KeepBestStream(KeepBestCall* call, BestKeeper* keeper) : call_(*call), keeper_(*keeper) {
+  call_.Start(this);
+  call_.StartRead(&message_);
+}
+
+void KeepBestStream::OnReadDone(bool ok) {
+  if (ok) {
+    const absl::Status status = Take();
+    if (!status.ok()) return Answer(status);
+    return call_.StartRead(&message_);
+  }
+  // The sender's last message was the one before, or it has gone: the keeper sees which by their values.
+  if (stream_ == 0) return Answer(absl::InvalidArgumentError("no best weights came"));
+  keeper_.End(stream_, [this](const absl::Status& status) { Answer(status); });
+}
+
+absl::Status KeepBestStream::Take() {
+  if (stream_ != 0) return keeper_.Add(stream_, message_);
+  const absl::StatusOr<uint64_t> begun = keeper_.Begin(message_);
+  if (begun.ok()) stream_ = *begun;
+  return begun.status();
+}
+
+void KeepBestStream::Answer(const absl::Status& status) { call_.Finish(v1::KeepBestReply(), ToGrpc(status)); }
+
+}  // namespace catchment

@@ -1,0 +1,136 @@
+// `catchment status` on real daemons.
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::vector<std::string> Command(const std::string& address, const std::vector<std::string>& flags) {
+  std::vector<std::string> argv = {Runfile("cli/catchment"), "status", address};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  return argv;
+}
+
+json StatusOf(const TestCluster& cluster) {
+  const Finished finished = RunToEnd(Command(cluster.master(), {"--json"}));
+  EXPECT_EQ(finished.end.exit_code, 0) << finished.output;
+  const json status = json::parse(finished.output, nullptr, false);
+  EXPECT_TRUE(status.is_object()) << finished.output;
+  return status;
+}
+
+std::vector<std::string> StragglersIn(const json& status) {
+  std::vector<std::string> stragglers;
+  for (const json& warning : status["warnings"]) {
+    if (warning["code"] == "straggler") stragglers.push_back(warning["worker"].dump());
+  }
+  return stragglers;
+}
+
+// Steps of 10 ms that take no processor.
+constexpr char kJob[] = R"(
+    name: "status"
+    model { synthetic { parameters: 100000 step_ms: 10 } }
+    data { synthetic { samples: 100000000 } }
+    batch_size: 32 workers: 3 )";
+
+TEST(StatusTest, StragglerIsNamedWhileTheJobRuns) {
+  const std::string more = R"(algorithm { preset: "downpour" } faults { stragglers { worker: 1 times: 4 } })";
+  TestCluster cluster({absl::StrCat(kJob, more), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(3);
+  ASSERT_TRUE(cluster.AwaitStatus("three workers", AllHaveTrained(3, 32)));
+  EXPECT_EQ(StragglersIn(StatusOf(cluster)).size(), 0u) << "it is too early to tell";
+
+  json status;
+  ASSERT_TRUE(Await([&] { return status = StatusOf(cluster), !StragglersIn(status).empty(); }))
+      << status.dump(2);
+  EXPECT_THAT(StragglersIn(status), testing::ElementsAre("1")) << status.dump(2);
+  EXPECT_EQ(status["phase"], "TRAINING");
+  EXPECT_EQ(status["workers"].size(), 3u);
+  EXPECT_GT(status["workers"][0]["samples_per_second"].get<double>(),
+            2 * status["workers"][1]["samples_per_second"].get<double>());
+  EXPECT_EQ(status["shards"].size(), 2u);
+  EXPECT_EQ(status["shards"][0]["address"], cluster.master());
+  EXPECT_EQ(status["shards"][0]["parameters"].get<int>() + status["shards"][1]["parameters"].get<int>(),
+            100000);
+  EXPECT_GT(status["shards"][1]["bytes_pushed"], 0);
+  for (const json& worker : status["workers"]) {
+    EXPECT_LT(worker["seconds_since_heartbeat"], 10);
+    EXPECT_GE(worker["staleness_max"], worker["staleness_p50"]);
+    // It waited for the others to come before that.
+    EXPECT_LT(worker["data_share"], 0.2) << status.dump(2);
+  }
+
+  const Finished text = RunToEnd(Command(cluster.master(), {}));
+  EXPECT_EQ(text.end.exit_code, 0);
+  EXPECT_THAT(text.output, HasSubstr("status (downpour), training\n"));
+  EXPECT_THAT(text.output, HasSubstr("straggler: worker 1 ("));
+  std::cout << text.output;
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+}
+
+TEST(StatusTest, WatchingSeesTheEndOfTheJob) {
+  TestCluster cluster({SmallJob("downpour", "workers: 1 epochs: 30"), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  absl::StatusOr<Process> watch = Process::Start(
+      {"watch", Command(cluster.master(), {"--watch=0.3", "--json"}), TestDirectory() + "/watch.log"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  ASSERT_TRUE(cluster.AwaitOutput(*watch, "\n"));  // a line, so that it watches when training begins
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  ASSERT_TRUE(cluster.AwaitExit(*watch, 0)) << watch->Output();
+  std::vector<std::string> phases;
+  for (const auto& line : absl::StrSplit(watch->Output(), '\n', absl::SkipEmpty())) {
+    const json status = json::parse(line, nullptr, false);
+    ASSERT_TRUE(status.is_object()) << line;
+    phases.push_back(status["phase"]);
+  }
+  EXPECT_EQ(phases.front(), "WAITING");
+  EXPECT_EQ(phases.back(), "DONE");
+}
+
+TEST(StatusTest, AddressOfAnotherServerOrOfNobodyIsNamed) {
+  TestCluster cluster({SmallJob("downpour", "workers: 1"), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(1), "listening on "));
+  const std::string output = cluster.server(1).Output();
+  const size_t begin = output.find("listening on ") + 13;
+  const std::string second = output.substr(begin, output.find('\n', begin) - begin);
+  const Finished other = RunToEnd(Command(second, {}));
+  EXPECT_EQ(other.end.exit_code, 3);
+  EXPECT_THAT(other.output, HasSubstr(second + " answers, but is no master"));
+  cluster.KillAll();
+  const Finished nobody = RunToEnd(Command(cluster.master(), {}));
+  EXPECT_EQ(nobody.end.exit_code, 3);
+  EXPECT_THAT(nobody.output, HasSubstr("master at " + cluster.master()));
+  EXPECT_EQ(RunToEnd(Command(cluster.master(), {"--jsn"})).end.exit_code, 2);
+}
+
+TEST(StatusTest, WatchingSeesThatTheJobHasFailed) {
+  // Such a learning rate makes the weights infinite within a few steps.
+  const std::string more =
+      "workers: 1 epochs: 1000000 optimizer { learning_rate: 1e30 } faults { non_finite_limit: 3 }";
+  TestCluster cluster({SmallJob("downpour", more), /*servers=*/1});
+  ASSERT_TRUE(cluster.StartServers());
+  absl::StatusOr<Process> watch =
+      Process::Start({"watch", Command(cluster.master(), {"--watch=0.3"}), TestDirectory() + "/watch.log"});
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  ASSERT_TRUE(cluster.AwaitOutput(*watch, "waiting for workers: 0 of 1 are here"));
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitExit(*watch, 1)) << watch->Output();
+  EXPECT_THAT(watch->Output(), HasSubstr("small (downpour), failed: worker 0 sent "));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+}
+
+}  // namespace
+}  // namespace catchment

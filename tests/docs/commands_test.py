@@ -1,0 +1,359 @@
+#!/usr/bin/env python3
+"""Runs the commands of README.md, deploy/README.md and docs/**.md, as they stand there.
+
+Each page has a directory of its own that looks like the project after a build; its commands run in it one
+after another, so that one finds what another left. What is changed to be done in seconds is only appended:
+the table RULES says what, and for each command that cannot run here what is checked instead, and which test
+takes it. A command that no rule covers fails the test, and so does a rule that covers nothing.
+"""
+import collections
+import functools
+import glob
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, "tests/docs")
+import pages  # noqa: E402
+
+PROJECT = os.getcwd()
+SCRATCH = os.path.join(os.environ["TEST_TMPDIR"], "pages")
+DIGITS = "--set 'data.drawn_digits={train_samples: 256, test_samples: 64}'"
+PATIENCE = 120  # seconds a command may take
+
+failures = []
+
+
+class Failed(Exception):
+    pass
+
+
+def expect(truth, message):
+    if not truth:
+        raise Failed(message)
+
+
+# ----------------------------------------------------------------------------------------- where commands run
+
+def make_directory(page):
+    """The project as it is after `bazel build //...`, with a job of the user's own, job.textproto."""
+    place = os.path.join(SCRATCH, page.replace("/", "_"))
+    for folder in ("examples", "deploy"):
+        shutil.copytree(folder, os.path.join(place, folder))
+    shutil.copy("LICENSE", place)
+    shutil.copy("examples/drawn_digits.textproto", os.path.join(place, "job.textproto"))
+    os.symlink(PROJECT, os.path.join(place, "bazel-bin"))
+    os.mkdir(os.path.join(place, "bin"))
+    os.symlink(os.path.join(PROJECT, "cli/catchment"), os.path.join(place, "bin/catchment"))
+    return place
+
+
+def shell(command, place):
+    environment = {"PATH": os.path.join(place, "bin") + ":" + os.environ["PATH"], "HOME": place}
+    try:
+        done = subprocess.run(["bash", "-euc", command], cwd=place, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not done within {PATIENCE} s")
+    expect(done.returncode == 0, f"exit code {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+@functools.lru_cache(maxsize=None)
+def help_of(program, *words):
+    """What `program WORDS --help` says. gflags' programs end with 1 after it."""
+    return subprocess.run([program, *words, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True).stdout
+
+
+def flags_of(command):
+    return re.findall(r"(?<!\S)--([a-z][a-z_-]*)", command)
+
+
+def expect_flags(command, help_text):
+    for flag in flags_of(command):
+        expect(re.search(rf"--?{flag}\b", help_text), f"there is no flag --{flag}")
+
+
+# --------------------------------------------------------------------------------------------- kinds of rules
+
+def run(append="", replace=(), leaves=()):
+    """The command itself, with `append` behind it and each (placeholder, value) of `replace` filled in; then
+    these files are there."""
+    def check(command, place):
+        for placeholder, value in replace:
+            command = re.sub(rf"\b{placeholder}\b", value, command)
+        shell(command + " " + append, place)
+        for name in leaves:
+            expect(glob.glob(os.path.join(place, name)), f"it left no {name}")
+        return "run" + (", with " + append if append else "")
+    return check
+
+
+def taken_by(test, what, says):
+    """Another test runs it, and has `says` in it: the same script, or the page that it takes it from."""
+    def check(command, place):
+        expect(says in pages.read(test), f"{test} does not take it: it says nothing of {says}")
+        shell_words(command)
+        return f"in {test}: {what}"
+    return check
+
+
+def shell_words(command):
+    """bash takes it, and the project's scripts in it are there."""
+    subprocess.run(["bash", "-nc", command], check=True)
+    for word in re.findall(r"(?<!\S)deploy/[\w./-]+\.sh", command):
+        expect(os.access(word, os.X_OK), f"there is no script {word}")
+
+
+def labels(command, place):
+    """Bazel does not run in its own test, and setting up would change this machine. What is built is what
+    runs here."""
+    shell_words(command)
+    for package, name in re.findall(r"//([\w/]+):(\w+)", command):
+        if package == "tests/deploy":
+            expect(os.path.exists(f"{package}/{name}.sh"), f"there is no //{package}:{name}")
+    setup = "; tests/deploy/setup_test.sh runs setup.sh with stand-ins for Debian's tools"
+    return "bash -n, scripts and tests exist" + (setup if "setup.sh" in command else "")
+
+
+def daemon(command, place):
+    """A line for node0 or node1."""
+    taken = taken_by("tests/cluster/two_namespaces_test.sh", "run in two network namespaces", "README.md")
+    words = command.split("$ ", 1)[1]
+    expect_flags(words, help_of(words.split()[0].replace("bazel-bin/", "")))
+    return taken(words, place) + "; flags exist"
+
+
+def same_as(page, difference):
+    """Another page has the same command, but for `difference`, pairs of (here, there)."""
+    def check(command, place):
+        for here, there in difference:
+            command = command.replace(here, there)
+        others = [other for _, other in pages.commands(page)]
+        expect(command in others, f"{page} has no such command any more: {command}")
+        return f"the same as in {page}"
+    return check
+
+
+def sbatch(command, place):
+    """Slurm is in slurm_test, with other numbers of nodes and tasks: here the script and its own flags."""
+    script, flags = re.match(r"sbatch (?:--\S+ )*(\S+\.sbatch) (.*)", command).groups()
+    expect(os.path.exists(os.path.join(place, script)), f"there is no {script}")
+    shell(f"bash -n {script}", place)
+    expect_flags(flags, shell(f"bash {script} --help", place))
+    for word in shlex.split(flags):
+        expect(word.startswith("--") or os.path.exists(os.path.join(place, word)), f"there is no {word}")
+    return "script, files and flags exist; tests/deploy/slurm_test.sh starts the same script on a real Slurm"
+
+
+def docker(command, place):
+    """No daemon of Docker's: container_test builds the same Dockerfile with buildah, and trains in it."""
+    for word in command.split():
+        if "/" not in word or word.startswith(("--", "/work")):
+            continue
+        path = word.replace("/opt/catchment", "catchment-0.1.0")
+        expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+    train = re.search(r" catchment (train) (.*)", command)
+    if train:
+        expect_flags(train[2], help_of("cli/catchment", train[1]))
+    return "files and flags exist; tests/deploy/container_test.sh does it with buildah"
+
+
+def kubectl(command, place):
+    """No cluster: the folder is rendered where there is a kubectl, else its files are looked for."""
+    job = re.search(r"job/(\S+)", command)
+    if job:
+        manifests = [pages.read(name) for name in glob.glob("deploy/kubernetes/base/*.yaml")]
+        head = f"\nkind: Job\nmetadata:\n  name: {job[1]}\n"
+        expect(any(head in text for text in manifests), f"no Job {job[1]}")
+        return "the Job exists; tests/deploy/kubernetes_test.sh runs the manifests' Pods as processes"
+    folder = re.search(r"-k (\S+)", command)[1]
+    expect(os.path.exists(f"{folder}/kustomization.yaml"), f"no {folder}/kustomization.yaml")
+    if shutil.which("kubectl"):
+        shell(f"kubectl kustomize {folder}", place)
+        return "rendered; tests/deploy/kubernetes_test.sh runs the manifests' Pods as processes"
+    return "the folder exists; tests/deploy/kubernetes_test.sh runs the manifests' Pods as processes"
+
+
+def systemd(command, place):
+    """It would change this machine. Its files are the project's; systemd_test has systemd check the units."""
+    shell_words(command)
+    for pattern in re.findall(r"/opt/catchment/(\S+)", command):
+        expect(glob.glob(pattern), f"there is no {pattern}")
+    for unit in re.findall(r"catchment-(?:server|worker@)", command):
+        expect(os.path.exists(f"deploy/systemd/{unit}.service"), f"there is no unit {unit}")
+    program = command.split()[0]
+    if program in ("useradd", "install") and shutil.which(program):
+        expect_flags(command, help_of(program))
+    return "bash -n, files, units and flags exist; tests/deploy/systemd_test.sh has systemd check the units"
+
+
+# -------------------------------------------------------------------------------------------------- the table
+
+GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, in plain loops without a GPU",
+                      "deploy/gpu_bundle.sh")
+HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|validate|health)|deploy/\S+\.sh)( |$)")
+COMPARED = ("report.html", "report.json")
+SOMETIMES = ("model-best.safetensors",)  # with evaluation.keep_best
+TRAINED = ("summary.json", "metrics.jsonl", "tensorboard", "model.safetensors", "checkpoints", "job.textproto", "logs")
+
+Rule = collections.namedtuple("Rule", "page command check")
+RULES = [Rule(page, re.compile(command), check) for page, command, check in [
+    ("README.md", r"deploy/quickstart\.sh",
+     taken_by("tests/deploy/quickstart_test.sh", "run with stand-ins for Bazel and the command",
+              "deploy/quickstart.sh")),
+    ("README.md", r"(node[01]\$ )?deploy/setup\.sh && bazel .*", labels),
+    ("README.md", r"bazel build //\.\.\.", labels),
+    ("README.md", r"bazel-bin/cli/catchment validate \S+", run()),
+    ("README.md", r"bazel-bin/cli/catchment train \S+ --servers=2 .*--out=out",
+     run(f"{DIGITS} --set samples=512", leaves=["out/" + name for name in TRAINED])),
+    ("README.md", r"bazel-bin/cli/catchment train .*--out=out-downpour",
+     run(f"{DIGITS} --set samples=512", leaves=["out-downpour/" + name for name in TRAINED])),
+    ("README.md", r"bazel-bin/cli/catchment train --resume .*", run("--set samples=1024")),
+    ("README.md", r"bazel-bin/cli/catchment compare .*--out=out-compare",
+     run(f"{DIGITS} --workers=1,2 --seeds=1 --budget=samples:512",
+         leaves=["out-compare/" + name for name in COMPARED])),
+    ("README.md", r"node[01]\$ bazel-bin/.*", daemon),
+    ("deploy/README.md", r"bazel test .*", labels),
+    ("deploy/README.md", r"deploy/bundle\.sh",
+     run("--bin=bazel-bin", leaves=["out-bundle/catchment-0.1.0.tar.gz"])),
+    ("deploy/README.md", r"deploy/gpu_bundle\.sh|tar -xzf catchment-gpu-\S+|catchment-gpu-\S+/run\.sh", GPU_BUNDLE),
+    ("docs/results/gpu.md", r"deploy/gpu_bundle\.sh|tar -xzf catchment-gpu-\S+ && catchment-gpu-\S+/run\.sh",
+     GPU_BUNDLE),
+    ("deploy/README.md", r"tar -xzf \S+", run(leaves=["catchment-0.1.0/bin/catchment"])),
+    ("deploy/README.md", r"catchment-0\.1\.0/bin/catchment train .*",
+     run("--set samples=512", leaves=["out-digits/model.safetensors"])),
+    ("deploy/README.md", r"sbatch .*", sbatch),
+    ("deploy/README.md", r"docker .*", docker),
+    ("deploy/README.md", r"kubectl .*", kubectl),
+    ("deploy/README.md", r"catchment validate .*--write=complete\.textproto",
+     run(leaves=["complete.textproto"])),
+    ("deploy/README.md", r"(useradd|install|cp|systemctl) .*", systemd),
+    ("docs/compare.md", r"catchment compare .*",
+     same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
+                           ("--out=out", "--out=out-compare")])),
+    ("docs/codecs.md", r"catchment train .*",
+     run(f"{DIGITS} --set samples=512", replace=[("PUSH", "TOP_K"), ("PULL", "BFLOAT16"), ("F", "0.1")],
+         leaves=["out/summary.json"])),
+    ("docs/algorithms/compensation.md", r"catchment train .*",
+     run(f"{DIGITS} --set samples=1024", leaves=["out/summary.json"])),
+]]
+
+
+# -------------------------------------------------------------------------------------------- what is checked
+
+def check_pages():
+    used = set()
+    for page in pages.paths():
+        place = None
+        for line, command in pages.commands(page):
+            rule = next((r for r in RULES if r.page == page and r.command.fullmatch(command)), None)
+            if rule is None:
+                failures.append(f"{page}:{line}: no rule of tests/docs/commands_test.py covers this command; "
+                                "add one to RULES that runs it; where it is none, mark its block as ```text, "
+                                "and a part of a job as ```textproto:\n"
+                                f"    {command}")
+                continue
+            used.add(rule)
+            place = place or make_directory(page)
+            start = time.monotonic()
+            try:
+                done = rule.check(command, place)
+                print(f"{page}:{line}: {command}\n    {done} ({time.monotonic() - start:.1f} s)", flush=True)
+            except (Failed, subprocess.CalledProcessError) as error:
+                failures.append(f"{page}:{line}: {command}\n    {error}")
+    for rule in RULES:
+        if rule not in used:
+            failures.append("RULES of tests/docs/commands_test.py has one that covers nothing: "
+                            f"{rule.page}, {rule.command.pattern}")
+
+
+def check_hidden_commands():
+    """Blocks marked as text hold no commands."""
+    for page in pages.paths():
+        for line, text in pages.blocks(page, "text"):
+            if HIDDEN.match(text):
+                failures.append(f"{page}:{line}: a command in a block that is marked as text is not tested")
+
+
+def check_promises():
+    """The README's table of what `train` leaves is what is looked for above."""
+    table = r"leaves in `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
+    promised = re.search(table, pages.read("README.md"))[1]
+    names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.M)]
+    if set(names) != {*TRAINED, *SOMETIMES}:
+        failures.append(f"README.md promises {names} of `train`; TRAINED has {list(TRAINED)}")
+
+
+def check_two_hosts():
+    """From two fresh machines to training on both, by the README alone: under eight commands."""
+    section = re.search(r"\n## On several machines\n(.*?)\n## ", pages.read("README.md"), re.S)[1]
+    count = len(re.findall(r"^    node[01]\$ ", section, re.M))
+    servers = len(re.findall(r"\$ bazel-bin/server/catchment_server ", section))
+    workers = len(re.findall(r"\$ bazel-bin/worker/catchment_worker (?!.*--role)", section))
+    data = section.count("deploy/fetch_mnist.sh")
+    print(f"README.md: {count} commands from two fresh machines to {servers} servers and {workers} workers")
+    if not (count < 8 and servers == workers == data == 2):
+        failures.append("README.md, On several machines: two hosts must train with under eight commands, "
+                        f"set-up, build and data included: {count} commands, {servers} servers, {workers} "
+                        f"workers, data on {data} hosts")
+
+
+def check_python():
+    """The Python of docs/wire_protocol.md computes what the programs do: what the README's first training
+    left, and the order of 8 samples (that of tests/worker/data/epoch_order_test.cc)."""
+    page = {}
+    exec("\n".join(line for _, line in pages.blocks("docs/wire_protocol.md", "python")), page)
+    orders = [[1, 0, 3, 4, 6, 5, 2, 7], [5, 1, 0, 7, 2, 4, 3, 6]]
+    if [page["epoch_order"](1, epoch, 8) for epoch in (0, 1)] != orders:
+        failures.append("docs/wire_protocol.md: epoch_order is not the workers'")
+    out = os.path.join(SCRATCH, "README.md/out")
+    tensors = [(name, about["shape"]) for name, about in safetensors(f"{out}/model.safetensors").items()]
+    manifest = pages.read(glob.glob(f"{out}/checkpoints/*/manifest.textproto")[0])
+    if page["fingerprint"](tensors) != int(re.search(r"^fingerprint: (\d+)", manifest, re.M)[1]):
+        failures.append("docs/wire_protocol.md: fingerprint is not the servers'")
+    values = sum(math.prod(shape) for _, shape in tensors)
+    for shard, path in enumerate(sorted(glob.glob(f"{out}/checkpoints/*/shard-?-of-2.safetensors"))):
+        begin, end = page["shard_range"](values, shard, 2)
+        sizes = page["block_sizes"]((begin, end), 1024)
+        blocks = metadata(path)["catchment"].count("blocks {")
+        there = safetensors(path)["weights"]["shape"][0]
+        if there != end - begin or there != sum(sizes) or len(sizes) != blocks:
+            failures.append(f"docs/wire_protocol.md: shard_range or block_sizes is not that of {path}")
+
+
+def header(path):
+    with open(path, "rb") as file:
+        return json.loads(file.read(int.from_bytes(file.read(8), "little")))
+
+
+def safetensors(path):
+    """The tensors of a file, in the order of their data."""
+    tensors = {name: about for name, about in header(path).items() if name != "__metadata__"}
+    return dict(sorted(tensors.items(), key=lambda item: item[1]["data_offsets"]))
+
+
+def metadata(path):
+    return header(path)["__metadata__"]
+
+
+def main():
+    check_promises()
+    check_hidden_commands()
+    check_two_hosts()
+    check_pages()
+    check_python()
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+#include "server/worker_rates.h"
+
+#include <gtest/gtest.h>
+
+namespace catchment {
+namespace {
+
+void SetWorker(v1::JobStatus* status, uint32_t index, uint64_t samples, double compute, double push,
+               double pull, double data) {
+  v1::WorkerStatus* worker = status->add_workers();
+  worker->set_worker(index);
+  v1::Progress* progress = worker->mutable_progress();
+  progress->set_samples(samples);
+  progress->set_compute_seconds(compute);
+  progress->set_push_seconds(push);
+  progress->set_pull_seconds(pull);
+  progress->set_data_seconds(data);
+}
+
+TEST(WorkerRatesTest, AreOfWhatWasHeardSinceTheLastLook) {
+  WorkerRates rates;
+  v1::JobStatus status;
+  SetWorker(&status, 3, 100, 1, 0.5, 0.25, 0.25);
+  auto list = rates.Look(status);
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["worker"], 3);
+  EXPECT_EQ(list[0]["samples_per_second"], 50) << "since its registration";
+  EXPECT_EQ(list[0]["compute_share"], 0.5);
+
+  list = rates.Look(status);
+  EXPECT_TRUE(list[0]["samples_per_second"].is_null()) << "nothing new";
+  EXPECT_TRUE(list[0]["data_share"].is_null());
+
+  status.clear_workers();
+  SetWorker(&status, 3, 500, 2, 1.5, 1.25, 1.25);
+  list = rates.Look(status);
+  EXPECT_EQ(list[0]["samples_per_second"], 100);
+  EXPECT_EQ(list[0]["compute_share"], 0.25);
+  EXPECT_EQ(list[0]["push_share"], 0.25);
+  EXPECT_EQ(list[0]["pull_share"], 0.25);
+  EXPECT_EQ(list[0]["data_share"], 0.25);
+}
+
+TEST(WorkerRatesTest, AWorkerThatBeginsAnewIsCountedFromItsBeginning) {
+  WorkerRates rates;
+  v1::JobStatus status;
+  SetWorker(&status, 0, 1000, 10, 0, 0, 0);
+  rates.Look(status);
+  status.clear_workers();
+  SetWorker(&status, 0, 60, 2, 0, 1, 0);
+  EXPECT_EQ(rates.Look(status)[0]["samples_per_second"], 20);
+  status.clear_workers();
+  EXPECT_TRUE(rates.Look(status).empty()) << "it has left";
+}
+
+}  // namespace
+}  // namespace catchment

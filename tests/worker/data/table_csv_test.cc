@@ -1,0 +1,135 @@
+#include "worker/data/table_csv.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker/data/idx_files.h"
+
+namespace catchment {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+TableSpec Classes(int classes) { return {.shape = SampleShape::Vector(2), .target = classes}; }
+TableSpec Targets(int targets) {
+  return {.shape = SampleShape::Vector(2), .target = TargetShape::Real(targets)};
+}
+
+absl::StatusOr<TableRows> Read(const std::string& text, const TableSpec& spec) {
+  return ReadCsv(WriteFile(TestDirectory(), "x.csv", text), spec);
+}
+
+std::string Error(const std::string& text, const TableSpec& spec) {
+  const absl::StatusOr<TableRows> rows = Read(text, spec);
+  EXPECT_FALSE(rows.ok());
+  return std::string(rows.status().message());
+}
+
+std::vector<float> Floats(const TableRows& rows, int64_t size = 2) {
+  return {rows.floats.get(), rows.floats.get() + rows.size * size};
+}
+
+TEST(CsvTest, ReadsLabelsInTheLastColumn) {
+  const auto rows = Read("1,2,0\n-0.5,1e3,2\n", Classes(3));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->size, 2);
+  EXPECT_THAT(Floats(*rows), ElementsAre(1, 2, -0.5f, 1000));
+  EXPECT_THAT(rows->labels, ElementsAre(0, 2));
+}
+
+TEST(CsvTest, SkipsALineOfNamesAndTakesWindowsLinesAndSpaces) {
+  const auto rows = Read("\xef\xbb\xbfwidth,height,kind\r\n 1 , +2,1.0\r\n3,4,0", Classes(2));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(Floats(*rows), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(rows->labels, ElementsAre(1, 0));
+}
+
+TEST(CsvTest, TakesLabelsFromTheFirstColumns) {
+  TableSpec spec = Classes(3);
+  spec.labels_first = true;
+  const auto rows = Read("2,1,2\n", spec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(Floats(*rows), ElementsAre(1, 2));
+  EXPECT_THAT(rows->labels, ElementsAre(2));
+}
+
+TEST(CsvTest, TakesOneHotLabels) {
+  const auto rows = Read("1,2,0,0,1\n3,4,1,0,0\n", Classes(3));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->labels, ElementsAre(2, 0));
+}
+
+TEST(CsvTest, TakesRealTargets) {
+  const auto rows = Read("1,2,0.25,-7\n", Targets(2));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->targets, ElementsAre(0.25f, -7));
+  EXPECT_TRUE(rows->labels.empty());
+}
+
+TEST(CsvTest, NamesTheRowOfABadLabel) {
+  EXPECT_THAT(Error("a,b,c\n1,2,0\n1,2,3\n", Classes(3)), HasSubstr("row 3 of "));
+  EXPECT_THAT(
+      Error("a,b,c\n1,2,0\n1,2,3\n", Classes(3)),
+      HasSubstr("/x.csv has label 3; data.table.classes is 3, and labels are whole numbers from 0 to 2"));
+  EXPECT_THAT(Error("1,2,0.5\n", Classes(3)), HasSubstr("has label 0.5"));
+  EXPECT_THAT(Error("1,2,-1\n", Classes(3)), HasSubstr("has label -1"));
+  EXPECT_THAT(Error("1,2,nan\n", Classes(3)), HasSubstr("has label nan"));
+}
+
+TEST(CsvTest, NamesTheRowThatIsNotOneHot) {
+  for (const char* row : {"1,2,1,1,0\n", "1,2,0,0,0\n", "1,2,1,0.5,0\n"}) {
+    EXPECT_THAT(Error(row, Classes(3)), HasSubstr("row 1 of ")) << row;
+    EXPECT_THAT(Error(row, Classes(3)), HasSubstr("a single 1 and zeros elsewhere")) << row;
+  }
+}
+
+TEST(CsvTest, NamesTheColumnThatIsNoFiniteNumber) {
+  EXPECT_THAT(Error("1,2,0\n1,nan,0\n", Classes(2)), HasSubstr("row 2 of "));
+  EXPECT_THAT(Error("1,2,0\n1,nan,0\n", Classes(2)), HasSubstr("column 2 is nan"));
+  EXPECT_THAT(Error("inf,2,0\n", Classes(2)), HasSubstr("column 1 is inf"));
+  EXPECT_THAT(Error("1e39,2,0\n", Classes(2)), HasSubstr("column 1 is 1e+39"));
+  EXPECT_THAT(Error("1,2,0\n1,x,0\n", Classes(2)), HasSubstr("column 2 is \"x\", not a number"));
+  EXPECT_THAT(Error("1,,0\n", Classes(2)), HasSubstr("column 2 is \"\", not a number"));
+  EXPECT_THAT(Error("1,two,0\n", Classes(2)), HasSubstr("in a line of names no field is a number"));
+}
+
+TEST(CsvTest, RefusesQuotesByName) {
+  EXPECT_THAT(Error("1,2,0\n\"1\",2,0\n", Classes(2)), HasSubstr("row 2 of "));
+  EXPECT_THAT(Error("\"a\",\"b\",\"c\"\n1,2,0\n", Classes(2)),
+              EndsWith("has a quote (\"); fields stand without quotes"));
+}
+
+TEST(CsvTest, CountsColumns) {
+  EXPECT_THAT(
+      Error("1,2,0\n1,2,0,0\n", Classes(3)),
+      HasSubstr("x.csv has 4 columns; data.table.shape, 2, makes 2, and labels 1 (a label) or 3 (one-hot"));
+  EXPECT_THAT(Error("1,2\n", Classes(3)), HasSubstr("has 2 columns"));
+  EXPECT_THAT(Error("1\n", Classes(3)), HasSubstr("has 1 columns"));
+  EXPECT_THAT(Error("1,2,0\n\n1,2,0\n", Classes(3)), HasSubstr("row 2 of "));
+  EXPECT_THAT(Error("1,2,0\n", Targets(2)), HasSubstr("and labels 2 (data.table.targets)"));
+}
+
+TEST(CsvTest, TargetsOfSigmoidCrossEntropyAreShares) {
+  TableSpec spec = Targets(2);
+  spec.unit_targets = true;
+  EXPECT_TRUE(Read("1,2,0,1\n", spec).ok());
+  EXPECT_THAT(Error("1,2,0,1\n1,2,0,1.5\n", spec), HasSubstr("row 2 of "));
+  EXPECT_THAT(Error("1,2,0,1.5\n", spec),
+              HasSubstr("has target 1.5, its 2. of 2; model.loss is SIGMOID_CROSS_ENTROPY"));
+  EXPECT_THAT(Error("1,2,-0.1,1\n", spec), HasSubstr("has target -0.1"));
+  EXPECT_THAT(Error("1,2,nan,1\n", Targets(2)), HasSubstr("has target nan"));
+}
+
+TEST(CsvTest, HasRows) {
+  EXPECT_THAT(Error("", Classes(2)), EndsWith("x.csv: has no rows"));
+  EXPECT_THAT(Error("a,b,c\n\n", Classes(2)), EndsWith("x.csv: has no rows"));
+  EXPECT_EQ(Read("1,2,0\n\n \n", Classes(2))->size, 1);
+  const absl::Status missing = ReadCsv("/none/x.csv", Classes(2)).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("/none/x.csv: No such file"));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,104 @@
+#include "worker/data/table_hdf5.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/data/idx_files.h"
+
+namespace catchment {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kGolden[] = "tests/worker/data/golden/";
+
+// The features of the golden files, which h5py wrote: value i is i / 2.
+const TableSpec kSpec = {
+    .shape = SampleShape::Vector(3), .target = 3, .features = "features", .labels = "labels"};
+
+absl::StatusOr<TableRows> Read(const std::string& name, const TableSpec& spec = kSpec) {
+  return ReadHdf5(kGolden + name, spec);
+}
+
+std::string Error(const absl::StatusOr<TableRows>& rows) {
+  EXPECT_FALSE(rows.ok());
+  return std::string(rows.status().message());
+}
+
+void ExpectHalves(const TableRows& rows) {
+  ASSERT_EQ(rows.size, 5);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(rows.floats.get()[i], i / 2.0f);
+  EXPECT_THAT(rows.labels, ElementsAre(0, 1, 2, 0, 1));
+}
+
+TEST(Hdf5Test, ReadsWhatMpiLearnReads) {
+  const auto rows = Read("mpi_learn.h5");
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ExpectHalves(*rows);
+}
+
+TEST(Hdf5Test, ReadsGzippedChunksOfOtherNamesRanksAndByteOrders) {
+  TableSpec spec = kSpec;
+  spec.features = "X";
+  spec.labels = "Y";
+  const auto rows = Read("chunked.h5", spec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ExpectHalves(*rows);
+}
+
+TEST(Hdf5Test, KeepsBytes) {
+  const auto rows = Read("bytes.h5");
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->floats, nullptr);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(rows->bytes.get()[i], i);
+  EXPECT_THAT(rows->labels, ElementsAre(0, 1, 2, 0, 1));
+}
+
+TEST(Hdf5Test, ReadsRealTargets) {
+  TableSpec spec = kSpec;
+  spec.target = TargetShape::Real(3);
+  spec.labels = "features";
+  const auto rows = Read("mpi_learn.h5", spec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->targets[14], 7);
+  spec.unit_targets = true;
+  EXPECT_THAT(
+      Error(Read("mpi_learn.h5", spec)),
+      HasSubstr("row 1, counted from 0, of tests/worker/data/golden/mpi_learn.h5: data set \"features\" has "
+                "target 1.5"));
+}
+
+TEST(Hdf5Test, NamesWhatDoesNotFit) {
+  TableSpec spec = kSpec;
+  spec.labels = "Y";
+  EXPECT_THAT(Error(Read("mpi_learn.h5", spec)), HasSubstr("mpi_learn.h5: has no data set \"Y\""));
+  spec = kSpec;
+  spec.shape = SampleShape::Sequence(2, 2);
+  EXPECT_THAT(Error(Read("mpi_learn.h5", spec)),
+              HasSubstr("data set \"features\" is 5 x 3, rows of 3 values; data.table.shape, 2x2, makes 4"));
+  spec = kSpec;
+  spec.target = 2;
+  EXPECT_THAT(Error(Read("bytes.h5", spec)),
+              HasSubstr("data set \"labels\" has label 2; data.table.classes is 2"));
+  EXPECT_THAT(Error(Read("mpi_learn.h5", spec)),
+              HasSubstr("has 3 values a row; labels are 1 (a label) or 2"));
+  EXPECT_THAT(Error(Read("strings.h5")),
+              HasSubstr("data set \"features\" holds neither integers nor floats"));
+}
+
+TEST(Hdf5Test, TellsWhatCannotBeRead) {
+  EXPECT_THAT(Error(Read("none.h5")), HasSubstr("none.h5: No such file"));
+  EXPECT_THAT(Error(Read("lzf.h5")), HasSubstr("lzf.h5: data set \"features\" cannot be read"));
+  EXPECT_THAT(Error(Read("lzf.h5")), HasSubstr("filter"));
+  const std::string bytes = ReadUnpacked(absl::StrCat(kGolden, "mpi_learn.h5"));
+  const std::string cut = WriteFile(TestDirectory(), "cut.h5", bytes.substr(0, bytes.size() - 10));
+  EXPECT_THAT(Error(ReadHdf5(cut, kSpec)),
+              HasSubstr("cut.h5: is no HDF5 file, or is cut short or damaged: "));
+  const std::string text = WriteFile(TestDirectory(), "text.h5", "1,2,3\n");
+  EXPECT_THAT(Error(ReadHdf5(text, kSpec)), HasSubstr("text.h5: is no HDF5 file"));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,103 @@
+#include "worker/data/table.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/data_shape.h"
+#include "worker/data/table_content.h"
+#include "worker/data/table_csv.h"
+#include "worker/data/table_files.h"
+#include "worker/data/table_hdf5.h"
+#include "worker/data/table_npy.h"
+#include "worker/data/table_rows.h"
+#include "worker/data/table_shard.h"
+
+namespace catchment {
+namespace {
+
+TableSpec SpecOf(const v1::Job& job) {
+  const v1::Table& table = job.data().table();
+  return {.shape = ShapeOfTable(table),
+          .target = TargetOfTable(table),
+          .unit_targets = job.model().loss().kind() == v1::Loss::SIGMOID_CROSS_ENTROPY,
+          .features = table.features(),
+          .labels = table.labels(),
+          .labels_first = table.label_columns() == v1::Table::FIRST};
+}
+
+std::vector<Normalization> NormalizationOf(const v1::Table& table) {
+  std::vector<Normalization> all(std::max(table.mean_size(), table.deviation_size()));
+  for (int i = 0; i < static_cast<int>(all.size()); ++i) {
+    // One number is for all.
+    if (table.mean_size() > 0) all[i].mean = table.mean(table.mean_size() == 1 ? 0 : i);
+    if (table.deviation_size() > 0) {
+      all[i].standard_deviation = table.deviation(table.deviation_size() == 1 ? 0 : i);
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<TableRows> ReadFile(TableFormat format, const std::string& path, const TableSpec& spec) {
+  switch (format) {
+    case TableFormat::kCsv:
+      return ReadCsv(path, spec);
+    case TableFormat::kNpy:
+      return ReadNpy(path, spec);
+    case TableFormat::kHdf5:
+      return ReadHdf5(path, spec);
+    case TableFormat::kShard:
+      return ReadShard(path, spec);
+  }
+  return absl::InternalError("a format that is none");
+}
+
+absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const v1::Table& table) {
+  auto content = std::make_unique<TableContent>(spec.shape, NormalizationOf(table));
+  std::vector<int32_t> labels;
+  std::vector<float> targets;
+  for (const std::string& path : files.paths) {
+    const absl::StatusOr<TableRows> rows = ReadFile(files.format, path, spec);
+    if (!rows.ok()) return rows.status();
+    content->Add(*rows);
+    labels.insert(labels.end(), rows->labels.begin(), rows->labels.end());
+    targets.insert(targets.end(), rows->targets.begin(), rows->targets.end());
+  }
+  if (spec.target.is_real()) {
+    return Dataset::WithTargets(spec.shape, spec.target.reals, std::move(content), std::move(targets));
+  }
+  return Dataset(spec.shape, spec.target.classes, std::move(content), std::move(labels));
+}
+
+absl::Status CheckTrainingRows(int64_t rows, const v1::Job& job) {
+  if (rows < job.batch_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("batch_size: is ", job.batch_size(),
+                                                   ", and data.table.train has ", rows,
+                                                   " rows; use at most as many"));
+  }
+  if (rows <= int64_t{UINT32_MAX}) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.table.train: has ", rows, " rows; at most ", UINT32_MAX, " can be numbered"));
+}
+
+}  // namespace
+
+absl::StatusOr<DataSets> LoadTable(const v1::Job& job, const DataPaths& paths) {
+  const v1::Table& table = job.data().table();
+  const TableSpec spec = SpecOf(job);
+  const auto train_files = FindTableFiles(table.train(), "data.table.train", table.directory(), paths);
+  if (!train_files.ok()) return train_files.status();
+  const auto test_files = FindTableFiles(table.test(), "data.table.test", table.directory(), paths);
+  if (!test_files.ok()) return test_files.status();
+  absl::StatusOr<Dataset> train = LoadPart(*train_files, spec, table);
+  if (!train.ok()) return train.status();
+  if (absl::Status status = CheckTrainingRows(train->size(), job); !status.ok()) return status;
+  absl::StatusOr<Dataset> test = LoadPart(*test_files, spec, table);
+  if (!test.ok()) return test.status();
+  return DataSets{*std::move(train), *std::move(test)};
+}
+
+}  // namespace catchment

@@ -1,0 +1,134 @@
+#include "worker/data/table_csv.h"
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "worker/data/mapped_file.h"
+
+namespace catchment {
+namespace {
+
+// Takes what stands before `separator`, or all, from the front of *text.
+absl::string_view TakeUntil(char separator, absl::string_view* text) {
+  const size_t at = text->find(separator);
+  const absl::string_view taken = text->substr(0, at);
+  text->remove_prefix(at == absl::string_view::npos ? text->size() : at + 1);
+  return taken;
+}
+
+// Also of a line that ends with \r\n.
+bool ParseNumber(absl::string_view field, double* value) {
+  field = absl::StripAsciiWhitespace(field);
+  if (absl::StartsWith(field, "+")) field.remove_prefix(1);
+  const char* const end = field.data() + field.size();
+  const auto [stop, error] = std::from_chars(field.data(), end, *value);
+  return error == std::errc() && stop == end;
+}
+
+class CsvReader {
+ public:
+  CsvReader(const std::string& path, const TableSpec& spec) : path_(path), spec_(spec) {}
+
+  absl::StatusOr<TableRows> Read(absl::string_view text) {
+    if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+    for (int64_t row = 1; !text.empty(); ++row) {
+      const absl::string_view line = TakeUntil('\n', &text);
+      const bool is_blank = absl::StripAsciiWhitespace(line).empty();
+      if (is_blank && absl::StripAsciiWhitespace(text).empty()) break;
+      if (absl::Status status = AddLine(line, row); !status.ok()) return status;
+    }
+    if (rows_.size == 0) return absl::InvalidArgumentError(absl::StrCat(path_, ": has no rows"));
+    rows_.floats = Share(std::move(features_));
+    return std::move(rows_);
+  }
+
+ private:
+  std::string Name(int64_t row) const { return absl::StrCat("row ", row, " of ", path_); }
+
+  absl::Status AddLine(absl::string_view line, int64_t row) {
+    if (absl::StrContains(line, '"')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Name(row), " has a quote (\"); fields stand without quotes"));
+    }
+    if (row == 1 && IsLineOfNames(line)) return absl::OkStatus();
+    fields_.clear();
+    if (absl::Status status = Split(line, row); !status.ok()) return status;
+    return AddFields(row);
+  }
+
+  static bool IsLineOfNames(absl::string_view line) {
+    if (line.empty()) return false;
+    double value = 0;
+    while (!line.empty()) {
+      if (ParseNumber(TakeUntil(',', &line), &value)) return false;
+    }
+    return true;
+  }
+
+  // Into fields_.
+  absl::Status Split(absl::string_view line, int64_t row) {
+    bool more = !absl::StripAsciiWhitespace(line).empty();
+    while (more) {
+      more = absl::StrContains(line, ',');
+      const absl::string_view field = TakeUntil(',', &line);
+      double value = 0;
+      if (!ParseNumber(field, &value)) return NotANumber(field, row);
+      fields_.push_back(value);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status NotANumber(absl::string_view field, int64_t row) const {
+    constexpr size_t kShown = 40;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(row), ": column ", fields_.size() + 1, " is \"",
+                     absl::StripAsciiWhitespace(field).substr(0, kShown), "\", not a number",
+                     row == 1 ? "; in a line of names no field is a number" : ""));
+  }
+
+  absl::Status AddFields(int64_t row) {
+    const int64_t features = spec_.shape.size(), columns = static_cast<int64_t>(fields_.size());
+    const int64_t labels = columns - features;
+    if (!IsLabelWidth(spec_.target, labels)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Name(row), " has ", columns, " columns; data.table.shape, ", ToString(spec_.shape),
+                       ", makes ", features, ", and labels ", LabelWidths(spec_.target)));
+    }
+    const absl::Span<const double> all(fields_);
+    const int64_t begin = spec_.labels_first ? labels : 0;
+    for (int64_t i = begin; i < begin + features; ++i) {
+      features_.push_back(static_cast<float>(fields_[i]));
+      if (!std::isfinite(features_.back())) {
+        return absl::InvalidArgumentError(absl::StrCat(Name(row), ": column ", i + 1, " is ", fields_[i],
+                                                       "; features are finite numbers, as float32"));
+      }
+    }
+    ++rows_.size;
+    return AddLabels(
+        spec_, all.subspan(spec_.labels_first ? 0 : features, labels), row,
+        [this](int64_t at) { return Name(at); }, &rows_);
+  }
+
+  const std::string& path_;
+  const TableSpec& spec_;
+  std::vector<double> fields_;  // of a line
+  std::vector<float> features_;
+  TableRows rows_;
+};
+
+}  // namespace
+
+absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec) {
+  const auto file = MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  return CsvReader(path, spec).Read((*file)->text());
+}
+
+}  // namespace catchment

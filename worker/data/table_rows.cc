@@ -1,0 +1,102 @@
+#include "worker/data/table_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+absl::Status AddClass(int classes, double label, int64_t row, RowName name, TableRows* rows) {
+  if (label >= 0 && label < classes && label == std::floor(label)) {
+    rows->labels.push_back(static_cast<int32_t>(label));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name(row), " has label ", label, "; data.table.classes is ",
+                                                 classes, ", and labels are whole numbers from 0 to ",
+                                                 classes - 1));
+}
+
+absl::Status AddOneHot(absl::Span<const double> columns, int64_t row, RowName name, TableRows* rows) {
+  const auto ones = std::count(columns.begin(), columns.end(), 1.0);
+  const auto zeros = std::count(columns.begin(), columns.end(), 0.0);
+  if (ones == 1 && ones + zeros == static_cast<int64_t>(columns.size())) {
+    rows->labels.push_back(
+        static_cast<int32_t>(std::find(columns.begin(), columns.end(), 1.0) - columns.begin()));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name(row), " has ", ones, " ones and ", zeros, " zeros in its ", columns.size(),
+                   " columns of labels; one for each class, they are a single 1 and zeros elsewhere"));
+}
+
+absl::Status AddTargets(bool unit, absl::Span<const double> columns, int64_t row, RowName name,
+                        TableRows* rows) {
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const float target = static_cast<float>(columns[i]);
+    if (!std::isfinite(target)) {
+      return absl::InvalidArgumentError(absl::StrCat(name(row), " has target ", columns[i], ", its ", i + 1,
+                                                     ". of ", columns.size(),
+                                                     "; targets are finite numbers, as float32"));
+    }
+    if (unit && !(target >= 0 && target <= 1)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name(row), " has target ", columns[i], ", its ", i + 1, ". of ", columns.size(),
+          "; model.loss is SIGMOID_CROSS_ENTROPY, which takes targets in [0, 1]; use MEAN_SQUARED_ERROR for "
+          "others"));
+    }
+    rows->targets.push_back(target);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CountedRow(const std::string& path, int64_t row) {
+  return absl::StrCat("row ", row, ", counted from 0, of ", path);
+}
+
+bool IsLabelWidth(const TargetShape& target, int64_t columns) {
+  return target.is_real() ? columns == target.reals : columns == 1 || columns == target.classes;
+}
+
+std::string LabelWidths(const TargetShape& target) {
+  if (target.is_real()) return absl::StrCat(target.reals, " (data.table.targets)");
+  return absl::StrCat("1 (a label) or ", target.classes, " (one-hot, data.table.classes)");
+}
+
+absl::Status AddLabels(const TableSpec& spec, absl::Span<const double> columns, int64_t row, RowName name,
+                       TableRows* rows) {
+  if (spec.target.is_real()) return AddTargets(spec.unit_targets, columns, row, name, rows);
+  return columns.size() == 1 ? AddClass(spec.target.classes, columns[0], row, name, rows)
+                             : AddOneHot(columns, row, name, rows);
+}
+
+absl::Status AddAllLabels(const TableSpec& spec, absl::Span<const double> values, const std::string& name,
+                          TableRows* rows) {
+  if (rows->size == 0) return absl::OkStatus();
+  const auto width = static_cast<int64_t>(values.size()) / rows->size;
+  if (!IsLabelWidth(spec.target, width)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has ", width, " values a row; labels are ", LabelWidths(spec.target)));
+  }
+  for (int64_t row = 0; row < rows->size; ++row) {
+    const absl::Status status = AddLabels(
+        spec, values.subspan(row * width, width), row, [&](int64_t at) { return CountedRow(name, at); },
+        rows);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFinite(absl::Span<const float> values, int64_t row_size, RowName name) {
+  const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad == values.end()) return absl::OkStatus();
+  const int64_t at = bad - values.begin();
+  return absl::InvalidArgumentError(absl::StrCat(name(at / row_size), ": value ", at % row_size + 1, " of ",
+                                                 row_size, " is ", *bad,
+                                                 "; features are finite numbers, as float32"));
+}
+
+}  // namespace catchment
