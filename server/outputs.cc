@@ -138,12 +138,17 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& direct
 }
 
 absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now) {
-  const bool scored = status.test_samples() > 0 && status.test_loss() != last_test_loss_;
+  // Weights that hardly move may have the very same loss.
+  const bool scored = status.test_samples() > 0 && (status.test_loss() != last_test_loss_ ||
+                                                    status.tested_at_samples() != last_tested_at_);
   const bool trained = status.samples() != last_samples_ && now - last_metrics_ >= kMetricsSeconds;
   if (!enabled() || (!scored && !trained)) return absl::OkStatus();
   last_metrics_ = now;
   last_samples_ = status.samples();
-  if (scored) last_test_loss_ = status.test_loss();
+  if (scored) {
+    last_test_loss_ = status.test_loss();
+    last_tested_at_ = status.tested_at_samples();
+  }
   Json line = MetricsLine(status);
   const GapTotal gap = TotalGap(status);
   line["gap_mean"] = gap.count > last_gap_.count

@@ -73,6 +73,7 @@ class Outputs {
   WorkerRates worker_rates_;
   double last_metrics_ = -1;
   double last_test_loss_ = -1;
+  uint64_t last_tested_at_ = 0;
   uint64_t last_samples_ = 0;
   GapTotal last_gap_;  // with the last line
 };

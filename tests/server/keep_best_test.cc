@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
 #include "server/best_keeper.h"
@@ -90,18 +91,32 @@ class KeepBestTest : public testing::Test {
   // Such a stream leaves nothing behind, and the owner hears why.
   void ExpectRefused(const std::vector<v1::BestWeights>& messages, absl::StatusCode code,
                      const std::string& words) {
-    ended_.clear();
+    Forget();
     const absl::Status status = Send(messages);
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(words));
-    EXPECT_THAT(ended_, ElementsAre(HasSubstr(words)));
-    EXPECT_TRUE(written_.empty());
+    EXPECT_THAT(ended(), ElementsAre(HasSubstr(words)));
+    EXPECT_TRUE(written().empty());
   }
 
-  // Told of when the client has its answer, and read then.
-  std::vector<float> written_;
-  std::vector<std::string> ended_;
-  absl::Status write_status_;
+  // What the owner was given; complete when the client has its answer.
+  std::vector<float> written() {
+    MutexLock lock(&mu_);
+    return written_;
+  }
+  std::vector<std::string> ended() {
+    MutexLock lock(&mu_);
+    return ended_;
+  }
+  void Forget() {
+    MutexLock lock(&mu_);
+    written_.clear();
+    ended_.clear();
+  }
+  void FailWritesWith(const absl::Status& status) {
+    MutexLock lock(&mu_);
+    write_status_ = status;
+  }
   std::atomic<int> admitted_ = 0;
 
  private:
@@ -117,15 +132,22 @@ class KeepBestTest : public testing::Test {
     };
     owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
       EXPECT_EQ(score.evaluation(), kEvaluation);
+      MutexLock lock(&mu_);
       if (write_status_.ok()) written_.assign(weights.begin(), weights.end());
       return write_status_;
     };
     owner.ended = [this](const v1::BestState& score, const absl::Status& status) {
       EXPECT_EQ(score.evaluation(), kEvaluation);
+      MutexLock lock(&mu_);
       ended_.push_back(status.ToString());
     };
     return owner;
   }
+
+  Mutex mu_;
+  std::vector<float> written_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> ended_ ABSL_GUARDED_BY(mu_);
+  absl::Status write_status_ ABSL_GUARDED_BY(mu_);
 
  protected:
   BestKeeper keeper_;
@@ -136,11 +158,11 @@ class KeepBestTest : public testing::Test {
 
 TEST_F(KeepBestTest, KeepsWhatComesWholeInAnySizeOfMessage) {
   EXPECT_TRUE(Send({Part(0, 4), Part(4, 1), Part(5, 5)}).ok());
-  EXPECT_THAT(written_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
-  EXPECT_THAT(ended_, ElementsAre("OK"));
-  written_.clear();
+  EXPECT_THAT(written(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(ended(), ElementsAre("OK"));
+  Forget();
   EXPECT_TRUE(Send({Part(0, kValues)}).ok()) << "one after the other";
-  EXPECT_EQ(written_.size(), 10u);
+  EXPECT_EQ(written().size(), 10u);
 }
 
 TEST_F(KeepBestTest, ValuesOutOfOrderAreRefused) {
@@ -182,14 +204,14 @@ TEST_F(KeepBestTest, WhatNobodyWantsIsRefusedAtOnce) {
   message.set_incarnation(8);
   EXPECT_EQ(Send({message}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Send({}).message(), "no best weights came");
-  EXPECT_TRUE(written_.empty());
-  EXPECT_TRUE(ended_.empty());
+  EXPECT_TRUE(written().empty());
+  EXPECT_TRUE(ended().empty());
 }
 
 TEST_F(KeepBestTest, AFullDiskIsToldToTheSender) {
-  write_status_ = absl::ResourceExhaustedError("no space left on device");
+  FailWritesWith(absl::ResourceExhaustedError("no space left on device"));
   ExpectRefused({Part(0, 10)}, absl::StatusCode::kResourceExhausted, "no space left on device");
-  write_status_ = absl::OkStatus();
+  FailWritesWith(absl::OkStatus());
   EXPECT_TRUE(Send({Part(0, 10)}).ok()) << "and the next may be kept";
 }
 
@@ -198,11 +220,11 @@ TEST_F(KeepBestTest, ASenderThatHangsGivesWayToAnother) {
   ASSERT_TRUE(hangs->Send(Part(0, 5)));
   while (admitted_ == 0) std::this_thread::yield();
   ASSERT_TRUE(Send({Part(0, 10)}).ok());
-  EXPECT_EQ(written_.size(), 10u);
+  EXPECT_EQ(written().size(), 10u);
   hangs->Send(Part(5, 5));
   const absl::Status status = hangs->Finish();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
-  EXPECT_THAT(ended_, ElementsAre("OK")) << "of the other one";
+  EXPECT_THAT(ended(), ElementsAre("OK")) << "of the other one";
 }
 
 // A refused first message is no reason to give up a stream under way.
@@ -228,7 +250,7 @@ TEST_F(KeepBestTest, OfTwoStreamsTheNewerCounts) {
   keeper_.End(first, [&](const absl::Status& status) { told = status; });
   EXPECT_EQ(told.code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(keeper_.Add(second, Part(5, 5)).ok());
-  EXPECT_TRUE(ended_.empty()) << "the second one is under way";
+  EXPECT_TRUE(ended().empty()) << "the second one is under way";
 }
 
 }  // namespace

@@ -237,6 +237,9 @@ TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
   EXPECT_EQ(lines[1]["samples"], 300);
   outputs = *Outputs::Open(directory);
   EXPECT_EQ(Lines(directory + "/metrics.jsonl").size(), 3u) << "a resumed job goes on in them";
+  const size_t before = lines_after(300, 40);
+  status.set_tested_at_samples(status.tested_at_samples() + 1);
+  EXPECT_EQ(lines_after(300, 40), before + 1) << "other weights with the same loss";
 }
 
 TEST(OutputsTest, EveryLineIsAnEventForTensorBoardAtTheTimeOfDay) {

@@ -132,7 +132,7 @@ absl::Status CheckSpec(const std::string& path, const Header& header, const Tabl
 template <typename T>
 std::vector<T> CopyLabels(const char* begin, int64_t count) {
   std::vector<T> labels(count);
-  std::memcpy(labels.data(), begin, count * sizeof(T));
+  if (count > 0) std::memcpy(labels.data(), begin, count * sizeof(T));
   return labels;
 }
 
