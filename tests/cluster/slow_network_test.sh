@@ -13,7 +13,10 @@ join() {
   tests/cluster/network_switch "$@" "${spaces[@]}" >"$work/switch.out" 2>"$work/switch.log" &
   switch=$!
   until [[ -s $work/switch.out ]]; do
-    kill -0 "$switch" 2>/dev/null || fail "the network ended"
+    if ! kill -0 "$switch" 2>/dev/null; then
+      ! grep -q "/dev/net/tun\|a TUN device in" "$work/switch.log" || skip "this machine lets no TUN device be made"
+      fail "the network ended"
+    fi
     sleep 0.1
   done
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -29,7 +30,8 @@ std::vector<tensorboard::Event> Events(const std::string& directory) {
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
     for (size_t at = 0; at < bytes.size();) {
-      const auto length = *reinterpret_cast<const uint64_t*>(bytes.data() + at);
+      uint64_t length;
+      std::memcpy(&length, bytes.data() + at, sizeof(length));
       EXPECT_TRUE(events.emplace_back().ParseFromString(bytes.substr(at + 12, length)));
       at += 16 + length;
     }
