@@ -236,9 +236,14 @@ TEST_F(KeepBestTest, AStrangerDisturbsNobody) {
   EXPECT_EQ(Send({stranger}).code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Send({Part(1, 1)}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(keeper_.Add(*stream, Part(5, 5)).ok());
+  Mutex mu;
   absl::Status status = absl::UnknownError("not told");
-  keeper_.End(*stream, [&](const absl::Status& told) { status = told; });
+  keeper_.End(*stream, [&](const absl::Status& told) {
+    MutexLock lock(&mu);
+    status = told;
+  });
   EXPECT_TRUE(Send({Part(0, 10)}).ok()) << "after it, by the same thread";
+  MutexLock lock(&mu);
   EXPECT_TRUE(status.ok()) << status;
 }
 
