@@ -10,6 +10,7 @@ switch=
 
 # join FLAG...: connects the hosts.
 join() {
+  rm -f "$work/switch.out"
   tests/cluster/network_switch "$@" "${spaces[@]}" >"$work/switch.out" 2>"$work/switch.log" &
   switch=$!
   until [[ -s $work/switch.out ]]; do
