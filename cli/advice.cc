@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/text.h"
-#include "cli/work_rates.h"
+#include "common/work_rates.h"
 #include "common/job/test_set.h"
 
 namespace catchment {

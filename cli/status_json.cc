@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/advice.h"
-#include "cli/work_rates.h"
+#include "common/work_rates.h"
 
 namespace catchment {
 namespace {

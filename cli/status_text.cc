@@ -14,7 +14,7 @@
 #include "cli/advice.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "cli/work_rates.h"
+#include "common/work_rates.h"
 
 namespace catchment {
 namespace {

@@ -13,7 +13,7 @@ namespace catchment {
 // At most so many columns, whatever is in it.
 constexpr int kStatusColumns = 100;
 
-// Rates are between `before`, an earlier status, and `status`; null: see cli/work_rates.h. What is not known
+// Rates are between `before`, an earlier status, and `status`; null: see common/work_rates.h. What is not known
 // is left out, or a "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
 

@@ -5,8 +5,6 @@
 #ifndef CATCHMENT_SERVER_WORKER_RATES_H_
 #define CATCHMENT_SERVER_WORKER_RATES_H_
 
-#include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "proto/master.pb.h"
@@ -20,7 +18,7 @@ class WorkerRates {
   nlohmann::ordered_json Look(const v1::JobStatus& status);
 
  private:
-  std::map<uint32_t, v1::Progress> last_;  // by worker
+  v1::JobStatus last_;  // its workers alone
 };
 
 }  // namespace catchment

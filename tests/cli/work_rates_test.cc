@@ -1,4 +1,4 @@
-#include "cli/work_rates.h"
+#include "common/work_rates.h"
 
 #include <limits>
 

@@ -48,6 +48,7 @@ TEST(WorkerRatesTest, AWorkerThatBeginsAnewIsCountedFromItsBeginning) {
   rates.Look(status);
   status.clear_workers();
   SetWorker(&status, 0, 60, 2, 0, 1, 0);
+  status.mutable_workers(0)->set_incarnation(2);
   EXPECT_EQ(rates.Look(status)[0]["samples_per_second"], 20);
   status.clear_workers();
   EXPECT_TRUE(rates.Look(status).empty()) << "it has left";

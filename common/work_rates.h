@@ -4,8 +4,8 @@
 // A worker's rates are over its own time (what its training thread spent computing and waiting), which comes
 // with its counts in one message: how old that message is does not matter. Units: seconds. Threads: pure
 // functions.
-#ifndef CATCHMENT_CLI_WORK_RATES_H_
-#define CATCHMENT_CLI_WORK_RATES_H_
+#ifndef CATCHMENT_COMMON_WORK_RATES_H_
+#define CATCHMENT_COMMON_WORK_RATES_H_
 
 #include <optional>
 
@@ -41,4 +41,4 @@ std::optional<double> SamplesPerSecond(const v1::JobStatus& status, const v1::Jo
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_CLI_WORK_RATES_H_
+#endif  // CATCHMENT_COMMON_WORK_RATES_H_
