@@ -82,12 +82,15 @@ void Serve(const Socket& socket, int64_t bytes) {
   }
 }
 
-// Bytes exchanged by the client until `deadline`.
+// Bytes exchanged by the client: once, and again until `deadline`.
 int64_t Exchange(Socket socket, int64_t bytes, double deadline) {
   const SteadyClock clock;
   std::vector<char> buffer(bytes);
   int64_t exchanged = 0;
-  while (clock.Now() < deadline && socket.Write(&buffer) && socket.Read(&buffer)) exchanged += 2 * bytes;
+  do {
+    if (!socket.Write(&buffer) || !socket.Read(&buffer)) break;
+    exchanged += 2 * bytes;
+  } while (clock.Now() < deadline);
   return exchanged;
 }
 
