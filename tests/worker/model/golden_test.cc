@@ -102,7 +102,9 @@ std::vector<float> WeightsFrom(const nlohmann::json& tensors) {
 
 class ExampleTest : public testing::TestWithParam<const char*> {};
 
-// Rounding grows from step to step, most where batch_norm divides by deviations of few values.
+// The learning rates in the data are so small that no training is chaotic: rounding, which differs between
+// processors, changes the losses by less than a thousandth of what the steps take off them. A gradient that
+// is a hundredth too long changes them by twice the tolerance.
 TEST_P(ExampleTest, LosesAsPyTorchDoes) {
   for (const nlohmann::json& example : Golden()["steps"]) {
     if (example["name"].get<std::string>() != GetParam()) continue;
@@ -118,8 +120,8 @@ TEST_P(ExampleTest, LosesAsPyTorchDoes) {
     const auto losses = example["losses"].get<std::vector<double>>();
     for (size_t step = 0; step < losses.size(); ++step) {
       const Score score = (*made)->Train(weights, samples.Batch(), absl::MakeSpan(gradient));
-      EXPECT_NEAR(score.loss_sum / samples.size(), losses[step], (step == 0 ? 1e-4 : 1e-2) * losses[step])
-          << step;
+      const double tolerance = step == 0 ? 1e-4 * losses[0] : 5e-3 * (losses[0] - losses[step]);
+      EXPECT_NEAR(score.loss_sum / samples.size(), losses[step], tolerance) << "step " << step;
       for (size_t i = 0; i < weights.size(); ++i) weights[i] -= learning_rate * gradient[i];
     }
     return;
