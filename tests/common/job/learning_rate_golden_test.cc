@@ -1,7 +1,7 @@
 // Agreement with PyTorch's schedulers over 100 steps; golden/make_schedules.py says what is in the data.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,12 +37,14 @@ INSTANTIATE_TEST_SUITE_P(All, ScheduleGoldenTest, testing::Range(size_t{0}, Gold
 
 // But PLATEAU, which follows no course: tests/server/master/plateau_test.cc.
 TEST(ScheduleGoldenTest, EveryDecayIsThere) {
+  std::set<std::string> decays;
+  for (const nlohmann::json& golden : Golden()["cases"]) {
+    decays.insert(golden["optimizer"]["schedule"]["decay"].get<std::string>());
+  }
   for (int decay = v1::Schedule::CONSTANT; decay <= v1::Schedule::Decay_MAX; ++decay) {
     if (decay == v1::Schedule::PLATEAU) continue;
     const std::string name = v1::Schedule::Decay_Name(static_cast<v1::Schedule::Decay>(decay));
-    EXPECT_THAT(Golden()["cases"],
-                testing::Contains(testing::ResultOf(
-                    [](const nlohmann::json& c) { return c["optimizer"]["schedule"]["decay"]; }, name)));
+    EXPECT_EQ(decays.count(name), 1u) << name;
   }
 }
 
