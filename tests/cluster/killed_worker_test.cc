@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-constexpr int kEpochs = 100;
+constexpr int kEpochs = 25;
 constexpr uint64_t kSamples = kEpochs * 2000;
 // Long enough to see all that happens; such a job is ended by its test.
 constexpr char kEndless[] = "epochs: 1000000 ";

@@ -10,7 +10,7 @@ namespace {
 
 using testing::Contains;
 
-constexpr int kEpochs = 40;
+constexpr int kEpochs = CATCHMENT_EPOCHS;  // BUILD
 constexpr uint64_t kSamples = kEpochs * 2000;
 
 std::string Job(const std::string& preset, int workers) {

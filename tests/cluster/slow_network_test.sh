@@ -5,7 +5,7 @@
 set -euo pipefail
 source tests/cluster/namespaces.sh
 
-readonly patience=120  # seconds, for a job
+readonly patience=600  # seconds, for a job
 switch=
 
 # join FLAG...: connects the hosts.

@@ -26,7 +26,7 @@
 namespace catchment {
 
 // Seconds that a wait may take: ample, also for a busy machine and under a sanitizer.
-constexpr double kPatience = 120;
+constexpr double kPatience = 600;
 
 // Where a file of the tree is, among the test's runfiles.
 std::string Runfile(const std::string& path);

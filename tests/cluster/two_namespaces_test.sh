@@ -9,7 +9,7 @@ set -euo pipefail
 
 source tests/cluster/namespaces.sh
 
-readonly patience=${CATCHMENT_NETNS_SECONDS:-120}  # for the whole job
+readonly patience=${CATCHMENT_NETNS_SECONDS:-600}  # for the whole job
 
 # A pair of virtual interfaces.
 join() {
