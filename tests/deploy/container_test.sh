@@ -9,7 +9,7 @@
 set -euo pipefail
 
 readonly packages=(buildah debootstrap)
-readonly patience=120
+readonly patience=1200
 
 fail() {
   echo "FAILED: $*"

@@ -67,7 +67,7 @@ in_cluster() {
   local rendering=$1 run=$2 epochs=$3
   shift 3
   mkdir -p "$work/$run"
-  sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 100 }\n\1faults { connect_timeout_seconds: 5 }/; s/epochs: 2$/epochs: '"$epochs/" \
+  sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 20 }\n\1faults { connect_timeout_seconds: 5 }/; s/epochs: 2$/epochs: '"$epochs/" \
     "$work/$rendering.yaml" >"$work/$run/manifests.yaml"
   grep -q "connect_timeout_seconds: 5" "$work/$run/manifests.yaml" || fail "the job was not changed"
   echo "== $run"

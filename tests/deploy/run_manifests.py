@@ -23,7 +23,7 @@ import time
 import yaml
 
 sys.stdout.reconfigure(line_buffering=True)
-PATIENCE = 240  # seconds for the whole job
+PATIENCE = 1800  # seconds for the whole job, also on a machine ten times slower than most
 BACKOFF = 2  # seconds before a container's second start, then twice as many each time; the kubelet's: 10
 AFTER = 12  # seconds that servers must stay alive after it: more than a liveness probe's period
 

@@ -9,7 +9,7 @@
 set -euo pipefail
 
 readonly packages=(slurm-wlm munge)
-readonly patience=120  # seconds that a wait may take
+readonly patience=1200  # seconds that a wait may take
 
 fail() {
   echo "FAILED: $*"

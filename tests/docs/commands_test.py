@@ -25,7 +25,7 @@ import pages  # noqa: E402
 PROJECT = os.getcwd()
 SCRATCH = os.path.join(os.environ["TEST_TMPDIR"], "pages")
 DIGITS = "--set 'data.drawn_digits={train_samples: 256, test_samples: 64}'"
-PATIENCE = 120  # seconds a command may take
+PATIENCE = 900  # seconds a command may take
 
 failures = []
 
