@@ -1,6 +1,5 @@
 #include "server/edge/listener.h"
 
-#include <grpcpp/health_check_service_interface.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -52,24 +51,24 @@ std::string WhyNot(const std::string& host, const std::string& port) {
 
 absl::StatusOr<Listener> Listener::Open(const std::string& address,
                                         const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                        const std::vector<CallService*>& services, const Options& options) {
+                                        std::vector<CallService*> services, const Options& options) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
   }
   const std::string host = address.substr(0, colon);
   const std::string port = address.substr(colon + 1);
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   SetTrainingOptions(&builder);
   BoundConnections(&builder);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   int picked = 0;
   builder.AddListeningPort(address, credentials, &picked);
+  Listener listener;
+  services.push_back(listener.health_.get());
   for (CallService* service : services) builder.RegisterService(service->grpc_service());
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   for (int i = 0; i < options.threads; ++i) queues.push_back(builder.AddCompletionQueue());
-  Listener listener;
   listener.server_ = builder.BuildAndStart();
   if (listener.server_ == nullptr || picked == 0) {
     for (const auto& queue : queues) queue->Shutdown();
@@ -88,10 +87,6 @@ void Listener::Serve(const std::vector<CallService*>& services,
     for (CallService* service : services) service->Accept(queues_.back().get());
     threads_.push_back(std::make_unique<CompletionThread>(std::move(queue), "listener"));
   }
-}
-
-void Listener::SetServing(const std::string& name, bool serving) {
-  server_->GetHealthCheckService()->SetServingStatus(name, serving);
 }
 
 void Listener::Shutdown(double grace_seconds) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/completion.h"
 #include "server/edge/calls.h"
+#include "server/edge/health_service.h"
 
 namespace catchment {
 
@@ -24,7 +25,7 @@ class Listener {
   // The services outlive the listener.
   static absl::StatusOr<Listener> Open(const std::string& address,
                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                       const std::vector<CallService*>& services, const Options& options);
+                                       std::vector<CallService*> services, const Options& options);
 
   Listener(Listener&&) = default;
   // Shuts down at once what is still open.
@@ -32,9 +33,8 @@ class Listener {
 
   // HOST:PORT, with the port that was picked where PORT was 0, or unix:PATH.
   const std::string& address() const { return address_; }
-  // What gRPC's health service (grpc.health.v1) says of this name; of one never set here it knows nothing. Of
-  // "", the process, it says SERVING from the beginning.
-  void SetServing(const std::string& name, bool serving);
+  // Sets what the listener's health service says of this name.
+  void SetServing(const std::string& name, bool serving) { health_->Set(name, serving); }
   // Takes no more calls; those under way have so long to end by themselves. Returns when all have.
   void Shutdown(double grace_seconds);
 
@@ -43,6 +43,7 @@ class Listener {
   void Serve(const std::vector<CallService*>& services,
              std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues);
 
+  std::unique_ptr<HealthService> health_ = std::make_unique<HealthService>();
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
   std::vector<std::unique_ptr<CallQueue>> queues_;

@@ -1,0 +1,25 @@
+#include "server/edge/health_service.h"
+
+namespace catchment {
+
+using grpc::health::v1::HealthCheckRequest;
+using grpc::health::v1::HealthCheckResponse;
+
+void HealthService::Set(const std::string& name, bool serving) {
+  MutexLock lock(&mu_);
+  serving_[name] = serving;
+}
+
+void HealthService::Accept(CallQueue* queue) {
+  UnaryCall<Async, HealthCheckRequest, HealthCheckResponse>::Accept(
+      queue, &service_, &Async::RequestCheck,
+      [this](const HealthCheckRequest& request, HealthCheckResponse* response) {
+        MutexLock lock(&mu_);
+        const auto found = serving_.find(request.service());
+        if (found == serving_.end()) return absl::NotFoundError("service name unknown");
+        response->set_status(found->second ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace catchment
