@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 
 namespace catchment {
 namespace {
@@ -126,6 +127,9 @@ void TuneProcess() {
   // gRPC 1.51 otherwise keeps buffers for every connection that grow with what has come over it, to a
   // megabyte.
   setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0);
+  // gRPC's locks are Abseil's, and Debian's build of it looks for deadlocks at every one of them, under one
+  // lock of the process.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "absl/synchronization/mutex.h"
+
 namespace catchment {
 namespace {
 
@@ -49,6 +51,16 @@ TEST(RpcTest, StatusesKeepTheirCodesAndMessagesBothWays) {
   }
   EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
   EXPECT_TRUE(FromGrpc(grpc::Status::OK, "server 1").ok());
+}
+
+// The search for deadlocks, which Debian's Abseil otherwise makes at every lock, would write of these two.
+TEST(RpcTest, TunedProcessDoesNotSearchForDeadlocks) {
+  TuneProcess();
+  absl::Mutex a, b;
+  testing::internal::CaptureStderr();
+  { const absl::MutexLock first(&a), second(&b); }
+  { const absl::MutexLock first(&b), second(&a); }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace
