@@ -12,7 +12,8 @@ constexpr char kMethod[] = "/catchment.v1.ShardService/Train";
 
 ShardStream::ShardStream(const std::shared_ptr<grpc::Channel>& channel, grpc::CompletionQueue* queue,
                          const v1::Hello& hello, Owner* owner)
-    : stub_(channel),
+    : queue_(queue),
+      stub_(channel),
       call_((context_.AddMetadata(kHelloKey, hello.SerializeAsString()),
              stub_.PrepareCall(&context_, kMethod, queue))),
       owner_(*owner) {
@@ -30,14 +31,20 @@ ShardStream::~ShardStream() {
 void ShardStream::Cancel() { context_.TryCancel(); }
 
 void ShardStream::Wake() {
-  {
-    MutexLock lock(&mu_);
-    woken_ = true;
-    if (writing_ || ending_) return;
-    writing_ = true;
-    // The call must not end under this thread.
-    ++under_way_;
-  }
+  if (BeginToWrite()) to_queue_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), woken_up_.Tag());
+}
+
+bool ShardStream::BeginToWrite() {
+  MutexLock lock(&mu_);
+  woken_ = true;
+  if (writing_ || ending_) return false;
+  writing_ = true;
+  // The call must not end before the write has begun.
+  ++under_way_;
+  return true;
+}
+
+void ShardStream::OnWoken(bool) {
   Write();
   Leave();
 }
@@ -69,7 +76,10 @@ void ShardStream::OnWritten(bool ok) {
     MutexLock lock(&mu_);
     writing_ = false;
   }
-  if (ok) Wake();
+  if (ok && BeginToWrite()) {
+    Write();
+    Leave();
+  }
   Leave();
 }
 

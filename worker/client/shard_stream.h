@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_WORKER_CLIENT_SHARD_STREAM_H_
 #define CATCHMENT_WORKER_CLIENT_SHARD_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -18,9 +19,10 @@
 namespace catchment {
 
 // One write is under way at a time, and what goes next is asked for when it begins: nothing is queued, and
-// nothing of ours is allocated for a block.
+// nothing of ours is allocated for a block. All writes begin on the queue's thread: the thread that computes
+// gradients does not copy them into the connection, and gRPC's lock of the connection stays with one thread.
 //
-// Threads: Wake and Cancel from any; the owner is called on the queue's thread and by Wake.
+// Threads: Wake and Cancel from any; the owner is called on the queue's thread.
 class ShardStream final {
  public:
   // Whose blocks the stream carries. Calls of Next come one at a time, answers too.
@@ -42,21 +44,25 @@ class ShardStream final {
   // Ends the stream and waits for the end.
   ~ShardStream();
 
-  // There may be a block to send.
+  // Says that there may be a block to send. Returns at once.
   void Wake();
   void Cancel();
 
  private:
   void OnRead(bool ok);
+  void OnWoken(bool ok);
   // Of a block, and of what opens the call.
   void OnWritten(bool ok);
   void OnFinished(bool ok) { Leave(); }
   absl::Status ReadAnswer();
+  // Returns true, and has set writing_, where the caller is to begin a write.
+  bool BeginToWrite();
+  // For whoever has set writing_, on the queue's thread.
+  void Write();
   void Leave();
   void OnDone();
-  // For whoever has set writing_.
-  void Write();
 
+  grpc::CompletionQueue* const queue_;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
@@ -64,14 +70,15 @@ class ShardStream final {
   MemberCompletion<ShardStream> read_{this, &ShardStream::OnRead};
   MemberCompletion<ShardStream> written_{this, &ShardStream::OnWritten};
   MemberCompletion<ShardStream> finished_{this, &ShardStream::OnFinished};
+  MemberCompletion<ShardStream> woken_up_{this, &ShardStream::OnWoken};
+  grpc::Alarm to_queue_;           // brings woken_up_ to the queue's thread; set by whoever has set writing_
   std::atomic<int> under_way_{0};  // operations; Finish from the beginning
   grpc::Status status_;            // what Finish gives
 
   // Of the queue's thread.
   grpc::ByteBuffer incoming_;
   ReceivedFrame frame_;
-
-  grpc::ByteBuffer outgoing_;  // of whoever has set writing_
+  grpc::ByteBuffer outgoing_;
 
   Mutex mu_;
   CondVar changed_;
