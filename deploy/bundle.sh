@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes one relocatable tarball: the programs, the shared libraries that they need beyond glibc, the CUDA
-# plugin where it is built, examples, and what starts the daemons on clusters.
+# Makes one relocatable tarball: the programs, all shared libraries that they need, the C library and its loader
+# included, the CUDA plugin where it is built, examples, and what starts the daemons on clusters.
 #
 #   deploy/bundle.sh [--out=FILE] [--bin=DIR] [--cublas]
 #
@@ -8,12 +8,12 @@
 # --bin=DIR    take the programs from this Bazel output folder as they are, and build nothing
 # --cublas     take cuBLAS along (about 600 MB), for GPU machines that have a driver and no CUDA toolkit
 #
-# Unpacked anywhere on x86-64 Linux with glibc 2.36 or newer it runs as it is, whatever else is installed:
+# Unpacked anywhere on x86-64 Linux it runs as it is, whatever is installed there (deploy/README.md):
 #
 #   catchment-VERSION/bin        catchment, catchment_server, catchment_worker, libcatchment_cuda.so
-#   catchment-VERSION/lib        the libraries; every file finds its own by a path relative to itself
+#   catchment-VERSION/lib        the libraries and the loader; every file finds its own by a path relative to itself
 #   catchment-VERSION/examples   job files
-#   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, container; README.md says which
+#   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, containers; README.md says which
 #   catchment-VERSION/licenses   of the libraries
 #
 # Exit codes: 0 made, 1 something went wrong (it says what), 2 usage.

@@ -6,8 +6,17 @@
 #   plugin     the CUDA plugin there
 # shellcheck disable=SC2154
 
-# What glibc itself brings, and what only a GPU's driver can bring.
-readonly left_out='^(linux-vdso|ld-linux|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|libcuda)[.-]'
+# What the kernel or a GPU's driver brings.
+readonly left_out='^(linux-vdso|libcuda)[.-]'
+
+# The loader and the C library, which the programs take from the bundle. All of it, since its parts work only with each
+# other: every program names all of those libraries, so that what is opened later, such as a driver of the machine,
+# finds them loaded and takes none from the machine.
+readonly loader=ld-linux-x86-64.so.2
+readonly c_libraries=(libanl.so.1 libc.so.6 libdl.so.2 libm.so.6 libmvec.so.1 libpthread.so.0 libresolv.so.2
+                      librt.so.1 libutil.so.1)
+# Opened by name where /etc/nsswitch.conf says so.
+readonly name_services=(libnss_compat.so.2 libnss_hesiod.so.2)
 
 say() { echo "${script}: $*"; }
 
@@ -59,24 +68,69 @@ build() {
   bin=$(bazel info "${options[@]}" bazel-bin 2>/dev/null)
 }
 
-# libraries FILE: "NAME PATH" for each library that FILE needs, directly or not, beyond what is left out.
+# libraries FILE: "NAME PATH" for each library that FILE needs, directly or not, beyond the C library and what is
+# left out.
 libraries() {
   local name arrow path rest
   while read -r name arrow path rest; do
-    [[ ${name##*/} =~ $left_out ]] && continue
+    [[ ${name##*/} =~ $left_out || " ${c_libraries[*]} " == *" $name "* ]] && continue
     [[ $path != not ]] || die "$1 needs $name, which is not on this machine $rest"
     [[ $arrow == "=>" ]] && echo "$name $path"
   done < <(ldd "$1")
 }
 
-# add_program FILE: to bin/, with its libraries to lib/. cuBLAS only with --cublas: else the one of a CUDA
-# toolkit is found at run time.
+# field FILE OFFSET SIZE: the unsigned number there.
+field() { od --address-radix=n --format="u$3" --skip-bytes="$2" --read-bytes="$3" "$1" | tr -d ' '; }
+
+# forget_loader PROGRAM: turns the program header that names the absolute path of a loader (PT_INTERP, 3) into one that
+# is ignored (PT_NULL, 0). The program then starts at its own entry point, which maps the loader of the bundle
+# (common/start/bundled_loader.h).
+forget_loader() {
+  local headers count i at
+  headers=$(field "$1" 32 8)
+  count=$(field "$1" 56 2)
+  for ((i = 0; i < count; ++i)); do
+    at=$((headers + 56 * i))
+    [[ $(field "$1" "$at" 4) -eq 3 ]] || continue
+    printf '\0\0\0\0' | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+    return
+  done
+  die "$(basename "$1") names no loader"
+}
+
+# add_c_library PROGRAM: the C library that PROGRAM is linked with, and its loader, to lib/ as they are.
+add_c_library() {
+  local folder name
+  folder=$(dirname "$(realpath "$(ldd "$1" | sed -n 's/^\tlibc.so.6 => \([^ ]*\) .*/\1/p')")")
+  for name in "$loader" "${c_libraries[@]}" "${name_services[@]}"; do
+    install -m 755 "$folder/$name" "$tree/lib/$name" || die "the C library in $folder has no $name"
+    realpath "$folder/$name" >>"$work/origins"
+  done
+}
+
+# add_program FILE: to bin/, so that it starts with the loader and C library of the bundle.
 add_program() {
-  local file=$1 name path copy
+  local name copy=$tree/bin/${1##*/} needed=()
+  add_file "$1" "\$ORIGIN/../lib"
+  for name in "${c_libraries[@]}"; do needed+=(--add-needed "$name"); done
+  # Not together with the run path: patchelf 0.14 then writes a wrong one.
+  patchelf "${needed[@]}" "$copy"
+  forget_loader "$copy"
+  "$copy" --help >"$work/help" 2>&1 || [[ $? -lt 126 ]] ||
+    die "${1##*/} does not start from the bundle; does its cc_binary depend on //common/start? $(head -n 3 "$work/help")"
+}
+
+# add_plugin FILE: a CUDA plugin, which also finds cuBLAS where a CUDA toolkit has it.
+add_plugin() { add_file "$1" "\$ORIGIN/../lib:/usr/local/cuda/lib64"; }
+
+# add_file FILE PATHS: to bin/, where it finds libraries in PATHS, with its libraries to lib/. cuBLAS only with
+# --cublas: else the one of a CUDA toolkit is found at run time.
+add_file() {
+  local file=$1 paths=$2 name path copy
   copy=$tree/bin/$(basename "$file")
   install -m 755 "$file" "$copy"
   # RPATH and not RUNPATH: what a cluster's modules put into LD_LIBRARY_PATH does not get between.
-  patchelf --force-rpath --set-rpath "\$ORIGIN/../lib${2:+:$2}" "$copy"
+  patchelf --force-rpath --set-rpath "$paths" "$copy"
   while read -r name path; do
     [[ $name != libcublas* || $cublas == yes ]] || continue
     [[ ! -e $tree/lib/$name ]] || continue
@@ -90,7 +144,8 @@ add_program() {
 # The copyright files of the Debian packages that the libraries come from.
 add_licenses() {
   local package
-  sed 's,^/usr/lib/,*/lib/,' "$work/origins" | xargs dpkg-query --search 2>/dev/null | sed 's/: .*//; s/:.*//' |
+  # Some packages name their files without /usr. A pattern (*/lib/...) would take dpkg-query 100 times as long.
+  sed 'p; s,^/usr,,' "$work/origins" | xargs dpkg-query --search 2>/dev/null | sed 's/: .*//; s/:.*//' |
     sort -u >"$work/packages" || true
   while read -r package; do
     [[ ! -e /usr/share/doc/$package/copyright ]] ||
@@ -98,14 +153,17 @@ add_licenses() {
   done <"$work/packages"
 }
 
-# Every library that a file of the bundle names is in it, or one that is left out on purpose.
+# Every library that a program or plugin needs, directly or not, is found in the bundle, or is one that is left out on
+# purpose. A plugin finds the C library of the program.
 check_complete() {
-  local file name
-  for file in "$tree"/bin/* "$tree"/lib/*; do
-    for name in $(patchelf --print-needed "$file"); do
-      [[ -e $tree/lib/$name || $name =~ $left_out || $name == libcublas* ]] ||
-        die "$(basename "$file") needs $name, which is not in the bundle"
-    done
+  local file name arrow path rest
+  for file in "$tree"/bin/*; do
+    while read -r name arrow path rest; do
+      [[ $name =~ $left_out || $name == libcublas* || ${name##*/} == "$loader" ]] && continue
+      [[ $file == *.so && " ${c_libraries[*]} " == *" $name "* ]] && continue
+      [[ "$path $rest" == "$tree/"* ]] ||
+        die "$(basename "$file") needs $name, which is not in the bundle: $path $rest"
+    done < <("$tree/lib/$loader" --list "$file")
   done
 }
 
@@ -127,9 +185,10 @@ make_tree() {
   version=$(awk 'NR == 1 { print $2 }' <<<"$described")
   tree=$work/$1-$version
   mkdir -p "$tree"/{bin,lib,licenses}
+  add_c_library "$bin/${programs[0]}"
   for program in "${programs[@]}"; do add_program "$bin/$program"; done
   if [[ $described == *"CUDA: plugin built"* ]]; then
-    add_program "$bin/$plugin" /usr/local/cuda/lib64
+    add_plugin "$bin/$plugin"
   elif [[ $cublas == yes ]]; then
     die "--cublas: this build has no CUDA plugin"
   fi

@@ -9,7 +9,7 @@
 # --bin=DIR    take the programs from this Bazel output folder as they are, and build nothing
 # --cublas     take cuBLAS along (about 600 MB), for machines that have neither CUDA 13 nor PyTorch for it
 #
-# There, on x86-64 Linux with glibc 2.36 or newer, an NVIDIA driver for CUDA 13 and Python 3:
+# There, on x86-64 Linux with an NVIDIA driver for CUDA 13 and Python 3:
 #
 #   tar -xzf catchment-gpu-VERSION.tar.gz && catchment-gpu-VERSION/run.sh
 #
@@ -30,7 +30,7 @@ readonly on_host=tests/kernels/cuda/cuda_plugin_on_host.so
 source "$(dirname "${BASH_SOURCE[0]}")/bundle_parts.sh"
 begin "$@"
 make_tree catchment-gpu
-add_program "$bin/$on_host"
+add_plugin "$bin/$on_host"
 add_licenses
 check_complete
 cp -RL examples LICENSE deploy/gpu/* "$tree/"

@@ -1,34 +1,15 @@
 #!/usr/bin/env bash
-# deploy/bundle.sh, and its bundle in a root that holds nothing but glibc, with an empty environment.
-# Where another root cannot be had, that part says so and is skipped.
+# deploy/bundle.sh, and its bundle: moved to a folder with spaces in its name, in a root that holds nothing else (no C
+# library), with an empty environment. Where another root cannot be had, that part says so and is skipped.
 set -euo pipefail
 source tests/deploy/check.sh
+source tests/deploy/root.sh
 
 readonly bundle=$TEST_TMPDIR/bundle.tar.gz
 readonly root=$TEST_TMPDIR/root
-
-# In $root, as its own process tree, which ends with the command. Only /proc and /dev/null are there beside
-# it.
-# in_root COMMAND...
-in_root() {
-  local rights=()
-  [[ $(id -u) -eq 0 ]] || rights=(--map-root-user)
-  # shellcheck disable=SC2016
-  unshare "${rights[@]}" --mount --pid --fork --kill-child bash -c '
-    mount -t proc proc "$0/proc" && mount --bind /dev/null "$0/dev/null" && exec env -i /usr/sbin/chroot "$0" "$@"' \
-    "$root" "$@"
-}
-
-make_root() {
-  local file
-  mkdir -p "$root"/{proc,dev,opt,lib64,work}
-  touch "$root/dev/null"
-  dpkg --listfiles libc6 | grep -E '/lib/x86_64-linux-gnu/[^/]*\.so[.0-9]*$' >"$TEST_TMPDIR/glibc"
-  while read -r file; do
-    install -D -m 755 "$file" "$root$file"
-  done <"$TEST_TMPDIR/glibc"
-  ln -s /lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$root/lib64/"
-}
+readonly place="/opt/moved here"  # of the bundle, in the root
+readonly moved=$root$place
+readonly job=$place/examples/drawn_digits.textproto
 
 run deploy/bundle.sh --help
 expect_status 0
@@ -37,55 +18,97 @@ run deploy/bundle.sh --frobnicate
 expect_status 2
 expect_output "no such flag: --frobnicate"
 
-run deploy/bundle.sh --bin=. --out="$bundle"
-expect_status 0
-expect_output "$bundle: "
-mkdir -p "$root/opt"
-tar -xzf "$bundle" -C "$root/opt"
-mv "$root"/opt/catchment-* "$root/opt/moved"
-for file in bin/catchment bin/catchment_server bin/catchment_worker lib/libgrpc++.so.1.51 LICENSE VERSION \
-            licenses/libgrpc29 examples/drawn_digits.textproto deploy/fetch_mnist.sh; do
-  expect_true "$file is in the bundle" test -s "$root/opt/moved/$file"
-done
-expect_true "glibc is not in the bundle" test ! -e "$root/opt/moved/lib/libc.so.6"
-if grep -q "CUDA: plugin built" "$root/opt/moved/VERSION"; then
-  expect_true "the CUDA plugin is in the bundle" test -s "$root/opt/moved/bin/libcatchment_cuda.so"
-fi
-run env LC_ALL=C tar -tvzf "$bundle"
-expect_output "-rwxr-xr-x 0/0"
-expect_no_output " $(id -un)/"
-
-make_root
-if ! unshare --help >/dev/null || ! in_root /opt/moved/bin/catchment --version >"$TEST_TMPDIR/why" 2>&1 &&
-   grep -qiE 'unshare|mount:|chroot:' "$TEST_TMPDIR/why"; then
-  echo "SKIPPED: the bundle in a root of its own: $(cat "$TEST_TMPDIR/why")"
-  exit 0
-fi
-for program in catchment catchment_server catchment_worker; do
-  run in_root "/opt/moved/bin/$program" --version
-  expect_status 0
-  expect_output "$program 0.1.0"
-  expect_output "commit: "
-  expect_output "oneDNN: 2."
-  expect_output "CUDA: "
-done
-run in_root /opt/moved/bin/catchment train /opt/moved/examples/drawn_digits.textproto --servers=2 --workers=2 \
-  --out=/work/out
-expect_status 0
-run cat "$root/work/out/summary.json"
-expect_output '"phase": "DONE"'
-expect_output '"servers": 2'
-expect_true "the weights are there" test -s "$root/work/out/model.safetensors"
-
 # A program that lacks a library is not bundled.
 broken=$TEST_TMPDIR/broken
 mkdir -p "$broken"/{cli,server,worker,kernels/cuda}
 for file in cli/catchment server/catchment_server worker/catchment_worker kernels/cuda/libcatchment_cuda.so; do
   cp -L "$file" "$broken/$file"
 done
-chmod u+w "$broken/worker/catchment_worker"
-patchelf --add-needed libnowhere.so.1 "$broken/worker/catchment_worker"
+chmod u+w "$broken/server/catchment_server"
+patchelf --add-needed libnowhere.so.1 "$broken/server/catchment_server"
 run deploy/bundle.sh --bin="$broken" --out="$TEST_TMPDIR/broken.tar.gz"
 expect_status 1
 expect_output "needs libnowhere.so.1"
 expect_true "nothing is left of it" test ! -e "$TEST_TMPDIR/broken.tar.gz"
+
+run deploy/bundle.sh --bin=. --out="$bundle"
+expect_status 0
+expect_output "$bundle: "
+run env LC_ALL=C tar -tvzf "$bundle"
+expect_output "-rwxr-xr-x 0/0"
+expect_no_output " $(id -un)/"
+
+mkdir -p "$root"/{dev,opt,path,proc,work}
+touch "$root/dev/null"
+tar -xzf "$bundle" -C "$root/opt"
+mv "$root"/opt/catchment-* "$moved"
+ln -s "..$place/bin/catchment" "$root/path/catchment"
+for file in bin/catchment bin/catchment_server bin/catchment_worker lib/libgrpc++.so.1.51 lib/libc.so.6 \
+            lib/ld-linux-x86-64.so.2 LICENSE VERSION licenses/libgrpc29 licenses/libc6 \
+            examples/drawn_digits.textproto deploy/fetch_mnist.sh; do
+  expect_true "$file is in the bundle" test -s "$moved/$file"
+done
+if grep -q "CUDA: plugin built" "$moved/VERSION"; then
+  expect_true "the CUDA plugin is in the bundle" test -s "$moved/bin/libcatchment_cuda.so"
+fi
+
+# The process is the program's own: what ps, pgrep and core dumps name, and what finds the files beside it.
+"$moved/bin/catchment_server" --job="$moved/examples/drawn_digits.textproto" --servers=127.0.0.1:0 \
+  >"$TEST_TMPDIR/server.log" 2>&1 &
+server=$!
+until grep -q "listening on" "$TEST_TMPDIR/server.log" || ! kill -0 "$server"; do sleep 0.1; done
+run readlink "/proc/$server/exe"
+expect_output "$moved/bin/catchment_server"
+run cat "/proc/$server/comm"
+expect_output "catchment_serve"
+run tr '\0' '\n' <"/proc/$server/cmdline"
+expect_true "the command line is its own: $output" test "${output%%$'\n'*}" = "$moved/bin/catchment_server"
+run grep -E '/(libc|libm|libstdc\+\+|ld-linux-x86-64)\.so' "/proc/$server/maps"
+expect_output "$moved/lib/libc.so.6"
+expect_true "a library is not the bundle's: $output" test "$(grep -cv "$moved/lib/" <<<"$output")" -eq 0
+kill -KILL "$server"
+status=0
+wait "$server" || status=$?
+expect_status 137
+
+# Its own words where it is not complete, and where the processor is too old.
+mv "$moved/lib/ld-linux-x86-64.so.2" "$TEST_TMPDIR/"
+run "$moved/bin/catchment" --version
+expect_status 1
+expect_output "catchment: cannot load $moved/bin/../lib/ld-linux-x86-64.so.2; unpack the whole bundle"
+mv "$TEST_TMPDIR/ld-linux-x86-64.so.2" "$moved/lib/"
+if command -v qemu-x86_64 >/dev/null; then
+  run qemu-x86_64 -cpu Nehalem "$moved/bin/catchment_worker" --version
+  expect_status 1
+  expect_output "catchment_worker: this processor lacks AVX"
+else
+  echo "SKIPPED: the bundle on an old processor: there is no qemu-x86_64 (package qemu-user)"
+fi
+
+if ! can_enter_root "$place/bin/catchment" --version; then
+  echo "SKIPPED: the bundle in a root of its own: $output"
+  exit 0
+fi
+for program in catchment catchment_server catchment_worker; do
+  run in_root "$place/bin/$program" --version
+  expect_status 0
+  expect_output "$program 0.1.0"
+  expect_output "commit: "
+  expect_output "oneDNN: "
+  expect_output "CUDA: "
+done
+# By a relative path, by a link, and by a link that is found in PATH.
+for program in ".$place/bin/catchment" /path/catchment catchment; do
+  run in_root "$program" --version
+  expect_status 0
+  expect_output "catchment 0.1.0"
+done
+run in_root catchment validate /nowhere.textproto
+expect_status 1
+expect_output "/nowhere.textproto"
+run in_root catchment train "$job" --servers=2 --workers=2 --out=/work/out
+expect_status 0
+run cat "$root/work/out/summary.json"
+expect_output '"phase": "DONE"'
+expect_output '"servers": 2'
+expect_true "the weights are there" test -s "$root/work/out/model.safetensors"
