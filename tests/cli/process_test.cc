@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Long enough never to pass but where something is broken.
-constexpr double kLong = 60;
+constexpr double kLong = 600;
 
 class ProcessTest : public ::testing::Test {
  protected:

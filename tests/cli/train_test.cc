@@ -77,7 +77,7 @@ class TrainTest : public ::testing::Test {
 
 TEST_F(TrainTest, AFinishedJobEndsWithItsSummary) {
   Script("scored");
-  Worker("sleep 0.3; touch $OUT/finish");
+  Worker("wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_EQ(err_.str(), "");
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("training mnist_mlp with "), HasSubstr("on 1 server and 1 worker"),
@@ -226,9 +226,9 @@ TEST_F(TrainTest, ASecondSignalKills) {
 TEST_F(TrainTest, ALostEvaluatorIsStartedAgainTwiceAndTrainingGoesOn) {
   options_.evaluator = true;
   Worker(
-      "case \"$*\" in *--role=evaluator*) echo x >>$OUT/starts; exit 1;; esac\n"
-      "until [ \"$(cat $OUT/starts 2>/dev/null | wc -l)\" = 3 ]; do sleep 0.01; done; sleep 0.3; touch "
-      "$OUT/finish");
+      "case \"$*\" in *--role=evaluator*) echo $$ >>$OUT/starts; exit 1;; esac\n"
+      "until [ \"$(cat $OUT/starts 2>/dev/null | wc -l)\" = 3 ]; do sleep 0.01; done\n"
+      "wait_gone $(tail -n 1 $OUT/starts); wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("evaluator (pid"), HasSubstr("started the evaluator again"),
                                 HasSubstr("the evaluator is not started again")));
