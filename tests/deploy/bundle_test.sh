@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # deploy/bundle.sh, and its bundle: moved to a folder with spaces in its name, in a root that holds nothing else (no C
 # library), with an empty environment. Where another root cannot be had, that part says so and is skipped.
+# tests/deploy/bundle_roots_test.sh takes it to other systems.
 set -euo pipefail
 source tests/deploy/check.sh
 source tests/deploy/root.sh
@@ -106,7 +107,8 @@ done
 run in_root catchment validate /nowhere.textproto
 expect_status 1
 expect_output "/nowhere.textproto"
-run in_root catchment train "$job" --servers=2 --workers=2 --out=/work/out
+run in_root catchment train "$job" --set "data.drawn_digits={train_samples: 256, test_samples: 64}" --servers=2 \
+  --workers=2 --out=/work/out
 expect_status 0
 run cat "$root/work/out/summary.json"
 expect_output '"phase": "DONE"'
