@@ -12,9 +12,33 @@ set -euo pipefail
 
 readonly target=0.985  # test accuracy on MNIST
 readonly epochs=3
+readonly parts=4
+readonly build_seconds=480  # of one core, for all of it
 readonly files=(train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte)
 
 say() { echo "quickstart: $*"; }
+
+# begin TITLE: says which part begins, and how long the one before took.
+begin() {
+  end_part
+  part=$((part + 1))
+  part_began=$SECONDS
+  say "part $part of $parts: $1"
+}
+
+end_part() {
+  [[ $part -eq 0 ]] || say "part $part of $parts took $((SECONDS - part_began)) s"
+}
+
+# Prints how long a build from nothing takes on this machine, about.
+build_estimate() {
+  local minutes=$(((build_seconds / $(nproc) + 59) / 60))
+  if [[ $minutes -eq 1 ]]; then
+    echo "about a minute"
+  else
+    echo "up to $minutes minutes"
+  fi
+}
 
 die() {
   echo "quickstart: $*" >&2
@@ -73,15 +97,19 @@ else
 fi
 cd "$root"
 
+part=0
+begin "Debian's packages that are missing, if any (up to 2 minutes)"
 deploy/setup.sh
-say "building (the first time takes some minutes)"
-bazel build --noshow_progress //cli:catchment || die "the build failed; the reason is above"
+begin "building (the first time takes $(build_estimate) on $(nproc) cores; Bazel shows [done / known actions])"
+bazel build //cli:catchment || die "the build failed; the reason is above"
+begin "the data"
 choose_data
-say "training on $data_words"
+begin "training on $data_words ($epochs epochs, about a minute)"
 bazel-bin/cli/catchment train examples/mnist_cnn.textproto --servers=1 --workers=2 --set "epochs=$epochs" \
   "${data_flags[@]}" --out="$out" "${overwrite[@]}" ||
   die "training failed; the reason is above, and logs are in $out/logs"
 
+end_part
 accuracy=$(summary_value test_accuracy)
 cat <<END
 

@@ -37,8 +37,12 @@ quickstart() {
 quickstart
 expect_status 0
 expect_output "setup in $project"
+expect_output "part 2 of 4: building (the first time takes"
 expect_output "bazel build"
-expect_output "digits that the program draws"
+expect_no_output "noshow_progress"
+expect_output "part 2 of 4 took"
+expect_output "part 4 of 4: training on digits that the program draws"
+expect_output "part 4 of 4 took"
 expect_output "data.drawn_digits={}"
 expect_output "--servers=1 --workers=2"
 expect_output "test accuracy 0.99"
