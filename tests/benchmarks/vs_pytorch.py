@@ -1,12 +1,15 @@
 """Training samples per second of Catchment and of PyTorch: same models, same machine, in turns.
 
-    vs_pytorch.py TRAIN_SPEED [--json=FILE] [--models=mnist_cnn,...] [--threads=1,2] [--seconds=5] [--rounds=5]
+    vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...] [--threads=1,2] [--seconds=5] [--rounds=5]
 
 Each round runs one program, then the other, for some seconds each, in processes of their own; of all rounds the
 median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as well as we
 know: tcmalloc where it is installed; images in the order of its channels_last, where that is faster; and where it
 computes with OpenBLAS the kernels (OPENBLAS_CORETYPE) that are fastest here, which OpenBLAS does not always choose for
 a processor that is newer than it. What was chosen is printed, and in the rows of --json.
+
+--isa=avx2 limits both programs to AVX2: oneDNN in both, and PyTorch's own kernels, MKL and OpenBLAS. --isa=native lifts
+such limits. Every row names its instruction set.
 """
 import argparse
 import ctypes.util
@@ -20,6 +23,9 @@ import time
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BATCH = 128
 IMAGES = ("mnist_cnn", "resnet20")
+# What limits oneDNN (by either name), PyTorch's own kernels and MKL.
+AVX2 = dict(DNNL_MAX_CPU_ISA="AVX2", ONEDNN_MAX_CPU_ISA="AVX2", ATEN_CPU_CAPABILITY="avx2",
+            MKL_ENABLE_INSTRUCTIONS="AVX2")
 JOBS = dict(mnist_cnn="mnist_cnn", mnist_mlp="mnist_mlp", hep_lstm="hep_lstm", resnet20="resnet20_cifar10")
 
 
@@ -82,16 +88,24 @@ def describe_pytorch():
     print(json.dumps([torch.__version__, "openblas" in libraries()]))
 
 
+def environment(isa):
+    """Returns this process's environment, limited to an instruction set."""
+    unlimited = {name: value for name, value in os.environ.items() if name not in AVX2}
+    return dict(unlimited, **AVX2) if isa == "avx2" else unlimited
+
+
 class PyTorch:
     """How PyTorch is run here."""
 
-    def __init__(self):
-        self.env = dict(os.environ)
+    def __init__(self, isa):
+        self.env = environment(isa)
         malloc = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
         if malloc:
             self.env["LD_PRELOAD"] = malloc
         self.version, openblas = json.loads(self.output(["--describe"], self.env))
-        if openblas and "OPENBLAS_CORETYPE" not in self.env:
+        if openblas and isa == "avx2":
+            self.env["OPENBLAS_CORETYPE"] = "Haswell"
+        elif openblas and "OPENBLAS_CORETYPE" not in self.env:
             self.choose_kernels()
         self.channels_last = {}
 
@@ -124,10 +138,17 @@ class PyTorch:
             "channels_last" if self.channels_last.get(model) else ""]))
 
 
+def build_ours():
+    """Builds our program and returns its path."""
+    subprocess.run(["bazel", "build", "//tests/benchmarks/network:train_speed"], cwd=ROOT, check=True)
+    bin_folder = subprocess.run(["bazel", "info", "bazel-bin"], cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE)
+    return os.path.join(bin_folder.stdout.strip(), "tests", "benchmarks", "network", "train_speed")
+
+
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("train_speed")
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS)
     parser.add_argument("--json")
+    parser.add_argument("--isa", choices=["avx2", "native"], default="native")
     parser.add_argument("--models", default=",".join(JOBS))
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=5)
@@ -136,21 +157,23 @@ def main():
     unknown = set(args.models.split(",")) - set(JOBS)
     if unknown:
         parser.error(f"--models: {', '.join(sorted(unknown))}: known are {', '.join(JOBS)}")
-    rows, pytorch = [], PyTorch()
+    train_speed, env = build_ours(), environment(args.isa)
+    rows, pytorch = [], PyTorch(args.isa)
     for threads in args.threads.split(","):
         for model in args.models.split(","):
             job = os.path.join(ROOT, "examples", JOBS[model] + ".textproto")
-            ours = [args.train_speed, job, str(BATCH), threads, str(args.seconds)]
+            ours = [train_speed, job, str(BATCH), threads, str(args.seconds)]
             speeds = ([], [])
             for _ in range(args.rounds):
-                speeds[0].append(float(subprocess.run(ours, check=True, text=True, stdout=subprocess.PIPE).stdout))
+                result = subprocess.run(ours, env=env, check=True, text=True, stdout=subprocess.PIPE)
+                speeds[0].append(float(result.stdout))
                 speeds[1].append(pytorch.speed(model, threads, args.seconds))
             our, their = (statistics.median(s) for s in speeds)
-            rows.append(dict(model=model, threads=int(threads), samples_per_s=round(our, 1),
+            rows.append(dict(model=model, isa=args.isa, threads=int(threads), samples_per_s=round(our, 1),
                              pytorch_samples_per_s=round(their, 1), ratio=round(our / their, 3),
                              pytorch=pytorch.describe(model)))
-            print(f"{model:10} {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, ratio {our / their:.2f} "
-                  f"({rows[-1]['pytorch']})", flush=True)
+            print(f"{model:10} {args.isa}, {threads} threads: {our:9.1f} samples/s, PyTorch {their:9.1f}, "
+                  f"ratio {our / their:.2f} ({rows[-1]['pytorch']})", flush=True)
     if args.json:
         with open(args.json, "w") as file:
             json.dump(rows, file, indent=1)
