@@ -71,6 +71,7 @@ class ParameterClient::Shard final : public ShardStream::Owner {
   void Close() { stream_.reset(); }
   bool IsOpen() const { return stream_ != nullptr; }
   void Wake() { stream_->Wake(); }
+  void Send() { stream_->Send(); }
   std::string name() const {
     return absl::StrCat("server ", index_, " at ", client_.options_.servers[index_]);
   }
@@ -144,15 +145,17 @@ void ParameterClient::Start(const Operation& operation) {
   }
   for (const auto& shard : shards_) {
     if (!shard->IsOpen()) shard->Open();
-    if (!has_input) shard->Wake();
+    if (!has_input) shard->Send();
   }
 }
 
 void ParameterClient::Ready(Range range) {
+  bool all_ready;
   {
     MutexLock lock(&mu_);
     missing_ -= range.size();
-    if (missing_ == 0) ready_at_ = clock_.Now();
+    all_ready = missing_ == 0;
+    if (all_ready) ready_at_ = clock_.Now();
   }
   for (const auto& shard : shards_) {
     if (!Overlap(range, shard->range())) continue;
@@ -161,7 +164,9 @@ void ParameterClient::Ready(Range range) {
       MutexLock lock(&mu_);
       ready = shard->schedule.Ready(range);
     }
-    if (ready) shard->Wake();
+    if (!ready) continue;
+    // A caller that has nothing left to compute will only wait.
+    all_ready ? shard->Send() : shard->Wake();
   }
 }
 
@@ -239,7 +244,7 @@ absl::Status ParameterClient::Reopen(Shard* shard) {
     shard->schedule.SendAgain();
   }
   shard->Open();
-  shard->Wake();
+  shard->Send();
   return absl::OkStatus();
 }
 

@@ -34,12 +34,18 @@ void ShardStream::Wake() {
   if (BeginToWrite()) to_queue_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), woken_up_.Tag());
 }
 
+void ShardStream::Send() {
+  if (!BeginToWrite()) return;
+  Write();
+  Leave();
+}
+
 bool ShardStream::BeginToWrite() {
   MutexLock lock(&mu_);
   woken_ = true;
   if (writing_ || ending_) return false;
   writing_ = true;
-  // The call must not end before the write has begun.
+  // The call must not end under whoever writes.
   ++under_way_;
   return true;
 }
@@ -76,10 +82,7 @@ void ShardStream::OnWritten(bool ok) {
     MutexLock lock(&mu_);
     writing_ = false;
   }
-  if (ok && BeginToWrite()) {
-    Write();
-    Leave();
-  }
+  if (ok) Send();
   Leave();
 }
 

@@ -19,10 +19,10 @@
 namespace catchment {
 
 // One write is under way at a time, and what goes next is asked for when it begins: nothing is queued, and
-// nothing of ours is allocated for a block. All writes begin on the queue's thread: the thread that computes
-// gradients does not copy them into the connection, and gRPC's lock of the connection stays with one thread.
+// nothing of ours is allocated for a block. Whoever still has gradients to compute leaves the writing to the
+// queue's thread (Wake); whoever would only wait for the answers writes at once (Send).
 //
-// Threads: Wake and Cancel from any; the owner is called on the queue's thread.
+// Threads: Wake, Send and Cancel from any; the owner is called on the queue's thread and by Send.
 class ShardStream final {
  public:
   // Whose blocks the stream carries. Calls of Next come one at a time, answers too.
@@ -44,8 +44,10 @@ class ShardStream final {
   // Ends the stream and waits for the end.
   ~ShardStream();
 
-  // Says that there may be a block to send. Returns at once.
+  // Says that there may be a block to send. The queue's thread sends it.
   void Wake();
+  // The same, but sends it on this thread, which saves waking the other: a memory copy of the block.
+  void Send();
   void Cancel();
 
  private:
@@ -57,7 +59,7 @@ class ShardStream final {
   absl::Status ReadAnswer();
   // Returns true, and has set writing_, where the caller is to begin a write.
   bool BeginToWrite();
-  // For whoever has set writing_, on the queue's thread.
+  // For whoever has set writing_.
   void Write();
   void Leave();
   void OnDone();
@@ -78,7 +80,8 @@ class ShardStream final {
   // Of the queue's thread.
   grpc::ByteBuffer incoming_;
   ReceivedFrame frame_;
-  grpc::ByteBuffer outgoing_;
+
+  grpc::ByteBuffer outgoing_;  // of whoever has set writing_
 
   Mutex mu_;
   CondVar changed_;
