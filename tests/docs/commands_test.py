@@ -166,6 +166,23 @@ def docker(command, place):
     return "files and flags exist; tests/deploy/container_test.sh does it with buildah"
 
 
+def cluster_container(command, place):
+    """podman-hpc, Shifter and Apptainer are for clusters: here files and the daemon's flags."""
+    for path in re.findall(r"(?<!\S)(?:/opt/catchment|catchment-0\.1\.0)/\S+", command):
+        path = path.replace("/opt/catchment", "catchment-0.1.0")
+        expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+    definition = re.search(r" (deploy/apptainer/\S+)", command)
+    if definition:
+        expect(os.path.exists(os.path.join(place, "catchment-0.1.0", definition[1])), f"there is no {definition[1]}")
+    worker = re.search(r"\bcatchment_worker (.*)", command)
+    if worker:
+        expect_flags(worker[1], help_of("worker/catchment_worker"))
+    train = re.search(r"\.sif (train) (.*)", command)
+    if train:
+        expect_flags(train[2], help_of("cli/catchment", train[1]))
+    return "files and flags exist; tests/deploy/apptainer_test.sh builds the image, container_test.sh the Dockerfile's"
+
+
 def kubectl(command, place):
     """No cluster: the folder is rendered where there is a kubectl, else its files are looked for."""
     job = re.search(r"job/(\S+)", command)
@@ -232,6 +249,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run("--set samples=512", leaves=["out-digits/model.safetensors"])),
     ("deploy/README.md", r"sbatch .*", sbatch),
     ("deploy/README.md", r"docker .*", docker),
+    ("deploy/README.md", r"podman-hpc .*|srun (podman-hpc|shifter) .*|(cd \S+ && )?apptainer .*", cluster_container),
     ("deploy/README.md", r"kubectl .*", kubectl),
     ("deploy/README.md", r"catchment validate .*--write=complete\.textproto",
      run(leaves=["complete.textproto"])),
