@@ -78,7 +78,8 @@ class PeersTest(unittest.TestCase):
         self.assertNotIn("pytorch_ddp", errors)
 
     def test_run_that_fails_is_named_and_has_no_row(self):
-        failing = write_program(self.directory, "failing", "#!/bin/bash\n[[ $1 == -c ]] || { echo broken >&2; exit 3; }\n")
+        failing = write_program(self.directory, "failing",
+                                "#!/bin/bash\n[[ $1 == -c ]] || { echo broken >&2; exit 3; }\n")
         rows, errors = self.run_peers(f"--torch={failing}", "--tensorflow=/no/python", "--workers=1")
         self.assertEqual({system for system, _ in rows}, {"downpour", "sync"})
         self.assertIn("pytorch_ddp, 1 workers", errors)
