@@ -82,10 +82,10 @@ def refuse_reference_blas():
 
 
 def describe_pytorch():
-    """Its version, and whether it computes with OpenBLAS."""
+    """Its version, and whether it computes with OpenBLAS. (NumPy loads one of its own beside MKL.)"""
     import torch
     torch.ones(2, 2) @ torch.ones(2, 2)
-    print(json.dumps([torch.__version__, "openblas" in libraries()]))
+    print(json.dumps([torch.__version__, not torch.backends.mkl.is_available() and "openblas" in libraries()]))
 
 
 def environment(isa):
