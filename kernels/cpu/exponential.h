@@ -7,6 +7,7 @@
 #define CATCHMENT_KERNELS_CPU_EXPONENTIAL_H_
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 namespace catchment {
@@ -19,17 +20,17 @@ inline float FastExp(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves no places after the point
   x = x < -kLimit ? -kLimit : x;
   x = x > kLimit ? kLimit : x;
-  const float shifted = x * kLog2E + kRound;
+  const float shifted = std::fma(x, kLog2E, kRound);
   const float k = shifted - kRound;
-  const float r = (x - k * kLog2High) - k * kLog2Low;
+  const float r = std::fma(-k, kLog2Low, std::fma(-k, kLog2High, x));
   float p = 1.0f / 5040;
-  p = p * r + 1.0f / 720;
-  p = p * r + 1.0f / 120;
-  p = p * r + 1.0f / 24;
-  p = p * r + 1.0f / 6;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
+  p = std::fma(p, r, 1.0f / 720);
+  p = std::fma(p, r, 1.0f / 120);
+  p = std::fma(p, r, 1.0f / 24);
+  p = std::fma(p, r, 1.0f / 6);
+  p = std::fma(p, r, 0.5f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, r, 1.0f);
   const int32_t exponent = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(kRound) + 127;
   return p * std::bit_cast<float>(exponent << 23);
 }

@@ -26,44 +26,29 @@ void Multiply(const Matrix& a, const Matrix& b, int64_t rows, int64_t columns, i
   CHECK_EQ(status, dnnl_success) << "oneDNN could not multiply matrices";
 }
 
-// out (b x a x size) = in (a x b x size)
-void SwapOuter(const float* in, int64_t a, int64_t b, int64_t size, float* out) {
-  for (int64_t i = 0; i < b; ++i) {
-    for (int64_t j = 0; j < a; ++j, out += size) std::copy_n(in + (j * b + i) * size, size, out);
-  }
-}
+// A step's loops over values. They are functions, over memory that does not overlap, because compilers then
+// make vector instructions of them.
 
-// What a step does with one sample. Loops of their own, over memory that does not overlap, become vector
-// instructions.
-
-// y = sigmoid(y + bias)
-void AddAndSigmoid(const float* __restrict bias, int64_t n, float* __restrict y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = FastSigmoid(y[i] + bias[i]);
-}
-
-// y = tanh(y + bias)
-void AddAndTanh(const float* __restrict bias, int64_t n, float* __restrict y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = FastTanh(y[i] + bias[i]);
-}
-
-// The gates' values are n each of input, forget, candidate and output.
-void MoveCell(const float* __restrict gates, const float* __restrict before, int64_t n,
-              float* __restrict cell, float* __restrict state) {
+// Turns the gates' sums into their values, and makes the next cell and state.
+void MoveCell(const float* __restrict before, int64_t n, float* __restrict input, float* __restrict forget,
+              float* __restrict candidate, float* __restrict output, float* __restrict cell,
+              float* __restrict tanh_cell, float* __restrict state) {
   for (int64_t u = 0; u < n; ++u) {
-    const float c = gates[n + u] * before[u] + gates[u] * gates[2 * n + u];
-    cell[u] = c;
-    state[u] = gates[3 * n + u] * FastTanh(c);
+    const float i = FastSigmoid(input[u]), f = FastSigmoid(forget[u]);
+    const float g = FastTanh(candidate[u]), o = FastSigmoid(output[u]);
+    const float c = f * before[u] + i * g, tanh_c = FastTanh(c);
+    input[u] = i, forget[u] = f, candidate[u] = g, output[u] = o;
+    cell[u] = c, tanh_cell[u] = tanh_c, state[u] = o * tanh_c;
   }
 }
 
-// d_cell becomes the gradient of the cell before, and the gates' values the gradients of their sums.
-void MoveCellBack(const float* __restrict before, const float* __restrict cell,
+// Turns d_cell into the gradient of the cell before, and the gates' values into the gradients of their sums.
+void MoveCellBack(const float* __restrict before, const float* __restrict tanh_cell,
                   const float* __restrict d_state, int64_t n, float* __restrict d_cell,
                   float* __restrict input, float* __restrict forget, float* __restrict candidate,
                   float* __restrict output) {
   for (int64_t u = 0; u < n; ++u) {
-    const float i = input[u], f = forget[u], g = candidate[u], o = output[u];
-    const float tanh_c = FastTanh(cell[u]);
+    const float i = input[u], f = forget[u], g = candidate[u], o = output[u], tanh_c = tanh_cell[u];
     const float d_c = d_cell[u] + d_state[u] * o * (1 - tanh_c * tanh_c);
     input[u] = d_c * g * i * (1 - i);
     forget[u] = d_c * before[u] * f * (1 - f);
@@ -80,146 +65,189 @@ class CpuLstm final : public Kernel {
         steps_(spec.layer.input.channels),
         features_(spec.layer.input.width),
         units_(spec.layer.output.is_sequence() ? spec.layer.output.width : spec.layer.output.channels),
+        width_(features_ + units_ + 1),
+        d_width_((spec.input_gradient ? features_ : 0) + units_),
         sequences_(spec.layer.output.is_sequence()),
         input_gradient_(spec.input_gradient),
         input_(context, input, PlainLayout(input->layout().dims())),
         output_(context, PlainLayout(DimsOf(spec.layer.output, spec.batch_size))),
-        inputs_(steps_ * samples_ * features_),
-        gates_(steps_ * samples_ * 4 * units_),
-        cells_(steps_ * samples_ * units_),
-        states_(steps_ * samples_ * units_),
-        d_state_(samples_ * units_),
-        d_cell_(samples_ * units_),
-        bias_(4 * units_),
-        zeros_(samples_ * units_) {}
+        inputs_((steps_ + 1) * width_ * samples_),
+        gates_(steps_ * 4 * units_ * samples_),
+        cells_((steps_ + 1) * units_ * samples_),
+        tanh_cells_(steps_ * units_ * samples_),
+        d_inputs_(d_width_ * samples_),
+        d_cell_(units_ * samples_),
+        weights_(4 * units_ * width_),
+        d_weights_(width_ * 4 * units_) {
+    for (int64_t t = 0; t < steps_; ++t) std::fill_n(Inputs(t + 1) - samples_, samples_, 1.0f);
+  }
 
   Activation* output() override { return &output_; }
 
   void Forward(const float* parameters, const Pass&) override {
-    const Parameters p = At(parameters);
-    for (int64_t i = 0; i < 4 * units_; ++i) bias_[i] = p.bias_ih[i] + p.bias_hh[i];
+    JoinWeights(parameters);
     input_.Pull();
-    SwapOuter(input_.value_data(), samples_, steps_, features_, inputs_.data());
-    Multiply({inputs_.data(), features_}, {p.weight_ih, features_, true}, steps_ * samples_, 4 * units_,
-             features_, false, gates_.data(), 4 * units_);
-    for (int64_t t = 0; t < steps_; ++t) {
-      if (t > 0) {
-        Multiply({State(t - 1), units_}, {p.weight_hh, units_, true}, samples_, 4 * units_, units_, true,
-                 Gates(t), 4 * units_);
-      }
-      ForEachSample([&](int64_t sample) { Step(t, sample); });
-    }
-    if (sequences_) {
-      SwapOuter(states_.data(), steps_, samples_, units_, output_.value_data());
-    } else {
-      std::copy_n(State(steps_ - 1), samples_ * units_, output_.value_data());
-    }
-  }
-
-  void Backward(const float* parameters, const Pass&, float* gradient) override {
-    const Parameters p = At(parameters);
-    std::fill(d_cell_.begin(), d_cell_.end(), 0.0f);
-    std::fill(d_state_.begin(), d_state_.end(), 0.0f);
-    for (int64_t t = steps_; t-- > 0;) {
-      AddOutputGradient(t);
-      ForEachSample([&](int64_t sample) { StepBack(t, sample); });
-      if (t == 0) break;
-      Multiply({Gates(t), 4 * units_}, {p.weight_hh, units_}, samples_, units_, 4 * units_, false,
-               d_state_.data(), units_);
-    }
-    float* const d_weight_hh = gradient + (p.weight_hh - parameters);
-    WriteBiasGradient(gradient + (p.bias_ih - parameters), gradient + (p.bias_hh - parameters));
-    Multiply({gates_.data(), 4 * units_, true}, {inputs_.data(), features_}, 4 * units_, features_,
-             steps_ * samples_, false, gradient, features_);
-    if (steps_ > 1) {
-      Multiply({Gates(1), 4 * units_, true}, {states_.data(), units_}, 4 * units_, units_,
-               (steps_ - 1) * samples_, false, d_weight_hh, units_);
-    } else {
-      std::fill_n(d_weight_hh, 4 * units_ * units_, 0.0f);
-    }
-    if (!input_gradient_) return;
-    Multiply({gates_.data(), 4 * units_}, {p.weight_ih, features_}, steps_ * samples_, features_, 4 * units_,
-             false, inputs_.data(), features_);  // the inputs are read no more
-    SwapOuter(inputs_.data(), steps_, samples_, features_, input_.gradient_data());
-    input_.Push();
-  }
-
- private:
-  struct Parameters {
-    const float* weight_ih;  // 4 units x features
-    const float* weight_hh;  // 4 units x units
-    const float* bias_ih;
-    const float* bias_hh;
-  };
-
-  Parameters At(const float* parameters) const {
-    const float* const weight_hh = parameters + 4 * units_ * features_;
-    const float* const bias_ih = weight_hh + 4 * units_ * units_;
-    return {parameters, weight_hh, bias_ih, bias_ih + 4 * units_};
-  }
-
-  float* Gates(int64_t t) { return gates_.data() + t * samples_ * 4 * units_; }
-  float* Cell(int64_t t) { return cells_.data() + t * samples_ * units_; }
-  float* State(int64_t t) { return states_.data() + t * samples_ * units_; }
-  const float* CellBefore(int64_t t) { return t > 0 ? Cell(t - 1) : zeros_.data(); }
-
-  template <typename F>
-  void ForEachSample(F f) {
-    constexpr int64_t kGrain = 1 << 11;
-    ParallelFor(samples_, kGrain / units_ + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t sample = begin; sample < end; ++sample) f(sample);
+    ForEachPart([&](int64_t begin, int64_t end) {
+      for (int64_t t = 0; t < steps_; ++t) Step(t, begin, end);
     });
   }
 
-  // From the gates' sums without biases to their values, the cell and the state.
-  void Step(int64_t t, int64_t sample) {
-    float* const gates = Gates(t) + sample * 4 * units_;
-    AddAndSigmoid(bias_.data(), 2 * units_, gates);
-    AddAndTanh(bias_.data() + 2 * units_, units_, gates + 2 * units_);
-    AddAndSigmoid(bias_.data() + 3 * units_, units_, gates + 3 * units_);
-    MoveCell(gates, CellBefore(t) + sample * units_, units_, Cell(t) + sample * units_,
-             State(t) + sample * units_);
+  void Backward(const float*, const Pass&, float* gradient) override {
+    std::fill(d_cell_.begin(), d_cell_.end(), 0.0f);
+    std::fill(d_inputs_.begin(), d_inputs_.end(), 0.0f);
+    // Few steps at a time, whose gates are then still in the cache.
+    constexpr int64_t kSteps = 4;
+    for (int64_t end = steps_; end > 0; end -= kSteps) {
+      const int64_t begin = std::max<int64_t>(end - kSteps, 0);
+      ForEachPart([&](int64_t first, int64_t last) {
+        for (int64_t t = end; t-- > begin;) StepBack(t, first, last);
+      });
+      AddWeightGradient(begin, end);
+    }
+    WriteWeightGradient(gradient);
+    if (input_gradient_) input_.Push();
   }
 
-  // From the gradients of state and cell to that of the cell before and, in the gates' place, of the gates'
-  // sums.
-  void StepBack(int64_t t, int64_t sample) {
-    float* const gates = Gates(t) + sample * 4 * units_;
-    MoveCellBack(CellBefore(t) + sample * units_, Cell(t) + sample * units_,
-                 d_state_.data() + sample * units_, units_, d_cell_.data() + sample * units_, gates,
-                 gates + units_, gates + 2 * units_, gates + 3 * units_);
+ private:
+  // x_t, h_{t-1} and the ones.
+  float* Inputs(int64_t t) { return inputs_.data() + t * width_ * samples_; }
+  float* StateBefore(int64_t t) { return Inputs(t) + features_ * samples_; }
+  float* Gates(int64_t t) { return gates_.data() + t * 4 * units_ * samples_; }
+  float* CellBefore(int64_t t) { return cells_.data() + t * units_ * samples_; }
+  float* TanhCell(int64_t t) { return tanh_cells_.data() + t * units_ * samples_; }
+  // The gradient of the state, which the step after it passed on.
+  float* DState() { return d_inputs_.data() + (d_width_ - units_) * samples_; }
+
+  // Calls f(begin, end) for parts of the minibatch, on all threads.
+  template <typename F>
+  void ForEachPart(F f) {
+    constexpr int64_t kWorthAThread = 1 << 17;  // multiplications
+    ParallelFor(samples_, kWorthAThread / (4 * units_ * width_) + 1, f);
   }
 
-  void AddOutputGradient(int64_t t) {
-    if (!sequences_ && t < steps_ - 1) return;
-    const int64_t stride = sequences_ ? steps_ * units_ : units_;
-    const float* d_output = output_.gradient_data() + (sequences_ ? t * units_ : 0);
-    for (int64_t sample = 0; sample < samples_; ++sample, d_output += stride) {
-      for (int64_t u = 0; u < units_; ++u) d_state_[sample * units_ + u] += d_output[u];
+  // Calls f(offset, n) for the values of the samples begin .. end-1 in arrays of units x samples.
+  template <typename F>
+  void ForUnits(int64_t begin, int64_t end, F f) {
+    if (end - begin == samples_) return f(0, units_ * samples_);
+    for (int64_t u = 0; u < units_; ++u) f(u * samples_ + begin, end - begin);
+  }
+
+  // Makes each row of weights_: W_ih, W_hh and the sum of the biases of one gate's unit.
+  void JoinWeights(const float* weight_ih) {
+    const float* weight_hh = weight_ih + 4 * units_ * features_;
+    const float* const bias_ih = weight_hh + 4 * units_ * units_;
+    const float* const bias_hh = bias_ih + 4 * units_;
+    float* row = weights_.data();
+    for (int64_t i = 0; i < 4 * units_; ++i, weight_ih += features_, weight_hh += units_) {
+      row = std::copy_n(weight_ih, features_, row);
+      row = std::copy_n(weight_hh, units_, row);
+      *row++ = bias_ih[i] + bias_hh[i];
     }
   }
 
-  void WriteBiasGradient(float* d_bias_ih, float* d_bias_hh) {
-    std::fill_n(d_bias_ih, 4 * units_, 0.0f);
-    const float* row = gates_.data();
-    for (int64_t r = 0; r < steps_ * samples_; ++r, row += 4 * units_) {
-      for (int64_t i = 0; i < 4 * units_; ++i) d_bias_ih[i] += row[i];
-    }
-    std::copy_n(d_bias_ih, 4 * units_, d_bias_hh);
+  void Step(int64_t t, int64_t begin, int64_t end) {
+    LoadInput(t, begin, end);
+    Multiply({weights_.data(), width_}, {Inputs(t) + begin, samples_}, 4 * units_, end - begin, width_, false,
+             Gates(t) + begin, samples_);
+    ForUnits(begin, end, [&](int64_t at, int64_t n) {
+      float* const gates = Gates(t) + at;
+      MoveCell(CellBefore(t) + at, n, gates, gates + gate(), gates + 2 * gate(), gates + 3 * gate(),
+               CellBefore(t + 1) + at, TanhCell(t) + at, StateBefore(t + 1) + at);
+    });
+    if (sequences_ || t == steps_ - 1) WriteOutput(t, begin, end);
   }
+
+  // Copies x_t of each sample into a column.
+  void LoadInput(int64_t t, int64_t begin, int64_t end) {
+    for (int64_t sample = begin; sample < end; ++sample) {
+      const float* const x = input_.value_data() + (sample * steps_ + t) * features_;
+      float* const to = Inputs(t) + sample;
+      for (int64_t i = 0; i < features_; ++i) to[i * samples_] = x[i];
+    }
+  }
+
+  void WriteOutput(int64_t t, int64_t begin, int64_t end) {
+    for (int64_t sample = begin; sample < end; ++sample) {
+      const float* const state = StateBefore(t + 1) + sample;
+      float* const to = output_.value_data() + OutputOffset(t, sample);
+      for (int64_t u = 0; u < units_; ++u) to[u] = state[u * samples_];
+    }
+  }
+
+  // Puts the gradients of the gates' sums in the gates' place, and from them makes those of x_t and h_{t-1}.
+  void StepBack(int64_t t, int64_t begin, int64_t end) {
+    if (sequences_ || t == steps_ - 1) AddOutputGradient(t, begin, end);
+    ForUnits(begin, end, [&](int64_t at, int64_t n) {
+      float* const gates = Gates(t) + at;
+      MoveCellBack(CellBefore(t) + at, TanhCell(t) + at, DState() + at, n, d_cell_.data() + at, gates,
+                   gates + gate(), gates + 2 * gate(), gates + 3 * gate());
+    });
+    if (t == 0 && !input_gradient_) return;
+    Multiply({weights_.data() + width_ - 1 - d_width_, width_, true}, {Gates(t) + begin, samples_}, d_width_,
+             end - begin, 4 * units_, false, d_inputs_.data() + begin, samples_);
+    if (input_gradient_) WriteInputGradient(t, begin, end);
+  }
+
+  void AddOutputGradient(int64_t t, int64_t begin, int64_t end) {
+    for (int64_t sample = begin; sample < end; ++sample) {
+      const float* const d_output = output_.gradient_data() + OutputOffset(t, sample);
+      float* const d_state = DState() + sample;
+      for (int64_t u = 0; u < units_; ++u) d_state[u * samples_] += d_output[u];
+    }
+  }
+
+  void WriteInputGradient(int64_t t, int64_t begin, int64_t end) {
+    for (int64_t sample = begin; sample < end; ++sample) {
+      float* const to = input_.gradient_data() + (sample * steps_ + t) * features_;
+      for (int64_t i = 0; i < features_; ++i) to[i] = d_inputs_[i * samples_ + sample];
+    }
+  }
+
+  // Adds the steps begin .. end-1: what the gates read, times the gradients of their sums.
+  void AddWeightGradient(int64_t begin, int64_t end) {
+    constexpr int64_t kGrain = 16;
+    ParallelFor(4 * units_, kGrain, [&](int64_t first, int64_t last) {
+      for (int64_t t = end; t-- > begin;) {
+        Multiply({Inputs(t), samples_}, {Gates(t) + first * samples_, samples_, true}, width_, last - first,
+                 samples_, t < steps_ - 1, d_weights_.data() + first, 4 * units_);
+      }
+    });
+  }
+
+  void WriteWeightGradient(float* d_weight_ih) {
+    float* const d_weight_hh = d_weight_ih + 4 * units_ * features_;
+    float* const d_bias_ih = d_weight_hh + 4 * units_ * units_;
+    float* const d_bias_hh = d_bias_ih + 4 * units_;
+    const float* d = d_weights_.data();
+    for (int64_t i = 0; i < 4 * units_; ++i, ++d) {
+      for (int64_t j = 0; j < features_; ++j) d_weight_ih[i * features_ + j] = d[j * 4 * units_];
+      for (int64_t j = 0; j < units_; ++j) d_weight_hh[i * units_ + j] = d[(features_ + j) * 4 * units_];
+      d_bias_ih[i] = d_bias_hh[i] = d[(width_ - 1) * 4 * units_];
+    }
+  }
+
+  // Where a sample's values of a step begin in the output.
+  int64_t OutputOffset(int64_t t, int64_t sample) const {
+    return (sequences_ ? sample * steps_ + t : sample) * units_;
+  }
+  // The values of one gate in a step.
+  int64_t gate() const { return units_ * samples_; }
 
   int64_t samples_, steps_, features_, units_;
+  int64_t width_;    // of what the gates of a step read: x_t, h_{t-1} and a 1 for the biases
+  int64_t d_width_;  // of the gradients of x_t, where they are wanted, and h_{t-1}
   bool sequences_;
   bool input_gradient_;
   InputPort input_;
   CpuActivation output_;
-  std::vector<float> inputs_;  // steps x samples x features; after the backward pass their gradients
-  std::vector<float> gates_;   // steps x samples x 4 units; in the backward pass gradients of their sums
-  std::vector<float> cells_;   // steps x samples x units
-  std::vector<float> states_;  // as cells_
-  std::vector<float> d_state_, d_cell_;  // samples x units, of one step
-  std::vector<float> bias_;              // the sum of the two
-  std::vector<float> zeros_;             // the cells before the first step
+  std::vector<float> inputs_;      // (steps + 1) x width x samples; the last for the last step's states
+  std::vector<float> gates_;       // steps x 4 units x samples; in the backward pass gradients of their sums
+  std::vector<float> cells_;       // (steps + 1) x units x samples; the first are 0
+  std::vector<float> tanh_cells_;  // steps x units x samples
+  std::vector<float> d_inputs_;    // d_width x samples, of one step
+  std::vector<float> d_cell_;      // units x samples, of one step
+  std::vector<float> weights_;     // 4 units x width
+  std::vector<float> d_weights_;   // width x 4 units
 };
 
 }  // namespace

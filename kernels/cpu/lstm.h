@@ -3,9 +3,10 @@
 //   c_t = sigmoid(f) c_{t-1} + sigmoid(i) tanh(g) ;  h_t = sigmoid(o) tanh(c_t) ;  h = c = 0 before the first
 //   step
 //
-// The inputs' part of all steps is one matrix product; what follows the recurrence is one for each step and
-// our own loops. Backward, weights' gradients are again one product over all steps. Inside, values lie step
-// by step (steps x samples x values).
+// A step's gates are one product: of the weights, with the biases joined to them, and the columns
+// [x_t, h_{t-1}, 1] of the samples. Samples are independent of each other, so each thread takes some of them
+// through all steps. Inside, the values of a step lie unit by unit (units x samples), so that loops over them
+// are long whatever the number of units is.
 #ifndef CATCHMENT_KERNELS_CPU_LSTM_H_
 #define CATCHMENT_KERNELS_CPU_LSTM_H_
 

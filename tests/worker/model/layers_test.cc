@@ -127,6 +127,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "layers { lstm { units: 13 sequences: true } } layers { lstm { units: 7 } } "
                   "layers { dense { units: 3 } }",
                   SampleShape::Sequence(5, 3), 3, 5, 8},
+        LayerCase{"lstms_divided_among_threads",
+                  "layers { lstm { units: 40 sequences: true } } layers { lstm { units: 33 } } "
+                  "layers { dense { units: 3 } }",
+                  SampleShape::Sequence(6, 19), 3, 29, 31},
         LayerCase{"lstm_large", "layers { lstm { units: 50 } } layers { dense { units: 3 } }",
                   SampleShape::Sequence(50, 19), 3, 20, 32}),
     [](const auto& info) { return std::string(info.param.name); });
