@@ -14,13 +14,18 @@ dnnl::memory::dims DimsOf(const SampleShape& shape, int64_t batch_size) {
   return {};
 }
 
-InputPort::InputPort(CpuContext* context, const CpuActivation* activation, const dnnl::memory::desc& wanted)
-    : value_(activation->value()), gradient_(activation->gradient()) {
-  if (activation->layout() == wanted) return;
-  value_ = context->Allocate(wanted);
-  gradient_ = context->Allocate(wanted);
-  pull_ = MakeReorder(context, activation->value(), value_);
-  push_ = MakeReorder(context, gradient_, activation->gradient());
+ReadPort::ReadPort(CpuContext* context, const dnnl::memory& from, const dnnl::memory::desc& wanted)
+    : memory_(from) {
+  if (from.get_desc() == wanted) return;
+  memory_ = context->Allocate(wanted);
+  copy_ = MakeReorder(context, from, memory_);
+}
+
+WritePort::WritePort(CpuContext* context, const dnnl::memory& to, const dnnl::memory::desc& wanted)
+    : memory_(to) {
+  if (to.get_desc() == wanted) return;
+  memory_ = context->Allocate(wanted);
+  copy_ = MakeReorder(context, memory_, to);
 }
 
 ParameterPort::ParameterPort(CpuContext* context, const dnnl::memory::dims& dims,

@@ -40,32 +40,61 @@ class CpuActivation final : public Activation {
   dnnl::memory gradient_;
 };
 
-// An activation in the layout that its reader wants: itself where it has that layout, otherwise a copy.
-class InputPort {
+// Memory in the layout that a reader wants: `from` itself where it has that layout, otherwise a copy.
+class ReadPort {
  public:
-  InputPort(CpuContext* context, const CpuActivation* activation, const dnnl::memory::desc& wanted);
+  ReadPort(CpuContext* context, const dnnl::memory& from, const dnnl::memory::desc& wanted);
 
-  const dnnl::memory& value() const { return value_; }
-  const dnnl::memory& gradient() const { return gradient_; }
-  float* value_data() const { return static_cast<float*>(value_.get_data_handle()); }
-  float* gradient_data() const { return static_cast<float*>(gradient_.get_data_handle()); }
-  // Whether it is the activation itself.
-  bool is_direct() const { return !pull_.has_value(); }
-
-  // Brings the values, before they are read.
+  const dnnl::memory& memory() const { return memory_; }
+  bool is_direct() const { return !copy_.has_value(); }
+  // Brings the copy up to date, before it is read.
   void Pull() {
-    if (pull_) pull_->Run();
-  }
-  // Takes the gradient back, after it was written.
-  void Push() {
-    if (push_) push_->Run();
+    if (copy_) copy_->Run();
   }
 
  private:
-  dnnl::memory value_;
-  dnnl::memory gradient_;
-  std::optional<Operation> pull_;
-  std::optional<Operation> push_;
+  dnnl::memory memory_;
+  std::optional<Operation> copy_;
+};
+
+// Memory in the layout in which a writer leaves its results: `to` itself where it has that layout, otherwise
+// a buffer.
+class WritePort {
+ public:
+  WritePort(CpuContext* context, const dnnl::memory& to, const dnnl::memory::desc& wanted);
+
+  const dnnl::memory& memory() const { return memory_; }
+  // Copies the buffer to where its values belong, after it was written.
+  void Push() {
+    if (copy_) copy_->Run();
+  }
+
+ private:
+  dnnl::memory memory_;
+  std::optional<Operation> copy_;
+};
+
+// An activation in the layout that its reader wants: itself where it has that layout, otherwise a copy.
+class InputPort {
+ public:
+  InputPort(CpuContext* context, const CpuActivation* activation, const dnnl::memory::desc& wanted)
+      : value_(context, activation->value(), wanted), gradient_(context, activation->gradient(), wanted) {}
+
+  const dnnl::memory& value() const { return value_.memory(); }
+  const dnnl::memory& gradient() const { return gradient_.memory(); }
+  float* value_data() const { return static_cast<float*>(value().get_data_handle()); }
+  float* gradient_data() const { return static_cast<float*>(gradient().get_data_handle()); }
+  // Whether it is the activation itself.
+  bool is_direct() const { return value_.is_direct(); }
+
+  // Brings the values, before they are read.
+  void Pull() { value_.Pull(); }
+  // Takes the gradient back, after it was written.
+  void Push() { gradient_.Push(); }
+
+ private:
+  ReadPort value_;
+  WritePort gradient_;
 };
 
 // Parameters, from PyTorch's layout in the flat vector to the layout that a primitive wants.

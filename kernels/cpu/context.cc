@@ -1,5 +1,6 @@
 #include "kernels/cpu/context.h"
 
+#include "absl/strings/match.h"
 #include "glog/logging.h"
 #include "kernels/cpu/parallel.h"
 
@@ -44,6 +45,10 @@ void Operation::Run() {
   const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), context_->stream().get(),
                                                       static_cast<int>(arguments_.size()), arguments_.data());
   CHECK_EQ(status, dnnl_success) << "oneDNN could not run a primitive";
+}
+
+bool IsReferenceLoop(absl::string_view implementation) {
+  return absl::StartsWith(implementation, "ref") || absl::StartsWith(implementation, "simple");
 }
 
 Operation MakeReorder(CpuContext* context, const memory& from, const memory& to) {

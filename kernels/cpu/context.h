@@ -8,11 +8,10 @@
 
 #include <array>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "dnnl.hpp"
 
 namespace catchment {
@@ -35,16 +34,12 @@ class CpuContext {
   void ReserveScratch(const dnnl::memory::desc& layout);
   void* scratch() const { return scratch_ ? scratch_.get_data_handle() : nullptr; }
 
-  // Algorithms found the fastest, by pass and geometry, so that each is measured once.
-  absl::flat_hash_map<std::string, dnnl::algorithm>& algorithms() { return algorithms_; }
-
  private:
   int threads_;
   bool deterministic_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   dnnl::memory scratch_;
-  absl::flat_hash_map<std::string, dnnl::algorithm> algorithms_;
 };
 
 class Operation {
@@ -61,6 +56,10 @@ class Operation {
   std::vector<dnnl_exec_arg_t> arguments_;
   dnnl::memory scratch_;
 };
+
+// Returns true for the name of an implementation that is a scalar loop, tens to hundreds of times slower than
+// compiled kernels.
+bool IsReferenceLoop(absl::string_view implementation);
 
 // A reorder of values from one layout to another.
 Operation MakeReorder(CpuContext* context, const dnnl::memory& from, const dnnl::memory& to);

@@ -115,7 +115,7 @@ class CpuBackend final : public Backend {
                                                CpuActivation* other) {
     switch (spec.layer.kind) {
       case LayerKind::kConv2d:
-        return MakeCpuConv2d(&context_, spec, input);
+        return MakeCpuConv2d(&context_, &conv_choices_, spec, input);
       case LayerKind::kDense:
         return MakeCpuDense(&context_, spec, input);
       case LayerKind::kLstm:
@@ -149,6 +149,7 @@ class CpuBackend final : public Backend {
   }
 
   CpuContext context_;
+  ConvChoices conv_choices_;
 };
 
 }  // namespace

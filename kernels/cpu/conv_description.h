@@ -1,0 +1,66 @@
+// What oneDNN would run for one pass of a convolution: a description costs little, has no memory, and tells
+// the implementation and the layouts that it needs.
+#ifndef CATCHMENT_KERNELS_CPU_CONV_DESCRIPTION_H_
+#define CATCHMENT_KERNELS_CPU_CONV_DESCRIPTION_H_
+
+#include <optional>
+#include <string>
+
+#include "dnnl.hpp"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_geometry.h"
+
+namespace catchment {
+
+enum class ConvAlgorithm {
+  kDirect,         // oneDNN's, without a transform
+  kWinograd,       // oneDNN's
+  kOneDnn,         // the one that oneDNN prefers
+  kTiledWinograd,  // ours: winograd.h
+  kFewChannels,    // ours: few_channels.h
+};
+
+enum class ConvLayout {
+  kAny,          // the one that oneDNN prefers; with fewer channels than a block has, padded to a block
+  kGiven,        // the one in which the activation lies, so that no copy is needed
+  kPlain,        // N x C x H x W; oneDNN computes a product of patches and weights in it
+  kChannelsLast  // N x H x W x C
+};
+
+// One way to compute a pass.
+struct ConvMethod {
+  ConvAlgorithm algorithm;
+  ConvLayout source;  // of the input or its gradient
+  ConvLayout output;  // of the output or its gradient
+};
+
+struct ConvDescription {
+  bool is_reference() const { return IsReferenceLoop(implementation); }
+  // True for patches and a product of matrices.
+  bool is_product() const { return implementation.find("gemm") != std::string::npos; }
+  bool operator==(const ConvDescription& other) const {
+    return implementation == other.implementation && source == other.source && weight == other.weight &&
+           output == other.output;
+  }
+
+  ConvAlgorithm algorithm;
+  dnnl::primitive_desc primitive;  // empty if the algorithm is ours
+  std::string implementation;      // such as "jit:avx2"
+  dnnl::memory::desc source, weight, bias, output;
+  bool relu = false;  // after a forward pass
+};
+
+// They return nothing where oneDNN cannot do it. `source` and `output` are the layouts that kGiven stands
+// for.
+std::optional<ConvDescription> DescribeForward(CpuContext* context, const ConvGeometry& g, ConvMethod method,
+                                               const dnnl::memory::desc& source, bool relu);
+std::optional<ConvDescription> DescribeBackwardWeights(CpuContext* context, const ConvGeometry& g,
+                                                       ConvMethod method, const dnnl::memory::desc& source,
+                                                       const dnnl::memory::desc& output);
+std::optional<ConvDescription> DescribeBackwardData(CpuContext* context, const ConvGeometry& g,
+                                                    ConvMethod method, const dnnl::memory::desc& source,
+                                                    const dnnl::memory::desc& output);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_KERNELS_CPU_CONV_DESCRIPTION_H_
