@@ -20,9 +20,10 @@ class CpuPool final : public Kernel {
         stride_{spec.layer.stride, spec.layer.stride},
         padding_{spec.layer.padding, spec.layer.padding},
         input_gradient_(spec.input_gradient),
-        forward_description_(MakeForward(context, spec, input)),
+        forward_description_(MakeForward(context, spec, input->layout())),
+        input_(context, input, forward_description_.src_desc()),
         output_(context, forward_description_.dst_desc()) {
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, input->value()},
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_SRC, input_.value()},
                                                      {DNNL_ARG_DST, output_.value()}};
     if (algorithm_ == algorithm::pooling_max) {
       workspace_ = context->Allocate(forward_description_.workspace_desc());
@@ -30,30 +31,52 @@ class CpuPool final : public Kernel {
     }
     forward_.emplace(context, pooling_forward(forward_description_), forward_description_.scratchpad_desc(),
                      std::move(arguments));
-    if (input_gradient_) MakeBackward(context, input);
+    if (input_gradient_) MakeBackward(context);
   }
 
   Activation* output() override { return &output_; }
-  void Forward(const float*, const Pass&) override { forward_->Run(); }
+  void Forward(const float*, const Pass&) override {
+    input_.Pull();
+    forward_->Run();
+  }
   void Backward(const float*, const Pass&, float*) override {
-    if (input_gradient_) backward_->Run();
+    if (!input_gradient_) return;
+    backward_->Run();
+    input_.Push();
   }
 
  private:
+  // In the input's layout, or the first other one for which oneDNN has compiled kernels: of plain order it
+  // has none for AVX2.
   pooling_forward::primitive_desc MakeForward(CpuContext* context, const KernelSpec& spec,
-                                              const CpuActivation* input) const {
+                                              const memory::desc& input) const {
+    using tag = memory::format_tag;
     const memory::dims output = DimsOf(spec.layer.output, spec.batch_size);
-    const pooling_forward::desc description(dnnl::prop_kind::forward_training, algorithm_, input->layout(),
-                                            AnyLayout(output), stride_, window_, padding_, padding_);
-    return {description, context->Attributes(), context->engine()};
+    const auto describe = [&](const memory::desc& layout) -> pooling_forward::primitive_desc {
+      const pooling_forward::desc description(dnnl::prop_kind::forward_training, algorithm_, layout,
+                                              AnyLayout(output), stride_, window_, padding_, padding_);
+      return {description, context->Attributes(), context->engine()};
+    };
+    for (const memory::desc& layout : {input, memory::desc(input.dims(), memory::data_type::f32, tag::nhwc),
+                                       memory::desc(input.dims(), memory::data_type::f32, tag::nChw8c)}) {
+      const auto forward = TryMake([&] { return describe(layout); });
+      if (!forward || IsReferenceLoop(forward->impl_info_str())) continue;
+      const auto backward = TryMake([&] { return DescribeBackward(context, *forward); });
+      if (backward && !IsReferenceLoop(backward->impl_info_str())) return *forward;
+    }
+    return describe(input);
   }
 
-  void MakeBackward(CpuContext* context, const CpuActivation* input) {
-    const pooling_backward::desc description(algorithm_, input->layout(), output_.layout(), stride_, window_,
-                                             padding_, padding_);
-    const pooling_backward::primitive_desc primitive(description, context->Attributes(), context->engine(),
-                                                     forward_description_);
-    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_DIFF_SRC, input->gradient()},
+  pooling_backward::primitive_desc DescribeBackward(CpuContext* context,
+                                                    const pooling_forward::primitive_desc& forward) const {
+    const pooling_backward::desc description(algorithm_, forward.src_desc(), forward.dst_desc(), stride_,
+                                             window_, padding_, padding_);
+    return {description, context->Attributes(), context->engine(), forward};
+  }
+
+  void MakeBackward(CpuContext* context) {
+    const pooling_backward::primitive_desc primitive = DescribeBackward(context, forward_description_);
+    std::vector<std::pair<int, memory>> arguments = {{DNNL_ARG_DIFF_SRC, input_.gradient()},
                                                      {DNNL_ARG_DIFF_DST, output_.gradient()}};
     if (workspace_) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace_);
     backward_.emplace(context, pooling_backward(primitive), primitive.scratchpad_desc(),
@@ -66,6 +89,7 @@ class CpuPool final : public Kernel {
   memory::dims padding_;
   bool input_gradient_;
   pooling_forward::primitive_desc forward_description_;
+  InputPort input_;
   CpuActivation output_;
   memory workspace_;  // of the maximum
   std::optional<Operation> forward_;

@@ -1,4 +1,5 @@
-// Max and average pooling on oneDNN, in the layout of its input. Of the maximum a workspace keeps which value
+// Max and average pooling on oneDNN, in the layout of its input, or in another one where oneDNN has only
+// reference loops for that. Of the maximum a workspace keeps which value
 // of a window was the largest. And the average of whole channels, in our own loops.
 #ifndef CATCHMENT_KERNELS_CPU_POOL_H_
 #define CATCHMENT_KERNELS_CPU_POOL_H_
