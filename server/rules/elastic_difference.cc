@@ -27,10 +27,16 @@ void AddStrip(float alpha, const float* x, const float* c, int64_t n, float* d, 
 
 }  // namespace
 
+float ElasticDifferenceRule::MovingRateFor(int64_t members) const {
+  if (members <= planned_members_) return moving_rate_;
+  return moving_rate_ * static_cast<float>(planned_members_) / static_cast<float>(members);
+}
+
 bool ElasticDifferenceRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
                                   float* weights_copy) const {
+  const float alpha = MovingRateFor(static_cast<int64_t>(contributions.size()));
   if (contributions.size() == 1) {
-    Lone(alpha_, contributions[0].values, center.size, contributions[0].answer, center.weights);
+    Lone(alpha, contributions[0].values, center.size, contributions[0].answer, center.weights);
     if (weights_copy != nullptr) std::copy_n(center.weights, center.size, weights_copy);
     return true;
   }
@@ -40,7 +46,7 @@ bool ElasticDifferenceRule::Apply(absl::Span<const Contribution> contributions, 
     float* const c = center.weights + begin;
     std::fill_n(sum, n, 0.0f);
     for (const Contribution& contribution : contributions) {
-      AddStrip(alpha_, contribution.values + begin, c, n, contribution.answer + begin, sum);
+      AddStrip(alpha, contribution.values + begin, c, n, contribution.answer + begin, sum);
     }
     for (int64_t i = 0; i < n; ++i) c[i] += sum[i];
     if (weights_copy != nullptr) std::copy_n(c, n, weights_copy + begin);

@@ -6,6 +6,9 @@
 // and in every step x_i moves by the worker's own optimizer, with the gradient taken before the exchange.
 // Asynchronous: groups of one. Synchronous: x~ becomes (1 - p alpha) x~ + p alpha mean(x_i).
 // Conservation: an exchange leaves sum_i x_i + x~ as it was.
+// Departure from the paper: p may grow while the job runs. An exchange multiplies the distance between the center
+// and the members' mean by 1 - (p + 1) alpha, which diverges for p > 2 / alpha - 1. An update of more members than
+// the job planned for therefore uses alpha * planned / p, which keeps the paper's beta = p alpha.
 #ifndef CATCHMENT_SERVER_RULES_ELASTIC_DIFFERENCE_H_
 #define CATCHMENT_SERVER_RULES_ELASTIC_DIFFERENCE_H_
 
@@ -15,7 +18,9 @@ namespace catchment {
 
 class ElasticDifferenceRule final : public Rule {
  public:
-  explicit ElasticDifferenceRule(float moving_rate) : alpha_(moving_rate) {}
+  // `planned_members`: how many contributions an update has with the job's own number of workers; at least 1.
+  ElasticDifferenceRule(float moving_rate, int64_t planned_members)
+      : moving_rate_(moving_rate), planned_members_(planned_members) {}
 
   int num_states() const override { return 0; }
   bool has_answers() const override { return true; }
@@ -23,7 +28,11 @@ class ElasticDifferenceRule final : public Rule {
              float* weights_copy) const override;
 
  private:
-  const float alpha_;
+  // Returns alpha for an update of `members` contributions.
+  float MovingRateFor(int64_t members) const;
+
+  const float moving_rate_;
+  const int64_t planned_members_;
 };
 
 }  // namespace catchment

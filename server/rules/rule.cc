@@ -1,16 +1,28 @@
 #include "server/rules/rule.h"
 
+#include <algorithm>
+
 #include "server/compensation/gradient_compensation.h"
 #include "server/optimizers/optimizer.h"
 #include "server/rules/accrued_gradient.h"
 #include "server/rules/elastic_difference.h"
 
 namespace catchment {
+namespace {
+
+// Returns how many workers contribute to one update when the job's own number of workers takes part.
+int64_t PlannedMembers(const v1::Job& job) {
+  const int64_t workers = std::max<int64_t>(1, job.workers());
+  const int64_t groups = std::max<int64_t>(1, job.algorithm().consistency().groups());
+  return (workers + groups - 1) / groups;
+}
+
+}  // namespace
 
 std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (contribution.has_elastic()) {
-    return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate());
+    return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate(), PlannedMembers(job));
   }
   // Everything else that workers send points the way a gradient does: it is averaged like one, and the job's
   // optimizer takes it for one.

@@ -117,6 +117,7 @@ v1::Job WithDecay(v1::Job job) {
 
 v1::Job ElasticJob(int workers) {
   v1::Job job;
+  job.set_workers(workers);
   v1::ElasticDifference* elastic = job.mutable_algorithm()->mutable_contribution()->mutable_elastic();
   elastic->set_moving_rate(0.9f / static_cast<float>(workers));
   return job;

@@ -113,7 +113,9 @@ TEST(SynchronousShardTest, PushIsAnsweredWithoutWeightsAndPushPullWithThem) {
 }
 
 TEST(SynchronousShardTest, ElasticMembersExchangeAgainstOneCenter) {
-  ShardHarness shard(ElasticJob(true, 0.25f), 16, 16, {0, 1});
+  v1::Job job = ElasticJob(true, 0.25f);
+  job.set_workers(2);
+  ShardHarness shard(job, 16, 16, {0, 1});
   ASSERT_TRUE(shard.Handle({.worker = 1, .operation = v1::Block::EXCHANGE, .value = 8}).ok());
   EXPECT_TRUE(shard.Take().empty());
   ASSERT_TRUE(shard.Handle({.worker = 0, .operation = v1::Block::EXCHANGE, .value = 4}).ok());

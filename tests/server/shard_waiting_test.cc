@@ -132,6 +132,7 @@ TEST(GroupsShardTest, RoundOfNaNsIsRefusedAndTheGroupGoesOn) {
 
 TEST(GroupsShardTest, ElasticGroupsExchangeEachAgainstOneCenter) {
   v1::Job job = ElasticJob(false, 0.25f);
+  job.set_workers(4);
   job.mutable_algorithm()->mutable_consistency()->set_groups(2);
   ShardHarness shard(job, 16, 16, {0, 1, 2, 3});
   for (uint32_t worker : {0, 1, 2, 3}) {

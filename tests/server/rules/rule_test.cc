@@ -28,8 +28,10 @@ v1::Job GradientJob(float learning_rate, float momentum = 0) {
   return job;
 }
 
-v1::Job ElasticJob(float moving_rate) {
+v1::Job ElasticJob(float moving_rate, int workers = 1) {
   v1::Job job;
+  job.set_workers(workers);
+  job.mutable_algorithm()->mutable_consistency()->set_groups(1);
   job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_moving_rate(moving_rate);
   return job;
 }
@@ -321,7 +323,7 @@ class ElasticDifferenceRuleTest : public testing::TestWithParam<int> {};
 TEST_P(ElasticDifferenceRuleTest, SynchronousUpdateDrawsTheCenterToTheMeanAndNotToTheSum) {
   const int p = GetParam();
   const float alpha = 0.9f / static_cast<float>(p);
-  const auto rule = MakeRule(ElasticJob(alpha));
+  const auto rule = MakeRule(ElasticJob(alpha, p));
   Workers workers(p);
   std::vector<float> center = RandomVector(1), copy(kValues);
   const std::vector<float> before = center;
@@ -338,7 +340,7 @@ TEST_P(ElasticDifferenceRuleTest, SynchronousUpdateDrawsTheCenterToTheMeanAndNot
 
 TEST_P(ElasticDifferenceRuleTest, ExchangeConservesTheSumOfAllWeights) {
   const int p = GetParam();
-  const auto rule = MakeRule(ElasticJob(0.9f / static_cast<float>(p)));
+  const auto rule = MakeRule(ElasticJob(0.9f / static_cast<float>(p), p));
   Workers workers(p);
   std::vector<float> center = RandomVector(1);
   const auto sum = [&](int64_t k) {
@@ -363,7 +365,7 @@ TEST_P(ElasticDifferenceRuleTest, ExchangeConservesTheSumOfAllWeights) {
 
 TEST_P(ElasticDifferenceRuleTest, ConsensusIsAFixedPointForAThousandRounds) {
   const int p = GetParam();
-  const auto rule = MakeRule(ElasticJob(0.9f / static_cast<float>(p)));
+  const auto rule = MakeRule(ElasticJob(0.9f / static_cast<float>(p), p));
   std::vector<float> center = RandomVector(1);
   const std::vector<float> consensus = center;
   Workers workers(p);
@@ -374,6 +376,23 @@ TEST_P(ElasticDifferenceRuleTest, ConsensusIsAFixedPointForAThousandRounds) {
   }
   EXPECT_EQ(center, consensus);
   for (const std::vector<float>& x : workers.x) EXPECT_EQ(x, consensus);
+}
+
+// The distance between the center and the members' mean, which an exchange multiplies by 1 - (p + 1) alpha.
+TEST(ElasticExchangeTest, WorkersBeyondTheJobsNumberDoNotMakeTheExchangeDiverge) {
+  const int joined = 6;
+  const auto rule = MakeRule(ElasticJob(0.45f, /*workers=*/2));
+  Workers workers(joined);
+  std::vector<float> center(kValues, 100);
+  for (int round = 0; round < 50; ++round) {
+    rule->Apply(workers.Contributions(), CenterOf(&center), nullptr);
+    workers.Move();
+  }
+  for (int64_t k = 0; k < kValues; ++k) {
+    double mean = 0;
+    for (const std::vector<float>& x : workers.x) mean += x[k] / joined;
+    ASSERT_NEAR(center[k], mean, 1e-3) << k;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(WorkersTest, ElasticDifferenceRuleTest, testing::Range(1, 9));
