@@ -85,6 +85,8 @@ v1::MasterState LeaseLedger::StateAt(uint64_t version) const {
     }
   }
   v1::MasterState state;
+  // Leases do not depend on it, but a synchronous algorithm that continues from this state counts from it.
+  state.set_version(version);
   state.set_train_samples(source_.samples_per_epoch());
   for (const Span& span : pending.spans()) *state.add_pending() = ToProto(span);
   state.set_next_epoch(source_.next().epoch);

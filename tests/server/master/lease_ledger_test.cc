@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/master/make_data_ledger.h"
+#include "server/master/plan_ledger.h"
 
 namespace catchment {
 namespace {
@@ -153,6 +154,19 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   LeaseLedger resumed(PaceFor(7), Epochs(3, 101), 101, state);
   for (const Deal& rest : RunToEnd(&resumed, {5, 6})) Count(rest, 0, rest.minibatches.size(), &counts);
   ExpectEachOnce(counts, 3, 101);
+}
+
+// A job may continue with a synchronous algorithm. Its plans must then begin at the version of the weights: from 0, plans
+// that are made one after another would all be valid at once.
+TEST(LeaseLedgerTest, SynchronousPlansContinueFromItsVersion) {
+  LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
+  ledger.Next(1, {1});
+  ledger.MarkDone(1, 1, 5);
+  const v1::MasterState state = ledger.StateAt(40);
+  EXPECT_EQ(state.version(), 40u);
+  PlanLedger resumed(PaceFor(10), Epochs(1, 1000), 1000, state);
+  EXPECT_EQ(resumed.Prepare(2, {2}), 40u);
+  EXPECT_EQ(resumed.Next(2, {2}).first_version, 40u);
 }
 
 TEST(CheckMasterStateTest, NamesWhatNoMasterWrote) {
