@@ -105,22 +105,11 @@ absl::Status CheckFlags(const Setting& setting) {
   return absl::OkStatus();
 }
 
-// What is newer than the checkpoint that the job goes on from is incomplete or damaged, and in the way.
-void DeleteNewerThan(uint64_t number, const std::string& directory) {
-  const absl::StatusOr<std::vector<uint64_t>> numbers = ListCheckpoints(directory);
-  if (!numbers.ok()) return;
-  for (uint64_t other : *numbers) {
-    if (other <= number) continue;
-    std::error_code error;
-    std::filesystem::remove_all(CheckpointDirectory(directory, other), error);
-    LOG(WARNING) << "checkpoint " << other << " cannot be used, and is deleted";
-  }
-}
-
 absl::Status FindCheckpoint(Setting* setting) {
   if (!FLAGS_resume) {
     const absl::StatusOr<FoundCheckpoint> found =
         setting->checkpoint_dir.empty() ? absl::NotFoundError("") : FindLatest(setting->checkpoint_dir);
+    if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
     if (found.ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
           setting->checkpoint_dir, " holds checkpoint ", found->manifest.number(), " of job '",
@@ -138,7 +127,11 @@ absl::Status FindCheckpoint(Setting* setting) {
                                                       conflict));
   }
   LOG(INFO) << "going on from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;
-  if (setting->index == 0) DeleteNewerThan(found->manifest.number(), setting->checkpoint_dir);
+  if (setting->index == 0) {
+    const auto lines = SetAsideNewerThan(setting->checkpoint_dir, found->manifest.number());
+    if (!lines.ok()) return lines.status();
+    for (const std::string& line : *lines) LOG(WARNING) << line;
+  }
   setting->resumed = std::move(found->manifest);
   return absl::OkStatus();
 }
@@ -281,7 +274,7 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   }
   // Without a deadline it would wait for workers that wait for it.
   listener->Shutdown(kShutdownSeconds);
-  return status;
+  return status.ok() ? shard_host->result() : status;
 }
 
 absl::Status Main() {

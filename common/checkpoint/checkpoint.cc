@@ -41,6 +41,12 @@ absl::Status CheckRange(const v1::Manifest& manifest, Range range) {
                                             range.end, " were asked for"));
 }
 
+// Returns whether `status`, of reading a checkpoint, says that its files are missing or damaged, and not that they
+// could not be read this time.
+bool IsUnusable(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+}
+
 enum class Depth { kHeaders, kChecksums };
 
 absl::StatusOr<v1::Manifest> ReadComplete(const std::string& dir, uint64_t number, Depth depth) {
@@ -55,6 +61,15 @@ absl::StatusOr<v1::Manifest> ReadComplete(const std::string& dir, uint64_t numbe
   return manifest;
 }
 
+// Returns a path beside that of checkpoint `number` that is not in use.
+std::string UnusablePath(const std::string& dir, uint64_t number) {
+  const std::string base = absl::StrCat(CheckpointDirectory(dir, number), ".unusable");
+  std::string path = base;
+  std::error_code error;
+  for (int i = 2; std::filesystem::exists(path, error); ++i) path = absl::StrCat(base, "-", i);
+  return path;
+}
+
 // The manifest goes first, so that what is half deleted is not taken for complete.
 absl::Status Delete(const std::string& dir, uint64_t number) {
   const std::string path = CheckpointDirectory(dir, number);
@@ -62,10 +77,15 @@ absl::Status Delete(const std::string& dir, uint64_t number) {
   std::filesystem::remove(path + "/manifest.textproto", error);
   if (!error) std::filesystem::remove_all(path, error);
   if (!error) return absl::OkStatus();
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete the old checkpoint ", path));
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete ", path));
 }
 
+// Raises the counters in `state` to those of `saved`, and takes its momentum where it is the newer one: a measured
+// momentum cannot be combined from several blocks.
 void Raise(const v1::BlockState& saved, v1::BlockState* state) {
+  if (saved.has_momentum() && (!state->has_momentum() || saved.version() > state->version())) {
+    *state->mutable_momentum() = saved.momentum();
+  }
   state->set_version(std::max(state->version(), saved.version()));
   state->set_samples(std::max(state->samples(), saved.samples()));
   state->set_optimizer_steps(std::max(state->optimizer_steps(), saved.optimizer_steps()));
@@ -84,11 +104,39 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
       found.manifest = *std::move(manifest);
       return found;
     }
+    if (!IsUnusable(manifest.status())) {
+      return absl::Status(
+          manifest.status().code(),
+          absl::StrCat("checkpoint ", number, " in ", dir, " cannot be read: ", manifest.status().message(),
+                       "; make it readable and try again, or move it away to continue from an older one"));
+    }
     found.warnings.push_back(absl::StrCat("skipped checkpoint ", number, ": ", manifest.status().message()));
   }
   return absl::NotFoundError(absl::StrCat("there is no checkpoint to go on from in ", dir,
                                           found.warnings.empty() ? "" : "\n",
                                           absl::StrJoin(found.warnings, "\n")));
+}
+
+absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& dir, uint64_t number) {
+  const auto numbers = ListCheckpoints(dir);
+  if (!numbers.ok()) return numbers.status();
+  std::vector<std::string> lines;
+  for (uint64_t other : *numbers) {
+    if (other <= number) continue;
+    if (absl::IsNotFound(ReadManifest(dir, other).status())) {
+      if (const absl::Status status = Delete(dir, other); !status.ok()) return status;
+      lines.push_back(absl::StrCat("checkpoint ", other, " was never complete, and is deleted"));
+      continue;
+    }
+    const std::string path = UnusablePath(dir, other);
+    std::error_code error;
+    std::filesystem::rename(CheckpointDirectory(dir, other), path, error);
+    if (error) {
+      return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot rename ", CheckpointDirectory(dir, other)));
+    }
+    lines.push_back(absl::StrCat("checkpoint ", other, " is damaged or incomplete, and is now ", path));
+  }
+  return lines;
 }
 
 absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const v1::Manifest& manifest) {

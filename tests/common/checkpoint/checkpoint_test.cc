@@ -276,6 +276,43 @@ TEST(FindLatest, DamagedValuesAreNoticed) {
   EXPECT_THAT(found->warnings, ElementsAre(HasSubstr("tensor \"state.0\" is damaged")));
 }
 
+// A file that cannot be read may be sound: going back to an older checkpoint would lose what it holds.
+TEST(FindLatest, AReadErrorIsAnErrorAndSkipsNothing) {
+  const std::string dir = FreshDirectory();
+  Save(dir, 1, 1);
+  Save(dir, 2, 1);
+  // Opening a symbolic link to itself fails with ELOOP, also for root, who may read files of any mode.
+  const std::string path = ShardPath(dir, 2, 0, 1);
+  std::filesystem::rename(path, path + ".away");
+  std::filesystem::create_symlink(path, path);
+  const auto found = FindLatest(dir);
+  ASSERT_FALSE(found.ok());
+  EXPECT_FALSE(absl::IsNotFound(found.status())) << found.status();
+  EXPECT_THAT(std::string(found.status().message()),
+              AllOf(HasSubstr("checkpoint 2"), HasSubstr(path), HasSubstr("make it readable")));
+  std::filesystem::remove(path);
+  std::filesystem::rename(path + ".away", path);
+  const auto again = FindLatest(dir);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->manifest.number(), 2);
+}
+
+TEST(SetAsideNewerThan, RenamesDamagedOnesAndDeletesThoseThatWereNeverComplete) {
+  const std::string dir = FreshDirectory();
+  for (uint64_t number : {1, 2, 4}) Save(dir, number, 1);
+  SaveShard(dir, 3, Layout(1), 0);
+  SetFileBytes(ShardPath(dir, 2, 0, 1), "cut");
+  std::filesystem::create_directory(CheckpointDirectory(dir, 2) + ".unusable");
+  SetFileBytes(ManifestPath(dir, 4), "cut");
+  const auto lines = SetAsideNewerThan(dir, 1);
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  EXPECT_THAT(*lines, ElementsAre(HasSubstr("checkpoint-4.unusable"), HasSubstr("checkpoint 3 was never complete"),
+                                  HasSubstr("checkpoint-2.unusable-2")));
+  EXPECT_THAT(*ListCheckpoints(dir), ElementsAre(1));
+  EXPECT_EQ(FileBytes(dir + "/checkpoint-2.unusable-2/" + ShardFileName(0, 1)), "cut");
+  EXPECT_EQ(FileBytes(dir + "/checkpoint-4.unusable/manifest.textproto"), "cut");
+}
+
 TEST(OpenShard, FlippedBitsAreNoticedOrDoNoHarm) {
   const std::string dir = FreshDirectory();
   SaveShard(dir, 1, Layout(4), 1);
@@ -454,6 +491,27 @@ TEST(ReadBlockStates, TakesTheHighestOfTheBlocksThatOverlap) {
   EXPECT_THAT(versions({60, 70}, 4), ElementsAre(102, 100, 100));
   EXPECT_THAT(versions({15, 17}, 1), ElementsAre(100, 103));
   EXPECT_THAT(versions({5, 5}, 1), IsEmpty());
+}
+
+// Without it staleness-aware momentum would have to be measured again after each resume.
+TEST(ReadBlockStates, TakesTheMomentumOfTheHighestVersion) {
+  const std::string dir = FreshDirectory();
+  v1::ShardState state = StateOf(Layout(1), 0, 100);
+  for (v1::BlockState& block : *state.mutable_blocks()) {
+    block.mutable_momentum()->set_staleness_mean(static_cast<double>(block.version()));
+  }
+  state.set_checkpoint(1);
+  const std::vector<float> weights(117);
+  v1::Manifest manifest = MakeManifest(1, Layout(1));
+  const auto saved = WriteShard(dir, 1, 0, 1, state, {{"weights", absl::MakeConstSpan(weights)}});
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  *manifest.add_shards() = *saved;
+  const std::vector<Range> blocks = {{0, 20}, {20, 117}};
+  const auto states = ReadBlockStates(dir, manifest, blocks);
+  ASSERT_TRUE(states.ok()) << states.status();
+  for (const v1::BlockState& block : *states) {
+    EXPECT_EQ(block.momentum().staleness_mean(), static_cast<double>(block.version()));
+  }
 }
 
 TEST(CheckSameModel, NamesTheFirstDifference) {
