@@ -46,6 +46,8 @@ int RunDaemon(int argc, char** argv, const std::string& usage, const std::functi
   BlockSignals();
   // A file that grows beyond the limit gives an error that says so, instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  // When the reader of a pipe that takes the log ends, writing gives an error instead of ending the process.
+  std::signal(SIGPIPE, SIG_IGN);
   const std::string name = std::filesystem::path(argv[0]).filename();
   if (std::find(argv, argv + argc, std::string("--help")) != argv + argc) {
     PrintHelp(absl::StrCat(name, " ", usage));

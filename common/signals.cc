@@ -9,11 +9,18 @@ namespace {
 // Ends the thread; sent to it alone.
 constexpr int kEnd = SIGUSR2;
 
+// Linux queues a blocked signal also where it is ignored, so a process under nohup must not wait for SIGHUP.
+bool IgnoresHangup() {
+  struct sigaction action;
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 sigset_t Signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  if (!IgnoresHangup()) sigaddset(&signals, SIGHUP);
   sigaddset(&signals, kEnd);
   return signals;
 }

@@ -1,4 +1,5 @@
-// SIGTERM and SIGINT on a thread of their own, where anything may be done.
+// Delivers SIGTERM, SIGINT and SIGHUP on a thread of their own, where any function may be called. SIGHUP is left out in a
+// process that was started with it ignored (nohup).
 #ifndef CATCHMENT_COMMON_SIGNALS_H_
 #define CATCHMENT_COMMON_SIGNALS_H_
 
@@ -10,7 +11,7 @@ namespace catchment {
 // First thing in main(), before any thread: the signals wait for a SignalThread.
 void BlockSignals();
 
-// Calls `on_signal` for every SIGTERM and SIGINT, from construction to destruction.
+// Calls `on_signal` for every SIGTERM, SIGINT and SIGHUP, from construction to destruction.
 class SignalThread {
  public:
   explicit SignalThread(std::function<void(int signal)> on_signal);

@@ -12,7 +12,7 @@
 namespace catchment {
 namespace {
 
-TEST(SignalThreadTest, CallsForEveryTermAndInterruptUntilItIsDestroyed) {
+TEST(SignalThreadTest, CallsForEverySignalUntilItIsDestroyed) {
   BlockSignals();
   Mutex mu;
   CondVar changed;
@@ -22,7 +22,7 @@ TEST(SignalThreadTest, CallsForEveryTermAndInterruptUntilItIsDestroyed) {
     got.push_back(signal);
     changed.Notify();
   });
-  const std::vector<int> sent = {SIGTERM, SIGINT, SIGTERM};
+  const std::vector<int> sent = {SIGTERM, SIGINT, SIGHUP, SIGTERM};
   for (size_t i = 0; i < sent.size(); ++i) {
     kill(getpid(), sent[i]);
     MutexLock lock(&mu);
@@ -31,6 +31,19 @@ TEST(SignalThreadTest, CallsForEveryTermAndInterruptUntilItIsDestroyed) {
   EXPECT_EQ(got, sent);
   thread.reset();
   EXPECT_EQ(got, sent) << "its own end is no signal to others";
+}
+
+TEST(SignalThreadDeathTest, LeavesHangupIgnoredWhereItWas) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    signal(SIGHUP, SIG_IGN);
+    BlockSignals();
+    SignalThread thread([](int signal) { _exit(signal == SIGTERM ? 0 : 1); });
+    kill(getpid(), SIGHUP);
+    kill(getpid(), SIGTERM);
+    pause();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 TEST(SignalThreadTest, EndsWithoutEverHavingBeenCalled) {
