@@ -1,5 +1,5 @@
-// Delivers SIGTERM, SIGINT and SIGHUP on a thread of their own, where any function may be called. SIGHUP is left out in a
-// process that was started with it ignored (nohup).
+// Delivers SIGTERM, SIGINT and SIGHUP on a thread of their own, where any function may be called. SIGHUP is
+// left out in a process that was started with it ignored (nohup).
 #ifndef CATCHMENT_COMMON_SIGNALS_H_
 #define CATCHMENT_COMMON_SIGNALS_H_
 

@@ -2,7 +2,8 @@
 
 #include <glog/logging.h>
 
-#include <optional>
+#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/shard_file.h"
@@ -12,6 +13,8 @@ namespace {
 
 constexpr size_t kMostWaiting = 2;
 constexpr size_t kReported = 16;
+constexpr double kFirstPauseSeconds = 0.1;
+constexpr double kLongestPauseSeconds = 5;
 
 }  // namespace
 
@@ -51,20 +54,34 @@ void CheckpointWriter::Report(v1::ShardReport* report) const {
 }
 
 void CheckpointWriter::Run() {
-  while (true) {
-    std::optional<ShardSnapshot> snapshot;
-    {
-      MutexLock lock(&mu_);
-      changed_.Wait(&mu_, [this] { return ending_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
-      snapshot = std::move(waiting_.front());
-      waiting_.pop_front();
+  std::optional<ShardSnapshot> failed;
+  double pause = kFirstPauseSeconds;
+  while (std::optional<ShardSnapshot> snapshot = Next(&failed, pause)) {
+    if (WriteOne(*snapshot)) {
+      failed.reset();
+      pause = kFirstPauseSeconds;
+    } else {
+      failed = std::move(snapshot);
+      pause = std::min(2 * pause, kLongestPauseSeconds);
     }
-    WriteOne(*snapshot);
   }
 }
 
-void CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
+std::optional<ShardSnapshot> CheckpointWriter::Next(std::optional<ShardSnapshot>* failed, double pause) {
+  MutexLock lock(&mu_);
+  const auto due = [this] { return ending_ || !waiting_.empty(); };
+  if (failed->has_value()) {
+    changed_.WaitFor(&mu_, pause, due);
+  } else {
+    changed_.Wait(&mu_, due);
+  }
+  if (waiting_.empty()) return ending_ ? std::nullopt : std::exchange(*failed, std::nullopt);
+  ShardSnapshot next = std::move(waiting_.front());
+  waiting_.pop_front();
+  return next;
+}
+
+bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
   const uint64_t number = snapshot.state.checkpoint();
   v1::SavedShard saved;
   saved.set_checkpoint(number);
@@ -80,7 +97,7 @@ void CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
       LOG(ERROR) << "checkpoint " << number << " is not saved: " << written.status().message();
       MutexLock lock(&mu_);
       error_ = std::string(written.status().message());
-      return;
+      return false;
     }
     saved = *std::move(written);
   }
@@ -88,6 +105,7 @@ void CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
   error_.clear();
   saved_.push_back(std::move(saved));
   if (saved_.size() > kReported) saved_.pop_front();
+  return true;
 }
 
 }  // namespace catchment

@@ -3,6 +3,7 @@
 #define CATCHMENT_SERVER_CHECKPOINT_WRITER_H_
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,7 +15,9 @@
 namespace catchment {
 
 // Threads: safe. The destructor writes what still waits.
-// Errors: a snapshot that cannot be written is given up; save_error says why until one succeeds.
+// Errors: the newest snapshot that could not be written is kept and tried again, after pauses that grow to a
+// few seconds, until it is written or a newer one takes its place; save_error says why until a write
+// succeeds.
 class CheckpointWriter {
  public:
   // `directory` empty: snapshots are taken for saved, and nothing is written. `resumed`: the checkpoint that the
@@ -31,7 +34,11 @@ class CheckpointWriter {
 
  private:
   void Run();
-  void WriteOne(const ShardSnapshot& snapshot);
+  // Returns the snapshot to write next, or nothing when the writer is to end. Waits for at most `pause`
+  // seconds where there is a `failed` one, which it takes when no newer one has arrived.
+  std::optional<ShardSnapshot> Next(std::optional<ShardSnapshot>* failed, double pause);
+  // Returns whether the snapshot is written.
+  bool WriteOne(const ShardSnapshot& snapshot);
 
   const std::string directory_;
   const int shard_;

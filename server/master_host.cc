@@ -14,6 +14,12 @@ namespace {
 
 constexpr double kRoundSeconds = 0.1;
 constexpr double kControlSeconds = 5;
+// A wait between two rounds that takes this long was not a wait: the process did not run.
+constexpr double kPauseSeconds = 1;
+// How long the end of the job is repeated to servers that do not answer.
+constexpr double kStopSeconds = 10;
+constexpr double kFirstRecordPauseSeconds = 0.2;
+constexpr double kLongestRecordPauseSeconds = 5;
 
 std::string Describe(const v1::JobStatus& status) {
   return status.reason().empty() ? "the job failed" : status.reason();
@@ -58,7 +64,6 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       clock_(*clock),
       master_(std::move(master)),
       peers_(options_.num_servers),
-      last_manifest_(options_.resumed_checkpoint),
       kept_(std::move(kept)),
       outputs_(std::move(outputs)),
       best_keeper_(layout_.size(), KeepsBest()) {
@@ -220,8 +225,6 @@ v1::JobStatus MasterHost::Status() {
     server->set_address(peers_[s].address);
     server->set_parameters(layout_.shard(static_cast<int>(s)).size());
   }
-  // The master knows of one when its shards are saved: a moment too early to go on from it.
-  if (!options_.checkpoint_dir.empty()) status.set_last_checkpoint(last_manifest_);
   return status;
 }
 
@@ -266,7 +269,13 @@ void MasterHost::Run() {
     const auto due = [this] {
       return ending_ || (AllServersHere() && master_->Command().generation() != sent_generation_);
     };
+    const double begin = clock_.Now();
     if (!over_) changed_.WaitFor(&mu_, kRoundSeconds, due);
+    if (const double pause = clock_.Now() - begin; pause > kPauseSeconds) {
+      LOG(WARNING) << "this process did not run for " << pause
+                   << " s; members get as much more time to be heard";
+      master_->ExtendDeadlines(pause);
+    }
     if (ending_ || over_) return;
   }
 }
@@ -288,10 +297,10 @@ void MasterHost::Round() {
     sent_generation_ = command.generation();
   }
   for (int s = 0; s < options_.num_servers; ++s) {
-    if (told_to_stop_.count(s) > 0) continue;
+    if (stopped_.count(s) > 0) continue;
     const std::optional<v1::ShardReport> report = Control(s, command);
     if (!report.has_value()) continue;
-    if (command.stop()) told_to_stop_.insert(s);
+    if (command.stop()) stopped_.insert(s);
     MutexLock lock(&mu_);
     if (absl::Status status = master_->OnShardReport(*report); !status.ok()) LOG(ERROR) << status.message();
   }
@@ -301,13 +310,13 @@ void MasterHost::Round() {
     checkpoints = master_->TakeCompleteCheckpoints();
     phase = master_->phase();
   }
-  WriteCheckpoints(checkpoints);
+  WriteManifests(std::move(checkpoints));
   WriteMetrics();
   if (phase == v1::JobStatus::DONE || phase == v1::JobStatus::STOPPED || phase == v1::JobStatus::FAILED) {
     if (!outputs_written_) WriteFinalOutputs();
   }
   MutexLock lock(&mu_);
-  if (command.stop()) {
+  if (command.stop() && StopIsKnown()) {
     over_ = true;
     const v1::JobStatus status = master_->Status();
     if (phase == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(status));
@@ -341,31 +350,69 @@ std::optional<v1::ShardReport> MasterHost::Control(int shard, const v1::ShardCom
   return std::nullopt;
 }
 
-void MasterHost::WriteCheckpoints(const std::vector<CompleteCheckpoint>& checkpoints) {
-  if (options_.checkpoint_dir.empty()) return;
-  for (const CompleteCheckpoint& checkpoint : checkpoints) {
-    v1::Manifest manifest;
-    manifest.set_number(checkpoint.number);
-    *manifest.mutable_job() = options_.job;
-    manifest.set_fingerprint(layout_.fingerprint());
-    for (const TensorSpec& tensor : layout_.tensors()) {
-      v1::TensorInfo* info = manifest.add_tensors();
-      info->set_name(tensor.name);
-      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-    }
-    *manifest.mutable_shards() = {checkpoint.shards.begin(), checkpoint.shards.end()};
-    *manifest.mutable_master() = checkpoint.state;
-    absl::Status status = WriteManifest(options_.checkpoint_dir, manifest);
-    if (status.ok()) {
-      LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
-      {
-        MutexLock lock(&mu_);
-        last_manifest_ = checkpoint.number;
-      }
-      status = Prune(options_.checkpoint_dir, static_cast<int>(options_.job.checkpoint().keep()));
-    }
-    if (!status.ok()) LOG(ERROR) << "checkpoint " << checkpoint.number << ": " << status.message();
+bool MasterHost::StopIsKnown() {
+  const double now = clock_.Now();
+  if (!stop_since_) stop_since_ = now;
+  if (now - *stop_since_ >= kStopSeconds) return true;
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    const bool reachable = s == 0 || (peers_[s].stub != nullptr && now - peers_[s].last_heard <= limit);
+    if (reachable && stopped_.count(static_cast<int>(s)) == 0) return false;
   }
+  return true;
+}
+
+void MasterHost::WriteManifests(std::vector<CompleteCheckpoint> checkpoints) {
+  if (checkpoints.empty() && unrecorded_ && clock_.Now() >= record_at_) {
+    checkpoints.push_back(*std::exchange(unrecorded_, std::nullopt));
+  }
+  for (CompleteCheckpoint& checkpoint : checkpoints) {
+    const absl::Status status = RecordCheckpoint(checkpoint);
+    LOG_IF(ERROR, !status.ok()) << "checkpoint " << checkpoint.number << ": " << status.message();
+    {
+      MutexLock lock(&mu_);
+      master_->OnCheckpointRecorded(checkpoint.number, status);
+    }
+    record_pause_ =
+        status.ok() ? 0 : std::clamp(2 * record_pause_, kFirstRecordPauseSeconds, kLongestRecordPauseSeconds);
+    record_at_ = clock_.Now() + record_pause_;
+    unrecorded_.reset();
+    if (!status.ok()) unrecorded_ = std::move(checkpoint);
+  }
+}
+
+absl::Status MasterHost::RecordCheckpoint(const CompleteCheckpoint& checkpoint) const {
+  const std::string& directory = options_.checkpoint_dir;
+  if (directory.empty()) return absl::OkStatus();
+  const v1::Manifest manifest = MakeManifest(checkpoint);
+  if (const auto shards = OpenShards(directory, manifest); !shards.ok()) {
+    const char* const hint = absl::IsNotFound(shards.status())
+                                 ? "; is --checkpoint_dir the same directory, shared, for all servers?"
+                                 : "";
+    return absl::Status(
+        shards.status().code(),
+        absl::StrCat("the master cannot read what the servers saved: ", shards.status().message(), hint));
+  }
+  if (absl::Status status = WriteManifest(directory, manifest); !status.ok()) return status;
+  LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
+  const absl::Status pruned = Prune(directory, static_cast<int>(options_.job.checkpoint().keep()));
+  LOG_IF(ERROR, !pruned.ok()) << "old checkpoints: " << pruned.message();
+  return absl::OkStatus();
+}
+
+v1::Manifest MasterHost::MakeManifest(const CompleteCheckpoint& checkpoint) const {
+  v1::Manifest manifest;
+  manifest.set_number(checkpoint.number);
+  *manifest.mutable_job() = options_.job;
+  manifest.set_fingerprint(layout_.fingerprint());
+  for (const TensorSpec& tensor : layout_.tensors()) {
+    v1::TensorInfo* info = manifest.add_tensors();
+    info->set_name(tensor.name);
+    info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  }
+  *manifest.mutable_shards() = {checkpoint.shards.begin(), checkpoint.shards.end()};
+  *manifest.mutable_master() = checkpoint.state;
+  return manifest;
 }
 
 void MasterHost::WriteMetrics() {
@@ -380,19 +427,19 @@ void MasterHost::WriteFinalOutputs() {
   std::vector<std::string> servers;
   const v1::JobStatus job_status = Status();
   ModelFacts model_facts;
-  bool all_here;
+  bool has_weights;
   {
     MutexLock lock(&mu_);
     facts.devices.assign(devices_.begin(), devices_.end());
     for (const Peer& peer : peers_) servers.push_back(peer.address);
-    all_here = AllServersHere();
+    has_weights = AllServersHere() && master_->weights_are_final();
     if (kept_) facts.best_weights = kept_->evaluation();
     if (job_status.tested_at_samples() == job_status.samples()) {
       model_facts.statistics = StatisticsOf(newest_report_);
     }
   }
   absl::Status status;
-  if (outputs_->enabled() && all_here && job_status.phase() != v1::JobStatus::FAILED) {
+  if (outputs_->enabled() && has_weights) {
     std::vector<float> weights(layout_.size());
     status = SnapshotReader(servers, options_.credentials, &layout_).Read(absl::MakeSpan(weights));
     if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights, model_facts);

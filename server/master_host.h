@@ -84,7 +84,15 @@ class MasterHost {
   void Run();
   void Round();
   std::optional<v1::ShardReport> Control(int shard, const v1::ShardCommand& command);
-  void WriteCheckpoints(const std::vector<CompleteCheckpoint>& checkpoints);
+  // Writes the manifests of checkpoints that all shards have saved. The newest that could not be written is
+  // tried again in later rounds.
+  void WriteManifests(std::vector<CompleteCheckpoint> checkpoints);
+  // Reads the shards' files back before it writes the manifest: a checkpoint counts once a job could continue
+  // from it.
+  absl::Status RecordCheckpoint(const CompleteCheckpoint& checkpoint) const;
+  v1::Manifest MakeManifest(const CompleteCheckpoint& checkpoint) const;
+  // Whether all servers know that the job is over, or have had the time to hear of it.
+  bool StopIsKnown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteMetrics();
   // Weights, metrics and summary of a job that has ended.
   void WriteFinalOutputs();
@@ -104,7 +112,6 @@ class MasterHost {
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);  // by shard; the first is this server
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   uint64_t sent_generation_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t last_manifest_ ABSL_GUARDED_BY(mu_);   // number of the newest checkpoint that has one
   bool called_off_ ABSL_GUARDED_BY(mu_) = false;  // stopped before all servers had come
   bool ending_ ABSL_GUARDED_BY(mu_) = false;      // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
@@ -120,7 +127,11 @@ class MasterHost {
 
   // Of the thread.
   bool outputs_written_ = false;
-  std::set<int> told_to_stop_;
+  std::optional<CompleteCheckpoint> unrecorded_;  // whose manifest could not be written
+  double record_at_ = 0;                          // when to try again
+  double record_pause_ = 0;
+  std::set<int> stopped_;  // servers that have answered the stop
+  std::optional<double> stop_since_;
   std::thread thread_;
 };
 

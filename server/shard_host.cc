@@ -90,6 +90,8 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) 
   training_ = command.training();
   if (command.stop()) {
     stop_ = true;
+    if (!command.failure().empty())
+      result_ = absl::InternalError(absl::StrCat("the job failed: ", command.failure()));
     changed_.Notify();
   }
   return report;
@@ -98,6 +100,11 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) 
 bool ShardHost::WaitForStop(double seconds) {
   MutexLock lock(&mu_);
   return changed_.WaitFor(&mu_, seconds, [this] { return stop_; });
+}
+
+absl::Status ShardHost::result() {
+  MutexLock lock(&mu_);
+  return result_;
 }
 
 bool ShardHost::training() {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
@@ -32,8 +33,10 @@ class ShardHost {
 
   Shard* shard() { return &shard_; }
 
-  // Whether the master has said that the job is over.
+  // Returns whether the master has said that the job is over; waits for at most `seconds` for it.
   bool WaitForStop(double seconds);
+  // Returns how the job ended, as the master said: Internal with the reason of a job that has failed.
+  absl::Status result();
 
   // Whether the master has said that the job trains.
   bool training();
@@ -45,6 +48,7 @@ class ShardHost {
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   bool training_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status result_ ABSL_GUARDED_BY(mu_);
   MomentumLog momentum_log_ ABSL_GUARDED_BY(mu_);
 };
 

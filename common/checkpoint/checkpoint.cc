@@ -41,8 +41,8 @@ absl::Status CheckRange(const v1::Manifest& manifest, Range range) {
                                             range.end, " were asked for"));
 }
 
-// Returns whether `status`, of reading a checkpoint, says that its files are missing or damaged, and not that they
-// could not be read this time.
+// Returns whether `status`, of reading a checkpoint, says that its files are missing or damaged, and not that
+// they could not be read this time.
 bool IsUnusable(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
@@ -80,8 +80,8 @@ absl::Status Delete(const std::string& dir, uint64_t number) {
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete ", path));
 }
 
-// Raises the counters in `state` to those of `saved`, and takes its momentum where it is the newer one: a measured
-// momentum cannot be combined from several blocks.
+// Raises the counters in `state` to those of `saved`, and takes its momentum where it is the newer one: a
+// measured momentum cannot be combined from several blocks.
 void Raise(const v1::BlockState& saved, v1::BlockState* state) {
   if (saved.has_momentum() && (!state->has_momentum() || saved.version() > state->version())) {
     *state->mutable_momentum() = saved.momentum();
@@ -132,7 +132,8 @@ absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& di
     std::error_code error;
     std::filesystem::rename(CheckpointDirectory(dir, other), path, error);
     if (error) {
-      return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot rename ", CheckpointDirectory(dir, other)));
+      return absl::ErrnoToStatus(error.value(),
+                                 absl::StrCat("cannot rename ", CheckpointDirectory(dir, other)));
     }
     lines.push_back(absl::StrCat("checkpoint ", other, " is damaged or incomplete, and is now ", path));
   }

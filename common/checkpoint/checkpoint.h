@@ -27,16 +27,16 @@ struct FoundCheckpoint {
   std::vector<std::string> warnings;
 };
 
-// Returns the newest complete checkpoint in `dir` whose files are sound, every checksum compared. Skips those that
-// are incomplete or damaged.
-// Errors: NotFound when there is none; the message names `dir` and what was wrong with each. Where a newer checkpoint
-// cannot be read now (no permission, an I/O error, too many open files), that error: the checkpoint may be sound, and
-// the job must not continue from an older one.
+// Returns the newest complete checkpoint in `dir` whose files are sound, every checksum compared. Skips those
+// that are incomplete or damaged. Errors: NotFound when there is none; the message names `dir` and what was
+// wrong with each. Where a newer checkpoint cannot be read now (no permission, an I/O error, too many open
+// files), that error: the checkpoint may be sound, and the job must not continue from an older one.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir);
 
-// Renames the checkpoints in `dir` with a higher number than `number` to checkpoint-N.unusable (or .unusable-2 and so
-// on), so that they are not in the way of a job that continues from `number` and nothing is lost. Deletes those that
-// have no manifest: they were never complete. Returns a line for each, for the log.
+// Renames the checkpoints in `dir` with a higher number than `number` to checkpoint-N.unusable (or
+// .unusable-2 and so on), so that they are not in the way of a job that continues from `number` and nothing
+// is lost. Deletes those that have no manifest: they were never complete. Returns a line for each, for the
+// log.
 absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& dir, uint64_t number);
 
 // Opens all shards, by index, checks that they belong to `manifest` and together hold every parameter once;

@@ -1,4 +1,5 @@
-// Which checkpoints are whole: saved by every shard.
+// Tracks which checkpoints are whole (saved by every shard) and recorded (their manifest is written too, so
+// that a job can continue from them).
 //
 // Those that shards list in their first reports are of an earlier life of the job, and are not news.
 //
@@ -6,6 +7,7 @@
 #ifndef CATCHMENT_SERVER_MASTER_CHECKPOINT_TRACKER_H_
 #define CATCHMENT_SERVER_MASTER_CHECKPOINT_TRACKER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -30,14 +32,19 @@ class CheckpointTracker {
   // By every shard, as their last reports say.
   bool AllSaved(uint64_t number) const;
 
-  // The newest that is whole, also of an earlier life; 0: none.
-  uint64_t last() const { return last_; }
+  // Notes that the manifest of checkpoint `number`, which is whole, is written.
+  void SetRecorded(uint64_t number) { recorded_ = std::max(recorded_, number); }
+  // The newest that a job can continue from, also of an earlier life; 0: none.
+  uint64_t recorded() const { return std::max(old_, recorded_); }
+  // The one that the shards began with; 0: none.
+  uint64_t earlier() const { return old_; }
 
  private:
   std::vector<std::map<uint64_t, v1::SavedShard>> saved_;  // by shard and number
   std::vector<bool> heard_;
   uint64_t old_ = 0;  // numbers up to here are of an earlier life
-  uint64_t last_ = 0;
+  uint64_t last_ = 0;  // the newest that is whole
+  uint64_t recorded_ = 0;
 };
 
 }  // namespace catchment

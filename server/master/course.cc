@@ -76,6 +76,7 @@ Course::Stage Course::WhileSaving(const Facts& facts, double now) {
   if (save_error_.empty()) save_error_since_ = now;
   save_error_ = facts.save_error;
   if (!save_error_.empty() && now - save_error_since_ >= kSaveSeconds) {
+    failed_to_save_ = true;
     Fail(absl::StrCat("the last checkpoint cannot be saved: ", save_error_,
                       "; make room, or let the server write there"),
          now);
@@ -88,7 +89,15 @@ void Course::Enter(Stage stage, const Facts& facts, double now) {
   stage_ = stage;
   entered_ = now;
   if (stage == Stage::kTraining) begun_ = true;
-  if (stage == Stage::kSaving) final_checkpoint_ = std::max<uint64_t>(1, facts.highest_version);
+  if (stage == Stage::kSaving) final_checkpoint_ = NumberFinalCheckpoint(facts);
+}
+
+uint64_t Course::NumberFinalCheckpoint(const Facts& facts) const {
+  // The checkpoint that the job continued from may have a higher number than any shard has a version: it was
+  // named after the highest of shards that differed, or was made with other servers. Its number cannot be
+  // used again.
+  const uint64_t lowest = begun_ ? facts.earlier_checkpoint + 1 : facts.earlier_checkpoint;
+  return std::max({uint64_t{1}, facts.highest_version, lowest});
 }
 
 double Course::trained_seconds(double now) const {

@@ -35,7 +35,8 @@ class Course {
     bool budget_done = false;
     bool settled = false;          // all shards have reported since the last change of the rosters
     uint64_t highest_version = 0;  // of all shards
-    bool saved = false;            // final_checkpoint() is whole
+    uint64_t earlier_checkpoint = 0;  // that the job continued from; 0: none
+    bool saved = false;               // final_checkpoint() is whole, and its manifest written
     std::string save_error;
     bool evaluated = false;  // the final evaluation is done, and its weights are kept if they are to be
     bool watched = false;    // somebody is to ask for the status again
@@ -64,6 +65,8 @@ class Course {
   bool ended() const { return stage_ >= Stage::kEnded; }
   // Workers are to leave before the budget is spent.
   bool cut_short() const { return outcome_ != Outcome::kDone || !early_reason_.empty(); }
+  // The job failed for no other reason than that its last checkpoint could not be saved.
+  bool failed_to_save() const { return failed_to_save_; }
   // Why training ended before its budget was spent although the job is done; empty: it did not.
   const std::string& ended_early() const { return early_reason_; }
   // Workers have had their time to leave.
@@ -80,6 +83,7 @@ class Course {
   Stage WhileOpen(const Facts& facts);
   Stage WhileSaving(const Facts& facts, double now);
   void Enter(Stage stage, const Facts& facts, double now);
+  uint64_t NumberFinalCheckpoint(const Facts& facts) const;
 
   const int workers_;
   double trained_seconds_;
@@ -94,6 +98,7 @@ class Course {
   std::string failure_;
   std::string save_error_;
   double save_error_since_ = 0;
+  bool failed_to_save_ = false;
   uint64_t final_checkpoint_ = 0;
   int workers_now_ = 0;
 };

@@ -357,7 +357,19 @@ void Master::TakeWhole(const CheckpointTracker::Whole& whole) {
   for (const v1::SavedShard& shard : whole.shards) version = std::max(version, shard.version());
   complete_.push_back({whole.number, whole.shards, StateAt(version)});
   if (ledger_ != nullptr) ledger_->Forget(version);
-  events_.Add(absl::StrCat("checkpoint ", whole.number, " is saved"));
+}
+
+void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
+  record_error_ = std::string(status.message());
+  if (!status.ok()) return;
+  checkpoints_.SetRecorded(number);
+  events_.Add(absl::StrCat("checkpoint ", number, " is saved"));
+  Advance();
+}
+
+std::string Master::SaveError() const {
+  const std::string error = board_.save_error();
+  return error.empty() ? record_error_ : error;
 }
 
 void Master::CheckForNonFinite(const v1::ShardReport& report) {
@@ -379,6 +391,7 @@ v1::ShardCommand Master::Command() const {
   if (plateau_) command.set_plateau_factor(plateau_->factor());
   if (course_.phase() == v1::JobStatus::FINISHING) command.set_checkpoint(course_.final_checkpoint());
   command.set_stop(Over());
+  if (phase() == v1::JobStatus::FAILED) command.set_failure(course_.reason());
   command.set_training(training());
   return command;
 }
@@ -415,6 +428,8 @@ void Master::OnOutputsWritten() {
   Advance();
 }
 
+void Master::ExtendDeadlines(double seconds) { membership_.ExtendDeadlines(seconds, clock_->Now()); }
+
 void Master::Tick() {
   const double now = clock_->Now();
   for (const Member& member : membership_.TakeExpired(now)) {
@@ -438,8 +453,10 @@ Course::Facts Master::GatherFacts() const {
   facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
   facts.settled = board_.all_reported() && board_.lowest_generation() >= rosters_.generation();
   facts.highest_version = board_.highest_version();
-  facts.saved = checkpoints_.AllSaved(course_.final_checkpoint());
-  facts.save_error = board_.save_error();
+  facts.earlier_checkpoint = checkpoints_.earlier();
+  facts.saved = checkpoints_.AllSaved(course_.final_checkpoint()) &&
+                checkpoints_.recorded() >= course_.final_checkpoint();
+  facts.save_error = SaveError();
   facts.evaluated = evaluations_.final_done() && !membership_.HasEvaluator(best_awaited_from_);
   facts.watched = clock_->Now() < watched_until_;
   return facts;

@@ -6,7 +6,8 @@
 //   2. calls Tick at least every few hundred milliseconds,
 //   3. sends Command() to all shards, at once when its generation or checkpoint has changed and about every
 //      second otherwise,
-//   4. writes the manifests of TakeCompleteCheckpoints, and once phase() is DONE, STOPPED or FAILED whatever
+//   4. writes the manifests of TakeCompleteCheckpoints and calls OnCheckpointRecorded for each attempt, and
+//   once phase() is DONE, STOPPED or FAILED whatever
 //      else the job leaves behind; then calls OnOutputsWritten,
 //   5. keeps the weights that an evaluator was asked for (BestWanted, then OnBestKept),
 //   6. ends when Over().
@@ -83,16 +84,25 @@ class Master {
   void Fail(const std::string& reason);
 
   absl::Status OnShardReport(const v1::ShardReport& report);
+  // The master itself did not run for `seconds` (a suspended machine, SIGSTOP): members could not be heard,
+  // and are not taken for lost for it.
+  void ExtendDeadlines(double seconds);
   // Takes silent members for lost, and goes on where only time was to pass.
   void Tick();
 
   v1::ShardCommand Command() const;
   // Each once, by number.
   std::vector<CompleteCheckpoint> TakeCompleteCheckpoints();
+  // The manifest of a complete checkpoint is written, or why it could not be: a job ends only with its last
+  // checkpoint recorded, or FAILED when that keeps failing.
+  void OnCheckpointRecorded(uint64_t number, const absl::Status& status);
   // What a job has to go on from with weights of this version; see DataLedger::StateAt.
   v1::MasterState StateAt(uint64_t version) const;
 
   v1::JobStatus::Phase phase() const { return course_.phase(); }
+  // The job's weights are as good as those of a job that is done, although it may have failed: only its last
+  // checkpoint could not be saved.
+  bool weights_are_final() const { return phase() != v1::JobStatus::FAILED || course_.failed_to_save(); }
   // Workers train, or the job is being finished.
   bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   void OnOutputsWritten();
@@ -126,6 +136,8 @@ class Master {
   void DismissWorkers();
   void TakeWhole(const CheckpointTracker::Whole& whole);
   void CheckForNonFinite(const v1::ShardReport& report);
+  // Why the newest checkpoint could not be saved or recorded; empty when it could.
+  std::string SaveError() const;
   void Advance();
   Course::Facts GatherFacts() const;
   void OnStage();
@@ -155,6 +167,7 @@ class Master {
   ShardBoard board_;
   CheckpointTracker checkpoints_;
   std::vector<CompleteCheckpoint> complete_;
+  std::string record_error_;  // of the last attempt to write a manifest
   Evaluations evaluations_;
   std::optional<Plateau> plateau_;  // where the schedule is one
   EarlyStopping early_stopping_;

@@ -30,11 +30,11 @@ v1::JobStatus Master::Status() const {
   *status.mutable_settings() = settings_;
   status.set_phase(phase());
   status.set_reason(course_.reason());
-  if (phase() == v1::JobStatus::TRAINING && !board_.save_error().empty()) {
-    status.set_reason(absl::StrCat("a checkpoint could not be saved: ", board_.save_error()));
+  if (phase() == v1::JobStatus::TRAINING && !SaveError().empty()) {
+    status.set_reason(absl::StrCat("a checkpoint could not be saved: ", SaveError()));
   }
   status.set_wall_seconds(course_.trained_seconds(clock_->Now()));
-  status.set_last_checkpoint(checkpoints_.last());
+  status.set_last_checkpoint(checkpoints_.recorded());
   if (plateau_) status.set_plateau_factor(plateau_->factor());
   FillProgress(&status);
   FillBest(&status);

@@ -75,6 +75,10 @@ bool Membership::HasEvaluator(uint64_t incarnation) const {
 
 void Membership::Remove(v1::Role role, uint32_t index) { members_.erase({role, index}); }
 
+void Membership::ExtendDeadlines(double seconds, double now) {
+  for (auto& [key, member] : members_) member.heard_at = std::min(now, member.heard_at + seconds);
+}
+
 std::vector<Member> Membership::TakeExpired(double now) {
   std::vector<Member> expired;
   for (auto at = members_.begin(); at != members_.end();) {

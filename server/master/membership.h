@@ -50,6 +50,9 @@ class Membership {
 
   void Remove(v1::Role role, uint32_t index);
 
+  // Counts `seconds` of silence less for every member: the master could not have heard them.
+  void ExtendDeadlines(double seconds, double now);
+
   // Removes and returns all that were not heard of for lease_seconds.
   std::vector<Member> TakeExpired(double now);
 

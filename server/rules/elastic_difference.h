@@ -1,14 +1,15 @@
-// Elastic averaging SGD, EASGD and EAMSGD (Zhang, Choromanska, LeCun 2015, arXiv:1412.6651). The whole algorithm,
-// with x~ the center, every communication period:
+// Elastic averaging SGD, EASGD and EAMSGD (Zhang, Choromanska, LeCun 2015, arXiv:1412.6651). The whole
+// algorithm, with x~ the center, every communication period:
 //   SERVER: d_i = alpha * (x_i - x~)        all members of a group against the same x~
 //           x~  = x~ + sum_i d_i            in worker order
 //   worker: x_i = x_i - d_i
 // and in every step x_i moves by the worker's own optimizer, with the gradient taken before the exchange.
 // Asynchronous: groups of one. Synchronous: x~ becomes (1 - p alpha) x~ + p alpha mean(x_i).
 // Conservation: an exchange leaves sum_i x_i + x~ as it was.
-// Departure from the paper: p may grow while the job runs. An exchange multiplies the distance between the center
-// and the members' mean by 1 - (p + 1) alpha, which diverges for p > 2 / alpha - 1. An update of more members than
-// the job planned for therefore uses alpha * planned / p, which keeps the paper's beta = p alpha.
+// Departure from the paper: p may grow while the job runs. An exchange multiplies the distance between the
+// center and the members' mean by 1 - (p + 1) alpha, which diverges for p > 2 / alpha - 1. An update of more
+// members than the job planned for therefore uses alpha * planned / p, which keeps the paper's beta = p
+// alpha.
 #ifndef CATCHMENT_SERVER_RULES_ELASTIC_DIFFERENCE_H_
 #define CATCHMENT_SERVER_RULES_ELASTIC_DIFFERENCE_H_
 

@@ -287,7 +287,7 @@ TEST(BadWorkerTest, LastWorkerThatCannotGoOnFailsTheJobWithItsReason) {
 
 class DivergenceTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(DivergenceTest, JobFailsNamingTheWorkerAndTheMend) {
+TEST_P(DivergenceTest, JobFailsNamingTheWorkerAndTheRemedy) {
   const std::string job =
       SmallJob(GetParam(),
                "epochs: 1000000 workers: 2 optimizer { learning_rate: 1e30 } faults { non_finite_limit: 3 }");
@@ -297,7 +297,8 @@ TEST_P(DivergenceTest, JobFailsNamingTheWorkerAndTheMend) {
   EXPECT_THAT(cluster.server(0).Output(), AllOf(HasSubstr("catchment_server: worker "),
                                                 HasSubstr("NaN or an infinity: training has diverged"),
                                                 HasSubstr("lower optimizer.learning_rate")));
-  ASSERT_TRUE(cluster.AwaitExit(cluster.server(1), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(1), 1));
+  EXPECT_THAT(cluster.server(1).Output(), HasSubstr("the job failed: worker "));
   for (Process* member : {&cluster.worker(0), &cluster.worker(1), &cluster.evaluator(0)}) {
     ASSERT_TRUE(cluster.AwaitExit(*member, 1));
     EXPECT_THAT(member->Output(), AllOf(HasSubstr("the job has failed: worker "),

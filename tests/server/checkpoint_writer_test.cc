@@ -93,5 +93,18 @@ TEST(CheckpointWriterTest, SaysWhyItCannotSaveUntilItCan) {
   EXPECT_EQ(ReportOf(writer).save_error(), "");
 }
 
+// The last checkpoint of a job has no successor: given up after a passing error, its weights would be lost.
+TEST(CheckpointWriterTest, TriesAgainUntilItCanSave) {
+  const std::string directory = Directory("blocked_for_a_while");
+  std::ofstream(directory) << "a file where the directory should be";
+  CheckpointWriter writer(directory, 0, 1, 0);
+  writer.Write(SnapshotOf(9));
+  while (ReportOf(writer).save_error().empty()) std::this_thread::yield();
+  ASSERT_EQ(std::remove(directory.c_str()), 0);
+  while (ReportOf(writer).saved_size() < 1) std::this_thread::yield();
+  EXPECT_EQ(ReportOf(writer).saved(0).checkpoint(), 9u);
+  EXPECT_EQ(ReportOf(writer).save_error(), "");
+}
+
 }  // namespace
 }  // namespace catchment

@@ -306,8 +306,9 @@ TEST(SetAsideNewerThan, RenamesDamagedOnesAndDeletesThoseThatWereNeverComplete) 
   SetFileBytes(ManifestPath(dir, 4), "cut");
   const auto lines = SetAsideNewerThan(dir, 1);
   ASSERT_TRUE(lines.ok()) << lines.status();
-  EXPECT_THAT(*lines, ElementsAre(HasSubstr("checkpoint-4.unusable"), HasSubstr("checkpoint 3 was never complete"),
-                                  HasSubstr("checkpoint-2.unusable-2")));
+  EXPECT_THAT(*lines,
+              ElementsAre(HasSubstr("checkpoint-4.unusable"), HasSubstr("checkpoint 3 was never complete"),
+                          HasSubstr("checkpoint-2.unusable-2")));
   EXPECT_THAT(*ListCheckpoints(dir), ElementsAre(1));
   EXPECT_EQ(FileBytes(dir + "/checkpoint-2.unusable-2/" + ShardFileName(0, 1)), "cut");
   EXPECT_EQ(FileBytes(dir + "/checkpoint-4.unusable/manifest.textproto"), "cut");

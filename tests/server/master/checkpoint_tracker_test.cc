@@ -27,7 +27,9 @@ TEST(CheckpointTrackerTest, IsWholeWhenTheLastShardHasSaved) {
   EXPECT_EQ(whole[0].number, 10u);
   ASSERT_EQ(whole[0].shards.size(), 2u);
   EXPECT_EQ(whole[0].shards[1].version(), 11u);
-  EXPECT_EQ(tracker.last(), 10u);
+  EXPECT_EQ(tracker.recorded(), 0u);
+  tracker.SetRecorded(10);
+  EXPECT_EQ(tracker.recorded(), 10u);
 }
 
 TEST(CheckpointTrackerTest, TellsOfEachOnceAndInOrder) {
@@ -48,7 +50,8 @@ TEST(CheckpointTrackerTest, ThoseOfAnEarlierLifeAreNoNews) {
   EXPECT_TRUE(tracker.Observe(Saved(0, {10, 20})).empty());
   EXPECT_TRUE(tracker.Observe(Saved(1, {10, 20})).empty());
   EXPECT_TRUE(tracker.AllSaved(20));
-  EXPECT_EQ(tracker.last(), 20u);
+  EXPECT_EQ(tracker.recorded(), 20u);
+  EXPECT_EQ(tracker.earlier(), 20u);
   tracker.Observe(Saved(0, {20, 30}));
   EXPECT_EQ(tracker.Observe(Saved(1, {20, 30})).size(), 1u);
 }

@@ -88,6 +88,21 @@ TEST_F(CourseTest, EndsWithACheckpointOfTheHighestVersion) {
   EXPECT_EQ(course_.phase(), v1::JobStatus::DONE);
 }
 
+// Named again, it would be taken for saved, and what was trained since would be in no checkpoint.
+TEST_F(CourseTest, DoesNotUseTheNumberOfTheCheckpointThatItContinuedFromAgain) {
+  facts_.earlier_checkpoint = 80;
+  GoTo(Stage::kSaving);
+  EXPECT_EQ(course_.final_checkpoint(), 81u);
+}
+
+TEST_F(CourseTest, NeedsNoNewCheckpointWhereNothingWasTrained) {
+  facts_.earlier_checkpoint = 80;
+  course_.RequestStop("");
+  facts_.settled = true;
+  Settle();
+  EXPECT_EQ(course_.final_checkpoint(), 80u);
+}
+
 TEST_F(CourseTest, GoodEnoughIsDoneBeforeTheBudgetIs) {
   GoTo(Stage::kTraining);
   course_.EndEarly("good enough");

@@ -156,8 +156,8 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   ExpectEachOnce(counts, 3, 101);
 }
 
-// A job may continue with a synchronous algorithm. Its plans must then begin at the version of the weights: from 0, plans
-// that are made one after another would all be valid at once.
+// A job may continue with a synchronous algorithm. Its plans must then begin at the version of the weights:
+// from 0, plans that are made one after another would all be valid at once.
 TEST(LeaseLedgerTest, SynchronousPlansContinueFromItsVersion) {
   LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
   ledger.Next(1, {1});

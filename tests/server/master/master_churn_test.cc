@@ -265,6 +265,7 @@ class Simulation {
     for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
       ASSERT_GT(checkpoint.number, last_checkpoint_);
       last_checkpoint_ = checkpoint.number;
+      master_->OnCheckpointRecorded(checkpoint.number, absl::OkStatus());
       ++checkpoints_;
       const v1::MasterState& state = checkpoint.state;
       uint64_t pending = 0;

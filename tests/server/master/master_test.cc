@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/server/master/fake_shard.h"
@@ -65,13 +66,24 @@ class MasterTest : public ::testing::Test {
     return worker;
   }
 
-  // All shards take the command and report.
+  // All shards take the command and report, and the manifests of checkpoints that are complete then are
+  // written.
   void Exchange() {
     for (FakeShard& shard : shards_) {
       shard.Take(master_->Command());
       ASSERT_TRUE(master_->OnShardReport(shard.Report()).ok());
     }
+    Record(absl::OkStatus());
   }
+
+  // Passes `written` to the master for each checkpoint that is complete.
+  void Record(const absl::Status& written) {
+    for (CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
+      master_->OnCheckpointRecorded(checkpoint.number, written);
+      complete_.push_back(std::move(checkpoint));
+    }
+  }
+  std::vector<CompleteCheckpoint> TakeComplete() { return std::exchange(complete_, {}); }
 
   absl::StatusOr<v1::Lease> Ask(const Worker& worker, uint64_t after) {
     v1::GetLeaseRequest request;
@@ -183,6 +195,7 @@ class MasterTest : public ::testing::Test {
   v1::Job job_;
   ManualClock clock_;
   std::unique_ptr<Master> master_;
+  std::vector<CompleteCheckpoint> complete_;
   std::vector<FakeShard> shards_;
 };
 
@@ -414,14 +427,14 @@ TEST_F(MasterTest, ADoneJobSavesALastCheckpointAndEndsWhenOutputsAreWritten) {
     EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
     Exchange();
     EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
-    const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+    const std::vector<CompleteCheckpoint> complete = TakeComplete();
     ASSERT_EQ(complete.size(), 1u);
     EXPECT_EQ(complete[0].number, 25u);
     EXPECT_EQ(complete[0].shards.size(), 2u);
     EXPECT_EQ(complete[0].state.samples(), kSamples);
     EXPECT_EQ(complete[0].state.pending_size(), 0);
     EXPECT_EQ(complete[0].state.next_incarnation(), 2u);
-    EXPECT_TRUE(master_->TakeCompleteCheckpoints().empty());
+    EXPECT_TRUE(TakeComplete().empty());
     EXPECT_FALSE(master_->Command().stop());
     master_->OnOutputsWritten();
     EXPECT_TRUE(master_->Command().stop());
@@ -568,6 +581,45 @@ TEST_F(MasterTest, AWorkerThatNeverLeavesDoesNotHoldUpTheEnd) {
   EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
 }
 
+// "Saved" means that a job can continue from it.
+TEST_F(MasterTest, AJobIsNotDoneBeforeTheManifestOfItsLastCheckpointIsWritten) {
+  Start(MakeJob({}));
+  TrainAlone();
+  for (int i = 0; i < 2; ++i) {
+    for (FakeShard& shard : shards_) {
+      shard.Take(master_->Command());
+      ASSERT_TRUE(master_->OnShardReport(shard.Report()).ok());
+    }
+  }
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+  ASSERT_EQ(complete.size(), 1u);
+  master_->OnCheckpointRecorded(complete[0].number, absl::UnavailableError("the disk is away"));
+  master_->Tick();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("the disk is away"));
+  EXPECT_EQ(master_->Status().last_checkpoint(), 0u);
+  master_->OnCheckpointRecorded(complete[0].number, absl::OkStatus());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(master_->Status().last_checkpoint(), complete[0].number);
+}
+
+TEST_F(MasterTest, WeightsAreFinalWhereOnlyTheLastCheckpointFailed) {
+  Start(MakeJob({}));
+  TrainAlone();
+  for (FakeShard& shard : shards_) shard.set_saves(false);
+  shards_[0].extra()->set_save_error("no space left");
+  Exchange();
+  Exchange();
+  clock_.Advance(Course::kSaveSeconds);
+  master_->Tick();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_TRUE(master_->weights_are_final());
+  Start(MakeJob({}));
+  master_->Fail("server 1 is gone");
+  EXPECT_FALSE(master_->weights_are_final());
+}
+
 TEST_F(MasterTest, AStopTellsWorkersAndKeepsWhatIsUndone) {
   for (bool synchronous : {false, true}) {
     Start(MakeJob({.synchronous = synchronous}));
@@ -585,7 +637,7 @@ TEST_F(MasterTest, AStopTellsWorkersAndKeepsWhatIsUndone) {
     Exchange();
     Exchange();
     EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
-    const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+    const std::vector<CompleteCheckpoint> complete = TakeComplete();
     ASSERT_EQ(complete.size(), 1u);
     EXPECT_EQ(complete[0].number, 1u);
     EXPECT_EQ(complete[0].state.samples(), first);
@@ -616,7 +668,7 @@ TEST_F(MasterTest, AJobResumedAtItsEndEndsWithoutWorkers) {
   TrainAlone();
   Exchange();
   Exchange();
-  const v1::MasterState state = master_->TakeCompleteCheckpoints().at(0).state;
+  const v1::MasterState state = TakeComplete().at(0).state;
   Start(job_, 2, state);
   master_->Tick();
   for (int i = 0; i < 3; ++i) Exchange();
@@ -699,7 +751,8 @@ TEST_F(MasterTest, RegularCheckpointsAreWholeOnceAllShardsHaveThem) {
   ASSERT_TRUE(master_->OnShardReport(shards_[0].Report()).ok());
   EXPECT_TRUE(master_->TakeCompleteCheckpoints().empty());
   ASSERT_TRUE(master_->OnShardReport(shards_[1].Report()).ok());
-  const std::vector<CompleteCheckpoint> complete = master_->TakeCompleteCheckpoints();
+  Record(absl::OkStatus());
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
   ASSERT_EQ(complete.size(), 2u);
   EXPECT_EQ(complete[0].number, 5u);
   EXPECT_EQ(complete[0].state.version(), 5u);

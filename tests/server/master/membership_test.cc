@@ -57,6 +57,20 @@ TEST_F(MembershipTest, SilentMembersExpireAndHeardOnesDoNot) {
             "worker 1 (b:42) was not heard of for 10.5 s: taken for lost; its samples go to others");
 }
 
+// A master that is stopped for longer than a lease hears no one, and must not expel all of its workers for
+// it.
+TEST_F(MembershipTest, DeadlinesAreExtendedByAPauseOfTheMaster) {
+  members_.Register(From("a"), 0);
+  members_.Register(From("b"), 0);
+  ASSERT_TRUE(members_.Hear(v1::WORKER, 0, 1, 30).ok());  // its heartbeat waited in the socket
+  members_.ExtendDeadlines(29, 30);
+  EXPECT_TRUE(members_.TakeExpired(39).empty());
+  EXPECT_EQ(members_.TakeExpired(39.5).size(), 1u)
+      << "worker 1 is silent for longer than the pause and a lease";
+  EXPECT_EQ(members_.TakeExpired(40.5).size(), 1u)
+      << "worker 0 gets no more than a lease from its last heartbeat";
+}
+
 TEST_F(MembershipTest, ALostWorkerIsUnknownAndMayComeBack) {
   members_.Register(From("a"), 0);
   members_.TakeExpired(11);
