@@ -28,9 +28,10 @@ struct FoundCheckpoint {
 };
 
 // Returns the newest complete checkpoint in `dir` whose files are sound, every checksum compared. Skips those
-// that are incomplete or damaged. Errors: NotFound when there is none; the message names `dir` and what was
-// wrong with each. Where a newer checkpoint cannot be read now (no permission, an I/O error, too many open
-// files), that error: the checkpoint may be sound, and the job must not continue from an older one.
+// that are incomplete or damaged.
+// Errors: NotFound when there is none; the message names `dir` and what was wrong with each. The error of
+// reading where a newer checkpoint cannot be read now (no permission, an I/O error, too many open files): it
+// may be sound, and the job must not continue from an older one.
 absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir);
 
 // Renames the checkpoints in `dir` with a higher number than `number` to checkpoint-N.unusable (or

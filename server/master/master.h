@@ -6,9 +6,8 @@
 //   2. calls Tick at least every few hundred milliseconds,
 //   3. sends Command() to all shards, at once when its generation or checkpoint has changed and about every
 //      second otherwise,
-//   4. writes the manifests of TakeCompleteCheckpoints and calls OnCheckpointRecorded for each attempt, and
-//   once phase() is DONE, STOPPED or FAILED whatever
-//      else the job leaves behind; then calls OnOutputsWritten,
+//   4. writes the manifests of TakeCompleteCheckpoints and calls OnCheckpointRecorded for each attempt; once
+//      phase() is DONE, STOPPED or FAILED writes the job's other outputs, then calls OnOutputsWritten,
 //   5. keeps the weights that an evaluator was asked for (BestWanted, then OnBestKept),
 //   6. ends when Over().
 // The course of a job is told in course.h; how samples are dealt in plan_ledger.h and lease_ledger.h.
