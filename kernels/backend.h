@@ -45,6 +45,8 @@ struct Pass {
   // (the divisor is the number of values). Written (=, over the `samples` rows) in gathering, read in
   // scoring.
   float* statistics = nullptr;
+  // Which of the kernel's parts() to compute.
+  int part = 0;
 };
 
 class Kernel {
@@ -53,13 +55,19 @@ class Kernel {
 
   virtual Activation* output() = 0;
 
+  // Forward and Backward are called once for each part: Forward from the first part to the last, Backward
+  // from the last to the first. A call of Forward reads, and a call of Backward finishes the gradient of, the
+  // parameters from part_begin(part) to part_begin(part + 1), or to the end of the layer's. After Backward of
+  // a part, the kernel reads these parameters no more. Kernels of a backend that runs ahead have one part.
+  virtual int parts() const { return 1; }
+  virtual int64_t part_begin(int part) const { return 0; }
+
   // `parameters` is the layer's part of the flat vector: its tensors, one after another.
   virtual void Forward(const float* parameters, const Pass& pass) = 0;
 
   // Comes after Forward with the same parameters and pass, a training one, when the output's gradient is in
   // place. Writes the parameters' gradient (=, not +=) and, unless the spec says otherwise, the gradients of
-  // the inputs
-  // (=). May destroy the gradient of the output.
+  // the inputs (=), which are complete after the last call. May destroy the gradient of the output.
   virtual void Backward(const float* parameters, const Pass& pass, float* gradient) = 0;
 
   // Comes once after each Backward, with the same `gradient`: waits until it is there, of a backend that runs

@@ -1,115 +1,107 @@
 #include "kernels/cpu/dense.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/matrix_product.h"
+#include "kernels/cpu/parallel.h"
 
 namespace catchment {
 namespace {
 
-using dnnl::memory;
+constexpr int64_t kGrain = 1 << 15;  // values that are worth a thread
+
+// A part has at least so many units and so many weights: fewer make the products slower.
+constexpr int64_t kLeastUnits = 128;
+constexpr int64_t kLeastWeights = 1 << 15;
+
+int CountParts(int64_t units, int64_t inputs) {
+  return static_cast<int>(
+      std::clamp<int64_t>(units * inputs / kLeastWeights, 1, std::max<int64_t>(units / kLeastUnits, 1)));
+}
+
+// values += a
+void Add(const float* __restrict a, int64_t size, float* __restrict values) {
+  for (int64_t i = 0; i < size; ++i) values[i] += a[i];
+}
+
+// values = max(values, 0)
+void Relu(int64_t size, float* values) {
+  for (int64_t i = 0; i < size; ++i) values[i] = std::max(values[i], 0.0f);
+}
 
 class CpuDense final : public Kernel {
  public:
   CpuDense(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)
       : relu_(spec.relu),
         input_gradient_(spec.input_gradient),
+        samples_(spec.batch_size),
         inputs_(spec.layer.fan_in),
         units_(spec.layer.output.channels),
         has_bias_(spec.layer.bias),
+        parts_(CountParts(units_, inputs_)),
         input_(context, input, PlainLayout(input->layout().dims())),
-        output_(context, PlainLayout({spec.batch_size, units_})),
-        weight_(context->Unbound(PlainLayout({units_, inputs_}))),
-        bias_(has_bias_ ? context->Unbound(PlainLayout({units_}))
-                        : memory(memory::desc(), context->engine())),
-        d_weight_(context->Unbound(weight_.get_desc())),
-        d_bias_(has_bias_ ? context->Unbound(bias_.get_desc()) : bias_),
-        source_(Reshaped(context, input_.value(), {spec.batch_size, inputs_})),
-        d_source_(Reshaped(context, input_.gradient(), {spec.batch_size, inputs_})) {
-    MakeForward(context);
-    MakeBackwardWeights(context);
-    if (input_gradient_) MakeBackwardData(context);
-  }
+        output_(context, PlainLayout({samples_, units_})) {}
 
   Activation* output() override { return &output_; }
 
-  void Forward(const float* parameters, const Pass&) override {
-    BindParameters(parameters);
-    input_.Pull();
-    forward_->Run();
+  int parts() const override { return parts_; }
+  int64_t part_begin(int part) const override { return FirstUnit(part) * inputs_; }
+
+  void Forward(const float* parameters, const Pass& pass) override {
+    if (pass.part == 0) input_.Pull();
+    const int64_t first = FirstUnit(pass.part), last = FirstUnit(pass.part + 1);
+    Multiply({input_.value_data(), inputs_}, {parameters + first * inputs_, inputs_, true}, samples_,
+             last - first, inputs_, false, output_.value_data() + first, units_);
+    if (last == units_) Finish(parameters + units_ * inputs_);
   }
 
-  void Backward(const float* parameters, const Pass&, float* gradient) override {
-    if (relu_) ReluBackward(output_);
-    d_weight_.set_data_handle(gradient);
-    if (has_bias_) d_bias_.set_data_handle(gradient + inputs_ * units_);
-    backward_weights_->Run();
-    if (!input_gradient_) return;
-    BindParameters(parameters);
-    backward_data_->Run();
-    input_.Push();
+  void Backward(const float* parameters, const Pass& pass, float* gradient) override {
+    const int64_t first = FirstUnit(pass.part), last = FirstUnit(pass.part + 1);
+    if (last == units_) {
+      if (relu_) ReluBackward(output_);
+      // Reads all weights, so it comes before the first part is finished.
+      if (input_gradient_) WriteInputGradient(parameters);
+      if (has_bias_) WriteBiasGradient(gradient + units_ * inputs_);
+    }
+    Multiply({output_.gradient_data() + first, units_, true}, {input_.value_data(), inputs_}, last - first,
+             inputs_, samples_, false, gradient + first * inputs_, inputs_);
   }
 
  private:
-  // oneDNN has no memory of const values; these two are only read.
-  void BindParameters(const float* parameters) {
-    weight_.set_data_handle(const_cast<float*>(parameters));
-    if (has_bias_) bias_.set_data_handle(const_cast<float*>(parameters) + inputs_ * units_);
+  int64_t FirstUnit(int part) const { return units_ * part / parts_; }
+
+  // Adds the bias to the output, and then applies relu where this kernel does it.
+  void Finish(const float* bias) {
+    ParallelFor(samples_, kGrain / units_ + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t sample = begin; sample < end; ++sample) {
+        float* const row = output_.value_data() + sample * units_;
+        if (has_bias_) Add(bias, units_, row);
+        if (relu_) Relu(units_, row);
+      }
+    });
   }
 
-  void MakeForward(CpuContext* context) {
-    dnnl::primitive_attr attributes = context->Attributes();
-    if (relu_) {
-      dnnl::post_ops relu;
-      relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
-      attributes.set_post_ops(relu);
+  void WriteInputGradient(const float* weights) {
+    Multiply({output_.gradient_data(), units_}, {weights, inputs_}, samples_, inputs_, units_, false,
+             input_.gradient_data(), inputs_);
+    input_.Push();
+  }
+
+  void WriteBiasGradient(float* d_bias) {
+    std::fill_n(d_bias, units_, 0.0f);
+    for (int64_t sample = 0; sample < samples_; ++sample) {
+      Add(output_.gradient_data() + sample * units_, units_, d_bias);
     }
-    const dnnl::inner_product_forward::desc description(dnnl::prop_kind::forward_training, source_.get_desc(),
-                                                        weight_.get_desc(), bias_.get_desc(),
-                                                        output_.layout());
-    const dnnl::inner_product_forward::primitive_desc primitive(description, attributes, context->engine());
-    hint_ =
-        dnnl::inner_product_forward::primitive_desc(description, context->Attributes(), context->engine());
-    forward_.emplace(context, dnnl::inner_product_forward(primitive), primitive.scratchpad_desc(),
-                     std::vector<std::pair<int, memory>>{{DNNL_ARG_SRC, source_},
-                                                         {DNNL_ARG_WEIGHTS, weight_},
-                                                         {DNNL_ARG_BIAS, bias_},
-                                                         {DNNL_ARG_DST, output_.value()}});
-  }
-
-  void MakeBackwardWeights(CpuContext* context) {
-    const dnnl::inner_product_backward_weights::desc description(source_.get_desc(), d_weight_.get_desc(),
-                                                                 d_bias_.get_desc(), output_.layout());
-    const dnnl::inner_product_backward_weights::primitive_desc primitive(description, context->Attributes(),
-                                                                         context->engine(), hint_);
-    backward_weights_.emplace(context, dnnl::inner_product_backward_weights(primitive),
-                              primitive.scratchpad_desc(),
-                              std::vector<std::pair<int, memory>>{{DNNL_ARG_SRC, source_},
-                                                                  {DNNL_ARG_DIFF_DST, output_.gradient()},
-                                                                  {DNNL_ARG_DIFF_WEIGHTS, d_weight_},
-                                                                  {DNNL_ARG_DIFF_BIAS, d_bias_}});
-  }
-
-  void MakeBackwardData(CpuContext* context) {
-    const dnnl::inner_product_backward_data::desc description(source_.get_desc(), weight_.get_desc(),
-                                                              output_.layout());
-    const dnnl::inner_product_backward_data::primitive_desc primitive(description, context->Attributes(),
-                                                                      context->engine(), hint_);
-    backward_data_.emplace(context, dnnl::inner_product_backward_data(primitive), primitive.scratchpad_desc(),
-                           std::vector<std::pair<int, memory>>{{DNNL_ARG_DIFF_SRC, d_source_},
-                                                               {DNNL_ARG_WEIGHTS, weight_},
-                                                               {DNNL_ARG_DIFF_DST, output_.gradient()}});
   }
 
   bool relu_;
   bool input_gradient_;
-  int64_t inputs_;
-  int64_t units_;
-  bool has_bias_;  // otherwise bias_ and d_bias_ are empty, and oneDNN leaves them out
+  int64_t samples_, inputs_, units_;
+  bool has_bias_;
+  int parts_;
   InputPort input_;
   CpuActivation output_;
-  memory weight_, bias_, d_weight_, d_bias_;  // bound to the flat vectors in each pass
-  memory source_, d_source_;
-  dnnl::inner_product_forward::primitive_desc hint_;
-  std::optional<Operation> forward_, backward_weights_, backward_data_;
 };
 
 }  // namespace

@@ -3,28 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "glog/logging.h"
 #include "kernels/cpu/exponential.h"
+#include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/parallel.h"
 
 namespace catchment {
 namespace {
-
-// A row-major matrix, or its transpose.
-struct Matrix {
-  const float* values;
-  int64_t stride;  // from row to row
-  bool transposed = false;
-};
-
-// c (rows x columns) = a (rows x inner) b (inner x columns), or += with `add`.
-void Multiply(const Matrix& a, const Matrix& b, int64_t rows, int64_t columns, int64_t inner, bool add,
-              float* c, int64_t c_stride) {
-  const dnnl_status_t status =
-      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', rows, columns, inner, 1, a.values,
-                 a.stride, b.values, b.stride, add ? 1 : 0, c, c_stride);
-  CHECK_EQ(status, dnnl_success) << "oneDNN could not multiply matrices";
-}
 
 // A step's loops over values. They are functions, over memory that does not overlap, because compilers then
 // make vector instructions of them.

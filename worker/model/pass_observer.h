@@ -1,11 +1,12 @@
-// Who follows a training pass through a model's layers, so that weights can come and gradients can go while
-// the pass is under way.
+// Follows a training pass through a model's layers, so that weights can arrive and gradients can leave while the
+// pass is under way.
 //
-// Shapes: ranges are of the flat vector of parameters, one a layer; layers without parameters are not told
-// of. Both sequences cover the vector once: the forward one from its begin to its end, the backward one from
-// its end to its begin, or all at once where a gradient is only final when all of it is known. Threads: called within the pass, by its thread. Errors: none: an observer that could
-// not get the weights keeps the reason to itself. The pass goes on with the weights that lie there, and its
-// result is to be thrown away.
+// Shapes: ranges are of the flat vector of parameters, one for each layer with parameters, or for each part of
+// a large layer. Both sequences cover the vector once: the forward one from its beginning to its end, the
+// backward one from its end to its beginning, or all at once where a gradient is only final when all of it is
+// known. Threads: called within the pass, by its thread. Errors: none. An observer that could not get the
+// weights keeps the reason to itself; the pass goes on with the weights that are there, and its result is to be
+// discarded.
 #ifndef CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 #define CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 

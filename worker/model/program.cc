@@ -105,6 +105,18 @@ class Plan {
   std::vector<bool> has_gradient_;
 };
 
+// Returns the ranges of the flat vector that a kernel's parts read, of a layer whose parameters are at
+// `layer`.
+std::vector<Range> PartsOf(const Kernel& kernel, Range layer) {
+  std::vector<Range> parts;
+  for (int part = 0; part < kernel.parts(); ++part) {
+    const bool last = part + 1 == kernel.parts();
+    parts.push_back({layer.begin + kernel.part_begin(part),
+                     last ? layer.end : layer.begin + kernel.part_begin(part + 1)});
+  }
+  return parts;
+}
+
 int64_t CountValues(const std::vector<TensorSpec>& tensors) {
   int64_t size = 0;
   for (const TensorSpec& tensor : tensors) size += tensor.size();
@@ -154,6 +166,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
     step.statistics = CountStatistics(layers[i]) > 0 ? statistics : kNoStatistics;
     step.backward = plan.HasGradient(i);
     step.kernel = *std::move(kernel);
+    step.parts = PartsOf(*step.kernel, step.parameters);
     offset += size;
     statistics += CountStatistics(layers[i]);
     steps[i] = &step;
@@ -176,28 +189,33 @@ void Program::Forward(const float* weights, const float* inputs, Pass pass, Pass
   source_->Load(inputs, pass.samples);
   float* const statistics = pass.statistics;
   for (Step& step : steps_) {
-    if (step.parameters.size() > 0) observer->BeforeForward(step.parameters);
     const bool has_statistics = statistics != nullptr && step.statistics != kNoStatistics;
     pass.statistics = has_statistics ? statistics + step.statistics : nullptr;
-    step.kernel->Forward(weights + step.parameters.begin, pass);
+    for (pass.part = 0; pass.part < std::ssize(step.parts); ++pass.part) {
+      const Range part = step.parts[pass.part];
+      if (part.size() > 0) observer->BeforeForward(part);
+      step.kernel->Forward(weights + step.parameters.begin, pass);
+    }
   }
 }
 
-void Program::Backward(const float* weights, const Pass& pass, float* gradient, PassObserver* observer) {
-  const auto finish = [&](const Step& step) {
+void Program::Backward(const float* weights, Pass pass, float* gradient, PassObserver* observer) {
+  const auto finish = [&](const Step& step, Range part) {
     step.kernel->AwaitGradient(gradient + step.parameters.begin);
-    if (step.parameters.size() > 0) observer->AfterBackward(step.parameters);
+    if (part.size() > 0) observer->AfterBackward(part);
   };
   const Step* pending = nullptr;  // the layer before, on a backend that runs ahead
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->backward) continue;
     if (step->fork) step->fork->SumGradients();
-    step->kernel->Backward(weights + step->parameters.begin, pass, gradient + step->parameters.begin);
-    if (pending != nullptr) finish(*pending);
+    for (pass.part = static_cast<int>(std::ssize(step->parts)); pass.part-- > 0;) {
+      step->kernel->Backward(weights + step->parameters.begin, pass, gradient + step->parameters.begin);
+      if (!runs_ahead_) finish(*step, step->parts[pass.part]);
+    }
+    if (pending != nullptr) finish(*pending, pending->parameters);
     pending = runs_ahead_ ? &*step : nullptr;
-    if (!runs_ahead_) finish(*step);
   }
-  if (pending != nullptr) finish(*pending);
+  if (pending != nullptr) finish(*pending, pending->parameters);
 }
 
 }  // namespace catchment

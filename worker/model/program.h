@@ -39,10 +39,10 @@ class Program {
     return loss_->Run(labels, targets, samples, gradient);
   }
 
-  // Fills the whole of `gradient` and tells of each layer's part, the last one first. A kernel reads no other
-  // parameters than its own layer's and keeps no pointer to them, so what has been told of may be
-  // overwritten.
-  void Backward(const float* weights, const Pass& pass, float* gradient, PassObserver* observer);
+  // Fills the whole of `gradient` and reports each layer's range, or each part of it, to the observer, the
+  // last one first. A kernel reads no other parameters than its own layer's and keeps no pointer to them, so
+  // what has been reported may be overwritten.
+  void Backward(const float* weights, Pass pass, float* gradient, PassObserver* observer);
 
  private:
   static constexpr int64_t kNoStatistics = -1;
@@ -50,6 +50,7 @@ class Program {
     std::unique_ptr<Kernel> kernel;
     std::unique_ptr<Fork> fork;  // where several read the output, otherwise null
     Range parameters;
+    std::vector<Range> parts;            // of the parameters, in the flat vector; one or more
     int64_t statistics = kNoStatistics;  // where its own begin among those of all layers
     bool backward = false;               // false before the first layer with parameters
   };

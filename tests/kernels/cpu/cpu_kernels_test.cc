@@ -49,17 +49,21 @@ class KernelTester {
   }
 
   std::vector<float> Forward(const std::vector<float>& input, const std::vector<float>& parameters,
-                             const Pass& pass) {
+                             Pass pass) {
     source_->Load(input.data(), pass.samples);
-    kernel_->Forward(parameters.data(), pass);
+    for (pass.part = 0; pass.part < kernel_->parts(); ++pass.part) {
+      kernel_->Forward(parameters.data(), pass);
+    }
     return Read(Cpu(kernel_->output()).value());
   }
 
   // Returns the gradient of the input.
   std::vector<float> Backward(const std::vector<float>& d_output, const std::vector<float>& parameters,
-                              const Pass& pass, std::vector<float>* gradient) {
+                              Pass pass, std::vector<float>* gradient) {
     Write(d_output, Cpu(kernel_->output()).gradient());
-    kernel_->Backward(parameters.data(), pass, gradient->data());
+    for (pass.part = kernel_->parts(); pass.part-- > 0;) {
+      kernel_->Backward(parameters.data(), pass, gradient->data());
+    }
     return Read(Cpu(source_->output()).gradient());
   }
 
@@ -198,7 +202,7 @@ TEST_P(CpuDenseTest, EqualsReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuDenseTest,
                          testing::Values(DenseCase{1, 1, 1, false}, DenseCase{3, 2, 1, true},
                                          DenseCase{17, 13, 5, true}, DenseCase{784, 256, 33, true},
-                                         DenseCase{129, 10, 128, false}));
+                                         DenseCase{700, 203, 9, true}, DenseCase{129, 10, 128, false}));
 
 class CpuMaxPoolTest : public testing::TestWithParam<ConvCase> {};
 

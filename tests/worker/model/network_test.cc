@@ -340,6 +340,39 @@ TEST(Network, ObserverSeesFinishedPartsLastLayerFirst) {
   EXPECT_THAT(sizes, ElementsAreArray(kSmallCnnSizes.rbegin(), kSmallCnnSizes.rend()));
 }
 
+// A dense layer of 250 x 300 weights is computed in parts.
+constexpr char kWideDense[] = R"(
+  layers { flatten {} } layers { dense { units: 300 } } layers { relu {} } layers { dense { units: 130 } }
+  layers { dense { units: 4 bias: false } })";
+
+TEST(Network, WeightsOfAPartOfADenseLayerAreReadOnlyBetweenItsTwoCalls) {
+  const auto network = Make({kWideDense, SampleShape::Vector(250)});
+  const Samples samples(8, SampleShape::Vector(250), 4);
+  const std::vector<float> weights = InitialWeights(*network);
+  const std::vector<float> want = GradientOf(network.get(), weights, samples.Batch());
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> arriving(weights.size(), kNan), gradient(weights.size(), kNan);
+  std::vector<Range> forward, backward;
+  Follower follower;
+  follower.before = [&](Range range) {
+    EXPECT_EQ(range.begin, forward.empty() ? 0 : forward.back().end);
+    forward.push_back(range);
+    std::copy(weights.begin() + range.begin, weights.begin() + range.end, arriving.begin() + range.begin);
+  };
+  follower.after = [&](Range range) {
+    backward.insert(backward.begin(), range);
+    std::fill(arriving.begin() + range.begin, arriving.begin() + range.end, kNan);
+    EXPECT_TRUE(
+        std::equal(gradient.begin() + range.begin, gradient.begin() + range.end, want.begin() + range.begin));
+  };
+  network->Train(arriving, samples.Batch(), absl::MakeSpan(gradient), &follower);
+  EXPECT_EQ(gradient, want);
+  EXPECT_EQ(forward, backward);
+  EXPECT_EQ(forward.back().end, network->num_parameters());
+  // The first layer's weights, whose second part ends with its bias, the second layer's and the third's.
+  EXPECT_EQ(forward, (std::vector<Range>{{0, 37500}, {37500, 75300}, {75300, 114430}, {114430, 114950}}));
+}
+
 // The weights arrive one layer at a time, and go as soon as their gradient is told of.
 TEST(Network, WeightsAreReadOnlyBetweenTheTwoCallsOfTheirLayer) {
   for (const bool deterministic : {false, true}) {
