@@ -15,8 +15,9 @@ import sys
 
 # For g++ alone; clangd does not know them.
 GCC_ONLY = {"-fno-canonical-system-headers", "-Wno-free-nonheap-object", "-Wunused-but-set-parameter"}
-# What only writes dependency files: (flag, arguments that follow it).
-DEPENDENCY_FLAGS = {"-MD": 0, "-MF": 1}
+# What only writes dependency files, and g++'s precompiled header, which clangd cannot read: (flag, arguments that
+# follow it).
+LEFT_OUT = {"-MD": 0, "-MF": 1, "-include": 1}
 
 
 def bazel(*args: str) -> str:
@@ -40,8 +41,8 @@ def clean(arguments: list[str]) -> list[str]:
     for argument in arguments:
         if skip:
             skip -= 1
-        elif argument in DEPENDENCY_FLAGS:
-            skip = DEPENDENCY_FLAGS[argument]
+        elif argument in LEFT_OUT:
+            skip = LEFT_OUT[argument]
         elif argument not in GCC_ONLY and not argument.startswith("-frandom-seed="):
             kept.append(argument)
     return kept

@@ -19,7 +19,7 @@ END
 cat >"$TEST_TMPDIR/actions.json" <<'END'
 {"actions": [
   {"arguments": ["/usr/bin/gcc", "-MD", "-MF", "x.d", "-frandom-seed=x.o", "-fno-canonical-system-headers",
-                 "-iquote", ".", "-O3", "-c", "server/shard.cc", "-o", "x.o"]},
+                 "-iquote", ".", "-O3", "-include", "out/prelude.h", "-c", "server/shard.cc", "-o", "x.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "server/shard.cc", "-o", "host.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "external/system/x.cc", "-o", "y.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "bazel-out/k8-opt/bin/proto/job.pb.cc", "-o", "z.o"]},

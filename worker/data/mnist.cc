@@ -68,7 +68,7 @@ std::vector<std::string> Places(const v1::Mnist& mnist, const DataPaths& paths) 
 // "" where every variable that names a place is set, or none is looked at.
 std::string UnsetVariables(const v1::Mnist& mnist, const DataPaths& paths) {
   if (!mnist.directory().empty()) return "";
-  std::vector<std::string> unset;
+  std::vector<const char*> unset;
   if (paths.catchment_data.empty()) unset.push_back("CATCHMENT_DATA");
   if (paths.xdg_cache_home.empty()) unset.push_back("XDG_CACHE_HOME");
   if (paths.home.empty()) unset.push_back("HOME");

@@ -1,0 +1,9 @@
+// What most tests include, parsed once for a whole build, as common/prelude.h is for the libraries.
+#ifndef CATCHMENT_TESTS_PRELUDE_H_
+#define CATCHMENT_TESTS_PRELUDE_H_
+
+#include "common/prelude.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#endif  // CATCHMENT_TESTS_PRELUDE_H_
