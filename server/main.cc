@@ -10,8 +10,12 @@
 #include <ctime>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -21,6 +25,7 @@
 #include "common/clock.h"
 #include "common/codec/codec.h"
 #include "common/daemon.h"
+#include "common/directory_lock.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_file.h"
 #include "common/job/job_layout.h"
@@ -79,6 +84,7 @@ struct Setting {
   int listener_threads = 1;
   ApplyPool::Options apply;
   std::string checkpoint_dir;
+  std::vector<DirectoryLock> locks;  // of the master
   std::optional<v1::Manifest> resumed;
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
@@ -144,6 +150,25 @@ absl::Status PrepareCheckpointDirectory(const std::string& directory) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write checkpoints to ", directory));
 }
 
+// --out and the directory for checkpoints belong to one master at a time: before it reads or deletes anything
+// there it takes them.
+absl::Status LockDirectories(Setting* setting) {
+  std::map<std::string, std::string> directories;  // by canonical path: both may be one
+  for (const std::string& directory : {FLAGS_out, setting->checkpoint_dir}) {
+    if (directory.empty()) continue;
+    if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+    std::error_code error;
+    const std::string path = std::filesystem::canonical(directory, error).string();
+    directories.emplace(error ? directory : path, directory);
+  }
+  for (const auto& [path, directory] : directories) {
+    absl::StatusOr<DirectoryLock> lock = DirectoryLock::Take(directory);
+    if (!lock.ok()) return lock.status();
+    setting->locks.push_back(*std::move(lock));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Setting> ReadSetting() {
   Setting setting;
   setting.servers = absl::StrSplit(FLAGS_servers, ',');
@@ -167,6 +192,9 @@ absl::StatusOr<Setting> ReadSetting() {
   if (!server.ok()) return server.status();
   setting.client_credentials = *client;
   setting.server_credentials = *server;
+  if (setting.index == 0) {
+    if (absl::Status status = LockDirectories(&setting); !status.ok()) return status;
+  }
   if (absl::Status status = FindCheckpoint(&setting); !status.ok()) return status;
   if (absl::Status status = PrepareCheckpointDirectory(setting.checkpoint_dir); !status.ok()) return status;
   return setting;

@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& direct
   std::unique_ptr<Outputs> outputs(new Outputs(directory, std::move(unix_time)));
   if (directory.empty()) return outputs;
   if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  RemoveTemporaries(directory);
   const std::string path = directory + "/metrics.jsonl";
   outputs->metrics_.open(path, std::ios::app);
   if (!outputs->metrics_) return absl::PermissionDeniedError("cannot write " + path);

@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <regex>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/random_id.h"
 
 namespace catchment {
 namespace {
@@ -22,15 +25,20 @@ std::string ParentDirectory(const std::string& path) {
 
 }  // namespace
 
+std::string AtomicFile::TemporaryPath(const std::string& path) {
+  static const std::string id = FormatId(RandomId());
+  return absl::StrCat(path, ".", id, ".tmp");
+}
+
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path, int64_t bytes) {
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = TemporaryPath(path);
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary));
   return std::unique_ptr<AtomicFile>(new AtomicFile(path, bytes, file));
 }
 
 AtomicFile::AtomicFile(std::string path, int64_t bytes, int file)
-    : path_(std::move(path)), temporary_(path_ + ".tmp"), bytes_(bytes), file_(file) {}
+    : path_(std::move(path)), temporary_(TemporaryPath(path_)), bytes_(bytes), file_(file) {}
 
 AtomicFile::~AtomicFile() {
   if (file_ >= 0) close(file_);
@@ -61,6 +69,16 @@ absl::Status AtomicFile::Commit() {
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return Failed(errno);
   committed_ = true;
   return SyncDirectory(ParentDirectory(path_));
+}
+
+void RemoveTemporaries(const std::string& directory) {
+  static const std::regex kTemporary("..*\\.[0-9a-f]{16}\\.tmp");
+  std::error_code error;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (std::regex_match(entry.path().filename().string(), kTemporary)) found.push_back(entry.path());
+  }
+  for (const std::filesystem::path& path : found) std::filesystem::remove(path, error);
 }
 
 absl::Status CreateDirectories(const std::string& path) {

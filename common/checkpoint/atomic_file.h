@@ -16,8 +16,12 @@ namespace catchment {
 
 class AtomicFile {
  public:
-  // Begins PATH.tmp. `bytes` is what will be written, for messages.
+  // Begins TemporaryPath(path). `bytes` is what will be written, for messages.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path, int64_t bytes);
+
+  // Returns where a file is while it is written: PATH.ID.tmp, where ID is a random one of this process. No
+  // other process writes there.
+  static std::string TemporaryPath(const std::string& path);
 
   // Without Commit() the file is removed, and what stood at `path` before stays.
   ~AtomicFile();
@@ -38,6 +42,10 @@ class AtomicFile {
   int file_;
   bool committed_ = false;
 };
+
+// Deletes files in `directory` that processes which were killed had begun (AtomicFile::TemporaryPath). To be
+// called by the only process that writes there.
+void RemoveTemporaries(const std::string& directory);
 
 // mkdir -p, down to the disk.
 absl::Status CreateDirectories(const std::string& path);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
 #include "common/checkpoint/safetensors.h"
@@ -314,7 +315,7 @@ TEST_F(MasterHostBestTest, WeightsOfTheBestEvaluationAreAFileOfTheirOwn) {
 // Where the temporary file would be there is a directory: nothing can be written, as on a full disk.
 TEST_F(MasterHostBestTest, WhereTheyCannotBeWrittenTheOldOnesStayAndTheJobGoesOn) {
   std::ofstream(best_file()) << "those before";
-  std::filesystem::create_directories(best_file() + ".tmp");
+  std::filesystem::create_directories(AtomicFile::TemporaryPath(best_file()));
   const absl::Status kept = TrainAndKeep(0.25f);
   EXPECT_FALSE(kept.ok());
   EXPECT_THAT(std::string(kept.message()), HasSubstr(best_file()));

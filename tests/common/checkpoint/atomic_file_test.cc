@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
@@ -15,6 +17,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 
 bool IsThere(const std::string& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path));
@@ -44,7 +48,7 @@ TEST(AtomicFile, AppearsOnlyWithCommit) {
   EXPECT_FALSE(IsThere(path));
   ASSERT_TRUE((*file)->Commit().ok());
   EXPECT_EQ(FileBytes(path), "abcde");
-  EXPECT_FALSE(IsThere(path + ".tmp"));
+  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
 }
 
 TEST(AtomicFile, WithoutCommitTheOldFileStays) {
@@ -56,12 +60,12 @@ TEST(AtomicFile, WithoutCommitTheOldFileStays) {
     ASSERT_TRUE((*file)->Write("new", 3).ok());
   }
   EXPECT_EQ(FileBytes(path), "old");
-  EXPECT_FALSE(IsThere(path + ".tmp"));
+  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
 }
 
 TEST(AtomicFile, FullDiskNamesTheFileAndItsNeedAndLeavesNothing) {
   const std::string path = FreshDirectory() + "/f";
-  std::filesystem::create_symlink("/dev/full", path + ".tmp");
+  std::filesystem::create_symlink("/dev/full", AtomicFile::TemporaryPath(path));
   {
     const auto file = AtomicFile::Create(path, 123456);
     ASSERT_TRUE(file.ok()) << file.status();
@@ -71,7 +75,7 @@ TEST(AtomicFile, FullDiskNamesTheFileAndItsNeedAndLeavesNothing) {
                 AllOf(HasSubstr(path), HasSubstr("needs 123456 bytes"), HasSubstr("No space left")));
   }
   EXPECT_FALSE(IsThere(path));
-  EXPECT_FALSE(IsThere(path + ".tmp"));
+  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
 }
 
 TEST(AtomicFile, WriteThatStopsHalfwayIsAnError) {
@@ -85,7 +89,31 @@ TEST(AtomicFile, WriteThatStopsHalfwayIsAnError) {
     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(path), HasSubstr("needs 100000 bytes")));
   }
   EXPECT_FALSE(IsThere(path));
-  EXPECT_FALSE(IsThere(path + ".tmp"));
+  EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
+}
+
+// The child is a process of its own, started anew.
+TEST(AtomicFileDeathTest, NoTwoProcessesWriteToOneTemporaryFile) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto print = [] {
+    std::fputs(AtomicFile::TemporaryPath("f").c_str(), stderr);
+    std::exit(0);
+  };
+  EXPECT_EXIT(print(), testing::ExitedWithCode(0), MatchesRegex("f\\.[0-9a-f]+\\.tmp"));
+  EXPECT_EXIT(print(), testing::ExitedWithCode(0), Not(HasSubstr(AtomicFile::TemporaryPath("f"))));
+}
+
+TEST(AtomicFile, WhatKilledProcessesLeftIsRemovedAndNothingElse) {
+  const std::string directory = FreshDirectory();
+  const std::string left = directory + "/model.safetensors.0123456789abcdef.tmp";
+  const std::string others[] = {directory + "/model.safetensors", directory + "/mine.tmp",
+                                directory + "/0123456789abcdef.tmp", directory + "/x.0123456789abcdeg.tmp"};
+  SetFileBytes(left, "half");
+  for (const std::string& other : others) SetFileBytes(other, "whole");
+  RemoveTemporaries(directory);
+  EXPECT_FALSE(IsThere(left));
+  for (const std::string& other : others) EXPECT_TRUE(IsThere(other)) << other;
+  RemoveTemporaries("/nowhere");
 }
 
 TEST(AtomicFile, MissingDirectoryIsNamed) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/safetensors.h"
 #include "gmock/gmock.h"
@@ -168,7 +169,7 @@ TEST(OpenShard, RefusesBlocksThatCannotBe) {
 TEST(WriteShard, FullDiskIsAnErrorAndLeavesNoFile) {
   const std::string dir = FreshDirectory();
   std::filesystem::create_directories(CheckpointDirectory(dir, 1));
-  std::filesystem::create_symlink("/dev/full", ShardPath(dir, 1, 0, 1) + ".tmp");
+  std::filesystem::create_symlink("/dev/full", AtomicFile::TemporaryPath(ShardPath(dir, 1, 0, 1)));
   const ParameterLayout layout = Layout(1);
   const std::vector<float> weights(layout.size());
   const auto saved =

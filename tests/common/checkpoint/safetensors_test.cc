@@ -5,6 +5,7 @@
 #include <numeric>
 #include <regex>
 
+#include "common/checkpoint/atomic_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/checkpoint/test_files.h"
@@ -220,7 +221,7 @@ TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
 
 TEST(Safetensors, FullDiskLeavesNoFile) {
   const std::string path = FreshDirectory() + "/f.safetensors";
-  std::filesystem::create_symlink("/dev/full", path + ".tmp");
+  std::filesystem::create_symlink("/dev/full", AtomicFile::TemporaryPath(path));
   const std::vector<float> values(1 << 20);
   const absl::Status status = WriteSafetensors(path, {{"a", {1 << 20}, absl::MakeConstSpan(values)}}, {});
   EXPECT_THAT(std::string(status.message()),

@@ -1,0 +1,101 @@
+#include "common/directory_lock.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+
+std::string FreshDirectory() {
+  const std::string path = absl::StrCat(std::getenv("TEST_TMPDIR"), "/",
+                                        testing::UnitTest::GetInstance()->current_test_info()->name());
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+std::string Content(const std::string& directory) {
+  std::ifstream file(directory + "/master.lock");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string ThisHost() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+TEST(DirectoryLock, SecondOwnerIsRefusedByNameUntilTheFirstHasEnded) {
+  const std::string directory = FreshDirectory();
+  // Longer than what this process writes.
+  std::ofstream(directory + "/master.lock") << std::string(300, 'x') << " 1234567\n";
+  {
+    const auto lock = DirectoryLock::Take(directory);
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    EXPECT_EQ(Content(directory), absl::StrCat(ThisHost(), " ", getpid(), "\n"));
+    const absl::Status second = DirectoryLock::Take(directory).status();
+    EXPECT_EQ(second.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(second.message()),
+                HasSubstr(absl::StrCat(directory, " is in use by another master on host ", ThisHost(),
+                                       " with pid ", getpid(), ": wait until it has ended")));
+  }
+  EXPECT_TRUE(DirectoryLock::Take(directory).ok());
+}
+
+TEST(DirectoryLock, EndsWithItsProcessHoweverThatEnds) {
+  const std::string directory = FreshDirectory();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto lock = DirectoryLock::Take(directory);
+    const char byte = lock.ok() ? 'y' : 'n';
+    if (write(ready[1], &byte, 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  ASSERT_EQ(byte, 'y');
+  EXPECT_THAT(std::string(DirectoryLock::Take(directory).status().message()),
+              HasSubstr(absl::StrCat("with pid ", child)));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(DirectoryLock::Take(directory).ok());
+}
+
+TEST(DirectoryLock, FileSystemWithoutLocksIsOnlyWarnedOf) {
+  const auto without = [](int, int) {
+    errno = ENOLCK;
+    return -1;
+  };
+  EXPECT_TRUE(DirectoryLock::Take(FreshDirectory(), without).ok());
+}
+
+TEST(DirectoryLock, OtherErrorsNameTheFile) {
+  const auto broken = [](int, int) {
+    errno = EIO;
+    return -1;
+  };
+  const std::string directory = FreshDirectory();
+  EXPECT_THAT(std::string(DirectoryLock::Take(directory, broken).status().message()),
+              HasSubstr("cannot lock " + directory + "/master.lock"));
+  EXPECT_THAT(std::string(DirectoryLock::Take("/nowhere").status().message()),
+              HasSubstr("cannot open /nowhere/master.lock"));
+}
+
+}  // namespace
+}  // namespace catchment
