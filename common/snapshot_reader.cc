@@ -12,9 +12,9 @@ constexpr double kSnapshotSeconds = 120;
 }  // namespace
 
 SnapshotReader::SnapshotReader(const std::vector<std::string>& servers,
-                               const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                               const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
                                const ParameterLayout* layout)
-    : layout_(*layout), servers_(servers) {
+    : run_id_(run_id), layout_(*layout), servers_(servers) {
   for (const std::string& server : servers) {
     stubs_.push_back(v1::ShardService::NewStub(Connect(server, credentials)));
   }
@@ -31,6 +31,7 @@ absl::Status SnapshotReader::ReadShard(int s, absl::Span<float> weights) {
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kSnapshotSeconds);
   v1::SnapshotRequest request;
   request.set_fingerprint(layout_.fingerprint());
+  request.set_run_id(run_id_);
   const auto reader = stubs_[s]->Snapshot(context.get(), request);
   int blocks = 0;
   absl::Status malformed;

@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_COMMON_SNAPSHOT_READER_H_
 #define CATCHMENT_COMMON_SNAPSHOT_READER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,9 +18,10 @@ namespace catchment {
 // Threads: one caller at a time.
 class SnapshotReader {
  public:
-  // `servers`: HOST:PORT by shard. `layout` outlives the reader.
+  // `servers`: HOST:PORT by shard. `run_id`: of the run that they belong to. `layout` outlives the reader.
   SnapshotReader(const std::vector<std::string>& servers,
-                 const std::shared_ptr<grpc::ChannelCredentials>& credentials, const ParameterLayout* layout);
+                 const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
+                 const ParameterLayout* layout);
 
   // Each shard as it was at one moment. weights: the whole flat vector.
   absl::Status Read(absl::Span<float> weights);
@@ -27,6 +29,7 @@ class SnapshotReader {
  private:
   absl::Status ReadShard(int shard, absl::Span<float> weights);
 
+  const uint64_t run_id_;
   const ParameterLayout& layout_;
   std::vector<std::string> servers_;
   std::vector<std::unique_ptr<v1::ShardService::Stub>> stubs_;

@@ -14,9 +14,10 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
+bool HasCommit() { return !kVersionCommit.empty() && kVersionCommit != "redacted"; }
+
 std::string Commit() {
-  const bool known = !kVersionCommit.empty() && kVersionCommit != "redacted";
-  return known ? std::string(kVersionCommit) : "not recorded (build with --stamp --embed_label=COMMIT)";
+  return HasCommit() ? std::string(kVersionCommit) : "not recorded (build with --stamp --embed_label=COMMIT)";
 }
 
 std::string OneDnn() {
@@ -28,6 +29,10 @@ std::string OneDnn() {
 std::string DescribeVersion(const std::string& program) {
   return absl::StrCat(program, " ", kVersion, "\ncommit: ", Commit(), "\noneDNN: ", OneDnn(),
                       "\nCUDA: ", CATCHMENT_CUDA_BUILT ? "plugin built" : "not built", "\n");
+}
+
+std::string BuildVersion() {
+  return HasCommit() ? absl::StrCat(kVersion, ", commit ", std::string(kVersionCommit)) : kVersion;
 }
 
 }  // namespace catchment

@@ -17,6 +17,10 @@ namespace catchment {
 // builds say that it was not recorded, so that a commit alone makes nothing to link anew.
 std::string DescribeVersion(const std::string& program);
 
+// Returns "0.1.0, commit 0123456789ab", or the version alone where the commit was not recorded: what a
+// process says of itself to others of its job.
+std::string BuildVersion();
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_VERSION_H_

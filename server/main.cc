@@ -32,8 +32,11 @@
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "common/model_shapes.h"
+#include "common/random_id.h"
 #include "common/rpc.h"
 #include "common/signals.h"
+#include "common/version.h"
+#include "common/wire/protocol.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/listener.h"
 #include "server/edge/master_link.h"
@@ -41,6 +44,7 @@
 #include "server/edge/shard_service.h"
 #include "server/edge/sweeper.h"
 #include "server/master_host.h"
+#include "server/run_claim.h"
 #include "server/shard_host.h"
 
 DEFINE_string(job, "", "The job file. Required; the same for all servers.");
@@ -224,8 +228,15 @@ void SetShardServing(Listener* listener, int index, bool serving) {
   listener->SetServing(absl::StrCat("shard-", index), serving);
 }
 
+// Returns a number above the incarnations that earlier runs gave, whose workers may still be alive. Two runs
+// that begin in one second differ in the lower bits, which are random.
+uint64_t FirstIncarnation() {
+  constexpr int kBits = 20;
+  return (static_cast<uint64_t>(std::time(nullptr)) << kBits) + (RandomId() >> (64 - kBits + 1));
+}
+
 absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
-                       ShardService* shard_service) {
+                       ShardService* shard_service, RunClaim* claim) {
   const SteadyClock clock;
   MasterHost::Options options;
   options.job = setting.job;
@@ -233,13 +244,12 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   options.credentials = setting.client_credentials;
   options.checkpoint_dir = setting.checkpoint_dir;
   options.out_dir = FLAGS_out;
+  options.run_id = RandomId();
+  options.first_incarnation = FirstIncarnation();
   std::optional<v1::MasterState> state;
   if (setting.resumed.has_value()) {
     options.resumed_checkpoint = setting.resumed->number();
     state = setting.resumed->master();
-    // Workers of the master that went down may still hold numbers that it gave out after the checkpoint.
-    const uint64_t fresh = static_cast<uint64_t>(std::time(nullptr)) << 20;
-    state->set_next_incarnation(std::max(state->next_incarnation(), fresh));
   }
   auto host = MasterHost::Create(options, &layout, shard_host, &clock, std::move(state));
   if (!host.ok()) return host.status();
@@ -248,6 +258,9 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
       Listener::Open(setting.servers[0], setting.server_credentials, {shard_service, &service},
                      ListenerOptions(setting, layout));
   if (!listener.ok()) return listener.status();
+  const v1::Run run = (*host)->RunAt(listener->address());
+  if (absl::Status status = claim->Claim(run); !status.ok()) return status;
+  LOG(INFO) << Describe(run);
   (*host)->SetAddress(listener->address());
   SetShardServing(&*listener, 0, false);
   listener->SetServing(kMasterName, false);
@@ -262,8 +275,22 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   return status;
 }
 
+v1::RegisterServerRequest MakeRegisterRequest(const Setting& setting, const std::string& address,
+                                              uint64_t server_instance) {
+  v1::RegisterServerRequest request;
+  request.set_index(setting.index);
+  request.set_num_servers(static_cast<uint32_t>(setting.servers.size()));
+  request.set_address(address);
+  request.set_job_fingerprint(JobFingerprint(setting.job));
+  if (setting.resumed.has_value()) request.set_resumed_checkpoint(setting.resumed->number());
+  request.set_server_instance(server_instance);
+  request.set_protocol_version(kProtocolVersion);
+  request.set_build(BuildVersion());
+  return request;
+}
+
 absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
-                       ShardService* shard_service) {
+                       ShardService* shard_service, const RunClaim& claim) {
   const SteadyClock clock;
   absl::StatusOr<Listener> listener =
       Listener::Open(setting.servers[setting.index], setting.server_credentials, {shard_service},
@@ -271,16 +298,11 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   if (!listener.ok()) return listener.status();
   SetShardServing(&*listener, setting.index, false);
   Announce(setting, *listener);
-  v1::RegisterServerRequest request;
-  request.set_index(setting.index);
-  request.set_num_servers(static_cast<uint32_t>(setting.servers.size()));
-  request.set_address(listener->address());
-  request.set_job_fingerprint(JobFingerprint(setting.job));
-  if (setting.resumed.has_value()) request.set_resumed_checkpoint(setting.resumed->number());
   Mutex mu;
   absl::Status failure;
   std::optional<double> leave_by;
-  MasterLink link(setting.servers[0], setting.client_credentials, request,
+  MasterLink link(setting.servers[0], setting.client_credentials,
+                  MakeRegisterRequest(setting, listener->address(), claim.server_instance()), &claim,
                   setting.job.faults().connect_timeout_seconds(), &clock, [&](const absl::Status& status) {
                     MutexLock lock(&mu);
                     failure = status;
@@ -319,12 +341,13 @@ absl::Status Main() {
   options.apply = setting->apply;
   options.slowest_bytes_per_second = 1024.0 * setting->job.faults().slowest_kib_per_second();
   const SteadyClock clock;
+  RunClaim claim(RandomId());
   ShardService shard_service(
-      setting->job.name(), *layout, shard_host.shard(),
+      setting->job.name(), *layout, shard_host.shard(), &claim,
       [&](const v1::ShardCommand& command) { return shard_host.Control(command, clock.Now()); }, options);
   const Sweeper sweeper(&shard_service, shard_host.shard(), &clock);
-  return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service)
-                             : RunServer(*setting, *layout, &shard_host, &shard_service);
+  return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service, &claim)
+                             : RunServer(*setting, *layout, &shard_host, &shard_service, claim);
 }
 
 }  // namespace

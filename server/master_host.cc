@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/job/job_text.h"
 #include "common/snapshot_reader.h"
 
 namespace catchment {
@@ -48,8 +47,10 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   const std::optional<v1::BestState> kept =
       resumed && options.job.evaluation().keep_best() ? FindKept(**outputs, *layout) : std::nullopt;
   if (resumed) *resumed->mutable_best() = BestOfBoth(options.job.evaluation(), resumed->best(), kept);
+  v1::MasterState from = std::move(resumed).value_or(v1::MasterState());
+  from.set_next_incarnation(std::max(from.next_incarnation(), options.first_incarnation));
   absl::StatusOr<std::unique_ptr<Master>> master =
-      Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(resumed));
+      Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(from));
   if (!master.ok()) return master.status();
   return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock,
                                                     *std::move(master), *std::move(outputs), kept));
@@ -87,94 +88,12 @@ void MasterHost::SetAddress(const std::string& address) {
   peers_[0].address = address;
 }
 
-// ------------------------------------------------------------------------------------------------- calls
-
-absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
-  MutexLock lock(&mu_);
-  v1::GetJobReply reply;
-  *reply.mutable_job() = options_.job;
-  for (size_t s = 0; s < peers_.size(); ++s) {
-    if (peers_[s].address.empty()) {
-      return absl::UnavailableError(absl::StrCat("server ", s, " of ", peers_.size(), " is not there yet"));
-    }
-    reply.add_servers(peers_[s].address);
-  }
-  return reply;
-}
-
-absl::Status MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
-  MutexLock lock(&mu_);
-  if (request.index() == 0 || request.index() >= peers_.size() || request.num_servers() != peers_.size()) {
-    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " of ", request.num_servers(),
-                                                      " does not fit a job of ", peers_.size(),
-                                                      " servers; give all the same --servers"));
-  }
-  if (request.job_fingerprint() != JobFingerprint(options_.job)) {
-    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(),
-                                                      " has another job file than the master; give all the same"));
-  }
-  if (request.resumed_checkpoint() != options_.resumed_checkpoint) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("server ", request.index(), " begins with checkpoint ", request.resumed_checkpoint(),
-                     ", the master with ", options_.resumed_checkpoint, " (0: none); give all the same --resume "
-                     "and --checkpoint_dir"));
-  }
-  if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " was told to end"));
-  Peer& peer = peers_[request.index()];
-  if (peer.address == request.address()) return absl::OkStatus();
-  if (!peer.address.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
-                                                      " already; every server has an index of its own"));
-  }
-  LOG(INFO) << "server " << request.index() << " is at " << request.address();
-  peer.stub = v1::ShardService::NewStub(Connect(request.address(), options_.credentials));
-  peer.last_heard = clock_.Now();
-  peer.address = request.address();
-  Kick();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
-  MutexLock lock(&mu_);
-  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
-  if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
-  Kick();
-  return reply;
-}
-
-absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
-  MutexLock lock(&mu_);
-  return master_->Heartbeat(request);
-}
-
-absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
-  MutexLock lock(&mu_);
-  absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
-  Kick();
-  if (lease.ok()) lease->set_total_samples(master_->Command().total_samples());
-  return lease;
-}
-
-v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
-  MutexLock lock(&mu_);
-  v1::LeaveReply reply = master_->Leave(request);
-  Kick();
-  return reply;
-}
-
-absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
-  MutexLock lock(&mu_);
-  return master_->GetEvaluation(request);
-}
-
-absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
-  MutexLock lock(&mu_);
-  absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
-  if (!reply.ok()) return reply;
-  if (!outputs_->enabled()) reply->set_keep(false);
-  newest_report_ = report;
-  if (reply->keep()) best_report_ = report;
-  return reply;
+v1::Run MasterHost::RunAt(const std::string& address) const {
+  v1::Run run;
+  run.set_id(options_.run_id);
+  run.set_job(options_.job.name());
+  run.set_master(address);
+  return run;
 }
 
 BestKeeper::Owner MasterHost::KeepsBest() {
@@ -201,63 +120,6 @@ BestKeeper::Owner MasterHost::KeepsBest() {
     master_->OnBestKept(score.evaluation(), status);
   };
   return owner;
-}
-
-v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
-  {
-    MutexLock lock(&mu_);
-    master_->Watch(request.again_in_seconds());
-  }
-  return Status();
-}
-
-v1::JobStatus MasterHost::Status() {
-  MutexLock lock(&mu_);
-  v1::JobStatus status = master_->Status();
-  const auto here =
-      std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.address.empty(); });
-  if (status.phase() == v1::JobStatus::WAITING && !AllServersHere()) {
-    status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " are here"));
-  }
-  status.set_writes_checkpoints(!options_.checkpoint_dir.empty());
-  for (size_t s = 0; s < peers_.size(); ++s) {
-    v1::ServerStatus* server = status.add_servers();
-    server->set_address(peers_[s].address);
-    server->set_parameters(layout_.shard(static_cast<int>(s)).size());
-  }
-  return status;
-}
-
-void MasterHost::Stop(const std::string& reason) {
-  MutexLock lock(&mu_);
-  StopLocked(reason);
-}
-
-// Before all servers are there no worker can have come: nothing is to be kept, and nobody to be waited for.
-void MasterHost::StopLocked(const std::string& reason) {
-  called_off_ |= !AllServersHere();
-  master_->Stop(reason);
-  Kick();
-}
-
-absl::Status MasterHost::Wait() {
-  MutexLock lock(&mu_);
-  changed_.Wait(&mu_, [this] { return over_; });
-  return result_;
-}
-
-bool MasterHost::WaitFor(double seconds) {
-  MutexLock lock(&mu_);
-  return changed_.WaitFor(&mu_, seconds, [this] { return over_; });
-}
-
-bool MasterHost::training() {
-  MutexLock lock(&mu_);
-  return master_->training();
-}
-
-void MasterHost::Kick() {
-  if (master_->Command().generation() != sent_generation_) changed_.Notify();
 }
 
 // ------------------------------------------------------------------------------------------------ the thread
@@ -292,6 +154,7 @@ void MasterHost::Round() {
     master_->Tick();
     for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
     command = master_->Command();
+    *command.mutable_run() = RunAt(peers_[0].address);
     if (called_off_) command.set_stop(true);
     if (!AllServersHere() && !command.stop()) return;
     sent_generation_ = command.generation();
@@ -324,17 +187,22 @@ void MasterHost::Round() {
   }
 }
 
-std::optional<v1::ShardReport> MasterHost::Control(int shard, const v1::ShardCommand& command) {
+std::optional<v1::ShardReport> MasterHost::Control(int shard, v1::ShardCommand command) {
   if (shard == 0) return local_.Control(command, clock_.Now());
   v1::ShardService::Stub* stub;
   {
     MutexLock lock(&mu_);
     stub = peers_[shard].stub.get();
+    command.set_server_instance(peers_[shard].instance);
   }
   if (stub == nullptr) return std::nullopt;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kControlSeconds);
   v1::ShardReport report;
   const absl::Status status = FromGrpc(stub->Control(context.get(), command, &report));
+  if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
+    OnRefused(shard, command.server_instance(), status, command.stop());
+    return std::nullopt;
+  }
   MutexLock lock(&mu_);
   Peer& peer = peers_[shard];
   if (status.ok()) {
@@ -350,13 +218,28 @@ std::optional<v1::ShardReport> MasterHost::Control(int shard, const v1::ShardCom
   return std::nullopt;
 }
 
+void MasterHost::OnRefused(int shard, uint64_t instance, const absl::Status& why, bool stop) {
+  MutexLock lock(&mu_);
+  const Peer& peer = peers_[shard];
+  // Another one has registered meanwhile.
+  if (peer.instance != instance) return;
+  // The process that was to end is gone.
+  if (stop) stopped_.insert(shard);
+  if (absl::IsFailedPrecondition(why)) {
+    master_->Fail(absl::StrCat("server ", shard, " at ", peer.address, " refuses this job: ", why.message()));
+  } else if (master_->has_begun()) {
+    FailRestarted(shard).IgnoreError();
+  }
+}
+
 bool MasterHost::StopIsKnown() {
   const double now = clock_.Now();
   if (!stop_since_) stop_since_ = now;
   if (now - *stop_since_ >= kStopSeconds) return true;
   const double limit = options_.job.faults().connect_timeout_seconds();
   for (size_t s = 0; s < peers_.size(); ++s) {
-    const bool reachable = s == 0 || (peers_[s].stub != nullptr && now - peers_[s].last_heard <= limit);
+    const Peer& peer = peers_[s];
+    const bool reachable = s == 0 || (peer.stub != nullptr && !peer.gone && now - peer.last_heard <= limit);
     if (reachable && stopped_.count(static_cast<int>(s)) == 0) return false;
   }
   return true;
@@ -403,6 +286,7 @@ absl::Status MasterHost::RecordCheckpoint(const CompleteCheckpoint& checkpoint) 
 v1::Manifest MasterHost::MakeManifest(const CompleteCheckpoint& checkpoint) const {
   v1::Manifest manifest;
   manifest.set_number(checkpoint.number);
+  manifest.set_run_id(options_.run_id);
   *manifest.mutable_job() = options_.job;
   manifest.set_fingerprint(layout_.fingerprint());
   for (const TensorSpec& tensor : layout_.tensors()) {
@@ -441,7 +325,8 @@ void MasterHost::WriteFinalOutputs() {
   absl::Status status;
   if (outputs_->enabled() && has_weights) {
     std::vector<float> weights(layout_.size());
-    status = SnapshotReader(servers, options_.credentials, &layout_).Read(absl::MakeSpan(weights));
+    SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_);
+    status = reader.Read(absl::MakeSpan(weights));
     if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights, model_facts);
     if (!status.ok()) LOG(ERROR) << "the weights are not written: " << status.message();
   }

@@ -36,6 +36,8 @@ class MasterHost {
     std::string checkpoint_dir;  // "": none
     std::string out_dir;         // "": none
     uint64_t resumed_checkpoint = 0;
+    uint64_t run_id = 0;             // random, never 0
+    uint64_t first_incarnation = 1;  // higher than those of all earlier runs
   };
 
   // layout, local and clock outlive the host. Errors: those of Master::Create and of the output directory.
@@ -46,10 +48,12 @@ class MasterHost {
 
   // HOST:PORT of this server, for workers, once it listens; nothing begins before.
   void SetAddress(const std::string& address);
+  // The run as servers are told of it by a master at `address`.
+  v1::Run RunAt(const std::string& address) const;
 
   // Calls of the master's service.
   absl::StatusOr<v1::GetJobReply> GetJob();
-  absl::Status RegisterServer(const v1::RegisterServerRequest& request);
+  absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
@@ -73,8 +77,10 @@ class MasterHost {
  private:
   struct Peer {
     std::string address;
+    uint64_t instance = 0;  // RegisterServerRequest.server_instance
     std::unique_ptr<v1::ShardService::Stub> stub;
     double last_heard = 0;
+    bool gone = false;  // the process that had the job's shard
   };
 
   MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
@@ -83,7 +89,9 @@ class MasterHost {
 
   void Run();
   void Round();
-  std::optional<v1::ShardReport> Control(int shard, const v1::ShardCommand& command);
+  std::optional<v1::ShardReport> Control(int shard, v1::ShardCommand command);
+  // The process at the server's address obeys another run, or is not the one that registered.
+  void OnRefused(int shard, uint64_t instance, const absl::Status& why, bool stop);
   // Writes the manifests of checkpoints that all shards have saved. The newest that could not be written is
   // tried again in later rounds.
   void WriteManifests(std::vector<CompleteCheckpoint> checkpoints);
@@ -98,6 +106,14 @@ class MasterHost {
   void WriteFinalOutputs();
   BestKeeper::Owner KeepsBest();
   void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckServer(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckWorker(const v1::RegisterRequest& request) const;
+  void Admit(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the job, of which a server has lost its part. Returns why.
+  absl::Status FailRestarted(size_t server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What to do when a server's state is lost.
+  std::string RecoveryAdvice() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

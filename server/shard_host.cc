@@ -70,7 +70,10 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
                      const std::string& checkpoint_dir)
     : writer_(checkpoint_dir, index, layout.num_shards(), contents.checkpoint),
       shard_(job, layout, index, std::move(contents),
-             [this](ShardSnapshot snapshot) { writer_.Write(std::move(snapshot)); }),
+             [this](ShardSnapshot snapshot) {
+               snapshot.state.set_run_id(run_id_);
+               writer_.Write(std::move(snapshot));
+             }),
       momentum_log_(job.optimizer().momentum()) {
   if (MakeRule(job)->needs_sent_weights()) {
     LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "
@@ -79,6 +82,7 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
 }
 
 v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) {
+  run_id_ = command.run().id();
   std::vector<Answer> answers;
   shard_.SetRosters(command, now, &answers);
   Deliver(&answers);

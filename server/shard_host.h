@@ -2,6 +2,8 @@
 #ifndef CATCHMENT_SERVER_SHARD_HOST_H_
 #define CATCHMENT_SERVER_SHARD_HOST_H_
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -42,6 +44,7 @@ class ShardHost {
   bool training();
 
  private:
+  std::atomic<uint64_t> run_id_ = 0;  // of the last command
   CheckpointWriter writer_;
   Shard shard_;
   Mutex mu_;

@@ -72,9 +72,12 @@ absl::Status Evaluating::Run() {
   absl::StatusOr<Session> session = OpenSession(options_, &master_);
   absl::Status status = session.status();
   if (session.ok()) {
-    do {
+    while (true) {
       status = RunMembership(&*session);
-    } while (absl::IsNotFound(status) && !stop_.IsSet());
+      if ((!absl::IsNotFound(status) && !absl::IsAborted(status)) || stop_.IsSet()) break;
+      status = FollowMaster(options_, &master_, &session);
+      if (!status.ok()) break;
+    }
   }
   return stop_.IsSet() ? absl::OkStatus() : status;
 }
@@ -149,7 +152,7 @@ absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session, std:
   // Synthetic samples: there is nothing to say of the weights, so they need not come.
   if (session->data.test.size() == 0) return v1::EvaluationReport();
   weights->resize(session->layout.size());
-  SnapshotReader reader(session->servers, options_.credentials, &session->layout);
+  SnapshotReader reader(session->servers, options_.credentials, session->run_id, &session->layout);
   if (absl::Status status = reader.Read(absl::MakeSpan(*weights)); !status.ok()) return status;
   const int64_t batch_size = session->job.batch_size();
   SampleReader statistics(&session->data.train, SamplesForStatistics(session->data.train, batch_size),

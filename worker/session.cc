@@ -3,10 +3,15 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_layout.h"
 #include "common/model_shapes.h"
 #include "common/timer.h"
+#include "common/version.h"
+#include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"
 #include "worker/data/load_data.h"
@@ -53,6 +58,11 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
   absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
   if (!reply.ok()) return reply.status();
+  if (absl::Status status = CheckProtocolVersion("the master at " + master->address(), reply->protocol_version(),
+                                                 reply->build(), "this worker");
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<DataSets> data = LoadData(reply->job(), DataPathsFromEnvironment());
   if (!data.ok()) return data.status();
   absl::StatusOr<std::unique_ptr<Trainable>> model = reply->job().model().has_synthetic()
@@ -61,11 +71,21 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   if (!model.ok()) return model.status();
   absl::StatusOr<ParameterLayout> layout = LayoutOf(reply->job(), (*model)->tensors(), reply->servers_size());
   if (!layout.ok()) return layout.status();
-  return Session{reply->job(),
-                 {reply->servers().begin(), reply->servers().end()},
-                 *std::move(data),
-                 *std::move(model),
-                 *std::move(layout)};
+  return Session{reply->run_id(),  reply->job(),      {reply->servers().begin(), reply->servers().end()},
+                 *std::move(data), *std::move(model), *std::move(layout)};
+}
+
+absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
+                          absl::StatusOr<Session>* session) {
+  const absl::StatusOr<v1::GetJobReply> reply =
+      master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+  if (!reply.ok()) return reply.status();
+  if (reply->run_id() == (*session)->run_id) return absl::OkStatus();
+  LOG(WARNING) << "the master at " << master->address() << " was started again";
+  // The device's memory and the data's are free before they are taken again.
+  *session = absl::UnavailableError("the session is being opened anew");
+  *session = OpenSession(options, master);
+  return session->status();
 }
 
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
@@ -80,6 +100,9 @@ v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
   request.set_host(HostName());
   request.set_pid(getpid());
   request.set_device(session.model->device());
+  request.set_run_id(session.run_id);
+  request.set_protocol_version(kProtocolVersion);
+  request.set_build(BuildVersion());
   return request;
 }
 

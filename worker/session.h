@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_WORKER_SESSION_H_
 #define CATCHMENT_WORKER_SESSION_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct WorkerOptions {
 
 // Immutable but for the model, which one thread uses.
 struct Session {
+  uint64_t run_id = 0;  // of the master's run
   v1::Job job;
   std::vector<std::string> servers;
   DataSets data;
@@ -34,8 +36,13 @@ struct Session {
   ParameterLayout layout;
 };
 
-// Asks the master for the job, loads its data, makes the model on the device.
+// Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the
+// master speaks another protocol version.
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
+
+// Opens `session`, which is open, anew where the master was started again since: its job may be another.
+absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
+                          absl::StatusOr<Session>* session);
 
 // The request with which a session registers; role and who it is.
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role);

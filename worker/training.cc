@@ -32,7 +32,7 @@ struct Training::Membership {
         slowness(SlownessOf(session->job, reply.worker())),
         client(
             {session->servers, options.credentials, session->job.name(), reply.worker(), reply.incarnation(),
-             session->job.faults().connect_timeout_seconds(), session->job.compression()},
+             session->job.faults().connect_timeout_seconds(), session->job.compression(), session->run_id},
             &session->layout, clock),
         algorithm(MakeAlgorithm(session->job, session->layout.size(), &client)),
         leases(reply.worker(), reply.incarnation(), master, &end, std::move(progress)),
@@ -89,12 +89,17 @@ absl::Status Training::Run() {
       status = RunMembership(&*session);
       if (!absl::IsAborted(status) || stop_.IsSet()) break;
       LOG(WARNING) << status.message() << "; registering again";
+      status = FollowMaster(options_, &master_, &session);
+      if (!status.ok()) break;
     }
   }
   finished_.Set();
   if (!stop_.IsSet() && !status.ok()) return status;
-  if (!job_failure_.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure_);
-  return absl::OkStatus();
+  return job_failure_.empty() ? absl::OkStatus() : JobFailed();
+}
+
+absl::Status Training::JobFailed() const {
+  return absl::FailedPreconditionError("the job has failed: " + job_failure_);
 }
 
 // Aborted: the membership was lost, and a new one can be had.
@@ -151,6 +156,9 @@ absl::Status Training::RunMembership(Session* session) {
     return status;
   }
   if (!IsLost(membership.lost)) return membership.lost;
+  // Where it was a server that refused the worker, the master still counts on it.
+  if (!absl::IsNotFound(membership.lost)) GiveUpPlace(*me, membership.lost);
+  if (!job_failure_.empty()) return JobFailed();
   return absl::AbortedError(absl::StrCat("the membership was lost: ", membership.lost.message()));
 }
 
@@ -239,6 +247,18 @@ void Training::Report(Membership* membership) {
   });
   MutexLock lock(&mu_);
   progress_ = progress;
+}
+
+void Training::GiveUpPlace(const v1::RegisterReply& me, const absl::Status& why) {
+  v1::LeaveRequest request;
+  request.set_worker(me.worker());
+  request.set_incarnation(me.incarnation());
+  *request.mutable_progress() = progress();
+  request.set_reason(absl::StrCat("it registers again, for ", why.message()));
+  const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, request);
+  if (reply.ok()) job_failure_ = reply->job_failed();
+  LOG_IF(WARNING, !reply.ok()) << "could not tell the master that this worker registers again: "
+                               << reply.status();
 }
 
 void Training::Leave(const v1::RegisterReply& me, const absl::Status& why) {

@@ -47,6 +47,9 @@ class Training {
   // All steps so far are done.
   void Report(Membership* membership);
   void Leave(const v1::RegisterReply& me, const absl::Status& why);
+  absl::Status JobFailed() const;
+  // Leaves a place that a server refused, so that others need not wait for it; the worker registers again.
+  void GiveUpPlace(const v1::RegisterReply& me, const absl::Status& why);
   v1::Progress progress() const;
 
   const WorkerOptions options_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
+#include "common/random_id.h"
 #include "glog/logging.h"
 
 namespace catchment {
@@ -23,6 +24,10 @@ std::string DescribeStranger(const v1::Manifest& manifest, const v1::SavedShard&
   if (state.fingerprint() != manifest.fingerprint()) return "is a shard of another model";
   if (state.checkpoint() != manifest.number()) {
     return absl::StrCat("is a shard of checkpoint ", state.checkpoint());
+  }
+  if (state.run_id() != manifest.run_id()) {
+    return absl::StrCat("is of run ", FormatId(state.run_id()), ", and the manifest of run ",
+                        FormatId(manifest.run_id()));
   }
   if (ShardVersion(state) != saved.version()) {
     return absl::StrCat("was saved at version ", ShardVersion(state), ", and the manifest says ",

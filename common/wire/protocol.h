@@ -1,15 +1,23 @@
-// What both ends of a Train stream must agree on beside the messages (proto/wire.proto).
+// What processes of a job must agree on beside the messages (proto/wire.proto, proto/master.proto).
 #ifndef CATCHMENT_COMMON_WIRE_PROTOCOL_H_
 #define CATCHMENT_COMMON_WIRE_PROTOCOL_H_
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
 namespace catchment {
 
-// Hello.protocol_version.
-inline constexpr uint32_t kProtocolVersion = 1;
+// Hello.protocol_version, and in every registration. Version 2 has ids of runs and of server processes.
+inline constexpr uint32_t kProtocolVersion = 2;
 // The call's metadata key that a serialised Hello comes under.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
+
+// Returns FailedPrecondition, naming both sides, for a peer of another protocol version than `me`, this
+// process. `build`: the peer's, empty where it did not say.
+absl::Status CheckProtocolVersion(absl::string_view peer, uint32_t version, absl::string_view build,
+                                  absl::string_view me);
 
 }  // namespace catchment
 

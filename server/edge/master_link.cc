@@ -2,6 +2,8 @@
 
 #include <glog/logging.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace catchment {
@@ -18,10 +20,11 @@ constexpr char kNeverReached[] =
 
 MasterLink::MasterLink(const std::string& master,
                        const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-                       v1::RegisterServerRequest request, double give_up_seconds, const Clock* clock,
-                       std::function<void(const absl::Status&)> on_failed)
+                       v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
+                       const Clock* clock, std::function<void(const absl::Status&)> on_failed)
     : master_(master),
       stub_(v1::MasterService::NewStub(Connect(master, credentials))),
+      claim_(*claim),
       give_up_seconds_(give_up_seconds),
       clock_(*clock),
       on_failed_(std::move(on_failed)),
@@ -44,6 +47,25 @@ void MasterLink::Leave() {
   changed_.Notify();
 }
 
+absl::Status MasterLink::Register(v1::RegisterServerRequest request) {
+  const v1::Run run = claim_.run();
+  if (run.id() != 0) *request.mutable_run() = run;
+  v1::RegisterServerReply reply;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  const absl::Status status =
+      FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_);
+  if (!status.ok()) return status;
+  if (reply.run_id() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "master at ", master_, ": it does not say which run of the job it is: use binaries of one release"));
+  }
+  if (run.id() == 0 || run.id() == reply.run_id()) return status;
+  return absl::FailedPreconditionError(absl::StrCat("master at ", master_,
+                                                    ": it began another run, and this server "
+                                                    "belongs to ",
+                                                    Describe(run), ": start the server again"));
+}
+
 void MasterLink::Run() {
   double last_heard = clock_.Now();
   bool reached = false;
@@ -55,10 +77,7 @@ void MasterLink::Run() {
       hurry_ = false;
       request = request_;
     }
-    v1::RegisterServerReply reply;
-    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-    const absl::Status status =
-        FromGrpc(stub_->RegisterServer(context.get(), request, &reply), "master at " + master_);
+    const absl::Status status = Register(std::move(request));
     if (status.ok()) {
       last_heard = clock_.Now();
       reached = true;

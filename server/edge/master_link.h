@@ -12,17 +12,18 @@
 #include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
+#include "server/run_claim.h"
 
 namespace catchment {
 
 // Registers the server once a second, on a thread of its own, from construction to destruction.
 class MasterLink {
  public:
-  // `on_failed` is called once, on the thread: the master refuses the server, or was not to be reached for
-  // give_up_seconds. clock outlives the link.
+  // `on_failed` is called once, on the thread: the master refuses the server, is of another run than the
+  // server, or was not to be reached for give_up_seconds. `claim` and `clock` outlive the link.
   MasterLink(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-             v1::RegisterServerRequest request, double give_up_seconds, const Clock* clock,
-             std::function<void(const absl::Status&)> on_failed);
+             v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
+             const Clock* clock, std::function<void(const absl::Status&)> on_failed);
   ~MasterLink();
 
   // Tells the master that this server has to end, so the job must.
@@ -30,9 +31,12 @@ class MasterLink {
 
  private:
   void Run();
+  // One call.
+  absl::Status Register(v1::RegisterServerRequest request);
 
   const std::string master_;
   const std::unique_ptr<v1::MasterService::Stub> stub_;
+  const RunClaim& claim_;
   const double give_up_seconds_;
   const Clock& clock_;
   const std::function<void(const absl::Status&)> on_failed_;

@@ -42,7 +42,7 @@ void MasterService::AcceptOthers(CallQueue* queue) {
                                                                 });
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
       queue, &service_, &Async::RequestRegisterServer,
-      [this](const auto& request, auto*) { return host_.RegisterServer(request); });
+      [this](const auto& request, auto* reply) { return Put(host_.RegisterServer(request), reply); });
   UnaryCall<Async, v1::EvaluationReport, v1::ReportEvaluationReply>::Accept(
       queue, &service_, &Async::RequestReportEvaluation,
       [this](const auto& request, auto* reply) { return Put(host_.ReportEvaluation(request), reply); });

@@ -14,11 +14,12 @@ constexpr size_t kMostSnapshots = 8;
 
 }  // namespace
 
-ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard* shard,
+ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
                            ControlHandler control, const Options& options)
     : job_(std::move(job)),
       layout_(layout),
       shard_(shard),
+      claim_(claim),
       control_(std::move(control)),
       house_{shard, &appliers_, &streams_,
              RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float))},
@@ -45,8 +46,11 @@ void ShardService::Accept(CallQueue* queue) {
       [this](SnapshotCall* call) { Snapshot(call); });
   UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
       queue, &service_, &Async::RequestControl,
-      [this](const v1::ShardCommand& command, v1::ShardReport* report) {
+      [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
+        if (absl::Status status = claim_->Admit(command); !status.ok()) return status;
         *report = control_(command);
+        report->set_server_instance(claim_->server_instance());
+        report->set_run_id(command.run().id());
         return absl::OkStatus();
       });
 }
@@ -69,10 +73,10 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
     return absl::InvalidArgumentError(
         "no Hello in the metadata 'catchment-hello-bin': the peer is no Catchment worker");
   }
-  if (hello->protocol_version() != kProtocolVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the worker speaks protocol version ",
-                                                      hello->protocol_version(), ", this server ",
-                                                      kProtocolVersion, ": use binaries of one release"));
+  if (absl::Status status =
+          CheckProtocolVersion("the worker", hello->protocol_version(), /*build=*/"", "this server");
+      !status.ok()) {
+    return status;
   }
   if (hello->job() != job_) {
     return absl::FailedPreconditionError(
@@ -87,6 +91,7 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
                                                       hello->num_shards(), ", this is shard ",
                                                       shard_->index(), " of ", layout_.num_shards()));
   }
+  if (absl::Status status = claim_->Check(hello->run_id(), "the worker"); !status.ok()) return status;
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
     return absl::FailedPreconditionError(
         absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
@@ -95,10 +100,16 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
   return absl::OkStatus();
 }
 
+absl::Status ShardService::AdmitReader(const v1::SnapshotRequest& request) const {
+  if (request.fingerprint() != layout_.fingerprint()) {
+    return absl::FailedPreconditionError("the reader's model has other tensors than the server's");
+  }
+  return claim_->Check(request.run_id(), "the reader");
+}
+
 void ShardService::Snapshot(SnapshotCall* call) {
-  if (call->request.fingerprint() != layout_.fingerprint()) {
-    call->Finish(
-        ToGrpc(absl::FailedPreconditionError("the reader's model has other tensors than the server's")));
+  if (absl::Status status = AdmitReader(call->request); !status.ok()) {
+    call->Finish(ToGrpc(status));
     return;
   }
   const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, house_.floor);

@@ -15,6 +15,7 @@
 #include "server/edge/snapshot_stream.h"
 #include "server/edge/stream_table.h"
 #include "server/edge/train_stream.h"
+#include "server/run_claim.h"
 #include "server/shard.h"
 
 namespace catchment {
@@ -30,11 +31,13 @@ class ShardService final : public CallService {
     double slowest_bytes_per_second = 0;  // Faults.slowest_kib_per_second (proto/job.proto); 0: no floor
   };
 
-  // `shard` and `layout` outlive the service, and the service its streams: shut the gRPC server down first.
-  ShardService(std::string job, const ParameterLayout& layout, Shard* shard, ControlHandler control)
-      : ShardService(std::move(job), layout, shard, std::move(control), Options()) {}
-  ShardService(std::string job, const ParameterLayout& layout, Shard* shard, ControlHandler control,
-               const Options& options);
+  // `shard`, `claim` and `layout` outlive the service, and the service its streams: shut the gRPC server down
+  // first.
+  ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
+               ControlHandler control)
+      : ShardService(std::move(job), layout, shard, claim, std::move(control), Options()) {}
+  ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
+               ControlHandler control, const Options& options);
 
   // To be called once a second or so: ends streams whose workers are no members any more, or too slow.
   void Sweep(double now);
@@ -49,12 +52,14 @@ class ShardService final : public CallService {
   void Train(TrainCall* call);
   void Snapshot(SnapshotCall* call);
   absl::Status Admit(const grpc::ServerContext& context, v1::Hello* hello) const;
+  absl::Status AdmitReader(const v1::SnapshotRequest& request) const;
 
   Async service_;
 
   const std::string job_;
   const ParameterLayout& layout_;
   Shard* const shard_;
+  RunClaim* const claim_;
   const ControlHandler control_;
   StreamTable streams_;
   StreamTable snapshots_;

@@ -61,6 +61,8 @@ class Course {
 
   // Leases may be dealt, now or later.
   bool open() const { return stage_ <= Stage::kTraining; }
+  // Training has begun, now or before.
+  bool begun() const { return begun_; }
   // kEnded or kOver.
   bool ended() const { return stage_ >= Stage::kEnded; }
   // Workers are to leave before the budget is spent.

@@ -341,7 +341,12 @@ void Master::FollowPlateau() {
 // ----------------------------------------------------------------------------------------------- shards
 
 absl::Status Master::OnShardReport(const v1::ShardReport& report) {
-  if (absl::Status status = board_.Update(report); !status.ok()) return status;
+  if (absl::Status status = board_.Update(report); !status.ok()) {
+    if (absl::IsFailedPrecondition(status)) {
+      Fail(absl::StrCat(status.message(), "; start all servers again with --resume"));
+    }
+    return status;
+  }
   if (ledger_ != nullptr) ledger_->MarkApplied(board_.lowest_version());
   for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
   // Without regular checkpoints the only one is the last, of a version that no shard has passed.
@@ -349,6 +354,11 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
   CheckForNonFinite(report);
   Advance();
   return absl::OkStatus();
+}
+
+void Master::OnServerReplaced(uint32_t index, const std::string& address) {
+  board_.Forget(index);
+  events_.Add(absl::StrCat("server ", index, " at ", address, " was started again before training began"));
 }
 
 void Master::TakeWhole(const CheckpointTracker::Whole& whole) {

@@ -82,7 +82,10 @@ class Master {
   // Ends the job at once, without a last checkpoint.
   void Fail(const std::string& reason);
 
+  // The job fails where a shard's version falls: it has lost updates.
   absl::Status OnShardReport(const v1::ShardReport& report);
+  // Another process takes the place of a server before training has begun.
+  void OnServerReplaced(uint32_t index, const std::string& address);
   // The master itself did not run for `seconds` (a suspended machine, SIGSTOP): members could not be heard,
   // and are not taken for lost for it.
   void ExtendDeadlines(double seconds);
@@ -102,6 +105,8 @@ class Master {
   // The job's weights are as good as those of a job that is done, although it may have failed: only its last
   // checkpoint could not be saved.
   bool weights_are_final() const { return phase() != v1::JobStatus::FAILED || course_.failed_to_save(); }
+  // Training has begun, now or before, in this run.
+  bool has_begun() const { return course_.begun(); }
   // Workers train, or the job is being finished.
   bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   void OnOutputsWritten();

@@ -12,9 +12,17 @@ absl::Status ShardBoard::Update(const v1::ShardReport& report) {
                                                    reports_.size(),
                                                    " servers; start all with one --servers"));
   }
-  reports_[report.shard()] = report;
+  std::optional<v1::ShardReport>& last = reports_[report.shard()];
+  if (last && report.version() < last->version()) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", report.shard(), " is at version ",
+                                                      report.version(), ", and was at ", last->version(),
+                                                      " before: it has lost updates"));
+  }
+  last = report;
   return absl::OkStatus();
 }
+
+void ShardBoard::Forget(uint32_t shard) { reports_.at(shard).reset(); }
 
 bool ShardBoard::all_reported() const {
   return std::all_of(reports_.begin(), reports_.end(), [](const auto& report) { return report.has_value(); });

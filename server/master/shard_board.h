@@ -19,8 +19,11 @@ class ShardBoard {
  public:
   explicit ShardBoard(int num_shards) : reports_(num_shards) {}
 
-  // InvalidArgument for a shard that the job has not.
+  // InvalidArgument for a shard that the job has not; FailedPrecondition where the version is lower than that
+  // of the report before: the shard has lost updates.
   absl::Status Update(const v1::ShardReport& report);
+  // Takes back what the shard has reported: another process will report for it.
+  void Forget(uint32_t shard);
 
   bool all_reported() const;
   // The lowest over all shards, 0 until all have reported.

@@ -9,12 +9,14 @@
 #include "common/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
+#include "server/run_claim.h"
 #include "tests/benchmarks/wire_peers.h"
 #include "worker/client/parameter_client.h"
 
 namespace catchment {
 namespace {
 
+constexpr uint64_t kRunId = 1;
 constexpr int64_t kBlockValues = 1 << 18;  // a job's default of 1 MiB
 
 v1::Job MakeJob() {
@@ -38,7 +40,11 @@ class CatchmentServer final : public WireServer {
   explicit CatchmentServer(const PeerOptions& options)
       : layout_(MakeLayout(options.values)),
         shard_(MakeJob(), layout_, 0, Zeros(options.values), [](const ShardSnapshot&) {}),
-        service_("wire", layout_, &shard_, [](const v1::ShardCommand&) { return v1::ShardReport(); }) {
+        service_("wire", layout_, &shard_, &claim_,
+                 [](const v1::ShardCommand&) { return v1::ShardReport(); }) {
+    v1::Run run;
+    run.set_id(kRunId);
+    CHECK(claim_.Claim(run).ok());
     v1::ShardCommand command;
     command.set_generation(1);
     v1::Roster* const roster = command.add_rosters();
@@ -68,6 +74,7 @@ class CatchmentServer final : public WireServer {
 
   const ParameterLayout layout_;
   Shard shard_;
+  RunClaim claim_{/*server_instance=*/1};
   ShardService service_;
   std::optional<Listener> listener_;
 };
@@ -80,7 +87,10 @@ class CatchmentWorker final : public WireWorker {
                  *ClientCredentials(options.certificates),
                  "wire",
                  static_cast<uint32_t>(options.worker),
-                 1},
+                 /*incarnation=*/1,
+                 /*connect_timeout_seconds=*/60,
+                 v1::Compression(),
+                 kRunId},
                 &layout_, &clock_) {}
 
   void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {

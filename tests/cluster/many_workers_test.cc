@@ -56,6 +56,11 @@ class ManyWorkersTest : public testing::Test {
       info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
       tensors_.push_back(tensor);
     }
+    v1::GetJobReply reply;
+    const grpc::Status told = stub_->GetJob(DeadlineContext(60).get(), v1::GetJobRequest(), &reply);
+    ASSERT_TRUE(told.ok()) << told.error_message();
+    request_.set_run_id(reply.run_id());
+    request_.set_protocol_version(kProtocolVersion);
     request_.set_role(v1::WORKER);
     request_.set_train_samples(1000000);
   }
@@ -73,6 +78,7 @@ class ManyWorkersTest : public testing::Test {
     hello.set_num_shards(1);
     hello.set_worker(me.worker());
     hello.set_incarnation(me.incarnation());
+    hello.set_run_id(request_.run_id());
     const std::string bytes = hello.SerializeAsString();
     // The shard hears of the member a moment after the master.
     ASSERT_TRUE(Await([&] {

@@ -144,18 +144,34 @@ std::unique_ptr<Process> TestCluster::StartDaemon(const std::string& name, std::
   return std::make_unique<Process>(*std::move(process));
 }
 
-AssertionResult TestCluster::StartServer(int index) {
-  servers_.push_back(StartDaemon(absl::StrCat("server-", index), ServerCommand(index, master_)));
-  Process& server = *servers_.back();
-  std::string address;
+AssertionResult TestCluster::AwaitListening(int index, std::string* address) {
+  Process& server = *servers_[index];
   Await([&] {
     const bool ended = server.Poll().has_value();
-    address = ListeningAddress(server.Output(), index);
-    return ended || !address.empty();
+    *address = ListeningAddress(server.Output(), index);
+    return ended || !address->empty();
   });
-  if (address.empty()) return AssertionFailure() << "server " << index << " is not up\n" << LastWords();
-  if (index == 0) master_ = address;
-  return AssertionSuccess();
+  if (!address->empty()) return AssertionSuccess();
+  return AssertionFailure() << "server " << index << " is not up\n" << LastWords();
+}
+
+AssertionResult TestCluster::StartServer(int index) {
+  servers_.push_back(StartDaemon(absl::StrCat("server-", index), ServerCommand(index, master_)));
+  addresses_.emplace_back();
+  const AssertionResult up = AwaitListening(index, &addresses_[index]);
+  if (index == 0) master_ = addresses_[0];
+  return up;
+}
+
+AssertionResult TestCluster::RestartServer(int index) {
+  std::vector<std::string> servers(options_.servers, "127.0.0.1:0");
+  servers[0] = master_;
+  servers[index] = addresses_[index];
+  std::vector<std::string> argv = ServerCommand(index, master_);
+  argv.push_back("--servers=" + absl::StrJoin(servers, ","));
+  servers_[index] = StartDaemon(absl::StrCat("server-", index), argv);
+  std::string address;
+  return AwaitListening(index, &address);
 }
 
 AssertionResult TestCluster::StartMaster() {

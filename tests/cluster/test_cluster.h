@@ -71,11 +71,15 @@ class TestCluster {
   void StartEvaluator();
   // All of them.
   testing::AssertionResult Start(int workers);
+  // Starts a server that has ended again, at its address.
+  testing::AssertionResult RestartServer(int index);
 
   Process& server(int i) { return *servers_[i]; }
   Process& worker(int i) { return *workers_[i]; }
   Process& evaluator(int i) { return *evaluators_[i]; }
   const std::string& master() const { return master_; }
+  // HOST:PORT of a server that was started.
+  const std::string& address(int server) const { return addresses_[server]; }
   std::string checkpoint_dir() const { return options_.directory + "/out/checkpoints"; }
   std::string out_dir() const { return options_.directory + "/out"; }
   std::string job_file() const { return options_.directory + "/job.textproto"; }
@@ -108,6 +112,7 @@ class TestCluster {
 
  private:
   testing::AssertionResult StartServer(int index);
+  testing::AssertionResult AwaitListening(int index, std::string* address);
   std::unique_ptr<Process> StartDaemon(const std::string& name, std::vector<std::string> argv);
 
   const Options options_;
@@ -115,7 +120,8 @@ class TestCluster {
   std::vector<std::unique_ptr<Process>> workers_;
   std::vector<std::unique_ptr<Process>> evaluators_;
   std::vector<pid_t> killed_;
-  std::string master_;  // HOST:PORT
+  std::string master_;                  // HOST:PORT
+  std::vector<std::string> addresses_;  // of each server
   std::unique_ptr<v1::MasterService::Stub> stub_;
 };
 

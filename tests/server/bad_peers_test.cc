@@ -62,7 +62,7 @@ class BadPeersTest : public testing::Test {
   // so on the thread that then takes this call.
   void Sweep(double now) {
     v1::ShardReport report;
-    ASSERT_TRUE(stub_->Control(DeadlineContext(60).get(), v1::ShardCommand(), &report).ok());
+    ASSERT_TRUE(stub_->Control(DeadlineContext(60).get(), TestCommand(), &report).ok());
     servers_.Sweep(now);
   }
 
@@ -210,6 +210,7 @@ TEST_F(BadPeersTest, OnlySoManySnapshotsAreReadAtATime) {
   const int64_t before = ResidentMemory();
   v1::SnapshotRequest request;
   request.set_fingerprint(servers_.layout().fingerprint());
+  request.set_run_id(kRunId);
   const std::string message = GrpcMessage(request.SerializeAsString());
   Http2Peer peer(servers_.addresses()[0], 1000);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(peer.SendLast(peer.Call(kSnapshot, ""), message));

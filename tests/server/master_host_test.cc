@@ -1,10 +1,5 @@
 #include "server/master_host.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -17,144 +12,12 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
 #include "common/checkpoint/safetensors.h"
-#include "common/job/data_shape.h"
-#include "common/job/job_text.h"
-#include "common/model_shapes.h"
-#include "server/edge/listener.h"
-#include "server/edge/shard_service.h"
-#include "tests/conformance/jobs.h"
-#include "worker/client/parameter_client.h"
+#include "tests/server/master_host_fixture.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr uint64_t kSamples = 64;
-constexpr uint32_t kBatch = 16;
-
-class SettableClock final : public Clock {
- public:
-  double Now() const override { return now_; }
-  void Set(double now) { now_ = now; }
-
- private:
-  std::atomic<double> now_{1000};
-};
-
-ParameterLayout LayoutOf(const v1::Job& job) {
-  const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.target)), 2,
-                                  1000);
-}
-
-// A job of four steps on two servers, of which the test plays the daemons.
-class MasterHostTest : public testing::Test {
- protected:
-  explicit MasterHostTest(const std::string& more = "")
-      : job_(
-            PresetJob("sync", 1,
-                      "batch_size: 16 data { drawn_digits { train_samples: 64 test_samples: 10 } } " + more)),
-        layout_(LayoutOf(job_)),
-        directory_(std::string(std::getenv("TEST_TMPDIR")) + "/" +
-                   testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    for (int s : {0, 1}) {
-      hosts_.push_back(std::make_unique<ShardHost>(
-          job_, layout_, s, *MakeContents(job_, layout_, s, "", nullptr), directory_ + "/checkpoints"));
-      ShardHost* const host = hosts_.back().get();
-      services_.push_back(std::make_unique<ShardService>(
-          job_.name(), layout_, host->shard(),
-          [host](const v1::ShardCommand& command) { return host->Control(command, SteadyClock().Now()); }));
-      listeners_.push_back(
-          *Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {services_.back().get()}, {}));
-    }
-    MasterHost::Options options;
-    options.job = job_;
-    options.num_servers = 2;
-    options.credentials = grpc::InsecureChannelCredentials();
-    options.checkpoint_dir = directory_ + "/checkpoints";
-    options.out_dir = directory_ + "/out";
-    master_ = *MasterHost::Create(options, &layout_, hosts_[0].get(), &clock_, std::nullopt);
-    master_->SetAddress(listeners_[0].address());
-  }
-  ~MasterHostTest() override {
-    master_.reset();
-    for (Listener& listener : listeners_) listener.Shutdown(0);
-  }
-
-  v1::RegisterServerRequest Server1() const {
-    v1::RegisterServerRequest request;
-    request.set_index(1);
-    request.set_num_servers(2);
-    request.set_address(listeners_[1].address());
-    request.set_job_fingerprint(JobFingerprint(job_));
-    return request;
-  }
-
-  v1::RegisterRequest Worker() const {
-    v1::RegisterRequest request;
-    for (const TensorSpec& tensor : layout_.tensors()) {
-      v1::TensorInfo* info = request.add_tensors();
-      info->set_name(tensor.name);
-      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-    }
-    request.set_train_samples(kSamples);
-    request.set_device("a test");
-    return request;
-  }
-
-  // All steps of the leases that a worker is given, with gradients of ones.
-  void Train(const v1::RegisterReply& me) {
-    ParameterClient client({{listeners_[0].address(), listeners_[1].address()},
-                            grpc::InsecureChannelCredentials(),
-                            job_.name(),
-                            me.worker(),
-                            me.incarnation(),
-                            60},
-                           &layout_, &clock_);
-    const std::vector<float> gradient(layout_.size(), 1.0f);
-    std::vector<float> weights(layout_.size());
-    v1::GetLeaseRequest request;
-    request.set_worker(me.worker());
-    request.set_incarnation(me.incarnation());
-    v1::Progress* progress = request.mutable_progress();
-    while (true) {
-      const absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
-      ASSERT_TRUE(lease.ok()) << lease.status();
-      if (lease->state() == v1::Lease::FINISHED) break;
-      if (lease->state() == v1::Lease::WAIT) {
-        std::this_thread::yield();
-        continue;
-      }
-      EXPECT_EQ(lease->total_samples(), kSamples);
-      if (progress->steps() == 0) {
-        ASSERT_TRUE(client.Pull(lease->first_version(), absl::MakeSpan(weights)).ok());
-      }
-      progress->set_lease(lease->number());
-      progress->set_lease_steps(lease->minibatches_size());
-      for (int i = 0; i < lease->minibatches_size(); ++i) {
-        ASSERT_TRUE(client.PushPull(gradient, kBatch, absl::MakeSpan(weights)).ok());
-        progress->set_steps(progress->steps() + 1);
-        progress->set_samples(progress->samples() + kBatch);
-      }
-      request.set_after(lease->number());
-    }
-    v1::LeaveRequest leave;
-    leave.set_worker(me.worker());
-    leave.set_incarnation(me.incarnation());
-    *leave.mutable_progress() = *progress;
-    master_->Leave(leave);
-  }
-
-  SettableClock clock_;
-  const v1::Job job_;
-  const ParameterLayout layout_;
-  const std::string directory_;
-  std::vector<std::unique_ptr<ShardHost>> hosts_;
-  std::vector<std::unique_ptr<ShardService>> services_;
-  std::vector<Listener> listeners_;
-  std::unique_ptr<MasterHost> master_;
-};
 
 TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
   EXPECT_EQ(std::string(master_->GetJob().status().message()), "server 1 of 2 is not there yet");
@@ -188,7 +51,7 @@ TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
   const auto message = [this](const auto& change) {
     v1::RegisterServerRequest request = Server1();
     change(&request);
-    const absl::Status status = master_->RegisterServer(request);
+    const absl::Status status = master_->RegisterServer(request).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     return std::string(status.message());
   };
@@ -227,6 +90,10 @@ TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
   const absl::StatusOr<FoundCheckpoint> found = FindLatest(directory_ + "/checkpoints");
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->manifest.number(), kSamples / kBatch);
+  EXPECT_EQ(found->manifest.run_id(), kRunId);
+  for (const ShardFile& shard : *OpenShards(directory_ + "/checkpoints", found->manifest)) {
+    EXPECT_EQ(shard.state.run_id(), kRunId);
+  }
   std::vector<float> saved(layout_.size()), weights = hosts_[0]->shard()->Weights();
   const std::vector<float> rest = hosts_[1]->shard()->Weights();
   weights.insert(weights.end(), rest.begin(), rest.end());

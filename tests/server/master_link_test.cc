@@ -12,6 +12,7 @@
 namespace catchment {
 namespace {
 
+using testing::HasSubstr;
 using testing::StartsWith;
 
 // A master that notes who registers.
@@ -21,8 +22,9 @@ class FakeMaster final : public CallService {
   void Accept(CallQueue* queue) override {
     UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
         queue, &service_, &Async::RequestRegisterServer,
-        [this](const v1::RegisterServerRequest& request, v1::RegisterServerReply*) {
+        [this](const v1::RegisterServerRequest& request, v1::RegisterServerReply* reply) {
           MutexLock lock(&mu_);
+          reply->set_run_id(run_id_);
           requests_.push_back(request);
           changed_.Notify();
           return answer_;
@@ -31,6 +33,10 @@ class FakeMaster final : public CallService {
   void AnswerWith(absl::Status answer) {
     MutexLock lock(&mu_);
     answer_ = std::move(answer);
+  }
+  void SetRunId(uint64_t run_id) {
+    MutexLock lock(&mu_);
+    run_id_ = run_id;
   }
   v1::RegisterServerRequest WaitFor(bool leaving) {
     MutexLock lock(&mu_);
@@ -46,6 +52,7 @@ class FakeMaster final : public CallService {
   CondVar changed_;
   std::vector<v1::RegisterServerRequest> requests_ ABSL_GUARDED_BY(mu_);
   absl::Status answer_ ABSL_GUARDED_BY(mu_);
+  uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 5;
 };
 
 // Takes what a link says when it fails.
@@ -77,13 +84,14 @@ class MasterLinkTest : public testing::Test {
     request_.set_address("here:7000");
   }
   std::unique_ptr<MasterLink> Link(const std::string& master, const Clock* clock) {
-    return std::make_unique<MasterLink>(master, grpc::InsecureChannelCredentials(), request_, 60, clock,
-                                        [this](const absl::Status& status) { failure_.Note(status); });
+    return std::make_unique<MasterLink>(master, grpc::InsecureChannelCredentials(), request_, &claim_, 60,
+                                        clock, [this](const absl::Status& status) { failure_.Note(status); });
   }
 
   FakeMaster master_;
   const Listener listener_;
   v1::RegisterServerRequest request_;
+  RunClaim claim_{/*server_instance=*/1};
   Failure failure_;
 };
 
@@ -93,6 +101,29 @@ TEST_F(MasterLinkTest, RegistersAndTellsWhenItHasToEnd) {
   EXPECT_EQ(master_.WaitFor(false).index(), 3u);
   link->Leave();
   EXPECT_EQ(master_.WaitFor(true).address(), "here:7000");
+}
+
+TEST_F(MasterLinkTest, TellsTheRunThatTheServerBelongsTo) {
+  v1::Run run;
+  run.set_id(5);
+  run.set_job("a");
+  ASSERT_TRUE(claim_.Claim(run).ok());
+  const SteadyClock clock;
+  const auto link = Link(listener_.address(), &clock);
+  EXPECT_EQ(master_.WaitFor(false).run().id(), 5u);
+  // The master is started again: the server, which holds what the run before had trained, ends.
+  master_.SetRunId(6);
+  const absl::Status status = failure_.Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("this server belongs to run 0000000000000005 of job 'a'"));
+}
+
+TEST_F(MasterLinkTest, MasterThatNamesNoRunIsOfAnotherRelease) {
+  master_.SetRunId(0);
+  const SteadyClock clock;
+  const auto link = Link(listener_.address(), &clock);
+  EXPECT_THAT(std::string(failure_.Wait().message()), HasSubstr("use binaries of one release"));
 }
 
 TEST_F(MasterLinkTest, RefusalIsFinalAndSaysWhy) {

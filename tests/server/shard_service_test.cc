@@ -85,8 +85,13 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
     EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
     return status.error_message();
   };
-  EXPECT_EQ(message([](v1::Hello* h) { h->set_protocol_version(2); }),
-            "the worker speaks protocol version 2, this server 1: use binaries of one release");
+  EXPECT_THAT(message([](v1::Hello* h) { h->set_protocol_version(1); }),
+              AllOf(StartsWith("the worker speaks protocol version 1, this server 2 (Catchment "),
+                    HasSubstr("use binaries of one release")));
+  EXPECT_THAT(
+      message([](v1::Hello* h) { h->set_run_id(kRunId - 1); }),
+      HasSubstr("the worker belongs to run 0000000000000046, and this server to run 0000000000000047"));
+  EXPECT_THAT(message([](v1::Hello* h) { h->clear_run_id(); }), HasSubstr("register again"));
   EXPECT_EQ(message([](v1::Hello* h) { h->set_job("other"); }),
             "the worker works on job 'other', this server on 'test'");
   EXPECT_EQ(message([](v1::Hello* h) { h->set_fingerprint(h->fingerprint() + 1); }),
@@ -224,7 +229,7 @@ TEST(SnapshotTest, ReaderGetsAllShards) {
     ASSERT_TRUE(peer.Write(PushOf(1, 1, 16, 3)));
     ASSERT_TRUE(peer.Read(&answer));
     std::vector<float> weights(200, 9.0f), expected(200, 0.0f);
-    SnapshotReader reader(servers.addresses(), grpc::InsecureChannelCredentials(), &servers.layout());
+    SnapshotReader reader(servers.addresses(), grpc::InsecureChannelCredentials(), kRunId, &servers.layout());
     ASSERT_TRUE(reader.Read(absl::MakeSpan(weights)).ok());
     std::fill_n(expected.begin() + 16, 16, -3.0f);
     EXPECT_EQ(weights, expected) << shards;
@@ -235,11 +240,23 @@ TEST(SnapshotTest, ReaderOfAnotherModelIsRefused) {
   TestServers servers(GradientJob(false), FlatLayout(200, 1, 16));
   const ParameterLayout other = FlatLayout(201, 1, 16);
   std::vector<float> weights(201);
-  const absl::Status status = SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), &other)
-                                  .Read(absl::MakeSpan(weights));
+  const absl::Status status =
+      SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), kRunId, &other)
+          .Read(absl::MakeSpan(weights));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()), "snapshot of server 0 at " + servers.addresses()[0] +
                                                ": the reader's model has other tensors than the server's");
+}
+
+TEST(SnapshotTest, ReaderOfAnotherRunIsRefused) {
+  TestServers servers(GradientJob(false), FlatLayout(200, 1, 16));
+  std::vector<float> weights(200);
+  const absl::Status status =
+      SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), kRunId + 1, &servers.layout())
+          .Read(absl::MakeSpan(weights));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the reader belongs to run 0000000000000048, and this "
+                                                       "server to run 0000000000000047 of job 'test'"));
 }
 
 TEST(SnapshotTest, ReaderNamesTheServerThatIsNotThere) {
@@ -247,7 +264,7 @@ TEST(SnapshotTest, ReaderNamesTheServerThatIsNotThere) {
   servers.Stop(1);
   std::vector<float> weights(200);
   const absl::Status status =
-      SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), &servers.layout())
+      SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), kRunId, &servers.layout())
           .Read(absl::MakeSpan(weights));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), StartsWith("snapshot of server 1 at " + servers.addresses()[1]));
@@ -257,7 +274,7 @@ TEST(ControlTest, CommandIsCarriedOutAndReportedOn) {
   TestServers servers(GradientJob(false), FlatLayout(40, 1, 16));
   const auto stub =
       v1::ShardService::NewStub(Connect(servers.addresses()[0], grpc::InsecureChannelCredentials()));
-  v1::ShardCommand command;
+  v1::ShardCommand command = TestCommand();
   command.set_generation(4);
   *command.add_rosters() = MakeRoster(0, {5});
   command.set_checkpoint(1);
@@ -265,7 +282,38 @@ TEST(ControlTest, CommandIsCarriedOutAndReportedOn) {
   const auto context = DeadlineContext(60);
   ASSERT_TRUE(stub->Control(context.get(), command, &report).ok());
   EXPECT_EQ(report.generation(), 4u);
+  EXPECT_EQ(report.server_instance(), kServerInstance);
+  EXPECT_EQ(report.run_id(), kRunId);
   EXPECT_TRUE(servers.shard(0).IsMember(5, IncarnationOf(5)));
+}
+
+TEST(ControlTest, CommandsOfAnotherRunOrForAnotherProcessAreRefused) {
+  TestServers servers(GradientJob(false), FlatLayout(40, 1, 16));
+  const auto stub =
+      v1::ShardService::NewStub(Connect(servers.addresses()[0], grpc::InsecureChannelCredentials()));
+  const auto refusal = [&](const auto& change) {
+    v1::ShardCommand command = TestCommand();
+    command.set_generation(4);
+    *command.add_rosters() = MakeRoster(0, {5});
+    change(&command);
+    v1::ShardReport report;
+    return stub->Control(DeadlineContext(60).get(), command, &report);
+  };
+  const grpc::Status other_run = refusal([](v1::ShardCommand* c) {
+    c->mutable_run()->set_id(0xabc);
+    c->mutable_run()->set_job("other");
+    c->mutable_run()->set_master("there:7000");
+  });
+  EXPECT_EQ(other_run.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(
+      other_run.error_message(),
+      "this server belongs to run 0000000000000047 of job 'test' (master at here:7000), and refuses run "
+      "0000000000000abc of job 'other' (master at there:7000): give each job servers of its own");
+  const grpc::Status other_process = refusal([](v1::ShardCommand* c) { c->set_server_instance(7); });
+  EXPECT_EQ(other_process.error_code(), grpc::NOT_FOUND);
+  EXPECT_THAT(other_process.error_message(), HasSubstr("the server was started again"));
+  EXPECT_EQ(refusal([](v1::ShardCommand* c) { c->clear_run(); }).error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_FALSE(servers.shard(0).IsMember(5, IncarnationOf(5))) << "nothing of them is carried out";
 }
 
 }  // namespace

@@ -13,9 +13,30 @@
 #include "common/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
+#include "server/run_claim.h"
 #include "server/shard_host.h"
 
 namespace catchment {
+
+// The run that TestServers belong to, and the instance of each.
+inline constexpr uint64_t kRunId = 71;
+inline constexpr uint64_t kServerInstance = 1009;
+
+inline v1::Run TestRun(const std::string& job) {
+  v1::Run run;
+  run.set_id(kRunId);
+  run.set_job(job);
+  run.set_master("here:7000");
+  return run;
+}
+
+// A command that TestServers take.
+inline v1::ShardCommand TestCommand() {
+  v1::ShardCommand command;
+  *command.mutable_run() = TestRun("test");
+  command.set_server_instance(kServerInstance);
+  return command;
+}
 
 class TestServers {
  public:
@@ -34,6 +55,7 @@ class TestServers {
       Shard::Contents contents;
       contents.weights.assign(layout_.shard(s).size(), 0.0f);
       server->host = std::make_unique<ShardHost>(job, layout_, s, std::move(contents), "");
+      CHECK(server->claim.Claim(TestRun(job.name())).ok());
       servers_.push_back(std::move(server));
       addresses_.push_back("127.0.0.1:0");
       Start(s);
@@ -48,7 +70,7 @@ class TestServers {
     ShardHost* const host = servers_[s]->host.get();
     // gRPC registers a service once in its life.
     servers_[s]->service = std::make_unique<ShardService>(
-        job_, layout_, host->shard(),
+        job_, layout_, host->shard(), &servers_[s]->claim,
         [host](const v1::ShardCommand& command) { return host->Control(command, SteadyClock().Now()); },
         options_.service);
     absl::StatusOr<Listener> listener = Listener::Open(
@@ -89,6 +111,7 @@ class TestServers {
 
  private:
   struct Server {
+    RunClaim claim{kServerInstance};
     std::unique_ptr<ShardHost> host;
     std::unique_ptr<ShardService> service;
     std::optional<Listener> listener;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "common/wire/protocol.h"
 #include "proto/wire.pb.h"
 #include "tests/server/raw_stream.h"
 #include "tests/server/shard_harness.h"
@@ -13,12 +14,13 @@ namespace catchment {
 
 inline v1::Hello HelloOf(const ParameterLayout& layout, uint32_t worker) {
   v1::Hello hello;
-  hello.set_protocol_version(1);
+  hello.set_protocol_version(kProtocolVersion);
   hello.set_job("test");
   hello.set_fingerprint(layout.fingerprint());
   hello.set_num_shards(layout.num_shards());
   hello.set_worker(worker);
   hello.set_incarnation(IncarnationOf(worker));
+  hello.set_run_id(kRunId);
   return hello;
 }
 

@@ -277,6 +277,7 @@ void ParameterClient::Shard::Open() {
   hello.set_num_shards(client_.layout_.num_shards());
   hello.set_worker(client_.options_.worker);
   hello.set_incarnation(client_.options_.incarnation);
+  hello.set_run_id(client_.options_.run_id);
   {
     MutexLock lock(&client_.mu_);
     closed = false;

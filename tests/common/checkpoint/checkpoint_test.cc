@@ -179,6 +179,17 @@ TEST(WriteShard, FullDiskIsAnErrorAndLeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(CheckpointDirectory(dir, 1)));
 }
 
+TEST(OpenShards, ShardOfAnotherRunIsNamed) {
+  const std::string dir = FreshDirectory();
+  v1::Manifest manifest = Save(dir, 1, 1);
+  EXPECT_TRUE(OpenShards(dir, manifest).ok()) << "of before there were ids";
+  manifest.set_run_id(0xab);
+  const absl::Status status = OpenShards(dir, manifest).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("is of run 0000000000000000, and the manifest of run 00000000000000ab"));
+}
+
 TEST(FindLatest, TakesTheNewestByNumber) {
   const std::string dir = FreshDirectory();
   for (uint64_t number : {9, 10, 2}) Save(dir, number, 2);

@@ -62,6 +62,7 @@ class TlsTest : public testing::Test {
     options.credentials = credentials;
     options.job = "test";
     options.incarnation = IncarnationOf(0);
+    options.run_id = kRunId;
     ParameterClient client(options, &servers_->layout(), &clock);
     std::vector<float> weights(kValues);
     return client.Pull(0, absl::MakeSpan(weights));
@@ -84,7 +85,7 @@ TEST_F(TlsTest, PeersOfOneAuthorityWorkTogether) {
   const auto credentials = *ClientCredentials(*ours_);
   EXPECT_TRUE(PullWith(credentials).ok());
   std::vector<float> weights(kValues);
-  EXPECT_TRUE(SnapshotReader(servers_->addresses(), credentials, &servers_->layout())
+  EXPECT_TRUE(SnapshotReader(servers_->addresses(), credentials, kRunId, &servers_->layout())
                   .Read(absl::MakeSpan(weights))
                   .ok());
 }

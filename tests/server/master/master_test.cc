@@ -1137,6 +1137,36 @@ TEST_F(MasterTest, ProgressThatWasOvertakenChangesNothing) {
   EXPECT_EQ(master_->Status().workers(0).progress().steps(), 2u);
 }
 
+TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
+  Start(MakeJob({}));
+  v1::ShardReport report;
+  report.set_shard(1);
+  report.set_version(7);
+  ASSERT_TRUE(master_->OnShardReport(report).ok());
+  ASSERT_TRUE(master_->OnShardReport(report).ok());
+  report.set_version(6);
+  EXPECT_EQ(master_->OnShardReport(report).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_EQ(
+      master_->Status().reason(),
+      "server 1 is at version 6, and was at 7 before: it has lost updates; start all servers again with "
+      "--resume");
+}
+
+TEST_F(MasterTest, ServerThatIsReplacedBeforeTrainingReportsFromTheBeginning) {
+  Start(MakeJob({}));
+  EXPECT_FALSE(master_->has_begun());
+  v1::ShardReport report;
+  report.set_shard(1);
+  report.set_version(7);
+  ASSERT_TRUE(master_->OnShardReport(report).ok());
+  master_->OnServerReplaced(1, "here:7001");
+  report.set_version(0);
+  EXPECT_TRUE(master_->OnShardReport(report).ok());
+  Join();
+  EXPECT_TRUE(master_->has_begun());
+}
+
 TEST_F(MasterTest, NamesReportsOfShardsThatTheJobHasNot) {
   Start(MakeJob({}), 1);
   v1::ShardReport report;

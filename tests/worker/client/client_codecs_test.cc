@@ -39,6 +39,7 @@ ParameterClient::Options OptionsOf(const v1::Job& job, const std::vector<std::st
   options.credentials = grpc::InsecureChannelCredentials();
   options.job = "test";
   options.incarnation = IncarnationOf(0);
+  options.run_id = kRunId;
   options.compression = job.compression();
   return options;
 }

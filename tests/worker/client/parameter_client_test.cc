@@ -31,6 +31,7 @@ ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, ui
   options.job = "test";
   options.worker = worker;
   options.incarnation = IncarnationOf(worker);
+  options.run_id = kRunId;
   return options;
 }
 

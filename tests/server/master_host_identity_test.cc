@@ -1,0 +1,102 @@
+// Who takes part in a run: processes of other runs and releases are refused, restarted servers noticed.
+#include <string>
+
+#include "tests/server/master_host_fixture.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(MasterHostTest, ServersOfAnotherReleaseOrRunAreRefused) {
+  v1::RegisterServerRequest old = Server1();
+  old.set_protocol_version(1);
+  old.set_build("0.0.9");
+  absl::Status status = master_->RegisterServer(old).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("speaks protocol version 1 (Catchment 0.0.9), this master 2 (Catchment "));
+  v1::RegisterServerRequest other = Server1();
+  other.mutable_run()->set_id(0xb2);
+  other.mutable_run()->set_job("old");
+  other.mutable_run()->set_master("there:7000");
+  status = master_->RegisterServer(other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(
+      std::string(status.message()),
+      "server 1 at " + listeners_[1].address() +
+          " belongs to run 00000000000000b2 of job 'old' (master at there:7000), and this master began run "
+          "00000000000000a1 of job '" +
+          job_.name() + "' (master at " + listeners_[0].address() + "): the server ends; start it again");
+  const absl::StatusOr<v1::RegisterServerReply> reply = master_->RegisterServer(Server1());
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->run_id(), kRunId);
+}
+
+TEST_F(MasterHostTest, WorkersOfAnotherReleaseOrRunAreRefused) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  EXPECT_EQ(master_->GetJob()->run_id(), kRunId);
+  EXPECT_EQ(master_->GetJob()->protocol_version(), kProtocolVersion);
+  v1::RegisterRequest old = Worker();
+  old.set_protocol_version(1);
+  EXPECT_EQ(master_->Register(old).status().code(), absl::StatusCode::kFailedPrecondition);
+  v1::RegisterRequest other = Worker();
+  other.set_run_id(kRunId + 1);
+  const absl::Status status = master_->Register(other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("has the job of run 00000000000000a2, and this master began run 00000000000000a1"));
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  EXPECT_EQ(me->incarnation(), kFirstIncarnation);
+}
+
+TEST_F(MasterHostTest, ServerThatIsRestartedBeforeTrainingTakesThePlaceOfTheOldOne) {
+  v1::RegisterServerRequest before = Server1();
+  before.set_server_instance(9);
+  ASSERT_TRUE(master_->RegisterServer(before).ok());
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  EXPECT_THAT(master_->Status().events(), testing::Contains("server 1 at " + listeners_[1].address() +
+                                                            " was started again before training began"));
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  ASSERT_NO_FATAL_FAILURE(Train(*me));
+  EXPECT_TRUE(master_->Wait().ok());
+}
+
+TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingAndRegistersFailsTheJobAtOnce) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  v1::RegisterServerRequest again = Server1();
+  again.set_server_instance(9);
+  const absl::Status status = master_->RegisterServer(again).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  const std::string reason = "server 1 at " + listeners_[1].address() + " was restarted during the job";
+  EXPECT_THAT(std::string(status.message()), HasSubstr(reason));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no checkpoint is complete yet: start all again"));
+  ExpectFailedFor(reason);
+}
+
+TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingIsNoticedWhenItIsCommanded) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  RestartServer1(/*instance=*/9);
+  ExpectFailedFor("server 1 at " + listeners_[1].address() + " was restarted during the job");
+  EXPECT_EQ(claims_[1]->run().id(), 0u) << "the new process is not drawn into the job";
+}
+
+TEST_F(MasterHostTest, ServerOfAnotherJobFailsTheJobNamingBoth) {
+  v1::Run other;
+  other.set_id(0xb2);
+  other.set_job("first");
+  other.set_master("there:7000");
+  ASSERT_TRUE(claims_[1]->Claim(other).ok());
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ExpectFailedFor("server 1 at " + listeners_[1].address() +
+                  " refuses this job: this server belongs to run 00000000000000b2 of job 'first' (master at "
+                  "there:7000), and refuses run 00000000000000a1 of job '" +
+                  job_.name() + "'");
+}
+
+}  // namespace
+}  // namespace catchment

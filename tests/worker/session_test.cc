@@ -1,0 +1,72 @@
+#include "worker/session.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "common/wire/protocol.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/master.grpc.pb.h"
+
+namespace catchment {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A master that gives out the job it was told.
+class FakeMaster final : public v1::MasterService::Service {
+ public:
+  FakeMaster() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    *reply = reply_;
+    return grpc::Status::OK;
+  }
+  v1::GetJobReply* reply() { return &reply_; }
+  const std::string& address() const { return address_; }
+
+ private:
+  v1::GetJobReply reply_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+class SessionTest : public testing::Test {
+ protected:
+  SessionTest() : client_(master_.address(), grpc::InsecureChannelCredentials(), 60, &clock_, &stop_) {
+    master_.reply()->set_protocol_version(kProtocolVersion);
+    master_.reply()->set_build("9.9.9");
+  }
+  std::string Refusal() {
+    const absl::Status status =
+        OpenSession({.credentials = grpc::InsecureChannelCredentials()}, &client_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    return std::string(status.message());
+  }
+
+  FakeMaster master_;
+  const SteadyClock clock_;
+  const StopFlag stop_;
+  MasterClient client_;
+};
+
+TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
+  master_.reply()->clear_protocol_version();
+  EXPECT_THAT(
+      Refusal(),
+      AllOf(HasSubstr("the master at " + master_.address() +
+                      " speaks protocol version 1 or older (Catchment 9.9.9), this worker 2 (Catchment "),
+            HasSubstr("use binaries of one release")));
+}
+
+}  // namespace
+}  // namespace catchment
