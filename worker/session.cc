@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_layout.h"
+#include "common/job/known_fields.h"
 #include "common/model_shapes.h"
 #include "common/timer.h"
 #include "common/version.h"
@@ -53,16 +54,25 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
                          std::move(choice->backend));
 }
 
+absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& master) {
+  const std::string who = "the master at " + master;
+  if (absl::Status status = CheckProtocolVersion(who, reply.protocol_version(), reply.build(), "this worker");
+      !status.ok()) {
+    return status;
+  }
+  const absl::Status known = CheckFieldsKnown(reply.job());
+  if (known.ok()) return known;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the job of ", who, ": ", known.message(), " (Catchment ", BuildVersion(),
+                   "): update the worker to the master's build (", reply.build(), ")"));
+}
+
 }  // namespace
 
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
   absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
   if (!reply.ok()) return reply.status();
-  if (absl::Status status = CheckProtocolVersion("the master at " + master->address(), reply->protocol_version(),
-                                                 reply->build(), "this worker");
-      !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
   absl::StatusOr<DataSets> data = LoadData(reply->job(), DataPathsFromEnvironment());
   if (!data.ok()) return data.status();
   absl::StatusOr<std::unique_ptr<Trainable>> model = reply->job().model().has_synthetic()

@@ -37,7 +37,7 @@ struct Session {
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the
-// master speaks another protocol version.
+// master speaks another protocol version, or the job has fields that this build does not know.
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
 
 // Opens `session`, which is open, anew where the master was started again since: its job may be another.

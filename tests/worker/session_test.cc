@@ -68,5 +68,12 @@ TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
             HasSubstr("use binaries of one release")));
 }
 
+TEST_F(SessionTest, JobWithAFieldThatTheWorkerDoesNotKnowIsRefused) {
+  v1::Optimizer* const optimizer = master_.reply()->mutable_job()->mutable_optimizer();
+  optimizer->GetReflection()->MutableUnknownFields(optimizer)->AddVarint(4321, 1);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("catchment.v1.Optimizer has a field with number 4321"),
+                               HasSubstr("update the worker to the master's build (9.9.9)")));
+}
+
 }  // namespace
 }  // namespace catchment
