@@ -89,7 +89,7 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
   if (!directory_.empty()) {
     std::vector<ShardTensor> tensors = {{"weights", snapshot.weights}};
     for (size_t i = 0; i < snapshot.states.size(); ++i) {
-      tensors.push_back({absl::StrCat("state.", i), snapshot.states[i]});
+      tensors.push_back({StateTensorName(snapshot.state_names[i]), snapshot.states[i]});
     }
     absl::StatusOr<v1::SavedShard> written =
         WriteShard(directory_, number, shard_, num_shards_, snapshot.state, tensors);

@@ -324,6 +324,7 @@ Rule::Center Shard::CenterOf(const BlockSlot& slot) const {
     center.states[s] = const_cast<float*>(states_[s].data()) + slot.local.begin;
   }
   center.steps = slot.state.optimizer_steps();
+  center.compensation_begin = slot.state.compensation_begin();
   center.tensor_ends = slot.tensor_ends;
   return center;
 }

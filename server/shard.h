@@ -42,7 +42,8 @@ void Deliver(std::vector<Answer>* answers);
 struct ShardSnapshot {
   v1::ShardState state;
   std::vector<float> weights;
-  std::vector<std::vector<float>> states;  // of the optimizer
+  std::vector<std::vector<float>> states;  // of the rule
+  std::vector<std::string> state_names;    // of each of them
 };
 
 class Shard {

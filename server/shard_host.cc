@@ -2,6 +2,8 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/initializer.h"
@@ -13,9 +15,22 @@
 namespace catchment {
 namespace {
 
-// Where one of them lacks momentum the state of the other's begins at zero.
+// A vector that only one of them keeps begins at zero.
 bool HaveSameStates(const v1::Optimizer& a, const v1::Optimizer& b) {
   return a.kind() == b.kind() && a.centered() == b.centered();
+}
+
+// Reads what is saved of the update rule's vector `name` into `state`. In older checkpoints a vector is named
+// by its index among those of the saved job's rule. NotFound where the saved job did not keep it.
+absl::Status ReadState(const std::string& checkpoint_dir, const v1::Manifest& manifest, const Range& range,
+                       const std::string& name, std::vector<float>* state) {
+  const absl::Status status =
+      ReadParameters(checkpoint_dir, manifest, range, StateTensorName(name), state->data());
+  if (!absl::IsNotFound(status)) return status;
+  const std::vector<std::string> saved = MakeRule(manifest.job())->state_names();
+  const auto index = std::find(saved.begin(), saved.end(), name) - saved.begin();
+  if (index == std::ssize(saved)) return status;
+  return ReadParameters(checkpoint_dir, manifest, range, StateTensorName(absl::StrCat(index)), state->data());
 }
 
 }  // namespace
@@ -42,26 +57,23 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   contents.blocks = *std::move(blocks);
   if (!HaveSameStates(resumed->job().optimizer(), job.optimizer())) {
     LOG(WARNING) << "the checkpoint's optimizer was another: its state begins anew";
-    for (v1::BlockState& block : contents.blocks) block.clear_optimizer_steps();
+    for (v1::BlockState& block : contents.blocks) {
+      block.clear_optimizer_steps();
+      block.clear_compensation_begin();
+    }
     return contents;
   }
-  const bool same_compensation =
-      resumed->job().algorithm().compensation().kind_case() == job.algorithm().compensation().kind_case();
-  const int num_states = MakeRule(job)->num_states();
   const int of_optimizer = MakeOptimizer(job.optimizer())->num_states();
-  for (int i = 0; i < num_states; ++i) {
+  for (const std::string& name : MakeRule(job)->state_names()) {
+    const bool of_compensation = std::ssize(contents.states) >= of_optimizer;
     std::vector<float>& state = contents.states.emplace_back(range.size());
-    if (i >= of_optimizer && !same_compensation) {
-      LOG(WARNING) << "the checkpoint's compensation was another: its state begins at zero";
-      continue;
-    }
-    status = ReadParameters(checkpoint_dir, *resumed, range, absl::StrCat("state.", i), state.data());
-    if (absl::IsNotFound(status)) {
-      LOG(WARNING) << "the checkpoint has no optimizer state " << i << ": it begins at zero";
-      std::fill(state.begin(), state.end(), 0.0f);
-    } else if (!status.ok()) {
-      return status;
-    }
+    status = ReadState(checkpoint_dir, *resumed, range, name, &state);
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
+    if (status.ok()) continue;
+    LOG(WARNING) << "the checkpoint does not have the update rule's vector " << name << ": it begins at zero";
+    std::fill(state.begin(), state.end(), 0.0f);
+    if (!of_compensation) continue;
+    for (v1::BlockState& block : contents.blocks) block.set_compensation_begin(block.optimizer_steps());
   }
   return contents;
 }

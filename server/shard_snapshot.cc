@@ -59,6 +59,7 @@ ShardSnapshot Shard::CopyAll(uint64_t number) const {
   }
   snapshot.weights = weights_;
   snapshot.states = states_;
+  snapshot.state_names = rule_->state_names();
   return snapshot;
 }
 

@@ -94,6 +94,7 @@ void Raise(const v1::BlockState& saved, v1::BlockState* state) {
   state->set_version(std::max(state->version(), saved.version()));
   state->set_samples(std::max(state->samples(), saved.samples()));
   state->set_optimizer_steps(std::max(state->optimizer_steps(), saved.optimizer_steps()));
+  state->set_compensation_begin(std::max(state->compensation_begin(), saved.compensation_begin()));
   state->set_late_samples(std::max(state->late_samples(), saved.late_samples()));
 }
 

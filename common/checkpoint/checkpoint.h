@@ -44,9 +44,9 @@ absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& di
 // compares no checksums of tensors. For the states (watermarks, statistics, the optimizer's kind, tensors).
 absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const v1::Manifest& manifest);
 
-// Values range.begin .. range.end-1 of the flat vector `tensor`, "weights" or "state.I", to out[0 .. size-1].
-// Checksums are compared for saved shards that are read as a whole. NotFound when the checkpoint has no such
-// tensor (of another optimizer, say), OutOfRange for a range beyond the model.
+// Values range.begin .. range.end-1 of the flat vector `tensor`, "weights" or StateTensorName(...), to out[0
+// .. size-1]. Checksums are compared for saved shards that are read as a whole. NotFound when the checkpoint
+// has no such tensor (of another optimizer, say), OutOfRange for a range beyond the model.
 absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest, Range range,
                             const std::string& tensor, float* out);
 

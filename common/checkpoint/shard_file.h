@@ -16,11 +16,14 @@
 
 namespace catchment {
 
-// Values state.begin .. state.end-1 of one flat vector: "weights", "state.0", "state.1", ...
+// Values state.begin .. state.end-1 of one flat vector: "weights", or one named by StateTensorName.
 struct ShardTensor {
   std::string name;
   absl::Span<const float> values;
 };
+
+// Returns the name in a file of the vector that the update rule calls `state`: "state.momentum_buffer".
+inline std::string StateTensorName(const std::string& state) { return "state." + state; }
 
 // Saves shard `shard` of `num_shards` as a part of checkpoint `number` in `dir`, whose directory is made if
 // need be; state.checkpoint need not be set. Returns what the manifest says of it. An error leaves no file

@@ -14,7 +14,7 @@ namespace catchment {
 class DelayCompensation final : public GradientCompensation {
  public:
   explicit DelayCompensation(float lambda) : lambda_(lambda) {}
-  bool has_state() const override { return false; }
+  const char* state_name() const override { return nullptr; }
   void Compensate(uint64_t steps, const Part& part) const override;
 
  private:
@@ -24,7 +24,7 @@ class DelayCompensation final : public GradientCompensation {
 class AdaptiveDelayCompensation final : public GradientCompensation {
  public:
   AdaptiveDelayCompensation(float lambda0, float decay) : lambda0_(lambda0), decay_(decay) {}
-  bool has_state() const override { return true; }
+  const char* state_name() const override { return "delay_compensation.mean_square"; }
   void Compensate(uint64_t steps, const Part& part) const override;
 
  private:

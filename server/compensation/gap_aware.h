@@ -13,7 +13,7 @@ namespace catchment {
 class GapAware final : public GradientCompensation {
  public:
   explicit GapAware(float max_learning_rate) : max_learning_rate_(max_learning_rate) {}
-  bool has_state() const override { return true; }
+  const char* state_name() const override { return "gap_aware.mean_square"; }
   void Compensate(uint64_t steps, const Part& part) const override;
   void Stepped(int64_t n, const float* momentum, float* state) const override;
 

@@ -20,15 +20,16 @@ class GradientCompensation {
     const float* gradient = nullptr;
     const float* weights = nullptr;
     const float* sent = nullptr;  // weights
-    float* state = nullptr;       // where has_state(); zero at first
+    float* state = nullptr;       // where it has one; zero at first
     float* out = nullptr;         // gets the gradient to be applied
   };
 
   virtual ~GradientCompensation() = default;
 
-  // Whether it keeps a float vector, as long as the weights.
-  virtual bool has_state() const = 0;
-  // `steps`: that the optimizer has made on this part before.
+  // The name, in checkpoints, of the float vector, as long as the weights, that it keeps; null where it keeps
+  // none.
+  virtual const char* state_name() const = 0;
+  // `steps`: how many steps of the optimizer on this part the state has seen.
   virtual void Compensate(uint64_t steps, const Part& part) const = 0;
   // After the optimizer's step; `momentum`: its buffer.
   virtual void Stepped(int64_t n, const float* momentum, float* state) const {}

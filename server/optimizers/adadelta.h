@@ -13,7 +13,7 @@ namespace catchment {
 class Adadelta final : public Optimizer {
  public:
   Adadelta(float rho, float epsilon) : rho_(rho), epsilon_(epsilon) {}
-  int num_states() const override { return 2; }
+  std::vector<std::string> state_names() const override { return {"square_avg", "acc_delta"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

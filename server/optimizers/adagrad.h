@@ -10,7 +10,7 @@ namespace catchment {
 class Adagrad final : public Optimizer {
  public:
   explicit Adagrad(float epsilon) : epsilon_(epsilon) {}
-  int num_states() const override { return 1; }
+  std::vector<std::string> state_names() const override { return {"sum"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

@@ -19,7 +19,7 @@ struct AdamCorrection {
 class Adam final : public Optimizer {
  public:
   Adam(float beta1, float beta2, float epsilon) : beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {}
-  int num_states() const override { return 2; }
+  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

@@ -13,7 +13,7 @@ class AdamW final : public Optimizer {
  public:
   AdamW(float beta1, float beta2, float epsilon, float weight_decay)
       : beta1_(beta1), beta2_(beta2), epsilon_(epsilon), weight_decay_(weight_decay) {}
-  int num_states() const override { return 2; }
+  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

@@ -23,7 +23,7 @@ class Lamb final : public Optimizer {
         epsilon_(epsilon),
         weight_decay_(weight_decay),
         clip_value_(clip_value) {}
-  int num_states() const override { return 2; }
+  std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

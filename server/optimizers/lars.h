@@ -17,7 +17,7 @@ class Lars final : public Optimizer {
   // clip_value may be infinite.
   Lars(float mu, float trust, float weight_decay, float clip_value)
       : mu_(mu), trust_(trust), weight_decay_(weight_decay), clip_value_(clip_value) {}
-  int num_states() const override { return 1; }
+  std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

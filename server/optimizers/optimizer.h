@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
@@ -43,8 +45,10 @@ class Optimizer {
 
   virtual ~Optimizer() = default;
 
-  // Float vectors, as long as the weights, that it keeps from step to step.
-  virtual int num_states() const = 0;
+  // The names of the float vectors, as long as the weights, that it keeps from step to step, in the order of
+  // Part::states. They are PyTorch's, and checkpoints have them: a name never changes its meaning.
+  virtual std::vector<std::string> state_names() const = 0;
+  int num_states() const { return static_cast<int>(state_names().size()); }
   // Thread-safe for distinct parts.
   virtual void Apply(const Step& step, const Part& part) const = 0;
 };

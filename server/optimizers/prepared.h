@@ -16,7 +16,7 @@ class Prepared final : public Optimizer {
   // clip_value may be infinite.
   Prepared(float clip_value, float weight_decay, std::unique_ptr<Optimizer> optimizer)
       : clip_value_(clip_value), weight_decay_(weight_decay), optimizer_(std::move(optimizer)) {}
-  int num_states() const override { return optimizer_->num_states(); }
+  std::vector<std::string> state_names() const override { return optimizer_->state_names(); }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

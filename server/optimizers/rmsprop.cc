@@ -27,6 +27,13 @@ void RmsProp::ApplyAs(const Step& step, const Part& part) const {
   });
 }
 
+std::vector<std::string> RmsProp::state_names() const {
+  std::vector<std::string> names = {"square_avg"};
+  if (mu_ != 0) names.push_back("momentum_buffer");
+  if (centered_) names.push_back("grad_avg");
+  return names;
+}
+
 void RmsProp::Apply(const Step& step, const Part& part) const {
   if (centered_) return mu_ == 0 ? ApplyAs<true, false>(step, part) : ApplyAs<true, true>(step, part);
   return mu_ == 0 ? ApplyAs<false, false>(step, part) : ApplyAs<false, true>(step, part);

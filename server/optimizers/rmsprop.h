@@ -19,7 +19,7 @@ class RmsProp final : public Optimizer {
  public:
   RmsProp(float rho, float epsilon, float mu, bool centered)
       : rho_(rho), epsilon_(epsilon), mu_(mu), centered_(centered) {}
-  int num_states() const override { return 1 + (mu_ != 0) + centered_; }
+  std::vector<std::string> state_names() const override;
   void Apply(const Step& step, const Part& part) const override;
 
  private:

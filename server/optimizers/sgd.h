@@ -12,14 +12,14 @@ namespace catchment {
 
 class Sgd final : public Optimizer {
  public:
-  int num_states() const override { return 0; }
+  std::vector<std::string> state_names() const override { return {}; }
   void Apply(const Step& step, const Part& part) const override;
 };
 
 class Momentum final : public Optimizer {
  public:
   explicit Momentum(float mu) : mu_(mu) {}
-  int num_states() const override { return 1; }
+  std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:
@@ -29,7 +29,7 @@ class Momentum final : public Optimizer {
 class Nesterov final : public Optimizer {
  public:
   explicit Nesterov(float mu) : mu_(mu) {}
-  int num_states() const override { return 1; }
+  std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
   void Apply(const Step& step, const Part& part) const override;
 
  private:

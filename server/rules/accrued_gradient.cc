@@ -60,14 +60,18 @@ AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Contributio
   return sum;
 }
 
-int AccruedGradientRule::num_states() const { return optimizer_->num_states() + has_compensation_state(); }
+std::vector<std::string> AccruedGradientRule::state_names() const {
+  std::vector<std::string> names = optimizer_->state_names();
+  if (has_compensation_state()) names.push_back(gradient_compensation_->state_name());
+  return names;
+}
 
 bool AccruedGradientRule::has_compensation_state() const {
-  return gradient_compensation_ != nullptr && gradient_compensation_->has_state();
+  return gradient_compensation_ != nullptr && gradient_compensation_->state_name() != nullptr;
 }
 
 float* AccruedGradientRule::compensation_state(const Center& center) const {
-  return center.states[optimizer_->num_states()];
+  return center.states[optimizer_states_];
 }
 
 void AccruedGradientRule::Average(absl::Span<const Contribution> contributions, double weight, int64_t begin,
@@ -99,7 +103,7 @@ void AccruedGradientRule::AverageCompensated(absl::Span<const Contribution> cont
     part.sent = contribution.sent == nullptr ? weights : contribution.sent + begin;
     if (has_compensation_state()) part.state = compensation_state(center) + begin;
     part.out = compensated;
-    gradient_compensation_->Compensate(center.steps, part);
+    gradient_compensation_->Compensate(center.steps - center.compensation_begin, part);
     const Term term{static_cast<float>(contribution.samples / samples), compensated};
     Add(&term, 1, n, average);
   }

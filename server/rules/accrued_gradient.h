@@ -31,9 +31,10 @@ class AccruedGradientRule final : public Rule {
                       std::unique_ptr<GradientCompensation> gradient_compensation)
       : optimizer_(std::move(optimizer)),
         compensation_(std::move(compensation)),
-        gradient_compensation_(std::move(gradient_compensation)) {}
+        gradient_compensation_(std::move(gradient_compensation)),
+        optimizer_states_(optimizer_->num_states()) {}
 
-  int num_states() const override;
+  std::vector<std::string> state_names() const override;
   bool has_answers() const override { return false; }
   bool needs_sent_weights() const override { return gradient_compensation_ != nullptr; }
   bool Apply(absl::Span<const Contribution> contributions, const Center& center,
@@ -64,6 +65,7 @@ class AccruedGradientRule final : public Rule {
   const std::unique_ptr<Optimizer> optimizer_;
   const v1::Compensation compensation_;
   const std::unique_ptr<GradientCompensation> gradient_compensation_;
+  const int optimizer_states_;
 };
 
 }  // namespace catchment

@@ -23,7 +23,7 @@ class ElasticDifferenceRule final : public Rule {
   ElasticDifferenceRule(float moving_rate, int64_t planned_members)
       : moving_rate_(moving_rate), planned_members_(planned_members) {}
 
-  int num_states() const override { return 0; }
+  std::vector<std::string> state_names() const override { return {}; }
   bool has_answers() const override { return true; }
   bool Apply(absl::Span<const Contribution> contributions, const Center& center,
              float* weights_copy) const override;

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
@@ -40,12 +42,15 @@ class Rule {
     // room for an average of contributions, as long as the block.
     absl::Span<const int64_t> tensor_ends;
     float* average = nullptr;
+    uint64_t compensation_begin = 0;  // steps made before the compensation's vector began
   };
 
   virtual ~Rule() = default;
 
-  // Float vectors, as long as the weights, that it keeps beside them: the optimizer's, then the compensation's.
-  virtual int num_states() const = 0;
+  // The names, in checkpoints, of the float vectors, as long as the weights, that it keeps beside them: the
+  // optimizer's, then the compensation's.
+  virtual std::vector<std::string> state_names() const = 0;
+  int num_states() const { return static_cast<int>(state_names().size()); }
   // Whether each contribution is answered with a vector of its own; otherwise the answer is the weights.
   virtual bool has_answers() const = 0;
   virtual bool needs_sent_weights() const { return false; }

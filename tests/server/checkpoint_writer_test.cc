@@ -28,6 +28,7 @@ ShardSnapshot SnapshotOf(uint64_t number) {
   snapshot.state.set_optimizer("SGD");
   snapshot.weights = {1, 2, 3, static_cast<float>(number)};
   snapshot.states = {{5, 6, 7, 8}};
+  snapshot.state_names = {"momentum_buffer"};
   return snapshot;
 }
 

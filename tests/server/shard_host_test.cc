@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/shard_file.h"
 #include "common/job/data_shape.h"
 #include "common/model_shapes.h"
 #include "tests/conformance/jobs.h"
@@ -172,6 +174,71 @@ TEST_F(ShardHostTest, MomentumThatIsNewBeginsAtZero) {
   ASSERT_TRUE(contents.ok()) << contents.status();
   ASSERT_EQ(contents->states.size(), 1u);
   EXPECT_THAT(contents->states[0], Each(0.0f));
+}
+
+// Gives the states' tensors of checkpoint 5, of one shard, the names that older versions gave them.
+void RenameStatesByIndex(const std::string& directory, v1::Manifest* manifest,
+                         const std::vector<std::string>& names) {
+  ShardFile saved =
+      *OpenShard(absl::StrCat(CheckpointDirectory(directory, 5), "/", manifest->shards(0).file()));
+  const auto read = [&](const std::string& tensor) {
+    std::vector<float> values(saved.state.end() - saved.state.begin());
+    EXPECT_TRUE(saved.file->Read(tensor, 0, std::ssize(values), values.data()).ok()) << tensor;
+    return values;
+  };
+  std::vector<std::pair<std::string, std::vector<float>>> tensors = {{"weights", read("weights")}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    tensors.emplace_back(absl::StrCat("state.", i), read("state." + names[i]));
+  }
+  std::vector<ShardTensor> to_write;
+  for (const auto& [name, values] : tensors) to_write.push_back({name, values});
+  *manifest->mutable_shards(0) = *WriteShard(directory, 5, 0, 1, saved.state, to_write);
+}
+
+constexpr char kAdaptive[] = "algorithm { compensation { delay_compensated { adaptive: true } } } ";
+
+// The vectors are found by their names, whichever others there are beside them; in older files by their
+// places among those of the saved job.
+TEST_F(ShardHostTest, VectorsKeepTheirMeaningWhereMomentumIsSwitchedOnOrOff) {
+  const std::vector<std::string> momentum = {"momentum_buffer", "delay_compensation.mean_square"};
+  const std::vector<std::string> none = {"delay_compensation.mean_square"};
+  for (const bool old_file : {false, true}) {
+    for (const bool saved_with_momentum : {false, true}) {
+      const auto job_with = [](bool with) {
+        return PresetJob("downpour", 1,
+                         absl::StrCat(kAdaptive, "optimizer { momentum: ", with ? 0.8 : 0.0, " }"));
+      };
+      const std::string directory = Directory(absl::StrCat("names", old_file, saved_with_momentum));
+      const v1::Job saved = job_with(saved_with_momentum);
+      const ParameterLayout layout = LayoutOf(saved, 1, 1000);
+      v1::Manifest manifest = TrainAndSave(saved, layout, directory);
+      if (old_file) RenameStatesByIndex(directory, &manifest, saved_with_momentum ? momentum : none);
+      const Shard::Contents before = *MakeContents(saved, layout, 0, directory, &manifest);
+      const Shard::Contents after =
+          *MakeContents(job_with(!saved_with_momentum), layout, 0, directory, &manifest);
+      ASSERT_EQ(before.states.size(), saved_with_momentum ? 2u : 1u);
+      ASSERT_EQ(after.states.size(), saved_with_momentum ? 1u : 2u);
+      EXPECT_THAT(before.states.back(), testing::Contains(testing::Gt(0.0f)));
+      EXPECT_EQ(after.states.back(), before.states.back()) << "the mean square";
+      if (!saved_with_momentum) {
+        EXPECT_THAT(after.states[0], Each(0.0f)) << "momentum";
+      }
+      EXPECT_EQ(after.blocks[0].compensation_begin(), 0u);
+    }
+  }
+}
+
+TEST_F(ShardHostTest, CompensationThatIsNewCountsItsOwnSteps) {
+  const v1::Job plain = PresetJob("downpour", 1);
+  const std::string directory = Directory("compensation");
+  const ParameterLayout layout = LayoutOf(plain, 1, 1000);
+  const v1::Manifest manifest = TrainAndSave(plain, layout, directory);
+  const v1::Job aware = PresetJob("downpour", 1, "algorithm { compensation { gap_aware {} } }");
+  const Shard::Contents contents = *MakeContents(aware, layout, 0, directory, &manifest);
+  EXPECT_EQ(contents.blocks[0].optimizer_steps(), 3u);
+  EXPECT_EQ(contents.blocks[0].compensation_begin(), 3u);
+  ASSERT_EQ(contents.states.size(), 2u);
+  EXPECT_THAT(contents.states[1], Each(0.0f));
 }
 
 TEST_F(ShardHostTest, CheckpointWhoseFileIsGoneIsNamed) {

@@ -127,6 +127,26 @@ TEST(AccruedGradientTest, CompensationSeesTheStepOfEveryValue) {
   }
 }
 
+// A usual step is then not taken for 1000 times smaller than it is.
+TEST(AccruedGradientTest, CompensationThatBeganLaterCountsItsOwnSteps) {
+  v1::Job job = GradientJob(1, 0.5f);
+  job.mutable_algorithm()->mutable_compensation()->mutable_gap_aware();
+  const auto rule = MakeRule(job);
+  const std::vector<float> g = RandomVector(1), sent = RandomVector(4);
+  const auto weights_after = [&](uint64_t steps, uint64_t begin) {
+    std::vector<float> weights = RandomVector(3), v = RandomVector(2), ra(kValues, 1e-4f);
+    Rule::Center center = CenterOf(&weights);
+    center.states[0] = v.data();
+    center.states[1] = ra.data();
+    center.steps = steps;
+    center.compensation_begin = begin;
+    EXPECT_TRUE(rule->Apply({{.values = g.data(), .samples = 1, .sent = sent.data()}}, center, nullptr));
+    return weights;
+  };
+  EXPECT_EQ(weights_after(5002, 5000), weights_after(2, 0));
+  EXPECT_NE(weights_after(5002, 0), weights_after(2, 0));
+}
+
 // Halves the rate, and notes what it was told.
 struct HalvingControl final : MomentumControl {
   Setting Set(const Stale& now) override {
