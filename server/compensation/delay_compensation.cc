@@ -3,6 +3,13 @@
 #include <cmath>
 
 namespace catchment {
+namespace {
+
+// Returns the Taylor term without lambda. In this order a gradient whose square is beyond float32's range is
+// still compensated by 0 where the weight has not moved.
+inline float TaylorTerm(float g, float moved) { return g * (g * moved); }
+
+}  // namespace
 
 void DelayCompensation::Compensate(uint64_t, const Part& part) const {
   const float lambda = lambda_;
@@ -12,7 +19,7 @@ void DelayCompensation::Compensate(uint64_t, const Part& part) const {
   float* __restrict out = part.out;
   for (int64_t i = 0; i < part.n; ++i) {
     const float g = gradient[i];
-    out[i] = g + lambda * g * g * (w[i] - sent[i]);
+    out[i] = g + lambda * TaylorTerm(g, w[i] - sent[i]);
   }
 }
 
@@ -26,7 +33,7 @@ void AdaptiveDelayCompensation::Compensate(uint64_t, const Part& part) const {
   for (int64_t i = 0; i < part.n; ++i) {
     const float g = gradient[i];
     ms[i] = m * ms[i] + (1 - m) * g * g;
-    out[i] = g + lambda0 / std::sqrt(ms[i] + 1e-7f) * g * g * (w[i] - sent[i]);
+    out[i] = g + lambda0 / std::sqrt(ms[i] + 1e-7f) * TaylorTerm(g, w[i] - sent[i]);
   }
 }
 

@@ -112,7 +112,8 @@ void AccruedGradientRule::AverageCompensated(absl::Span<const Contribution> cont
 bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
                                 float* weights_copy) const {
   const Sum sum = SumUp(contributions);
-  if (sum.samples == 0) {
+  // No weight: staleness has left nothing of any contribution, and an average of them does not exist.
+  if (sum.samples == 0 || sum.weight == 0) {
     if (weights_copy != nullptr) std::memcpy(weights_copy, center.weights, center.size * sizeof(float));
     return false;
   }

@@ -56,6 +56,17 @@ TEST(DelayCompensation, VanishesWhereNothingIsStale) {
   EXPECT_EQ(c.out, c.gradient);
 }
 
+TEST(DelayCompensation, LeavesAGradientWhoseSquareOverflowsWhereNothingIsStale) {
+  const float gradient[] = {1e20f, -3e38f}, weights[] = {1, -2};
+  float out[2], state[2] = {};
+  DelayCompensation(0.04f).Compensate(0, {2, gradient, weights, weights, nullptr, out});
+  EXPECT_EQ(out[0], 1e20f);
+  EXPECT_EQ(out[1], -3e38f);
+  AdaptiveDelayCompensation(2, 0.95f).Compensate(0, {2, gradient, weights, weights, state, out});
+  EXPECT_EQ(out[0], 1e20f);
+  EXPECT_EQ(out[1], -3e38f);
+}
+
 TEST(AdaptiveDelayCompensation, DividesByTheMeanSquare) {
   Case c;
   const AdaptiveDelayCompensation compensation(2, 0.95f);

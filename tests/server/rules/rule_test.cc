@@ -127,6 +127,20 @@ TEST(AccruedGradientTest, CompensationSeesTheStepOfEveryValue) {
   }
 }
 
+TEST(AccruedGradientTest, ContributionsOfNoWeightChangeNothing) {
+  v1::Job job = GradientJob(1);
+  job.mutable_algorithm()->mutable_compensation()->mutable_exponential()->set_rate(1);
+  const auto rule = MakeRule(job);
+  const std::vector<float> g = RandomVector(1);
+  std::vector<float> weights = RandomVector(2), copy(kValues);
+  const std::vector<float> before = weights;
+  const std::vector<Rule::Contribution> contributions(2,
+                                                      {.values = g.data(), .samples = 1, .staleness = 1000});
+  EXPECT_FALSE(rule->Apply(contributions, CenterOf(&weights), copy.data()));
+  EXPECT_EQ(weights, before);
+  EXPECT_EQ(copy, before);
+}
+
 // A usual step is then not taken for 1000 times smaller than it is.
 TEST(AccruedGradientTest, CompensationThatBeganLaterCountsItsOwnSteps) {
   v1::Job job = GradientJob(1, 0.5f);
