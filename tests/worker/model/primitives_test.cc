@@ -67,6 +67,11 @@ std::vector<Steps> Parse(const std::vector<std::string>& log) {
 struct PrimitivesCase {
   const char* model;
   const char* isa;  // empty: without a limit
+
+  // The products of dense and LSTM layers are calls of sgemm, which the log does not have.
+  bool must_log() const {
+    return model != absl::string_view("mnist_mlp") && model != absl::string_view("hep_lstm");
+  }
 };
 
 class PrimitivesTest : public testing::TestWithParam<PrimitivesCase> {};
@@ -77,7 +82,8 @@ TEST_P(PrimitivesTest, StepsSpendAtMostTwoPercentInReferenceLoops) {
   for (const Steps& steps : all) {
     double total = 0, reference = 0;
     for (const auto& [what, primitive] : steps.primitives) total += primitive.milliseconds();
-    EXPECT_GT(total, 0) << "oneDNN logged no primitive for batch " << steps.batch;
+    EXPECT_TRUE(total > 0 || !GetParam().must_log())
+        << "oneDNN logged no primitive for batch " << steps.batch;
     std::string loops;
     for (const auto& [what, primitive] : steps.primitives) {
       if (!primitive.reference) continue;
