@@ -122,6 +122,22 @@ TEST(BadServerTest, OutputDirectoryThatCannotBe) {
   ExpectRefusal(Server(GoodJob(), {"--out=" + file + "/out"}), HasSubstr(file + "/out"));
 }
 
+// No checkpoint is called complete that the master cannot read.
+TEST(BadServerTest, CheckpointDirectoryThatIsNotShared) {
+  TestCluster cluster({SmallJob("sync", "workers: 2 epochs: 1000000 checkpoint { every_updates: 5 }"),
+                       /*servers=*/2});
+  ASSERT_TRUE(cluster.StartMaster());
+  std::vector<std::string> argv = cluster.ServerCommand(1, cluster.master());
+  argv.push_back("--checkpoint_dir=" + TestDirectory() + "/of_server_1_alone");
+  absl::StatusOr<Process> server = Process::Start({"server-1", argv, TestDirectory() + "/server-1.log"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  cluster.StartWorkers(2);
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0),
+                                  "is --checkpoint_dir the same directory, shared, for all servers?"));
+  ASSERT_TRUE(cluster.AwaitTrained(4000));
+  EXPECT_THAT(cluster.server(0).Output(), Not(HasSubstr("is complete")));
+}
+
 TEST(BadServerTest, CheckpointDirectoryThatCannotBe) {
   const std::string file = WriteFile("file", "");
   ExpectRefusal(Server(GoodJob(), {"--checkpoint_dir=" + file + "/checkpoints"}),
