@@ -13,7 +13,7 @@ set -euo pipefail
 readonly target=0.985  # test accuracy on MNIST
 readonly epochs=3
 readonly parts=4
-readonly build_seconds=480  # of one core, for all of it
+readonly build_seconds=600  # of one core, for all of it
 readonly files=(train-images-idx3-ubyte train-labels-idx1-ubyte t10k-images-idx3-ubyte t10k-labels-idx1-ubyte)
 
 say() { echo "quickstart: $*"; }
@@ -104,7 +104,7 @@ begin "building (the first time takes $(build_estimate) on $(nproc) cores; Bazel
 bazel build //cli:catchment || die "the build failed; the reason is above"
 begin "the data"
 choose_data
-begin "training on $data_words ($epochs epochs, about a minute)"
+begin "training on $data_words ($epochs epochs, one to three minutes on 2 cores)"
 bazel-bin/cli/catchment train examples/mnist_cnn.textproto --servers=1 --workers=2 --set "epochs=$epochs" \
   "${data_flags[@]}" --out="$out" "${overwrite[@]}" ||
   die "training failed; the reason is above, and logs are in $out/logs"
