@@ -10,7 +10,7 @@
 namespace catchment {
 
 // Holds DIRECTORY/master.lock, whose content is "HOST PID", until it is destroyed or the process ends,
-// however that is: the lock is the kernel's (flock), and the file stays.
+// also by a signal: the lock is the kernel's (flock), and the file stays.
 class DirectoryLock {
  public:
   using Flock = std::function<int(int fd, int operation)>;

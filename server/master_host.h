@@ -48,7 +48,7 @@ class MasterHost {
 
   // HOST:PORT of this server, for workers, once it listens; nothing begins before.
   void SetAddress(const std::string& address);
-  // The run as servers are told of it by a master at `address`.
+  // Returns the run, as a master at `address` describes it to servers.
   v1::Run RunAt(const std::string& address) const;
 
   // Calls of the master's service.

@@ -35,24 +35,6 @@ TEST(StopTest, JobThatStillWaitsForWorkersEndsAtOnce) {
   EXPECT_EQ(cluster.Summary()["phase"], "STOPPED");
 }
 
-// As under `catchment_server ... 2>&1 | head -c 1`: each line after the first is written to a closed pipe.
-TEST(StopTest, ServerWhoseLogHasNoReaderTrainsToTheEnd) {
-  TestCluster cluster({Job("sync", "checkpoint { every_updates: 5 }"), /*servers=*/2});
-  ASSERT_TRUE(cluster.StartMaster());
-  std::vector<std::string> argv = {"/bin/bash", "-c", "exec \"$@\" 2> >(head -c 1)", "server-1"};
-  for (const std::string& word : cluster.ServerCommand(1, cluster.master())) argv.push_back(word);
-  absl::StatusOr<Process> server = Process::Start({"server-1", argv, TestDirectory() + "/server-1.log"});
-  ASSERT_TRUE(server.ok()) << server.status();
-  cluster.StartWorkers(2);
-  ASSERT_TRUE(cluster.AwaitTrained(4000));
-  cluster.server(0).Signal(SIGTERM);
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  const std::optional<ProcessEnd> end = server->WaitFor(kPatience);
-  ASSERT_TRUE(end.has_value());
-  EXPECT_TRUE(end->in_order()) << ToString(*end);
-  EXPECT_EQ(cluster.Summary()["phase"], "STOPPED");
-}
-
 TEST(StopTest, MasterThatStillWaitsForServersEnds) {
   TestCluster cluster({Job("sync"), /*servers=*/2});
   ASSERT_TRUE(cluster.StartMaster());

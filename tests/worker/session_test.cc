@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A master that gives out the job it was told.
+// A master that gives out the job that it was made with.
 class FakeMaster final : public v1::MasterService::Service {
  public:
   FakeMaster() {

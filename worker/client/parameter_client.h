@@ -39,7 +39,7 @@ class ParameterClient final : public Parameters {
     uint64_t incarnation = 0;
     double connect_timeout_seconds = 60;
     v1::Compression compression;  // complete and valid, or empty: none
-    uint64_t run_id = 0;          // that the master told with the job
+    uint64_t run_id = 0;          // GetJobReply.run_id
   };
   struct Totals {
     // Seconds that the caller was blocked: until the last block had left, and, of what has no output, until
