@@ -28,9 +28,13 @@ BestKeeper::~BestKeeper() {
 }
 
 absl::StatusOr<uint64_t> BestKeeper::Begin(const v1::BestWeights& first) {
+  Incoming incoming;
+  {
+    MutexLock lock(&mu_);
+    incoming.stream = ++streams_;
+  }
   absl::StatusOr<v1::BestState> score = owner_.admit(first.incarnation(), first.evaluation());
   if (!score.ok()) return score.status();
-  Incoming incoming;
   incoming.incarnation = first.incarnation();
   incoming.score = *std::move(score);
   incoming.weights.resize(num_values_);
@@ -39,9 +43,10 @@ absl::StatusOr<uint64_t> BestKeeper::Begin(const v1::BestWeights& first) {
     return status;
   }
   MutexLock lock(&mu_);
-  incoming.stream = ++streams_;
+  if (incoming.stream < newest_) return TakenOver();
+  newest_ = incoming.stream;
   incoming_ = std::move(incoming);
-  return incoming_.stream;
+  return newest_;
 }
 
 absl::Status BestKeeper::Add(uint64_t stream, const v1::BestWeights& message) {

@@ -74,7 +74,8 @@ class BestKeeper {
 
   Mutex mu_;
   CondVar changed_;
-  uint64_t streams_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t streams_ ABSL_GUARDED_BY(mu_) = 0;  // how many have asked to begin
+  uint64_t newest_ ABSL_GUARDED_BY(mu_) = 0;   // the last one that was admitted
   Incoming incoming_ ABSL_GUARDED_BY(mu_);
   std::optional<Whole> waiting_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
