@@ -14,7 +14,7 @@
 // their version, and a version whose members have all gone without a contribution is skipped once a later
 // roster tells that training goes on. All else goes by one roster of who is a member now. A worker that goes,
 // or has nothing to do (idle), is waited for by nobody, and those who waited for it are released: the update
-// is then made of what is in, also of what it had sent itself.
+// is then made of what is in. In groups the owner drops what a worker that goes has sent for the update.
 //
 // A worker's clock is the number of its last push that the block has finished, after those that the master
 // credits it with: the same on all blocks and servers as soon as the push has come everywhere, whenever they

@@ -18,6 +18,12 @@ void Group::Add(Request contribution) {
   }
 }
 
+void Group::EraseIf(absl::FunctionRef<bool(const Request&)> condition) {
+  if (std::erase_if(waiting_, condition) == 0) return;
+  arrived_.clear();
+  for (const Request& request : waiting_) arrived_.push_back({request.worker, request.incarnation});
+}
+
 void Group::Clear() {
   waiting_.clear();
   arrived_.clear();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "server/gate.h"
 #include "server/request.h"
 
@@ -29,6 +30,9 @@ class Group {
 
   // Whose contributions wait, by worker.
   const std::vector<Gate::Arrival>& arrived() const { return arrived_; }
+
+  // Drops the contributions that meet the condition.
+  void EraseIf(absl::FunctionRef<bool(const Request&)> condition);
 
   // The contributions, by worker. None wait any more once they are moved away and Clear is called.
   std::vector<Request>& waiting() { return waiting_; }

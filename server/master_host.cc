@@ -12,6 +12,7 @@ namespace catchment {
 namespace {
 
 constexpr double kRoundSeconds = 0.1;
+constexpr double kShortRoundSeconds = 0.01;  // where the end of the job waits for reports
 constexpr double kControlSeconds = 5;
 // A wait between two rounds that takes this long was not a wait: the process did not run.
 constexpr double kPauseSeconds = 1;
@@ -132,7 +133,8 @@ void MasterHost::Run() {
       return ending_ || (AllServersHere() && master_->Command().generation() != sent_generation_);
     };
     const double begin = clock_.Now();
-    if (!over_) changed_.WaitFor(&mu_, kRoundSeconds, due);
+    const double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
+    if (!over_) changed_.WaitFor(&mu_, wait, due);
     if (const double pause = clock_.Now() - begin; pause > kPauseSeconds) {
       LOG(WARNING) << "this process did not run for " << pause
                    << " s; members get as much more time to be heard";

@@ -177,6 +177,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["device"] = absl::StrJoin(facts.devices, "; ");
   summary["epochs"] = status.epochs();
   summary["samples"] = status.samples();
+  summary["repeated_samples"] = status.repeated_samples();
   summary["updates"] = status.updates();
   summary["wall_seconds"] = seconds;
   summary["samples_per_second"] = seconds > 0 ? status.samples() / seconds : 0.0;

@@ -26,6 +26,7 @@ void PushLedger::Begin(uint64_t incarnation) {
   });
   incarnation_ = incarnation;
   watermark_ = 0;
+  steps_ = next_steps_ = 0;
   BeginPush();
 }
 
@@ -46,18 +47,33 @@ absl::StatusOr<PushLedger::Seen> PushLedger::Look(uint64_t sequence, uint32_t bl
   return done_[block] ? Seen::kDone : Seen::kNew;
 }
 
-void PushLedger::Arrived(uint64_t sequence, uint32_t block) {
-  if (sequence != watermark_ + 1 || arrived_[block]) return;
+absl::Status PushLedger::Arrived(uint64_t sequence, uint32_t block, uint64_t steps) {
+  if (sequence != watermark_ + 1 || arrived_[block]) return absl::OkStatus();
+  if (num_arrived_ > 0 && steps != next_steps_) {
+    return absl::InvalidArgumentError(absl::StrCat("push ", sequence, " holds ", steps, " steps in block ",
+                                                   block, ", and ", next_steps_, " in another one"));
+  }
+  if (steps < steps_) {
+    return absl::InvalidArgumentError(absl::StrCat("push ", sequence, " and those before it hold ", steps,
+                                                   " steps, fewer than the ", steps_, " of push ",
+                                                   watermark_));
+  }
+  next_steps_ = steps;
   arrived_[block] = true;
   ++num_arrived_;
+  return absl::OkStatus();
 }
 
 void PushLedger::Accept(uint64_t sequence, uint32_t block) {
   if (sequence != watermark_ + 1 || done_[block]) return;
-  if (num_done_ == 0) pushes_.push_back({.incarnation = incarnation_, .sequence = sequence});
+  if (num_done_ == 0) {
+    pushes_.push_back(
+        {.incarnation = incarnation_, .sequence = sequence, .steps_before = steps_, .steps = next_steps_});
+  }
   done_[block] = true;
   if (++num_done_ < done_.size()) return;
   watermark_ = sequence;
+  steps_ = next_steps_;
   BeginPush();
 }
 
@@ -142,6 +158,22 @@ v1::WorkerStatistics PushLedger::Statistics(uint32_t worker) const {
   statistics.set_gap_max(max_gap_);
   statistics.set_waiting(Waiting());
   return statistics;
+}
+
+v1::PushMark PushLedger::Mark(uint32_t worker) const {
+  uint64_t settled = steps_, begun = 0;
+  for (const Push& push : pushes_) {
+    if (push.incarnation != incarnation_) continue;
+    settled = std::min(settled, push.steps_before);
+    if (push.any_applied) begun = std::max(begun, push.steps);
+  }
+  v1::PushMark mark;
+  mark.set_worker(worker);
+  mark.set_incarnation(incarnation_);
+  mark.set_answered_steps(steps_);
+  mark.set_settled_steps(settled);
+  mark.set_begun_steps(std::max(settled, begun));
+  return mark;
 }
 
 v1::Watermark PushLedger::Watermark(uint32_t worker) const {

@@ -44,8 +44,9 @@ class PushLedger {
   // InvalidArgument for a sequence number that leaves one out, and for 0.
   absl::StatusOr<Seen> Look(uint64_t sequence, uint32_t block) const;
 
-  // The block of push `sequence` has come, and is new.
-  void Arrived(uint64_t sequence, uint32_t block);
+  // Notes that the block of push `sequence` has come, and is new. `steps`: Block.steps (proto/wire.proto).
+  // InvalidArgument, and nothing is noted, where they fall from push to push, or differ among blocks of one.
+  absl::Status Arrived(uint64_t sequence, uint32_t block, uint64_t steps);
   // The number of the push of which some blocks have come and some have not; 0: there is none.
   uint64_t under_way() const {
     return num_arrived_ > 0 && num_arrived_ < arrived_.size() ? watermark_ + 1 : 0;
@@ -63,6 +64,7 @@ class PushLedger {
   void CountDuplicate() { ++duplicates_; }
 
   v1::WorkerStatistics Statistics(uint32_t worker) const;
+  v1::PushMark Mark(uint32_t worker) const;
   v1::Watermark Watermark(uint32_t worker) const;
 
  private:
@@ -70,7 +72,9 @@ class PushLedger {
   struct Push {
     uint64_t incarnation = 0;
     uint64_t sequence = 0;
-    size_t settled = 0;  // blocks
+    uint64_t steps_before = 0;  // in earlier pushes
+    uint64_t steps = 0;         // in this push and earlier ones
+    size_t settled = 0;         // blocks
     uint64_t max_staleness = 0;
     std::optional<Lag> lag;  // of its blocks together
     bool any_applied = false;
@@ -85,6 +89,8 @@ class PushLedger {
 
   uint64_t incarnation_ = 0;
   uint64_t watermark_ = 0;  // all blocks of pushes up to this one are done
+  uint64_t steps_ = 0;      // in pushes up to the watermark
+  uint64_t next_steps_ = 0;  // ... and in the next one; steps_ while none of its blocks has come
   // Blocks of push watermark_ + 1. In a synchronous group those that have come wait for others to be dealt
   // with.
   std::vector<bool> arrived_;

@@ -359,6 +359,11 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
     }
     for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
       MutexLock slot_lock(&slot->mu);
+      for (Group& group : slot->groups) {
+        group.EraseIf([this](const Request& request) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+          return !gate_.IsMember(request.worker, request.incarnation);
+        });
+      }
       if (gate_.bounded() && !workers_.empty()) slot->finished.resize(workers_.rbegin()->first + 1);
       Advance(slot.get(), &effects);
     }

@@ -73,8 +73,9 @@ class Shard {
   // is allocated but what `answers` needs to grow.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
 
-  // Takes the rosters, the budget and the learning rate's factor; may release requests that wait. `now`: as
-  // in a request.
+  // Takes the rosters, the budget and the learning rate's factor; may release requests that wait. What waits
+  // in a group and is of a worker that is a member no more is dropped: the master deals its samples again.
+  // `now`: as in a request.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
   // Makes a snapshot under this number for the sink, unless there was one under it or a higher one.

@@ -118,7 +118,8 @@ absl::Status Shard::HandlePush(BlockSlot* slot, WorkerSlot* worker, Request requ
   }
   {
     MutexLock worker_lock(&worker->mu);
-    worker->ledger.Arrived(header.sequence, header.block);
+    absl::Status status = worker->ledger.Arrived(header.sequence, header.block, header.steps);
+    if (!status.ok()) return status;
     request.sent = worker->sent[header.block];
   }
   if (IsLate(*slot, request)) {

@@ -81,6 +81,10 @@ v1::ShardReport Shard::Report() const {
   for (const auto& [index, worker] : workers_) {
     MutexLock worker_lock(&worker->mu);
     *report.add_workers() = worker->ledger.Statistics(index);
+    v1::PushMark* const mark = report.add_marks();
+    *mark = worker->ledger.Mark(index);
+    // The last ones are never applied, and are not waited for.
+    if (job_.algorithm().emulated_delay() > 0) mark->set_settled_steps(mark->answered_steps());
   }
   report.set_bytes_pushed(bytes_pushed_);
   report.set_bytes_pulled(bytes_pulled_);

@@ -12,10 +12,11 @@ LeaseSource::LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* ma
 
 absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
   while (next_ == lease_.minibatches_size()) {
-    absl::StatusOr<bool> more = Renew();
-    if (absl::IsCancelled(more.status())) return std::nullopt;
-    if (!more.ok()) return more.status();
-    if (!*more) return std::nullopt;
+    const absl::StatusOr<Renewal> renewal = Renew();
+    if (absl::IsCancelled(renewal.status())) return std::nullopt;
+    if (!renewal.ok()) return renewal.status();
+    if (*renewal == Renewal::kEnd) return std::nullopt;
+    if (*renewal == Renewal::kFlush) return BatchPlan{.tag = kFlush, .spans = {}};
   }
   if (stop_.IsSet()) return std::nullopt;
   BatchPlan plan;
@@ -26,7 +27,7 @@ absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
   return plan;
 }
 
-absl::StatusOr<bool> LeaseSource::Renew() {
+absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
   v1::GetLeaseRequest request;
   request.set_worker(worker_);
   request.set_incarnation(incarnation_);
@@ -35,8 +36,12 @@ absl::StatusOr<bool> LeaseSource::Renew() {
     *request.mutable_progress() = progress_();
     absl::StatusOr<v1::Lease> lease = master_.Call(&MasterClient::Stub::GetLease, request, &stop_);
     if (!lease.ok()) return lease.status();
-    if (lease->state() == v1::Lease::FINISHED) return false;
+    if (lease->state() == v1::Lease::FINISHED) return Renewal::kEnd;
     if (lease->state() == v1::Lease::WAIT) {
+      if (lease->flush() && flushed_ < lease_.number()) {
+        flushed_ = lease_.number();
+        return Renewal::kFlush;
+      }
       stop_.Pause(lease->retry_seconds());
       continue;
     }
@@ -45,9 +50,9 @@ absl::StatusOr<bool> LeaseSource::Renew() {
     MutexLock lock(&mu_);
     if (!first_version_.has_value()) first_version_ = lease_.first_version();
     total_samples_ = lease_.total_samples();
-    return true;
+    return Renewal::kGranted;
   }
-  return false;
+  return Renewal::kEnd;
 }
 
 uint64_t LeaseSource::first_version() const {

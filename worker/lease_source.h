@@ -23,6 +23,8 @@ class LeaseSource {
     uint64_t step = 0;  // from 1
   };
   static Place PlaceOf(uint64_t tag) { return {tag >> 32, tag & 0xffffffff}; }
+  // The tag of a plan without samples that is no step: what has been computed is to be pushed (Lease.flush).
+  static constexpr uint64_t kFlush = UINT64_MAX;
 
   // `progress` gives the worker's progress for the request. master and stop outlive the source.
   LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
@@ -36,8 +38,8 @@ class LeaseSource {
   uint64_t total_samples() const;
 
  private:
-  // False: there are no more.
-  absl::StatusOr<bool> Renew();
+  enum class Renewal { kGranted, kFlush, kEnd };
+  absl::StatusOr<Renewal> Renew();
 
   const uint32_t worker_;
   const uint64_t incarnation_;
@@ -47,7 +49,8 @@ class LeaseSource {
 
   // Of the loader's thread.
   v1::Lease lease_;
-  int next_ = 0;  // minibatch of it
+  int next_ = 0;          // minibatch of it
+  uint64_t flushed_ = 0;  // number of the last lease after which there was a plan with kFlush
 
   mutable Mutex mu_;
   std::optional<uint64_t> first_version_ ABSL_GUARDED_BY(mu_);

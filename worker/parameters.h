@@ -41,6 +41,7 @@ class Parameters {
     uint32_t samples = 0;
     absl::Span<const float> input;  // gradient, or x; of a pull none
     absl::Span<float> output;       // weights, or difference; of a push none
+    uint64_t steps = 0;  // that the input and those before it hold (Block.steps in proto/wire.proto)
   };
   // What became of a contribution.
   struct Outcome {
@@ -63,16 +64,16 @@ class Parameters {
   absl::Status Pull(uint64_t min_version, absl::Span<float> weights) {
     return Run({Operation::kPull, min_version, 0, {}, weights}).status();
   }
-  absl::StatusOr<Outcome> Push(absl::Span<const float> gradient, uint32_t samples) {
-    return Run({Operation::kPush, 0, samples, gradient, {}});
+  absl::StatusOr<Outcome> Push(absl::Span<const float> gradient, uint32_t samples, uint64_t steps) {
+    return Run({Operation::kPush, 0, samples, gradient, {}, steps});
   }
   absl::StatusOr<Outcome> PushPull(absl::Span<const float> gradient, uint32_t samples,
-                                   absl::Span<float> weights) {
-    return Run({Operation::kPushPull, 0, samples, gradient, weights});
+                                   absl::Span<float> weights, uint64_t steps) {
+    return Run({Operation::kPushPull, 0, samples, gradient, weights, steps});
   }
-  absl::StatusOr<Outcome> Exchange(absl::Span<const float> x, uint32_t samples,
-                                   absl::Span<float> difference) {
-    return Run({Operation::kExchange, 0, samples, x, difference});
+  absl::StatusOr<Outcome> Exchange(absl::Span<const float> x, uint32_t samples, absl::Span<float> difference,
+                                   uint64_t steps) {
+    return Run({Operation::kExchange, 0, samples, x, difference, steps});
   }
 
  private:

@@ -180,6 +180,10 @@ absl::Status Training::RunSteps(Session* session, Membership* membership) {
     const absl::StatusOr<const LoadedBatch*> batch = membership->loader.Next();
     if (!batch.ok()) return batch.status();
     if (*batch == nullptr) break;
+    if ((*batch)->tag == LeaseSource::kFlush) {
+      if (absl::Status status = membership->algorithm->Finish(); !status.ok()) return status;
+      continue;
+    }
     if (!membership->started) {
       membership->waited_to_start = membership->loader.seconds_waited();
       const uint64_t version = membership->leases.first_version();

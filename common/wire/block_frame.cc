@@ -110,6 +110,9 @@ void SetField(uint32_t field, uint64_t value, BlockHeader* header) {
     case 5: header->samples = static_cast<uint32_t>(value); break;
     case 6: header->staleness = value; break;
     case 7: header->fate = static_cast<v1::Block::Fate>(value); break;
+    case 9:
+      header->steps = value;
+      break;
   }
 }
 
@@ -129,6 +132,7 @@ size_t EncodeHeader(const BlockHeader& header, size_t payload_bytes, char* out) 
   end = WriteField(6, header.staleness, end);
   end = WriteField(7, header.fate, end);
   if (header.scale != 1) end = WriteFixed32(8, std::bit_cast<uint32_t>(header.scale), end);
+  end = WriteField(9, header.steps, end);
   if (payload_bytes > 0) end = WriteVarint(payload_bytes, WriteVarint(Tag(15, kBytes), end));
   return end - out;
 }

@@ -27,11 +27,12 @@ struct BlockHeader {
   uint64_t staleness = 0;
   v1::Block::Fate fate = v1::Block::FATE_UNSET;
   float scale = 1;  // 1 is absent on the wire
+  uint64_t steps = 0;
 
   bool operator==(const BlockHeader&) const = default;
 };
 
-inline constexpr size_t kMaxBlockHeaderBytes = 96;
+inline constexpr size_t kMaxBlockHeaderBytes = 112;
 
 // Writes all of the message that comes before the payload's own bytes; returns how many. `out` has room for
 // kMaxBlockHeaderBytes.

@@ -9,8 +9,9 @@
 
 namespace catchment {
 
-// Hello.protocol_version, and in every registration. Version 2 has ids of runs and of server processes.
-inline constexpr uint32_t kProtocolVersion = 2;
+// Hello.protocol_version, and in every registration. Version 2 has ids of runs and of server processes,
+// version 3 Block.steps.
+inline constexpr uint32_t kProtocolVersion = 3;
 // The call's metadata key that a serialised Hello comes under.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
 

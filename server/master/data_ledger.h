@@ -1,8 +1,8 @@
 // Which samples are dealt, to whom, and which are done. Each sample of an epoch is dealt exactly once, unless
 // it is given back.
 //
-// A holder is a worker incarnation; its leases are numbered from 1. Steps of a lease are done from the first
-// to the last.
+// A holder is a worker incarnation; its leases are numbered from 1. Its steps, those of all of its leases,
+// are done from the first to the last.
 //
 // Threads: not thread-safe. Errors: CHECK; callers ask only for members.
 #ifndef CATCHMENT_SERVER_MASTER_DATA_LEDGER_H_
@@ -35,15 +35,16 @@ class DataLedger {
   // The holder's next lease. Prepare must just have said that there is one.
   virtual Deal Next(uint64_t holder, const std::vector<uint64_t>& members) = 0;
 
-  // The first `steps` steps of lease `lease` are done, and all leases before it. Takes nothing back; a
-  // lease that was never dealt is ignored.
-  virtual void MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) = 0;
+  // Counts the first `steps` steps of the holder as done: all shards have settled them. Takes nothing back;
+  // steps that were never dealt are ignored.
+  virtual void MarkDone(uint64_t holder, uint64_t steps) = 0;
 
-  // Synchronous mode: all shards have reached this version, so the steps before it are done.
-  virtual void MarkApplied(uint64_t version) = 0;
+  // Notes that the holder takes no further part; which of its steps are done may not be known yet.
+  virtual void SetLeaving(uint64_t holder) = 0;
 
-  // The holder is gone: what it had not done is dealt again.
-  virtual void GiveBack(uint64_t holder) = 0;
+  // Deals again what the holder, which is gone, has not done. Returns how many samples are in those of its
+  // steps up to step `begun` that it has not done.
+  virtual uint64_t GiveBack(uint64_t holder, uint64_t begun) = 0;
 
   // Nothing is left to deal, unless something is given back.
   virtual bool AllDealt() const = 0;

@@ -23,51 +23,45 @@ Deal LeaseLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
   CHECK_GT(left, 0u);
   const uint64_t share = std::max<uint64_t>(1, left / (2 * std::max<uint64_t>(1, members.size())));
   Holder& to = holders_[holder];
-  Lease lease;
-  lease.number = ++to.leases;
+  Deal deal;
+  deal.number = ++to.leases;
   for (uint64_t i = 0; i < std::min(kMinibatchesPerLease, share) && !AllDealt(); ++i) {
-    lease.minibatches.push_back(source_.Take(batch_size_));
-    open_samples_ += NumSamples(lease.minibatches.back());
+    deal.minibatches.push_back(source_.Take(batch_size_));
+    to.open.push_back(deal.minibatches.back());
+    open_samples_ += NumSamples(to.open.back());
     ++open_minibatches_;
     ++dealt_minibatches_;
   }
-  to.open.push_back(lease);
-  Deal deal;
-  deal.number = lease.number;
-  deal.minibatches.assign(lease.minibatches.begin(), lease.minibatches.end());
   return deal;
 }
 
-void LeaseLedger::MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) {
-  const auto found = holders_.find(holder);
-  if (found == holders_.end() || lease > found->second.leases) return;
-  std::deque<Lease>& open = found->second.open;
-  for (Lease& one : open) {
-    while (!one.minibatches.empty() && (one.number < lease || (one.number == lease && one.done < steps))) {
-      FinishFirst(&one);
-    }
-  }
-  while (!open.empty() && open.front().minibatches.empty()) open.pop_front();
-}
-
-void LeaseLedger::FinishFirst(Lease* lease) {
-  open_samples_ -= NumSamples(lease->minibatches.front());
-  --open_minibatches_;
-  lease->minibatches.pop_front();
-  ++lease->done;
-}
-
-void LeaseLedger::GiveBack(uint64_t holder) {
+void LeaseLedger::MarkDone(uint64_t holder, uint64_t steps) {
   const auto found = holders_.find(holder);
   if (found == holders_.end()) return;
-  for (Lease& lease : found->second.open) {
-    while (!lease.minibatches.empty()) {
-      source_.GiveBack(lease.minibatches.front());
-      --dealt_minibatches_;
-      FinishFirst(&lease);
-    }
+  Holder& of = found->second;
+  while (of.done < steps && !of.open.empty()) FinishFirst(&of);
+}
+
+void LeaseLedger::FinishFirst(Holder* holder) {
+  open_samples_ -= NumSamples(holder->open.front());
+  --open_minibatches_;
+  holder->open.pop_front();
+  ++holder->done;
+}
+
+uint64_t LeaseLedger::GiveBack(uint64_t holder, uint64_t begun) {
+  const auto found = holders_.find(holder);
+  if (found == holders_.end()) return 0;
+  Holder& of = found->second;
+  uint64_t repeated = 0;
+  while (!of.open.empty()) {
+    if (of.done < begun) repeated += NumSamples(of.open.front());
+    source_.GiveBack(of.open.front());
+    --dealt_minibatches_;
+    FinishFirst(&of);
   }
   holders_.erase(found);
+  return repeated;
 }
 
 bool LeaseLedger::AllDealt() const { return budget_ ? dealt_minibatches_ >= *budget_ : source_.empty(); }
@@ -80,9 +74,7 @@ uint64_t LeaseLedger::MinibatchesLeft() const {
 v1::MasterState LeaseLedger::StateAt(uint64_t version) const {
   SpanPool pending = source_.pool();
   for (const auto& [incarnation, holder] : holders_) {
-    for (const Lease& lease : holder.open) {
-      for (const Step& minibatch : lease.minibatches) pending.Add(minibatch);
-    }
+    for (const Step& minibatch : holder.open) pending.Add(minibatch);
   }
   v1::MasterState state;
   // Leases do not depend on it, but a synchronous algorithm that continues from this state counts from it.

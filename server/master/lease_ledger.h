@@ -27,9 +27,9 @@ class LeaseLedger final : public DataLedger {
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
   Deal Next(uint64_t holder, const std::vector<uint64_t>& members) override;
-  void MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) override;
-  void MarkApplied(uint64_t version) override {}
-  void GiveBack(uint64_t holder) override;
+  void MarkDone(uint64_t holder, uint64_t steps) override;
+  void SetLeaving(uint64_t holder) override {}
+  uint64_t GiveBack(uint64_t holder, uint64_t begun) override;
   bool AllDealt() const override;
   bool AllDone() const override { return AllDealt() && open_minibatches_ == 0; }
   uint64_t done_samples() const override { return source_.taken() - open_samples_; }
@@ -37,18 +37,14 @@ class LeaseLedger final : public DataLedger {
   void Forget(uint64_t version) override {}
 
  private:
-  struct Lease {
-    uint64_t number = 0;
-    std::deque<Step> minibatches;  // not known to be done
-    uint64_t done = 0;
-  };
   struct Holder {
     uint64_t leases = 0;
-    std::deque<Lease> open;
+    uint64_t done = 0;      // minibatches
+    std::deque<Step> open;  // not done, of all leases
   };
 
   uint64_t MinibatchesLeft() const;
-  void FinishFirst(Lease* lease);
+  void FinishFirst(Holder* holder);
 
   const uint64_t batch_size_;
   const std::optional<uint64_t> budget_;  // in minibatches

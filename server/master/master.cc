@@ -1,6 +1,7 @@
 #include "server/master/master.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +33,42 @@ v1::Lease Granted(const Deal& deal) {
   return lease;
 }
 
-// All that it was granted, as far as the master knows.
-bool HasDoneAll(const Member& worker) {
+bool SaysItHasDoneAll(const Member& worker) {
   return worker.progress.lease() == worker.lease.number() &&
          worker.progress.lease_steps() == static_cast<uint64_t>(worker.lease.minibatches_size());
+}
+
+absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
+  const auto refuse = [&member](absl::string_view field, const auto& value, const auto& limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(member.name(), " reports Progress.", field, " ", value, ", but it was given ", limit));
+  };
+  if (progress.lease() > member.lease.number()) {
+    return refuse("lease", progress.lease(), absl::StrCat("lease ", member.lease.number(), " last"));
+  }
+  const uint64_t lease_steps = member.lease.minibatches_size();
+  if (progress.lease() == member.lease.number() && progress.lease_steps() > lease_steps) {
+    return refuse("lease_steps", progress.lease_steps(), absl::StrCat(lease_steps, " in that lease"));
+  }
+  if (progress.steps() > member.granted_steps) {
+    return refuse("steps", progress.steps(), member.granted_steps);
+  }
+  if (progress.samples() > member.granted_samples) {
+    return refuse("samples", progress.samples(), member.granted_samples);
+  }
+  for (const double seconds : {progress.compute_seconds(), progress.push_seconds(), progress.pull_seconds(),
+                               progress.data_seconds()}) {
+    if (std::isfinite(seconds) && seconds >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(member.name(), " reports ", seconds, " seconds in its Progress"));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t SamplesIn(const Deal& deal) {
+  uint64_t samples = 0;
+  for (const Step& step : deal.minibatches) samples += NumSamples(step);
+  return samples;
 }
 
 std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
@@ -76,7 +109,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       board_(num_shards),
       checkpoints_(num_shards),
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
-      early_stopping_(job_.evaluation(), from.best()) {
+      early_stopping_(job_.evaluation(), from.best()),
+      marks_(num_shards) {
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
@@ -133,7 +167,7 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
   absl::StatusOr<Member*> member =
       membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
   if (!member.ok()) return member.status();
-  Observe(request.progress(), *member);
+  if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
   Advance();
   v1::HeartbeatReply reply;
   if (!course_.cut_short()) return reply;
@@ -142,16 +176,16 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
   return reply;
 }
 
-void Master::Observe(const v1::Progress& progress, Member* member) {
+absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
+  if (member->role != v1::WORKER) return absl::OkStatus();
+  if (absl::Status status = CheckProgress(progress, *member); !status.ok()) return status;
   const v1::Progress& before = member->progress;
   // Calls of one worker may overtake each other.
-  if (progress.steps() < before.steps() || progress.samples() < before.samples()) return;
-  if (member->role == v1::WORKER && ledger_ != nullptr) {
-    meter_.Add(before, progress, clock_->Now());
-    work_.Add(before, progress);
-    ledger_->MarkDone(member->incarnation, progress.lease(), progress.lease_steps());
-  }
+  if (progress.steps() < before.steps() || progress.samples() < before.samples()) return absl::OkStatus();
+  meter_.Add(before, progress, clock_->Now());
+  work_.Add(before, progress);
   member->progress = progress;
+  return absl::OkStatus();
 }
 
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
@@ -165,7 +199,9 @@ void Master::Remove(const v1::LeaveRequest& request) {
   absl::StatusOr<Member*> found =
       membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
   if (!found.ok()) return;
-  Observe(request.progress(), *found);
+  if (absl::Status status = Observe(request.progress(), *found); !status.ok()) {
+    events_.Add(std::string(status.message()));
+  }
   const Member member = **found;
   const std::string reason = !request.reason().empty() ? request.reason()
                              : request.failed()        ? "no reason given"
@@ -182,8 +218,50 @@ void Master::Remove(const v1::LeaveRequest& request) {
 }
 
 void Master::Release(const Member& worker) {
-  if (ledger_ != nullptr) ledger_->GiveBack(worker.incarnation);
-  rosters_.Remove(worker.incarnation);
+  if (ledger_ != nullptr) ledger_->SetLeaving(worker.incarnation);
+  // Shards that had it in no roster have nothing of it.
+  const bool known = rosters_.Remove(worker.incarnation);
+  leaving_.push_back({worker, known ? rosters_.generation() : 0});
+  SettleLeaving();
+}
+
+void Master::TakeMarks(const v1::ShardReport& report) {
+  marks_.Update(report);
+  if (ledger_ == nullptr) return;
+  for (const v1::PushMark& mark : report.marks()) {
+    ledger_->MarkDone(mark.incarnation(), marks_.Of(mark.worker(), mark.incarnation()).settled);
+  }
+  SettleLeaving();
+}
+
+void Master::SettleLeaving() {
+  const uint64_t heard = board_.lowest_generation();
+  std::erase_if(leaving_, [this, heard](const Leaving& leaving) {
+    const Member& worker = leaving.worker;
+    const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
+    if (leaving.generation > heard || mark.waiting) return false;
+    membership_.FreeIndex(worker.index);
+    if (ledger_ == nullptr) return true;
+    const uint64_t repeated = ledger_->GiveBack(worker.incarnation, mark.begun);
+    repeated_samples_ += repeated;
+    if (repeated > 0) {
+      events_.Add(absl::StrCat("the last contribution of ", worker.name(), " came to part of the blocks: ",
+                               repeated, " samples are computed again that those have already"));
+    }
+    return true;
+  });
+}
+
+bool Master::HasDoneAll(const Member& worker) const {
+  return SaysItHasDoneAll(worker) ||
+         marks_.Of(worker.index, worker.incarnation).answered == worker.granted_steps;
+}
+
+bool Master::awaits_reports() const {
+  if (course_.stage() != Course::Stage::kTraining || ledger_ == nullptr || !ledger_->AllDealt()) return false;
+  const std::vector<const Member*> workers = membership_.workers();
+  return std::all_of(workers.begin(), workers.end(),
+                     [](const Member* worker) { return SaysItHasDoneAll(*worker); });
 }
 
 void Master::DismissWorkers() {
@@ -203,7 +281,7 @@ absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
       membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
   if (!found.ok()) return found.status();
   Member* member = *found;
-  Observe(request.progress(), member);
+  if (absl::Status status = Observe(request.progress(), member); !status.ok()) return status;
   Advance();
   if (!course_.open()) return Answer(v1::Lease::FINISHED, 0);
   if (member->lease.number() == request.after() + 1) return member->lease;
@@ -221,7 +299,9 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
   if (!version) {
     if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
-    return Answer(v1::Lease::WAIT, ledger_->AllDealt() ? kRetryAtEnd : kRetry);
+    v1::Lease wait = Answer(v1::Lease::WAIT, ledger_->AllDealt() ? kRetryAtEnd : kRetry);
+    wait.set_flush(ledger_->AllDealt());
+    return wait;
   }
   if (synchronous_) {
     rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
@@ -229,7 +309,10 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
     rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
   }
   if (!Acknowledged(*version, member->incarnation)) return Answer(v1::Lease::WAIT, kRetry);
-  member->lease = Granted(ledger_->Next(member->incarnation, holders));
+  const Deal deal = ledger_->Next(member->incarnation, holders);
+  member->granted_steps += deal.minibatches.size();
+  member->granted_samples += SamplesIn(deal);
+  member->lease = Granted(deal);
   return member->lease;
 }
 
@@ -347,7 +430,7 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
     }
     return status;
   }
-  if (ledger_ != nullptr) ledger_->MarkApplied(board_.lowest_version());
+  TakeMarks(report);
   for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
   // Without regular checkpoints the only one is the last, of a version that no shard has passed.
   if (ledger_ != nullptr && job_.checkpoint().every_updates() == 0) ledger_->Forget(board_.lowest_version());
@@ -358,6 +441,7 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
 
 void Master::OnServerReplaced(uint32_t index, const std::string& address) {
   board_.Forget(index);
+  marks_.Forget(index);
   events_.Add(absl::StrCat("server ", index, " at ", address, " was started again before training began"));
 }
 

@@ -41,6 +41,7 @@
 #include "server/master/membership.h"
 #include "server/master/plateau.h"
 #include "server/master/progress_meter.h"
+#include "server/master/push_marks.h"
 #include "server/master/rosters.h"
 #include "server/master/shard_board.h"
 #include "server/master/work_totals.h"
@@ -110,6 +111,8 @@ class Master {
   // Workers train, or the job is being finished.
   bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   void OnOutputsWritten();
+  // Workers have done all that is left to do, as they say: the sooner shards report, the sooner the job ends.
+  bool awaits_reports() const;
   // Servers end.
   bool Over() const { return course_.stage() == Course::Stage::kOver; }
 
@@ -122,7 +125,8 @@ class Master {
 
   void OpenLedger(uint64_t train_samples);
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
-  void Observe(const v1::Progress& progress, Member* member);
+  // Takes a worker's account of its work, for the status. InvalidArgument for one that cannot be.
+  absl::Status Observe(const v1::Progress& progress, Member* member);
   absl::StatusOr<v1::Lease> NextLease(Member* member);
   bool Acknowledged(uint64_t version, uint64_t incarnation) const;
   uint64_t PushesOf(const Member& worker) const;
@@ -134,8 +138,13 @@ class Master {
   void WeighScore();
 
   void Remove(const v1::LeaveRequest& request);
-  // What a worker held goes to others, and the shards hear of it.
+  // Takes the worker out of the rosters. Its samples go to others once all shards have said how many of its
+  // contributions they have (SettleLeaving).
   void Release(const Member& worker);
+  // Counts what the shards have settled as trained, and deals the rest of workers that are gone again.
+  void TakeMarks(const v1::ShardReport& report);
+  void SettleLeaving();
+  bool HasDoneAll(const Member& worker) const;
   // Tells the end of those who do not leave.
   void DismissWorkers();
   void TakeWhole(const CheckpointTracker::Whole& whole);
@@ -179,6 +188,15 @@ class Master {
   uint64_t best_awaited_from_ = 0;  // incarnation of the evaluator that was asked for them; 0: nobody
   ProgressMeter meter_;
   WorkTotals work_;
+  PushMarks marks_;
+  // Workers that are members no more, until all shards have taken the rosters without them and have settled
+  // what they had accepted of them.
+  struct Leaving {
+    Member worker;
+    uint64_t generation = 0;  // of those rosters
+  };
+  std::vector<Leaving> leaving_;
+  uint64_t repeated_samples_ = 0;  // computed again although part of the blocks have them
   double watched_until_ = 0;
 };
 

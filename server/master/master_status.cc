@@ -52,6 +52,7 @@ void Master::FillProgress(v1::JobStatus* status) const {
     status->set_epochs(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
   }
   status->set_total_samples(total_samples_);
+  status->set_repeated_samples(repeated_samples_);
   work_.Fill(status);
   status->set_train_loss(meter_.mean_loss());
   status->set_train_accuracy(meter_.accuracy());

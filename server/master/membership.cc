@@ -39,7 +39,10 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
 
 uint32_t Membership::LowestFreeIndex(v1::Role role) const {
   uint32_t index = 0;
-  while (members_.count({role, index}) > 0) ++index;
+  const auto taken = [&] {
+    return members_.count({role, index}) > 0 || (role == v1::WORKER && held_indices_.count(index) > 0);
+  };
+  while (taken()) ++index;
   return index;
 }
 
@@ -73,7 +76,9 @@ bool Membership::HasEvaluator(uint64_t incarnation) const {
   });
 }
 
-void Membership::Remove(v1::Role role, uint32_t index) { members_.erase({role, index}); }
+void Membership::Remove(v1::Role role, uint32_t index) {
+  if (members_.erase({role, index}) > 0 && role == v1::WORKER) held_indices_.insert(index);
+}
 
 void Membership::ExtendDeadlines(double seconds, double now) {
   for (auto& [key, member] : members_) member.heard_at = std::min(now, member.heard_at + seconds);
@@ -90,6 +95,7 @@ std::vector<Member> Membership::TakeExpired(double now) {
     events_->Add(absl::StrFormat("%s was not heard of for %.1f s: taken for lost%s", member.name(),
                                  now - member.heard_at,
                                  member.role == v1::WORKER ? "; its samples go to others" : ""));
+    if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
     at = members_.erase(at);
   }

@@ -1,6 +1,7 @@
-// Who takes part: workers and evaluators, each with an index (the lowest that is free among its role) and an
-// incarnation, a number that is never given twice. A member that is not heard of for lease_seconds is lost;
-// one that comes back registers anew, under another incarnation, and is as welcome as any other.
+// Who takes part: workers and evaluators, each with an index (the lowest that is free among its role; a
+// worker's becomes free only when FreeIndex says so) and an incarnation, a number that is never given twice.
+// A member that is not heard of for lease_seconds is lost; one that comes back registers anew, under another
+// incarnation, and is as welcome as any other.
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_MEMBERSHIP_H_
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,8 @@ struct Member {
   double heard_at = 0;
   v1::Progress progress;  // the newest heard of
   v1::Lease lease;        // the last granted; number 0: none
+  uint64_t granted_steps = 0;  // in all of its leases
+  uint64_t granted_samples = 0;
 
   // "worker 2 (host:pid)"
   std::string name() const;
@@ -49,6 +53,8 @@ class Membership {
   const Member* Find(v1::Role role, uint32_t index, uint64_t incarnation) const;
 
   void Remove(v1::Role role, uint32_t index);
+  // Lets a worker's index be used again, once no shard's report can be of the worker that had it.
+  void FreeIndex(uint32_t worker) { held_indices_.erase(worker); }
 
   // Counts `seconds` of silence less for every member: the master could not have heard them.
   void ExtendDeadlines(double seconds, double now);
@@ -75,6 +81,7 @@ class Membership {
   uint64_t next_incarnation_;
   EventLog* const events_;
   std::map<Key, Member> members_;
+  std::set<uint32_t> held_indices_;  // of workers that are members no more
 };
 
 }  // namespace catchment

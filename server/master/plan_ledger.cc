@@ -32,8 +32,7 @@ PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_sa
       budget_(budget.steps),
       source_(train_samples, budget.end, from),
       next_step_(from.version() * pace.steps_per_version),
-      budget_steps_(from.steps()),
-      applied_step_(next_step_) {}
+      budget_steps_(from.steps()) {}
 
 std::optional<uint64_t> PlanLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {
   const Plan* plan = NextPlan(holder);
@@ -107,19 +106,26 @@ void PlanLedger::MakePlan(const std::vector<uint64_t>& members) {
   plans_.push_back(std::move(plan));
 }
 
-void PlanLedger::MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) {
+PlanLedger::Seat* PlanLedger::SeatOf(uint64_t holder, Plan* plan, uint64_t* rank) {
+  for (*rank = 0; *rank < plan->seats.size(); ++*rank) {
+    if (plan->seats[*rank].holder == holder) return &plan->seats[*rank];
+  }
+  LOG(FATAL) << "holder " << holder << " has no seat in its lease's plan";
+}
+
+void PlanLedger::MarkDone(uint64_t holder, uint64_t steps) {
   const auto found = holders_.find(holder);
-  if (found == holders_.end() || lease > found->second.leases.size()) return;
+  if (found == holders_.end()) return;
   Holder& of = found->second;
-  for (uint64_t number = of.done + 1; number <= lease; ++number) {
-    if (number < lease) of.done = number;
-    Plan* plan = PlanAt(of.leases[number - 1]);
-    if (plan == nullptr) continue;
-    const uint64_t done =
-        number < lease ? plan->steps.size() : steps / steps_per_version_ * steps_per_version_;
-    for (uint64_t rank = 0; rank < plan->seats.size(); ++rank) {
-      if (plan->seats[rank].holder == holder) FinishSeat(*plan, rank, done, &plan->seats[rank]);
-    }
+  while (of.done < of.leases.size() && of.done_steps < steps) {
+    Plan* const plan = PlanAt(of.leases[of.done]);
+    CHECK(plan != nullptr) << "a plan was forgotten that holder " << holder << " has not done";
+    uint64_t rank;
+    Seat* const seat = SeatOf(holder, plan, &rank);
+    FinishSeat(*plan, rank, steps - of.done_steps, seat);
+    if (seat->done < plan->steps.size()) return;
+    of.done_steps += plan->steps.size();
+    ++of.done;
   }
 }
 
@@ -130,35 +136,40 @@ void PlanLedger::FinishSeat(const Plan& plan, uint64_t rank, uint64_t steps, Sea
   }
 }
 
-void PlanLedger::MarkApplied(uint64_t version) {
-  const uint64_t step = version * steps_per_version_;
-  if (step <= applied_step_) return;
-  for (auto plan = plans_.rbegin(); plan != plans_.rend() && plan->end_step() > applied_step_; ++plan) {
-    if (step <= plan->first_step) continue;
-    for (uint64_t rank = 0; rank < plan->seats.size(); ++rank) {
-      FinishSeat(*plan, rank, step - plan->first_step, &plan->seats[rank]);
-    }
+void PlanLedger::SetLeaving(uint64_t holder) {
+  for (Plan& plan : plans_) {
+    for (Seat& seat : plan.seats) seat.leaving |= seat.holder == holder;
   }
-  applied_step_ = step;
 }
 
-void PlanLedger::GiveBack(uint64_t holder) {
+uint64_t PlanLedger::GiveBack(uint64_t holder, uint64_t begun) {
+  const auto found = holders_.find(holder);
+  uint64_t repeated = 0;
   for (Plan& plan : plans_) {
     for (uint64_t rank = 0; rank < plan.seats.size(); ++rank) {
-      if (plan.seats[rank].holder == holder && !plan.seats[rank].gone) GiveBackSeat(&plan, rank);
+      if (plan.seats[rank].holder != holder || plan.seats[rank].gone) continue;
+      // Of the plan that the holder was at work on.
+      const bool current = found != holders_.end() && found->second.done < found->second.leases.size() &&
+                           found->second.leases[found->second.done] == plan.first_step;
+      const uint64_t before = current ? found->second.done_steps : begun;
+      repeated += GiveBackSeat(&plan, rank, begun - std::min(begun, before));
     }
   }
   holders_.erase(holder);
+  return repeated;
 }
 
-void PlanLedger::GiveBackSeat(Plan* plan, uint64_t rank) {
+uint64_t PlanLedger::GiveBackSeat(Plan* plan, uint64_t rank, uint64_t begun) {
   Seat& seat = plan->seats[rank];
+  uint64_t repeated = 0;
   for (uint64_t i = seat.done; i < plan->steps.size(); ++i) {
     source_.GiveBack(plan->Part(i, rank));
     open_samples_ -= plan->PartSize(i, rank);
+    if (i < begun) repeated += plan->PartSize(i, rank);
   }
   seat.gone = true;
   if (plan->abandoned()) Abandon(*plan);
+  return repeated;
 }
 
 void PlanLedger::Abandon(const Plan& plan) {
@@ -186,11 +197,12 @@ v1::MasterState PlanLedger::StateAt(uint64_t version) const {
   const uint64_t step = version * steps_per_version_;
   SpanPool pending = source_.pool();
   for (const Plan& plan : plans_) {
-    if (plan.end_step() <= step) continue;
     for (uint64_t rank = 0; rank < plan.seats.size(); ++rank) {
       const Seat& seat = plan.seats[rank];
       const uint64_t end = seat.gone ? seat.done : plan.steps.size();
-      const uint64_t begin = step > plan.first_step ? step - plan.first_step : 0;
+      uint64_t begin = step > plan.first_step ? step - plan.first_step : 0;
+      // The version may have been made without it.
+      if (seat.leaving && !seat.gone) begin = std::min(begin, seat.done);
       for (uint64_t i = begin; i < end; ++i) pending.Add(plan.Part(i, rank));
     }
   }

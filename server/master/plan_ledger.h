@@ -37,10 +37,9 @@ class PlanLedger final : public DataLedger {
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
   Deal Next(uint64_t holder, const std::vector<uint64_t>& members) override;
-  // Steps count as done by whole versions: those of an unfinished one have not reached the center.
-  void MarkDone(uint64_t holder, uint64_t lease, uint64_t steps) override;
-  void MarkApplied(uint64_t version) override;
-  void GiveBack(uint64_t holder) override;
+  void MarkDone(uint64_t holder, uint64_t steps) override;
+  void SetLeaving(uint64_t holder) override;
+  uint64_t GiveBack(uint64_t holder, uint64_t begun) override;
   bool AllDealt() const override;
   bool AllDone() const override { return AllDealt() && open_samples_ == 0; }
   uint64_t done_samples() const override { return source_.taken() - open_samples_; }
@@ -50,8 +49,9 @@ class PlanLedger final : public DataLedger {
  private:
   struct Seat {
     uint64_t holder = 0;
-    uint64_t done = 0;  // steps, the first ones
-    bool gone = false;  // the rest was given back
+    uint64_t done = 0;     // steps, the first ones
+    bool leaving = false;  // of the others the holder will do none
+    bool gone = false;     // the others were given back
   };
   struct Plan {
     uint64_t first_step = 0;    // of the job
@@ -67,7 +67,8 @@ class PlanLedger final : public DataLedger {
   };
   struct Holder {
     std::vector<uint64_t> leases;  // the first step of the plan of each
-    uint64_t done = 0;             // leases, the first ones
+    uint64_t done = 0;             // leases, the first ones ...
+    uint64_t done_steps = 0;       // ... and the steps in them
   };
 
   Plan* PlanAt(uint64_t first_step);
@@ -75,8 +76,9 @@ class PlanLedger final : public DataLedger {
   const Plan* NextPlan(uint64_t holder) const;
   bool MayAskForPlan(uint64_t holder) const;
   void MakePlan(const std::vector<uint64_t>& members);
+  static Seat* SeatOf(uint64_t holder, Plan* plan, uint64_t* rank);
   void FinishSeat(const Plan& plan, uint64_t rank, uint64_t steps, Seat* seat);
-  void GiveBackSeat(Plan* plan, uint64_t rank);
+  uint64_t GiveBackSeat(Plan* plan, uint64_t rank, uint64_t begun);
   void Abandon(const Plan& plan);
   uint64_t BudgetStepsAt(uint64_t step) const;
 
@@ -88,7 +90,6 @@ class PlanLedger final : public DataLedger {
   std::map<uint64_t, Holder> holders_;
   uint64_t next_step_;     // the first step of the next plan
   uint64_t budget_steps_;  // spent
-  uint64_t applied_step_;  // steps before it are done
   uint64_t open_samples_ = 0;
 };
 

@@ -62,13 +62,14 @@ void Rosters::DropPassed(uint64_t version) {
   lists_.erase(lists_.begin(), lists_.begin() + passed);
 }
 
-void Rosters::Remove(uint64_t incarnation) {
+bool Rosters::Remove(uint64_t incarnation) {
   size_t removed = 0;
   for (List& list : lists_) {
     removed += std::erase_if(list.members,
                              [incarnation](const Entry& entry) { return entry.incarnation == incarnation; });
   }
   if (removed > 0) ++generation_;
+  return removed > 0;
 }
 
 std::optional<uint64_t> Rosters::Since(uint64_t version, uint64_t incarnation) const {

@@ -43,8 +43,8 @@ class Rosters {
   // that all shards have passed, being at `passed` or further, are dropped.
   void Begin(uint64_t from_version, const std::vector<Entry>& members, uint64_t passed);
 
-  // From all rosters.
-  void Remove(uint64_t incarnation);
+  // Removes the member from all rosters. Returns whether it was in any.
+  bool Remove(uint64_t incarnation);
 
   // The generation since which a member is in the roster that makes the version; nothing when it is not.
   std::optional<uint64_t> Since(uint64_t version, uint64_t incarnation) const;

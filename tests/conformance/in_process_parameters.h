@@ -186,7 +186,8 @@ class VirtualCluster {
                         .sequence = HasInput() ? sequence_ : 0,
                         .version = HasInput() ? versions_[s][block] : operation_.min_version,
                         .block = static_cast<uint32_t>(block),
-                        .samples = operation_.samples};
+                        .samples = operation_.samples,
+                        .steps = operation_.steps};
       if (HasInput()) {
         const Range range = cluster_.layout_.block(s, block);
         const absl::string_view bytes(reinterpret_cast<const char*>(operation_.input.data() + range.begin),

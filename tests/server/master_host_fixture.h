@@ -167,8 +167,8 @@ class MasterHostTest : public testing::Test {
       progress->set_lease(lease->number());
       progress->set_lease_steps(lease->minibatches_size());
       for (int i = 0; i < lease->minibatches_size(); ++i) {
-        ASSERT_TRUE(client.PushPull(gradient, kBatch, absl::MakeSpan(weights)).ok());
         progress->set_steps(progress->steps() + 1);
+        ASSERT_TRUE(client.PushPull(gradient, kBatch, absl::MakeSpan(weights), progress->steps()).ok());
         progress->set_samples(progress->samples() + kBatch);
       }
       request.set_after(lease->number());

@@ -15,7 +15,7 @@ TEST_F(MasterHostTest, ServersOfAnotherReleaseOrRunAreRefused) {
   absl::Status status = master_->RegisterServer(old).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("speaks protocol version 1 (Catchment 0.0.9), this master 2 (Catchment "));
+              HasSubstr("speaks protocol version 1 (Catchment 0.0.9), this master 3 (Catchment "));
   v1::RegisterServerRequest other = Server1();
   other.mutable_run()->set_id(0xb2);
   other.mutable_run()->set_job("old");

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace catchment {
 namespace {
@@ -49,20 +52,70 @@ TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {
   EXPECT_EQ(*ledger.Look(2, 1), Seen::kNew) << "a late word about push 1 is not one about push 2";
 }
 
+// Steps in pushes: answered, settled, begun.
+std::string MarkOf(const PushLedger& ledger) {
+  const v1::PushMark mark = ledger.Mark(3);
+  EXPECT_EQ(mark.worker(), 3u);
+  EXPECT_EQ(mark.incarnation(), ledger.incarnation());
+  return absl::StrCat(mark.answered_steps(), " ", mark.settled_steps(), " ", mark.begun_steps());
+}
+
+TEST(PushLedgerTest, MarksFollowTheStepsOfWholePushes) {
+  PushLedger ledger = MakeLedger(2);
+  EXPECT_EQ(MarkOf(ledger), "0 0 0");
+  EXPECT_TRUE(ledger.Arrived(1, 0, 4).ok());
+  EXPECT_EQ(MarkOf(ledger), "0 0 0");
+  ledger.Done(1, 0, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "0 0 4") << "one block has it";
+  EXPECT_TRUE(ledger.Arrived(1, 1, 4).ok());
+  ledger.Done(1, 1, v1::Block::LATE, 0);
+  EXPECT_EQ(MarkOf(ledger), "4 4 4");
+  EXPECT_TRUE(ledger.Arrived(2, 0, 9).ok());
+  ledger.Done(2, 0, v1::Block::LATE, 0);
+  EXPECT_EQ(MarkOf(ledger), "4 4 4") << "no block is to have push 2 yet";
+  ledger.Begin(6);
+  EXPECT_EQ(MarkOf(ledger), "0 0 0");
+}
+
+TEST(PushLedgerTest, AcceptedPushesAreAnsweredAndNotSettled) {
+  PushLedger ledger = MakeLedger(1);
+  for (uint64_t sequence : {1, 2}) {
+    EXPECT_TRUE(ledger.Arrived(sequence, 0, 10 * sequence).ok());
+    ledger.Accept(sequence, 0);
+  }
+  EXPECT_EQ(MarkOf(ledger), "20 0 0");
+  ledger.Settle(5, 2, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "20 0 0") << "push 1 is older";
+  ledger.Settle(5, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(MarkOf(ledger), "20 20 20");
+}
+
+TEST(PushLedgerTest, StepsThatFallOrDifferAreRefused) {
+  PushLedger ledger = MakeLedger(2);
+  EXPECT_TRUE(ledger.Arrived(1, 0, 4).ok());
+  EXPECT_EQ(ledger.Arrived(1, 1, 5).message(), "push 1 holds 5 steps in block 1, and 4 in another one");
+  EXPECT_TRUE(ledger.Arrived(1, 1, 4).ok());
+  ledger.Done(1, 0, v1::Block::APPLIED, 0);
+  ledger.Done(1, 1, v1::Block::APPLIED, 0);
+  EXPECT_EQ(ledger.Arrived(2, 0, 3).message(),
+            "push 2 and those before it hold 3 steps, fewer than the 4 of push 1");
+  EXPECT_TRUE(ledger.Arrived(2, 0, 4).ok()) << "an exchange before the first step holds none";
+}
+
 TEST(PushLedgerTest, PushIsUnderWayFromItsFirstBlockToItsLast) {
   PushLedger ledger = MakeLedger(2);
   for (uint64_t sequence : {1, 2}) {
     EXPECT_EQ(ledger.under_way(), 0u);
-    ledger.Arrived(sequence, 1);
-    ledger.Arrived(sequence, 1);
+    EXPECT_TRUE(ledger.Arrived(sequence, 1, sequence).ok());
+    EXPECT_TRUE(ledger.Arrived(sequence, 1, sequence).ok());
     EXPECT_EQ(ledger.under_way(), sequence) << "the same block twice completes nothing";
     ledger.Done(sequence, 1, v1::Block::APPLIED, 0);
     EXPECT_EQ(ledger.under_way(), sequence);
-    ledger.Arrived(sequence, 0);
+    EXPECT_TRUE(ledger.Arrived(sequence, 0, sequence).ok());
     EXPECT_EQ(ledger.under_way(), 0u) << "it waits to be dealt with";
     ledger.Done(sequence, 0, v1::Block::APPLIED, 0);
   }
-  ledger.Arrived(3, 0);
+  EXPECT_TRUE(ledger.Arrived(3, 0, 3).ok());
   ledger.Begin(6);
   EXPECT_EQ(ledger.under_way(), 0u) << "a new life begins with nothing";
 }

@@ -86,7 +86,7 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
     return status.error_message();
   };
   EXPECT_THAT(message([](v1::Hello* h) { h->set_protocol_version(1); }),
-              AllOf(StartsWith("the worker speaks protocol version 1, this server 2 (Catchment "),
+              AllOf(StartsWith("the worker speaks protocol version 1, this server 3 (Catchment "),
                     HasSubstr("use binaries of one release")));
   EXPECT_THAT(
       message([](v1::Hello* h) { h->set_run_id(kRunId - 1); }),

@@ -46,7 +46,10 @@ absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
   }
   if (fetch_ && !push_ && status_.ok())
     Begin({.kind = Parameters::Operation::kPull, .output = absl::MakeSpan(x_)});
-  if (push_) samples_ = 0;
+  if (push_) {
+    samples_ = 0;
+    pushed_steps_ = steps_;
+  }
   return status_;
 }
 
@@ -92,7 +95,8 @@ void AccruedGradient::StartPush() {
   Begin({.kind = fetch_ ? Operation::kPushPull : Operation::kPush,
          .samples = samples_,
          .input = a_,
-         .output = fetch_ ? absl::MakeSpan(x_) : absl::Span<float>()});
+         .output = fetch_ ? absl::MakeSpan(x_) : absl::Span<float>(),
+         .steps = steps_});
 }
 
 void AccruedGradient::Begin(const Parameters::Operation& operation) {
@@ -119,9 +123,11 @@ absl::Status AccruedGradient::Settle() {
 
 absl::Status AccruedGradient::Finish() {
   if (absl::Status status = Settle(); !status.ok()) return status;
-  if (steps_ % config_.push_period() == 0) return absl::OkStatus();
+  if (pushed_steps_ == steps_) return absl::OkStatus();
   Clip();
-  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Push(a_, samples_);
+  const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Push(a_, samples_, steps_);
+  samples_ = 0;
+  pushed_steps_ = steps_;
   if (!outcome.ok()) return outcome.status();
   Count(*outcome);
   return absl::OkStatus();

@@ -60,6 +60,7 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   std::vector<float> a_;  // accrued gradient, the sum or the mean
   std::vector<float> g_;  // used where a_ is more than one gradient
   uint64_t steps_ = 0;
+  uint64_t pushed_steps_ = 0;  // in pushes
   uint32_t samples_ = 0;    // in a_, this step's too
   bool under_way_ = false;  // an operation of parameters_
 

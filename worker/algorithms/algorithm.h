@@ -42,7 +42,7 @@ class Algorithm {
   virtual bool under_way() const { return false; }
   // Waits for what is under way. To be called before the algorithm goes: the operation uses its memory.
   virtual absl::Status Settle() { return absl::OkStatus(); }
-  // After the last step: what has not been sent is; then all is settled.
+  // Sends what has not been sent, and waits for what is under way. Steps may follow.
   virtual absl::Status Finish() = 0;
 
   // Of the contributions that are settled.

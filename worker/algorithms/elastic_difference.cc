@@ -46,7 +46,8 @@ void ElasticDifference::StartExchange() {
   parameters_.Start({.kind = Parameters::Operation::kExchange,
                      .samples = samples_,
                      .input = x_,
-                     .output = absl::MakeSpan(d_)});
+                     .output = absl::MakeSpan(d_),
+                     .steps = steps_});
   parameters_.Ready({0, static_cast<int64_t>(x_.size())});
   samples_ = 0;
 }
@@ -54,6 +55,7 @@ void ElasticDifference::StartExchange() {
 absl::Status ElasticDifference::FinishExchange() {
   const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
   if (!outcome.ok()) return outcome.status();
+  exchanged_steps_ = steps_;
   Count(*outcome);
   if (outcome->non_finite) {
     std::fill(v_.begin(), v_.end(), 0.0f);
@@ -76,7 +78,7 @@ void ElasticDifference::Move(float eta) {
 }
 
 absl::Status ElasticDifference::Finish() {
-  if (steps_ == 0) return absl::OkStatus();
+  if (exchanged_steps_ == steps_) return absl::OkStatus();
   StartExchange();
   return FinishExchange();
 }

@@ -42,6 +42,7 @@ class ElasticDifference final : public Algorithm {
   std::vector<float> v_;      // where delta > 0
   std::vector<float> ahead_;  // x + delta v, where delta > 0
   uint64_t steps_ = 0;
+  uint64_t exchanged_steps_ = 0;  // of them, before the last exchange
   uint32_t samples_ = 0;  // since the last exchange
 };
 

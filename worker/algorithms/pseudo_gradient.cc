@@ -26,6 +26,7 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
   if (step.samples > 0) Move(step, gradient);
   samples_ += step.samples;
   ++steps_;
+  ++total_steps_;
   return steps_ == config_.local_steps() ? Exchange() : absl::OkStatus();
 }
 
@@ -43,7 +44,7 @@ absl::Status PseudoGradient::Exchange() {
   for (size_t i = 0; i < x_.size(); ++i) g_[i] = pulled_[i] - x_[i];
   if (clip_norm_) ClipNorm(*clip_norm_, absl::MakeSpan(g_));
   const absl::StatusOr<Parameters::Outcome> outcome =
-      parameters_.PushPull(g_, samples_, absl::MakeSpan(pulled_));
+      parameters_.PushPull(g_, samples_, absl::MakeSpan(pulled_), total_steps_);
   steps_ = 0;
   samples_ = 0;
   if (!outcome.ok()) return outcome.status();

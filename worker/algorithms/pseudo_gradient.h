@@ -51,6 +51,7 @@ class PseudoGradient final : public Algorithm {
   std::vector<float> g_;       // gradient; at the end of a round D
   std::vector<std::vector<float>> states_;
   uint64_t moves_ = 0;  // of the local optimizer, as its states have it
+  uint64_t total_steps_ = 0;
   // Of the round.
   uint32_t steps_ = 0;
   uint32_t samples_ = 0;

@@ -306,7 +306,8 @@ BlockHeader ParameterClient::Shard::HeaderOf(int block) const {
           .sequence = pull ? 0 : client_.sequence_,
           .version = pull ? operation.min_version : versions_[block],
           .block = static_cast<uint32_t>(block),
-          .samples = operation.samples};
+          .samples = operation.samples,
+          .steps = operation.steps};
 }
 
 // A block's values as bytes, and their scale: the same whenever it is sent again.

@@ -79,7 +79,8 @@ bool HasLongVarint(const std::string& bytes) {
 
 BlockHeader HeaderOf(const v1::Block& block) {
   return {block.operation(), block.sequence(),  block.version(), block.block(),
-          block.samples(),   block.staleness(), block.fate(),    block.scale() == 0 ? 1 : block.scale()};
+          block.samples(),   block.staleness(), block.fate(),    block.scale() == 0 ? 1 : block.scale(),
+          block.steps()};
 }
 
 std::string Copy(const PayloadView& payload) {

@@ -19,20 +19,42 @@ class FakeShard {
 
   void Take(const v1::ShardCommand& command) {
     if (command.generation() >= command_.generation()) command_ = command;
+    for (auto& [version, contributions] : contributions_) {
+      std::erase_if(contributions, [this](const auto& entry) { return !IsMember(entry.first); });
+    }
+    for (const v1::Roster& roster : command_.rosters()) {
+      for (const v1::Member& member : roster.members()) {
+        if (marks_[member.worker()].incarnation() >= member.incarnation()) continue;
+        v1::PushMark mark;
+        mark.set_worker(member.worker());
+        mark.set_incarnation(member.incarnation());
+        marks_[member.worker()] = mark;
+      }
+    }
     Advance();
     if (command.checkpoint() > 0 && saves_) Save(command.checkpoint());
   }
 
-  // Synchronous mode: to this version. False for one that is not in the version's roster.
-  bool Contribute(uint64_t incarnation, uint64_t version) {
+  // Synchronous mode: to this version. `steps`: that it and those before it hold. False for one that is not
+  // in the version's roster.
+  bool Contribute(uint64_t incarnation, uint64_t version, uint64_t steps) {
     if (!IsIn(RosterOf(version), incarnation)) return false;
     if (synchronous_) {
-      contributions_[version].insert(incarnation);
+      contributions_[version][incarnation] = steps;
       Advance();
     } else {
+      SetSettled(incarnation, steps);
       Raise(version_ + 1);
     }
     return true;
+  }
+
+  // Steps of the worker in updates.
+  uint64_t Settled(uint64_t incarnation) const {
+    for (const auto& [index, mark] : marks_) {
+      if (mark.incarnation() == incarnation) return mark.settled_steps();
+    }
+    return 0;
   }
 
   v1::ShardReport Report() const {
@@ -41,6 +63,7 @@ class FakeShard {
     report.set_generation(command_.generation());
     report.set_version(version_);
     for (const auto& [number, saved] : saved_) *report.add_saved() = saved;
+    for (const auto& [index, mark] : marks_) *report.add_marks() = mark;
     return report;
   }
 
@@ -63,6 +86,22 @@ class FakeShard {
       if (one.from_version() <= version) roster = &one;
     }
     return roster;
+  }
+
+  bool IsMember(uint64_t incarnation) const {
+    for (const v1::Roster& roster : command_.rosters()) {
+      if (IsIn(&roster, incarnation)) return true;
+    }
+    return false;
+  }
+
+  void SetSettled(uint64_t incarnation, uint64_t steps) {
+    for (auto& [index, mark] : marks_) {
+      if (mark.incarnation() != incarnation) continue;
+      mark.set_answered_steps(steps);
+      mark.set_settled_steps(steps);
+      mark.set_begun_steps(steps);
+    }
   }
 
   static bool IsIn(const v1::Roster* roster, uint64_t incarnation) {
@@ -91,6 +130,7 @@ class FakeShard {
         if (contributions_[version_].count(member.incarnation()) == 0) return;
         members.insert(member.incarnation());
       }
+      for (uint64_t member : members) SetSettled(member, contributions_[version_][member]);
       made_by_[version_] = members;
       Raise(version_ + 1);
     }
@@ -116,7 +156,8 @@ class FakeShard {
   v1::ShardCommand command_;
   v1::ShardReport extra_;
   bool saves_ = true;
-  std::map<uint64_t, std::set<uint64_t>> contributions_;
+  std::map<uint64_t, std::map<uint64_t, uint64_t>> contributions_;  // steps by version and incarnation
+  std::map<uint32_t, v1::PushMark> marks_;                          // by worker
   std::map<uint64_t, std::set<uint64_t>> made_by_;
   std::map<uint64_t, v1::SavedShard> saved_;
 };

@@ -35,10 +35,11 @@ void ExpectEachOnce(const Counts& counts, uint64_t epochs, uint64_t samples) {
 // Workers take turns until all is done; returns the deals in order.
 std::vector<Deal> RunToEnd(LeaseLedger* ledger, const std::vector<uint64_t>& members) {
   std::vector<Deal> deals;
+  std::map<uint64_t, uint64_t> steps;
   for (uint64_t turn = 0; ledger->Prepare(members[turn % members.size()], members); ++turn) {
     const uint64_t member = members[turn % members.size()];
     deals.push_back(ledger->Next(member, members));
-    ledger->MarkDone(member, deals.back().number, deals.back().minibatches.size());
+    ledger->MarkDone(member, steps[member] += deals.back().minibatches.size());
   }
   EXPECT_TRUE(ledger->AllDone());
   return deals;
@@ -88,8 +89,10 @@ TEST(LeaseLedgerTest, BudgetOfMinibatches) {
 TEST(LeaseLedgerTest, LostWorkersMinibatchesCountAgain) {
   LeaseLedger ledger(PaceFor(10), Minibatches(37), 25, {});
   const Deal lost = ledger.Next(9, {9});
-  ledger.MarkDone(9, 1, 3);
-  ledger.GiveBack(9);
+  ledger.MarkDone(9, 3);
+  EXPECT_EQ(ledger.GiveBack(9, 5), lost.minibatches[3][0].end - lost.minibatches[3][0].begin +
+                                       (lost.minibatches[4][0].end - lost.minibatches[4][0].begin))
+      << "two steps had come to part of the blocks";
   uint64_t minibatches = 3;
   for (const Deal& deal : RunToEnd(&ledger, {1, 2})) minibatches += deal.minibatches.size();
   EXPECT_EQ(minibatches, 37u);
@@ -101,14 +104,16 @@ TEST(LeaseLedgerTest, LostWorkersSamplesAreCoveredWhateverTheStep) {
       LeaseLedger ledger(PaceFor(7), Epochs(3, 101), 101, {});
       Counts counts;
       Deal deal;
+      uint64_t steps = 0;
       for (uint64_t i = 1; i <= lost_lease; ++i) {
         deal = ledger.Next(1, {1, 2});
         const uint64_t done =
             i < lost_lease ? deal.minibatches.size() : std::min<uint64_t>(step, deal.minibatches.size());
         Count(deal, 0, done, &counts);
+        steps += done;
       }
-      ledger.MarkDone(1, lost_lease, step);
-      ledger.GiveBack(1);
+      ledger.MarkDone(1, steps);
+      ledger.GiveBack(1, 0);
       for (const Deal& rest : RunToEnd(&ledger, {2})) Count(rest, 0, rest.minibatches.size(), &counts);
       ExpectEachOnce(counts, 3, 101);
       EXPECT_EQ(ledger.done_samples(), 303u);
@@ -121,21 +126,22 @@ TEST(LeaseLedgerTest, IsNotDoneWhileSomebodyIsAtWork) {
   ledger.Next(1, {1});
   EXPECT_TRUE(ledger.AllDealt());
   EXPECT_FALSE(ledger.AllDone());
-  ledger.GiveBack(1);
+  ledger.GiveBack(1, 0);
   EXPECT_FALSE(ledger.AllDealt());
   ledger.Next(2, {2});
-  ledger.MarkDone(2, 1, 1);
+  ledger.MarkDone(2, 1);
   EXPECT_TRUE(ledger.AllDone());
 }
 
-TEST(LeaseLedgerTest, ProgressTakesNothingBackAndIgnoresUnknownLeases) {
+TEST(LeaseLedgerTest, MarkDoneTakesNothingBackAndIgnoresStepsThatWereNeverDealt) {
   LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
   ledger.Next(1, {1});
-  ledger.MarkDone(1, 1, 5);
-  ledger.MarkDone(1, 1, 2);
-  ledger.MarkDone(1, 2, 1);
-  ledger.MarkDone(3, 1, 1);
+  ledger.MarkDone(1, 5);
+  ledger.MarkDone(1, 2);
+  ledger.MarkDone(3, 1);
   EXPECT_EQ(ledger.done_samples(), 50u);
+  ledger.MarkDone(1, 1000000);
+  EXPECT_EQ(ledger.done_samples(), 10 * kMinibatchesPerLease);
 }
 
 TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
@@ -143,8 +149,8 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   Counts counts;
   const Deal first = ledger.Next(1, {1, 2});
   const Deal second = ledger.Next(2, {1, 2});
-  ledger.MarkDone(1, 1, 3);
-  ledger.MarkDone(2, 1, 5);
+  ledger.MarkDone(1, 3);
+  ledger.MarkDone(2, 5);
   Count(first, 0, 3, &counts);
   Count(second, 0, 5, &counts);
   const v1::MasterState state = ledger.StateAt(0);
@@ -161,7 +167,7 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
 TEST(LeaseLedgerTest, SynchronousPlansContinueFromItsVersion) {
   LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
   ledger.Next(1, {1});
-  ledger.MarkDone(1, 1, 5);
+  ledger.MarkDone(1, 5);
   const v1::MasterState state = ledger.StateAt(40);
   EXPECT_EQ(state.version(), 40u);
   PlanLedger resumed(PaceFor(10), Epochs(1, 1000), 1000, state);

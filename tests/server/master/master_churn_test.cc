@@ -33,6 +33,7 @@ struct SimulatedWorker {
   uint64_t incarnation = 0;
   v1::Lease lease;
   uint64_t step = 0;  // of its lease: computed
+  std::vector<Sample> unpushed;  // of steps that are computed
   double heard_at = 0;
   double stalled_until = 0;  // it neither works nor is heard of
   v1::Progress progress;
@@ -126,7 +127,6 @@ class Simulation {
     request.set_worker(worker.index);
     request.set_incarnation(worker.incarnation);
     *request.mutable_progress() = worker.progress;
-    NoteDone(worker);
     master_->Leave(request);
     workers_.erase(workers_.begin() + which);
   }
@@ -148,7 +148,6 @@ class Simulation {
         continue;
       }
       worker.heard_at = clock_.Now();
-      NoteDone(worker);
     }
   }
 
@@ -174,8 +173,9 @@ class Simulation {
       return;
     }
     worker->heard_at = clock_.Now();
-    NoteDone(*worker);
-    if (lease->state() == v1::Lease::FINISHED) {
+    if (lease->state() == v1::Lease::WAIT && lease->flush() && !worker->unpushed.empty()) {
+      Push(worker, 0);
+    } else if (lease->state() == v1::Lease::FINISHED) {
       Leave(worker - workers_.data());
     } else if (lease->state() == v1::Lease::GRANTED) {
       const auto again = master_->GetLease(request);
@@ -194,7 +194,7 @@ class Simulation {
     for (int i = 0; i < lease.minibatches_size(); ++i) {
       for (const Sample& sample : SamplesOf(lease.minibatches(i))) {
         ASSERT_EQ(done_.count(sample), 0u)
-            << "dealt again though done: " << sample.first << "/" << sample.second;
+            << "dealt again though all shards have it: " << sample.first << "/" << sample.second;
         const auto held = holders_.find(sample);
         ASSERT_TRUE(held == holders_.end() || members.count(held->second) == 0)
             << "dealt to two at once: " << sample.first << "/" << sample.second;
@@ -215,24 +215,23 @@ class Simulation {
 
   void DoStep(SimulatedWorker* worker) {
     const uint64_t period = churn_.job.push_period;
-    const uint64_t version = worker->lease.first_version() + worker->step / period;
-    if ((worker->step + 1) % period == 0) {
-      if (!Contribute(*worker, version)) return;
+    const std::vector<Sample> samples = SamplesOf(worker->lease.minibatches(static_cast<int>(worker->step)));
+    const uint64_t steps = worker->progress.steps() + 1;
+    worker->unpushed.insert(worker->unpushed.end(), samples.begin(), samples.end());
+    worker->progress.set_steps(steps);
+    const bool push = synchronous() ? (worker->step + 1) % period == 0 : steps % period == 0;
+    if (push && !Push(worker, worker->lease.first_version() + worker->step / period)) {
+      // It tries again.
+      worker->progress.set_steps(steps - 1);
+      worker->unpushed.resize(worker->unpushed.size() - samples.size());
+      return;
     }
-    ++worker->step;
-    if (worker->step % period == 0 || !synchronous()) {
-      for (uint64_t i = worker->progress.lease_steps(); i < worker->step; ++i) {
-        for (const Sample& sample : SamplesOf(worker->lease.minibatches(static_cast<int>(i)))) {
-          executed_.insert(sample);
-        }
-      }
-      worker->progress.set_lease_steps(worker->step);
-    }
-    worker->progress.set_steps(worker->progress.steps() + 1);
+    worker->progress.set_lease_steps(++worker->step);
   }
 
   // True when all shards have answered.
-  bool Contribute(const SimulatedWorker& worker, uint64_t version) {
+  bool Push(SimulatedWorker* worker, uint64_t version) {
+    const uint64_t steps = worker->progress.steps();
     bool answered = true;
     for (FakeShard& shard : shards_) {
       if (synchronous() && shard.version() > version) continue;
@@ -240,19 +239,17 @@ class Simulation {
         answered = false;  // on its way still; it may be lost between two shards
         continue;
       }
-      if (!shard.Contribute(worker.incarnation, version)) return false;
+      if (!shard.Contribute(worker->incarnation, version, steps)) return false;
       if (synchronous() && shard.version() <= version) answered = false;
     }
-    return answered;
-  }
-
-  // What the master was just told to be done, if it still took the worker for a member.
-  void NoteDone(const SimulatedWorker& worker) {
-    if (Members().count(worker.incarnation) == 0) return;
-    for (uint64_t i = 0; i < worker.progress.lease_steps(); ++i) {
-      for (const Sample& sample : SamplesOf(worker.lease.minibatches(static_cast<int>(i))))
-        done_.insert(sample);
+    if (!answered) return false;
+    for (const FakeShard& shard : shards_) {
+      // A version that was made without it, as it is a member no more.
+      if (shard.Settled(worker->incarnation) < steps) return true;
     }
+    done_.insert(worker->unpushed.begin(), worker->unpushed.end());
+    worker->unpushed.clear();
+    return true;
   }
 
   void Poll(FakeShard* shard) {
@@ -284,11 +281,11 @@ class Simulation {
     }
   }
 
-  // Synchronous mode: in an update of all shards, to `version` at most. Otherwise: in a step that is done.
+  // Synchronous mode: in an update of all shards, to `version` at most. Otherwise: in one of all shards.
   bool IsTrained(const Sample& sample, uint64_t version) const {
     const auto deals = deals_.find(sample);
     if (deals == deals_.end()) return false;
-    if (!synchronous()) return executed_.count(sample) > 0;
+    if (!synchronous()) return done_.count(sample) > 0;
     for (const auto& [incarnation, at] : deals->second) {
       if (at < version && shards_[0].MadeBy(incarnation, at) && shards_[1].MadeBy(incarnation, at))
         return true;
@@ -303,8 +300,7 @@ class Simulation {
   std::vector<FakeShard> shards_;
   std::vector<SimulatedWorker> workers_;
   std::map<Sample, uint64_t> holders_;  // the last that it was dealt to
-  std::set<Sample> done_;               // reported
-  std::set<Sample> executed_;           // in a step that its worker took for done
+  std::set<Sample> done_;               // in contributions that all shards have
   std::map<Sample, std::vector<std::pair<uint64_t, uint64_t>>> deals_;  // to whom, for which version
   uint64_t last_checkpoint_ = 0;
   int losses_ = 0;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -97,7 +99,8 @@ class MasterTest : public ::testing::Test {
   // The next lease; shards hear of everything meanwhile.
   v1::Lease::State Next(Worker* worker) {
     absl::StatusOr<v1::Lease> lease = Ask(*worker, worker->lease.number());
-    if (lease.ok() && lease->state() == v1::Lease::WAIT) {
+    // The first exchange may settle what another worker has left, the second make this one's roster known.
+    for (int i = 0; i < 2 && lease.ok() && lease->state() == v1::Lease::WAIT; ++i) {
       Exchange();
       lease = Ask(*worker, worker->lease.number());
     }
@@ -126,7 +129,7 @@ class MasterTest : public ::testing::Test {
     worker->progress.set_loss_sum(worker->progress.loss_sum() + 2.0 * static_cast<double>(samples));
     worker->progress.set_correct(worker->progress.correct() + samples / 2);
     for (FakeShard& shard : shards_) {
-      shard.Contribute(worker->incarnation, worker->lease.first_version() + step);
+      shard.Contribute(worker->incarnation, worker->lease.first_version() + step, worker->progress.steps());
     }
   }
 
@@ -371,6 +374,7 @@ TEST_F(MasterTest, ALostWorkerIsUnknownAndItsSamplesGoToOthers) {
   EXPECT_THAT(
       master_->Status().events(),
       Contains("worker 0 (host:7) was not heard of for 12.0 s: taken for lost; its samples go to others"));
+  Exchange();
   ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
   EXPECT_EQ(kept.lease.minibatches(0).spans(0).begin(), 0u);
   const Worker back = Join();
@@ -477,6 +481,9 @@ TEST_F(MasterTest, ShardsHearWhoHasNothingToDoUntilItsNextLease) {
   Exchange();
 
   Leave(busy, "drained");
+  EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT) << "shards have not said what they have of the other's";
+  EXPECT_TRUE(master_->Command().rosters(0).members(0).idle());
+  Exchange();
   EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT) << "no shard knows that it has work again";
   EXPECT_FALSE(master_->Command().rosters(0).members(0).idle());
   EXPECT_EQ(Ask(idle, 1)->state(), v1::Lease::WAIT);
@@ -527,6 +534,7 @@ TEST_F(MasterTest, WhoComesLaterBeginsBesideTheSlowestOfThoseAtWork) {
   EXPECT_EQ(clock(third), 4u);
   Leave(slow);
   Leave(third);
+  Exchange();
   Worker fourth = Join();
   EXPECT_EQ(fourth.index, 0u);
   EXPECT_EQ(clock(fourth), 8u);
@@ -772,7 +780,7 @@ TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
   EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 0u);
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   DoLease({&worker});  // 64 of 100 samples
-  ASSERT_TRUE(Beat(worker).ok());
+  Exchange();
   EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 1u);
   while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
   Leave(worker);
@@ -1039,7 +1047,7 @@ TEST_F(MasterTest, StatusTellsTheLearningRateOfTheNextUpdate) {
   EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.5);
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   for (int i = 0; i < 5; ++i) DoStep(&worker);
-  ASSERT_TRUE(Beat(worker).ok());
+  Exchange();
   EXPECT_DOUBLE_EQ(master_->Status().learning_rate(), 0.5 * 0.95);
   optimizer->set_worker_scaling(v1::Optimizer::LINEAR);
   Start(job);
@@ -1062,6 +1070,7 @@ TEST_F(MasterTest, StatusTellsRatesOverTheLastSeconds) {
     DoStep(&worker);
     ASSERT_TRUE(Beat(worker).ok());
   }
+  Exchange();
   const v1::JobStatus status = master_->Status();
   EXPECT_EQ(status.samples(), 20u);
   EXPECT_DOUBLE_EQ(status.epochs(), 0.2);
@@ -1096,6 +1105,7 @@ TEST_F(MasterTest, StatusKeepsWhatWorkersDidThatHaveLeft) {
     ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
     for (int step = 0; step < 5; ++step) DoStep(&worker);
     Leave(worker);
+    Exchange();
   }
   EXPECT_EQ(master_->Status().samples(), 60u);
 }
@@ -1133,8 +1143,122 @@ TEST_F(MasterTest, ProgressThatWasOvertakenChangesNothing) {
   DoStep(&worker);
   ASSERT_TRUE(Beat(worker).ok());
   ASSERT_TRUE(Beat(earlier).ok());
-  EXPECT_EQ(master_->Status().samples(), 8u);
   EXPECT_EQ(master_->Status().workers(0).progress().steps(), 2u);
+}
+
+// ------------------------------------------------------------------- accounts by what the shards have
+// settled
+
+TEST_F(MasterTest, WorkerThatReportsNoProgressEndsItsJobAllTheSame) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous}));
+    Worker worker = Join();
+    v1::Lease::State state;
+    while ((state = Next(&worker)) == v1::Lease::GRANTED) {
+      DoLease({&worker});
+      Exchange();
+      const v1::Progress progress = std::exchange(worker.progress, {});
+      const absl::StatusOr<v1::Lease> next = Ask(worker, worker.lease.number());
+      EXPECT_TRUE(next.ok()) << next.status();
+      worker.progress = progress;
+    }
+    EXPECT_EQ(state, v1::Lease::FINISHED);
+    EXPECT_EQ(master_->Status().samples(), kSamples);
+  }
+}
+
+TEST_F(MasterTest, WhatOnlyTheWorkerSaysIsDoneIsNotTrained) {
+  Start(MakeJob({.synchronous = false}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  worker.progress.set_lease_steps(worker.lease.minibatches_size());
+  worker.progress.set_steps(worker.lease.minibatches_size());
+  ASSERT_TRUE(Beat(worker).ok());
+  Exchange();
+  EXPECT_EQ(master_->Status().samples(), 0u);
+}
+
+TEST_F(MasterTest, ProgressThatCannotBeIsRefusedByName) {
+  Start(MakeJob({.synchronous = false}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  const auto message = [&](const std::function<void(v1::Progress*)>& change) {
+    Worker changed = worker;
+    change(&changed.progress);
+    const absl::Status status = Ask(changed, 1).status();
+    EXPECT_EQ(Beat(changed).status(), status);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_lease(77); }),
+            "worker 0 (host:7) reports Progress.lease 77, but it was given lease 1 last");
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_lease_steps(1000000); }),
+            "worker 0 (host:7) reports Progress.lease_steps 1000000, but it was given 8 in that lease");
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_steps(9); }),
+            "worker 0 (host:7) reports Progress.steps 9, but it was given 8");
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_samples(33); }),
+            "worker 0 (host:7) reports Progress.samples 33, but it was given 32");
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_pull_seconds(-1); }),
+            "worker 0 (host:7) reports -1 seconds in its Progress");
+  EXPECT_EQ(message([](v1::Progress* p) { p->set_data_seconds(std::nan("")); }),
+            "worker 0 (host:7) reports nan seconds in its Progress");
+  EXPECT_EQ(master_->Status().samples(), 0u);
+}
+
+// Its contribution waited in a synchronous round when it was lost: the shards drop it, and it is computed
+// again.
+TEST_F(MasterTest, LostWorkersSamplesAreDealtAgainFromWhatTheShardsHave) {
+  Start(MakeJob({.workers = 2}));
+  Worker kept = Join();
+  Worker lost = Join();
+  ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&lost), v1::Lease::GRANTED);
+  DoStep(&kept);
+  DoStep(&lost);
+  DoStep(&lost);  // waits for the other one's second step
+  Exchange();
+  EXPECT_EQ(master_->Status().samples(), 8u);
+  clock_.Advance(6);
+  ASSERT_TRUE(Beat(kept).ok());
+  clock_.Advance(6);
+  master_->Tick();
+  while (kept.progress.lease_steps() < static_cast<uint64_t>(kept.lease.minibatches_size())) DoStep(&kept);
+  EXPECT_EQ(shards_[0].version(), 2u) << "shards have not heard of the loss";
+  Exchange();
+  EXPECT_GT(shards_[0].version(), 2u);
+  EXPECT_EQ(master_->Status().repeated_samples(), 0u);
+  while (Next(&kept) == v1::Lease::GRANTED) DoLease({&kept});
+  EXPECT_EQ(master_->Status().samples(), kSamples);
+  EXPECT_EQ(shards_[0].Settled(lost.incarnation), 2u)
+      << "the second one was in before the shards heard of it";
+}
+
+TEST_F(MasterTest, ContributionThatCameToOneShardAloneIsSaidToBeComputedTwice) {
+  Start(MakeJob({.synchronous = false}));
+  Worker lost = Join();
+  ASSERT_EQ(Next(&lost), v1::Lease::GRANTED);
+  DoStep(&lost);
+  DoStep(&lost);
+  shards_[0].Contribute(lost.incarnation, 0, 3);
+  Exchange();
+  EXPECT_EQ(master_->Status().samples(), 8u);
+  Leave(lost, "killed", true);
+  Exchange();
+  EXPECT_EQ(master_->Status().repeated_samples(), 4u);
+  EXPECT_THAT(master_->Status().events(),
+              Contains("the last contribution of worker 0 (host:7) came to part of the blocks: 4 samples are "
+                       "computed again that those have already"));
+}
+
+TEST_F(MasterTest, WhoWaitsAtTheEndIsAskedToPushWhatItHas) {
+  Start(MakeJob({.synchronous = false, .batch_size = 50}));
+  Worker worker = Join();
+  EXPECT_FALSE(Ask(worker, 0)->flush()) << "the shards do not know it yet";
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  const absl::StatusOr<v1::Lease> wait = Ask(worker, 2);
+  EXPECT_EQ(wait->state(), v1::Lease::WAIT);
+  EXPECT_TRUE(wait->flush());
 }
 
 TEST_F(MasterTest, VersionThatFallsFailsTheJob) {

@@ -28,10 +28,12 @@ TEST_F(MembershipTest, GivesTheLowestFreeIndexAndFreshIncarnations) {
   EXPECT_EQ(members_.Register(From("b"), 0)->index, 1u);
   EXPECT_EQ(members_.Register(From("c"), 0)->index, 2u);
   members_.Remove(v1::WORKER, 1);
-  const Member* member = members_.Register(From("d"), 0);
+  EXPECT_EQ(members_.Register(From("d"), 0)->index, 3u) << "reports may still be of the one that had index 1";
+  members_.FreeIndex(1);
+  const Member* member = members_.Register(From("e"), 0);
   EXPECT_EQ(member->index, 1u);
-  EXPECT_EQ(member->incarnation, 4u);
-  EXPECT_EQ(members_.next_incarnation(), 5u);
+  EXPECT_EQ(member->incarnation, 5u);
+  EXPECT_EQ(members_.next_incarnation(), 6u);
 }
 
 TEST_F(MembershipTest, EvaluatorsHaveIndicesOfTheirOwnButShareIncarnations) {
@@ -74,6 +76,7 @@ TEST_F(MembershipTest, DeadlinesAreExtendedByAPauseOfTheMaster) {
 TEST_F(MembershipTest, ALostWorkerIsUnknownAndMayComeBack) {
   members_.Register(From("a"), 0);
   members_.TakeExpired(11);
+  members_.FreeIndex(0);
   const absl::Status status = members_.Hear(v1::WORKER, 0, 1, 12).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("register again"));

@@ -36,10 +36,9 @@ std::vector<Deal> DealAll(PlanLedger* ledger, const std::vector<uint64_t>& membe
   return deals;
 }
 
-void FinishAll(PlanLedger* ledger, const std::vector<uint64_t>& members, const std::vector<Deal>& deals) {
-  for (size_t i = 0; i < deals.size(); ++i) {
-    ledger->MarkDone(members[i], deals[i].number, deals[i].minibatches.size());
-  }
+// All that was dealt is done.
+void FinishAll(PlanLedger* ledger, const std::vector<uint64_t>& members) {
+  for (uint64_t member : members) ledger->MarkDone(member, UINT64_MAX);
 }
 
 // What all members together see in each step.
@@ -61,7 +60,7 @@ std::vector<Step> RunToEnd(PlanLedger* ledger, const std::vector<uint64_t>& memb
     const std::vector<Deal> deals = DealAll(ledger, members);
     if (deals.empty()) break;
     for (const Step& step : Global(deals)) steps.push_back(step);
-    FinishAll(ledger, members, deals);
+    FinishAll(ledger, members);
   }
   EXPECT_TRUE(ledger->AllDone());
   while (!steps.empty() && steps.back().empty()) steps.pop_back();
@@ -132,7 +131,7 @@ TEST(PlanLedgerTest, PlansHoldWholeVersions) {
   PlanLedger ledger(PaceFor(1, 1, 5), Epochs(1, 27), 27, {});
   std::vector<Deal> deals = DealAll(&ledger, Members(1));
   EXPECT_EQ(deals[0].minibatches.size(), 20u);  // 16 rounded up
-  FinishAll(&ledger, Members(1), deals);
+  FinishAll(&ledger, Members(1));
   deals = DealAll(&ledger, Members(1));
   EXPECT_EQ(deals[0].number, 2u);
   EXPECT_EQ(deals[0].first_step, 20u);
@@ -163,18 +162,19 @@ TEST(PlanLedgerTest, LostWorkersSamplesAreCoveredWhateverTheStep) {
           for (uint64_t i = 0; i <= plan; ++i) {
             deals = DealAll(&ledger, members);
             if (i == plan) break;
-            FinishAll(&ledger, members, deals);
+            FinishAll(&ledger, members);
             for (const Step& s : Global(deals)) Count(s, &done);
           }
           const uint64_t size = deals[rank].minibatches.size();
           const uint64_t kept = std::min(step, size) / steps_per_version * steps_per_version;
-          ledger.MarkDone(members[rank], deals[rank].number, step);
-          ledger.GiveBack(members[rank]);
+          const uint64_t before = deals[rank].first_step;
+          ledger.MarkDone(members[rank], before + kept);
+          ledger.GiveBack(members[rank], 0);
           std::vector<uint64_t> rest;
           for (uint64_t r = 0; r < 3; ++r) {
             if (r != rank) rest.push_back(members[r]);
             for (uint64_t s = 0; s < (r == rank ? kept : size); ++s) Count(deals[r].minibatches[s], &done);
-            if (r != rank) ledger.MarkDone(members[r], deals[r].number, size);
+            if (r != rank) ledger.MarkDone(members[r], before + size);
           }
           for (const Step& s : RunToEnd(&ledger, rest)) Count(s, &done);
           ExpectEachOnce(done, 2, kSamples);
@@ -190,8 +190,8 @@ TEST(PlanLedgerTest, GivesBackPlansThatAMemberNeverAskedFor) {
   const std::vector<uint64_t> members = Members(2);
   ASSERT_TRUE(ledger.Prepare(members[0], members));
   const Deal deal = ledger.Next(members[0], members);
-  ledger.GiveBack(members[1]);
-  ledger.MarkDone(members[0], 1, deal.minibatches.size());
+  ledger.GiveBack(members[1], 0);
+  ledger.MarkDone(members[0], deal.minibatches.size());
   Counts counts;
   for (const Step& step : deal.minibatches) Count(step, &counts);
   for (const Step& step : RunToEnd(&ledger, {members[0]})) Count(step, &counts);
@@ -202,22 +202,39 @@ TEST(PlanLedgerTest, GivenBackSamplesAreDealtFirst) {
   PlanLedger ledger(PaceFor(3, 2), Epochs(1, 1000), 1000, {});
   const std::vector<uint64_t> members = Members(3);
   DealAll(&ledger, members);
-  for (uint64_t member : members) ledger.MarkDone(member, 1, 14);
-  ledger.GiveBack(members[1]);
+  for (uint64_t member : members) ledger.MarkDone(member, 14);
+  ledger.GiveBack(members[1], 0);
   const std::vector<uint64_t> rest = {members[0], members[2]};
   const std::vector<Step> next = Global(DealAll(&ledger, rest));
   EXPECT_EQ(next[0], (Step{{0, 86, 88}, {0, 92, 94}})) << "two spans of one epoch make one step";
   EXPECT_EQ(next[1], (Step{{0, 96, 100}}));
 }
 
-TEST(PlanLedgerTest, AppliedVersionsAreDoneWithoutAWordFromTheWorker) {
+TEST(PlanLedgerTest, SaysWhichSamplesOfALostWorkerPartOfTheBlocksHave) {
   PlanLedger ledger(PaceFor(2, 4, 2), Epochs(1, 1000), 1000, {});
   const std::vector<uint64_t> members = Members(2);
   DealAll(&ledger, members);
-  ledger.MarkApplied(3);  // 6 steps of 8 samples
-  EXPECT_EQ(ledger.done_samples(), 48u);
-  ledger.GiveBack(members[1]);
-  EXPECT_EQ(ledger.StateAt(8).pending(0).begin(), 52u);
+  FinishAll(&ledger, members);
+  DealAll(&ledger, members);
+  ledger.MarkDone(members[1], 16 + 4);
+  EXPECT_EQ(ledger.GiveBack(members[1], 16 + 6), 8u) << "two steps of four samples";
+}
+
+// Between the moment when a worker is lost and the moment when all servers have said what they have of it,
+// the others make versions without it.
+TEST(PlanLedgerTest, StateHoldsWhatALeavingWorkerHasNotDoneOfVersionsThatWereMadeWithoutIt) {
+  PlanLedger ledger(PaceFor(2, 4), Epochs(1, 1000), 1000, {});
+  const std::vector<uint64_t> members = Members(2);
+  const std::vector<Deal> deals = DealAll(&ledger, members);
+  ledger.MarkDone(members[0], 7);
+  ledger.MarkDone(members[1], 3);
+  EXPECT_EQ(ledger.StateAt(7).pending(0).begin(), 56u);
+  ledger.SetLeaving(members[1]);
+  const v1::MasterState state = ledger.StateAt(7);
+  EXPECT_EQ(state.pending(0).begin(), deals[1].minibatches[3][0].begin);
+  EXPECT_EQ(state.samples(), 7u * 4 + 3 * 4);
+  ledger.GiveBack(members[1], 0);
+  EXPECT_EQ(ledger.StateAt(7).samples(), state.samples());
 }
 
 TEST(PlanLedgerTest, JoinersWaitForTheNextPlanOfTheOthers) {
@@ -234,8 +251,8 @@ TEST(PlanLedgerTest, JoinersWaitForTheNextPlanOfTheOthers) {
 TEST(PlanLedgerTest, JoinersBeginAPlanWhenTheLastOneIsAbandoned) {
   PlanLedger ledger(PaceFor(1, 4), Epochs(1, 1000), 1000, {});
   DealAll(&ledger, Members(1));
-  ledger.MarkDone(kHolder, 1, 5);
-  ledger.GiveBack(kHolder);
+  ledger.MarkDone(kHolder, 5);
+  ledger.GiveBack(kHolder, 0);
   EXPECT_EQ(ledger.Prepare(kHolder + 7, {kHolder + 7}), 16u) << "not where the old plan was to end";
   EXPECT_EQ(ledger.Next(kHolder + 7, {kHolder + 7}).minibatches[0], (Step{{0, 20, 24}}));
 }
@@ -243,8 +260,8 @@ TEST(PlanLedgerTest, JoinersBeginAPlanWhenTheLastOneIsAbandoned) {
 TEST(PlanLedgerTest, AbandonedStepsAreNotSpent) {
   PlanLedger ledger(PaceFor(1, 4), Steps(20), 1000, {});
   DealAll(&ledger, Members(1));
-  ledger.MarkDone(kHolder, 1, 5);
-  ledger.GiveBack(kHolder);
+  ledger.MarkDone(kHolder, 5);
+  ledger.GiveBack(kHolder, 0);
   EXPECT_EQ(ledger.StateAt(16).steps(), 5u);
   EXPECT_EQ(RunToEnd(&ledger, {kHolder + 1}).size(), 15u);
 }
@@ -275,7 +292,7 @@ void ExpectResumesExactly(uint64_t samples, const Pace& pace, const Budget& budg
       ASSERT_EQ(rest, std::vector<Step>(expected.begin() + step, expected.end()))
           << "from version " << version;
     }
-    FinishAll(&ledger, members, deals);
+    FinishAll(&ledger, members);
   }
 }
 
@@ -294,15 +311,15 @@ TEST(PlanLedgerTest, ResumesExactlyAfterALoss) {
   PlanLedger ledger(PaceFor(3, 4), Epochs(2, 401), 401, {});
   std::vector<uint64_t> members = Members(3);
   std::vector<Deal> deals = DealAll(&ledger, members);
-  ledger.MarkDone(members[1], 1, 7);
-  ledger.GiveBack(members[1]);
+  ledger.MarkDone(members[1], 7);
+  ledger.GiveBack(members[1], 0);
   members.erase(members.begin() + 1);
-  for (uint64_t member : members) ledger.MarkDone(member, 1, 16);
+  for (uint64_t member : members) ledger.MarkDone(member, 16);
   std::vector<v1::MasterState> states;
   deals = DealAll(&ledger, members);
   for (uint64_t version = 16; version <= 32; ++version) states.push_back(ledger.StateAt(version));
   std::vector<Step> expected = Global(deals);
-  FinishAll(&ledger, members, deals);
+  FinishAll(&ledger, members);
   for (const Step& step : RunToEnd(&ledger, members)) expected.push_back(step);
   for (uint64_t i = 0; i < states.size(); ++i) {
     PlanLedger resumed(PaceFor(2, 4), Epochs(2, 401), 401, states[i]);
@@ -314,7 +331,10 @@ TEST(PlanLedgerTest, ForgettingLeavesLaterVersionsAlone) {
   PlanLedger kept(PaceFor(2, 3), Epochs(1, 997), 997, {});
   PlanLedger forgetful(PaceFor(2, 3), Epochs(1, 997), 997, {});
   for (int i = 0; i < 5; ++i) {
-    for (PlanLedger* ledger : {&kept, &forgetful}) FinishAll(ledger, Members(2), DealAll(ledger, Members(2)));
+    for (PlanLedger* ledger : {&kept, &forgetful}) {
+      DealAll(ledger, Members(2));
+      FinishAll(ledger, Members(2));
+    }
     forgetful.Forget(16 * i + 3);
     for (uint64_t version = 16 * i + 3; version <= 16u * (i + 1); ++version) {
       EXPECT_EQ(forgetful.StateAt(version).SerializeAsString(), kept.StateAt(version).SerializeAsString());
@@ -326,18 +346,17 @@ TEST(PlanLedgerTest, ForgettingDoesNotLoseWhatIsNotDone) {
   PlanLedger ledger(PaceFor(2, 3), Epochs(1, 997), 997, {});
   const std::vector<uint64_t> members = Members(2);
   const std::vector<Deal> first = DealAll(&ledger, members);
-  ledger.MarkDone(members[0], 1, 16);
+  ledger.MarkDone(members[0], 16);
   DealAll(&ledger, members);
   ledger.Forget(16);
-  ledger.GiveBack(members[1]);
+  ledger.GiveBack(members[1], 0);
   EXPECT_EQ(ledger.StateAt(32).pending(0).begin(), first[1].minibatches[0][0].begin);
 }
 
-TEST(PlanLedgerTest, IgnoresProgressOfLeasesThatWereNeverDealt) {
+TEST(PlanLedgerTest, IgnoresStepsOfHoldersThatWereDealtNothing) {
   PlanLedger ledger(PaceFor(1, 3), Epochs(1, 100), 100, {});
   DealAll(&ledger, Members(1));
-  ledger.MarkDone(kHolder, 7, 3);
-  ledger.MarkDone(kHolder + 1, 1, 3);
+  ledger.MarkDone(kHolder + 1, 3);
   EXPECT_EQ(ledger.done_samples(), 0u);
 }
 

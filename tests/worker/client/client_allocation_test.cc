@@ -157,7 +157,7 @@ TEST(ClientAllocationTest, NoBlockAllocatesAnythingOfOurs) {
   ParameterClient client({{server.address()}, grpc::InsecureChannelCredentials(), "test", 0, 1}, &layout,
                          &clock);
   const Allocations by_client =
-      InSteadyState([&] { ASSERT_TRUE(client.PushPull(gradient, 8, absl::MakeSpan(weights)).ok()); });
+      InSteadyState([&] { ASSERT_TRUE(client.PushPull(gradient, 8, absl::MakeSpan(weights), 0).ok()); });
   const Allocations by_overlap = InSteadyState([&] {
     client.Start({.kind = Parameters::Operation::kPushPull,
                   .samples = 8,
@@ -175,7 +175,7 @@ TEST(ClientAllocationTest, NoBlockAllocatesAnythingOfOurs) {
   options.compression.set_pull(v1::Compression::FLOAT16);
   ParameterClient encoding(options, &layout, &clock);
   const Allocations by_encoding =
-      InSteadyState([&] { ASSERT_TRUE(encoding.PushPull(gradient, 8, absl::MakeSpan(weights)).ok()); });
+      InSteadyState([&] { ASSERT_TRUE(encoding.PushPull(gradient, 8, absl::MakeSpan(weights), 0).ok()); });
 
   EXPECT_EQ(by_grpc.ours, 0u) << "the measure itself";
   EXPECT_EQ(by_client.ours, 0u);

@@ -170,7 +170,7 @@ TEST_P(OverlapTest, OperationThatIsNotFinishedIsGivenUpWithTheClient) {
   // Worker 1 goes on when worker 0 is gone.
   servers_->SetRosters({MakeRoster(0, {1})});
   ParameterClient other(OptionsOf(servers_->addresses(), 1), &servers_->layout(), &clock_);
-  EXPECT_TRUE(other.PushPull(gradient_, 1, absl::MakeSpan(weights_)).ok());
+  EXPECT_TRUE(other.PushPull(gradient_, 1, absl::MakeSpan(weights_), 0).ok());
 }
 
 // ------------------------------------------------------------------------------------------ where time went
@@ -193,7 +193,7 @@ class GateTest : public OverlapTest {
       clock_.Advance(5);
       std::vector<float> weights(kValues);
       ParameterClient client(OptionsOf(servers_->addresses(), 1), &servers_->layout(), &clock_);
-      EXPECT_TRUE(client.PushPull(gradient_, 1, absl::MakeSpan(weights)).ok());
+      EXPECT_TRUE(client.PushPull(gradient_, 1, absl::MakeSpan(weights), 0).ok());
     });
     EXPECT_TRUE(client_->Finish().ok());
     other.join();

@@ -73,7 +73,7 @@ TEST_P(ShardsTest, PushesAndPullsReachEveryBlock) {
     const std::vector<float> gradient = WholeNumbers(i);
     Subtract(gradient, &expected);
     const auto outcome =
-        i % 2 == 0 ? client->Push(gradient, 8) : client->PushPull(gradient, 8, absl::MakeSpan(weights));
+        i % 2 == 0 ? client->Push(gradient, 8, 0) : client->PushPull(gradient, 8, absl::MakeSpan(weights), 0);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_FALSE(outcome->late || outcome->non_finite);
     EXPECT_EQ(outcome->staleness, i % 2) << "a push alone does not fetch";
@@ -95,7 +95,7 @@ TEST_P(ShardsTest, ExchangeAnswersWithTheElasticDifference) {
   const std::vector<float> x = WholeNumbers(1);
   std::vector<float> difference(kValues), expected(kValues);
   for (int64_t i = 0; i < kValues; ++i) expected[i] = 0.25f * x[i];
-  ASSERT_TRUE(client->Exchange(x, 1, absl::MakeSpan(difference)).ok());
+  ASSERT_TRUE(client->Exchange(x, 1, absl::MakeSpan(difference), 0).ok());
   EXPECT_EQ(difference, expected);
   EXPECT_EQ(servers_->Weights(), expected);
 }
@@ -112,7 +112,7 @@ TEST_P(ShardsTest, SynchronousWorkersMeetInEveryRound) {
       for (int round = 0; round < kRounds; ++round) {
         // The mean of 0, 3 and 6, whoever comes first.
         const std::vector<float> gradient(kValues, 3.0f * worker);
-        const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights));
+        const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0);
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         EXPECT_FALSE(outcome->late);
         EXPECT_EQ(outcome->staleness, 0u);
@@ -129,13 +129,13 @@ TEST_P(ShardsTest, ContributionThatIsNotFiniteIsToldToTheWorker) {
   const auto client = Client();
   std::vector<float> gradient(kValues, 1.0f), weights(kValues);
   gradient[kValues - 1] = std::nanf("");
-  const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights));
+  const auto outcome = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0);
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->non_finite);
   EXPECT_EQ(weights.back(), 0.0f);
   EXPECT_EQ(servers_->shard(GetParam() - 1).Report().workers(0).non_finite(), 1u);
   gradient.back() = 1;
-  EXPECT_FALSE(client->PushPull(gradient, 1, absl::MakeSpan(weights))->non_finite);
+  EXPECT_FALSE(client->PushPull(gradient, 1, absl::MakeSpan(weights), 0)->non_finite);
 }
 
 TEST_P(ShardsTest, ExchangeThatIsNotFiniteLeavesTheDifferenceAsItWas) {
@@ -143,7 +143,7 @@ TEST_P(ShardsTest, ExchangeThatIsNotFiniteLeavesTheDifferenceAsItWas) {
   const auto client = Client();
   const std::vector<float> x(kValues, INFINITY);
   std::vector<float> difference(kValues, 7.0f);
-  const auto outcome = client->Exchange(x, 1, absl::MakeSpan(difference));
+  const auto outcome = client->Exchange(x, 1, absl::MakeSpan(difference), 0);
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->non_finite);
   EXPECT_THAT(difference, Each(7.0f));
@@ -157,9 +157,9 @@ TEST_P(ShardsTest, ContributionToAnUpdateThatWasMadeIsToldToBeLate) {
   ASSERT_TRUE(slow->Pull(0, absl::MakeSpan(weights)).ok());
   servers_->SetRosters({MakeRoster(0, {1})});
   const std::vector<float> gradient(kValues, 2.0f);
-  ASSERT_TRUE(Client(1)->PushPull(gradient, 1, absl::MakeSpan(weights)).ok());
+  ASSERT_TRUE(Client(1)->PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
   servers_->SetRosters({MakeRoster(0, {0, 1})});
-  const auto outcome = slow->PushPull(gradient, 1, absl::MakeSpan(weights));
+  const auto outcome = slow->PushPull(gradient, 1, absl::MakeSpan(weights), 0);
   ASSERT_TRUE(outcome.ok());
   EXPECT_TRUE(outcome->late);
   EXPECT_THAT(weights, Each(-2.0f)) << "the center as it is";
@@ -191,7 +191,7 @@ TEST_P(ShardsTest, CancelEndsTheWaitAtAGateAndAllLaterCalls) {
     client->Cancel();
   });
   const std::vector<float> gradient(kValues, 1.0f);
-  const absl::Status status = client->PushPull(gradient, 1, absl::MakeSpan(weights)).status();
+  const absl::Status status = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0).status();
   cancelling.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(std::string(status.message()), "the worker was told to stop");
@@ -222,7 +222,7 @@ TEST_P(CutTest, PushIsResumedAndAppliedExactlyOnceWhereverItsConnectionBreaks) {
     for (int i = 0; i < 3; ++i) {
       const std::vector<float> gradient = WholeNumbers(++seed);
       Subtract(gradient, &expected);
-      const auto outcome = client.PushPull(gradient, 1, absl::MakeSpan(weights));
+      const auto outcome = client.PushPull(gradient, 1, absl::MakeSpan(weights), 0);
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       ASSERT_EQ(weights, expected) << "cut after " << bytes;
     }
@@ -250,7 +250,7 @@ TEST_P(CutTest, ExchangeMovesTheCenterOnceWhereverItsConnectionBreaks) {
   for (int64_t bytes : {700, 2000, 3000}) {
     relay.CutAfter(direction, bytes);
     const std::vector<float> x(kValues, 1024.0f);
-    ASSERT_TRUE(client.Exchange(x, 1, absl::MakeSpan(difference)).ok());
+    ASSERT_TRUE(client.Exchange(x, 1, absl::MakeSpan(difference), 0).ok());
     EXPECT_FALSE(relay.armed());
     center += 0.5f * (1024 - center);
     EXPECT_EQ(servers.Weights(), std::vector<float>(kValues, center));
@@ -277,7 +277,7 @@ TEST(ParameterClientTest, SynchronousRoundsGoOnBitForBitOverCutConnections) {
           Random random(Derive(round, worker));
           for (float& value : gradient) value = static_cast<float>(random.Normal());
           if (cut && worker == 0 && round % 3 == 1) relay.CutAfter(Relay::Direction(round / 3 % 2), 600 * round);
-          const auto outcome = client.PushPull(gradient, 1 + worker, absl::MakeSpan(weights));
+          const auto outcome = client.PushPull(gradient, 1 + worker, absl::MakeSpan(weights), 0);
           ASSERT_TRUE(outcome.ok()) << outcome.status();
           ASSERT_FALSE(outcome->late);
           if (cut && worker == 0 && round % 3 == 2) relay.Disarm();
@@ -296,14 +296,14 @@ TEST(ParameterClientTest, WaitsForAServerThatComesBack) {
   SteadyClock clock;
   ParameterClient client(OptionsOf(servers.addresses()), &servers.layout(), &clock);
   const std::vector<float> gradient(kValues, 1.0f);
-  ASSERT_TRUE(client.Push(gradient, 1).ok());
+  ASSERT_TRUE(client.Push(gradient, 1, 0).ok());
   servers.Stop(1);
   std::thread restarting([&] {
     // The other server has its part: the client is in the middle of the push.
     while (servers.shard(0).version() < 2) std::this_thread::yield();
     servers.Start(1);
   });
-  EXPECT_TRUE(client.Push(gradient, 1).ok());
+  EXPECT_TRUE(client.Push(gradient, 1, 0).ok());
   restarting.join();
   EXPECT_EQ(servers.Weights(), std::vector<float>(kValues, -2.0f));
 }
@@ -314,9 +314,9 @@ TEST(ParameterClientTest, GivesUpOnAServerThatIsGoneForTheStatedTimeAndNamesIt) 
   const HastyClock clock(25);
   ParameterClient client(OptionsOf(servers.addresses()), &servers.layout(), &clock);
   const std::vector<float> gradient(kValues, 1.0f);
-  ASSERT_TRUE(client.Push(gradient, 1).ok());
+  ASSERT_TRUE(client.Push(gradient, 1, 0).ok());
   servers.Stop(1);
-  const absl::Status status = client.Push(gradient, 1).status();
+  const absl::Status status = client.Push(gradient, 1, 0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               StartsWith("server 1 at " + servers.addresses()[1] + " was not to be reached for 60 s: "));
@@ -365,7 +365,8 @@ TEST(ParameterClientTest, WorkersAtOnceAreAllAppliedOnce) {
       std::vector<float> weights(kValues);
       const std::vector<float> gradient(kValues, 1.0f);
       ASSERT_TRUE(client.Pull(0, absl::MakeSpan(weights)).ok());
-      for (int i = 0; i < kPushes; ++i) ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights)).ok());
+      for (int i = 0; i < kPushes; ++i)
+        ASSERT_TRUE(client.PushPull(gradient, 1, absl::MakeSpan(weights), 0).ok());
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -1,0 +1,48 @@
+#include "server/master/progress_watch.h"
+
+#include <algorithm>
+
+namespace catchment {
+namespace {
+
+// People hear of a worker after so many leases, or after the time of so many of its steps where that is
+// longer.
+constexpr double kLeases = 3;
+constexpr double kSteps = 10;
+// A worker is never stuck within the time of so many of its steps.
+constexpr double kStuckSteps = 20;
+
+}  // namespace
+
+ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& work, double now) {
+  const auto [found, is_new] = workers_.try_emplace(incarnation);
+  Watched& watched = found->second;
+  const Work& last = watched.last;
+  const bool progress = is_new || !work.to_do || work.granted > last.granted ||
+                        work.reported > last.reported || work.answered > last.answered;
+  if (progress) watched.since = now;
+  watched.last = work;
+  const double seconds = now - watched.since;
+  watched.verdict = Verdict::kFine;
+  if (seconds >= std::max(kLeases * lease_seconds_, kSteps * work.mean_step_seconds)) {
+    watched.verdict = Verdict::kNoProgress;
+  }
+  if (stuck_seconds_ > 0 && seconds >= Limit(work)) watched.verdict = Verdict::kStuck;
+  return watched.verdict;
+}
+
+double ProgressWatch::Limit(const Work& work) const {
+  return std::max(stuck_seconds_, kStuckSteps * work.mean_step_seconds);
+}
+
+double ProgressWatch::SecondsWithout(uint64_t incarnation, double now) const {
+  const auto found = workers_.find(incarnation);
+  if (found == workers_.end() || found->second.verdict == Verdict::kFine) return 0;
+  return now - found->second.since;
+}
+
+void ProgressWatch::Extend(double seconds) {
+  for (auto& [incarnation, watched] : workers_) watched.since += seconds;
+}
+
+}  // namespace catchment

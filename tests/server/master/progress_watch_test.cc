@@ -1,0 +1,68 @@
+#include "server/master/progress_watch.h"
+
+#include <gtest/gtest.h>
+
+namespace catchment {
+namespace {
+
+using Verdict = ProgressWatch::Verdict;
+using Work = ProgressWatch::Work;
+
+constexpr uint64_t kWorker = 7;
+
+TEST(ProgressWatchTest, WorkerWithoutProgressIsNoticedAfterThreeLeasesAndStuckAfterTheLimit) {
+  ProgressWatch watch(/*stuck_seconds=*/300, /*lease_seconds=*/10);
+  const Work work = {.to_do = true, .granted = 8, .reported = 3, .answered = 3, .mean_step_seconds = 0.1};
+  EXPECT_EQ(watch.Observe(kWorker, work, 100), Verdict::kFine);
+  EXPECT_EQ(watch.Observe(kWorker, work, 129), Verdict::kFine);
+  EXPECT_EQ(watch.SecondsWithout(kWorker, 129), 0);
+  EXPECT_EQ(watch.Observe(kWorker, work, 130), Verdict::kNoProgress);
+  EXPECT_EQ(watch.SecondsWithout(kWorker, 131), 31);
+  EXPECT_EQ(watch.Observe(kWorker, work, 399), Verdict::kNoProgress);
+  EXPECT_EQ(watch.Observe(kWorker, work, 400), Verdict::kStuck);
+}
+
+TEST(ProgressWatchTest, AnyProgressBeginsTheTimeAnew) {
+  for (uint64_t Work::*steps : {&Work::granted, &Work::reported, &Work::answered}) {
+    ProgressWatch watch(300, 10);
+    Work work = {.to_do = true, .granted = 8, .reported = 3, .answered = 3};
+    watch.Observe(kWorker, work, 0);
+    EXPECT_EQ(watch.Observe(kWorker, work, 299), Verdict::kNoProgress);
+    ++(work.*steps);
+    EXPECT_EQ(watch.Observe(kWorker, work, 300), Verdict::kFine);
+    EXPECT_EQ(watch.Observe(kWorker, work, 329), Verdict::kFine);
+  }
+}
+
+TEST(ProgressWatchTest, WhoHasNothingToDoOrWaitsForOthersIsNeverStuck) {
+  ProgressWatch watch(300, 10);
+  watch.Observe(kWorker, {.to_do = true}, 0);
+  EXPECT_EQ(watch.Observe(kWorker, {.to_do = false}, 1000), Verdict::kFine);
+  EXPECT_EQ(watch.Observe(kWorker, {.to_do = true}, 1029), Verdict::kFine) << "its time begins with its work";
+}
+
+TEST(ProgressWatchTest, LongStepsHaveLongerLimits) {
+  ProgressWatch watch(300, 10);
+  const Work work = {.to_do = true, .mean_step_seconds = 60};
+  watch.Observe(kWorker, work, 0);
+  EXPECT_EQ(watch.Observe(kWorker, work, 599), Verdict::kFine);
+  EXPECT_EQ(watch.Observe(kWorker, work, 600), Verdict::kNoProgress);
+  EXPECT_EQ(watch.Observe(kWorker, work, 1199), Verdict::kNoProgress);
+  EXPECT_EQ(watch.Observe(kWorker, work, 1200), Verdict::kStuck);
+}
+
+TEST(ProgressWatchTest, PausesOfTheMasterDoNotCount) {
+  ProgressWatch watch(300, 10);
+  watch.Observe(kWorker, {.to_do = true}, 0);
+  watch.Extend(1000);
+  EXPECT_EQ(watch.Observe(kWorker, {.to_do = true}, 1029), Verdict::kFine);
+}
+
+TEST(ProgressWatchTest, LimitOfZeroLetsNoWorkerGo) {
+  ProgressWatch watch(0, 10);
+  watch.Observe(kWorker, {.to_do = true}, 0);
+  EXPECT_EQ(watch.Observe(kWorker, {.to_do = true}, 1e9), Verdict::kNoProgress);
+}
+
+}  // namespace
+}  // namespace catchment
