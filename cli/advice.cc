@@ -232,6 +232,29 @@ void FindSilentWorkers(const v1::JobStatus& status, std::vector<Warning>* warnin
   }
 }
 
+void FindNoProgress(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const double lease = status.settings().faults().worker_lease_seconds();
+  const double limit = status.settings().faults().stuck_seconds();
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    const double seconds = worker.seconds_without_progress();
+    if (seconds <= 0) continue;
+    warnings->push_back(
+        {.code = "no_progress",
+         .worker = worker.worker(),
+         .measured = seconds,
+         .bound = 3 * lease,
+         .found = absl::StrCat(Name(worker), " has work and has made no progress for ", Seconds(seconds),
+                               ", although it sends heartbeats"),
+         .why = absl::StrCat("Synchronous workers, and those at a staleness bound, wait for it.",
+                             limit > 0 ? absl::StrCat(" After ", Seconds(limit),
+                                                      " (faults.stuck_seconds) it is taken for lost.")
+                                       : ""),
+         .advice = "See what its training thread does (its log, a debugger, its device). Ended, it leaves "
+                   "its samples "
+                   "to the others at once."});
+  }
+}
+
 void FindMissingWorkers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   const int wanted = static_cast<int>(status.settings().workers());
   if (status.workers_size() == 0 || status.workers_size() >= wanted) return;
@@ -480,6 +503,7 @@ std::vector<Warning> Advise(const v1::JobStatus& status) {
     FindMissingWorkers(status, &warnings);
     FindStragglers(status, &warnings);
     FindWaits(status, &warnings);
+    FindNoProgress(status, &warnings);
     FindStaleness(status, &warnings);
     FindLate(status, &warnings);
     FindShardsBehind(status, &warnings);

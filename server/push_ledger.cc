@@ -173,6 +173,7 @@ v1::PushMark PushLedger::Mark(uint32_t worker) const {
   mark.set_answered_steps(steps_);
   mark.set_settled_steps(settled);
   mark.set_begun_steps(std::max(settled, begun));
+  mark.set_waits(all_arrived());
   return mark;
 }
 

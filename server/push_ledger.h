@@ -52,6 +52,9 @@ class PushLedger {
     return num_arrived_ > 0 && num_arrived_ < arrived_.size() ? watermark_ + 1 : 0;
   }
 
+  // All blocks of a push have come, and some are in no update yet.
+  bool all_arrived() const { return num_arrived_ == arrived_.size(); }
+
   // The block of push `sequence` is answered, or about to be; nothing happens when it was already.
   void Accept(uint64_t sequence, uint32_t block);
   // What became of an accepted block of push `sequence` of this or a former incarnation. When it was the

@@ -1,5 +1,6 @@
 // Copies of a shard, and what it says of itself.
 #include <optional>
+#include <set>
 
 #include "server/shard.h"
 #include "server/shard_slots.h"
@@ -70,9 +71,12 @@ v1::ShardReport Shard::Report() const {
   report.set_generation(gate_.generation());
   report.set_version(version());
   uint64_t samples = 0;
+  std::set<uint32_t> waiting;
   for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
     MutexLock slot_lock(&slot->mu);
     samples += slot->state.samples();
+    for (const Request& pull : slot->pulls) waiting.insert(pull.worker);
+    for (const BlockSlot::Held& held : slot->held) waiting.insert(held.contribution.request.worker);
     if (slot == blocks_.front() && slot->momentum != nullptr) {
       *report.mutable_momentum() = slot->momentum->state();
     }
@@ -83,6 +87,7 @@ v1::ShardReport Shard::Report() const {
     *report.add_workers() = worker->ledger.Statistics(index);
     v1::PushMark* const mark = report.add_marks();
     *mark = worker->ledger.Mark(index);
+    if (waiting.count(index) > 0) mark->set_waits(true);
     // The last ones are never applied, and are not waited for.
     if (job_.algorithm().emulated_delay() > 0) mark->set_settled_steps(mark->answered_steps());
   }

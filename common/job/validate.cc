@@ -301,6 +301,7 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->Positive("faults.worker_lease_seconds", job.faults().worker_lease_seconds());
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());
   problems->Positive("faults.connect_timeout_seconds", job.faults().connect_timeout_seconds());
+  problems->AtLeast<double>(0, "faults.stuck_seconds", job.faults().stuck_seconds());
   CheckStragglers(job.faults(), problems);
 }
 

@@ -46,6 +46,9 @@ class DataLedger {
   // steps up to step `begun` that it has not done.
   virtual uint64_t GiveBack(uint64_t holder, uint64_t begun) = 0;
 
+  // Something is dealt to the holder, or planned for it, and not done.
+  virtual bool HasWork(uint64_t holder) const = 0;
+
   // Nothing is left to deal, unless something is given back.
   virtual bool AllDealt() const = 0;
   virtual bool AllDone() const = 0;

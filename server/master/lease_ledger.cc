@@ -64,6 +64,11 @@ uint64_t LeaseLedger::GiveBack(uint64_t holder, uint64_t begun) {
   return repeated;
 }
 
+bool LeaseLedger::HasWork(uint64_t holder) const {
+  const auto found = holders_.find(holder);
+  return !AllDealt() || (found != holders_.end() && !found->second.open.empty());
+}
+
 bool LeaseLedger::AllDealt() const { return budget_ ? dealt_minibatches_ >= *budget_ : source_.empty(); }
 
 uint64_t LeaseLedger::MinibatchesLeft() const {

@@ -30,6 +30,7 @@ class LeaseLedger final : public DataLedger {
   void MarkDone(uint64_t holder, uint64_t steps) override;
   void SetLeaving(uint64_t holder) override {}
   uint64_t GiveBack(uint64_t holder, uint64_t begun) override;
+  bool HasWork(uint64_t holder) const override;
   bool AllDealt() const override;
   bool AllDone() const override { return AllDealt() && open_minibatches_ == 0; }
   uint64_t done_samples() const override { return source_.taken() - open_samples_; }

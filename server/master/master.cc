@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "server/master/budget.h"
 #include "server/master/make_data_ledger.h"
 
@@ -15,6 +16,8 @@ namespace {
 constexpr double kRetry = 0.005;       // shards to hear of the roster, or for its first plan
 constexpr double kRetryAtEnd = 0.02;   // others to finish their last lease
 constexpr double kRetryWaiting = 0.1;  // other workers to arrive
+
+constexpr double kWatchSeconds = 1;  // between looks at who makes progress
 
 v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
   v1::Lease lease;
@@ -110,7 +113,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       checkpoints_(num_shards),
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
       early_stopping_(job_.evaluation(), from.best()),
-      marks_(num_shards) {
+      marks_(num_shards),
+      watch_(job_.faults().stuck_seconds(), job_.faults().worker_lease_seconds()) {
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
@@ -217,7 +221,49 @@ void Master::Remove(const v1::LeaveRequest& request) {
   Advance();
 }
 
+ProgressWatch::Work Master::WorkOf(const Member& worker) const {
+  const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
+  ProgressWatch::Work work;
+  work.to_do =
+      course_.stage() == Course::Stage::kTraining && ledger_->HasWork(worker.incarnation) && !mark.waits;
+  work.granted = worker.granted_steps;
+  work.reported = worker.progress.steps();
+  work.answered = mark.answered;
+  if (work.reported > 0) {
+    work.mean_step_seconds = worker.progress.compute_seconds() / static_cast<double>(work.reported);
+  }
+  return work;
+}
+
+void Master::WatchProgress() {
+  const double now = watched_at_ = clock_->Now();
+  if (ledger_ == nullptr) return;
+  std::vector<Member> stuck;
+  for (const Member* worker : membership_.workers()) {
+    const ProgressWatch::Work work = WorkOf(*worker);
+    const ProgressWatch::Verdict verdict = watch_.Observe(worker->incarnation, work, now);
+    if (verdict == ProgressWatch::Verdict::kFine) noticed_.erase(worker->incarnation);
+    if (verdict == ProgressWatch::Verdict::kStuck) stuck.push_back(*worker);
+    if (verdict != ProgressWatch::Verdict::kNoProgress) continue;
+    if (!noticed_.insert(worker->incarnation).second) continue;
+    const double limit = watch_.Limit(work);
+    events_.Add(absl::StrFormat("no_progress: %s has work and has made no progress for %.0f s%s",
+                                worker->name(), watch_.SecondsWithout(worker->incarnation, now),
+                                limit > 0 ? absl::StrFormat("; it is let go after %.0f s", limit) : ""));
+  }
+  for (const Member& worker : stuck) {
+    events_.Add(
+        absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): taken for "
+                        "lost; its samples go to others",
+                        worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
+    membership_.Remove(worker.role, worker.index);
+    Release(worker);
+  }
+}
+
 void Master::Release(const Member& worker) {
+  watch_.Forget(worker.incarnation);
+  noticed_.erase(worker.incarnation);
   if (ledger_ != nullptr) ledger_->SetLeaving(worker.incarnation);
   // Shards that had it in no roster have nothing of it.
   const bool known = rosters_.Remove(worker.incarnation);
@@ -522,7 +568,10 @@ void Master::OnOutputsWritten() {
   Advance();
 }
 
-void Master::ExtendDeadlines(double seconds) { membership_.ExtendDeadlines(seconds, clock_->Now()); }
+void Master::ExtendDeadlines(double seconds) {
+  membership_.ExtendDeadlines(seconds, clock_->Now());
+  watch_.Extend(seconds);
+}
 
 void Master::Tick() {
   const double now = clock_->Now();
@@ -530,6 +579,7 @@ void Master::Tick() {
     if (member.role == v1::WORKER) Release(member);
   }
   if (course_.overdue(now)) DismissWorkers();
+  if (now - watched_at_ >= kWatchSeconds) WatchProgress();
   Advance();
 }
 

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@
 #include "server/master/membership.h"
 #include "server/master/plateau.h"
 #include "server/master/progress_meter.h"
+#include "server/master/progress_watch.h"
 #include "server/master/push_marks.h"
 #include "server/master/rosters.h"
 #include "server/master/shard_board.h"
@@ -145,6 +147,9 @@ class Master {
   void TakeMarks(const v1::ShardReport& report);
   void SettleLeaving();
   bool HasDoneAll(const Member& worker) const;
+  // Says which workers make no progress, and lets those go that are stuck.
+  void WatchProgress();
+  ProgressWatch::Work WorkOf(const Member& worker) const;
   // Tells the end of those who do not leave.
   void DismissWorkers();
   void TakeWhole(const CheckpointTracker::Whole& whole);
@@ -189,6 +194,9 @@ class Master {
   ProgressMeter meter_;
   WorkTotals work_;
   PushMarks marks_;
+  ProgressWatch watch_;
+  double watched_at_ = 0;
+  std::set<uint64_t> noticed_;  // incarnations that are said to make no progress
   // Workers that are members no more, until all shards have taken the rosters without them and have settled
   // what they had accepted of them.
   struct Leaving {

@@ -124,6 +124,7 @@ v1::WorkerStatus Master::StatusOf(const Member& worker) const {
   status.set_pid(worker.pid);
   status.set_device(worker.device);
   status.set_seconds_since_heartbeat(clock_->Now() - worker.heard_at);
+  status.set_seconds_without_progress(watch_.SecondsWithout(worker.incarnation, clock_->Now()));
   *status.mutable_progress() = worker.progress;
   FillStaleness(board_.Staleness(worker.index), &status);
   return status;

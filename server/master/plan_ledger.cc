@@ -182,6 +182,15 @@ void PlanLedger::Abandon(const Plan& plan) {
   }
 }
 
+bool PlanLedger::HasWork(uint64_t holder) const {
+  for (auto plan = plans_.rbegin(); plan != plans_.rend(); ++plan) {
+    for (const Seat& seat : plan->seats) {
+      if (seat.holder == holder && !seat.gone && seat.done < plan->steps.size()) return true;
+    }
+  }
+  return false;
+}
+
 bool PlanLedger::AllDealt() const { return budget_ ? budget_steps_ >= *budget_ : source_.empty(); }
 
 uint64_t PlanLedger::BudgetStepsAt(uint64_t step) const {

@@ -18,7 +18,7 @@ void PushMarks::Forget(uint32_t shard) {
 }
 
 PushMarks::Mark PushMarks::Of(uint32_t worker, uint64_t incarnation) const {
-  if (worker >= marks_.size()) return {};
+  if (worker >= marks_.size()) return {.waits = false};
   Mark over_all = {.answered = UINT64_MAX, .settled = UINT64_MAX};
   for (const v1::PushMark& mark : marks_[worker]) {
     const bool known = mark.incarnation() == incarnation;
@@ -26,6 +26,11 @@ PushMarks::Mark PushMarks::Of(uint32_t worker, uint64_t incarnation) const {
     over_all.settled = std::min(over_all.settled, known ? mark.settled_steps() : 0);
     over_all.begun = std::max(over_all.begun, known ? mark.begun_steps() : 0);
     over_all.waiting |= known && mark.settled_steps() < mark.answered_steps();
+  }
+  for (const v1::PushMark& mark : marks_[worker]) {
+    const bool known = mark.incarnation() == incarnation;
+    const uint64_t answered = known ? mark.answered_steps() : 0;
+    if (answered == over_all.answered) over_all.waits &= known && mark.waits();
   }
   return over_all;
 }

@@ -293,6 +293,19 @@ TEST(AdviceTest, WithSpareWorkersOneThatMostlyComesLateIsNamed) {
   EXPECT_THAT(Codes(status), IsEmpty()) << "too few to judge by";
 }
 
+TEST(AdviceTest, WorkerMakesNoProgress) {
+  v1::JobStatus status = HealthyStatus();
+  status.mutable_settings()->mutable_faults()->set_worker_lease_seconds(10);
+  status.mutable_settings()->mutable_faults()->set_stuck_seconds(300);
+  status.mutable_workers(1)->set_seconds_without_progress(31);
+  const Warning warning = One(status);
+  EXPECT_EQ(warning.code, "no_progress");
+  EXPECT_EQ(warning.worker, 1u);
+  EXPECT_EQ(warning.measured, 31);
+  EXPECT_EQ(warning.bound, 30);
+  EXPECT_THAT(warning.why, testing::HasSubstr("After 5 min"));
+}
+
 // ------------------------------------------------------------------------------------------------ shards
 
 TEST(AdviceTest, ShardIsBehindByMoreThanTenSecondsOfTraining) {

@@ -122,6 +122,7 @@ faults {
   non_finite_limit: 10
   connect_timeout_seconds: 60
   slowest_kib_per_second: 64
+  stuck_seconds: 300
 }
 block_kib: 1024
 compression {
@@ -516,7 +517,8 @@ INSTANTIATE_TEST_SUITE_P(
              "faults.worker_lease_seconds: is 0; must be a number above 0"},
         Case{{"faults.non_finite_limit=0"}, "faults.non_finite_limit: is 0; must be at least 1"},
         Case{{"faults.connect_timeout_seconds=-1"},
-             "faults.connect_timeout_seconds: is -1; must be a number above 0"}));
+             "faults.connect_timeout_seconds: is -1; must be a number above 0"},
+        Case{{"faults.stuck_seconds=-1"}, "faults.stuck_seconds: is -1; must be at least 0"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Consistency, Refuses,

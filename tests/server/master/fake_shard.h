@@ -63,7 +63,12 @@ class FakeShard {
     report.set_generation(command_.generation());
     report.set_version(version_);
     for (const auto& [number, saved] : saved_) *report.add_saved() = saved;
-    for (const auto& [index, mark] : marks_) *report.add_marks() = mark;
+    for (const auto& [index, mark] : marks_) {
+      *report.add_marks() = mark;
+      const auto now = contributions_.find(version_);
+      const bool waits = now != contributions_.end() && now->second.count(mark.incarnation()) > 0;
+      report.mutable_marks(report.marks_size() - 1)->set_waits(waits);
+    }
     return report;
   }
 

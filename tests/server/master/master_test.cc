@@ -1250,6 +1250,47 @@ TEST_F(MasterTest, ContributionThatCameToOneShardAloneIsSaidToBeComputedTwice) {
                        "computed again that those have already"));
 }
 
+TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
+  v1::Job job = MakeJob({.workers = 2});
+  job.mutable_faults()->set_stuck_seconds(60);
+  Start(job);
+  Worker kept = Join();
+  Worker stuck = Join();
+  ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&stuck), v1::Lease::GRANTED);
+  DoStep(&kept);
+  const auto pass = [&](int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      clock_.Advance(1);
+      EXPECT_TRUE(Beat(kept).ok());
+      EXPECT_TRUE(Beat(stuck).ok());
+      Exchange();
+      master_->Tick();
+    }
+  };
+  pass(29);
+  EXPECT_EQ(master_->Status().workers(1).seconds_without_progress(), 0);
+  pass(2);
+  EXPECT_GE(master_->Status().workers(1).seconds_without_progress(), 30);
+  EXPECT_EQ(master_->Status().workers(0).seconds_without_progress(), 0) << "it waits for the other one";
+  EXPECT_THAT(
+      master_->Status().events(),
+      Contains(
+          "no_progress: worker 1 (host:7) has work and has made no progress for 30 s; it is let go after "
+          "60 s"));
+  pass(29);
+  EXPECT_EQ(master_->Status().workers_size(), 2);
+  clock_.Advance(1);
+  Exchange();
+  master_->Tick();
+  EXPECT_EQ(master_->Status().workers_size(), 1);
+  EXPECT_EQ(Beat(stuck).status().code(), absl::StatusCode::kNotFound);
+  Exchange();
+  while (kept.progress.lease_steps() < static_cast<uint64_t>(kept.lease.minibatches_size())) DoStep(&kept);
+  while (Next(&kept) == v1::Lease::GRANTED) DoLease({&kept});
+  EXPECT_EQ(master_->Status().samples(), kSamples);
+}
+
 TEST_F(MasterTest, WhoWaitsAtTheEndIsAskedToPushWhatItHas) {
   Start(MakeJob({.synchronous = false, .batch_size = 50}));
   Worker worker = Join();
