@@ -1,0 +1,106 @@
+#include "tests/benchmarks/control_servers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_layout.h"
+#include "common/job/job_text.h"
+#include "common/rpc.h"
+#include "common/version.h"
+#include "common/wire/protocol.h"
+#include "glog/logging.h"
+#include "proto/master.grpc.pb.h"
+
+namespace catchment {
+namespace {
+
+// The server_instance of server 0; the others' follow.
+constexpr uint64_t kFirstInstance = 1'000'000;
+constexpr double kCallSeconds = 10;
+
+// Takes one answer, on the thread that pushes.
+struct VersionSink final : AnswerSink {
+  void Deliver(Answer answer) override { version = answer.header.version; }
+  uint64_t version = 0;
+};
+
+}  // namespace
+
+SimulatedServers::SimulatedServers(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers)
+    : layout_(*LayoutOf(job, std::move(tensors), num_servers)), versions_(num_servers - 1) {
+  for (int s = 1; s < num_servers; ++s) {
+    CHECK_EQ(layout_.num_blocks(s), 1);
+    Shard::Contents contents;
+    contents.weights.resize(layout_.shard(s).size());
+    hosts_.push_back(std::make_unique<ShardHost>(job, layout_, s, std::move(contents), ""));
+  }
+  absl::StatusOr<Listener> listener =
+      Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {this}, {});
+  CHECK(listener.ok()) << listener.status();
+  listener_ = std::make_unique<Listener>(*std::move(listener));
+}
+
+SimulatedServers::~SimulatedServers() { listener_->Shutdown(0); }
+
+void SimulatedServers::Accept(CallQueue* queue) {
+  UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
+      queue, &service_, &Async::RequestControl,
+      [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
+        const uint64_t server = command.server_instance() - kFirstInstance;
+        if (server < 1 || server > hosts_.size()) return absl::NotFoundError("no such server");
+        *report = hosts_[server - 1]->Control(command, clock_.Now());
+        report->set_server_instance(command.server_instance());
+        report->set_run_id(command.run().id());
+        return absl::OkStatus();
+      });
+}
+
+absl::Status SimulatedServers::Register(const v1::Job& job, const std::string& master) {
+  const auto stub = v1::MasterService::NewStub(Connect(master, grpc::InsecureChannelCredentials()));
+  for (size_t s = 1; s <= hosts_.size(); ++s) {
+    v1::RegisterServerRequest request;
+    request.set_index(s);
+    request.set_num_servers(hosts_.size() + 1);
+    request.set_address(address());
+    request.set_job_fingerprint(JobFingerprint(job));
+    request.set_server_instance(kFirstInstance + s);
+    request.set_protocol_version(kProtocolVersion);
+    request.set_build(BuildVersion());
+    v1::RegisterServerReply reply;
+    const absl::Status status =
+        FromGrpc(stub->RegisterServer(DeadlineContext(kCallSeconds).get(), request, &reply));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedServers::Push(uint32_t worker, uint64_t incarnation, uint64_t sequence) {
+  for (size_t s = 0; s < hosts_.size(); ++s) {
+    if (absl::Status status = PushTo(s, worker, incarnation, sequence); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t incarnation,
+                                      uint64_t sequence) {
+  std::vector<uint64_t>& versions = versions_[server];
+  versions.resize(std::max<size_t>(versions.size(), worker + 1));
+  Shard& shard = *hosts_[server]->shard();
+  const auto sink = std::make_shared<VersionSink>();
+  Request request{worker, incarnation, BlockHeader{v1::Block::PUSH_PULL, sequence, versions[worker], 0, 1},
+                  nullptr, sink};
+  request.now = clock_.Now();
+  const std::vector<float> gradient(shard.block_range(0).size(), 1e-6f);
+  const absl::string_view bytes(reinterpret_cast<const char*>(gradient.data()),
+                                gradient.size() * sizeof(float));
+  absl::Status status = shard.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);
+  std::vector<Answer> answers;
+  if (status.ok()) status = shard.Handle(std::move(request), &answers);
+  if (!status.ok()) return status;
+  Deliver(&answers);
+  versions[worker] = sink->version;
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

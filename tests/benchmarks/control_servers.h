@@ -1,0 +1,54 @@
+// The servers of a job but the master, as far as the control plane sees them: each is a real shard that takes
+// the master's commands over gRPC, and pushes by function calls instead of streams.
+#ifndef CATCHMENT_TESTS_BENCHMARKS_CONTROL_SERVERS_H_
+#define CATCHMENT_TESTS_BENCHMARKS_CONTROL_SERVERS_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/parameter_layout.h"
+#include "proto/wire.grpc.pb.h"
+#include "server/edge/calls.h"
+#include "server/edge/listener.h"
+#include "server/shard_host.h"
+
+namespace catchment {
+
+// Threads: Push is for one thread; the rest is safe.
+class SimulatedServers final : public CallService {
+ public:
+  // Servers 1 .. num_servers - 1 of the job, which all listen at one address. `job` has its defaults.
+  SimulatedServers(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers);
+  ~SimulatedServers() override;
+
+  // HOST:PORT.
+  const std::string& address() const { return listener_->address(); }
+  // Registers all of them with the master.
+  absl::Status Register(const v1::Job& job, const std::string& master);
+  // Pushes a gradient of one worker to every shard. A shard refuses the push of a worker that it has not
+  // heard of.
+  absl::Status Push(uint32_t worker, uint64_t incarnation, uint64_t sequence);
+
+  grpc::Service* grpc_service() override { return &service_; }
+  void Accept(CallQueue* queue) override;
+
+ private:
+  using Async = v1::ShardService::AsyncService;
+
+  absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t sequence);
+
+  const ParameterLayout layout_;
+  const SteadyClock clock_;
+  std::vector<std::unique_ptr<ShardHost>> hosts_;  // from server 1 on
+  std::vector<std::vector<uint64_t>> versions_;    // that each worker was last sent, by server and worker
+  Async service_;
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_BENCHMARKS_CONTROL_SERVERS_H_
