@@ -130,7 +130,7 @@ void MasterHost::Run() {
     Round();
     MutexLock lock(&mu_);
     const auto due = [this] {
-      return ending_ || (AllServersHere() && master_->Command().generation() != sent_generation_);
+      return ending_ || (AllServersHere() && master_->generation() != sent_generation_);
     };
     const double begin = clock_.Now();
     const double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
@@ -302,6 +302,11 @@ v1::Manifest MasterHost::MakeManifest(const CompleteCheckpoint& checkpoint) cons
 }
 
 void MasterHost::WriteMetrics() {
+  {
+    MutexLock lock(&mu_);
+    const bool scored = std::exchange(scored_, false);
+    if (!scored && !outputs_->MetricsAreDue(master_->done_samples(), clock_.Now())) return;
+  }
   const absl::Status status = outputs_->MaybeWriteMetrics(Status(), clock_.Now());
   LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
 }

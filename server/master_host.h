@@ -136,6 +136,7 @@ class MasterHost {
   // What batch_norm scored with in the newest evaluation, and in the one whose weights are to be kept.
   v1::EvaluationReport newest_report_ ABSL_GUARDED_BY(mu_);
   v1::EvaluationReport best_report_ ABSL_GUARDED_BY(mu_);
+  bool scored_ ABSL_GUARDED_BY(mu_) = false;  // an evaluation has been reported since metrics were written
 
   // Of the thread, but for what is best.
   const std::unique_ptr<Outputs> outputs_;

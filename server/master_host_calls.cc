@@ -145,7 +145,7 @@ absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& reques
   MutexLock lock(&mu_);
   absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
   Kick();
-  if (lease.ok()) lease->set_total_samples(master_->Command().total_samples());
+  if (lease.ok()) lease->set_total_samples(master_->total_samples());
   return lease;
 }
 
@@ -167,6 +167,7 @@ absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1:
   if (!reply.ok()) return reply;
   if (!outputs_->enabled()) reply->set_keep(false);
   newest_report_ = report;
+  scored_ = true;
   if (reply->keep()) best_report_ = report;
   return reply;
 }
@@ -225,7 +226,7 @@ bool MasterHost::training() {
 }
 
 void MasterHost::Kick() {
-  if (master_->Command().generation() != sent_generation_) changed_.Notify();
+  if (master_->generation() != sent_generation_) changed_.Notify();
 }
 
 }  // namespace catchment

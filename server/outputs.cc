@@ -138,12 +138,15 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& direct
   return outputs;
 }
 
+bool Outputs::MetricsAreDue(uint64_t samples, double now) const {
+  return enabled() && samples != last_samples_ && now - last_metrics_ >= kMetricsSeconds;
+}
+
 absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now) {
   // Weights that hardly move may have the very same loss.
   const bool scored = status.test_samples() > 0 && (status.test_loss() != last_test_loss_ ||
                                                     status.tested_at_samples() != last_tested_at_);
-  const bool trained = status.samples() != last_samples_ && now - last_metrics_ >= kMetricsSeconds;
-  if (!enabled() || (!scored && !trained)) return absl::OkStatus();
+  if (!enabled() || (!scored && !MetricsAreDue(status.samples(), now))) return absl::OkStatus();
   last_metrics_ = now;
   last_samples_ = status.samples();
   if (scored) {

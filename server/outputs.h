@@ -38,6 +38,8 @@ class Outputs {
                                                        UnixTime unix_time = SystemTime);
   static double SystemTime();
 
+  // Whether MaybeWriteMetrics would append a line, an evaluation aside.
+  bool MetricsAreDue(uint64_t samples, double now) const;
   // Appends a line when it is time: `now` in seconds, of any clock.
   absl::Status MaybeWriteMetrics(const v1::JobStatus& status, double now);
 

@@ -351,7 +351,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   }
   if (synchronous_) {
     rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
-  } else {
+  } else if (rosters_.IsIdle(member->incarnation)) {
     rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
   }
   if (!Acknowledged(*version, member->incarnation)) return Answer(v1::Lease::WAIT, kRetry);

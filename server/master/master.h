@@ -96,6 +96,11 @@ class Master {
   void Tick();
 
   v1::ShardCommand Command() const;
+  // Returns the generation of Command().
+  uint64_t generation() const { return rosters_.generation(); }
+  // Returns the budget; 0 while it is unknown.
+  uint64_t total_samples() const { return total_samples_; }
+  uint64_t done_samples() const { return ledger_ == nullptr ? 0 : ledger_->done_samples(); }
   // Each once, by number.
   std::vector<CompleteCheckpoint> TakeCompleteCheckpoints();
   // The manifest of a complete checkpoint is written, or why it could not be: a job ends only with its last

@@ -84,7 +84,7 @@ void Master::FillBest(v1::JobStatus* status) const {
 }
 
 void Master::FillShards(v1::JobStatus* status) const {
-  FillStaleness(board_.Staleness(std::nullopt), status);
+  FillStaleness(board_.staleness(), status);
   for (const auto& report : board_.reports()) {
     if (!report) continue;
     *status->add_shards() = *report;
@@ -126,7 +126,7 @@ v1::WorkerStatus Master::StatusOf(const Member& worker) const {
   status.set_seconds_since_heartbeat(clock_->Now() - worker.heard_at);
   status.set_seconds_without_progress(watch_.SecondsWithout(worker.incarnation, clock_->Now()));
   *status.mutable_progress() = worker.progress;
-  FillStaleness(board_.Staleness(worker.index), &status);
+  FillStaleness(board_.StalenessOf(worker.index), &status);
   return status;
 }
 

@@ -34,6 +34,7 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
   member.device = request.device();
   member.heard_at = now;
   events_->Add(absl::StrCat(member.name(), " joined"));
+  ++num_[member.role];
   return &members_.emplace(Key{member.role, member.index}, member).first->second;
 }
 
@@ -71,13 +72,16 @@ absl::StatusOr<Member*> Membership::HearEvaluator(uint64_t incarnation, double n
 }
 
 bool Membership::HasEvaluator(uint64_t incarnation) const {
-  return std::any_of(members_.begin(), members_.end(), [incarnation](const auto& entry) {
-    return entry.first.first == v1::EVALUATOR && entry.second.incarnation == incarnation;
-  });
+  return std::any_of(members_.lower_bound({v1::EVALUATOR, 0}), members_.end(),
+                     [incarnation](const auto& entry) {
+                       return entry.first.first == v1::EVALUATOR && entry.second.incarnation == incarnation;
+                     });
 }
 
 void Membership::Remove(v1::Role role, uint32_t index) {
-  if (members_.erase({role, index}) > 0 && role == v1::WORKER) held_indices_.insert(index);
+  const int erased = static_cast<int>(members_.erase({role, index}));
+  num_[role] -= erased;
+  if (erased > 0 && role == v1::WORKER) held_indices_.insert(index);
 }
 
 void Membership::ExtendDeadlines(double seconds, double now) {
@@ -97,6 +101,7 @@ std::vector<Member> Membership::TakeExpired(double now) {
                                  member.role == v1::WORKER ? "; its samples go to others" : ""));
     if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
+    --num_[member.role];
     at = members_.erase(at);
   }
   return expired;
@@ -111,8 +116,8 @@ std::vector<const Member*> Membership::workers() const {
 }
 
 int Membership::num(v1::Role role) const {
-  return static_cast<int>(std::count_if(members_.begin(), members_.end(),
-                                        [role](const auto& entry) { return entry.first.first == role; }));
+  const auto found = num_.find(role);
+  return found == num_.end() ? 0 : found->second;
 }
 
 }  // namespace catchment

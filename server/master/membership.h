@@ -82,6 +82,7 @@ class Membership {
   EventLog* const events_;
   std::map<Key, Member> members_;
   std::set<uint32_t> held_indices_;  // of workers that are members no more
+  std::map<v1::Role, int> num_;  // of members
 };
 
 }  // namespace catchment

@@ -34,6 +34,13 @@ void Rosters::SetActive(uint64_t incarnation, uint64_t clock) {
   entry->since = ++generation_;
 }
 
+bool Rosters::IsIdle(uint64_t incarnation) const {
+  const absl::Span<const Entry> members = Current();
+  return std::any_of(members.begin(), members.end(), [incarnation](const Entry& entry) {
+    return entry.incarnation == incarnation && entry.idle;
+  });
+}
+
 absl::Span<const Rosters::Entry> Rosters::Current() const {
   if (lists_.empty()) return {};
   return lists_.back().members;

@@ -36,6 +36,7 @@ class Rosters {
   void Join(uint32_t worker, uint64_t incarnation, uint64_t clock);
   void SetIdle(uint64_t incarnation);
   void SetActive(uint64_t incarnation, uint64_t clock);
+  bool IsIdle(uint64_t incarnation) const;
   // By worker index.
   absl::Span<const Entry> Current() const;
 

@@ -1,10 +1,41 @@
 #include "server/master/shard_board.h"
 
 #include <algorithm>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 
 namespace catchment {
+namespace {
+
+int Entries(const v1::WorkerStatistics& statistics) {
+  return std::min(statistics.staleness_values_size(), statistics.staleness_counts_size());
+}
+
+// Replaces `before` by `after` in both sums. Values are ascending as a rule, so that equal ones meet.
+void Correct(const v1::WorkerStatistics& before, const v1::WorkerStatistics& after,
+             const std::array<StalenessDistribution*, 2>& sums) {
+  const auto replace = [&sums](uint64_t value, uint64_t old_count, uint64_t new_count) {
+    for (StalenessDistribution* sum : sums) sum->Replace(value, old_count, new_count);
+  };
+  const int old_entries = Entries(before), new_entries = Entries(after);
+  for (int b = 0, a = 0; b < old_entries || a < new_entries;) {
+    const bool both = b < old_entries && a < new_entries;
+    if (both && before.staleness_values(b) == after.staleness_values(a)) {
+      replace(before.staleness_values(b), before.staleness_counts(b), after.staleness_counts(a));
+      ++b;
+      ++a;
+    } else if (a == new_entries || (both && before.staleness_values(b) < after.staleness_values(a))) {
+      replace(before.staleness_values(b), before.staleness_counts(b), 0);
+      ++b;
+    } else {
+      replace(after.staleness_values(a), 0, after.staleness_counts(a));
+      ++a;
+    }
+  }
+}
+
+}  // namespace
 
 absl::Status ShardBoard::Update(const v1::ShardReport& report) {
   if (report.shard() >= reports_.size()) {
@@ -18,11 +49,16 @@ absl::Status ShardBoard::Update(const v1::ShardReport& report) {
                                                       report.version(), ", and was at ", last->version(),
                                                       " before: it has lost updates"));
   }
+  Account(last ? last->workers() : Workers(), report.workers());
   last = report;
   return absl::OkStatus();
 }
 
-void ShardBoard::Forget(uint32_t shard) { reports_.at(shard).reset(); }
+void ShardBoard::Forget(uint32_t shard) {
+  std::optional<v1::ShardReport>& last = reports_.at(shard);
+  if (last) Account(last->workers(), Workers());
+  last.reset();
+}
 
 bool ShardBoard::all_reported() const {
   return std::all_of(reports_.begin(), reports_.end(), [](const auto& report) { return report.has_value(); });
@@ -55,15 +91,25 @@ std::string ShardBoard::save_error() const {
   return "";
 }
 
-StalenessDistribution ShardBoard::Staleness(std::optional<uint32_t> worker) const {
-  StalenessDistribution staleness;
-  for (const auto& report : reports_) {
-    if (!report) continue;
-    for (const v1::WorkerStatistics& statistics : report->workers()) {
-      if (!worker || statistics.worker() == *worker) staleness.Add(statistics);
+const StalenessDistribution& ShardBoard::StalenessOf(uint32_t worker) const {
+  static const StalenessDistribution* const kNone = new StalenessDistribution();
+  const auto found = staleness_of_workers_.find(worker);
+  return found == staleness_of_workers_.end() ? *kNone : found->second;
+}
+
+void ShardBoard::Account(const Workers& before, const Workers& after) {
+  static const v1::WorkerStatistics* const kNone = new v1::WorkerStatistics();
+  // A shard lists its workers in one order: those at the same place are mostly the same. Where they are not,
+  // one is taken back and the other added as a whole.
+  for (int i = 0; i < std::max(before.size(), after.size()); ++i) {
+    const bool same = i < std::min(before.size(), after.size()) && before[i].worker() == after[i].worker();
+    if (i < before.size()) {
+      Correct(before[i], same ? after[i] : *kNone, {&staleness_, &staleness_of_workers_[before[i].worker()]});
+    }
+    if (i < after.size() && !same) {
+      Correct(*kNone, after[i], {&staleness_, &staleness_of_workers_[after[i].worker()]});
     }
   }
-  return staleness;
 }
 
 }  // namespace catchment

@@ -1,4 +1,5 @@
-// What the shards last said of themselves.
+// What the shards last said of themselves, and what it adds up to. The sums over shards and workers are kept up
+// to date report by report: asking for them costs nothing, however many shards and workers there are.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_SHARD_BOARD_H_
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,14 +35,22 @@ class ShardBoard {
   // "server 1: no space left on device"; empty when saving did not fail.
   std::string save_error() const;
 
-  // Of one worker, or of all.
-  StalenessDistribution Staleness(std::optional<uint32_t> worker) const;
+  // Over all shards, of all workers and of one.
+  const StalenessDistribution& staleness() const { return staleness_; }
+  const StalenessDistribution& StalenessOf(uint32_t worker) const;
 
   // By shard; nothing where none has come.
   const std::vector<std::optional<v1::ShardReport>>& reports() const { return reports_; }
 
  private:
+  using Workers = google::protobuf::RepeatedPtrField<v1::WorkerStatistics>;
+
+  // Adds what `after` has and `before` has not, and takes back the opposite.
+  void Account(const Workers& before, const Workers& after);
+
   std::vector<std::optional<v1::ShardReport>> reports_;
+  StalenessDistribution staleness_;
+  std::unordered_map<uint32_t, StalenessDistribution> staleness_of_workers_;
 };
 
 }  // namespace catchment

@@ -1,5 +1,7 @@
 #include "server/master/staleness.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 
 namespace catchment {
@@ -8,6 +10,15 @@ void StalenessDistribution::Add(uint64_t value, uint64_t count) {
   if (count == 0) return;
   counts_[value] += count;
   count_ += count;
+}
+
+void StalenessDistribution::Replace(uint64_t value, uint64_t before, uint64_t after) {
+  if (before == after) return;
+  const auto entry = counts_.try_emplace(value, 0).first;
+  CHECK_GE(entry->second, before) << "more is taken back than was added";
+  entry->second += after - before;
+  if (entry->second == 0) counts_.erase(entry);
+  count_ += after - before;
 }
 
 void StalenessDistribution::Add(const v1::WorkerStatistics& statistics) {

@@ -16,6 +16,8 @@ class StalenessDistribution {
   void Add(uint64_t value, uint64_t count);
   // Its staleness_values and staleness_counts.
   void Add(const v1::WorkerStatistics& statistics);
+  // Counts the value `after` times where it was counted `before` times.
+  void Replace(uint64_t value, uint64_t before, uint64_t after);
 
   uint64_t count() const { return count_; }
   // All are 0 when nothing was counted.

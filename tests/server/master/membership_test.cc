@@ -36,6 +36,22 @@ TEST_F(MembershipTest, GivesTheLowestFreeIndexAndFreshIncarnations) {
   EXPECT_EQ(members_.next_incarnation(), 6u);
 }
 
+TEST_F(MembershipTest, CountsMembersThatComeLeaveAndAreLost) {
+  for (int i = 0; i < 3; ++i) members_.Register(From("a"), i);
+  members_.Register(From("b", v1::EVALUATOR), 2);
+  EXPECT_EQ(members_.num_workers(), 3);
+  EXPECT_EQ(members_.num_evaluators(), 1);
+  members_.Remove(v1::WORKER, 1);
+  members_.Remove(v1::WORKER, 1);
+  EXPECT_EQ(members_.num_workers(), 2);
+  EXPECT_EQ(members_.TakeExpired(11).size(), 1u) << "worker 0 was heard of at 0";
+  EXPECT_EQ(members_.num_workers(), 1);
+  EXPECT_EQ(members_.num_evaluators(), 1);
+  members_.Remove(v1::EVALUATOR, 0);
+  EXPECT_EQ(members_.num_evaluators(), 0);
+  EXPECT_EQ(members_.workers().size(), 1u);
+}
+
 TEST_F(MembershipTest, EvaluatorsHaveIndicesOfTheirOwnButShareIncarnations) {
   EXPECT_EQ(members_.Register(From("a"), 0)->incarnation, 1u);
   const Member* evaluator = members_.Register(From("a", v1::EVALUATOR), 0);
