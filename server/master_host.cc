@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kRoundSeconds = 0.1;
 constexpr double kShortRoundSeconds = 0.01;  // where the end of the job waits for reports
-constexpr double kControlSeconds = 5;
 // A wait between two rounds that takes this long was not a wait: the process did not run.
 constexpr double kPauseSeconds = 1;
 // How long the end of the job is repeated to servers that do not answer.
@@ -66,12 +65,14 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       clock_(*clock),
       master_(std::move(master)),
       peers_(options_.num_servers),
+      schedule_(options_.num_servers),
       kept_(std::move(kept)),
       outputs_(std::move(outputs)),
       best_keeper_(layout_.size(), KeepsBest()) {
   if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
     LOG(WARNING) << "evaluation.keep_best: there is no --out, and no weights are kept";
   }
+  commander_ = std::make_unique<ShardCommander>();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -82,6 +83,7 @@ MasterHost::~MasterHost() {
     changed_.Notify();
   }
   thread_.join();
+  commander_.reset();
 }
 
 void MasterHost::SetAddress(const std::string& address) {
@@ -126,49 +128,52 @@ BestKeeper::Owner MasterHost::KeepsBest() {
 // ------------------------------------------------------------------------------------------------ the thread
 
 void MasterHost::Run() {
-  while (true) {
-    Round();
+  bool tick = true;
+  bool ended = false;
+  while (!ended) {
+    Round(tick);
     MutexLock lock(&mu_);
-    const auto due = [this] {
-      return ending_ || (AllServersHere() && master_->generation() != sent_generation_);
-    };
     const double begin = clock_.Now();
     const double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
-    if (!over_) changed_.WaitFor(&mu_, wait, due);
+    if (!over_) tick = !changed_.WaitFor(&mu_, wait, [this] { return HasWork(); });
     if (const double pause = clock_.Now() - begin; pause > kPauseSeconds) {
       LOG(WARNING) << "this process did not run for " << pause
                    << " s; members get as much more time to be heard";
       master_->ExtendDeadlines(pause);
     }
-    if (ending_ || over_) return;
+    ended = ending_ || over_;
   }
+  AnswerWaiters();
 }
 
 bool MasterHost::AllServersHere() const {
   return std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.address.empty(); });
 }
 
-void MasterHost::Round() {
+void MasterHost::Round(bool tick) {
   v1::ShardCommand command;
-  std::vector<CompleteCheckpoint> checkpoints;
+  std::vector<Command> due;
+  std::vector<LeaseWaiters::Answer> leases;
+  bool proceed;
   {
     MutexLock lock(&mu_);
+    if (tick) schedule_.Tick();
+    answered_ = false;
     master_->Tick();
     for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
-    command = master_->Command();
-    *command.mutable_run() = RunAt(peers_[0].address);
-    if (called_off_) command.set_stop(true);
-    if (!AllServersHere() && !command.stop()) return;
-    sent_generation_ = command.generation();
+    leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
+    command = NextCommand();
+    proceed = AllServersHere() || command.stop();
+    if (proceed) due = TakeDueCommands(command);
   }
-  for (int s = 0; s < options_.num_servers; ++s) {
-    if (stopped_.count(s) > 0) continue;
-    const std::optional<v1::ShardReport> report = Control(s, command);
-    if (!report.has_value()) continue;
-    if (command.stop()) stopped_.insert(s);
-    MutexLock lock(&mu_);
-    if (absl::Status status = master_->OnShardReport(*report); !status.ok()) LOG(ERROR) << status.message();
-  }
+  Deliver(std::move(leases));
+  if (!proceed) return;
+  Send(std::move(due));
+  FinishRound(command.stop());
+}
+
+void MasterHost::FinishRound(bool stop) {
+  std::vector<CompleteCheckpoint> checkpoints;
   v1::JobStatus::Phase phase;
   {
     MutexLock lock(&mu_);
@@ -181,56 +186,11 @@ void MasterHost::Round() {
     if (!outputs_written_) WriteFinalOutputs();
   }
   MutexLock lock(&mu_);
-  if (command.stop() && StopIsKnown()) {
+  if (stop && StopIsKnown()) {
     over_ = true;
     const v1::JobStatus status = master_->Status();
     if (phase == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(status));
     changed_.Notify();
-  }
-}
-
-std::optional<v1::ShardReport> MasterHost::Control(int shard, v1::ShardCommand command) {
-  if (shard == 0) return local_.Control(command, clock_.Now());
-  v1::ShardService::Stub* stub;
-  {
-    MutexLock lock(&mu_);
-    stub = peers_[shard].stub.get();
-    command.set_server_instance(peers_[shard].instance);
-  }
-  if (stub == nullptr) return std::nullopt;
-  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kControlSeconds);
-  v1::ShardReport report;
-  const absl::Status status = FromGrpc(stub->Control(context.get(), command, &report));
-  if (absl::IsNotFound(status) || absl::IsFailedPrecondition(status)) {
-    OnRefused(shard, command.server_instance(), status, command.stop());
-    return std::nullopt;
-  }
-  MutexLock lock(&mu_);
-  Peer& peer = peers_[shard];
-  if (status.ok()) {
-    peer.last_heard = clock_.Now();
-    return report;
-  }
-  const double limit = options_.job.faults().connect_timeout_seconds();
-  if (clock_.Now() - peer.last_heard > limit && !command.stop()) {
-    master_->Fail(absl::StrCat("server ", shard, " at ", peer.address, " was not to be reached for ", limit,
-                               " s (", status.message(),
-                               "); start all servers again with --resume to go on from the last checkpoint"));
-  }
-  return std::nullopt;
-}
-
-void MasterHost::OnRefused(int shard, uint64_t instance, const absl::Status& why, bool stop) {
-  MutexLock lock(&mu_);
-  const Peer& peer = peers_[shard];
-  // Another one has registered meanwhile.
-  if (peer.instance != instance) return;
-  // The process that was to end is gone.
-  if (stop) stopped_.insert(shard);
-  if (absl::IsFailedPrecondition(why)) {
-    master_->Fail(absl::StrCat("server ", shard, " at ", peer.address, " refuses this job: ", why.message()));
-  } else if (master_->has_begun()) {
-    FailRestarted(shard).IgnoreError();
   }
 }
 

@@ -20,13 +20,17 @@
 #include "proto/master.pb.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/best_keeper.h"
+#include "server/command_schedule.h"
+#include "server/lease_waiters.h"
 #include "server/master/master.h"
 #include "server/outputs.h"
+#include "server/shard_commander.h"
 #include "server/shard_host.h"
 
 namespace catchment {
 
-// Threads: safe; it has one of its own that sends commands and writes files.
+// Threads: safe; it has one of its own that decides on commands, answers calls that waited and writes files, and
+// one that takes the servers' answers.
 class MasterHost {
  public:
   struct Options {
@@ -56,7 +60,12 @@ class MasterHost {
   absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
+  // Answers at once.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
+  // Calls `respond` once with the lease: now, or, where the request allows to wait, within kMostWaitSeconds, on
+  // the host's thread.
+  static constexpr double kMostWaitSeconds = 3;
+  void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
@@ -87,11 +96,37 @@ class MasterHost {
              std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs,
              std::optional<v1::BestState> kept);
 
+  struct Command {
+    int shard = 0;
+    v1::ShardService::Stub* stub = nullptr;  // null: the local shard
+    v1::ShardCommand command;
+  };
+
   void Run();
-  void Round();
-  std::optional<v1::ShardReport> Control(int shard, v1::ShardCommand command);
+  // `tick`: about kRoundSeconds have passed.
+  void Round(bool tick);
+  // Returns the commands that are due, which are under way from now on.
+  std::vector<Command> TakeDueCommands(const v1::ShardCommand& command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the server can be commanded, and has not been stopped yet.
+  bool Commandable(size_t server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Without rosters.
+  v1::ShardCommand NextCommand() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether something is to be done before the next tick.
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Send(std::vector<Command> commands);
+  void OnAnswer(int shard, const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer);
+  void OnReport(int shard, const v1::ShardReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnNoAnswer(int shard, const absl::Status& why, bool stop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The process at the server's address obeys another run, or is not the one that registered.
-  void OnRefused(int shard, uint64_t instance, const absl::Status& why, bool stop);
+  void OnRefused(int shard, const absl::Status& why, bool stop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<v1::Lease> GetLeaseLocked(const v1::GetLeaseRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  LeaseWaiters::Ask AskAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The rest of a round; `stop`: servers are commanded to end.
+  void FinishRound(bool stop);
+  static void Deliver(std::vector<LeaseWaiters::Answer> answers);
+  // Answers those who still wait for a lease.
+  void AnswerWaiters();
   // Writes the manifests of checkpoints that all shards have saved. The newest that could not be written is
   // tried again in later rounds.
   void WriteManifests(std::vector<CompleteCheckpoint> checkpoints);
@@ -127,7 +162,10 @@ class MasterHost {
   std::unique_ptr<Master> master_ ABSL_GUARDED_BY(mu_);
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);  // by shard; the first is this server
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
-  uint64_t sent_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  CommandSchedule schedule_ ABSL_GUARDED_BY(mu_);
+  LeaseWaiters waiters_ ABSL_GUARDED_BY(mu_);
+  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);  // servers that have answered the stop
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // a server, what the job's end may wait for
   bool called_off_ ABSL_GUARDED_BY(mu_) = false;  // stopped before all servers had come
   bool ending_ ABSL_GUARDED_BY(mu_) = false;      // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
@@ -147,8 +185,8 @@ class MasterHost {
   std::optional<CompleteCheckpoint> unrecorded_;  // whose manifest could not be written
   double record_at_ = 0;                          // when to try again
   double record_pause_ = 0;
-  std::set<int> stopped_;  // servers that have answered the stop
   std::optional<double> stop_since_;
+  std::unique_ptr<ShardCommander> commander_;
   std::thread thread_;
 };
 

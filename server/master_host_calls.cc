@@ -95,6 +95,7 @@ void MasterHost::Admit(const v1::RegisterServerRequest& request) {
   }
   peer.last_heard = clock_.Now();
   peer.instance = request.server_instance();
+  schedule_.Forget(static_cast<int>(request.index()));
   Kick();
 }
 
@@ -138,15 +139,9 @@ absl::Status MasterHost::CheckWorker(const v1::RegisterRequest& request) const {
 
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
   MutexLock lock(&mu_);
-  return master_->Heartbeat(request);
-}
-
-absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
-  MutexLock lock(&mu_);
-  absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
+  absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
   Kick();
-  if (lease.ok()) lease->set_total_samples(master_->total_samples());
-  return lease;
+  return reply;
 }
 
 v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
@@ -164,6 +159,7 @@ absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEv
 absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
   MutexLock lock(&mu_);
   absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
+  Kick();
   if (!reply.ok()) return reply;
   if (!outputs_->enabled()) reply->set_keep(false);
   newest_report_ = report;
@@ -223,10 +219,6 @@ bool MasterHost::WaitFor(double seconds) {
 bool MasterHost::training() {
   MutexLock lock(&mu_);
   return master_->training();
-}
-
-void MasterHost::Kick() {
-  if (master_->generation() != sent_generation_) changed_.Notify();
 }
 
 }  // namespace catchment

@@ -15,6 +15,8 @@ namespace catchment {
 namespace {
 
 constexpr double kMetricsSeconds = 1;
+// A line takes the time of a few microseconds for each worker and shard: those of many come less often.
+constexpr double kStatisticsPerSecond = 20'000;
 
 using Json = nlohmann::ordered_json;
 
@@ -139,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& direct
 }
 
 bool Outputs::MetricsAreDue(uint64_t samples, double now) const {
-  return enabled() && samples != last_samples_ && now - last_metrics_ >= kMetricsSeconds;
+  return enabled() && samples != last_samples_ && now - last_metrics_ >= pause_;
 }
 
 absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now) {
@@ -148,6 +150,9 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
                                                     status.tested_at_samples() != last_tested_at_);
   if (!enabled() || (!scored && !MetricsAreDue(status.samples(), now))) return absl::OkStatus();
   last_metrics_ = now;
+  int64_t statistics = 0;
+  for (const v1::ShardReport& shard : status.shards()) statistics += shard.workers_size();
+  pause_ = std::max(kMetricsSeconds, static_cast<double>(statistics) / kStatisticsPerSecond);
   last_samples_ = status.samples();
   if (scored) {
     last_test_loss_ = status.test_loss();

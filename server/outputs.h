@@ -1,5 +1,6 @@
 // What a job leaves in its output directory:
-//   metrics.jsonl            while it trains: a JSON object a line, each second and after each evaluation
+//   metrics.jsonl            while it trains: a JSON object a line, each second (less often with more than 20,000
+//                            pairs of a worker and a server) and after each evaluation
 //   tensorboard/             the same lines as events for TensorBoard (tensorboard.h)
 //   summary.json             at the end; docs/operating.md explains each key
 //   model.safetensors        at the end: the weights, with PyTorch's names and layouts
@@ -74,6 +75,7 @@ class Outputs {
   TensorBoard tensorboard_;
   WorkerRates worker_rates_;
   double last_metrics_ = -1;
+  double pause_ = 0;  // from the last line to the next, at least
   double last_test_loss_ = -1;
   uint64_t last_tested_at_ = 0;
   uint64_t last_samples_ = 0;

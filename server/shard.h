@@ -85,7 +85,8 @@ class Shard {
   // Weights alone, for an evaluator.
   std::vector<float> Weights() const;
 
-  v1::ShardReport Report() const;
+  // Without `statistics` the workers' are left out, which grow with their number.
+  v1::ShardReport Report(bool statistics = true) const;
   // The number of the worker's push of which some blocks have come and some have not; 0: there is none.
   uint64_t PushUnderWay(uint32_t worker, uint64_t incarnation) const;
   // Payload bytes that have come and that have gone out since the start.

@@ -99,7 +99,7 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) 
   shard_.SetRosters(command, now, &answers);
   Deliver(&answers);
   if (command.checkpoint() > 0) shard_.Checkpoint(command.checkpoint());
-  v1::ShardReport report = shard_.Report();
+  v1::ShardReport report = shard_.Report(!command.without_statistics());
   writer_.Report(&report);
   MutexLock lock(&mu_);
   if (const auto line = momentum_log_.Line(report.momentum())) LOG(INFO) << *line;

@@ -64,7 +64,7 @@ ShardSnapshot Shard::CopyAll(uint64_t number) const {
   return snapshot;
 }
 
-v1::ShardReport Shard::Report() const {
+v1::ShardReport Shard::Report(bool statistics) const {
   v1::ShardReport report;
   ReaderLock lock(&roster_mu_);
   report.set_shard(index_);
@@ -82,9 +82,10 @@ v1::ShardReport Shard::Report() const {
     }
   }
   report.set_samples(samples / blocks_.size());
+  report.set_without_statistics(!statistics);
   for (const auto& [index, worker] : workers_) {
     MutexLock worker_lock(&worker->mu);
-    *report.add_workers() = worker->ledger.Statistics(index);
+    if (statistics) *report.add_workers() = worker->ledger.Statistics(index);
     v1::PushMark* const mark = report.add_marks();
     *mark = worker->ledger.Mark(index);
     if (waiting.count(index) > 0) mark->set_waits(true);

@@ -5,15 +5,15 @@
 namespace catchment {
 namespace {
 
-// Also how often the master learns of progress.
-constexpr double kLongestInterval = 0.5;
+// Also how often the master learns of progress, unless it asks for less.
+constexpr double kUsualInterval = 0.5;
 
 }  // namespace
 
 Heartbeat::Heartbeat(v1::HeartbeatRequest request, double lease_seconds, double give_up_seconds,
                      MasterClient* master, const Clock* clock, Callbacks callbacks)
     : request_(std::move(request)),
-      interval_seconds_(std::min(kLongestInterval, lease_seconds / 4)),
+      lease_seconds_(lease_seconds),
       give_up_seconds_(give_up_seconds),
       master_(*master),
       clock_(*clock),
@@ -28,12 +28,14 @@ Heartbeat::~Heartbeat() {
 void Heartbeat::Run() {
   double last_heard = clock_.Now();
   bool told_to_stop = false;
-  while (!end_.Pause(interval_seconds_)) {
+  double wanted = kUsualInterval;
+  while (!end_.Pause(std::min(wanted, lease_seconds_ / 4))) {
     *request_.mutable_progress() = callbacks_.progress();
     const absl::StatusOr<v1::HeartbeatReply> reply =
         master_.CallOnce(&MasterClient::Stub::Heartbeat, request_);
     if (reply.ok()) {
       last_heard = clock_.Now();
+      wanted = std::max(kUsualInterval, reply->again_in_seconds());
       if (reply->stop() && !told_to_stop) {
         told_to_stop = true;
         callbacks_.on_stop(reply->reason());

@@ -34,7 +34,7 @@ class Heartbeat {
   void Run();
 
   v1::HeartbeatRequest request_;
-  const double interval_seconds_;
+  const double lease_seconds_;
   const double give_up_seconds_;
   MasterClient& master_;
   const Clock& clock_;

@@ -1,6 +1,15 @@
 #include "worker/lease_source.h"
 
+#include <algorithm>
+
 namespace catchment {
+namespace {
+
+// How long a call may wait at the master, which bounds it itself.
+constexpr double kWaitSeconds = 5;
+constexpr double kLookSeconds = 0.02;
+
+}  // namespace
 
 LeaseSource::LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
                          std::function<v1::Progress()> progress)
@@ -32,9 +41,10 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
   request.set_worker(worker_);
   request.set_incarnation(incarnation_);
   request.set_after(lease_.number());
+  request.set_wait_seconds(kWaitSeconds);
   while (!stop_.IsSet()) {
     *request.mutable_progress() = progress_();
-    absl::StatusOr<v1::Lease> lease = master_.Call(&MasterClient::Stub::GetLease, request, &stop_);
+    absl::StatusOr<v1::Lease> lease = master_.GetLease(request, stop_);
     if (!lease.ok()) return lease.status();
     if (lease->state() == v1::Lease::FINISHED) return Renewal::kEnd;
     if (lease->state() == v1::Lease::WAIT) {
@@ -42,7 +52,7 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
         flushed_ = lease_.number();
         return Renewal::kFlush;
       }
-      stop_.Pause(lease->retry_seconds());
+      PauseUntilDone(request.progress(), lease->retry_seconds());
       continue;
     }
     lease_ = *std::move(lease);
@@ -53,6 +63,19 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
     return Renewal::kGranted;
   }
   return Renewal::kEnd;
+}
+
+bool LeaseSource::IsDone(const v1::Progress& progress) const {
+  return progress.lease() == lease_.number() &&
+         progress.lease_steps() == static_cast<uint64_t>(lease_.minibatches_size());
+}
+
+void LeaseSource::PauseUntilDone(const v1::Progress& reported, double seconds) const {
+  const bool reported_done = IsDone(reported);
+  for (double left = seconds; left > 0; left -= kLookSeconds) {
+    if (stop_.Pause(std::min(left, kLookSeconds))) return;
+    if (!reported_done && IsDone(progress_())) return;
+  }
 }
 
 uint64_t LeaseSource::first_version() const {

@@ -40,6 +40,10 @@ class LeaseSource {
  private:
   enum class Renewal { kGranted, kFlush, kEnd };
   absl::StatusOr<Renewal> Renew();
+  // Whether all steps of the last lease are.
+  bool IsDone(const v1::Progress& progress) const;
+  // Pauses, but not beyond the moment when all steps of the last lease are done, unless that was reported.
+  void PauseUntilDone(const v1::Progress& reported, double seconds) const;
 
   const uint32_t worker_;
   const uint64_t incarnation_;

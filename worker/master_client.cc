@@ -40,15 +40,40 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
       return status;
     }
     if (clock_.Now() - start >= give_up_seconds_) {
-      return absl::UnavailableError(
-          absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message(),
-                       reached_ ? "" : kNeverReached));
+      return absl::UnavailableError(absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message(),
+                                                 reached_ ? "" : kNeverReached));
     }
     const double pause = pauses.Next();
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
     if (Pause(pause, stop)) return absl::CancelledError("the worker was told to stop");
   }
+}
+
+absl::StatusOr<v1::Lease> MasterClient::GetLease(const v1::GetLeaseRequest& request, const StopFlag& stop) {
+  v1::Lease lease;
+  const absl::Status status =
+      Retry([&](grpc::ClientContext* context) { return TryGetLease(context, request, stop, &lease); }, stop);
+  if (!status.ok()) return status;
+  return lease;
+}
+
+grpc::Status MasterClient::TryGetLease(grpc::ClientContext* context, const v1::GetLeaseRequest& request,
+                                       const StopFlag& stop, v1::Lease* lease) {
+  grpc::CompletionQueue queue;
+  grpc::Status status;
+  const auto call = stub_->AsyncGetLease(context, request, &queue);
+  call->Finish(lease, &status, this);
+  void* tag;
+  bool ok;
+  while (queue.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kSlice) ==
+         grpc::CompletionQueue::TIMEOUT) {
+    if (stop.IsSet()) context->TryCancel();
+  }
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return status;
 }
 
 absl::Status MasterClient::KeepBest(uint64_t incarnation, uint64_t evaluation,

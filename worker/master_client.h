@@ -44,6 +44,9 @@ class MasterClient {
     return reply;
   }
 
+  // Asks for a lease, for which the call may wait at the master; `stop` breaks it off.
+  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request, const StopFlag& stop);
+
   // Sends weights that were asked for (ReportEvaluationReply.keep): the whole flat vector.
   absl::Status KeepBest(uint64_t incarnation, uint64_t evaluation, absl::Span<const float> weights);
 
@@ -64,6 +67,8 @@ class MasterClient {
   // Each attempt has so many seconds.
   absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop,
                      double seconds = kCallSeconds);
+  grpc::Status TryGetLease(grpc::ClientContext* context, const v1::GetLeaseRequest& request,
+                           const StopFlag& stop, v1::Lease* lease);
   grpc::Status StreamBest(grpc::ClientContext* context, v1::BestWeights message,
                           absl::Span<const float> weights);
   // Returns early when the connection comes about, and, with true, when `stop` is set.

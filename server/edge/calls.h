@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/completion.h"
 #include "common/mutex.h"
 #include "common/rpc.h"
@@ -82,6 +83,60 @@ class UnaryCall final : public Completion {
     (service_.*method_)(&context_, &request_, &responder_, queue_.get(), queue_.get(), Tag());
   }
   ~UnaryCall() { queue_.Leave(); }
+
+  CallQueue& queue_;
+  Service& service_;
+  const Method method_;
+  const Handler handler_;
+  grpc::ServerContext context_;
+  Request request_;
+  grpc::ServerAsyncResponseWriter<Reply> responder_;
+  bool answered_ = false;
+};
+
+// One request, one reply, which may come later, and from any thread.
+template <typename Service, typename Request, typename Reply>
+class DeferredCall final : public Completion {
+ public:
+  using Method = typename UnaryCall<Service, Request, Reply>::Method;
+  // Called once. The server ends only when all calls are answered.
+  using Respond = std::function<void(absl::StatusOr<Reply>)>;
+  // Runs on the queue's thread.
+  using Handler = std::function<void(const Request&, Respond)>;
+
+  // Takes calls from now on.
+  static void Accept(CallQueue* queue, Service* service, Method method, Handler handler) {
+    new DeferredCall(queue, service, method, std::move(handler));
+  }
+
+  void Done(bool ok) override {
+    if (!ok || answered_) {
+      delete this;
+      return;
+    }
+    answered_ = true;
+    Accept(&queue_, &service_, method_, handler_);
+    // The answer may be sent, and the call gone, before the handler returns.
+    handler_(request_, [this](absl::StatusOr<Reply> reply) {
+      if (reply.ok()) {
+        responder_.Finish(*reply, grpc::Status::OK, Tag());
+      } else {
+        responder_.FinishWithError(ToGrpc(reply.status()), Tag());
+      }
+    });
+  }
+
+ private:
+  DeferredCall(CallQueue* queue, Service* service, Method method, Handler handler)
+      : queue_(*queue),
+        service_(*service),
+        method_(method),
+        handler_(std::move(handler)),
+        responder_(&context_) {
+    queue_.Enter();
+    (service_.*method_)(&context_, &request_, &responder_, queue_.get(), queue_.get(), Tag());
+  }
+  ~DeferredCall() { queue_.Leave(); }
 
   CallQueue& queue_;
   Service& service_;

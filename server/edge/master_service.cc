@@ -22,9 +22,9 @@ void MasterService::Accept(CallQueue* queue) {
   UnaryCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
       queue, &service_, &Async::RequestHeartbeat,
       [this](const auto& request, auto* reply) { return Put(host_.Heartbeat(request), reply); });
-  UnaryCall<Async, v1::GetLeaseRequest, v1::Lease>::Accept(
+  DeferredCall<Async, v1::GetLeaseRequest, v1::Lease>::Accept(
       queue, &service_, &Async::RequestGetLease,
-      [this](const auto& request, auto* reply) { return Put(host_.GetLease(request), reply); });
+      [this](const auto& request, auto respond) { host_.AwaitLease(request, std::move(respond)); });
   UnaryCall<Async, v1::GetEvaluationRequest, v1::GetEvaluationReply>::Accept(
       queue, &service_, &Async::RequestGetEvaluation,
       [this](const auto& request, auto* reply) { return Put(host_.GetEvaluation(request), reply); });

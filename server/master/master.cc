@@ -16,6 +16,11 @@ namespace {
 constexpr double kRetry = 0.005;       // shards to hear of the roster, or for its first plan
 constexpr double kRetryAtEnd = 0.02;   // others to finish their last lease
 constexpr double kRetryWaiting = 0.1;  // other workers to arrive
+// All workers together shall not ask more often than this.
+constexpr double kMostRetriesPerSecond = 1000;
+// Heartbeats of all workers together, and what a worker sends of its own accord.
+constexpr double kMostHeartbeatsPerSecond = 500;
+constexpr double kHeartbeatSeconds = 0.5;
 
 constexpr double kWatchSeconds = 1;  // between looks at who makes progress
 
@@ -174,6 +179,8 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
   if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
   Advance();
   v1::HeartbeatReply reply;
+  reply.set_again_in_seconds(
+      std::max(kHeartbeatSeconds, membership_.num_workers() / kMostHeartbeatsPerSecond));
   if (!course_.cut_short()) return reply;
   reply.set_stop(true);
   reply.set_reason(course_.reason());
@@ -329,6 +336,39 @@ absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
   Member* member = *found;
   if (absl::Status status = Observe(request.progress(), member); !status.ok()) return status;
   Advance();
+  return LeaseFor(request, member);
+}
+
+absl::StatusOr<v1::Lease> Master::GetLeaseAgain(const v1::GetLeaseRequest& request) {
+  constexpr double kLongAgo = 0;  // nothing is heard of it now
+  absl::StatusOr<Member*> member =
+      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), kLongAgo);
+  if (!member.ok()) return member.status();
+  return LeaseFor(request, *member);
+}
+
+bool Master::MayWaitForLease(const v1::GetLeaseRequest& request) const {
+  if (synchronous_ || course_.stage() != Course::Stage::kTraining) return true;
+  const Member* member = membership_.Find(v1::WORKER, request.worker(), request.incarnation());
+  return member != nullptr && HasDoneAll(*member);
+}
+
+Master::LeaseConditions Master::lease_conditions() const {
+  LeaseConditions conditions;
+  conditions.stage = course_.stage();
+  if (conditions.stage != Course::Stage::kTraining) return conditions;
+  conditions.all_dealt = ledger_->AllDealt();
+  // A plan is still to be acknowledged after the last samples are dealt.
+  if (synchronous_ || !conditions.all_dealt) conditions.acknowledged = board_.lowest_generation();
+  return conditions;
+}
+
+v1::Lease Master::Wait(double retry_seconds) const {
+  const double least = membership_.num_workers() / kMostRetriesPerSecond;
+  return Answer(v1::Lease::WAIT, std::max(retry_seconds, least));
+}
+
+absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, Member* member) {
   if (!course_.open()) return Answer(v1::Lease::FINISHED, 0);
   if (member->lease.number() == request.after() + 1) return member->lease;
   if (member->lease.number() != request.after()) {
@@ -336,7 +376,7 @@ absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
                                                    request.after(), ", but the last it was given is ",
                                                    member->lease.number()));
   }
-  if (course_.stage() != Course::Stage::kTraining) return Answer(v1::Lease::WAIT, kRetryWaiting);
+  if (course_.stage() != Course::Stage::kTraining) return Wait(kRetryWaiting);
   return NextLease(member);
 }
 
@@ -345,8 +385,9 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
   if (!version) {
     if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
-    v1::Lease wait = Answer(v1::Lease::WAIT, ledger_->AllDealt() ? kRetryAtEnd : kRetry);
-    wait.set_flush(ledger_->AllDealt());
+    v1::Lease wait = Wait(ledger_->AllDealt() ? kRetryAtEnd : kRetry);
+    const uint64_t answered = marks_.Of(member->index, member->incarnation).answered;
+    wait.set_flush(ledger_->AllDealt() && answered < member->granted_steps);
     return wait;
   }
   if (synchronous_) {
@@ -354,7 +395,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   } else if (rosters_.IsIdle(member->incarnation)) {
     rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
   }
-  if (!Acknowledged(*version, member->incarnation)) return Answer(v1::Lease::WAIT, kRetry);
+  if (!Acknowledged(*version, member->incarnation)) return Wait(kRetry);
   const Deal deal = ledger_->Next(member->incarnation, holders);
   member->granted_steps += deal.minibatches.size();
   member->granted_samples += SamplesIn(deal);
@@ -524,9 +565,10 @@ void Master::CheckForNonFinite(const v1::ShardReport& report) {
   }
 }
 
-v1::ShardCommand Master::Command() const {
+v1::ShardCommand Master::Command(bool rosters) const {
   v1::ShardCommand command;
-  rosters_.Fill(&command);
+  command.set_generation(rosters_.generation());
+  if (rosters) rosters_.Fill(&command);
   command.set_total_samples(total_samples_);
   if (plateau_) command.set_plateau_factor(plateau_->factor());
   if (course_.phase() == v1::JobStatus::FINISHING) command.set_checkpoint(course_.final_checkpoint());

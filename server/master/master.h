@@ -68,6 +68,19 @@ class Master {
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
+  // The same for a request that was answered with WAIT and is looked at again: nothing was heard of the worker.
+  absl::StatusOr<v1::Lease> GetLeaseAgain(const v1::GetLeaseRequest& request);
+  // Whether an answer of WAIT may be held back until LeaseConditions change: it does not depend on progress that
+  // the worker has yet to report.
+  bool MayWaitForLease(const v1::GetLeaseRequest& request) const;
+  // What the answers to workers that may wait depend on.
+  struct LeaseConditions {
+    Course::Stage stage = Course::Stage::kWaiting;
+    bool all_dealt = false;
+    uint64_t acknowledged = 0;  // generation, where they depend on it
+    bool operator==(const LeaseConditions&) const = default;
+  };
+  LeaseConditions lease_conditions() const;
   // Of a member that has left already: no harm.
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
@@ -95,7 +108,8 @@ class Master {
   // Takes silent members for lost, and goes on where only time was to pass.
   void Tick();
 
-  v1::ShardCommand Command() const;
+  // Without `rosters` it is for shards that have acknowledged generation().
+  v1::ShardCommand Command(bool rosters = true) const;
   // Returns the generation of Command().
   uint64_t generation() const { return rosters_.generation(); }
   // Returns the budget; 0 while it is unknown.
@@ -117,6 +131,7 @@ class Master {
   bool has_begun() const { return course_.begun(); }
   // Workers train, or the job is being finished.
   bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
+  int num_workers() const { return membership_.num_workers(); }
   void OnOutputsWritten();
   // Workers have done all that is left to do, as they say: the sooner shards report, the sooner the job ends.
   bool awaits_reports() const;
@@ -134,7 +149,10 @@ class Master {
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
   // Takes a worker's account of its work, for the status. InvalidArgument for one that cannot be.
   absl::Status Observe(const v1::Progress& progress, Member* member);
+  absl::StatusOr<v1::Lease> LeaseFor(const v1::GetLeaseRequest& request, Member* member);
   absl::StatusOr<v1::Lease> NextLease(Member* member);
+  // Answers that there is nothing yet.
+  v1::Lease Wait(double retry_seconds) const;
   bool Acknowledged(uint64_t version, uint64_t incarnation) const;
   uint64_t PushesOf(const Member& worker) const;
   // The clock that puts a worker with so many pushes beside the slowest of those that have work.

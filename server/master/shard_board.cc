@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -49,8 +50,14 @@ absl::Status ShardBoard::Update(const v1::ShardReport& report) {
                                                       report.version(), ", and was at ", last->version(),
                                                       " before: it has lost updates"));
   }
-  Account(last ? last->workers() : Workers(), report.workers());
-  last = report;
+  v1::ShardReport next = report;
+  next.clear_without_statistics();
+  if (report.without_statistics() && last) {
+    next.mutable_workers()->Swap(last->mutable_workers());
+  } else {
+    Account(last ? last->workers() : Workers(), next.workers());
+  }
+  last = std::move(next);
   return absl::OkStatus();
 }
 

@@ -22,7 +22,7 @@ class ShardBoard {
   explicit ShardBoard(int num_shards) : reports_(num_shards) {}
 
   // InvalidArgument for a shard that the job has not; FailedPrecondition where the version is lower than that
-  // of the report before: the shard has lost updates.
+  // of the report before: the shard has lost updates. Statistics that a report leaves out stay as they were.
   absl::Status Update(const v1::ShardReport& report);
   // Takes back what the shard has reported: another process will report for it.
   void Forget(uint32_t shard);

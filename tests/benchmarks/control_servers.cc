@@ -28,7 +28,7 @@ struct VersionSink final : AnswerSink {
 }  // namespace
 
 SimulatedServers::SimulatedServers(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers)
-    : layout_(*LayoutOf(job, std::move(tensors), num_servers)), versions_(num_servers - 1) {
+    : layout_(*LayoutOf(job, std::move(tensors), num_servers)), last_(num_servers - 1) {
   for (int s = 1; s < num_servers; ++s) {
     CHECK_EQ(layout_.num_blocks(s), 1);
     Shard::Contents contents;
@@ -75,21 +75,29 @@ absl::Status SimulatedServers::Register(const v1::Job& job, const std::string& m
   return absl::OkStatus();
 }
 
-absl::Status SimulatedServers::Push(uint32_t worker, uint64_t incarnation, uint64_t sequence) {
-  for (size_t s = 0; s < hosts_.size(); ++s) {
-    if (absl::Status status = PushTo(s, worker, incarnation, sequence); !status.ok()) return status;
+absl::Status SimulatedServers::Push(uint32_t worker, uint64_t incarnation, uint64_t step) {
+  const size_t pushes = std::min(hosts_.size(), kShardsPerStep);
+  for (size_t i = 0; i < pushes; ++i) {
+    const size_t server = (step * pushes + i) % hosts_.size();
+    if (absl::Status status = PushTo(server, worker, incarnation, step); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t incarnation,
-                                      uint64_t sequence) {
-  std::vector<uint64_t>& versions = versions_[server];
-  versions.resize(std::max<size_t>(versions.size(), worker + 1));
+absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step) {
+  last_[server].resize(std::max<size_t>(last_[server].size(), worker + 1));
+  Last& last = last_[server][worker];
   Shard& shard = *hosts_[server]->shard();
   const auto sink = std::make_shared<VersionSink>();
-  Request request{worker, incarnation, BlockHeader{v1::Block::PUSH_PULL, sequence, versions[worker], 0, 1},
-                  nullptr, sink};
+  Request request{worker,
+                  incarnation,
+                  {.operation = v1::Block::PUSH_PULL,
+                   .sequence = ++last.sequence,
+                   .version = last.version,
+                   .samples = 1,
+                   .steps = step},
+                  nullptr,
+                  sink};
   request.now = clock_.Now();
   const std::vector<float> gradient(shard.block_range(0).size(), 1e-6f);
   const absl::string_view bytes(reinterpret_cast<const char*>(gradient.data()),
@@ -99,7 +107,7 @@ absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t i
   if (status.ok()) status = shard.Handle(std::move(request), &answers);
   if (!status.ok()) return status;
   Deliver(&answers);
-  versions[worker] = sink->version;
+  last.version = sink->version;
   return absl::OkStatus();
 }
 

@@ -29,9 +29,10 @@ class SimulatedServers final : public CallService {
   const std::string& address() const { return listener_->address(); }
   // Registers all of them with the master.
   absl::Status Register(const v1::Job& job, const std::string& master);
-  // Pushes a gradient of one worker to every shard. A shard refuses the push of a worker that it has not
-  // heard of.
-  absl::Status Push(uint32_t worker, uint64_t incarnation, uint64_t sequence);
+  // Pushes a gradient of one worker's step to kShardsPerStep shards, in turn: this process could not keep up
+  // with all of many shards and workers. A shard refuses the push of a worker that it has not heard of.
+  static constexpr size_t kShardsPerStep = 8;
+  absl::Status Push(uint32_t worker, uint64_t incarnation, uint64_t step);
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override;
@@ -39,12 +40,18 @@ class SimulatedServers final : public CallService {
  private:
   using Async = v1::ShardService::AsyncService;
 
-  absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t sequence);
+  // Of one worker at one server.
+  struct Last {
+    uint64_t sequence = 0;  // of its last push
+    uint64_t version = 0;   // that it was sent then
+  };
+
+  absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step);
 
   const ParameterLayout layout_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<ShardHost>> hosts_;  // from server 1 on
-  std::vector<std::vector<uint64_t>> versions_;    // that each worker was last sent, by server and worker
+  std::vector<std::vector<Last>> last_;            // by server and worker
   Async service_;
   std::unique_ptr<Listener> listener_;
 };

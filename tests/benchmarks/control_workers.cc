@@ -13,9 +13,10 @@
 namespace catchment {
 namespace {
 
-// As catchment_worker's (worker/heartbeat.cc, worker/master_client.h).
+// As those of catchment_worker (worker/heartbeat.cc, worker/lease_source.cc, worker/master_client.h).
 constexpr double kHeartbeatSeconds = 0.5;
 constexpr double kCallSeconds = 10;
+constexpr double kWaitSeconds = 5;
 constexpr double kComeSeconds = 0.05;
 
 std::chrono::system_clock::time_point After(double seconds) {
@@ -66,6 +67,8 @@ class SimulatedWorkers::Worker {
     const absl::Status status =
         FromGrpc(stub_->Register(DeadlineContext(kCallSeconds).get(), all_.registration_, &reply));
     if (!status.ok()) return status;
+    lease_seconds_ = reply.lease_seconds();
+    lease_request_.set_wait_seconds(kWaitSeconds);
     lease_request_.set_worker(reply.worker());
     lease_request_.set_incarnation(reply.incarnation());
     heartbeat_request_.set_worker(reply.worker());
@@ -92,7 +95,9 @@ class SimulatedWorkers::Worker {
 
   void OnHeartbeatDone(bool) {
     if (ending_ || Failed(heartbeat_status_)) return Leave();
-    heartbeat_timer_.Set(all_.thread_.queue(), After(kHeartbeatSeconds), heartbeat_due_.Tag());
+    const double seconds =
+        std::min(std::max(kHeartbeatSeconds, heartbeat_reply_.again_in_seconds()), lease_seconds_ / 4);
+    heartbeat_timer_.Set(all_.thread_.queue(), After(seconds), heartbeat_due_.Tag());
   }
 
   // The lease's next step is done, or a pause is over.
@@ -160,6 +165,7 @@ class SimulatedWorkers::Worker {
   std::atomic<bool> ending_ = false;
   std::atomic<int> under_way_ = 0;
   v1::Progress progress_;
+  double lease_seconds_ = 0;
 
   MemberCompletion<Worker> heartbeat_due_{this, &Worker::OnHeartbeatDue};
   MemberCompletion<Worker> heartbeat_done_{this, &Worker::OnHeartbeatDone};

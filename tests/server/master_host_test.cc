@@ -98,8 +98,64 @@ TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
   const std::vector<float> rest = hosts_[1]->shard()->Weights();
   weights.insert(weights.end(), rest.begin(), rest.end());
   ASSERT_TRUE(ReadParameters(directory_ + "/checkpoints", found->manifest, {0, layout_.size()}, "weights",
-                             saved.data()).ok());
+                             saved.data())
+                  .ok());
   EXPECT_EQ(saved, weights);
+}
+
+// A call of GetLease that may wait at the master.
+class LeaseCall {
+ public:
+  LeaseCall(MasterHost* master, const v1::RegisterReply& worker, double wait_seconds) {
+    v1::GetLeaseRequest request;
+    request.set_worker(worker.worker());
+    request.set_incarnation(worker.incarnation());
+    request.set_wait_seconds(wait_seconds);
+    master->AwaitLease(request,
+                       [this](absl::StatusOr<v1::Lease> lease) { answer_.set_value(std::move(lease)); });
+  }
+  bool answered() { return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  v1::Lease Await() {
+    absl::StatusOr<v1::Lease> lease = future_.get();
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    return lease.value_or(v1::Lease());
+  }
+
+ private:
+  std::promise<absl::StatusOr<v1::Lease>> answer_;
+  std::future<absl::StatusOr<v1::Lease>> future_ = answer_.get_future();
+};
+
+// The clock stands still: only what happens answers a call, not the time that passes.
+TEST_F(MasterHostTest, ACallForALeaseWaitsUntilThereIsOneAndUntilTheJobEnds) {
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  EXPECT_EQ(LeaseCall(master_.get(), *me, 0).Await().state(), v1::Lease::WAIT)
+      << "a client that does not wait";
+  LeaseCall call(master_.get(), *me, 60);
+  EXPECT_FALSE(call.answered());
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const v1::Lease lease = call.Await();
+  EXPECT_EQ(lease.state(), v1::Lease::GRANTED) << "both servers know the worker";
+  EXPECT_EQ(lease.total_samples(), kSamples);
+
+  const absl::StatusOr<v1::RegisterReply> newcomer = master_->Register(Worker());
+  ASSERT_TRUE(newcomer.ok()) << newcomer.status();
+  LeaseCall waits(master_.get(), *newcomer, 60);
+  EXPECT_FALSE(waits.answered()) << "all samples are dealt";
+  master_->Stop("enough");
+  EXPECT_EQ(waits.Await().state(), v1::Lease::FINISHED);
+}
+
+TEST_F(MasterHostTest, ACallForALeaseIsAnsweredWhenItsTimeIsOverAndWhenTheHostEnds) {
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  LeaseCall call(master_.get(), *me, 60);
+  clock_.Set(clock_.Now() + MasterHost::kMostWaitSeconds);
+  EXPECT_EQ(call.Await().state(), v1::Lease::WAIT);
+  LeaseCall last(master_.get(), *me, 60);
+  master_.reset();
+  EXPECT_EQ(last.Await().state(), v1::Lease::WAIT);
 }
 
 class MasterHostBestTest : public MasterHostTest {

@@ -242,6 +242,20 @@ TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
   EXPECT_EQ(lines_after(300, 40), before + 1) << "other weights with the same loss";
 }
 
+TEST(OutputsTest, LinesOfManyWorkersAndServersComeLessOften) {
+  auto outputs = *Outputs::Open(Directory("many"));
+  v1::JobStatus status = MakeStatus();
+  for (int s = 0; s < 40; ++s) {
+    v1::ShardReport* const shard = status.add_shards();
+    shard->set_shard(s);
+    for (int w = 0; w < 1500; ++w) shard->add_workers()->set_worker(w);
+  }
+  ASSERT_TRUE(outputs->MaybeWriteMetrics(status, 10).ok());
+  EXPECT_FALSE(outputs->MetricsAreDue(status.samples() + 1, 12.9)) << "60,000 pairs take 3 s";
+  EXPECT_TRUE(outputs->MetricsAreDue(status.samples() + 1, 13));
+  EXPECT_FALSE(outputs->MetricsAreDue(status.samples(), 13)) << "nothing was trained";
+}
+
 TEST(OutputsTest, EveryLineIsAnEventForTensorBoardAtTheTimeOfDay) {
   const std::string directory = Directory("events");
   auto outputs = *Outputs::Open(directory, [] { return 1234.5; });

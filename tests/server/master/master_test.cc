@@ -87,13 +87,17 @@ class MasterTest : public ::testing::Test {
   }
   std::vector<CompleteCheckpoint> TakeComplete() { return std::exchange(complete_, {}); }
 
-  absl::StatusOr<v1::Lease> Ask(const Worker& worker, uint64_t after) {
+  static v1::GetLeaseRequest RequestOf(const Worker& worker, uint64_t after) {
     v1::GetLeaseRequest request;
     request.set_worker(worker.index);
     request.set_incarnation(worker.incarnation);
     request.set_after(after);
     *request.mutable_progress() = worker.progress;
-    return master_->GetLease(request);
+    return request;
+  }
+
+  absl::StatusOr<v1::Lease> Ask(const Worker& worker, uint64_t after) {
+    return master_->GetLease(RequestOf(worker, after));
   }
 
   // The next lease; shards hear of everything meanwhile.
@@ -285,6 +289,44 @@ TEST_F(MasterTest, LeasesWaitForAllShardsToKnowTheMember) {
     ASSERT_TRUE(master_->OnShardReport(shards_[1].Report()).ok());
     EXPECT_EQ(Ask(worker, 0)->state(), v1::Lease::GRANTED);
   }
+}
+
+// What it is answered when it is looked at again, and whether the conditions have changed since.
+TEST_F(MasterTest, WhatACallForALeaseWaitsForChangesItsConditions) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous, .workers = 2}));
+    Worker first = Join();
+    ASSERT_EQ(Ask(first, 0)->state(), v1::Lease::WAIT);
+    EXPECT_TRUE(master_->MayWaitForLease(RequestOf(first, 0)));
+    Master::LeaseConditions before = master_->lease_conditions();
+    Exchange();
+    EXPECT_TRUE(master_->lease_conditions() == before) << "one worker still waits for the other";
+    Worker second = Join();
+    EXPECT_FALSE(master_->lease_conditions() == before) << "training begins";
+    // In synchronous mode asking makes the plan, of which the shards have to hear.
+    EXPECT_EQ(master_->GetLeaseAgain(RequestOf(first, 0))->state(),
+              synchronous ? v1::Lease::WAIT : v1::Lease::GRANTED);
+    before = master_->lease_conditions();
+    EXPECT_EQ(master_->GetLeaseAgain(RequestOf(second, 0))->state(), v1::Lease::WAIT);
+    Exchange();
+    EXPECT_FALSE(master_->lease_conditions() == before) << "all shards know both";
+    EXPECT_EQ(master_->GetLeaseAgain(RequestOf(first, 0))->state(), v1::Lease::GRANTED);
+    EXPECT_EQ(master_->GetLeaseAgain(RequestOf(second, 0))->state(), v1::Lease::GRANTED);
+    before = master_->lease_conditions();
+    master_->Stop("enough");
+    EXPECT_FALSE(master_->lease_conditions() == before);
+    EXPECT_EQ(master_->GetLeaseAgain(RequestOf(second, 1))->state(), v1::Lease::FINISHED);
+  }
+}
+
+TEST_F(MasterTest, ACallForALeaseThatWaitsKeepsNoLostWorkerAlive) {
+  Start(MakeJob({.synchronous = false, .workers = 2}));
+  Worker worker = Join();
+  ASSERT_EQ(Ask(worker, 0)->state(), v1::Lease::WAIT);
+  clock_.Advance(1000);
+  EXPECT_EQ(master_->GetLeaseAgain(RequestOf(worker, 0))->state(), v1::Lease::WAIT);
+  master_->Tick();
+  EXPECT_EQ(master_->GetLeaseAgain(RequestOf(worker, 0)).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(MasterTest, LaterChangesDoNotHoldUpThoseWhoAreIn) {

@@ -1,0 +1,64 @@
+#include "server/shard_commander.h"
+
+#include <memory>
+#include <utility>
+
+#include "common/rpc.h"
+
+namespace catchment {
+
+class ShardCommander::Call final : public Completion {
+ public:
+  Call(ShardCommander* commander, v1::ShardCommand command, OnAnswer on_answer)
+      : commander_(*commander), command_(std::move(command)), on_answer_(std::move(on_answer)) {}
+
+  void Start(v1::ShardService::Stub* stub) {
+    reader_ = stub->AsyncControl(context_.get(), command_, commander_.thread_.queue());
+    reader_->Finish(&report_, &status_, Tag());
+  }
+  void Cancel() { context_->TryCancel(); }
+
+  void Done(bool) override {
+    // It is not canceled any more once it is gone.
+    commander_.Leave(this);
+    const absl::Status status = FromGrpc(status_);
+    if (status.ok()) {
+      on_answer_(command_, std::move(report_));
+    } else {
+      on_answer_(command_, status);
+    }
+    delete this;
+  }
+
+ private:
+  ShardCommander& commander_;
+  const v1::ShardCommand command_;
+  const OnAnswer on_answer_;
+  const std::unique_ptr<grpc::ClientContext> context_ = DeadlineContext(kSeconds);
+  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ShardReport>> reader_;
+  v1::ShardReport report_;
+  grpc::Status status_;
+};
+
+ShardCommander::ShardCommander() : thread_(std::make_unique<grpc::CompletionQueue>(), "commands") {}
+
+ShardCommander::~ShardCommander() {
+  MutexLock lock(&mu_);
+  for (Call* call : calls_) call->Cancel();
+}
+
+void ShardCommander::Send(v1::ShardService::Stub* stub, v1::ShardCommand command, OnAnswer on_answer) {
+  Call* const call = new Call(this, std::move(command), std::move(on_answer));
+  {
+    MutexLock lock(&mu_);
+    calls_.insert(call);
+  }
+  call->Start(stub);
+}
+
+void ShardCommander::Leave(Call* call) {
+  MutexLock lock(&mu_);
+  calls_.erase(call);
+}
+
+}  // namespace catchment
