@@ -20,6 +20,9 @@
 // credits it with: the same on all blocks and servers as soon as the push has come everywhere, whenever they
 // heard of the worker. So the slowest worker of all is held up by no block, and somebody can always go on.
 //
+// Cost: who is a member, and whether a group is complete, is known in constant time for each contribution,
+// however many members there are; a change of the rosters costs one pass over them.
+//
 // Threads: a policy without a lock; its owner holds one.
 // Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, spare workers); Kurth et al. 2017,
 // arXiv:1708.05256 (hybrid); Dean et al. 2012 (asynchronous); Zhang, Gupta et al. 2015, arXiv:1511.05950
@@ -29,6 +32,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -43,7 +48,7 @@ class Gate {
   explicit Gate(const v1::Algorithm& algorithm);
 
   // Takes the rosters, ascending by from_version, unless newer ones are known; returns whether it did.
-  bool SetRosters(uint64_t generation, std::vector<v1::Roster> rosters);
+  bool SetRosters(uint64_t generation, const std::vector<v1::Roster>& rosters);
   uint64_t generation() const { return generation_; }
 
   // Whether some roster has the worker with this incarnation.
@@ -68,8 +73,17 @@ class Gate {
     kUpdate,  // from those that are in
     kSkip,    // to version SkipTo(version), without an update
   };
-  // `version`: of the block. `arrived`: of the group, by worker.
-  Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived) const;
+  // How many of a group's arrivals are active members of the roster that makes the block's version: counted
+  // as they come, and counted anew when that roster is another.
+  struct Tally {
+    uint64_t generation = 0;
+    uint64_t from_version = 0;  // of the roster
+    uint32_t in = 0;
+  };
+  // One has come, in the place of `replaced` where the same worker had one in already.
+  void Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const;
+  // `version`: of the block. `arrived`: of the group, each of which was counted.
+  Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived, Tally* tally) const;
   uint64_t SkipTo(uint64_t version) const;
 
   // ------------------------------------------------------------------------------------ in order of arrival
@@ -94,8 +108,21 @@ class Gate {
   uint64_t HighestClock(absl::Span<const Finished> finished) const;
 
  private:
-  const v1::Roster* RosterOf(uint64_t version) const;
-  const v1::Roster* RosterAfter(uint64_t version) const;
+  // A roster, to be looked up in.
+  struct Table {
+    explicit Table(const v1::Roster& roster, uint32_t groups);
+    const v1::Member* Find(uint32_t worker) const;
+    bool IsActive(const Arrival& arrival) const;
+
+    uint64_t from_version = 0;
+    std::vector<v1::Member> members;
+    std::unordered_map<uint32_t, size_t> places;  // of workers, among the members
+    uint32_t active = 0;
+    std::vector<uint32_t> active_of_group;
+  };
+
+  const Table* RosterOf(uint64_t version) const;
+  const Table* RosterAfter(uint64_t version) const;
 
   const bool synchronous_;  // without spare workers
   const uint32_t groups_;
@@ -105,7 +132,7 @@ class Gate {
   const bool bounded_;
   const uint32_t staleness_bound_;
   uint64_t generation_ = 0;
-  std::vector<v1::Roster> rosters_;
+  std::vector<Table> rosters_;  // by from_version
 };
 
 }  // namespace catchment

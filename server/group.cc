@@ -1,21 +1,22 @@
 #include "server/group.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace catchment {
 
-void Group::Add(Request contribution) {
+std::optional<Gate::Arrival> Group::Add(Request contribution) {
   const Gate::Arrival arrival{contribution.worker, contribution.incarnation};
   const auto at = std::lower_bound(arrived_.begin(), arrived_.end(), arrival.worker,
                                    [](const Gate::Arrival& a, uint32_t worker) { return a.worker < worker; });
   const auto place = waiting_.begin() + (at - arrived_.begin());
   if (at != arrived_.end() && at->worker == arrival.worker) {
-    *at = arrival;
     *place = std::move(contribution);
-  } else {
-    arrived_.insert(at, arrival);
-    waiting_.insert(place, std::move(contribution));
+    return std::exchange(*at, arrival);
   }
+  arrived_.insert(at, arrival);
+  waiting_.insert(place, std::move(contribution));
+  return std::nullopt;
 }
 
 void Group::EraseIf(absl::FunctionRef<bool(const Request&)> condition) {
@@ -27,6 +28,7 @@ void Group::EraseIf(absl::FunctionRef<bool(const Request&)> condition) {
 void Group::Clear() {
   waiting_.clear();
   arrived_.clear();
+  tally_.in = 0;
 }
 
 }  // namespace catchment

@@ -6,6 +6,7 @@
 #define CATCHMENT_SERVER_GROUP_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -25,13 +26,15 @@ class Group {
   void set_base(uint64_t base) { base_ = base; }
 
   // Of one worker at most one contribution waits; another takes its place: it was sent a second time over a
-  // new connection, or by a new incarnation.
-  void Add(Request contribution);
+  // new connection, or by a new incarnation. Returns whose place it takes.
+  std::optional<Gate::Arrival> Add(Request contribution);
 
   // Whose contributions wait, by worker.
   const std::vector<Gate::Arrival>& arrived() const { return arrived_; }
 
-  // Drops the contributions that meet the condition.
+  // Of those, for the gate.
+  Gate::Tally& tally() { return tally_; }
+  // Drops the contributions that meet the condition; the tally is counted anew with the rosters that follow.
   void EraseIf(absl::FunctionRef<bool(const Request&)> condition);
 
   // The contributions, by worker. None wait any more once they are moved away and Clear is called.
@@ -42,6 +45,7 @@ class Group {
   uint64_t base_;
   std::vector<Request> waiting_;
   std::vector<Gate::Arrival> arrived_;
+  Gate::Tally tally_;
 };
 
 }  // namespace catchment

@@ -90,7 +90,7 @@ void Shard::Advance(BlockSlot* slot, Effects* effects) {
 void Shard::AdvanceGroup(BlockSlot* slot, uint32_t group, Effects* effects) {
   Group& members = slot->groups[group];
   while (true) {
-    switch (gate_.Decide(slot->state.version(), group, members.arrived())) {
+    switch (gate_.Decide(slot->state.version(), group, members.arrived(), &members.tally())) {
       case Gate::Decision::kWait:
         return;
       case Gate::Decision::kUpdate:

@@ -127,7 +127,9 @@ absl::Status Shard::HandlePush(BlockSlot* slot, WorkerSlot* worker, Request requ
     Dismiss(slot, worker, std::move(request), v1::Block::LATE, effects);
   } else if (gate_.in_groups()) {
     const uint32_t group = gate_.GroupOf(request.worker);
-    slot->groups[group].Add(std::move(request));
+    const Gate::Arrival arrival{request.worker, request.incarnation};
+    Group& members = slot->groups[group];
+    gate_.Count(arrival, members.Add(std::move(request)), &members.tally());
     AdvanceGroup(slot, group, effects);
   } else if (gate_.answers_at_once()) {
     Accept(slot, worker, std::move(request), effects);

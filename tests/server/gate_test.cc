@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
 #include <set>
 
+#include "server/group.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {
@@ -27,28 +31,35 @@ std::vector<Gate::Arrival> In(const std::vector<uint32_t>& workers) {
 
 using Decision = Gate::Decision;
 
+// Of contributions none of which was counted before.
+Decision Decide(const Gate& gate, uint64_t version, uint32_t group,
+                const std::vector<Gate::Arrival>& arrived) {
+  Gate::Tally tally;
+  return gate.Decide(version, group, arrived, &tally);
+}
+
 // ------------------------------------------------------------------------------------------- synchronous
 
 TEST(GateTest, SynchronousUpdateIsMadeWhenAllMembersAreIn) {
   const Gate gate = Synchronous({MakeRoster(0, {0, 2, 5})});
-  EXPECT_EQ(gate.Decide(0, 0, {}), Decision::kWait);
-  EXPECT_EQ(gate.Decide(0, 0, In({0, 2})), Decision::kWait);
-  EXPECT_EQ(gate.Decide(0, 0, In({0, 1, 2, 3})), Decision::kWait) << "others do not stand in for a member";
-  EXPECT_EQ(gate.Decide(0, 0, In({0, 2, 5})), Decision::kUpdate);
-  EXPECT_EQ(gate.Decide(7, 0, In({0, 2, 5})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 0, 0, {}), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 0, 0, In({0, 2})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 0, 0, In({0, 1, 2, 3})), Decision::kWait) << "others do not stand in for a member";
+  EXPECT_EQ(Decide(gate, 0, 0, In({0, 2, 5})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 7, 0, In({0, 2, 5})), Decision::kUpdate);
 }
 
 TEST(GateTest, VersionsAreMadeByTheLastRosterThatBeginsAtOrBeforeThem) {
   const Gate gate = Synchronous({MakeRoster(0, {0}), MakeRoster(4, {0, 1})});
-  EXPECT_EQ(gate.Decide(3, 0, In({0})), Decision::kUpdate);
-  EXPECT_EQ(gate.Decide(4, 0, In({0})), Decision::kWait);
-  EXPECT_EQ(gate.Decide(4, 0, In({0, 1})), Decision::kUpdate);
-  EXPECT_EQ(gate.Decide(1000, 0, In({0})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 3, 0, In({0})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 4, 0, In({0})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 4, 0, In({0, 1})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 1000, 0, In({0})), Decision::kWait);
 }
 
 TEST(GateTest, WithoutRostersEverybodyWaits) {
-  EXPECT_EQ(Synchronous({}).Decide(0, 0, In({0})), Decision::kWait);
-  EXPECT_EQ(Synchronous({MakeRoster(2, {0})}).Decide(1, 0, In({0})), Decision::kWait);
+  EXPECT_EQ(Decide(Synchronous({}), 0, 0, In({0})), Decision::kWait);
+  EXPECT_EQ(Decide(Synchronous({MakeRoster(2, {0})}), 1, 0, In({0})), Decision::kWait);
 }
 
 TEST(GateTest, WithoutRostersNobodyIsThereOrSlow) {
@@ -61,20 +72,20 @@ TEST(GateTest, WithoutRostersNobodyIsThereOrSlow) {
 
 TEST(GateTest, EmptyRosterIsSkippedOnlyWhenALaterOneExists) {
   const std::vector<uint32_t> nobody;
-  EXPECT_EQ(Synchronous({MakeRoster(0, nobody)}).Decide(3, 0, {}), Decision::kWait);
+  EXPECT_EQ(Decide(Synchronous({MakeRoster(0, nobody)}), 3, 0, {}), Decision::kWait);
   const Gate gate = Synchronous({MakeRoster(0, nobody), MakeRoster(5, nobody), MakeRoster(9, {1})});
-  EXPECT_EQ(gate.Decide(3, 0, {}), Decision::kSkip);
+  EXPECT_EQ(Decide(gate, 3, 0, {}), Decision::kSkip);
   EXPECT_EQ(gate.SkipTo(3), 5u);
-  EXPECT_EQ(gate.Decide(5, 0, {}), Decision::kSkip);
+  EXPECT_EQ(Decide(gate, 5, 0, {}), Decision::kSkip);
   EXPECT_EQ(gate.SkipTo(5), 9u);
-  EXPECT_EQ(gate.Decide(9, 0, {}), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 9, 0, {}), Decision::kWait);
 }
 
 TEST(GateTest, WhatIsInCountsWhenItsSendersHaveGone) {
   const std::vector<uint32_t> nobody;
   for (const char* groups : {"consistency { groups: 1 }", "consistency { groups: 3 }",
                              "consistency { groups: 1 spare_workers: 2 }"}) {
-    EXPECT_EQ(MakeGate(groups, {MakeRoster(0, nobody)}).Decide(0, 0, In({3})), Decision::kUpdate) << groups;
+    EXPECT_EQ(Decide(MakeGate(groups, {MakeRoster(0, nobody)}), 0, 0, In({3})), Decision::kUpdate) << groups;
   }
 }
 
@@ -84,7 +95,7 @@ TEST(GateTest, OlderRostersDoNotTakeThePlaceOfNewerOnes) {
   EXPECT_FALSE(gate.SetRosters(5, {MakeRoster(0, {0})}));
   EXPECT_FALSE(gate.SetRosters(4, {MakeRoster(0, {0})}));
   EXPECT_EQ(gate.generation(), 5u);
-  EXPECT_EQ(gate.Decide(0, 0, In({0})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 0, 0, In({0})), Decision::kWait);
 }
 
 TEST(GateTest, MembershipIsOfWorkerAndIncarnationTogether) {
@@ -101,49 +112,203 @@ TEST(GateTest, GroupsOfAHybridWaitForTheirOwnMembersOnly) {
   const Gate gate = MakeGate("consistency { groups: 2 }", {MakeRoster(0, {0, 1, 2, 3, 4})});
   EXPECT_EQ(gate.GroupOf(4), 0u);
   EXPECT_EQ(gate.GroupOf(3), 1u);
-  EXPECT_EQ(gate.Decide(8, 0, In({0, 2})), Decision::kWait);
-  EXPECT_EQ(gate.Decide(8, 0, In({0, 2, 4})), Decision::kUpdate);
-  EXPECT_EQ(gate.Decide(8, 1, In({1})), Decision::kWait);
-  EXPECT_EQ(gate.Decide(8, 1, In({1, 3})), Decision::kUpdate);
-  EXPECT_EQ(gate.Decide(8, 1, {}), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 8, 0, In({0, 2})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 8, 0, In({0, 2, 4})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 8, 1, In({1})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 8, 1, In({1, 3})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 8, 1, {}), Decision::kWait);
 }
 
 TEST(GateTest, SpareWorkersAreTheLastWhoeverTheyAre) {
   const Gate gate = MakeGate("consistency { groups: 1 spare_workers: 2 }", {MakeRoster(0, {0, 1, 2, 3, 4})});
-  EXPECT_EQ(gate.Decide(0, 0, In({1, 4})), Decision::kWait);
-  EXPECT_EQ(gate.Decide(0, 0, In({1, 3, 4})), Decision::kUpdate);
-  EXPECT_EQ(gate.Decide(0, 0, In({0, 1, 2})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 0, 0, In({1, 4})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 0, 0, In({1, 3, 4})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 0, 0, In({0, 1, 2})), Decision::kUpdate);
   const Gate hybrid =
       MakeGate("consistency { groups: 2 spare_workers: 1 }", {MakeRoster(0, {0, 1, 2, 3, 4})});
-  EXPECT_EQ(hybrid.Decide(0, 0, In({4})), Decision::kWait);
-  EXPECT_EQ(hybrid.Decide(0, 0, In({0, 4})), Decision::kUpdate) << "2 of 3";
-  EXPECT_EQ(hybrid.Decide(0, 1, In({3})), Decision::kUpdate) << "1 of 2";
+  EXPECT_EQ(Decide(hybrid, 0, 0, In({4})), Decision::kWait);
+  EXPECT_EQ(Decide(hybrid, 0, 0, In({0, 4})), Decision::kUpdate) << "2 of 3";
+  EXPECT_EQ(Decide(hybrid, 0, 1, In({3})), Decision::kUpdate) << "1 of 2";
 }
 
 TEST(GateTest, AsManySparesAsMembersStillWaitForOne) {
   const Gate gate = MakeGate("consistency { groups: 1 spare_workers: 3 }", {MakeRoster(0, {0, 1})});
-  EXPECT_EQ(gate.Decide(0, 0, {}), Decision::kWait);
-  EXPECT_EQ(gate.Decide(0, 0, In({7})), Decision::kWait) << "it has left";
-  EXPECT_EQ(gate.Decide(0, 0, In({1})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 0, 0, {}), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 0, 0, In({7})), Decision::kWait) << "it has left";
+  EXPECT_EQ(Decide(gate, 0, 0, In({1})), Decision::kUpdate);
 }
 
 TEST(GateTest, NobodyWaitsForTheIdleAndTheyStandInForNobody) {
   const v1::Roster roster = WithIdle(MakeRoster(0, {0, 1, 2}), {1});
   const Gate gate = MakeGate("consistency { groups: 1 spare_workers: 1 }", {roster});
-  EXPECT_EQ(gate.Decide(0, 0, In({1})), Decision::kWait) << "of 0 and 2 one is spare, and one is not";
-  EXPECT_EQ(gate.Decide(0, 0, In({0, 1})), Decision::kUpdate);
+  EXPECT_EQ(Decide(gate, 0, 0, In({1})), Decision::kWait) << "of 0 and 2 one is spare, and one is not";
+  EXPECT_EQ(Decide(gate, 0, 0, In({0, 1})), Decision::kUpdate);
   const Gate hybrid = MakeGate("consistency { groups: 2 }", {WithIdle(MakeRoster(0, {0, 1, 2}), {2})});
-  EXPECT_EQ(hybrid.Decide(0, 0, In({2})), Decision::kWait);
-  EXPECT_EQ(hybrid.Decide(0, 0, In({0})), Decision::kUpdate);
+  EXPECT_EQ(Decide(hybrid, 0, 0, In({2})), Decision::kWait);
+  EXPECT_EQ(Decide(hybrid, 0, 0, In({0})), Decision::kUpdate);
   const Gate all_idle = MakeGate("consistency { groups: 2 }", {WithIdle(MakeRoster(0, {0, 2}), {0, 2})});
-  EXPECT_EQ(all_idle.Decide(0, 0, In({2})), Decision::kUpdate) << "what is in counts";
-  EXPECT_EQ(all_idle.Decide(0, 0, {}), Decision::kWait);
+  EXPECT_EQ(Decide(all_idle, 0, 0, In({2})), Decision::kUpdate) << "what is in counts";
+  EXPECT_EQ(Decide(all_idle, 0, 0, {}), Decision::kWait);
 }
 
 TEST(GateTest, FormerLifeDoesNotStandInForTheNewOne) {
   const Gate gate =
       MakeGate("consistency { groups: 2 }", {RosterOfLives(0, {{0, 50}, {2, IncarnationOf(2)}})});
-  EXPECT_EQ(gate.Decide(0, 0, In({0, 2})), Decision::kWait);
+  EXPECT_EQ(Decide(gate, 0, 0, In({0, 2})), Decision::kWait);
+}
+
+// The same questions answered by going over all members, and all arrivals for each of them.
+class PlainGate {
+ public:
+  PlainGate(uint32_t groups, uint32_t spare_workers, bool synchronous)
+      : groups_(groups), spare_workers_(spare_workers), synchronous_(synchronous) {}
+
+  std::vector<v1::Roster> rosters;
+
+  bool IsMember(uint32_t worker, uint64_t incarnation) const {
+    for (const v1::Roster& roster : rosters) {
+      for (const v1::Member& member : roster.members()) {
+        if (member.worker() == worker && member.incarnation() == incarnation) return true;
+      }
+    }
+    return false;
+  }
+  uint32_t ActiveMembers(uint64_t version) const {
+    uint32_t active = 0;
+    if (const v1::Roster* roster = RosterOf(version); roster != nullptr) {
+      for (const v1::Member& member : roster->members()) active += !member.idle();
+    }
+    return active;
+  }
+  Decision Decide(uint64_t version, uint32_t group, const std::vector<Gate::Arrival>& arrived) const {
+    const v1::Roster* roster = RosterOf(version);
+    if (roster == nullptr) return Decision::kWait;
+    uint32_t active = 0, in = 0;
+    for (const v1::Member& member : roster->members()) {
+      if (member.idle() || member.worker() % groups_ != group) continue;
+      ++active;
+      for (const Gate::Arrival& arrival : arrived) {
+        in += arrival.worker == member.worker() && arrival.incarnation == member.incarnation();
+      }
+    }
+    const uint32_t spare = active == 0 ? 0 : std::min(spare_workers_, active - 1);
+    if (in < active - spare) return Decision::kWait;
+    if (!arrived.empty()) return Decision::kUpdate;
+    const bool later = std::any_of(rosters.begin(), rosters.end(), [version](const v1::Roster& other) {
+      return other.from_version() > version;
+    });
+    return synchronous_ && later ? Decision::kSkip : Decision::kWait;
+  }
+
+ private:
+  const v1::Roster* RosterOf(uint64_t version) const {
+    const v1::Roster* found = nullptr;
+    for (const v1::Roster& roster : rosters) {
+      if (roster.from_version() <= version) found = &roster;
+    }
+    return found;
+  }
+
+  const uint32_t groups_, spare_workers_;
+  const bool synchronous_;
+};
+
+// Rosters, contributions and versions come as they like; what has come is counted once, as a shard does it.
+class RandomGate {
+ public:
+  static constexpr uint32_t kWorkers = 7;
+
+  RandomGate(uint32_t groups, uint32_t spare_workers, unsigned seed)
+      : gate_(GradientJobWith("consistency { groups: " + std::to_string(groups) +
+                              " spare_workers: " + std::to_string(spare_workers) + " }")
+                  .algorithm()),
+        plain_(groups, spare_workers, groups == 1 && spare_workers == 0),
+        groups_(groups),
+        random_(seed) {
+    for (uint32_t g = 0; g < groups; ++g) arrived_.emplace_back(0);
+  }
+
+  void Step() {
+    switch (Draw(8)) {
+      case 0:
+        ChangeRosters();
+        break;
+      case 1:
+        version_ += Draw(3);
+        break;
+      default: {
+        Request contribution;
+        contribution.worker = Draw(kWorkers);
+        contribution.incarnation = 1 + Draw(2);
+        Group& group = arrived_[contribution.worker % groups_];
+        const Gate::Arrival arrival{contribution.worker, contribution.incarnation};
+        gate_.Count(arrival, group.Add(std::move(contribution)), &group.tally());
+      }
+    }
+    const uint32_t g = Draw(groups_);
+    Group& group = arrived_[g];
+    const Decision decision = gate_.Decide(version_, g, group.arrived(), &group.tally());
+    ASSERT_EQ(decision, plain_.Decide(version_, g, group.arrived()));
+    ++decisions[decision];
+    if (decision == Decision::kUpdate) {
+      group.Clear();
+      ++version_;
+    }
+    ASSERT_EQ(gate_.ActiveMembers(version_), plain_.ActiveMembers(version_));
+    const uint32_t worker = Draw(kWorkers);
+    const uint64_t incarnation = 1 + Draw(2);
+    ASSERT_EQ(gate_.IsMember(worker, incarnation), plain_.IsMember(worker, incarnation));
+  }
+
+  std::map<Decision, int> decisions;
+
+ private:
+  uint32_t Draw(uint32_t below) { return std::uniform_int_distribution<uint32_t>(0, below - 1)(random_); }
+
+  void ChangeRosters() {
+    plain_.rosters.clear();
+    uint64_t from = version_ - std::min<uint64_t>(version_, Draw(3));
+    for (uint32_t i = Draw(4); i > 0; --i) {
+      v1::Roster roster;
+      roster.set_from_version(from);
+      from += 1 + Draw(3);
+      for (uint32_t worker = 0; worker < kWorkers; ++worker) {
+        if (Draw(2) == 0) continue;
+        v1::Member* member = roster.add_members();
+        member->set_worker(worker);
+        member->set_incarnation(1 + Draw(2));
+        member->set_idle(Draw(4) == 0);
+      }
+      plain_.rosters.push_back(roster);
+    }
+    ASSERT_TRUE(gate_.SetRosters(++generation_, plain_.rosters));
+  }
+
+  Gate gate_;
+  PlainGate plain_;
+  const uint32_t groups_;
+  std::mt19937 random_;
+  uint64_t generation_ = 0;
+  uint64_t version_ = 0;
+  std::vector<Group> arrived_;  // by group
+};
+
+TEST(GateTest, DecidesAsOneThatGoesOverAllMembersEachTime) {
+  for (const uint32_t groups : {1, 2, 3}) {
+    for (const uint32_t spare_workers : {0, 1, 2}) {
+      std::map<Decision, int> decisions;
+      for (unsigned seed = 0; seed < 20; ++seed) {
+        RandomGate gate(groups, spare_workers, seed);
+        for (int step = 0; step < 500; ++step) {
+          ASSERT_NO_FATAL_FAILURE(gate.Step())
+              << groups << " groups, " << spare_workers << " spare, seed " << seed << ", step " << step;
+        }
+        for (const auto& [decision, count] : gate.decisions) decisions[decision] += count;
+      }
+      EXPECT_GT(decisions[Decision::kWait], 100);
+      EXPECT_GT(decisions[Decision::kUpdate], 100);
+    }
+  }
 }
 
 // -------------------------------------------------------------------------------------- in order of arrival
