@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/open_files.h"
 #include "common/signals.h"
 #include "common/version.h"
 
@@ -43,6 +44,7 @@ TlsFiles TlsFilesFromFlags() { return {FLAGS_tls_ca, FLAGS_tls_cert, FLAGS_tls_k
 
 int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run) {
   TuneProcess();
+  RaiseOpenFiles();
   BlockSignals();
   // A file that grows beyond the limit gives an error that says so, instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -32,6 +32,9 @@
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "common/model_shapes.h"
+#include "common/mutex.h"
+#include "common/open_files.h"
+#include "common/port_watch.h"
 #include "common/random_id.h"
 #include "common/rpc.h"
 #include "common/signals.h"
@@ -189,6 +192,11 @@ absl::StatusOr<Setting> ReadSetting() {
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();
   setting.job = *std::move(job);
+  if (absl::Status status =
+          CheckOpenFiles(setting.job.workers(), std::ssize(setting.servers), setting.index == 0);
+      !status.ok()) {
+    return status;
+  }
   const TlsFiles tls = TlsFilesFromFlags();
   auto client = ClientCredentials(tls);
   if (!client.ok()) return client.status();
@@ -265,14 +273,17 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   SetShardServing(&*listener, 0, false);
   listener->SetServing(kMasterName, false);
   Announce(setting, *listener);
+  PortWatch watch(listener->address(), setting.client_credentials, {},
+                  [&](const absl::Status& status) { (*host)->Stop(std::string(status.message())); });
   SignalThread signals([&](int) { (*host)->Stop("the master was told to end"); });
   while (!(*host)->WaitFor(kLookSeconds)) {
     SetShardServing(&*listener, 0, shard_host->training());
     listener->SetServing(kMasterName, (*host)->training());
   }
   const absl::Status status = (*host)->Wait();
+  const absl::Status reached = watch.End();
   listener->Shutdown(kShutdownSeconds);
-  return status;
+  return status.ok() ? reached : status;
 }
 
 v1::RegisterServerRequest MakeRegisterRequest(const Setting& setting, const std::string& address,
@@ -307,13 +318,15 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
                     MutexLock lock(&mu);
                     failure = status;
                   });
-  SignalThread signals([&](int) {
+  const auto leave = [&] {
     {
       MutexLock lock(&mu);
-      leave_by = clock.Now() + kLeaveSeconds;
+      if (!leave_by) leave_by = clock.Now() + kLeaveSeconds;
     }
     link.Leave();
-  });
+  };
+  PortWatch watch(listener->address(), setting.client_credentials, {}, [&](const absl::Status&) { leave(); });
+  SignalThread signals([&](int) { leave(); });
   absl::Status status;
   while (!shard_host->WaitForStop(kLookSeconds)) {
     SetShardServing(&*listener, setting.index, shard_host->training());
@@ -322,9 +335,11 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
     status = failure;
     if (!status.ok()) break;
   }
+  const absl::Status reached = watch.End();
   // Without a deadline it would wait for workers that wait for it.
   listener->Shutdown(kShutdownSeconds);
-  return status.ok() ? shard_host->result() : status;
+  if (status.ok()) status = shard_host->result();
+  return status.ok() ? reached : status;
 }
 
 absl::Status Main() {

@@ -1,0 +1,30 @@
+// How many files, connections among them, the process may have open (RLIMIT_NOFILE).
+//
+// gRPC 1.51 closes a listening socket for good when it cannot accept a connection for want of a file
+// descriptor (CVE-2023-4785): a server must not reach the limit.
+#ifndef CATCHMENT_COMMON_OPEN_FILES_H_
+#define CATCHMENT_COMMON_OPEN_FILES_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace catchment {
+
+// Raises the limit to the hard limit. Call once, first thing in main().
+void RaiseOpenFiles();
+
+// Returns the limit as it is.
+int64_t OpenFilesLimit();
+
+// Returns how many a server of a job with so many workers and servers needs, about: a connection for each
+// worker, and at the master another one for its calls, and one for each server.
+int64_t OpenFilesNeeded(int64_t workers, int64_t servers, bool master);
+
+// FailedPrecondition, saying which limit is too low and how it is raised, when the server needs more than it
+// may have.
+absl::Status CheckOpenFiles(int64_t workers, int64_t servers, bool master);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_OPEN_FILES_H_

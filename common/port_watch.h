@@ -1,0 +1,59 @@
+// Looks every few seconds whether new connections to the process's own port are still taken. gRPC 1.51 gives
+// up accepting for good when the process runs out of open files (CVE-2023-4785): connections go on, the
+// kernel still takes new ones, and nobody ever answers them, without a word from the process itself.
+#ifndef CATCHMENT_COMMON_PORT_WATCH_H_
+#define CATCHMENT_COMMON_PORT_WATCH_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "common/rpc.h"
+
+namespace catchment {
+
+// Threads: safe; it has one of its own.
+class PortWatch {
+ public:
+  struct Options {
+    double look_seconds = 5;      // between two looks
+    double connect_seconds = 10;  // for a connection; ample also for a busy process
+  };
+  // So many connections in a row must fail. One for which the process has no file descriptor does not count,
+  // and none does before one has succeeded: the process may not be able to reach itself under this address.
+  static constexpr int kFailures = 3;
+
+  // `address`: HOST:PORT, where the process listens. on_lost is called once, on the watch's thread, with
+  // Unavailable that says what to do.
+  PortWatch(std::string address, std::shared_ptr<grpc::ChannelCredentials> credentials,
+            const Options& options, std::function<void(const absl::Status&)> on_lost);
+  ~PortWatch() { End().IgnoreError(); }
+
+  // Whether a connection has succeeded.
+  bool reached();
+  // Ends the watch; call it before the port is closed. Returns ok, or what on_lost was called with.
+  absl::Status End();
+
+ private:
+  void Run();
+  // Returns true when the watch ends.
+  bool Pause();
+
+  const std::string address_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const Options options_;
+  const std::function<void(const absl::Status&)> on_lost_;
+  Mutex mu_;
+  CondVar changed_;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  bool reached_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_PORT_WATCH_H_

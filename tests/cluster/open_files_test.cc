@@ -1,0 +1,138 @@
+// Servers that may have too few open files, with real limits.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+
+// The command in a process that may have no more than so many files open.
+std::vector<std::string> WithLimit(int files, std::vector<std::string> argv) {
+  const std::string script = absl::StrCat("ulimit -n ", files, " && exec \"$0\" \"$@\"");
+  std::vector<std::string> command = {"/bin/sh", "-c", script};
+  command.insert(command.end(), argv.begin(), argv.end());
+  return command;
+}
+
+std::string JobFile(const std::string& more) {
+  const std::string path = TestDirectory() + "/job.textproto";
+  std::ofstream(path) << SmallJob("downpour", more);
+  return path;
+}
+
+// Connections to a port of this machine over which nothing comes.
+class SilentPeers {
+ public:
+  ~SilentPeers() { Close(); }
+
+  void AddOne(int port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    fds_.push_back(fd);
+  }
+  void Close() {
+    for (const int fd : fds_) close(fd);
+    fds_.clear();
+  }
+  size_t size() const { return fds_.size(); }
+
+ private:
+  std::vector<int> fds_;
+};
+
+std::string AddressOf(const Process& server, int index) {
+  const std::string mark = absl::StrCat("catchment_server ", index, ": listening on ");
+  const std::string output = server.Output();
+  const size_t at = output.find(mark);
+  const size_t end = at == std::string::npos ? at : output.find('\n', at);
+  return end == std::string::npos ? "" : output.substr(at + mark.size(), end - at - mark.size());
+}
+
+class OpenFilesTest : public testing::Test {
+ protected:
+  Process Start(const std::string& name, std::vector<std::string> argv) {
+    Command command;
+    command.name = name;
+    command.argv = std::move(argv);
+    command.log = TestDirectory() + "/" + name + ".log";
+    absl::StatusOr<Process> process = Process::Start(command);
+    EXPECT_TRUE(process.ok()) << process.status();
+    return *std::move(process);
+  }
+
+  // Connects until the server, whose limit is low, finds no descriptor for a connection; then all are closed.
+  static void ExhaustFiles(const Process& server, const std::string& address) {
+    int port = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
+    const auto says = [&server](const std::string& text) {
+      return Await([&] { return server.Output().find(text) != std::string::npos; });
+    };
+    ASSERT_TRUE(says("this process is reached at " + address)) << server.Output();
+    SilentPeers peers;
+    while (peers.size() < 200) peers.AddOne(port);
+    ASSERT_TRUE(says("Too many open files")) << server.Output();
+  }
+
+  static void ExpectEndedForItsPort(Process* server) {
+    const std::optional<ProcessEnd> end = server->WaitFor(kPatience);
+    ASSERT_TRUE(end) << server->Output();
+    EXPECT_EQ(end->exit_code, 1) << server->Output();
+    EXPECT_THAT(server->Output(), HasSubstr("takes no connections at"));
+    EXPECT_THAT(server->Output(), HasSubstr("LimitNOFILE="));
+  }
+};
+
+TEST_F(OpenFilesTest, AJobOfMoreWorkersThanFilesIsRefusedWithTheLimitAndHowToRaiseIt) {
+  const Finished run = RunToEnd(
+      WithLimit(256, {ServerProgram(), "--job=" + JobFile("workers: 500"), "--servers=127.0.0.1:0"}));
+  EXPECT_EQ(run.end.exit_code, 1) << run.output;
+  EXPECT_THAT(run.output,
+              HasSubstr("workers: 500 needs about 1051 open files, and this process may have 256"));
+  EXPECT_THAT(run.output, HasSubstr("ulimit -Hn 1051"));
+}
+
+TEST_F(OpenFilesTest, TheSoftLimitIsRaisedToTheHardOne) {
+  // With a limit of 60 the job would be refused.
+  const std::string script = "ulimit -Sn 60 && exec \"$0\" \"$@\"";
+  Process server = Start("server", {"/bin/sh", "-c", script, ServerProgram(),
+                                    "--job=" + JobFile("workers: 10"), "--servers=127.0.0.1:0"});
+  EXPECT_TRUE(Await([&] { return !AddressOf(server, 0).empty() || server.Poll().has_value(); }));
+  EXPECT_FALSE(server.Poll().has_value()) << server.Output();
+}
+
+TEST_F(OpenFilesTest, AMasterThatHasLostItsPortEndsWithAnError) {
+  Process master = Start(
+      "master", WithLimit(80, {ServerProgram(), "--job=" + JobFile("workers: 1"), "--servers=127.0.0.1:0"}));
+  ASSERT_TRUE(Await([&] { return !AddressOf(master, 0).empty() || master.Poll().has_value(); }));
+  ASSERT_NO_FATAL_FAILURE(ExhaustFiles(master, AddressOf(master, 0)));
+  ExpectEndedForItsPort(&master);
+}
+
+TEST_F(OpenFilesTest, AnotherServerThatHasLostItsPortEndsWithAnError) {
+  const std::string job = "--job=" + JobFile("workers: 1");
+  Process master = Start("master", {ServerProgram(), job, "--servers=127.0.0.1:0,127.0.0.1:0"});
+  ASSERT_TRUE(Await([&] { return !AddressOf(master, 0).empty() || master.Poll().has_value(); }));
+  Process server = Start("server", WithLimit(80, {ServerProgram(), job, "--index=1",
+                                                  "--servers=" + AddressOf(master, 0) + ",127.0.0.1:0"}));
+  ASSERT_TRUE(Await([&] { return !AddressOf(server, 1).empty() || server.Poll().has_value(); }));
+  ASSERT_NO_FATAL_FAILURE(ExhaustFiles(server, AddressOf(server, 1)));
+  ExpectEndedForItsPort(&server);
+}
+
+}  // namespace
+}  // namespace catchment
