@@ -1,6 +1,7 @@
 #include "server/checkpoint_writer.h"
 
 #include <glog/logging.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,8 +12,9 @@
 namespace catchment {
 namespace {
 
-constexpr size_t kMostWaiting = 2;
 constexpr size_t kReported = 16;
+// What trains goes before what saves, where processors are short.
+constexpr int kNiceness = 10;
 constexpr double kFirstPauseSeconds = 0.1;
 constexpr double kLongestPauseSeconds = 5;
 
@@ -36,14 +38,13 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::Write(ShardSnapshot snapshot) {
+void CheckpointWriter::Write(std::unique_ptr<PendingSnapshot> snapshot) {
+  std::unique_ptr<PendingSnapshot> left_out;
   MutexLock lock(&mu_);
-  if (waiting_.size() == kMostWaiting) {
-    LOG(WARNING) << "checkpoint " << waiting_.front().state.checkpoint()
-                 << " is left out: the disk is slower than checkpoint.every_updates asks for";
-    waiting_.pop_front();
+  left_out = std::exchange(waiting_, std::move(snapshot));
+  if (left_out != nullptr) {
+    LOG(WARNING) << "a checkpoint is left out: the disk is slower than the job's checkpoints come";
   }
-  waiting_.push_back(std::move(snapshot));
   changed_.Notify();
 }
 
@@ -54,10 +55,12 @@ void CheckpointWriter::Report(v1::ShardReport* report) const {
 }
 
 void CheckpointWriter::Run() {
-  std::optional<ShardSnapshot> failed;
+  // On Linux this is the priority of the calling thread alone.
+  if (setpriority(PRIO_PROCESS, 0, kNiceness) != 0) PLOG(WARNING) << "checkpoints may slow training down";
+  std::unique_ptr<PendingSnapshot> failed;
   double pause = kFirstPauseSeconds;
-  while (std::optional<ShardSnapshot> snapshot = Next(&failed, pause)) {
-    if (WriteOne(*snapshot)) {
+  while (std::unique_ptr<PendingSnapshot> snapshot = Next(&failed, pause)) {
+    if (WriteOne(snapshot->Finish())) {
       failed.reset();
       pause = kFirstPauseSeconds;
     } else {
@@ -67,18 +70,17 @@ void CheckpointWriter::Run() {
   }
 }
 
-std::optional<ShardSnapshot> CheckpointWriter::Next(std::optional<ShardSnapshot>* failed, double pause) {
+std::unique_ptr<PendingSnapshot> CheckpointWriter::Next(std::unique_ptr<PendingSnapshot>* failed,
+                                                        double pause) {
   MutexLock lock(&mu_);
-  const auto due = [this] { return ending_ || !waiting_.empty(); };
-  if (failed->has_value()) {
+  const auto due = [this] { return ending_ || waiting_ != nullptr; };
+  if (*failed != nullptr) {
     changed_.WaitFor(&mu_, pause, due);
   } else {
     changed_.Wait(&mu_, due);
   }
-  if (waiting_.empty()) return ending_ ? std::nullopt : std::exchange(*failed, std::nullopt);
-  ShardSnapshot next = std::move(waiting_.front());
-  waiting_.pop_front();
-  return next;
+  if (waiting_ == nullptr) return ending_ ? nullptr : std::move(*failed);
+  return std::move(waiting_);
 }
 
 bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {

@@ -3,7 +3,7 @@
 #define CATCHMENT_SERVER_CHECKPOINT_WRITER_H_
 
 #include <deque>
-#include <optional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace catchment {
 
-// Threads: safe. The destructor writes what still waits.
+// Threads: safe. The destructor writes what still waits, so it goes before the shard.
 // Errors: the newest snapshot that could not be written is kept and tried again, after pauses that grow to a
 // few seconds, until it is written or a newer one takes its place; save_error says why until a write
 // succeeds.
@@ -25,18 +25,18 @@ class CheckpointWriter {
   CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed);
   ~CheckpointWriter();
 
-  // At most two wait; a third takes the place of the older one, with a warning: the disk is too slow for the
-  // job's checkpoint.every_updates.
-  void Write(ShardSnapshot snapshot);
+  // Copies what is not copied yet, and writes it. At most one waits; a second takes its place, with a
+  // warning: the disk is too slow for the job's checkpoints.
+  void Write(std::unique_ptr<PendingSnapshot> snapshot);
 
   // Fills in saved and save_error.
   void Report(v1::ShardReport* report) const;
 
  private:
   void Run();
-  // Returns the snapshot to write next, or nothing when the writer is to end. Waits for at most `pause`
+  // Returns the snapshot to write next, or null when the writer is to end. Waits for at most `pause`
   // seconds where there is a `failed` one, which it takes when no newer one has arrived.
-  std::optional<ShardSnapshot> Next(std::optional<ShardSnapshot>* failed, double pause);
+  std::unique_ptr<PendingSnapshot> Next(std::unique_ptr<PendingSnapshot>* failed, double pause);
   // Returns whether the snapshot is written.
   bool WriteOne(const ShardSnapshot& snapshot);
 
@@ -45,7 +45,7 @@ class CheckpointWriter {
   const int num_shards_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<ShardSnapshot> waiting_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<PendingSnapshot> waiting_ ABSL_GUARDED_BY(mu_);  // may be null
   std::deque<v1::SavedShard> saved_ ABSL_GUARDED_BY(mu_);  // the last ones
   std::string error_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;

@@ -41,7 +41,7 @@ void Deliver(std::vector<Answer>* answers) {
 }
 
 Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
-             SnapshotSink snapshot_sink)
+             SnapshotSink snapshot_sink, bool keeps_values)
     : job_(job),
       layout_(layout),
       index_(index),
@@ -50,6 +50,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
       pull_(Codec::ForPull(job.compression())),
       gap_sample_(layout.shard(index).size()),
       snapshot_sink_(std::move(snapshot_sink)),
+      keeps_values_(keeps_values),
       pool_(BufferSizes(layout, index)),
       gate_(job.algorithm()),
       weights_(std::move(contents.weights)),
@@ -75,6 +76,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
   }
   total_updates_ = total_updates;
   last_checkpoint_ = contents.checkpoint;
+  if (keeps_values_) GiveBack(Allocate(/*with_states=*/true));
 }
 
 Shard::~Shard() = default;
@@ -137,6 +139,7 @@ void Shard::Update(BlockSlot* slot, Effects* effects) {
 }
 
 Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
+  CopyMarked(slot);
   const int64_t size = slot->local.size();
   bool weights_wanted = false;
   uint64_t samples = 0;

@@ -6,9 +6,9 @@
 // Contributions that were answered before they are applied are in no checkpoint.
 //
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
-// rosters is held for reading by requests, and for writing while rosters change or a snapshot of all blocks
-// is copied. Order: snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness:
-// initial weights and the time come in, snapshots go out to a function. Errors: a request that breaks the
+// rosters is held for reading by requests, and for writing while rosters change or a snapshot begins. Order:
+// snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness: initial weights and the
+// time come in, snapshots go out to a function. Errors: a request that breaks the
 // protocol gets InvalidArgument, one of a worker that is no member FailedPrecondition; nothing has changed
 // then.
 #ifndef CATCHMENT_SERVER_SHARD_H_
@@ -41,16 +41,48 @@ void Deliver(std::vector<Answer>* answers);
 // A copy of a shard as it was at one moment.
 struct ShardSnapshot {
   v1::ShardState state;
-  std::vector<float> weights;
+  std::vector<float> weights;              // empty: no values are kept
   std::vector<std::vector<float>> states;  // of the rule
   std::vector<std::string> state_names;    // of each of them
+};
+
+class Shard;
+
+// A snapshot that is being made, copy on write: the shard's state is noted at one moment, in which all blocks
+// are marked; a block's values are copied by Finish, or before that by the first update that reaches the
+// block. So no request waits for more than the copy of one block, and the snapshot is of that moment all the
+// same.
+//
+// Threads: one at a time; updates go on meanwhile. Destroyed before its shard.
+class PendingSnapshot {
+ public:
+  // One that is complete from the start.
+  explicit PendingSnapshot(ShardSnapshot complete) : snapshot_(std::move(complete)) {}
+  // The blocks that are not copied yet are not copied any more; the memory goes back to the shard, for its
+  // next checkpoint.
+  ~PendingSnapshot();
+  PendingSnapshot(const PendingSnapshot&) = delete;
+  PendingSnapshot& operator=(const PendingSnapshot&) = delete;
+
+  // Notes whose snapshot it is.
+  void set_run_id(uint64_t run_id) { snapshot_.state.set_run_id(run_id); }
+  // Copies the blocks that no update has copied, each under its lock. Returns the whole.
+  const ShardSnapshot& Finish();
+
+ private:
+  friend class Shard;
+  PendingSnapshot(const Shard* shard, ShardSnapshot memory) : shard_(shard), snapshot_(std::move(memory)) {}
+
+  const Shard* const shard_ = nullptr;  // null: it is complete
+  bool finished_ = false;
+  ShardSnapshot snapshot_;  // each block's values are guarded by the block's lock until it is finished
 };
 
 class Shard {
  public:
   // Called with every due snapshot, numbers ascending, on the thread whose request made it due, before that
   // request is answered.
-  using SnapshotSink = std::function<void(ShardSnapshot)>;
+  using SnapshotSink = std::function<void(std::unique_ptr<PendingSnapshot>)>;
 
   // What a shard begins with.
   struct Contents {
@@ -60,9 +92,10 @@ class Shard {
     uint64_t checkpoint = 0;                  // that it all comes from; 0: none
   };
 
-  // `job` is complete and valid. `layout` outlives the shard.
+  // `job` is complete and valid. `layout` outlives the shard. With `keeps_values` the shard allocates the
+  // memory of one snapshot for the sink at once; without, those snapshots hold no values and cost no copy.
   Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
-        SnapshotSink snapshot_sink);
+        SnapshotSink snapshot_sink, bool keeps_values = true);
   ~Shard();
 
   // Where bytes become floats: fills in payload and finite of a request that has its header. One pass over
@@ -78,9 +111,10 @@ class Shard {
   // `now`: as in a request.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
-  // Makes a snapshot under this number for the sink, unless there was one under it or a higher one.
+  // Begins a snapshot under this number for the sink, unless there was one under it or a higher one.
   void Checkpoint(uint64_t number);
 
+  // As the shard is at one moment; copied on the caller's thread, block by block.
   ShardSnapshot Snapshot() const;
   // Weights alone, for an evaluator.
   std::vector<float> Weights() const;
@@ -167,7 +201,23 @@ class Shard {
   Payload EncodeWeights(const BlockSlot& slot);
   Rule::Center CenterOf(const BlockSlot& slot) const;
   void SetVersion(BlockSlot* slot, uint64_t version, Effects* effects);
-  ShardSnapshot CopyAll(uint64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
+
+  // Returns memory for the values of a snapshot, with all of its pages touched.
+  ShardSnapshot Allocate(bool with_states) const;
+  // The same, for the sink: what the last one has given back, where there is one.
+  ShardSnapshot TakeMemory();
+  // Marks all blocks, to be copied into `memory`. One without values is complete at once.
+  std::unique_ptr<PendingSnapshot> Begin(ShardSnapshot memory) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
+  // Everything but values.
+  void FillState(uint64_t number, v1::ShardState* state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
+  // For the snapshots that wait for it; before an update writes to the block.
+  void CopyMarked(BlockSlot* slot) const;
+  void CopyBlock(const BlockSlot& slot, ShardSnapshot* to) const;
+  // Takes the marks of a snapshot away; with `copy` the blocks that have them are copied first.
+  void Unmark(PendingSnapshot* pending, bool copy) const;
+  void GiveBack(ShardSnapshot memory) const;
+  friend class PendingSnapshot;
 
   const v1::Job job_;
   const ParameterLayout& layout_;
@@ -177,6 +227,7 @@ class Shard {
   const Codec pull_;
   const GapSample gap_sample_;
   const SnapshotSink snapshot_sink_;
+  const bool keeps_values_;
   BufferPool pool_;
 
   Mutex snapshot_mu_;  // of one snapshot after the other
@@ -186,6 +237,9 @@ class Shard {
   double plateau_factor_ ABSL_GUARDED_BY(roster_mu_) = 1;  // of the learning rate
   std::map<uint32_t, std::unique_ptr<WorkerSlot>> workers_ ABSL_GUARDED_BY(roster_mu_);
   uint64_t last_checkpoint_ ABSL_GUARDED_BY(roster_mu_) = 0;
+
+  mutable Mutex spare_mu_;
+  mutable std::optional<ShardSnapshot> spare_ ABSL_GUARDED_BY(spare_mu_);  // memory for the next checkpoint
 
   // Each block's part is guarded by its slot's lock.
   std::vector<float> weights_;

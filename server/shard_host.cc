@@ -80,12 +80,15 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
 
 ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
                      const std::string& checkpoint_dir)
-    : writer_(checkpoint_dir, index, layout.num_shards(), contents.checkpoint),
-      shard_(job, layout, index, std::move(contents),
-             [this](ShardSnapshot snapshot) {
-               snapshot.state.set_run_id(run_id_);
-               writer_.Write(std::move(snapshot));
-             }),
+    : resumed_(contents.checkpoint),
+      shard_(
+          job, layout, index, std::move(contents),
+          [this](std::unique_ptr<PendingSnapshot> snapshot) {
+            snapshot->set_run_id(run_id_);
+            writer_.Write(std::move(snapshot));
+          },
+          /*keeps_values=*/!checkpoint_dir.empty()),
+      writer_(checkpoint_dir, index, layout.num_shards(), resumed_),
       momentum_log_(job.optimizer().momentum()) {
   if (MakeRule(job)->needs_sent_weights()) {
     LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "

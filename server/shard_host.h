@@ -45,8 +45,9 @@ class ShardHost {
 
  private:
   std::atomic<uint64_t> run_id_ = 0;  // of the last command
-  CheckpointWriter writer_;
+  const uint64_t resumed_;            // the checkpoint that the shard begins with; 0: none
   Shard shard_;
+  CheckpointWriter writer_;
   Mutex mu_;
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;

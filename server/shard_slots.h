@@ -49,6 +49,8 @@ struct Shard::BlockSlot {
   // Where the gate is bounded.
   std::vector<Gate::Finished> finished ABSL_GUARDED_BY(mu);  // by worker index
   std::vector<Held> held ABSL_GUARDED_BY(mu);
+  // Snapshots that the block is to be copied to, before it changes.
+  std::vector<PendingSnapshot*> marks ABSL_GUARDED_BY(mu);
 };
 
 struct Shard::WorkerSlot {

@@ -3,7 +3,7 @@
 set -euo pipefail
 source tests/deploy/check.sh
 
-for name in codecs wire; do
+for name in checkpoint codecs wire; do
   run "tests/benchmarks/$name" --help
   expect_status 0
   expect_output "bazel run -c opt //tests/benchmarks:$name"

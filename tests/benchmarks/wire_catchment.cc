@@ -39,7 +39,7 @@ class CatchmentServer final : public WireServer {
  public:
   explicit CatchmentServer(const PeerOptions& options)
       : layout_(MakeLayout(options.values)),
-        shard_(MakeJob(), layout_, 0, Zeros(options.values), [](const ShardSnapshot&) {}),
+        shard_(MakeJob(), layout_, 0, Zeros(options.values), nullptr, /*keeps_values=*/false),
         service_("wire", layout_, &shard_, &claim_,
                  [](const v1::ShardCommand&) { return v1::ShardReport(); }) {
     v1::Run run;

@@ -49,8 +49,8 @@ class VirtualCluster {
       const Range range = layout_.shard(s);
       Shard::Contents contents;
       contents.weights.assign(initial.begin() + range.begin, initial.begin() + range.end);
-      shards_.push_back(
-          std::make_unique<Shard>(job, layout_, s, std::move(contents), [](const ShardSnapshot&) {}));
+      shards_.push_back(std::make_unique<Shard>(job, layout_, s, std::move(contents),
+                                                [](std::unique_ptr<PendingSnapshot>) {}));
     }
     for (int w = 0; w < num_workers; ++w) {
       clients_.push_back(std::make_shared<Client>(this, w));

@@ -26,7 +26,7 @@ class TimedWorkers {
   TimedWorkers(const v1::Job& job, const std::vector<float>& initial, ServiceTime service_time,
                Gradient gradient, const std::vector<float>& seen = {})
       : layout_(*ParameterLayout::Create({{"w", {static_cast<int64_t>(initial.size())}}}, 1, 1 << 18)),
-        shard_(job, layout_, 0, ContentsOf(initial), [](const ShardSnapshot&) {}),
+        shard_(job, layout_, 0, ContentsOf(initial), [](std::unique_ptr<PendingSnapshot>) {}),
         service_time_(std::move(service_time)),
         gradient_(std::move(gradient)),
         buffer_(initial.size()) {

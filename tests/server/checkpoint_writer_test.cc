@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 
 std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
 
-ShardSnapshot SnapshotOf(uint64_t number) {
+std::unique_ptr<PendingSnapshot> SnapshotOf(uint64_t number) {
   ShardSnapshot snapshot;
   snapshot.state.set_checkpoint(number);
   snapshot.state.set_begin(0);
@@ -29,7 +30,7 @@ ShardSnapshot SnapshotOf(uint64_t number) {
   snapshot.weights = {1, 2, 3, static_cast<float>(number)};
   snapshot.states = {{5, 6, 7, 8}};
   snapshot.state_names = {"momentum_buffer"};
-  return snapshot;
+  return std::make_unique<PendingSnapshot>(std::move(snapshot));
 }
 
 v1::ShardReport ReportOf(const CheckpointWriter& writer) {

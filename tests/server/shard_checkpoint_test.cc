@@ -90,6 +90,95 @@ TEST(ShardTest, CheckpointByCommandIsMadeOnce) {
   EXPECT_EQ(shard.snapshots().size(), 2u);
 }
 
+v1::Job AdamJob() {
+  v1::Job job = GradientJob(false, 0.05f);
+  job.mutable_optimizer()->set_kind(v1::Optimizer::ADAM);
+  job.mutable_optimizer()->set_beta1(0.9f);
+  job.mutable_optimizer()->set_beta2(0.999f);
+  job.mutable_optimizer()->set_epsilon(1e-8f);
+  return job;
+}
+
+void ExpectSame(const ShardSnapshot& snapshot, const ShardSnapshot& expected) {
+  EXPECT_EQ(snapshot.weights, expected.weights);
+  EXPECT_EQ(snapshot.states, expected.states);
+  EXPECT_EQ(snapshot.state_names, expected.state_names);
+  for (int b = 0; b < expected.state.blocks_size(); ++b) {
+    EXPECT_EQ(snapshot.state.blocks(b).version(), expected.state.blocks(b).version()) << "block " << b;
+  }
+}
+
+TEST(ShardTest, UpdatesCopyABlockToTheSnapshotsThatWaitForItBeforeTheyChangeIt) {
+  std::vector<std::unique_ptr<PendingSnapshot>> begun;
+  const ParameterLayout layout = FlatLayout(40, 1, 16);
+  Shard::Contents contents;
+  contents.weights.assign(40, 0.5f);
+  Shard shard(AdamJob(), layout, 0, std::move(contents),
+              [&](std::unique_ptr<PendingSnapshot> snapshot) { begun.push_back(std::move(snapshot)); });
+  v1::ShardCommand command;
+  command.set_generation(1);
+  *command.add_rosters() = MakeRoster(0, {0});
+  std::vector<Answer> answers;
+  shard.SetRosters(command, /*now=*/0, &answers);
+  std::vector<uint64_t> pushes(3);
+  const auto push = [&](uint32_t block, uint64_t sequence) {
+    Request request{0, IncarnationOf(0), BlockHeader{v1::Block::PUSH, sequence, pushes[block]++, block, 1},
+                    shard.pool()->Get(shard.block_range(block).size()), std::make_shared<NamedSink>("")};
+    for (int64_t i = 0; i < request.payload->size(); ++i)
+      request.payload->data()[i] = std::sin(i + 3 * sequence);
+    ASSERT_TRUE(shard.Handle(std::move(request), &answers).ok());
+  };
+  std::vector<ShardSnapshot> expected;
+  const auto begin = [&] {
+    expected.push_back(shard.Snapshot());
+    shard.Checkpoint(expected.size());
+  };
+
+  for (uint32_t block : {0, 1, 2}) push(block, 1);
+  begin();
+  push(1, 2);
+  begin();
+  for (uint32_t block : {0, 2}) push(block, 2);
+  for (uint32_t block : {2, 1}) push(block, 3);
+  begin();
+  begin();
+  begun[2].reset();
+  push(0, 3);
+  ASSERT_EQ(begun.size(), 4u);
+  for (size_t i : {3, 0, 1}) {
+    SCOPED_TRACE(i);
+    ExpectSame(begun[i]->Finish(), expected[i]);
+    push(0, pushes[0] + 1);
+    push(1, pushes[1] + 1);
+    push(2, pushes[2] + 1);
+    ExpectSame(begun[i]->Finish(), expected[i]);
+  }
+  begun.clear();
+  // In memory that the others gave back.
+  begin();
+  push(1, pushes[1] + 1);
+  ExpectSame(begun[0]->Finish(), expected[4]);
+}
+
+TEST(ShardTest, WithoutADirectoryASnapshotHoldsNoValues) {
+  std::unique_ptr<PendingSnapshot> begun;
+  const ParameterLayout layout = FlatLayout(40, 1, 16);
+  Shard::Contents contents;
+  contents.weights.assign(40, 0.5f);
+  Shard shard(
+      AdamJob(), layout, 0, std::move(contents),
+      [&](std::unique_ptr<PendingSnapshot> snapshot) { begun = std::move(snapshot); },
+      /*keeps_values=*/false);
+  shard.Checkpoint(7);
+  ASSERT_NE(begun, nullptr);
+  const ShardSnapshot& snapshot = begun->Finish();
+  EXPECT_EQ(snapshot.state.checkpoint(), 7u);
+  EXPECT_EQ(snapshot.state.blocks_size(), 3);
+  EXPECT_TRUE(snapshot.weights.empty());
+  EXPECT_TRUE(snapshot.states.empty());
+  EXPECT_EQ(shard.Snapshot().weights, std::vector<float>(40, 0.5f));
+}
+
 TEST(ShardTest, NoneAreTakenWithoutAnInterval) {
   v1::Job job = GradientJob(false);
   job.mutable_checkpoint()->set_every_updates(0);

@@ -52,7 +52,8 @@ class Simulation {
     for (uint32_t s = 0; s < kShards; ++s) {
       Shard::Contents contents;
       contents.weights.assign(layout_.shard(s).size(), 0.0f);
-      shards_.push_back(std::make_unique<Shard>(job, layout_, s, std::move(contents), [](ShardSnapshot) {}));
+      shards_.push_back(std::make_unique<Shard>(job, layout_, s, std::move(contents),
+                                                [](std::unique_ptr<PendingSnapshot>) {}));
     }
   }
 

@@ -121,13 +121,19 @@ class ShardHarness {
     if (contents.weights.empty()) contents.weights.assign(layout_.shard(index).size(), 0.0f);
     shard_ = std::make_unique<Shard>(
         job, layout_, index, std::move(contents),
-        [this](ShardSnapshot snapshot) { snapshots_.push_back(std::move(snapshot)); });
+        [this](std::unique_ptr<PendingSnapshot> snapshot) { pending_.push_back(std::move(snapshot)); });
     SetRosters({MakeRoster(0, workers)});
   }
 
   Shard& shard() { return *shard_; }
   const ParameterLayout& layout() const { return layout_; }
-  const std::vector<ShardSnapshot>& snapshots() const { return snapshots_; }
+  // Those for the sink, finished now: what the shard has done since they began is not to be in them.
+  const std::vector<ShardSnapshot>& snapshots() {
+    for (; snapshots_.size() < pending_.size(); pending_[snapshots_.size() - 1].reset()) {
+      snapshots_.push_back(pending_[snapshots_.size()]->Finish());
+    }
+    return snapshots_;
+  }
 
   // What the master says of schedule PLATEAU, in every command from here on.
   void SetPlateauFactor(double factor) { plateau_factor_ = factor; }
@@ -197,6 +203,7 @@ class ShardHarness {
  private:
   const ParameterLayout layout_;
   std::unique_ptr<Shard> shard_;
+  std::vector<std::unique_ptr<PendingSnapshot>> pending_;  // null once they are finished
   std::vector<ShardSnapshot> snapshots_;
   uint64_t generation_ = 0;
   double now_ = 0;

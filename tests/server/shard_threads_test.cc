@@ -83,8 +83,8 @@ void Hammer(v1::Job job, const Size& size, int pushes, int expected_version, flo
   std::vector<uint64_t> checkpoints;
   Shard::Contents contents;
   contents.weights.assign(size.values, 0.0f);
-  Shard shard(job, layout, 0, std::move(contents), [&](const ShardSnapshot& snapshot) {
-    checkpoints.push_back(snapshot.state.checkpoint());
+  Shard shard(job, layout, 0, std::move(contents), [&](std::unique_ptr<PendingSnapshot> snapshot) {
+    checkpoints.push_back(snapshot->Finish().state.checkpoint());
   });
   std::vector<uint32_t> workers;
   for (uint32_t worker = 0; worker < kWorkers; ++worker) workers.push_back(worker);
@@ -162,6 +162,85 @@ TEST(ShardThreadsTest, AcceptedPushesAreAllAppliedOnce) {
 TEST(ShardThreadsTest, LockstepReleasesWhoItHolds) {
   const v1::Job job = GradientJobWith("consistency { staleness_bound: 0 }");
   Hammer(job, kManyBlocks, 250, 250 * kWorkers, -250.0f * kWorkers);
+}
+
+// Snapshots that begin, and are copied, while pushes go on.
+class Snapshots {
+ public:
+  void Add(std::unique_ptr<PendingSnapshot> snapshot) {
+    MutexLock lock(&mu_);
+    waiting_.push_back(std::move(snapshot));
+    changed_.Notify();
+  }
+  std::unique_ptr<PendingSnapshot> Take() {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [&] { return !waiting_.empty(); });
+    std::unique_ptr<PendingSnapshot> first = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    return first;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<std::unique_ptr<PendingSnapshot>> waiting_ ABSL_GUARDED_BY(mu_);
+};
+
+// Every push takes 1 from each value of a block, and leaves the sum of all gradients in the momentum.
+void CheckIsOneMoment(const ShardSnapshot& snapshot, int64_t block_size) {
+  for (int b = 0; b < snapshot.state.blocks_size(); ++b) {
+    const uint64_t version = snapshot.state.blocks(b).version();
+    const int64_t end = std::min<int64_t>((b + 1) * block_size, snapshot.weights.size());
+    for (int64_t i = b * block_size; i < end; ++i) {
+      ASSERT_EQ(snapshot.weights[i], -static_cast<float>(version)) << "value " << i << " of block " << b;
+      ASSERT_EQ(snapshot.states[0][i], version == 0 ? 0.0f : 1.0f) << "value " << i << " of block " << b;
+    }
+    uint64_t marked = 0;
+    for (const v1::Watermark& watermark : snapshot.state.watermarks()) {
+      const auto& partial = watermark.partial();
+      marked += watermark.sequence() + std::count(partial.begin(), partial.end(), static_cast<uint32_t>(b));
+    }
+    ASSERT_EQ(marked, version) << "the pushes that the watermarks say are in block " << b;
+  }
+}
+
+TEST(ShardThreadsTest, SnapshotsAreOfOneMomentWhilePushesGoOn) {
+  constexpr int kPushes = 200, kSnapshots = 30;
+  v1::Job job = GradientJob(false);
+  // Momentum that forgets all but the last gradient: a state to be copied, and weights that count the pushes.
+  job.mutable_optimizer()->set_momentum(1e-30f);
+  for (const Size& size : {kManyBlocks, kLongBlock}) {
+    const ParameterLayout layout = FlatLayout(size.values, 1, size.block_size);
+    Shard::Contents contents;
+    contents.weights.assign(size.values, 0.0f);
+    Snapshots begun;
+    Shard shard(job, layout, 0, std::move(contents),
+                [&](std::unique_ptr<PendingSnapshot> snapshot) { begun.Add(std::move(snapshot)); });
+    v1::ShardCommand command;
+    command.set_generation(1);
+    std::vector<uint32_t> workers;
+    for (uint32_t worker = 0; worker < kWorkers; ++worker) workers.push_back(worker);
+    *command.add_rosters() = MakeRoster(0, workers);
+    std::vector<Answer> answers;
+    shard.SetRosters(command, /*now=*/0, &answers);
+
+    std::vector<std::thread> threads;
+    for (uint32_t worker : workers) {
+      threads.emplace_back([&shard, worker] {
+        Pusher pusher(&shard, worker);
+        for (int i = 0; i < kPushes; ++i) pusher.Push(i + 1);
+      });
+    }
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSnapshots; ++i) shard.Checkpoint(i + 1);
+    });
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSnapshots; ++i) CheckIsOneMoment(shard.Snapshot(), size.block_size);
+    });
+    for (int i = 0; i < kSnapshots; ++i) CheckIsOneMoment(begun.Take()->Finish(), size.block_size);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(shard.Weights(), std::vector<float>(size.values, -1.0f * kPushes * kWorkers));
+  }
 }
 
 }  // namespace
