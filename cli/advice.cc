@@ -45,7 +45,8 @@ constexpr double kLateShare = 0.01;
 constexpr double kLateShareWithSpare = 0.5;
 // An evaluator reads its data before it joins.
 constexpr double kEvaluatorSeconds = 30;
-// In units of checkpoint.every_updates; and never less than these seconds, for those that save very often.
+// In units of checkpoint.every_updates or every_seconds; and never less than these seconds, for those that
+// save very often.
 constexpr double kCheckpointTimes = 2;
 constexpr double kCheckpointSeconds = 60;
 // Scores of a test set of 1000 samples differ by about 2 % from chance alone.
@@ -422,6 +423,34 @@ void FindLargeShards(const v1::JobStatus& status, std::vector<Warning>* warnings
 
 // ------------------------------------------------------------------------------------------------ the job
 
+void FindOverdueCheckpoint(const v1::JobStatus& status, std::vector<Warning>* warnings) {
+  const v1::Checkpointing& settings = status.settings().checkpoint();
+  const double every_updates = static_cast<double>(settings.every_updates());
+  const double every_seconds = settings.every_seconds();
+  const double updates = static_cast<double>(status.updates());
+  if (!status.writes_checkpoints() || updates == 0) return;
+  const double since = updates - static_cast<double>(status.last_checkpoint());
+  const double seconds = since / updates * status.wall_seconds();
+  const bool by_updates = every_updates > 0 && since > kCheckpointTimes * every_updates;
+  const bool by_seconds = every_seconds > 0 && seconds > kCheckpointTimes * every_seconds;
+  if (!(by_updates || by_seconds) || seconds < kCheckpointSeconds) return;
+  warnings->push_back(
+      {.code = "checkpoint_overdue",
+       .measured = by_updates ? since : seconds,
+       .bound = kCheckpointTimes * (by_updates ? every_updates : every_seconds),
+       .found = absl::StrCat(
+           status.last_checkpoint() == 0
+               ? "there is no checkpoint yet after "
+               : absl::StrCat("the last checkpoint, ", status.last_checkpoint(), ", is older by "),
+           Count(static_cast<int64_t>(since)), " updates (about ", Seconds(seconds), "); ",
+           by_updates ? absl::StrCat("checkpoint.every_updates is ", settings.every_updates())
+                      : absl::StrCat("checkpoint.every_seconds is ", settings.every_seconds())),
+       .why = "If the job is lost now, as much training is.",
+       .advice =
+           "See the servers' logs: the disk is full or too slow, or one of them does not save. All servers "
+           "need one --checkpoint_dir that all of them see."});
+}
+
 void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   for (const v1::ShardReport& shard : status.shards()) {
     if (shard.save_error().empty()) continue;
@@ -435,26 +464,7 @@ void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings
          .why = "If the job is lost now, it goes on from an older checkpoint, or from none.",
          .advice = "Make room, or let the server write there: it tries again."});
   }
-  const double every = static_cast<double>(status.settings().checkpoint().every_updates());
-  const double updates = static_cast<double>(status.updates());
-  if (!status.writes_checkpoints() || every == 0 || updates == 0) return;
-  const double since = updates - static_cast<double>(status.last_checkpoint());
-  const double seconds = since / updates * status.wall_seconds();
-  if (since <= kCheckpointTimes * every || seconds < kCheckpointSeconds) return;
-  warnings->push_back(
-      {.code = "checkpoint_overdue",
-       .measured = since,
-       .bound = kCheckpointTimes * every,
-       .found = absl::StrCat(
-           status.last_checkpoint() == 0
-               ? "there is no checkpoint yet after "
-               : absl::StrCat("the last checkpoint, ", status.last_checkpoint(), ", is older by "),
-           Count(static_cast<int64_t>(since)), " updates (about ", Seconds(seconds),
-           "); checkpoint.every_updates is ", Count(static_cast<int64_t>(every))),
-       .why = "If the job is lost now, as much training is.",
-       .advice =
-           "See the servers' logs: the disk is full or too slow, or one of them does not save. All servers "
-           "need one --checkpoint_dir that all of them see."});
+  FindOverdueCheckpoint(status, warnings);
 }
 
 // The status has the last test loss, the best one and the training loss of now; not the course of either.

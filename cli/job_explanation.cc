@@ -204,7 +204,7 @@ std::string ExplainServers(const JobFacts& facts) {
   return absl::StrCat(
       "memory of each server (compensation: what each worker was sent; waiting: contributions that are not "
       "applied yet; snapshot: a copy "
-      "while\na checkpoint is written)\n",
+      "that\ncheckpoints are written from)\n",
       table.Print());
 }
 

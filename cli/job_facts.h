@@ -30,7 +30,7 @@ struct ServerBytes {
   int64_t compensation = 0;  // at most: what was sent to each worker, and averages
   // Contributions that wait, at most.
   int64_t waiting = 0;
-  // A copy while a checkpoint is written.
+  // A copy that checkpoints are written from.
   int64_t snapshot = 0;
   int64_t total() const { return weights + optimizer_state + compensation + waiting + snapshot; }
 };

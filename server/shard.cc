@@ -336,10 +336,8 @@ void Shard::SetVersion(BlockSlot* slot, uint64_t version, Effects* effects) {
   const uint64_t more = version - slot->state.version();
   slot->state.set_version(version);
   const uint64_t after = (total_updates_ += more);
-  const uint64_t every = job_.checkpoint().every_updates() * blocks_.size();
-  if (every > 0 && after / every != (after - more) / every) {
-    effects->due_checkpoint = after / every * job_.checkpoint().every_updates();
-  }
+  const uint64_t due_at = announced_version_ * blocks_.size();
+  if (after >= due_at && after - more < due_at) effects->due_checkpoint = announced_checkpoint_;
 }
 
 // -------------------------------------------------------------------------------------------- from the
@@ -352,6 +350,8 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
     if (command.total_samples() > 0) total_samples_ = command.total_samples();
     if (command.has_plateau_factor()) plateau_factor_ = command.plateau_factor();
     if (!gate_.SetRosters(command.generation(), {command.rosters().begin(), command.rosters().end()})) return;
+    announced_checkpoint_ = command.checkpoint();
+    announced_version_ = command.checkpoint_version();
     for (const v1::Roster& roster : command.rosters()) {
       for (const v1::Member& member : roster.members()) {
         std::unique_ptr<WorkerSlot>& worker = workers_[member.worker()];
@@ -370,6 +370,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
       if (gate_.bounded() && !workers_.empty()) slot->finished.resize(workers_.rbegin()->first + 1);
       Advance(slot.get(), &effects);
     }
+    if (version() >= announced_version_) effects.due_checkpoint = announced_checkpoint_;
   }
   if (effects.due_checkpoint > 0) Checkpoint(effects.due_checkpoint);
 }

@@ -106,9 +106,9 @@ class Shard {
   // is allocated but what `answers` needs to grow.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
 
-  // Takes the rosters, the budget and the learning rate's factor; may release requests that wait. What waits
-  // in a group and is of a worker that is a member no more is dropped: the master deals its samples again.
-  // `now`: as in a request.
+  // Takes the rosters, the checkpoint that is announced, the budget and the learning rate's factor; may
+  // release requests that wait. What waits in a group and is of a worker that is a member no more is dropped:
+  // the master deals its samples again. `now`: as in a request.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
   // Begins a snapshot under this number for the sink, unless there was one under it or a higher one.
@@ -200,7 +200,7 @@ class Shard {
   // As the job sends them.
   Payload EncodeWeights(const BlockSlot& slot);
   Rule::Center CenterOf(const BlockSlot& slot) const;
-  void SetVersion(BlockSlot* slot, uint64_t version, Effects* effects);
+  void SetVersion(BlockSlot* slot, uint64_t version, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
 
   // Returns memory for the values of a snapshot, with all of its pages touched.
   ShardSnapshot Allocate(bool with_states) const;
@@ -237,6 +237,9 @@ class Shard {
   double plateau_factor_ ABSL_GUARDED_BY(roster_mu_) = 1;  // of the learning rate
   std::map<uint32_t, std::unique_ptr<WorkerSlot>> workers_ ABSL_GUARDED_BY(roster_mu_);
   uint64_t last_checkpoint_ ABSL_GUARDED_BY(roster_mu_) = 0;
+  // By the master: the number of the next checkpoint, and the version that it is taken at.
+  uint64_t announced_checkpoint_ ABSL_GUARDED_BY(roster_mu_) = 0;
+  uint64_t announced_version_ ABSL_GUARDED_BY(roster_mu_) = 0;
 
   mutable Mutex spare_mu_;
   mutable std::optional<ShardSnapshot> spare_ ABSL_GUARDED_BY(spare_mu_);  // memory for the next checkpoint

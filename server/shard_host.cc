@@ -101,7 +101,6 @@ v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) 
   std::vector<Answer> answers;
   shard_.SetRosters(command, now, &answers);
   Deliver(&answers);
-  if (command.checkpoint() > 0) shard_.Checkpoint(command.checkpoint());
   v1::ShardReport report = shard_.Report(!command.without_statistics());
   writer_.Report(&report);
   MutexLock lock(&mu_);

@@ -29,8 +29,8 @@ class ShardHost {
   ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
             const std::string& checkpoint_dir);
 
-  // Takes the rosters, makes a checkpoint, notes the end; says how the shard stands. `now`: seconds, on the
-  // clock that requests come with.
+  // Takes the rosters and the announced checkpoint, notes the end; says how the shard stands. `now`: seconds,
+  // on the clock that requests come with.
   v1::ShardReport Control(const v1::ShardCommand& command, double now);
 
   Shard* shard() { return &shard_; }

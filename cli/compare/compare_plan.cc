@@ -74,6 +74,7 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
   // Nothing goes on from a run's checkpoint: one that was interrupted is run again, as all others are, from
   // start to end.
   job.mutable_checkpoint()->set_every_updates(0);
+  job.mutable_checkpoint()->set_every_seconds(0);
   SetStragglers(options.stragglers, &job);
   if (absl::Status status = SetBudget(options, share, &job); !status.ok()) return status;
   absl::StatusOr<v1::Job> complete = Complete(job);

@@ -258,7 +258,9 @@ void FillEvaluation(v1::Evaluation* evaluation) {
 }
 
 void FillKeeping(v1::Job* job) {
-  CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_updates, 1000);
+  CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_seconds,
+                    job->checkpoint().has_every_updates() ? 0 : 300);
+  CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_updates, 0);
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), keep, 2);
   FillEvaluation(job->mutable_evaluation());
   CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, 10);

@@ -297,6 +297,7 @@ void CheckStragglers(const v1::Faults& faults, Problems* problems) {
 
 void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, "checkpoint.keep", job.checkpoint().keep());
+  problems->AtLeast<double>(0, "checkpoint.every_seconds", job.checkpoint().every_seconds());
   problems->Positive("evaluation.every_epochs", job.evaluation().every_epochs());
   problems->Positive("faults.worker_lease_seconds", job.faults().worker_lease_seconds());
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());

@@ -97,7 +97,7 @@ uint64_t Course::NumberFinalCheckpoint(const Facts& facts) const {
   // named after the highest of shards that differed, or was made with other servers. Its number cannot be
   // used again.
   const uint64_t lowest = begun_ ? facts.earlier_checkpoint + 1 : facts.earlier_checkpoint;
-  return std::max({uint64_t{1}, facts.highest_version, lowest});
+  return std::max({uint64_t{1}, facts.highest_version, lowest, facts.used_checkpoint + 1});
 }
 
 double Course::trained_seconds(double now) const {

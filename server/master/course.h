@@ -36,6 +36,7 @@ class Course {
     bool settled = false;          // all shards have reported since the last change of the rosters
     uint64_t highest_version = 0;  // of all shards
     uint64_t earlier_checkpoint = 0;  // that the job continued from; 0: none
+    uint64_t used_checkpoint = 0;     // the highest number under which shards have another state; 0: none
     bool saved = false;               // final_checkpoint() is whole, and its manifest written
     std::string save_error;
     bool evaluated = false;  // the final evaluation is done, and its weights are kept if they are to be

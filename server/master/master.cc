@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "server/master/budget.h"
 #include "server/master/make_data_ledger.h"
+#include "server/master/plan_ledger.h"
 
 namespace catchment {
 namespace {
@@ -115,6 +116,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       rosters_(synchronous_ ? from.version() : 0),
       course_(static_cast<int>(job_.workers()), from.wall_seconds()),
       board_(num_shards),
+      schedule_(job_.checkpoint(), synchronous_, from.version()),
+      granted_(from.version()),
       checkpoints_(num_shards),
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
       early_stopping_(job_.evaluation(), from.best()),
@@ -395,12 +398,25 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   } else if (rosters_.IsIdle(member->incarnation)) {
     rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
   }
-  if (!Acknowledged(*version, member->incarnation)) return Wait(kRetry);
+  const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
+  if (!known) return Wait(kRetry);
   const Deal deal = ledger_->Next(member->incarnation, holders);
   member->granted_steps += deal.minibatches.size();
   member->granted_samples += SamplesIn(deal);
   member->lease = Granted(deal);
+  if (synchronous_) {
+    granted_ = std::max(granted_, *version + deal.minibatches.size() / pace_.steps_per_version);
+  }
   return member->lease;
+}
+
+bool Master::CheckpointIsKnown(uint64_t version) const {
+  if (!synchronous_ || version + VersionsPerPlan() <= schedule_.last().version) return true;
+  return schedule_.last().generation <= board_.lowest_generation();
+}
+
+uint64_t Master::VersionsPerPlan() const {
+  return (kStepsPerPlan + pace_.steps_per_version - 1) / pace_.steps_per_version;
 }
 
 bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
@@ -519,8 +535,8 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
   }
   TakeMarks(report);
   for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
-  // Without regular checkpoints the only one is the last, of a version that no shard has passed.
-  if (ledger_ != nullptr && job_.checkpoint().every_updates() == 0) ledger_->Forget(board_.lowest_version());
+  // Checkpoints that are still to be announced are of versions that no shard has passed.
+  if (ledger_ != nullptr) ledger_->Forget(schedule_.LowestNeeded(board_.lowest_version()));
   CheckForNonFinite(report);
   Advance();
   return absl::OkStatus();
@@ -532,12 +548,25 @@ void Master::OnServerReplaced(uint32_t index, const std::string& address) {
   events_.Add(absl::StrCat("server ", index, " at ", address, " was started again before training began"));
 }
 
+void Master::AnnounceCheckpoint() {
+  if (course_.stage() != Course::Stage::kTraining) return;
+  const bool announced = schedule_.Step({.now = clock_->Now(),
+                                         .earlier = checkpoints_.earlier(),
+                                         .version = board_.highest_version(),
+                                         .granted = granted_,
+                                         .reach = granted_ + VersionsPerPlan(),
+                                         .failing = !board_.save_error().empty()},
+                                        rosters_.generation() + 1);
+  if (announced) rosters_.Renew();
+}
+
 void Master::TakeWhole(const CheckpointTracker::Whole& whole) {
+  // What came before it is forgotten where another one was announced meanwhile.
+  if (!schedule_.Settle(whole.number) && whole.number != course_.final_checkpoint()) return;
   // Shards differ only where a worker was lost between two of them; its samples are pending again.
   uint64_t version = 0;
   for (const v1::SavedShard& shard : whole.shards) version = std::max(version, shard.version());
   complete_.push_back({whole.number, whole.shards, StateAt(version)});
-  if (ledger_ != nullptr) ledger_->Forget(version);
 }
 
 void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
@@ -571,7 +600,12 @@ v1::ShardCommand Master::Command(bool rosters) const {
   if (rosters) rosters_.Fill(&command);
   command.set_total_samples(total_samples_);
   if (plateau_) command.set_plateau_factor(plateau_->factor());
-  if (course_.phase() == v1::JobStatus::FINISHING) command.set_checkpoint(course_.final_checkpoint());
+  if (course_.final_checkpoint() > 0) {
+    command.set_checkpoint(course_.final_checkpoint());
+  } else {
+    command.set_checkpoint(schedule_.last().number);
+    command.set_checkpoint_version(schedule_.last().version);
+  }
   command.set_stop(Over());
   if (phase() == v1::JobStatus::FAILED) command.set_failure(course_.reason());
   command.set_training(training());
@@ -630,6 +664,7 @@ void Master::Advance() {
     evaluations_.Observe(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
   }
   while (course_.Step(GatherFacts(), clock_->Now())) OnStage();
+  AnnounceCheckpoint();
 }
 
 Course::Facts Master::GatherFacts() const {
@@ -640,6 +675,7 @@ Course::Facts Master::GatherFacts() const {
   facts.settled = board_.all_reported() && board_.lowest_generation() >= rosters_.generation();
   facts.highest_version = board_.highest_version();
   facts.earlier_checkpoint = checkpoints_.earlier();
+  facts.used_checkpoint = schedule_.UsedNumber(board_.highest_version());
   facts.saved = checkpoints_.AllSaved(course_.final_checkpoint()) &&
                 checkpoints_.recorded() >= course_.final_checkpoint();
   facts.save_error = SaveError();
@@ -667,8 +703,10 @@ void Master::OnStage() {
       events_.Add(absl::StrCat("the job is over: ", v1::JobStatus::Phase_Name(phase()),
                                course_.reason().empty() ? "" : ", ", course_.reason()));
       break;
-    case Course::Stage::kSettling:
     case Course::Stage::kSaving:
+      rosters_.Renew();
+      break;
+    case Course::Stage::kSettling:
     case Course::Stage::kOver:
       break;
   }

@@ -33,6 +33,7 @@
 #include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 #include "server/master/budget.h"
+#include "server/master/checkpoint_schedule.h"
 #include "server/master/checkpoint_tracker.h"
 #include "server/master/course.h"
 #include "server/master/data_ledger.h"
@@ -154,6 +155,9 @@ class Master {
   // Answers that there is nothing yet.
   v1::Lease Wait(double retry_seconds) const;
   bool Acknowledged(uint64_t version, uint64_t incarnation) const;
+  // Synchronous mode: whether updates from `version` on may be granted although a checkpoint is announced.
+  bool CheckpointIsKnown(uint64_t version) const;
+  uint64_t VersionsPerPlan() const;
   uint64_t PushesOf(const Member& worker) const;
   // The clock that puts a worker with so many pushes beside the slowest of those that have work.
   uint64_t ClockBesideSlowest(uint64_t pushes) const;
@@ -175,6 +179,7 @@ class Master {
   ProgressWatch::Work WorkOf(const Member& worker) const;
   // Tells the end of those who do not leave.
   void DismissWorkers();
+  void AnnounceCheckpoint();
   void TakeWhole(const CheckpointTracker::Whole& whole);
   void CheckForNonFinite(const v1::ShardReport& report);
   // Why the newest checkpoint could not be saved or recorded; empty when it could.
@@ -206,6 +211,8 @@ class Master {
   uint64_t total_samples_ = 0;
   Course course_;
   ShardBoard board_;
+  CheckpointSchedule schedule_;
+  uint64_t granted_;  // synchronous mode: the version after all updates that workers were granted
   CheckpointTracker checkpoints_;
   std::vector<CompleteCheckpoint> complete_;
   std::string record_error_;  // of the last attempt to write a manifest

@@ -51,6 +51,8 @@ class Rosters {
   std::optional<uint64_t> Since(uint64_t version, uint64_t incarnation) const;
 
   uint64_t generation() const { return generation_; }
+  // Makes a new generation, of a command that differs from the last one in something else.
+  void Renew() { ++generation_; }
   // generation and rosters.
   void Fill(v1::ShardCommand* command) const;
 

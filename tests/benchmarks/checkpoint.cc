@@ -115,6 +115,7 @@ class Saver {
   void SaveOne() {
     v1::ShardCommand command = MakeCommand();
     command.set_checkpoint(++number_);
+    command.set_generation(1 + number_);
     while (true) {
       const v1::ShardReport report = host_.Control(command, clock_.Now());
       CHECK(report.save_error().empty()) << report.save_error();

@@ -366,6 +366,15 @@ TEST(AdviceTest, CheckpointIsOverdueAfterTwoPeriodsAndAMinute) {
   status.set_writes_checkpoints(true);
   status.mutable_settings()->mutable_checkpoint()->set_every_updates(0);
   EXPECT_THAT(Codes(status), IsEmpty()) << "only at the end";
+  // 4,800 updates in 240 s: the last one is 40 s old, and 140 s.
+  status.mutable_settings()->mutable_checkpoint()->set_every_seconds(60);
+  status.set_last_checkpoint(4000);
+  EXPECT_THAT(Codes(status), IsEmpty());
+  status.set_last_checkpoint(2000);
+  EXPECT_EQ(One(status).code, "checkpoint_overdue");
+  EXPECT_EQ(One(status).measured, 140);
+  EXPECT_EQ(One(status).bound, 120);
+  EXPECT_THAT(One(status).found, HasSubstr("checkpoint.every_seconds is 60"));
 }
 
 TEST(AdviceTest, CheckpointThatCouldNotBeSavedIsToldAtOnce) {

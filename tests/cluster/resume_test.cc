@@ -16,9 +16,13 @@ constexpr uint64_t kEndless = 1000000;  // such a job is ended by its test
 constexpr uint64_t kSamples = kEpochs * 2000;
 constexpr uint64_t kEveryUpdates = 50;
 
-std::string Job(const std::string& preset, uint64_t epochs = kEpochs) {
+std::string JobThatKeeps(const std::string& preset, const std::string& checkpoint, uint64_t epochs) {
   return SmallJob(preset, absl::StrCat("deterministic: true workers: 2 batch_size: 32 epochs: ", epochs,
-                                       " checkpoint { every_updates: ", kEveryUpdates, " }"));
+                                       " checkpoint { ", checkpoint, " }"));
+}
+
+std::string Job(const std::string& preset, uint64_t epochs = kEpochs) {
+  return JobThatKeeps(preset, absl::StrCat("every_updates: ", kEveryUpdates), epochs);
 }
 
 // Number of the checkpoint that a life of the job went on from.
@@ -35,15 +39,15 @@ bool TrainAndKillAll(const TestCluster::Options& options) {
   EXPECT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);
   const auto saved = cluster.AwaitStatus(
-      "a checkpoint", [](const v1::JobStatus& status) { return status.last_checkpoint() >= kEveryUpdates; });
+      "a checkpoint", [](const v1::JobStatus& status) { return status.last_checkpoint() > 0; });
   cluster.KillAll();
   return saved && !std::filesystem::exists(cluster.out_dir() + "/summary.json");
 }
 
 // Leaves a job that was killed half-way, also where this process has to wait for a processor while the job
 // trains.
-void LeaveKilledJob(const std::string& preset) {
-  const TestCluster::Options options{Job(preset), /*servers=*/2};
+void LeaveKilledJob(const std::string& job) {
+  const TestCluster::Options options{job, /*servers=*/2};
   for (int attempt = 0; attempt < 10; ++attempt) {
     if (TrainAndKillAll(options)) return;
     std::filesystem::remove_all(options.directory);
@@ -54,7 +58,7 @@ void LeaveKilledJob(const std::string& preset) {
 class ResumeTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ResumeTest, KilledJobGoesOnWithOtherServersAndWorkers) {
-  ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(GetParam()));
+  ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(Job(GetParam())));
   TestCluster::Options options{Job(GetParam()), /*servers=*/3};
   options.resume = true;
   TestCluster again(options);
@@ -79,7 +83,7 @@ TEST_P(DeterministicResumeTest, EndsInTheSameBytesAsAnUndisturbedRun) {
   ASSERT_TRUE(undisturbed.StartServers());
   undisturbed.StartWorkers(2);
 
-  ASSERT_NO_FATAL_FAILURE(LeaveKilledJob("sync"));
+  ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(Job("sync")));
   TestCluster::Options options{Job("sync"), GetParam()};
   options.resume = true;
   TestCluster again(options);
@@ -88,6 +92,27 @@ TEST_P(DeterministicResumeTest, EndsInTheSameBytesAsAnUndisturbedRun) {
   ASSERT_TRUE(again.AwaitOrderlyEnd());
   ASSERT_TRUE(undisturbed.AwaitOrderlyEnd());
   EXPECT_GE(ResumedFrom(&again), kEveryUpdates);
+  EXPECT_TRUE(again.ModelBytes() == undisturbed.ModelBytes())
+      << "the largest difference of a weight is "
+      << LargestDifference(again.Tensors(), undisturbed.Tensors());
+}
+
+// Every checkpoint by time is of one version on all servers, too.
+TEST(ResumeBySecondsTest, EndsInTheSameBytesAsAnUndisturbedRun) {
+  const std::string job = JobThatKeeps("sync", "every_seconds: 0.05", kEpochs);
+  TestCluster undisturbed({job, /*servers=*/2, TestDirectory() + "/undisturbed"});
+  ASSERT_TRUE(undisturbed.StartServers());
+  undisturbed.StartWorkers(2);
+
+  ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(job));
+  TestCluster::Options options{job, /*servers=*/3};
+  options.resume = true;
+  TestCluster again(options);
+  ASSERT_TRUE(again.StartServers());
+  again.StartWorkers(2);
+  ASSERT_TRUE(again.AwaitOrderlyEnd());
+  ASSERT_TRUE(undisturbed.AwaitOrderlyEnd());
+  EXPECT_GE(ResumedFrom(&again), 1u);
   EXPECT_TRUE(again.ModelBytes() == undisturbed.ModelBytes())
       << "the largest difference of a weight is "
       << LargestDifference(again.Tensors(), undisturbed.Tensors());

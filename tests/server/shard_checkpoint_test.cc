@@ -50,11 +50,13 @@ TEST(ShardTest, LearningRateFollowsTheSamplesOfLateContributionsToo) {
   }
 }
 
-TEST(SynchronousShardTest, CheckpointsAreTakenExactlyAtMultiplesWithAllBlocksThere) {
-  v1::Job job = GradientJob(true);
-  job.mutable_checkpoint()->set_every_updates(3);
-  ShardHarness shard(job, 40, 16, {0, 1});
+TEST(SynchronousShardTest, CheckpointsAreTakenExactlyAtTheirVersionsWithAllBlocksThere) {
+  ShardHarness shard(GradientJob(true), 40, 16, {0, 1});
   for (uint64_t round = 0; round < 10; ++round) {
+    // Ahead, at a version that the shard is at already, and ahead again.
+    if (round == 0) shard.Announce(3, 3);
+    if (round == 6) shard.Announce(6, 6);
+    if (round == 7) shard.Announce(9, 9);
     for (uint32_t worker : {0, 1}) {
       // Not in block order.
       for (uint32_t block : {2, 0, 1}) {
@@ -179,14 +181,26 @@ TEST(ShardTest, WithoutADirectoryASnapshotHoldsNoValues) {
   EXPECT_EQ(shard.Snapshot().weights, std::vector<float>(40, 0.5f));
 }
 
-TEST(ShardTest, NoneAreTakenWithoutAnInterval) {
-  v1::Job job = GradientJob(false);
-  job.mutable_checkpoint()->set_every_updates(0);
-  ShardHarness shard(job, 16, 16, {0});
+TEST(ShardTest, NoneAreTakenThatAreNotAnnounced) {
+  ShardHarness shard(GradientJob(false), 16, 16, {0});
   for (uint64_t i = 0; i < 20; ++i) {
     ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = i + 1, .version = i}).ok());
   }
   EXPECT_TRUE(shard.snapshots().empty());
+}
+
+TEST(ShardTest, AnAnnouncementOfALaterOneTakesThePlaceOfWhatIsNotReached) {
+  ShardHarness shard(GradientJob(false), 16, 16, {0});
+  shard.Announce(50, 50);
+  ASSERT_TRUE(shard.Handle({.worker = 0}).ok());
+  shard.Announce(1, 0);
+  ASSERT_EQ(shard.snapshots().size(), 1u);
+  EXPECT_EQ(shard.snapshots()[0].state.checkpoint(), 1u);
+  EXPECT_EQ(shard.snapshots()[0].state.blocks(0).version(), 1u);
+  for (uint64_t i = 1; i < 60; ++i) {
+    ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = i + 1, .version = i}).ok());
+  }
+  EXPECT_EQ(shard.snapshots().size(), 1u);
 }
 
 class RestoreTest : public testing::TestWithParam<v1::Optimizer::Kind> {};
@@ -200,7 +214,6 @@ TEST_P(RestoreTest, ShardGoesOnFromASnapshotBitForBit) {
   job.mutable_optimizer()->set_epsilon(1e-8f);
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
   job.mutable_optimizer()->mutable_schedule()->set_warmup(0.3f);
-  job.mutable_checkpoint()->set_every_updates(7);
   const auto push = [](ShardHarness& shard, uint64_t sequence, uint64_t version) {
     for (uint32_t block : {0, 1, 2}) {
       std::vector<float> gradient(shard.shard().block_range(block).size());
@@ -211,7 +224,11 @@ TEST_P(RestoreTest, ShardGoesOnFromASnapshotBitForBit) {
   };
   ShardHarness left_alone(job, 40, 16, {0});
   left_alone.SetRosters({MakeRoster(0, {0})}, 100);
-  for (uint64_t i = 0; i < 20; ++i) push(left_alone, i + 1, i);
+  left_alone.Announce(7, 7);
+  for (uint64_t i = 0; i < 20; ++i) {
+    if (i == 10) left_alone.Announce(14, 14);
+    push(left_alone, i + 1, i);
+  }
 
   ASSERT_GE(left_alone.snapshots().size(), 1u);
   const ShardSnapshot& snapshot = left_alone.snapshots()[0];
@@ -220,6 +237,8 @@ TEST_P(RestoreTest, ShardGoesOnFromASnapshotBitForBit) {
                            {snapshot.state.blocks().begin(), snapshot.state.blocks().end()}, 7};
   ShardHarness restored(job, 40, 16, {}, std::move(contents));
   restored.SetRosters({MakeRoster(0, {0})}, 100);
+  restored.Announce(7, 7);
+  restored.Announce(14, 14);
   for (uint64_t i = 7; i < 20; ++i) push(restored, i - 6, i);
 
   EXPECT_EQ(restored.shard().Weights(), left_alone.shard().Weights());

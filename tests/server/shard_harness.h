@@ -138,8 +138,18 @@ class ShardHarness {
   // What the master says of schedule PLATEAU, in every command from here on.
   void SetPlateauFactor(double factor) { plateau_factor_ = factor; }
 
+  // The master announces this checkpoint, in every command from here on.
+  void Announce(uint64_t number, uint64_t version) {
+    announced_ = {number, version};
+    SetRosters(rosters_, total_samples_);
+  }
+
   void SetRosters(const std::vector<v1::Roster>& rosters, uint64_t total_samples = 0) {
+    rosters_ = rosters;
+    total_samples_ = total_samples;
     v1::ShardCommand command;
+    command.set_checkpoint(announced_.first);
+    command.set_checkpoint_version(announced_.second);
     if (plateau_factor_.has_value()) command.set_plateau_factor(*plateau_factor_);
     command.set_generation(++generation_);
     for (const v1::Roster& roster : rosters) *command.add_rosters() = roster;
@@ -206,6 +216,9 @@ class ShardHarness {
   std::vector<std::unique_ptr<PendingSnapshot>> pending_;  // null once they are finished
   std::vector<ShardSnapshot> snapshots_;
   uint64_t generation_ = 0;
+  std::pair<uint64_t, uint64_t> announced_;  // number, version
+  std::vector<v1::Roster> rosters_;
+  uint64_t total_samples_ = 0;
   double now_ = 0;
   std::optional<double> plateau_factor_;
   std::vector<Answer> answers_;

@@ -56,6 +56,7 @@ class ShardHostTest : public testing::Test {
       if (!snapshot.states.empty()) {
         states_.insert(states_.end(), snapshot.states[0].begin(), snapshot.states[0].end());
       }
+      command.set_generation(2);
       command.set_checkpoint(5);
       host.Control(command, /*now=*/0);
       while (host.Control(command, /*now=*/0).saved_size() < 1) std::this_thread::yield();

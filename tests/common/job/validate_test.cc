@@ -107,8 +107,9 @@ workers: 1
 seed: 1
 deterministic: false
 checkpoint {
-  every_updates: 1000
+  every_updates: 0
   keep: 2
+  every_seconds: 300
 }
 evaluation {
   every_epochs: 1
@@ -873,6 +874,7 @@ TEST(Validate, SensibleCombinationsPass) {
       {"algorithm.preset=downpour", "algorithm.emulated_delay=16", "optimizer.worker_scaling=SQUARE_ROOT"});
   Filled({"algorithm.preset=downpour", "algorithm.consistency.spare_workers=0"});
   Filled({"checkpoint.every_updates=0"});
+  Filled({"checkpoint={every_updates:100 every_seconds:0.5}"});
   Filled({"optimizer.schedule={decay:ONE_CYCLE warmup:0.1}"});
   Filled({"optimizer.kind=LARS", "optimizer.weight_decay=0.1", "optimizer.clip_value=1"});
   Filled({"algorithm.preset=downpour", "optimizer.kind=LAMB"});

@@ -14,8 +14,8 @@ namespace catchment {
 
 class FakeShard {
  public:
-  FakeShard(uint32_t index, bool synchronous, uint64_t every_updates, uint64_t version = 0)
-      : index_(index), synchronous_(synchronous), every_updates_(every_updates), version_(version) {}
+  FakeShard(uint32_t index, bool synchronous, uint64_t version = 0)
+      : index_(index), synchronous_(synchronous), version_(version) {}
 
   void Take(const v1::ShardCommand& command) {
     if (command.generation() >= command_.generation()) command_ = command;
@@ -32,7 +32,7 @@ class FakeShard {
       }
     }
     Advance();
-    if (command.checkpoint() > 0 && saves_) Save(command.checkpoint());
+    MaybeSave();
   }
 
   // Synchronous mode: to this version. `steps`: that it and those before it hold. False for one that is not
@@ -143,11 +143,13 @@ class FakeShard {
 
   void Raise(uint64_t version) {
     version_ = version;
-    if (every_updates_ > 0 && version_ % every_updates_ == 0 && saves_) Save(version_);
+    MaybeSave();
   }
 
-  void Save(uint64_t number) {
-    if (saved_.count(number) > 0) return;
+  void MaybeSave() {
+    const uint64_t number = command_.checkpoint();
+    const uint64_t last = saved_.empty() ? 0 : saved_.rbegin()->first;
+    if (!saves_ || number <= last || version_ < command_.checkpoint_version()) return;
     v1::SavedShard& saved = saved_[number];
     saved.set_checkpoint(number);
     saved.set_version(version_);
@@ -156,7 +158,6 @@ class FakeShard {
 
   const uint32_t index_;
   const bool synchronous_;
-  const uint64_t every_updates_;
   uint64_t version_;
   v1::ShardCommand command_;
   v1::ShardReport extra_;

@@ -51,7 +51,7 @@ class Simulation {
     auto master = Master::Create(MakeJob(churn.job), {{"w", {64}}}, 2, &clock_, std::nullopt);
     CHECK(master.ok());
     master_ = *std::move(master);
-    for (int i = 0; i < 2; ++i) shards_.emplace_back(i, churn.job.synchronous, churn.job.every_updates);
+    for (int i = 0; i < 2; ++i) shards_.emplace_back(i, churn.job.synchronous);
   }
 
   void Run(int churn_events, int max_events) {

@@ -38,8 +38,7 @@ class MasterTest : public ::testing::Test {
     shards_.clear();
     const bool synchronous = job.algorithm().consistency().groups() == 1;
     for (int i = 0; i < num_shards; ++i) {
-      shards_.emplace_back(i, synchronous, job.checkpoint().every_updates(),
-                           resumed ? resumed->version() : 0);
+      shards_.emplace_back(i, synchronous, resumed ? resumed->version() : 0);
     }
   }
 
@@ -467,7 +466,7 @@ TEST_F(MasterTest, ADoneJobSavesALastCheckpointAndEndsWhenOutputsAreWritten) {
     Start(MakeJob({.synchronous = synchronous}));
     TrainAlone();
     EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
-    EXPECT_EQ(master_->Command().checkpoint(), 0u) << "the servers have not reported since the worker left";
+    EXPECT_NE(master_->Command().checkpoint(), 25u) << "the servers have not reported since the worker left";
     Exchange();
     EXPECT_EQ(master_->Command().checkpoint(), 25u);
     EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
@@ -803,14 +802,111 @@ TEST_F(MasterTest, RegularCheckpointsAreWholeOnceAllShardsHaveThem) {
   ASSERT_TRUE(master_->OnShardReport(shards_[1].Report()).ok());
   Record(absl::OkStatus());
   const std::vector<CompleteCheckpoint> complete = TakeComplete();
-  ASSERT_EQ(complete.size(), 2u);
+  ASSERT_EQ(complete.size(), 1u);
   EXPECT_EQ(complete[0].number, 5u);
   EXPECT_EQ(complete[0].state.version(), 5u);
   EXPECT_EQ(complete[0].state.samples(), 20u);
-  EXPECT_EQ(complete[1].number, 10u);
-  EXPECT_EQ(complete[1].state.samples(), 40u);
-  EXPECT_EQ(complete[1].state.pending(0).begin(), 40u);
-  EXPECT_EQ(master_->Status().last_checkpoint(), 10u);
+  EXPECT_EQ(complete[0].state.pending(0).begin(), 20u);
+  EXPECT_EQ(master_->Status().last_checkpoint(), 5u);
+  EXPECT_EQ(master_->Command().checkpoint(), 20u) << "updates up to 16 are granted";
+  EXPECT_EQ(master_->Command().checkpoint_version(), 20u);
+}
+
+// A shard that has not heard of it would go beyond its version without saving it.
+TEST_F(MasterTest, NothingIsGrantedBeyondACheckpointThatAShardHasNotHeardOf) {
+  Start(MakeJob({.epochs = 20, .every_updates = 0, .every_seconds = 300}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  DoLease({&worker});
+  EXPECT_EQ(Ask(worker, 1)->state(), v1::Lease::WAIT) << "the shards have not heard of the next plan";
+  Exchange();
+  clock_.Advance(300);
+  ASSERT_TRUE(Beat(worker).ok());
+  EXPECT_EQ(master_->Command().checkpoint_version(), 16u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Ask(worker, 1)->state(), v1::Lease::WAIT);
+  shards_[0].Take(master_->Command());
+  ASSERT_TRUE(master_->OnShardReport(shards_[0].Report()).ok());
+  EXPECT_EQ(Ask(worker, 1)->state(), v1::Lease::WAIT) << "shard 1 has not heard of it";
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  DoLease({&worker});
+  Exchange();
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(complete[0].number, 16u);
+  EXPECT_EQ(complete[0].state.version(), 16u);
+  EXPECT_EQ(complete[0].state.samples(), 64u);
+  for (const v1::SavedShard& shard : complete[0].shards) EXPECT_EQ(shard.version(), 16u);
+}
+
+TEST_F(MasterTest, AsynchronousCheckpointBySecondsIsTakenAtOnce) {
+  Start(MakeJob({.synchronous = false, .epochs = 20, .every_updates = 0, .every_seconds = 300}));
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  for (int i = 0; i < 3; ++i) DoStep(&worker);
+  Exchange();
+  clock_.Advance(299);
+  ASSERT_TRUE(Beat(worker).ok());
+  Exchange();
+  EXPECT_TRUE(TakeComplete().empty());
+  clock_.Advance(1);
+  ASSERT_TRUE(Beat(worker).ok());
+  DoStep(&worker);
+  Exchange();
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(complete[0].number, 3u) << "as the master has heard of";
+  EXPECT_EQ(complete[0].shards[0].version(), 4u);
+}
+
+TEST_F(MasterTest, SlowShardSkipsCheckpointsForAll) {
+  Start(MakeJob({.epochs = 40, .every_updates = 5}));
+  Worker worker = Join();
+  shards_[1].set_saves(false);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    DoLease({&worker});
+    Exchange();
+    EXPECT_EQ(master_->Command().checkpoint(), 5u) << "shard 1 still writes it";
+  }
+  shards_[1].set_saves(true);
+  Exchange();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  DoLease({&worker});
+  Exchange();
+  Exchange();
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 2u);
+  EXPECT_EQ(complete[0].number, 5u);
+  EXPECT_EQ(complete[1].number, 50u);
+  for (const v1::SavedShard& shard : complete[1].shards) EXPECT_EQ(shard.version(), 50u);
+}
+
+TEST_F(MasterTest, FailedCheckpointGivesWayToTheNext) {
+  Start(MakeJob({.epochs = 40, .every_updates = 5}));
+  Worker worker = Join();
+  shards_[1].set_saves(false);
+  shards_[1].extra()->set_save_error("no space left");
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    DoLease({&worker});
+    Exchange();
+  }
+  EXPECT_GT(master_->Command().checkpoint(), 5u);
+  // What followed version 5 is forgotten.
+  shards_[1].extra()->add_saved()->set_checkpoint(5);
+  Exchange();
+  EXPECT_TRUE(TakeComplete().empty()) << "another one has taken its place";
+  shards_[1].extra()->clear_saved();
+  shards_[1].set_saves(true);
+  shards_[1].extra()->clear_save_error();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  DoLease({&worker});
+  Exchange();
+  Exchange();
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_GT(complete[0].number, 5u);
+  EXPECT_EQ(complete[0].state.version(), complete[0].number);
 }
 
 TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {

@@ -26,6 +26,7 @@ struct JobOptions {
   uint32_t push_period = 1;
   uint64_t epochs = 1;
   uint64_t every_updates = 1000;
+  double every_seconds = 0;
 };
 
 inline v1::Job MakeJob(const JobOptions& options) {
@@ -37,6 +38,7 @@ inline v1::Job MakeJob(const JobOptions& options) {
   job.set_batch_size(options.batch_size);
   job.set_epochs(options.epochs);
   job.mutable_checkpoint()->set_every_updates(options.every_updates);
+  job.mutable_checkpoint()->set_every_seconds(options.every_seconds);
   job.mutable_evaluation()->set_every_epochs(1);
   job.mutable_faults()->set_worker_lease_seconds(10);
   job.mutable_faults()->set_non_finite_limit(10);

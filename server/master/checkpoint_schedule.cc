@@ -1,0 +1,88 @@
+#include "server/master/checkpoint_schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace catchment {
+
+CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous,
+                                       uint64_t first_version)
+    : every_updates_(settings.every_updates()),
+      every_seconds_(settings.every_seconds()),
+      synchronous_(synchronous),
+      seen_version_(first_version) {
+  last_.version = first_version;
+}
+
+bool CheckpointSchedule::Step(const Facts& facts, uint64_t generation) {
+  if (!since_.has_value()) since_ = facts.now;
+  const bool reached = facts.version >= last_.version;
+  if (pending_ && !(facts.failing && reached)) return false;
+  std::optional<Announced> due = Due(facts);
+  if (!due.has_value()) return false;
+  before_ = std::exchange(last_, *due);
+  last_.generation = generation;
+  pending_ = true;
+  seen_version_ = facts.version;
+  since_ = facts.now;
+  return true;
+}
+
+std::optional<CheckpointSchedule::Announced> CheckpointSchedule::Due(const Facts& facts) const {
+  std::optional<Announced> due = DueByUpdates(facts);
+  if (!due.has_value()) due = DueBySeconds(facts);
+  if (!due.has_value()) return std::nullopt;
+  due->number = std::max({due->number, facts.earlier + 1, last_.number + 1});
+  return due;
+}
+
+std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueByUpdates(const Facts& facts) const {
+  if (every_updates_ == 0) return std::nullopt;
+  const auto multiple_from = [this](uint64_t version) {
+    return (version + every_updates_ - 1) / every_updates_ * every_updates_;
+  };
+  const uint64_t after_last = multiple_from(std::max(last_.version, last_.number) + 1);
+  if (synchronous_) {
+    const uint64_t next = std::max(after_last, multiple_from(facts.granted));
+    if (next >= facts.reach) return std::nullopt;
+    return Announced{.number = next, .version = next};
+  }
+  if (every_seconds_ == 0) {
+    const uint64_t next = std::max(after_last, multiple_from(facts.version + 1));
+    return Announced{.number = next, .version = next};
+  }
+  const uint64_t passed = facts.version / every_updates_ * every_updates_;
+  if (passed < after_last) return std::nullopt;
+  return Announced{.number = passed};
+}
+
+std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueBySeconds(const Facts& facts) const {
+  if (every_seconds_ == 0 || facts.now - *since_ < every_seconds_) return std::nullopt;
+  if (synchronous_) {
+    if (facts.granted <= last_.version) return std::nullopt;
+    return Announced{.number = facts.granted, .version = facts.granted};
+  }
+  if (facts.version <= seen_version_) return std::nullopt;
+  return Announced{.number = facts.version};
+}
+
+bool CheckpointSchedule::Settle(uint64_t number) {
+  if (!pending_ || number != last_.number) return false;
+  pending_ = false;
+  return true;
+}
+
+uint64_t CheckpointSchedule::LowestNeeded(uint64_t version) const {
+  return pending_ ? std::min(version, last_.version) : version;
+}
+
+uint64_t CheckpointSchedule::UsedNumber(uint64_t version) const {
+  return UsedUpTo(version < last_.version ? before_ : last_, version);
+}
+
+uint64_t CheckpointSchedule::UsedUpTo(const Announced& announced, uint64_t version) const {
+  const bool same_state = synchronous_ && version == announced.version;
+  return same_state && announced.number > 0 ? announced.number - 1 : announced.number;
+}
+
+}  // namespace catchment
