@@ -1,84 +1,18 @@
 #include "server/master/master.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "server/master/budget.h"
 #include "server/master/make_data_ledger.h"
-#include "server/master/plan_ledger.h"
 
 namespace catchment {
 namespace {
 
-// Seconds after which a worker asks again that waits for ...
-constexpr double kRetry = 0.005;       // shards to hear of the roster, or for its first plan
-constexpr double kRetryAtEnd = 0.02;   // others to finish their last lease
-constexpr double kRetryWaiting = 0.1;  // other workers to arrive
-// All workers together shall not ask more often than this.
-constexpr double kMostRetriesPerSecond = 1000;
 // Heartbeats of all workers together, and what a worker sends of its own accord.
 constexpr double kMostHeartbeatsPerSecond = 500;
 constexpr double kHeartbeatSeconds = 0.5;
-
-constexpr double kWatchSeconds = 1;  // between looks at who makes progress
-
-v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
-  v1::Lease lease;
-  lease.set_state(state);
-  lease.set_retry_seconds(retry_seconds);
-  return lease;
-}
-
-v1::Lease Granted(const Deal& deal) {
-  v1::Lease lease;
-  lease.set_state(v1::Lease::GRANTED);
-  lease.set_number(deal.number);
-  lease.set_first_version(deal.first_version);
-  lease.set_first_step(deal.first_step);
-  for (const Step& step : deal.minibatches) *lease.add_minibatches() = ToMinibatch(step);
-  return lease;
-}
-
-bool SaysItHasDoneAll(const Member& worker) {
-  return worker.progress.lease() == worker.lease.number() &&
-         worker.progress.lease_steps() == static_cast<uint64_t>(worker.lease.minibatches_size());
-}
-
-absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
-  const auto refuse = [&member](absl::string_view field, const auto& value, const auto& limit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(member.name(), " reports Progress.", field, " ", value, ", but it was given ", limit));
-  };
-  if (progress.lease() > member.lease.number()) {
-    return refuse("lease", progress.lease(), absl::StrCat("lease ", member.lease.number(), " last"));
-  }
-  const uint64_t lease_steps = member.lease.minibatches_size();
-  if (progress.lease() == member.lease.number() && progress.lease_steps() > lease_steps) {
-    return refuse("lease_steps", progress.lease_steps(), absl::StrCat(lease_steps, " in that lease"));
-  }
-  if (progress.steps() > member.granted_steps) {
-    return refuse("steps", progress.steps(), member.granted_steps);
-  }
-  if (progress.samples() > member.granted_samples) {
-    return refuse("samples", progress.samples(), member.granted_samples);
-  }
-  for (const double seconds : {progress.compute_seconds(), progress.push_seconds(), progress.pull_seconds(),
-                               progress.data_seconds()}) {
-    if (std::isfinite(seconds) && seconds >= 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(member.name(), " reports ", seconds, " seconds in its Progress"));
-  }
-  return absl::OkStatus();
-}
-
-uint64_t SamplesIn(const Deal& deal) {
-  uint64_t samples = 0;
-  for (const Step& step : deal.minibatches) samples += NumSamples(step);
-  return samples;
-}
 
 std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
   std::vector<TensorSpec> tensors;
@@ -190,18 +124,6 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
   return reply;
 }
 
-absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
-  if (member->role != v1::WORKER) return absl::OkStatus();
-  if (absl::Status status = CheckProgress(progress, *member); !status.ok()) return status;
-  const v1::Progress& before = member->progress;
-  // Calls of one worker may overtake each other.
-  if (progress.steps() < before.steps() || progress.samples() < before.samples()) return absl::OkStatus();
-  meter_.Add(before, progress, clock_->Now());
-  work_.Add(before, progress);
-  member->progress = progress;
-  return absl::OkStatus();
-}
-
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
   Remove(request);
   v1::LeaveReply reply;
@@ -231,95 +153,6 @@ void Master::Remove(const v1::LeaveRequest& request) {
   Advance();
 }
 
-ProgressWatch::Work Master::WorkOf(const Member& worker) const {
-  const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
-  ProgressWatch::Work work;
-  work.to_do =
-      course_.stage() == Course::Stage::kTraining && ledger_->HasWork(worker.incarnation) && !mark.waits;
-  work.granted = worker.granted_steps;
-  work.reported = worker.progress.steps();
-  work.answered = mark.answered;
-  if (work.reported > 0) {
-    work.mean_step_seconds = worker.progress.compute_seconds() / static_cast<double>(work.reported);
-  }
-  return work;
-}
-
-void Master::WatchProgress() {
-  const double now = watched_at_ = clock_->Now();
-  if (ledger_ == nullptr) return;
-  std::vector<Member> stuck;
-  for (const Member* worker : membership_.workers()) {
-    const ProgressWatch::Work work = WorkOf(*worker);
-    const ProgressWatch::Verdict verdict = watch_.Observe(worker->incarnation, work, now);
-    if (verdict == ProgressWatch::Verdict::kFine) noticed_.erase(worker->incarnation);
-    if (verdict == ProgressWatch::Verdict::kStuck) stuck.push_back(*worker);
-    if (verdict != ProgressWatch::Verdict::kNoProgress) continue;
-    if (!noticed_.insert(worker->incarnation).second) continue;
-    const double limit = watch_.Limit(work);
-    events_.Add(absl::StrFormat("no_progress: %s has work and has made no progress for %.0f s%s",
-                                worker->name(), watch_.SecondsWithout(worker->incarnation, now),
-                                limit > 0 ? absl::StrFormat("; it is let go after %.0f s", limit) : ""));
-  }
-  for (const Member& worker : stuck) {
-    events_.Add(
-        absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): taken for "
-                        "lost; its samples go to others",
-                        worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
-    membership_.Remove(worker.role, worker.index);
-    Release(worker);
-  }
-}
-
-void Master::Release(const Member& worker) {
-  watch_.Forget(worker.incarnation);
-  noticed_.erase(worker.incarnation);
-  if (ledger_ != nullptr) ledger_->SetLeaving(worker.incarnation);
-  // Shards that had it in no roster have nothing of it.
-  const bool known = rosters_.Remove(worker.incarnation);
-  leaving_.push_back({worker, known ? rosters_.generation() : 0});
-  SettleLeaving();
-}
-
-void Master::TakeMarks(const v1::ShardReport& report) {
-  marks_.Update(report);
-  if (ledger_ == nullptr) return;
-  for (const v1::PushMark& mark : report.marks()) {
-    ledger_->MarkDone(mark.incarnation(), marks_.Of(mark.worker(), mark.incarnation()).settled);
-  }
-  SettleLeaving();
-}
-
-void Master::SettleLeaving() {
-  const uint64_t heard = board_.lowest_generation();
-  std::erase_if(leaving_, [this, heard](const Leaving& leaving) {
-    const Member& worker = leaving.worker;
-    const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
-    if (leaving.generation > heard || mark.waiting) return false;
-    membership_.FreeIndex(worker.index);
-    if (ledger_ == nullptr) return true;
-    const uint64_t repeated = ledger_->GiveBack(worker.incarnation, mark.begun);
-    repeated_samples_ += repeated;
-    if (repeated > 0) {
-      events_.Add(absl::StrCat("the last contribution of ", worker.name(), " came to part of the blocks: ",
-                               repeated, " samples are computed again that those have already"));
-    }
-    return true;
-  });
-}
-
-bool Master::HasDoneAll(const Member& worker) const {
-  return SaysItHasDoneAll(worker) ||
-         marks_.Of(worker.index, worker.incarnation).answered == worker.granted_steps;
-}
-
-bool Master::awaits_reports() const {
-  if (course_.stage() != Course::Stage::kTraining || ledger_ == nullptr || !ledger_->AllDealt()) return false;
-  const std::vector<const Member*> workers = membership_.workers();
-  return std::all_of(workers.begin(), workers.end(),
-                     [](const Member* worker) { return SaysItHasDoneAll(*worker); });
-}
-
 void Master::DismissWorkers() {
   std::vector<Member> late;
   for (const Member* worker : membership_.workers()) late.push_back(*worker);
@@ -328,200 +161,6 @@ void Master::DismissWorkers() {
     membership_.Remove(worker.role, worker.index);
     Release(worker);
   }
-}
-
-// ----------------------------------------------------------------------------------------------- leases
-
-absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
-  absl::StatusOr<Member*> found =
-      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
-  if (!found.ok()) return found.status();
-  Member* member = *found;
-  if (absl::Status status = Observe(request.progress(), member); !status.ok()) return status;
-  Advance();
-  return LeaseFor(request, member);
-}
-
-absl::StatusOr<v1::Lease> Master::GetLeaseAgain(const v1::GetLeaseRequest& request) {
-  constexpr double kLongAgo = 0;  // nothing is heard of it now
-  absl::StatusOr<Member*> member =
-      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), kLongAgo);
-  if (!member.ok()) return member.status();
-  return LeaseFor(request, *member);
-}
-
-bool Master::MayWaitForLease(const v1::GetLeaseRequest& request) const {
-  if (synchronous_ || course_.stage() != Course::Stage::kTraining) return true;
-  const Member* member = membership_.Find(v1::WORKER, request.worker(), request.incarnation());
-  return member != nullptr && HasDoneAll(*member);
-}
-
-Master::LeaseConditions Master::lease_conditions() const {
-  LeaseConditions conditions;
-  conditions.stage = course_.stage();
-  if (conditions.stage != Course::Stage::kTraining) return conditions;
-  conditions.all_dealt = ledger_->AllDealt();
-  // A plan is still to be acknowledged after the last samples are dealt.
-  if (synchronous_ || !conditions.all_dealt) conditions.acknowledged = board_.lowest_generation();
-  return conditions;
-}
-
-v1::Lease Master::Wait(double retry_seconds) const {
-  const double least = membership_.num_workers() / kMostRetriesPerSecond;
-  return Answer(v1::Lease::WAIT, std::max(retry_seconds, least));
-}
-
-absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, Member* member) {
-  if (!course_.open()) return Answer(v1::Lease::FINISHED, 0);
-  if (member->lease.number() == request.after() + 1) return member->lease;
-  if (member->lease.number() != request.after()) {
-    return absl::InvalidArgumentError(absl::StrCat(member->name(), " asks for the lease after ",
-                                                   request.after(), ", but the last it was given is ",
-                                                   member->lease.number()));
-  }
-  if (course_.stage() != Course::Stage::kTraining) return Wait(kRetryWaiting);
-  return NextLease(member);
-}
-
-absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
-  const std::vector<uint64_t> holders = Holders();
-  const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
-  if (!version) {
-    if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
-    v1::Lease wait = Wait(ledger_->AllDealt() ? kRetryAtEnd : kRetry);
-    const uint64_t answered = marks_.Of(member->index, member->incarnation).answered;
-    wait.set_flush(ledger_->AllDealt() && answered < member->granted_steps);
-    return wait;
-  }
-  if (synchronous_) {
-    rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
-  } else if (rosters_.IsIdle(member->incarnation)) {
-    rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
-  }
-  const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
-  if (!known) return Wait(kRetry);
-  const Deal deal = ledger_->Next(member->incarnation, holders);
-  member->granted_steps += deal.minibatches.size();
-  member->granted_samples += SamplesIn(deal);
-  member->lease = Granted(deal);
-  if (synchronous_) {
-    granted_ = std::max(granted_, *version + deal.minibatches.size() / pace_.steps_per_version);
-  }
-  return member->lease;
-}
-
-bool Master::CheckpointIsKnown(uint64_t version) const {
-  if (!synchronous_ || version + VersionsPerPlan() <= schedule_.last().version) return true;
-  return schedule_.last().generation <= board_.lowest_generation();
-}
-
-uint64_t Master::VersionsPerPlan() const {
-  return (kStepsPerPlan + pace_.steps_per_version - 1) / pace_.steps_per_version;
-}
-
-bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
-  const std::optional<uint64_t> since = rosters_.Since(version, incarnation);
-  return since && *since <= board_.lowest_generation();
-}
-
-uint64_t Master::PushesOf(const Member& worker) const {
-  return worker.progress.steps() / pace_.steps_per_version;
-}
-
-uint64_t Master::ClockBesideSlowest(uint64_t pushes) const {
-  uint64_t slowest = UINT64_MAX;
-  for (const Rosters::Entry& entry : rosters_.Current()) {
-    const Member* worker = membership_.Find(v1::WORKER, entry.worker, entry.incarnation);
-    if (worker != nullptr && !entry.idle) slowest = std::min(slowest, entry.clock + PushesOf(*worker));
-  }
-  return slowest == UINT64_MAX || slowest < pushes ? 0 : slowest - pushes;
-}
-
-std::vector<uint64_t> Master::Holders() const {
-  std::vector<uint64_t> holders;
-  for (const Member* worker : membership_.workers()) holders.push_back(worker->incarnation);
-  return holders;
-}
-
-std::vector<Rosters::Entry> Master::RosterEntries() const {
-  std::vector<Rosters::Entry> entries;
-  for (const Member* worker : membership_.workers()) entries.push_back({worker->index, worker->incarnation});
-  return entries;
-}
-
-// ------------------------------------------------------------------------------------------- evaluation
-
-absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvaluationRequest& request) {
-  absl::StatusOr<Member*> member = membership_.HearEvaluator(request.incarnation(), clock_->Now());
-  Advance();
-  if (course_.ended()) {
-    v1::GetEvaluationReply over;
-    over.set_stop(true);
-    return over;
-  }
-  if (!member.ok()) return member.status();
-  // Who asks for the next has sent the last one's weights, or has given up.
-  if (best_awaited_from_ == request.incarnation()) best_awaited_from_ = 0;
-  return evaluations_.Current(
-      {ledger_ == nullptr ? 0 : ledger_->done_samples(), course_.trained_seconds(clock_->Now())});
-}
-
-absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::EvaluationReport& report) {
-  absl::StatusOr<Member*> member = membership_.HearEvaluator(report.incarnation(), clock_->Now());
-  if (!member.ok()) return member.status();
-  if (evaluations_.Report(report)) {
-    FollowPlateau();
-    WeighScore();
-  }
-  v1::ReportEvaluationReply reply;
-  // The same when the report is repeated.
-  reply.set_keep(best_wanted_ > 0 && report.evaluation() == best_wanted_);
-  if (reply.keep()) best_awaited_from_ = report.incarnation();
-  Advance();
-  return reply;
-}
-
-void Master::WeighScore() {
-  const v1::EvaluationReport& report = evaluations_.last();
-  const double samples = static_cast<double>(report.samples());
-  v1::BestState score;
-  score.set_evaluation(report.evaluation());
-  score.set_loss(report.loss_sum() / samples);
-  score.set_accuracy(static_cast<double>(report.correct()) / samples);
-  score.set_samples(evaluations_.last_moment().samples);
-  if (early_stopping_.Observe(score) && job_.evaluation().keep_best()) best_wanted_ = score.evaluation();
-  if (!early_stopping_.enough().empty()) course_.EndEarly(early_stopping_.enough());
-}
-
-absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t evaluation) {
-  absl::StatusOr<Member*> member = membership_.HearEvaluator(incarnation, clock_->Now());
-  if (!member.ok()) return member.status();
-  if (best_wanted_ > 0 && evaluation == best_wanted_) return early_stopping_.state();
-  const std::string wanted = best_wanted_ > 0 ? absl::StrCat("those of evaluation ", best_wanted_) : "none";
-  const std::string refusal =
-      absl::StrCat("the weights of evaluation ", evaluation, " are refused: wanted are ", wanted);
-  events_.Add(absl::StrCat((*member)->name(), ": ", refusal));
-  return absl::FailedPreconditionError(refusal);
-}
-
-void Master::OnBestKept(uint64_t evaluation, const absl::Status& status) {
-  if (!status.ok()) {
-    events_.Add(absl::StrCat("the weights of evaluation ", evaluation, " are not kept: ", status.message(),
-                             "; those of the best one before, if any, stay"));
-  }
-  if (evaluation == best_wanted_) {
-    best_awaited_from_ = 0;
-    if (status.ok()) best_wanted_ = 0;
-  }
-  Advance();
-}
-
-void Master::FollowPlateau() {
-  const v1::EvaluationReport& report = evaluations_.last();
-  if (!plateau_ || !plateau_->Observe(report.loss_sum() / static_cast<double>(report.samples()))) return;
-  events_.Add(absl::StrCat("the test loss has not fallen from ", plateau_->state().best(), " for ",
-                           job_.optimizer().schedule().patience() + 1, " evaluations: the learning rate is ",
-                           plateau_->factor(), " of the job's from now on"));
 }
 
 // ----------------------------------------------------------------------------------------------- shards
@@ -655,7 +294,7 @@ void Master::Tick() {
     if (member.role == v1::WORKER) Release(member);
   }
   if (course_.overdue(now)) DismissWorkers();
-  if (now - watched_at_ >= kWatchSeconds) WatchProgress();
+  WatchProgress();
   Advance();
 }
 

@@ -174,7 +174,7 @@ class Master {
   void TakeMarks(const v1::ShardReport& report);
   void SettleLeaving();
   bool HasDoneAll(const Member& worker) const;
-  // Says which workers make no progress, and lets those go that are stuck.
+  // Says, about once a second, which workers make no progress, and lets those go that are stuck.
   void WatchProgress();
   ProgressWatch::Work WorkOf(const Member& worker) const;
   // Tells the end of those who do not leave.

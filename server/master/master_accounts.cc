@@ -1,0 +1,151 @@
+// The master's accounts: what workers say that they have done, what the shards say that they have of it, and
+// who makes no progress.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/master/master.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kWatchSeconds = 1;  // between looks at who makes progress
+
+bool SaysItHasDoneAll(const Member& worker) {
+  return worker.progress.lease() == worker.lease.number() &&
+         worker.progress.lease_steps() == static_cast<uint64_t>(worker.lease.minibatches_size());
+}
+
+absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
+  const auto refuse = [&member](absl::string_view field, const auto& value, const auto& limit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(member.name(), " reports Progress.", field, " ", value, ", but it was given ", limit));
+  };
+  if (progress.lease() > member.lease.number()) {
+    return refuse("lease", progress.lease(), absl::StrCat("lease ", member.lease.number(), " last"));
+  }
+  const uint64_t lease_steps = member.lease.minibatches_size();
+  if (progress.lease() == member.lease.number() && progress.lease_steps() > lease_steps) {
+    return refuse("lease_steps", progress.lease_steps(), absl::StrCat(lease_steps, " in that lease"));
+  }
+  if (progress.steps() > member.granted_steps) {
+    return refuse("steps", progress.steps(), member.granted_steps);
+  }
+  if (progress.samples() > member.granted_samples) {
+    return refuse("samples", progress.samples(), member.granted_samples);
+  }
+  for (const double seconds : {progress.compute_seconds(), progress.push_seconds(), progress.pull_seconds(),
+                               progress.data_seconds()}) {
+    if (std::isfinite(seconds) && seconds >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(member.name(), " reports ", seconds, " seconds in its Progress"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
+  if (member->role != v1::WORKER) return absl::OkStatus();
+  if (absl::Status status = CheckProgress(progress, *member); !status.ok()) return status;
+  const v1::Progress& before = member->progress;
+  // Calls of one worker may overtake each other.
+  if (progress.steps() < before.steps() || progress.samples() < before.samples()) return absl::OkStatus();
+  meter_.Add(before, progress, clock_->Now());
+  work_.Add(before, progress);
+  member->progress = progress;
+  return absl::OkStatus();
+}
+
+ProgressWatch::Work Master::WorkOf(const Member& worker) const {
+  const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
+  ProgressWatch::Work work;
+  work.to_do =
+      course_.stage() == Course::Stage::kTraining && ledger_->HasWork(worker.incarnation) && !mark.waits;
+  work.granted = worker.granted_steps;
+  work.reported = worker.progress.steps();
+  work.answered = mark.answered;
+  if (work.reported > 0) {
+    work.mean_step_seconds = worker.progress.compute_seconds() / static_cast<double>(work.reported);
+  }
+  return work;
+}
+
+void Master::WatchProgress() {
+  const double now = clock_->Now();
+  if (ledger_ == nullptr || now - watched_at_ < kWatchSeconds) return;
+  watched_at_ = now;
+  std::vector<Member> stuck;
+  for (const Member* worker : membership_.workers()) {
+    const ProgressWatch::Work work = WorkOf(*worker);
+    const ProgressWatch::Verdict verdict = watch_.Observe(worker->incarnation, work, now);
+    if (verdict == ProgressWatch::Verdict::kFine) noticed_.erase(worker->incarnation);
+    if (verdict == ProgressWatch::Verdict::kStuck) stuck.push_back(*worker);
+    if (verdict != ProgressWatch::Verdict::kNoProgress) continue;
+    if (!noticed_.insert(worker->incarnation).second) continue;
+    const double limit = watch_.Limit(work);
+    events_.Add(absl::StrFormat("no_progress: %s has work and has made no progress for %.0f s%s",
+                                worker->name(), watch_.SecondsWithout(worker->incarnation, now),
+                                limit > 0 ? absl::StrFormat("; it is let go after %.0f s", limit) : ""));
+  }
+  for (const Member& worker : stuck) {
+    events_.Add(
+        absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): taken for "
+                        "lost; its samples go to others",
+                        worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
+    membership_.Remove(worker.role, worker.index);
+    Release(worker);
+  }
+}
+
+void Master::Release(const Member& worker) {
+  watch_.Forget(worker.incarnation);
+  noticed_.erase(worker.incarnation);
+  if (ledger_ != nullptr) ledger_->SetLeaving(worker.incarnation);
+  // Shards that had it in no roster have nothing of it.
+  const bool known = rosters_.Remove(worker.incarnation);
+  leaving_.push_back({worker, known ? rosters_.generation() : 0});
+  SettleLeaving();
+}
+
+void Master::TakeMarks(const v1::ShardReport& report) {
+  marks_.Update(report);
+  if (ledger_ == nullptr) return;
+  for (const v1::PushMark& mark : report.marks()) {
+    ledger_->MarkDone(mark.incarnation(), marks_.Of(mark.worker(), mark.incarnation()).settled);
+  }
+  SettleLeaving();
+}
+
+void Master::SettleLeaving() {
+  const uint64_t heard = board_.lowest_generation();
+  std::erase_if(leaving_, [this, heard](const Leaving& leaving) {
+    const Member& worker = leaving.worker;
+    const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
+    if (leaving.generation > heard || mark.waiting) return false;
+    membership_.FreeIndex(worker.index);
+    if (ledger_ == nullptr) return true;
+    const uint64_t repeated = ledger_->GiveBack(worker.incarnation, mark.begun);
+    repeated_samples_ += repeated;
+    if (repeated > 0) {
+      events_.Add(absl::StrCat("the last contribution of ", worker.name(), " came to part of the blocks: ",
+                               repeated, " samples are computed again that those have already"));
+    }
+    return true;
+  });
+}
+
+bool Master::HasDoneAll(const Member& worker) const {
+  return SaysItHasDoneAll(worker) ||
+         marks_.Of(worker.index, worker.incarnation).answered == worker.granted_steps;
+}
+
+bool Master::awaits_reports() const {
+  if (course_.stage() != Course::Stage::kTraining || ledger_ == nullptr || !ledger_->AllDealt()) return false;
+  const std::vector<const Member*> workers = membership_.workers();
+  return std::all_of(workers.begin(), workers.end(),
+                     [](const Member* worker) { return SaysItHasDoneAll(*worker); });
+}
+
+}  // namespace catchment

@@ -1,0 +1,160 @@
+// The master's leases: who works on which samples, and until when a worker waits for them.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/master/master.h"
+#include "server/master/plan_ledger.h"
+
+namespace catchment {
+namespace {
+
+// Seconds after which a worker asks again that waits for ...
+constexpr double kRetry = 0.005;       // shards to hear of the roster, or for its first plan
+constexpr double kRetryAtEnd = 0.02;   // others to finish their last lease
+constexpr double kRetryWaiting = 0.1;  // other workers to arrive
+// All workers together shall not ask more often than this.
+constexpr double kMostRetriesPerSecond = 1000;
+
+v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
+  v1::Lease lease;
+  lease.set_state(state);
+  lease.set_retry_seconds(retry_seconds);
+  return lease;
+}
+
+v1::Lease Granted(const Deal& deal) {
+  v1::Lease lease;
+  lease.set_state(v1::Lease::GRANTED);
+  lease.set_number(deal.number);
+  lease.set_first_version(deal.first_version);
+  lease.set_first_step(deal.first_step);
+  for (const Step& step : deal.minibatches) *lease.add_minibatches() = ToMinibatch(step);
+  return lease;
+}
+
+uint64_t SamplesIn(const Deal& deal) {
+  uint64_t samples = 0;
+  for (const Step& step : deal.minibatches) samples += NumSamples(step);
+  return samples;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
+  absl::StatusOr<Member*> found =
+      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
+  if (!found.ok()) return found.status();
+  Member* member = *found;
+  if (absl::Status status = Observe(request.progress(), member); !status.ok()) return status;
+  Advance();
+  return LeaseFor(request, member);
+}
+
+absl::StatusOr<v1::Lease> Master::GetLeaseAgain(const v1::GetLeaseRequest& request) {
+  constexpr double kLongAgo = 0;  // nothing is heard of it now
+  absl::StatusOr<Member*> member =
+      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), kLongAgo);
+  if (!member.ok()) return member.status();
+  return LeaseFor(request, *member);
+}
+
+bool Master::MayWaitForLease(const v1::GetLeaseRequest& request) const {
+  if (synchronous_ || course_.stage() != Course::Stage::kTraining) return true;
+  const Member* member = membership_.Find(v1::WORKER, request.worker(), request.incarnation());
+  return member != nullptr && HasDoneAll(*member);
+}
+
+Master::LeaseConditions Master::lease_conditions() const {
+  LeaseConditions conditions;
+  conditions.stage = course_.stage();
+  if (conditions.stage != Course::Stage::kTraining) return conditions;
+  conditions.all_dealt = ledger_->AllDealt();
+  // A plan is still to be acknowledged after the last samples are dealt.
+  if (synchronous_ || !conditions.all_dealt) conditions.acknowledged = board_.lowest_generation();
+  return conditions;
+}
+
+v1::Lease Master::Wait(double retry_seconds) const {
+  const double least = membership_.num_workers() / kMostRetriesPerSecond;
+  return Answer(v1::Lease::WAIT, std::max(retry_seconds, least));
+}
+
+absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, Member* member) {
+  if (!course_.open()) return Answer(v1::Lease::FINISHED, 0);
+  if (member->lease.number() == request.after() + 1) return member->lease;
+  if (member->lease.number() != request.after()) {
+    return absl::InvalidArgumentError(absl::StrCat(member->name(), " asks for the lease after ",
+                                                   request.after(), ", but the last it was given is ",
+                                                   member->lease.number()));
+  }
+  if (course_.stage() != Course::Stage::kTraining) return Wait(kRetryWaiting);
+  return NextLease(member);
+}
+
+absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
+  const std::vector<uint64_t> holders = Holders();
+  const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
+  if (!version) {
+    if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
+    v1::Lease wait = Wait(ledger_->AllDealt() ? kRetryAtEnd : kRetry);
+    const uint64_t answered = marks_.Of(member->index, member->incarnation).answered;
+    wait.set_flush(ledger_->AllDealt() && answered < member->granted_steps);
+    return wait;
+  }
+  if (synchronous_) {
+    rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
+  } else if (rosters_.IsIdle(member->incarnation)) {
+    rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
+  }
+  const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
+  if (!known) return Wait(kRetry);
+  const Deal deal = ledger_->Next(member->incarnation, holders);
+  member->granted_steps += deal.minibatches.size();
+  member->granted_samples += SamplesIn(deal);
+  member->lease = Granted(deal);
+  if (synchronous_) {
+    granted_ = std::max(granted_, *version + deal.minibatches.size() / pace_.steps_per_version);
+  }
+  return member->lease;
+}
+
+bool Master::CheckpointIsKnown(uint64_t version) const {
+  if (!synchronous_ || version + VersionsPerPlan() <= schedule_.last().version) return true;
+  return schedule_.last().generation <= board_.lowest_generation();
+}
+
+uint64_t Master::VersionsPerPlan() const {
+  return (kStepsPerPlan + pace_.steps_per_version - 1) / pace_.steps_per_version;
+}
+
+bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
+  const std::optional<uint64_t> since = rosters_.Since(version, incarnation);
+  return since && *since <= board_.lowest_generation();
+}
+
+uint64_t Master::PushesOf(const Member& worker) const {
+  return worker.progress.steps() / pace_.steps_per_version;
+}
+
+uint64_t Master::ClockBesideSlowest(uint64_t pushes) const {
+  uint64_t slowest = UINT64_MAX;
+  for (const Rosters::Entry& entry : rosters_.Current()) {
+    const Member* worker = membership_.Find(v1::WORKER, entry.worker, entry.incarnation);
+    if (worker != nullptr && !entry.idle) slowest = std::min(slowest, entry.clock + PushesOf(*worker));
+  }
+  return slowest == UINT64_MAX || slowest < pushes ? 0 : slowest - pushes;
+}
+
+std::vector<uint64_t> Master::Holders() const {
+  std::vector<uint64_t> holders;
+  for (const Member* worker : membership_.workers()) holders.push_back(worker->incarnation);
+  return holders;
+}
+
+std::vector<Rosters::Entry> Master::RosterEntries() const {
+  std::vector<Rosters::Entry> entries;
+  for (const Member* worker : membership_.workers()) entries.push_back({worker->index, worker->incarnation});
+  return entries;
+}
+
+}  // namespace catchment
