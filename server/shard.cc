@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/codec/float_bits.h"
 #include "common/job/learning_rate.h"
 #include "server/compensation/momentum_control.h"
 #include "server/shard_slots.h"
@@ -179,6 +180,9 @@ Shard::Payload Shard::Apply(BlockSlot* slot, Effects* effects) {
   }
   center.learning_rate = static_cast<float>(rate);
   const bool stepped = rule_->Apply(slot->applicable, center, weights == nullptr ? nullptr : weights->data());
+
+  // While they are in the cache.
+  if (non_finite_version_ == 0 && !AreFinite(center.weights, size)) non_finite_version_ = center.version;
 
   slot->state.set_samples(slot->state.samples() + samples);
   if (stepped) slot->state.set_optimizer_steps(slot->state.optimizer_steps() + 1);

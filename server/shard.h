@@ -111,7 +111,8 @@ class Shard {
   // the master deals its samples again. `now`: as in a request.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
-  // Begins a snapshot under this number for the sink, unless there was one under it or a higher one.
+  // Begins a snapshot under this number for the sink, unless there was one under it or a higher one, or a
+  // weight is a NaN or an infinity.
   void Checkpoint(uint64_t number);
 
   // As the shard is at one moment; copied on the caller's thread, block by block.
@@ -250,6 +251,8 @@ class Shard {
   std::vector<std::unique_ptr<BlockSlot>> blocks_;
 
   std::atomic<uint64_t> total_updates_{0};  // over all blocks
+  // Of a block, after its first update with a weight that is not finite; 0: there was none.
+  std::atomic<uint64_t> non_finite_version_{0};
   std::atomic<uint64_t> bytes_pushed_{0};
   std::atomic<uint64_t> bytes_pulled_{0};
 };

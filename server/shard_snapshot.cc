@@ -32,6 +32,7 @@ void Shard::Checkpoint(uint64_t number) {
   std::unique_ptr<PendingSnapshot> pending;
   {
     WriterLock lock(&roster_mu_);
+    if (non_finite_version_ > 0) return GiveBack(std::move(memory));
     last_checkpoint_ = number;
     FillState(number, &memory.state);
     pending = Begin(std::move(memory));
@@ -153,6 +154,7 @@ v1::ShardReport Shard::Report(bool statistics) const {
   report.set_shard(index_);
   report.set_generation(gate_.generation());
   report.set_version(version());
+  report.set_non_finite_version(non_finite_version_);
   uint64_t samples = 0;
   std::set<uint32_t> waiting;
   for (const std::unique_ptr<BlockSlot>& slot : blocks_) {

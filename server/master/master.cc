@@ -222,6 +222,14 @@ std::string Master::SaveError() const {
 }
 
 void Master::CheckForNonFinite(const v1::ShardReport& report) {
+  if (report.non_finite_version() > 0) {
+    Fail(absl::StrCat(
+        "a weight of server ", report.shard(), " is a NaN or an infinity since update ",
+        report.non_finite_version(),
+        ": training has diverged; lower optimizer.learning_rate, raise optimizer.schedule.warmup, or "
+        "set optimizer.clip_norm, and go on from the last checkpoint with --resume"));
+    return;
+  }
   const uint64_t limit = job_.faults().non_finite_limit();
   if (limit == 0 || course_.ended()) return;
   for (const v1::WorkerStatistics& worker : report.workers()) {

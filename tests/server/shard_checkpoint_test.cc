@@ -268,5 +268,20 @@ TEST(ShardTest, ReportCountsWhatWasMovedAndApplied) {
   EXPECT_EQ(report.workers(1).applied(), 1u);
 }
 
+// Finite contributions may add up to weights that are not: the shard says since when, and saves nothing from
+// then on.
+TEST(ShardTest, WeightsThatAreNotFiniteAreReportedAndNeverSaved) {
+  ShardHarness shard(GradientJob(false), 32, 16, {0});
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 3e38f, .block = 0}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1, .block = 1}).ok());
+  shard.shard().Checkpoint(1);
+  EXPECT_EQ(shard.snapshots().size(), 1u);
+  EXPECT_EQ(shard.shard().Report().non_finite_version(), 0u);
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .value = 3e38f, .block = 0}).ok());
+  EXPECT_EQ(shard.shard().Report().non_finite_version(), 2u);
+  shard.shard().Checkpoint(2);
+  EXPECT_EQ(shard.snapshots().size(), 1u) << "the good one stays the newest";
+}
+
 }  // namespace
 }  // namespace catchment

@@ -1440,6 +1440,17 @@ TEST_F(MasterTest, WhoWaitsAtTheEndIsAskedToPushWhatItHas) {
   EXPECT_TRUE(wait->flush());
 }
 
+TEST_F(MasterTest, WeightThatIsNotFiniteFailsTheJob) {
+  Start(MakeJob({}));
+  shards_[1].extra()->set_non_finite_version(7);
+  Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
+  EXPECT_THAT(
+      master_->Status().reason(),
+      HasSubstr("a weight of server 1 is a NaN or an infinity since update 7: training has diverged"));
+  EXPECT_FALSE(master_->weights_are_final());
+}
+
 TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
   Start(MakeJob({}));
   v1::ShardReport report;
