@@ -58,8 +58,8 @@ class PendingSnapshot {
  public:
   // One that is complete from the start.
   explicit PendingSnapshot(ShardSnapshot complete) : snapshot_(std::move(complete)) {}
-  // The blocks that are not copied yet are not copied any more; the memory goes back to the shard, for its
-  // next checkpoint.
+  // The blocks that are not copied yet are not copied any more; the memory goes back to the shard, which must
+  // outlive the snapshot, for its next checkpoint.
   ~PendingSnapshot();
   PendingSnapshot(const PendingSnapshot&) = delete;
   PendingSnapshot& operator=(const PendingSnapshot&) = delete;

@@ -185,7 +185,7 @@ class Worker {
   void RoundTrips(int count, std::vector<double>* times) {
     for (int i = 0; i < count; ++i) {
       const double start = clock_.Now();
-      const auto outcome = client_.PushPull(gradient_, 1, absl::MakeSpan(weights_));
+      const auto outcome = client_.PushPull(gradient_, 1, absl::MakeSpan(weights_), 0);
       CHECK(outcome.ok()) << outcome.status();
       times->push_back(1e3 * (clock_.Now() - start));
     }

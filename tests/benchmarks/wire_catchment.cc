@@ -94,7 +94,7 @@ class CatchmentWorker final : public WireWorker {
                 &layout_, &clock_) {}
 
   void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {
-    const auto outcome = client_.PushPull(gradient, 1, weights);
+    const auto outcome = client_.PushPull(gradient, 1, weights, 0);
     CHECK(outcome.ok()) << outcome.status();
     CHECK(!outcome->late && !outcome->non_finite);
   }
