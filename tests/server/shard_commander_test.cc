@@ -26,7 +26,10 @@ class Server final : public CallService {
     stub_ = v1::ShardService::NewStub(Connect(listener_->address(), grpc::InsecureChannelCredentials()));
   }
   ~Server() override {
-    for (const Respond& respond : hanging_) respond(absl::UnavailableError("the server ends"));
+    {
+      MutexLock lock(&mu_);
+      for (const Respond& respond : hanging_) respond(absl::UnavailableError("the server ends"));
+    }
     listener_->Shutdown(0);
   }
 
@@ -58,7 +61,7 @@ class Server final : public CallService {
   Async service_;
   Mutex mu_;
   CondVar changed_;
-  std::vector<Respond> hanging_;
+  std::vector<Respond> hanging_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<v1::ShardService::Stub> stub_;
   std::unique_ptr<Listener> listener_;
 };
