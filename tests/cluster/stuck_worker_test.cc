@@ -47,9 +47,12 @@ TEST(StuckWorkerTest, MemberThatNeverPushesIsNamedAndLetGo) {
                        /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   IdleMember member(cluster.master());
-  const auto context = DeadlineContext(kPatience);
   v1::GetJobReply job;
-  ASSERT_TRUE(FromGrpc(member.stub()->GetJob(context.get(), {}, &job)).ok());
+  // Unavailable until all servers have registered.
+  ASSERT_TRUE(Await([&] {
+    const auto context = DeadlineContext(kPatience);
+    return FromGrpc(member.stub()->GetJob(context.get(), {}, &job)).ok();
+  }));
   v1::RegisterRequest request;
   request.set_train_samples(2000);
   request.set_host("hanging");
