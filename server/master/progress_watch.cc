@@ -27,12 +27,12 @@ ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& 
   if (seconds >= std::max(kLeases * lease_seconds_, kSteps * work.mean_step_seconds)) {
     watched.verdict = Verdict::kNoProgress;
   }
-  if (stuck_seconds_ > 0 && seconds >= Limit(work)) watched.verdict = Verdict::kStuck;
+  if (const double limit = Limit(work); limit > 0 && seconds >= limit) watched.verdict = Verdict::kStuck;
   return watched.verdict;
 }
 
 double ProgressWatch::Limit(const Work& work) const {
-  return std::max(stuck_seconds_, kStuckSteps * work.mean_step_seconds);
+  return stuck_seconds_ == 0 ? 0 : std::max(stuck_seconds_, kStuckSteps * work.mean_step_seconds);
 }
 
 double ProgressWatch::SecondsWithout(uint64_t incarnation, double now) const {

@@ -39,7 +39,7 @@ class ProgressWatch {
   Verdict Observe(uint64_t incarnation, const Work& work, double now);
   // Returns for how long the worker has made no progress, as last observed; 0 where that is fine.
   double SecondsWithout(uint64_t incarnation, double now) const;
-  // Returns after how many seconds without progress the worker is stuck.
+  // Returns after how many seconds without progress the worker is stuck; 0: never.
   double Limit(const Work& work) const;
 
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }

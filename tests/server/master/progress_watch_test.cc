@@ -62,6 +62,8 @@ TEST(ProgressWatchTest, LimitOfZeroLetsNoWorkerGo) {
   ProgressWatch watch(0, 10);
   watch.Observe(kWorker, {.to_do = true}, 0);
   EXPECT_EQ(watch.Observe(kWorker, {.to_do = true}, 1e9), Verdict::kNoProgress);
+  EXPECT_EQ(watch.Limit({.to_do = true, .mean_step_seconds = 60}), 0)
+      << "no limit is named where there is none";
 }
 
 }  // namespace
