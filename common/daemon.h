@@ -13,9 +13,10 @@ namespace catchment {
 // --tls_ca, --tls_cert and --tls_key, once flags are parsed.
 TlsFiles TlsFilesFromFlags();
 
-// Sets the process up (as many open files as the hard limit allows, logs to standard error, signals held for a SignalThread, flags parsed; --help shows
-// `usage` and the daemon's own flags, --version what was built), runs `run`, and gives main's exit code: 1
-// with the reason as the last line on standard error where it failed.
+// Sets the process up (as many open files as the hard limit allows, logs to standard error, signals held for
+// a SignalThread, flags parsed; --help shows `usage` and the daemon's own flags, --version what was built),
+// runs `run`, and gives main's exit code: 1 with the reason as the last line on standard error where it
+// failed.
 int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run);
 
 }  // namespace catchment

@@ -1,7 +1,7 @@
 // How many files, connections among them, the process may have open (RLIMIT_NOFILE).
 //
-// gRPC 1.51 closes a listening socket for good when it cannot accept a connection for want of a file
-// descriptor (CVE-2023-4785): a server must not reach the limit.
+// gRPC 1.51 never accepts from a listening socket again after it could not accept a connection for want of a
+// file descriptor (CVE-2023-4785): a server must not reach the limit.
 #ifndef CATCHMENT_COMMON_OPEN_FILES_H_
 #define CATCHMENT_COMMON_OPEN_FILES_H_
 

@@ -1,6 +1,6 @@
 // Looks every few seconds whether new connections to the process's own port are still taken. gRPC 1.51 gives
-// up accepting for good when the process runs out of open files (CVE-2023-4785): connections go on, the
-// kernel still takes new ones, and nobody ever answers them, without a word from the process itself.
+// up accepting for good when the process runs out of open files (CVE-2023-4785): open connections
+// go on, and the kernel still takes new ones, but the process never accepts them and logs nothing.
 #ifndef CATCHMENT_COMMON_PORT_WATCH_H_
 #define CATCHMENT_COMMON_PORT_WATCH_H_
 

@@ -84,7 +84,7 @@ void MasterHost::OnAnswer(int shard, const v1::ShardCommand& command,
   } else if (meant) {
     OnNoAnswer(shard, answer.status(), command.stop());
   }
-  // While the job trains only commands and leases are in a hurry, which HasWork knows.
+  // While the job trains, only commands and leases need the thread at once, and HasWork looks at those.
   answered_ |= master_->phase() != v1::JobStatus::TRAINING;
   if (HasWork()) changed_.Notify();
 }

@@ -47,58 +47,12 @@ class CallService {
   virtual void Accept(CallQueue* queue) = 0;
 };
 
-// One request, one reply. The handler runs on the queue's thread.
-template <typename Service, typename Request, typename Reply>
-class UnaryCall final : public Completion {
- public:
-  using Method = void (Service::*)(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Reply>*,
-                                   grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
-  using Handler = std::function<absl::Status(const Request&, Reply*)>;
-
-  // Takes calls from now on, one after the other.
-  static void Accept(CallQueue* queue, Service* service, Method method, Handler handler) {
-    new UnaryCall(queue, service, method, std::move(handler));
-  }
-
-  void Done(bool ok) override {
-    if (!ok || answered_) {
-      delete this;
-      return;
-    }
-    Accept(&queue_, &service_, method_, handler_);
-    Reply reply;
-    const absl::Status status = handler_(request_, &reply);
-    answered_ = true;
-    responder_.Finish(reply, ToGrpc(status), Tag());
-  }
-
- private:
-  UnaryCall(CallQueue* queue, Service* service, Method method, Handler handler)
-      : queue_(*queue),
-        service_(*service),
-        method_(method),
-        handler_(std::move(handler)),
-        responder_(&context_) {
-    queue_.Enter();
-    (service_.*method_)(&context_, &request_, &responder_, queue_.get(), queue_.get(), Tag());
-  }
-  ~UnaryCall() { queue_.Leave(); }
-
-  CallQueue& queue_;
-  Service& service_;
-  const Method method_;
-  const Handler handler_;
-  grpc::ServerContext context_;
-  Request request_;
-  grpc::ServerAsyncResponseWriter<Reply> responder_;
-  bool answered_ = false;
-};
-
 // One request, one reply, which may come later, and from any thread.
 template <typename Service, typename Request, typename Reply>
 class DeferredCall final : public Completion {
  public:
-  using Method = typename UnaryCall<Service, Request, Reply>::Method;
+  using Method = void (Service::*)(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Reply>*,
+                                   grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
   // Called once. The server ends only when all calls are answered.
   using Respond = std::function<void(absl::StatusOr<Reply>)>;
   // Runs on the queue's thread.
@@ -146,6 +100,25 @@ class DeferredCall final : public Completion {
   Request request_;
   grpc::ServerAsyncResponseWriter<Reply> responder_;
   bool answered_ = false;
+};
+
+// One request, one reply: a DeferredCall whose handler has the reply when it returns.
+template <typename Service, typename Request, typename Reply>
+class UnaryCall {
+ public:
+  using Deferred = DeferredCall<Service, Request, Reply>;
+  using Handler = std::function<absl::Status(const Request&, Reply*)>;
+
+  // Takes calls from now on, one after the other.
+  static void Accept(CallQueue* queue, Service* service, typename Deferred::Method method, Handler handler) {
+    Deferred::Accept(
+        queue, service, method,
+        [handler = std::move(handler)](const Request& request, typename Deferred::Respond respond) {
+          Reply reply;
+          if (absl::Status status = handler(request, &reply); !status.ok()) return respond(std::move(status));
+          respond(std::move(reply));
+        });
+  }
 };
 
 // Who serves a streaming call. Called on the queue's thread, one at a time.

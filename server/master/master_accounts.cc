@@ -59,13 +59,12 @@ absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
 }
 
 ProgressWatch::Work Master::WorkOf(const Member& worker) const {
-  const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
   ProgressWatch::Work work;
-  work.to_do =
-      course_.stage() == Course::Stage::kTraining && ledger_->HasWork(worker.incarnation) && !mark.waits;
+  work.to_do = course_.stage() == Course::Stage::kTraining && ledger_->HasWork(worker.incarnation) &&
+               !marks_.WaitsForOthers(worker.index, worker.incarnation);
   work.granted = worker.granted_steps;
   work.reported = worker.progress.steps();
-  work.answered = mark.answered;
+  work.answered = marks_.Of(worker.index, worker.incarnation).answered;
   if (work.reported > 0) {
     work.mean_step_seconds = worker.progress.compute_seconds() / static_cast<double>(work.reported);
   }

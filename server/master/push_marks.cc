@@ -18,7 +18,7 @@ void PushMarks::Forget(uint32_t shard) {
 }
 
 PushMarks::Mark PushMarks::Of(uint32_t worker, uint64_t incarnation) const {
-  if (worker >= marks_.size()) return {.waits = false};
+  if (worker >= marks_.size()) return {};
   Mark over_all = {.answered = UINT64_MAX, .settled = UINT64_MAX};
   for (const v1::PushMark& mark : marks_[worker]) {
     const bool known = mark.incarnation() == incarnation;
@@ -27,12 +27,16 @@ PushMarks::Mark PushMarks::Of(uint32_t worker, uint64_t incarnation) const {
     over_all.begun = std::max(over_all.begun, known ? mark.begun_steps() : 0);
     over_all.waiting |= known && mark.settled_steps() < mark.answered_steps();
   }
-  for (const v1::PushMark& mark : marks_[worker]) {
-    const bool known = mark.incarnation() == incarnation;
-    const uint64_t answered = known ? mark.answered_steps() : 0;
-    if (answered == over_all.answered) over_all.waits &= known && mark.waits();
-  }
   return over_all;
+}
+
+bool PushMarks::WaitsForOthers(uint32_t worker, uint64_t incarnation) const {
+  if (worker >= marks_.size()) return false;
+  const uint64_t fewest = Of(worker, incarnation).answered;
+  return std::all_of(marks_[worker].begin(), marks_[worker].end(), [&](const v1::PushMark& mark) {
+    const bool known = mark.incarnation() == incarnation;
+    return (known ? mark.answered_steps() : 0) > fewest || (known && mark.waits());
+  });
 }
 
 }  // namespace catchment

@@ -26,9 +26,11 @@ class PushMarks {
     uint64_t settled = 0;   // by all shards
     uint64_t begun = 0;     // at one block of one shard, at least
     bool waiting = false;   // some shard has answered contributions that it has not settled
-    bool waits = true;      // for others: so say all shards that have answered the fewest steps
   };
   Mark Of(uint32_t worker, uint64_t incarnation) const;
+  // Returns whether the worker waits for others, as all shards say that have answered the fewest of its
+  // steps.
+  bool WaitsForOthers(uint32_t worker, uint64_t incarnation) const;
 
  private:
   const size_t num_shards_;
