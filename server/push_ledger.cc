@@ -84,6 +84,7 @@ void PushLedger::Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate
   });
   if (push == pushes_.end()) return;
   push->any_applied |= fate == v1::Block::APPLIED;
+  push->any_late |= fate == v1::Block::LATE;
   push->any_non_finite |= fate == v1::Block::NON_FINITE;
   push->max_staleness = std::max(push->max_staleness, staleness);
   if (lag) {
@@ -165,7 +166,7 @@ v1::PushMark PushLedger::Mark(uint32_t worker) const {
   for (const Push& push : pushes_) {
     if (push.incarnation != incarnation_) continue;
     settled = std::min(settled, push.steps_before);
-    if (push.any_applied) begun = std::max(begun, push.steps);
+    if (push.any_applied || push.any_late) begun = std::max(begun, push.steps);
   }
   v1::PushMark mark;
   mark.set_worker(worker);

@@ -81,6 +81,7 @@ class PushLedger {
     uint64_t max_staleness = 0;
     std::optional<Lag> lag;  // of its blocks together
     bool any_applied = false;
+    bool any_late = false;
     bool any_non_finite = false;
   };
 

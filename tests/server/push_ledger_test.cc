@@ -72,9 +72,12 @@ TEST(PushLedgerTest, MarksFollowTheStepsOfWholePushes) {
   EXPECT_EQ(MarkOf(ledger), "4 4 4");
   EXPECT_TRUE(ledger.Arrived(2, 0, 9).ok());
   ledger.Done(2, 0, v1::Block::LATE, 0);
-  EXPECT_EQ(MarkOf(ledger), "4 4 4") << "no block is to have push 2 yet";
+  EXPECT_EQ(MarkOf(ledger), "4 4 9") << "one block has counted its samples as late";
   ledger.Begin(6);
   EXPECT_EQ(MarkOf(ledger), "0 0 0");
+  EXPECT_TRUE(ledger.Arrived(1, 0, 4).ok());
+  ledger.Done(1, 0, v1::Block::NON_FINITE, 0);
+  EXPECT_EQ(MarkOf(ledger), "0 0 0") << "no block has counted samples";
 }
 
 TEST(PushLedgerTest, AcceptedPushesAreAnsweredAndNotSettled) {
