@@ -103,8 +103,16 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
     }
     saved = *std::move(written);
   }
+  for (const v1::Watermark& watermark : snapshot.state.watermarks()) {
+    saved.add_incarnations(watermark.incarnation());
+    saved.add_settled_steps(watermark.settled_steps());
+  }
   MutexLock lock(&mu_);
   error_.clear();
+  if (!saved_.empty()) {
+    saved_.back().clear_incarnations();
+    saved_.back().clear_settled_steps();
+  }
   saved_.push_back(std::move(saved));
   if (saved_.size() > kReported) saved_.pop_front();
   return true;

@@ -212,6 +212,8 @@ class Shard {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
   // Everything but values.
   void FillState(uint64_t number, v1::ShardState* state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
+  // Returns the mark of the worker with this index, with the caller holding the lock of its ledger.
+  v1::PushMark MarkOf(uint32_t index, const PushLedger& ledger) const;
   // For the snapshots that wait for it; before an update writes to the block.
   void CopyMarked(BlockSlot* slot) const;
   void CopyBlock(const BlockSlot& slot, ShardSnapshot* to) const;

@@ -122,7 +122,9 @@ void Shard::FillState(uint64_t number, v1::ShardState* state) const {
   state->set_samples(samples / blocks_.size());
   for (const auto& [index, worker] : workers_) {
     MutexLock lock(&worker->mu);
-    *state->add_watermarks() = worker->ledger.Watermark(index);
+    v1::Watermark* const watermark = state->add_watermarks();
+    *watermark = worker->ledger.Watermark(index);
+    watermark->set_settled_steps(MarkOf(index, worker->ledger).settled_steps());
     *state->add_workers() = worker->ledger.Statistics(index);
   }
 }
@@ -146,6 +148,13 @@ void Shard::Unmark(PendingSnapshot* pending, bool copy) const {
     MutexLock lock(&slot->mu);
     if (std::erase(slot->marks, pending) > 0 && copy) CopyBlock(*slot, &pending->snapshot_);
   }
+}
+
+v1::PushMark Shard::MarkOf(uint32_t index, const PushLedger& ledger) const {
+  v1::PushMark mark = ledger.Mark(index);
+  // The last ones are never applied, and are not waited for.
+  if (job_.algorithm().emulated_delay() > 0) mark.set_settled_steps(mark.answered_steps());
+  return mark;
 }
 
 v1::ShardReport Shard::Report(bool statistics) const {
@@ -172,10 +181,8 @@ v1::ShardReport Shard::Report(bool statistics) const {
     MutexLock worker_lock(&worker->mu);
     if (statistics) *report.add_workers() = worker->ledger.Statistics(index);
     v1::PushMark* const mark = report.add_marks();
-    *mark = worker->ledger.Mark(index);
+    *mark = MarkOf(index, worker->ledger);
     if (waiting.count(index) > 0) mark->set_waits(true);
-    // The last ones are never applied, and are not waited for.
-    if (job_.algorithm().emulated_delay() > 0) mark->set_settled_steps(mark->answered_steps());
   }
   report.set_bytes_pushed(bytes_pushed_);
   report.set_bytes_pulled(bytes_pulled_);

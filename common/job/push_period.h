@@ -23,6 +23,10 @@ inline uint32_t PushPeriod(const v1::Contribution& contribution) {
   }
 }
 
+// Returns whether a worker makes its contribution at the start of a period, of the steps before it, rather
+// than at the end.
+inline bool ContributesFirst(const v1::Contribution& contribution) { return contribution.has_elastic(); }
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_JOB_PUSH_PERIOD_H_

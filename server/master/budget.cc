@@ -56,6 +56,7 @@ Pace PaceOf(const v1::Job& job) {
   pace.batch_size = job.batch_size();
   pace.workers = job.workers();
   pace.steps_per_version = PushPeriod(job.algorithm().contribution());
+  pace.contributes_first = ContributesFirst(job.algorithm().contribution());
   if (consistency.groups() > 0) {
     pace.contributions = pace.workers;
     pace.updates = consistency.groups();

@@ -22,6 +22,9 @@ struct Pace {
   // theirs among them. Synchronous mode: one of each worker into one.
   uint64_t contributions = 1;
   uint64_t updates = 1;
+  // A contribution is made at the start of a period, of the steps before it: the center at version v has the
+  // steps of v - 1 periods.
+  bool contributes_first = false;
 };
 
 // The job has its defaults filled in.

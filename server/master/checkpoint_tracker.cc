@@ -23,6 +23,34 @@ std::vector<CheckpointTracker::Whole> CheckpointTracker::Observe(const v1::Shard
   return whole;
 }
 
+Cut CutOf(const CheckpointTracker::Whole& whole) {
+  Cut cut;
+  std::vector<std::map<uint64_t, uint64_t>> steps;  // by shard and incarnation
+  for (const v1::SavedShard& shard : whole.shards) {
+    // Shards differ only where a worker was lost between two of them; its samples are pending again.
+    cut.version = std::max(cut.version, shard.version());
+    std::map<uint64_t, uint64_t>& of_shard = steps.emplace_back();
+    for (int i = 0; i < shard.incarnations_size(); ++i) {
+      of_shard[shard.incarnations(i)] = shard.settled_steps(i);
+    }
+  }
+  cut.settled_steps = [steps = std::move(steps)](uint64_t holder) {
+    uint64_t settled = UINT64_MAX;
+    for (const std::map<uint64_t, uint64_t>& of_shard : steps) {
+      const auto found = of_shard.find(holder);
+      if (found != of_shard.end()) {
+        settled = std::min(settled, found->second);
+      } else if (of_shard.empty() || holder > of_shard.rbegin()->first) {
+        // The shard had not heard of it yet. One that it knows no more has nothing left to settle: another
+        // worker has taken its index.
+        settled = 0;
+      }
+    }
+    return settled;
+  };
+  return cut;
+}
+
 bool CheckpointTracker::AllSaved(uint64_t number) const {
   return std::all_of(saved_.begin(), saved_.end(),
                      [number](const auto& shard) { return shard.count(number) > 0; });

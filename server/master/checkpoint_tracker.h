@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "proto/wire.pb.h"
+#include "server/master/data_ledger.h"
 
 namespace catchment {
 
@@ -46,6 +47,9 @@ class CheckpointTracker {
   uint64_t last_ = 0;  // the newest that is whole
   uint64_t recorded_ = 0;
 };
+
+// Returns what the shards had when they took the checkpoint.
+Cut CutOf(const CheckpointTracker::Whole& whole);
 
 }  // namespace catchment
 

@@ -9,6 +9,7 @@
 #define CATCHMENT_SERVER_MASTER_DATA_LEDGER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct Deal {
   uint64_t first_version = 0;  // synchronous mode
   uint64_t first_step = 0;     // synchronous mode: of the job
   std::vector<Step> minibatches;
+};
+
+// What the shards had when a checkpoint was taken.
+struct Cut {
+  uint64_t version = 0;  // the highest of the shards
+  // Returns how many of the holder's first steps all shards had settled. Empty: those that are done now.
+  // Synchronous mode: unused.
+  std::function<uint64_t(uint64_t holder)> settled_steps;
 };
 
 class DataLedger {
@@ -56,13 +65,18 @@ class DataLedger {
   // Samples done since the beginning of the job; each counts once.
   virtual uint64_t done_samples() const = 0;
 
-  // What a job has to go on from with weights of this version. Synchronous mode: exactly what follows the
-  // version, which must not be forgotten. Asynchronous mode: all that is not known to be done now.
-  // Fills train_samples, version, pending, next_*, steps and samples.
-  virtual v1::MasterState StateAt(uint64_t version) const = 0;
+  // Returns what a job has to go on from with the weights of a checkpoint. Synchronous mode: exactly what
+  // follows its version, which must not be forgotten. Asynchronous mode: all steps that the cut does not
+  // have; AwaitCheckpoint(true) must have been called before any shard took the checkpoint. Fills
+  // train_samples, version, pending, next_*, steps and samples.
+  virtual v1::MasterState StateAt(const Cut& cut) const = 0;
 
-  // StateAt will not be asked for older versions.
+  // Synchronous mode: StateAt will not be asked for older versions.
   virtual void Forget(uint64_t version) = 0;
+
+  // Asynchronous mode: from now on keeps the steps that are done (true), until StateAt will not be asked for
+  // any more (false).
+  virtual void AwaitCheckpoint(bool awaited) = 0;
 };
 
 }  // namespace catchment

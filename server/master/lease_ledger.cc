@@ -27,8 +27,8 @@ Deal LeaseLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
   deal.number = ++to.leases;
   for (uint64_t i = 0; i < std::min(kMinibatchesPerLease, share) && !AllDealt(); ++i) {
     deal.minibatches.push_back(source_.Take(batch_size_));
-    to.open.push_back(deal.minibatches.back());
-    open_samples_ += NumSamples(to.open.back());
+    to.kept.push_back(deal.minibatches.back());
+    open_samples_ += NumSamples(to.kept.back());
     ++open_minibatches_;
     ++dealt_minibatches_;
   }
@@ -39,14 +39,27 @@ void LeaseLedger::MarkDone(uint64_t holder, uint64_t steps) {
   const auto found = holders_.find(holder);
   if (found == holders_.end()) return;
   Holder& of = found->second;
-  while (of.done < steps && !of.open.empty()) FinishFirst(&of);
+  while (of.done < steps && of.has_open()) FinishNext(&of);
+  if (!checkpoint_awaited_) Drop(&of);
 }
 
-void LeaseLedger::FinishFirst(Holder* holder) {
-  open_samples_ -= NumSamples(holder->open.front());
+void LeaseLedger::FinishNext(Holder* holder) {
+  open_samples_ -= NumSamples(holder->step(holder->done));
   --open_minibatches_;
-  holder->open.pop_front();
   ++holder->done;
+}
+
+void LeaseLedger::Drop(Holder* holder) {
+  while (holder->first < holder->done) {
+    holder->kept.pop_front();
+    ++holder->first;
+  }
+}
+
+void LeaseLedger::AwaitCheckpoint(bool awaited) {
+  checkpoint_awaited_ = awaited;
+  std::erase_if(holders_, [](const auto& entry) { return entry.second.gone; });
+  for (auto& [incarnation, holder] : holders_) Drop(&holder);
 }
 
 uint64_t LeaseLedger::GiveBack(uint64_t holder, uint64_t begun) {
@@ -54,19 +67,22 @@ uint64_t LeaseLedger::GiveBack(uint64_t holder, uint64_t begun) {
   if (found == holders_.end()) return 0;
   Holder& of = found->second;
   uint64_t repeated = 0;
-  while (!of.open.empty()) {
-    if (of.done < begun) repeated += NumSamples(of.open.front());
-    source_.GiveBack(of.open.front());
+  for (; of.has_open(); of.kept.pop_back()) {
+    const Step& last = of.kept.back();
+    if (of.end() <= begun) repeated += NumSamples(last);
+    source_.GiveBack(last);
+    open_samples_ -= NumSamples(last);
+    --open_minibatches_;
     --dealt_minibatches_;
-    FinishFirst(&of);
   }
-  holders_.erase(found);
+  of.gone = true;
+  if (!checkpoint_awaited_) holders_.erase(found);
   return repeated;
 }
 
 bool LeaseLedger::HasWork(uint64_t holder) const {
   const auto found = holders_.find(holder);
-  return !AllDealt() || (found != holders_.end() && !found->second.open.empty());
+  return !AllDealt() || (found != holders_.end() && found->second.has_open());
 }
 
 bool LeaseLedger::AllDealt() const { return budget_ ? dealt_minibatches_ >= *budget_ : source_.empty(); }
@@ -76,20 +92,23 @@ uint64_t LeaseLedger::MinibatchesLeft() const {
   return (source_.remaining() + batch_size_ - 1) / batch_size_;
 }
 
-v1::MasterState LeaseLedger::StateAt(uint64_t version) const {
+v1::MasterState LeaseLedger::StateAt(const Cut& cut) const {
   SpanPool pending = source_.pool();
+  uint64_t minibatches = 0;
   for (const auto& [incarnation, holder] : holders_) {
-    for (const Step& minibatch : holder.open) pending.Add(minibatch);
+    const uint64_t settled = cut.settled_steps ? cut.settled_steps(incarnation) : holder.done;
+    for (uint64_t i = std::max(settled, holder.first); i < holder.end(); ++i, ++minibatches)
+      pending.Add(holder.step(i));
   }
   v1::MasterState state;
   // Leases do not depend on it, but a synchronous algorithm that continues from this state counts from it.
-  state.set_version(version);
+  state.set_version(cut.version);
   state.set_train_samples(source_.samples_per_epoch());
   for (const Span& span : pending.spans()) *state.add_pending() = ToProto(span);
   state.set_next_epoch(source_.next().epoch);
   state.set_next_position(source_.next().position);
-  state.set_steps(dealt_minibatches_ - open_minibatches_);
-  state.set_samples(done_samples());
+  state.set_steps(dealt_minibatches_ - minibatches);
+  state.set_samples(source_.taken() - (pending.num_samples() - source_.pool().num_samples()));
   return state;
 }
 

@@ -34,23 +34,35 @@ class LeaseLedger final : public DataLedger {
   bool AllDealt() const override;
   bool AllDone() const override { return AllDealt() && open_minibatches_ == 0; }
   uint64_t done_samples() const override { return source_.taken() - open_samples_; }
-  v1::MasterState StateAt(uint64_t version) const override;
+  v1::MasterState StateAt(const Cut& cut) const override;
   void Forget(uint64_t version) override {}
+  void AwaitCheckpoint(bool awaited) override;
 
  private:
+  // The minibatches of all its leases, numbered from 0. They are done from the first to the last; those that
+  // are done are kept while a checkpoint is awaited.
   struct Holder {
     uint64_t leases = 0;
-    uint64_t done = 0;      // minibatches
-    std::deque<Step> open;  // not done, of all leases
+    uint64_t first = 0;  // that is kept
+    uint64_t done = 0;
+    std::deque<Step> kept;
+    bool gone = false;  // what it had not done was given back
+
+    uint64_t end() const { return first + kept.size(); }
+    const Step& step(uint64_t number) const { return kept[number - first]; }
+    bool has_open() const { return done < end(); }
   };
 
   uint64_t MinibatchesLeft() const;
-  void FinishFirst(Holder* holder);
+  void FinishNext(Holder* holder);
+  // Drops the minibatches that are done.
+  static void Drop(Holder* holder);
 
   const uint64_t batch_size_;
   const std::optional<uint64_t> budget_;  // in minibatches
   SampleSource source_;
   std::map<uint64_t, Holder> holders_;
+  bool checkpoint_awaited_ = false;
   uint64_t dealt_minibatches_;  // and not given back
   uint64_t open_minibatches_ = 0;
   uint64_t open_samples_ = 0;

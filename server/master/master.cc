@@ -196,16 +196,20 @@ void Master::AnnounceCheckpoint() {
                                          .reach = granted_ + VersionsPerPlan(),
                                          .failing = !board_.save_error().empty()},
                                         rosters_.generation() + 1);
-  if (announced) rosters_.Renew();
+  if (!announced) return;
+  ledger_->AwaitCheckpoint(true);
+  rosters_.Renew();
 }
 
 void Master::TakeWhole(const CheckpointTracker::Whole& whole) {
   // What came before it is forgotten where another one was announced meanwhile.
   if (!schedule_.Settle(whole.number) && whole.number != course_.final_checkpoint()) return;
-  // Shards differ only where a worker was lost between two of them; its samples are pending again.
-  uint64_t version = 0;
-  for (const v1::SavedShard& shard : whole.shards) version = std::max(version, shard.version());
-  complete_.push_back({whole.number, whole.shards, StateAt(version)});
+  complete_.push_back({whole.number, whole.shards, StateAt(CutOf(whole))});
+  for (v1::SavedShard& shard : complete_.back().shards) {
+    shard.clear_incarnations();
+    shard.clear_settled_steps();
+  }
+  if (ledger_ != nullptr) ledger_->AwaitCheckpoint(false);
 }
 
 void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
@@ -261,9 +265,9 @@ v1::ShardCommand Master::Command(bool rosters) const {
 
 std::vector<CompleteCheckpoint> Master::TakeCompleteCheckpoints() { return std::exchange(complete_, {}); }
 
-v1::MasterState Master::StateAt(uint64_t version) const {
+v1::MasterState Master::StateAt(const Cut& cut) const {
   v1::MasterState state;
-  if (ledger_ != nullptr) state = ledger_->StateAt(version);
+  if (ledger_ != nullptr) state = ledger_->StateAt(cut);
   state.set_next_incarnation(membership_.next_incarnation());
   state.set_wall_seconds(course_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());

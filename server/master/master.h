@@ -121,8 +121,8 @@ class Master {
   // The manifest of a complete checkpoint is written, or why it could not be: a job ends only with its last
   // checkpoint recorded, or FAILED when that keeps failing.
   void OnCheckpointRecorded(uint64_t number, const absl::Status& status);
-  // What a job has to go on from with weights of this version; see DataLedger::StateAt.
-  v1::MasterState StateAt(uint64_t version) const;
+  // Returns what a job has to go on from with the weights of a checkpoint; see DataLedger::StateAt.
+  v1::MasterState StateAt(const Cut& cut) const;
 
   v1::JobStatus::Phase phase() const { return course_.phase(); }
   // The job's weights are as good as those of a job that is done, although it may have failed: only its last

@@ -29,6 +29,7 @@ PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_sa
                        const v1::MasterState& from)
     : batch_size_(pace.batch_size),
       steps_per_version_(pace.steps_per_version),
+      contributes_first_(pace.contributes_first),
       budget_(budget.steps),
       source_(train_samples, budget.end, from),
       next_step_(from.version() * pace.steps_per_version),
@@ -202,8 +203,13 @@ uint64_t PlanLedger::BudgetStepsAt(uint64_t step) const {
   return steps;
 }
 
-v1::MasterState PlanLedger::StateAt(uint64_t version) const {
-  const uint64_t step = version * steps_per_version_;
+uint64_t PlanLedger::StepsInCenter(uint64_t version) const {
+  if (contributes_first_ && version > 0) --version;
+  return version * steps_per_version_;
+}
+
+v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
+  const uint64_t step = StepsInCenter(cut.version);
   SpanPool pending = source_.pool();
   for (const Plan& plan : plans_) {
     for (uint64_t rank = 0; rank < plan.seats.size(); ++rank) {
@@ -217,7 +223,7 @@ v1::MasterState PlanLedger::StateAt(uint64_t version) const {
   }
   v1::MasterState state;
   state.set_train_samples(source_.samples_per_epoch());
-  state.set_version(version);
+  state.set_version(cut.version);
   for (const Span& span : pending.spans()) *state.add_pending() = ToProto(span);
   state.set_next_epoch(source_.next().epoch);
   state.set_next_position(source_.next().position);
@@ -233,7 +239,7 @@ void PlanLedger::Forget(uint64_t version) {
                        [&plan](const Seat& seat) { return seat.gone || seat.done == plan.steps.size(); });
   };
   // The last one stays: its members are who may ask for the next.
-  while (plans_.size() > 1 && plans_.front().end_step() <= version * steps_per_version_ &&
+  while (plans_.size() > 1 && plans_.front().end_step() <= StepsInCenter(version) &&
          settled(plans_.front())) {
     plans_.pop_front();
   }

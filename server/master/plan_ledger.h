@@ -44,8 +44,9 @@ class PlanLedger final : public DataLedger {
   bool AllDealt() const override;
   bool AllDone() const override { return AllDealt() && open_samples_ == 0; }
   uint64_t done_samples() const override { return source_.taken() - open_samples_; }
-  v1::MasterState StateAt(uint64_t version) const override;
+  v1::MasterState StateAt(const Cut& cut) const override;
   void Forget(uint64_t version) override;
+  void AwaitCheckpoint(bool awaited) override {}
 
  private:
   struct Seat {
@@ -82,9 +83,12 @@ class PlanLedger final : public DataLedger {
   uint64_t GiveBackSeat(Plan* plan, uint64_t rank, uint64_t begun);
   void Abandon(const Plan& plan);
   uint64_t BudgetStepsAt(uint64_t step) const;
+  // Returns how many steps of the job are in the center at this version.
+  uint64_t StepsInCenter(uint64_t version) const;
 
   const uint64_t batch_size_;
   const uint64_t steps_per_version_;
+  const bool contributes_first_;
   const std::optional<uint64_t> budget_;  // in steps
   SampleSource source_;
   std::deque<Plan> plans_;  // by first_step

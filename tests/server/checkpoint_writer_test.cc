@@ -27,6 +27,9 @@ std::unique_ptr<PendingSnapshot> SnapshotOf(uint64_t number) {
   snapshot.state.set_block_size(4);
   snapshot.state.add_blocks()->set_version(number);
   snapshot.state.set_optimizer("SGD");
+  v1::Watermark* const watermark = snapshot.state.add_watermarks();
+  watermark->set_incarnation(5);
+  watermark->set_settled_steps(10 * number);
   snapshot.weights = {1, 2, 3, static_cast<float>(number)};
   snapshot.states = {{5, 6, 7, 8}};
   snapshot.state_names = {"momentum_buffer"};
@@ -63,6 +66,10 @@ TEST(CheckpointWriterTest, ReportsWhatIsSaved) {
   EXPECT_EQ(report.saved(1).checkpoint(), 6u);
   EXPECT_EQ(report.saved(1).version(), 6u);
   EXPECT_EQ(report.saved(1).file(), "shard-1-of-2.safetensors");
+  EXPECT_EQ(report.saved(0).incarnations_size(), 0) << "only those of the newest are of use";
+  ASSERT_EQ(report.saved(1).settled_steps_size(), 1);
+  EXPECT_EQ(report.saved(1).incarnations(0), 5u);
+  EXPECT_EQ(report.saved(1).settled_steps(0), 60u);
   EXPECT_EQ(report.save_error(), "");
 }
 

@@ -75,6 +75,7 @@ TEST(SynchronousShardTest, CheckpointsAreTakenExactlyAtTheirVersionsWithAllBlock
     EXPECT_EQ(snapshot.weights, std::vector<float>(40, -static_cast<float>(version)));
     for (const v1::Watermark& watermark : snapshot.state.watermarks()) {
       EXPECT_EQ(watermark.sequence(), version);
+      EXPECT_EQ(watermark.settled_steps(), version);
       EXPECT_TRUE(watermark.partial().empty());
     }
     EXPECT_EQ(snapshot.state.samples(), 2 * version);

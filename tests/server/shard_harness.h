@@ -169,7 +169,12 @@ class ShardHarness {
 
   absl::Status HandleValues(const Send& send, const std::vector<float>& values) {
     Request request{send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation,
-                    BlockHeader{send.operation, send.sequence, send.version, send.block, send.samples},
+                    BlockHeader{.operation = send.operation,
+                                .sequence = send.sequence,
+                                .version = send.version,
+                                .block = send.block,
+                                .samples = send.samples,
+                                .steps = send.sequence},
                     nullptr, std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
     request.now = now_;
     const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),

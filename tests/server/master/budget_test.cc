@@ -66,8 +66,10 @@ TEST(BudgetTest, UpdatesTakeAsManyContributionsAsTheirModeSays) {
 TEST(BudgetTest, PaceOfElasticContributionsIsTheCommunicationPeriod) {
   v1::Job job = MakeJob({});
   EXPECT_EQ(PaceOf(job).steps_per_version, 1u);
+  EXPECT_FALSE(PaceOf(job).contributes_first);
   job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_communication_period(7);
   EXPECT_EQ(PaceOf(job).steps_per_version, 7u);
+  EXPECT_TRUE(PaceOf(job).contributes_first);
 }
 
 TEST(BudgetTest, PaceOfPseudoGradientsIsTheLocalSteps) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace catchment {
 namespace {
 
@@ -54,6 +56,27 @@ TEST(CheckpointTrackerTest, ThoseOfAnEarlierLifeAreNoNews) {
   EXPECT_EQ(tracker.earlier(), 20u);
   tracker.Observe(Saved(0, {20, 30}));
   EXPECT_EQ(tracker.Observe(Saved(1, {20, 30})).size(), 1u);
+}
+
+TEST(CutOfTest, HoldsTheStepsThatEveryShardHadSettled) {
+  CheckpointTracker::Whole whole{7, {}};
+  const auto add_shard = [&whole](uint64_t version, const std::map<uint64_t, uint64_t>& steps) {
+    v1::SavedShard& shard = whole.shards.emplace_back();
+    shard.set_version(version);
+    for (const auto& [incarnation, settled] : steps) {
+      shard.add_incarnations(incarnation);
+      shard.add_settled_steps(settled);
+    }
+  };
+  add_shard(40, {{11, 5}, {13, 8}});
+  add_shard(42, {{11, 6}, {13, 7}, {14, 2}});
+  const Cut cut = CutOf(whole);
+  EXPECT_EQ(cut.version, 42u);
+  EXPECT_EQ(cut.settled_steps(11), 5u);
+  EXPECT_EQ(cut.settled_steps(13), 7u);
+  EXPECT_EQ(cut.settled_steps(14), 0u) << "shard 0 had not heard of it yet";
+  EXPECT_EQ(cut.settled_steps(12), UINT64_MAX) << "its index has gone to another worker";
+  EXPECT_EQ(cut.settled_steps(20), 0u);
 }
 
 }  // namespace

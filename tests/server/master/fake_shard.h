@@ -78,6 +78,13 @@ class FakeShard {
     return made != made_by_.end() && made->second.count(incarnation) > 0;
   }
 
+  // Steps of the worker in updates when the shard took the checkpoint.
+  uint64_t SettledAt(uint64_t checkpoint, uint64_t incarnation) const {
+    const auto& steps = settled_at_.at(checkpoint);
+    const auto found = steps.find(incarnation);
+    return found == steps.end() ? 0 : found->second;
+  }
+
   uint64_t version() const { return version_; }
   const v1::ShardCommand& command() const { return command_; }
   // Statistics and errors to report.
@@ -101,6 +108,7 @@ class FakeShard {
   }
 
   void SetSettled(uint64_t incarnation, uint64_t steps) {
+    settled_[incarnation] = steps;
     for (auto& [index, mark] : marks_) {
       if (mark.incarnation() != incarnation) continue;
       mark.set_answered_steps(steps);
@@ -154,6 +162,11 @@ class FakeShard {
     saved.set_checkpoint(number);
     saved.set_version(version_);
     saved.set_file(absl::StrCat("shard-", index_));
+    for (const auto& [index, mark] : marks_) {
+      saved.add_incarnations(mark.incarnation());
+      saved.add_settled_steps(mark.settled_steps());
+    }
+    settled_at_[number] = settled_;
   }
 
   const uint32_t index_;
@@ -166,6 +179,8 @@ class FakeShard {
   std::map<uint32_t, v1::PushMark> marks_;                          // by worker
   std::map<uint64_t, std::set<uint64_t>> made_by_;
   std::map<uint64_t, v1::SavedShard> saved_;
+  std::map<uint64_t, uint64_t> settled_;                         // steps in updates, by incarnation
+  std::map<uint64_t, std::map<uint64_t, uint64_t>> settled_at_;  // the same, by checkpoint
 };
 
 }  // namespace catchment

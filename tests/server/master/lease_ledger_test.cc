@@ -153,7 +153,7 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   ledger.MarkDone(2, 5);
   Count(first, 0, 3, &counts);
   Count(second, 0, 5, &counts);
-  const v1::MasterState state = ledger.StateAt(0);
+  const v1::MasterState state = ledger.StateAt({.version = 0});
   ASSERT_TRUE(CheckMasterState(state).ok()) << CheckMasterState(state);
   EXPECT_EQ(state.samples(), ledger.done_samples());
   EXPECT_EQ(state.steps(), 8u);
@@ -162,13 +162,40 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   ExpectEachOnce(counts, 3, 101);
 }
 
+// What is done between the moment when a checkpoint was taken and the moment when it is whole is not in it.
+TEST(LeaseLedgerTest, StateOfACutHoldsWhatWasDoneAfterIt) {
+  LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
+  const Deal gone = ledger.Next(1, {1, 2});
+  ledger.Next(2, {1, 2});
+  ledger.MarkDone(1, 2);
+  ledger.MarkDone(2, 1);
+  ledger.AwaitCheckpoint(true);
+  // The shards have three steps of holder 1 and one of holder 2 when they take it.
+  ledger.MarkDone(1, 5);
+  ledger.MarkDone(2, 4);
+  ledger.GiveBack(1, 5);
+  const Deal again = ledger.Next(3, {2, 3});
+  ASSERT_EQ(again.minibatches[0][0].begin, gone.minibatches[5][0].begin) << "given back";
+  ledger.MarkDone(3, 2);
+  const Cut cut{.version = 9, .settled_steps = [](uint64_t holder) {
+                  return std::map<uint64_t, uint64_t>{{1, 3}, {2, 1}, {3, 0}}.at(holder);
+                }};
+  const v1::MasterState state = ledger.StateAt(cut);
+  ASSERT_TRUE(CheckMasterState(state).ok()) << CheckMasterState(state);
+  EXPECT_EQ(state.samples(), 40u);
+  EXPECT_EQ(state.steps(), 4u);
+  ledger.AwaitCheckpoint(false);
+  EXPECT_EQ(ledger.StateAt({.version = 9}).samples(), ledger.done_samples()) << "what is done now";
+  EXPECT_EQ(ledger.done_samples(), 110u);
+}
+
 // A job may continue with a synchronous algorithm. Its plans must then begin at the version of the weights:
 // from 0, plans that are made one after another would all be valid at once.
 TEST(LeaseLedgerTest, SynchronousPlansContinueFromItsVersion) {
   LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
   ledger.Next(1, {1});
   ledger.MarkDone(1, 5);
-  const v1::MasterState state = ledger.StateAt(40);
+  const v1::MasterState state = ledger.StateAt({.version = 40});
   EXPECT_EQ(state.version(), 40u);
   PlanLedger resumed(PaceFor(10), Epochs(1, 1000), 1000, state);
   EXPECT_EQ(resumed.Prepare(2, {2}), 40u);

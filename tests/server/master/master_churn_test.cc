@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -199,7 +200,9 @@ class Simulation {
         ASSERT_TRUE(held == holders_.end() || members.count(held->second) == 0)
             << "dealt to two at once: " << sample.first << "/" << sample.second;
         holders_[sample] = worker.incarnation;
-        deals_[sample].emplace_back(worker.incarnation, lease.first_version() + i / churn_.job.push_period);
+        deals_[sample].push_back({.incarnation = worker.incarnation,
+                                  .version = lease.first_version() + i / churn_.job.push_period,
+                                  .step = worker.progress.steps() + i + 1});
       }
     }
   }
@@ -257,7 +260,8 @@ class Simulation {
     ASSERT_TRUE(master_->OnShardReport(shard->Report()).ok());
   }
 
-  // Whatever a checkpoint does not list as pending or still to come was trained by steps before it.
+  // Whatever a checkpoint does not list as pending or still to come was trained by steps before it. In
+  // asynchronous mode nothing that all shards had when they took it is pending.
   void TakeCheckpoints() {
     for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
       ASSERT_GT(checkpoint.number, last_checkpoint_);
@@ -275,8 +279,13 @@ class Simulation {
       ASSERT_EQ(state.samples() + pending, dealt);
       for (uint64_t i = 0; i < dealt; ++i) {
         const Sample sample{i / churn_.samples, i % churn_.samples};
-        if (open.count(sample) > 0) continue;
-        ASSERT_TRUE(IsTrained(sample, state.version())) << "lost: " << sample.first << "/" << sample.second;
+        const bool trained =
+            synchronous() ? IsTrained(sample, state.version()) : IsInCheckpoint(sample, checkpoint.number);
+        if (open.count(sample) == 0) {
+          ASSERT_TRUE(trained) << "lost: " << sample.first << "/" << sample.second;
+        } else if (!synchronous()) {
+          ASSERT_FALSE(trained) << "all shards have it: " << sample.first << "/" << sample.second;
+        }
       }
     }
   }
@@ -286,12 +295,28 @@ class Simulation {
     const auto deals = deals_.find(sample);
     if (deals == deals_.end()) return false;
     if (!synchronous()) return done_.count(sample) > 0;
-    for (const auto& [incarnation, at] : deals->second) {
-      if (at < version && shards_[0].MadeBy(incarnation, at) && shards_[1].MadeBy(incarnation, at))
-        return true;
-    }
-    return false;
+    return std::any_of(deals->second.begin(), deals->second.end(), [&](const Grant& grant) {
+      return grant.version < version && shards_[0].MadeBy(grant.incarnation, grant.version) &&
+             shards_[1].MadeBy(grant.incarnation, grant.version);
+    });
   }
+
+  // Returns whether all shards had the sample in an update when they took the checkpoint.
+  bool IsInCheckpoint(const Sample& sample, uint64_t checkpoint) const {
+    const auto deals = deals_.find(sample);
+    if (deals == deals_.end()) return false;
+    return std::any_of(deals->second.begin(), deals->second.end(), [&](const Grant& grant) {
+      return std::all_of(shards_.begin(), shards_.end(), [&](const FakeShard& shard) {
+        return shard.SettledAt(checkpoint, grant.incarnation) >= grant.step;
+      });
+    });
+  }
+
+  struct Grant {
+    uint64_t incarnation = 0;
+    uint64_t version = 0;  // synchronous mode
+    uint64_t step = 0;     // of the worker since its registration, from 1
+  };
 
   const Churn churn_;
   Random random_;
@@ -301,7 +326,7 @@ class Simulation {
   std::vector<SimulatedWorker> workers_;
   std::map<Sample, uint64_t> holders_;  // the last that it was dealt to
   std::set<Sample> done_;               // in contributions that all shards have
-  std::map<Sample, std::vector<std::pair<uint64_t, uint64_t>>> deals_;  // to whom, for which version
+  std::map<Sample, std::vector<Grant>> deals_;
   uint64_t last_checkpoint_ = 0;
   int losses_ = 0;
   int checkpoints_ = 0;

@@ -975,10 +975,10 @@ TEST_F(MasterTest, PlateauOfTheTestLossIsToldToAllShardsAndKept) {
   EXPECT_EQ(master_->Status().plateau_factor(), 0.25);
   EXPECT_THAT(master_->TakeEvents(),
               Contains(HasSubstr("the learning rate is 0.25 of the job's from now on")));
-  Start(job, 2, master_->StateAt(shards_[0].version()));
+  Start(job, 2, master_->StateAt({.version = shards_[0].version()}));
   EXPECT_EQ(master_->Command().plateau_factor(), 0.25) << "after a restart";
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
-  const v1::MasterState state = master_->StateAt(0);
+  const v1::MasterState state = master_->StateAt({.version = 0});
   Start(job, 2, state);
   EXPECT_FALSE(master_->Command().has_plateau_factor()) << "resumed with another schedule";
 }
@@ -1029,7 +1029,7 @@ TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
   ASSERT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30).ok());
   const v1::JobStatus before = master_->Status();
   EXPECT_EQ(before.evaluations_since_best(), 1u);
-  const v1::MasterState state = master_->StateAt(shards_[0].version());
+  const v1::MasterState state = master_->StateAt({.version = shards_[0].version()});
   const uint64_t version = shards_[0].version();
   Start(job, 2, state);
   ASSERT_EQ(shards_[0].version(), version);

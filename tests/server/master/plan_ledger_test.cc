@@ -228,13 +228,35 @@ TEST(PlanLedgerTest, StateHoldsWhatALeavingWorkerHasNotDoneOfVersionsThatWereMad
   const std::vector<Deal> deals = DealAll(&ledger, members);
   ledger.MarkDone(members[0], 7);
   ledger.MarkDone(members[1], 3);
-  EXPECT_EQ(ledger.StateAt(7).pending(0).begin(), 56u);
+  EXPECT_EQ(ledger.StateAt({.version = 7}).pending(0).begin(), 56u);
   ledger.SetLeaving(members[1]);
-  const v1::MasterState state = ledger.StateAt(7);
+  const v1::MasterState state = ledger.StateAt({.version = 7});
   EXPECT_EQ(state.pending(0).begin(), deals[1].minibatches[3][0].begin);
   EXPECT_EQ(state.samples(), 7u * 4 + 3 * 4);
   ledger.GiveBack(members[1], 0);
-  EXPECT_EQ(ledger.StateAt(7).samples(), state.samples());
+  EXPECT_EQ(ledger.StateAt({.version = 7}).samples(), state.samples());
+}
+
+// EASGD exchanges at the start of a period: of the last one before a checkpoint the center has nothing yet.
+TEST(PlanLedgerTest, StateHoldsThePeriodThatIsNotExchangedYet) {
+  Pace pace = PaceFor(2, 4, 8);
+  pace.contributes_first = true;
+  PlanLedger ledger(pace, Epochs(1, 1000), 1000, {});
+  EXPECT_EQ(ledger.StateAt({.version = 0}).samples(), 0u);
+  const std::vector<uint64_t> members = Members(2);
+  DealAll(&ledger, members);
+  DealAll(&ledger, members);
+  for (uint64_t member : members) ledger.MarkDone(member, 24);
+  EXPECT_EQ(ledger.StateAt({.version = 1}).samples(), 0u);
+  ledger.Forget(3);
+  const v1::MasterState state = ledger.StateAt({.version = 3});
+  EXPECT_EQ(state.samples(), 2u * 8 * 8);
+  EXPECT_EQ(state.steps(), 2u * 8);
+  EXPECT_EQ(state.pending(0).begin(), 128u);
+  PlanLedger resumed(pace, Epochs(1, 1000), 1000, state);
+  EXPECT_EQ(resumed.Prepare(members[0], members), 3u);
+  EXPECT_EQ(resumed.StateAt({.version = 3}).samples(), state.samples()) << "nothing is exchanged yet";
+  EXPECT_EQ(resumed.StateAt({.version = 4}).samples(), state.samples());
 }
 
 TEST(PlanLedgerTest, JoinersWaitForTheNextPlanOfTheOthers) {
@@ -262,7 +284,7 @@ TEST(PlanLedgerTest, AbandonedStepsAreNotSpent) {
   DealAll(&ledger, Members(1));
   ledger.MarkDone(kHolder, 5);
   ledger.GiveBack(kHolder, 0);
-  EXPECT_EQ(ledger.StateAt(16).steps(), 5u);
+  EXPECT_EQ(ledger.StateAt({.version = 16}).steps(), 5u);
   EXPECT_EQ(RunToEnd(&ledger, {kHolder + 1}).size(), 15u);
 }
 
@@ -280,7 +302,7 @@ void ExpectResumesExactly(uint64_t samples, const Pace& pace, const Budget& budg
     if (deals.empty()) break;
     dealt += deals[0].minibatches.size();
     for (uint64_t version = 0; version * pace.steps_per_version <= dealt; ++version) {
-      const v1::MasterState state = ledger.StateAt(version);
+      const v1::MasterState state = ledger.StateAt({.version = version});
       ASSERT_TRUE(CheckMasterState(state).ok()) << CheckMasterState(state);
       const uint64_t step = std::min<uint64_t>(expected.size(), version * pace.steps_per_version);
       uint64_t before = 0;
@@ -317,7 +339,8 @@ TEST(PlanLedgerTest, ResumesExactlyAfterALoss) {
   for (uint64_t member : members) ledger.MarkDone(member, 16);
   std::vector<v1::MasterState> states;
   deals = DealAll(&ledger, members);
-  for (uint64_t version = 16; version <= 32; ++version) states.push_back(ledger.StateAt(version));
+  for (uint64_t version = 16; version <= 32; ++version)
+    states.push_back(ledger.StateAt({.version = version}));
   std::vector<Step> expected = Global(deals);
   FinishAll(&ledger, members);
   for (const Step& step : RunToEnd(&ledger, members)) expected.push_back(step);
@@ -337,7 +360,8 @@ TEST(PlanLedgerTest, ForgettingLeavesLaterVersionsAlone) {
     }
     forgetful.Forget(16 * i + 3);
     for (uint64_t version = 16 * i + 3; version <= 16u * (i + 1); ++version) {
-      EXPECT_EQ(forgetful.StateAt(version).SerializeAsString(), kept.StateAt(version).SerializeAsString());
+      EXPECT_EQ(forgetful.StateAt({.version = version}).SerializeAsString(),
+                kept.StateAt({.version = version}).SerializeAsString());
     }
   }
 }
@@ -350,7 +374,7 @@ TEST(PlanLedgerTest, ForgettingDoesNotLoseWhatIsNotDone) {
   DealAll(&ledger, members);
   ledger.Forget(16);
   ledger.GiveBack(members[1], 0);
-  EXPECT_EQ(ledger.StateAt(32).pending(0).begin(), first[1].minibatches[0][0].begin);
+  EXPECT_EQ(ledger.StateAt({.version = 32}).pending(0).begin(), first[1].minibatches[0][0].begin);
 }
 
 TEST(PlanLedgerTest, IgnoresStepsOfHoldersThatWereDealtNothing) {
