@@ -1,5 +1,7 @@
-// The samples in the center are those of the budget, whatever happens to workers: for every preset, with a
-// worker that is killed at a random moment and others that join.
+// The samples in the center are those of the budget, whatever happens: for every preset, with a worker that
+// is killed at a random moment and others that join, with a job that is killed and resumed, and with a job
+// that is stopped and resumed with other algorithms.
+#include <cmath>
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
@@ -13,25 +15,32 @@
 namespace catchment {
 namespace {
 
+constexpr uint64_t kEpoch = 2000;  // samples of SmallJob
 constexpr uint64_t kEpochs = 6;
-constexpr uint64_t kBudget = kEpochs * 2000;  // samples of SmallJob
+constexpr uint64_t kBudget = kEpochs * kEpoch;
+constexpr uint64_t kEndless = 1000000;  // epochs; such a job is ended by its test
 
-// Each block has the samples of the budget, but for those that came too late for their update. Of what was
-// computed a second time, as part of the blocks had it and part not, some blocks have more.
-void ExpectRightAccounts(const TestCluster& cluster) {
+// Each block has the samples of the `budget`, but for those that came too late for their update. Of what was
+// computed a second time, as part of the blocks had it and part not, some blocks have more: `repeated`
+// samples before the job was resumed last.
+void ExpectRightAccounts(const TestCluster& cluster, uint64_t budget = kBudget, uint64_t repeated = 0) {
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "DONE");
-  EXPECT_EQ(summary["samples"], kBudget);
+  EXPECT_EQ(summary["samples"], budget);
   EXPECT_EQ(summary["pushes_non_finite"], 0);
-  const uint64_t repeated = summary["repeated_samples"];
+  for (const auto& [name, values] : cluster.Tensors()) {
+    EXPECT_THAT(values, testing::Each(testing::ResultOf([](float v) { return std::isfinite(v); }, true)))
+        << name;
+  }
+  repeated += summary["repeated_samples"].get<uint64_t>();
   const absl::StatusOr<FoundCheckpoint> last = FindLatest(cluster.checkpoint_dir());
   ASSERT_TRUE(last.ok()) << last.status();
   const absl::StatusOr<std::vector<ShardFile>> shards = OpenShards(cluster.checkpoint_dir(), last->manifest);
   ASSERT_TRUE(shards.ok()) << shards.status();
   for (const ShardFile& shard : *shards) {
     for (const v1::BlockState& block : shard.state.blocks()) {
-      EXPECT_GE(block.samples() + block.late_samples(), kBudget) << block.DebugString();
-      EXPECT_LE(block.samples() + block.late_samples(), kBudget + repeated) << block.DebugString();
+      EXPECT_GE(block.samples() + block.late_samples(), budget) << block.DebugString();
+      EXPECT_LE(block.samples() + block.late_samples(), budget + repeated) << block.DebugString();
     }
   }
 }
@@ -52,6 +61,76 @@ TEST_P(AccountsTest, HoldWhenAWorkerIsKilledAndOthersJoin) {
   cluster.StartWorkers(4);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   ExpectRightAccounts(cluster);
+}
+
+// Of a contribution that was on its way when a checkpoint was taken some blocks have the samples and some
+// have not, and they are computed again.
+TEST_P(AccountsTest, HoldWhenAJobIsKilledAndResumed) {
+  const std::string job = SmallJob(
+      GetParam(), absl::StrCat("epochs: ", kEpochs,
+                               " batch_size: 10 workers: 2 checkpoint { every_seconds: 0.05 keep: 1000 } "));
+  {
+    TestCluster cluster({job, /*servers=*/2});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    ASSERT_TRUE(cluster.AwaitStatus(
+        "a checkpoint", [](const v1::JobStatus& status) { return status.last_checkpoint() > 0; }));
+    cluster.KillAll();
+  }
+  TestCluster::Options options{job, /*servers=*/2};
+  options.resume = true;
+  TestCluster resumed(options);
+  ASSERT_TRUE(resumed.StartServers());
+  resumed.StartWorkers(3);
+  ASSERT_TRUE(resumed.AwaitOrderlyEnd());
+  constexpr uint64_t kLongestContribution = 2 * 100 * 10;  // of two workers, in samples
+  ExpectRightAccounts(resumed, kBudget, kLongestContribution);
+}
+
+// The families that the preset is not of itself.
+std::vector<std::string> OtherFamilies(const std::string& preset) {
+  std::vector<std::string> others;
+  for (const char* family : {"sync", "downpour", "hybrid", "easgd", "local_sgd"}) {
+    if (family != preset) others.push_back(family);
+  }
+  return others;
+}
+
+// The job begins with the preset, is stopped at a random moment and resumed as another family, and so on.
+TEST_P(AccountsTest, HoldWhenAJobIsStoppedAndResumedAsEachOtherFamily) {
+  const auto job = [](const std::string& preset, uint64_t epochs) {
+    return SmallJob(preset, absl::StrCat("epochs: ", epochs, " batch_size: 10 workers: 2 "));
+  };
+  const std::vector<std::string> others = OtherFamilies(GetParam());
+  uint64_t samples = 0, repeated = 0;
+  std::string preset = GetParam();
+  for (const std::string& next : others) {
+    SCOPED_TRACE(absl::StrCat("with ", preset, " from ", samples, " samples on"));
+    TestCluster::Options options{job(preset, kEndless), /*servers=*/2};
+    options.resume = samples > 0;
+    TestCluster cluster(options);
+    ASSERT_TRUE(cluster.Start(2));
+    ASSERT_TRUE(cluster.AwaitStatus("training", AllHaveTrained(2, 100 + RandomId() % 500)));
+    cluster.server(0).Signal(SIGTERM);
+    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+    const nlohmann::json summary = cluster.Summary();
+    ASSERT_EQ(summary["phase"], "STOPPED") << summary.dump(2);
+    samples = summary["samples"];
+    repeated += summary["repeated_samples"].get<uint64_t>();
+    preset = next;
+  }
+  TestCluster::Options options{"", /*servers=*/2};
+  const absl::StatusOr<FoundCheckpoint> last = FindLatest(options.directory + "/out/checkpoints");
+  ASSERT_TRUE(last.ok()) << last.status();
+  // Samples of this epoch have been assigned, and are to be trained whatever the budget is.
+  const uint64_t epochs = last->manifest.master().next_epoch() + 2;
+  options.job = job(preset, epochs);
+  options.resume = true;
+  TestCluster cluster(options);
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  ExpectRightAccounts(cluster, epochs * kEpoch, repeated);
 }
 
 std::vector<std::string> Names() {
