@@ -361,7 +361,7 @@ void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<
         std::unique_ptr<WorkerSlot>& worker = workers_[member.worker()];
         if (worker == nullptr) worker = std::make_unique<WorkerSlot>(num_blocks());
         MutexLock worker_lock(&worker->mu);
-        if (worker->ledger.incarnation() < member.incarnation()) worker->ledger.Begin(member.incarnation());
+        if (worker->ledger.incarnation() < member.incarnation()) worker->Begin(member.incarnation());
       }
     }
     for (const std::unique_ptr<BlockSlot>& slot : blocks_) {

@@ -122,6 +122,11 @@ class Shard {
 
   // Without `statistics` the workers' are left out, which grow with their number.
   v1::ShardReport Report(bool statistics = true) const;
+  // A worker's connection is open, until Disconnected. `by_peer`: the worker closed it, or it broke. A worker
+  // whose last connection ended so is reported until it opens another.
+  void Connected(uint32_t worker, uint64_t incarnation);
+  void Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer);
+
   // The number of the worker's push of which some blocks have come and some have not; 0: there is none.
   uint64_t PushUnderWay(uint32_t worker, uint64_t incarnation) const;
   // Payload bytes that have come and that have gone out since the start.

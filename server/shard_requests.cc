@@ -91,6 +91,26 @@ absl::StatusOr<Shard::WorkerSlot*> Shard::FindWorker(const Request& request) con
   return found->second.get();
 }
 
+void Shard::Connected(uint32_t worker, uint64_t incarnation) {
+  ReaderLock lock(&roster_mu_);
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return;
+  WorkerSlot& slot = *found->second;
+  MutexLock worker_lock(&slot.mu);
+  if (slot.ledger.incarnation() == incarnation) ++slot.open_connections;
+}
+
+void Shard::Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer) {
+  ReaderLock lock(&roster_mu_);
+  const auto found = workers_.find(worker);
+  if (found == workers_.end()) return;
+  WorkerSlot& slot = *found->second;
+  MutexLock worker_lock(&slot.mu);
+  if (slot.ledger.incarnation() != incarnation || slot.open_connections == 0) return;
+  --slot.open_connections;
+  slot.closed_by_peer = by_peer;
+}
+
 void Shard::HandlePull(BlockSlot* slot, Request request, Effects* effects) {
   MutexLock lock(&slot->mu);
   if (request.header.version > slot->state.version()) {

@@ -56,9 +56,19 @@ struct Shard::BlockSlot {
 struct Shard::WorkerSlot {
   explicit WorkerSlot(int num_blocks) : ledger(num_blocks), sent(num_blocks) {}
 
+  // Another incarnation of the worker takes the place.
+  void Begin(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    ledger.Begin(incarnation);
+    open_connections = 0;
+    closed_by_peer = false;
+  }
+
   Mutex mu;
   PushLedger ledger ABSL_GUARDED_BY(mu);
   std::vector<Sent> sent ABSL_GUARDED_BY(mu);  // by block
+  // Of the ledger's incarnation.
+  int open_connections ABSL_GUARDED_BY(mu) = 0;
+  bool closed_by_peer ABSL_GUARDED_BY(mu) = false;  // the connection that ended last
 };
 
 }  // namespace catchment

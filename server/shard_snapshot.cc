@@ -183,6 +183,7 @@ v1::ShardReport Shard::Report(bool statistics) const {
     v1::PushMark* const mark = report.add_marks();
     *mark = MarkOf(index, worker->ledger);
     if (waiting.count(index) > 0) mark->set_waits(true);
+    mark->set_disconnected(worker->open_connections == 0 && worker->closed_by_peer);
   }
   report.set_bytes_pushed(bytes_pushed_);
   report.set_bytes_pulled(bytes_pulled_);

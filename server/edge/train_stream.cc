@@ -45,6 +45,7 @@ TrainStream::TrainStream(TrainCall* call, const House* house, const v1::Hello& h
 
 void TrainStream::Start() {
   self_ = shared_from_this();
+  shard_.Connected(worker_, incarnation_);
   house_.streams->Add({worker_, incarnation_}, self_);
   MutexLock lock(&mu_);
   ReadNext();
@@ -68,6 +69,7 @@ void TrainStream::OnReadDone(bool ok) {
   {
     MutexLock lock(&mu_);
     reading_ = false;
+    if (!ok && !ending_) closed_by_peer_ = true;
     if (!ok || !status.ok()) EndStream(status);
     if (ending_) return;
     ++applying_;
@@ -183,10 +185,13 @@ absl::Status TrainStream::CheckRates(double now, uint64_t push) {
 }
 
 void TrainStream::OnDone() {
+  bool by_peer = false;
   {
     MutexLock lock(&mu_);
     call_ = nullptr;
+    by_peer = closed_by_peer_;
   }
+  shard_.Disconnected(worker_, incarnation_, by_peer);
   house_.streams->Remove(this);
   const std::shared_ptr<TrainStream> last = std::move(self_);
 }

@@ -89,6 +89,7 @@ class TrainStream final : public StreamOwner,
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;           // or the connection broke
   absl::Status status_ ABSL_GUARDED_BY(mu_);                   // to end with
   double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;  // where the peer does not take the status; 0: not set
 

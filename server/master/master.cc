@@ -13,6 +13,8 @@ namespace {
 // Heartbeats of all workers together, and what a worker sends of its own accord.
 constexpr double kMostHeartbeatsPerSecond = 500;
 constexpr double kHeartbeatSeconds = 0.5;
+// A worker without a connection to a server that misses so many is lost.
+constexpr double kMissedHeartbeats = 3;
 
 std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
   std::vector<TensorSpec> tensors;
@@ -116,12 +118,15 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
   if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
   Advance();
   v1::HeartbeatReply reply;
-  reply.set_again_in_seconds(
-      std::max(kHeartbeatSeconds, membership_.num_workers() / kMostHeartbeatsPerSecond));
+  reply.set_again_in_seconds(HeartbeatSeconds());
   if (!course_.cut_short()) return reply;
   reply.set_stop(true);
   reply.set_reason(course_.reason());
   return reply;
+}
+
+double Master::HeartbeatSeconds() const {
+  return std::max(kHeartbeatSeconds, membership_.num_workers() / kMostHeartbeatsPerSecond);
 }
 
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
@@ -173,12 +178,21 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
     return status;
   }
   TakeMarks(report);
+  TakeDisconnected(report);
   for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
   // Checkpoints that are still to be announced are of versions that no shard has passed.
   if (ledger_ != nullptr) ledger_->Forget(schedule_.LowestNeeded(board_.lowest_version()));
   CheckForNonFinite(report);
   Advance();
   return absl::OkStatus();
+}
+
+void Master::TakeDisconnected(const v1::ShardReport& report) {
+  for (const v1::PushMark& mark : report.marks()) {
+    if (!mark.disconnected()) continue;
+    membership_.SetDisconnected(mark.worker(), mark.incarnation(), report.shard(),
+                                kMissedHeartbeats * HeartbeatSeconds(), clock_->Now());
+  }
 }
 
 void Master::OnServerReplaced(uint32_t index, const std::string& address) {

@@ -173,6 +173,10 @@ class Master {
   // Counts what the shards have settled as trained, and deals the rest of workers that are gone again.
   void TakeMarks(const v1::ShardReport& report);
   void SettleLeaving();
+  // Notes which workers have lost their connections to the shard.
+  void TakeDisconnected(const v1::ShardReport& report);
+  // Returns the seconds between two heartbeats that the master asks for.
+  double HeartbeatSeconds() const;
   bool HasDoneAll(const Member& worker) const;
   // Says, about once a second, which workers make no progress, and lets those go that are stuck.
   void WatchProgress();

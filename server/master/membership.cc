@@ -15,6 +15,18 @@ absl::Status NoMember(const std::string& who) {
       absl::StrCat(who, " is no member: it was not heard of for too long, or has left; register again"));
 }
 
+void SetHeard(Member* member, double now) {
+  member->heard_at = std::max(member->heard_at, now);
+  member->disconnected_at.reset();
+}
+
+// For the event: how the member that is lost fell silent.
+std::string DescribeSilence(const Member& member, double now) {
+  if (!member.disconnected_at) return absl::StrFormat("was not heard of for %.1f s", now - member.heard_at);
+  return absl::StrFormat("has no connection with server %d any more and was not heard of for %.1f s",
+                         member.disconnected_from, now - *member.disconnected_at);
+}
+
 }  // namespace
 
 std::string Member::name() const { return absl::StrCat(NameOf(role), " ", index, " (", host, ":", pid, ")"); }
@@ -57,14 +69,14 @@ absl::StatusOr<Member*> Membership::Hear(v1::Role role, uint32_t index, uint64_t
   if (found == members_.end() || found->second.incarnation != incarnation) {
     return NoMember(absl::StrCat(NameOf(role), " ", index, " of incarnation ", incarnation));
   }
-  found->second.heard_at = std::max(found->second.heard_at, now);
+  SetHeard(&found->second, now);
   return &found->second;
 }
 
 absl::StatusOr<Member*> Membership::HearEvaluator(uint64_t incarnation, double now) {
   for (auto& [key, member] : members_) {
     if (key.first == v1::EVALUATOR && member.incarnation == incarnation) {
-      member.heard_at = std::max(member.heard_at, now);
+      SetHeard(&member, now);
       return &member;
     }
   }
@@ -85,20 +97,39 @@ void Membership::Remove(v1::Role role, uint32_t index) {
 }
 
 void Membership::ExtendDeadlines(double seconds, double now) {
-  for (auto& [key, member] : members_) member.heard_at = std::min(now, member.heard_at + seconds);
+  for (auto& [key, member] : members_) {
+    member.heard_at = std::min(now, member.heard_at + seconds);
+    if (member.disconnected_at) member.disconnected_at = std::min(now, *member.disconnected_at + seconds);
+  }
+}
+
+void Membership::SetDisconnected(uint32_t worker, uint64_t incarnation, uint32_t server, double silence_limit,
+                                 double now) {
+  const auto found = members_.find({v1::WORKER, worker});
+  if (found == members_.end() || found->second.incarnation != incarnation) return;
+  Member& member = found->second;
+  // Later reports are of the same connection.
+  if (member.disconnected_at) return;
+  member.disconnected_at = now;
+  member.disconnected_from = server;
+  member.silence_limit = silence_limit;
+}
+
+bool Membership::IsLost(const Member& member, double now) const {
+  if (now - member.heard_at > lease_seconds_) return true;
+  return member.disconnected_at && now - *member.disconnected_at > member.silence_limit;
 }
 
 std::vector<Member> Membership::TakeExpired(double now) {
   std::vector<Member> expired;
   for (auto at = members_.begin(); at != members_.end();) {
     const Member& member = at->second;
-    if (now - member.heard_at <= lease_seconds_) {
+    if (!IsLost(member, now)) {
       ++at;
       continue;
     }
-    events_->Add(absl::StrFormat("%s was not heard of for %.1f s: taken for lost%s", member.name(),
-                                 now - member.heard_at,
-                                 member.role == v1::WORKER ? "; its samples go to others" : ""));
+    events_->Add(absl::StrCat(member.name(), " ", DescribeSilence(member, now), ": taken for lost",
+                              member.role == v1::WORKER ? "; its samples go to others" : ""));
     if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
     --num_[member.role];

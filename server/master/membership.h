@@ -1,7 +1,7 @@
 // Who takes part: workers and evaluators, each with an index (the lowest that is free among its role; a
 // worker's becomes free only when FreeIndex says so) and an incarnation, a number that is never given twice.
-// A member that is not heard of for lease_seconds is lost; one that comes back registers anew, under another
-// incarnation, and is as welcome as any other.
+// A member that is not heard of for lease_seconds is lost, and sooner where a server reports that its connection
+// has broken; one that comes back registers anew, under another incarnation, and is as welcome as any other.
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_MEMBERSHIP_H_
@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,6 +29,10 @@ struct Member {
   uint32_t pid = 0;
   std::string device;
   double heard_at = 0;
+  // Since then, and with that server, it has no connection, and has not been heard of.
+  std::optional<double> disconnected_at;
+  uint32_t disconnected_from = 0;
+  double silence_limit = 0;  // in that state
   v1::Progress progress;  // the newest heard of
   v1::Lease lease;        // the last granted; number 0: none
   uint64_t granted_steps = 0;  // in all of its leases
@@ -56,10 +61,15 @@ class Membership {
   // Lets a worker's index be used again, once no shard's report can be of the worker that had it.
   void FreeIndex(uint32_t worker) { held_indices_.erase(worker); }
 
+  // A server reports that it has no connection with the worker any more. Where the worker is not heard of for
+  // `silence_limit` seconds from now on it is lost; once it is heard of, only its lease counts again.
+  void SetDisconnected(uint32_t worker, uint64_t incarnation, uint32_t server, double silence_limit,
+                       double now);
+
   // Counts `seconds` of silence less for every member: the master could not have heard them.
   void ExtendDeadlines(double seconds, double now);
 
-  // Removes and returns all that were not heard of for lease_seconds.
+  // Removes and returns all that are lost.
   std::vector<Member> TakeExpired(double now);
 
   // By index.
@@ -74,6 +84,7 @@ class Membership {
  private:
   using Key = std::pair<v1::Role, uint32_t>;
 
+  bool IsLost(const Member& member, double now) const;
   int num(v1::Role role) const;
   uint32_t LowestFreeIndex(v1::Role role) const;
 

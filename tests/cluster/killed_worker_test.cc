@@ -36,6 +36,20 @@ INSTANTIATE_TEST_SUITE_P(All, KilledWorkerTest,
                                          "hybrid", "softsync", "ssp"),
                          [](const auto& info) { return info.param; });
 
+// Its connections break at once; within its lease the test would not end.
+TEST(BrokenConnectionTest, NobodyWaitsForTheLeaseOfAKilledWorker) {
+  const std::string more = "workers: 2 batch_size: 32 epochs: 20 faults { worker_lease_seconds: 100000 }";
+  TestCluster cluster({SmallJob("sync", more), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1000)));
+  cluster.Kill(cluster.worker(1));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "has no connection with server"));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["samples"], 20 * 2000) << summary.dump(2);
+}
+
 TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {
   const std::string more = absl::StrCat(kEndless, kShortLease, "evaluation { every_epochs: 1 }");
   TestCluster cluster({SmallJob("downpour", more), /*servers=*/2});

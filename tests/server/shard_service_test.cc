@@ -218,6 +218,72 @@ TEST(ShardServiceGateTest, PeerThatGoesAwayWhileItWaitsLeavesItsContribution) {
   EXPECT_EQ(servers.shard(0).Weights(), std::vector<float>(16, -2.0f));
 }
 
+// ------------------------------------------------------------------------------------------- broken streams
+
+class BrokenStreamTest : public ShardServiceTest {
+ protected:
+  bool IsDisconnected(uint32_t worker) {
+    const v1::ShardReport report = servers_.shard(0).Report();
+    for (const v1::PushMark& mark : report.marks()) {
+      if (mark.worker() == worker) return mark.disconnected();
+    }
+    return false;
+  }
+  void AwaitDisconnected(uint32_t worker) {
+    while (!IsDisconnected(worker)) std::this_thread::yield();
+  }
+  // Returns when the server has the peer's stream.
+  static void Pull(Peer* peer) {
+    v1::Block answer;
+    ASSERT_TRUE(peer->Write(PullOf(0)));
+    ASSERT_TRUE(peer->Read(&answer));
+  }
+};
+
+TEST_F(BrokenStreamTest, IsReportedUntilTheWorkerOpensAnother) {
+  EXPECT_FALSE(IsDisconnected(0)) << "it has not opened any yet";
+  Peer bystander(servers_, 1);
+  Pull(&bystander);
+  {
+    Peer peer(servers_, 0);
+    Pull(&peer);
+    EXPECT_FALSE(IsDisconnected(0));
+  }
+  AwaitDisconnected(0);
+  EXPECT_FALSE(IsDisconnected(1));
+  Peer again(servers_, 0);
+  Pull(&again);
+  EXPECT_FALSE(IsDisconnected(0));
+}
+
+TEST_F(BrokenStreamTest, NewerStreamCountsWhenTheOlderOneEnds) {
+  Shard& shard = servers_.shard(0);
+  shard.Connected(0, IncarnationOf(0));
+  shard.Connected(0, IncarnationOf(0));
+  shard.Disconnected(0, IncarnationOf(0), /*by_peer=*/true);
+  EXPECT_FALSE(IsDisconnected(0));
+  shard.Disconnected(0, IncarnationOf(0), /*by_peer=*/true);
+  EXPECT_TRUE(IsDisconnected(0));
+}
+
+TEST_F(BrokenStreamTest, StreamThatTheServerEndsIsNotReported) {
+  EXPECT_EQ(EndAfter("garbage").error_code(), grpc::INVALID_ARGUMENT);
+  servers_.Stop(0);  // waits for the end of all calls
+  EXPECT_FALSE(IsDisconnected(0));
+}
+
+TEST_F(BrokenStreamTest, NextIncarnationHasNoBrokenStream) {
+  {
+    Peer peer(servers_, 0);
+    Pull(&peer);
+  }
+  AwaitDisconnected(0);
+  v1::Roster roster = MakeRoster(0, {0, 1});
+  roster.mutable_members(0)->set_incarnation(IncarnationOf(0) + 100);
+  servers_.SetRosters({roster});
+  EXPECT_FALSE(IsDisconnected(0));
+}
+
 // -------------------------------------------------------------------------------------- snapshots, control
 
 TEST(SnapshotTest, ReaderGetsAllShards) {

@@ -67,7 +67,9 @@ class FakeShard {
       *report.add_marks() = mark;
       const auto now = contributions_.find(version_);
       const bool waits = now != contributions_.end() && now->second.count(mark.incarnation()) > 0;
-      report.mutable_marks(report.marks_size() - 1)->set_waits(waits);
+      v1::PushMark* const reported = report.mutable_marks(report.marks_size() - 1);
+      reported->set_waits(waits);
+      reported->set_disconnected(disconnected_.count(mark.incarnation()) > 0);
     }
     return report;
   }
@@ -87,6 +89,8 @@ class FakeShard {
 
   uint64_t version() const { return version_; }
   const v1::ShardCommand& command() const { return command_; }
+  // The worker's connection breaks.
+  void Disconnect(uint64_t incarnation) { disconnected_.insert(incarnation); }
   // Statistics and errors to report.
   v1::ShardReport* extra() { return &extra_; }
   void set_saves(bool saves) { saves_ = saves; }
@@ -175,6 +179,7 @@ class FakeShard {
   v1::ShardCommand command_;
   v1::ShardReport extra_;
   bool saves_ = true;
+  std::set<uint64_t> disconnected_;
   std::map<uint64_t, std::map<uint64_t, uint64_t>> contributions_;  // steps by version and incarnation
   std::map<uint32_t, v1::PushMark> marks_;                          // by worker
   std::map<uint64_t, std::set<uint64_t>> made_by_;

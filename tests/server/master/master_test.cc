@@ -423,6 +423,50 @@ TEST_F(MasterTest, ALostWorkerIsUnknownAndItsSamplesGoToOthers) {
   EXPECT_EQ(back.incarnation, 3u);
 }
 
+// The kernel closes a killed process's connections at once: nobody is to wait for the rest of its lease.
+TEST_F(MasterTest, SynchronousJobGoesOnSoonAfterTheConnectionOfALostWorkerBroke) {
+  Start(MakeJob({.workers = 2}));
+  Worker lost = Join();
+  Worker kept = Join();
+  ASSERT_EQ(Next(&lost), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
+  ASSERT_TRUE(Beat(lost).ok());
+  shards_[1].Disconnect(lost.incarnation);
+  shards_[1].Disconnect(kept.incarnation);
+  for (int beats = 0; beats < 3; ++beats) {
+    Exchange();
+    clock_.Advance(0.5);
+    ASSERT_TRUE(Beat(kept).ok());
+    master_->Tick();
+  }
+  EXPECT_EQ(master_->num_workers(), 2) << "it may still be heard of";
+  clock_.Advance(0.1);
+  master_->Tick();
+  EXPECT_EQ(master_->num_workers(), 1);
+  EXPECT_THAT(master_->Status().events(),
+              Contains(HasSubstr("worker 0 (host:7) has no connection with server 1")));
+  EXPECT_TRUE(Beat(kept).ok()) << "a live worker opens another connection";
+  Exchange();
+  DoLease({&kept});
+  EXPECT_GT(shards_[0].version(), 0u);
+}
+
+// Workers of a large job are heard of less often.
+TEST_F(MasterTest, DisconnectedWorkerMayMissThreeHeartbeatsHoweverManyWorkersThereAre) {
+  Start(MakeJob({.synchronous = false, .workers = 500}));
+  std::vector<Worker> workers;
+  for (int i = 0; i < 500; ++i) workers.push_back(Join());
+  Exchange();
+  shards_[0].Disconnect(workers[7].incarnation);
+  Exchange();
+  clock_.Advance(3);
+  master_->Tick();
+  EXPECT_EQ(master_->num_workers(), 500);
+  clock_.Advance(0.1);
+  master_->Tick();
+  EXPECT_EQ(master_->num_workers(), 499);
+}
+
 TEST_F(MasterTest, WaitsForNewWorkersWhenAllHaveLeft) {
   Start(MakeJob({}));
   Worker worker = Join();

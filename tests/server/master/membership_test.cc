@@ -89,6 +89,44 @@ TEST_F(MembershipTest, DeadlinesAreExtendedByAPauseOfTheMaster) {
       << "worker 0 gets no more than a lease from its last heartbeat";
 }
 
+TEST_F(MembershipTest, DisconnectedWorkerIsLostSoonUnlessItIsHeardOf) {
+  members_.Register(From("a"), 0);
+  members_.Register(From("b"), 0);
+  members_.SetDisconnected(0, 1, /*server=*/3, /*silence_limit=*/1.5, 1);
+  members_.SetDisconnected(1, 2, 3, 1.5, 1);
+  ASSERT_TRUE(members_.Hear(v1::WORKER, 0, 1, 2).ok());
+  members_.SetDisconnected(1, 2, 0, 1.5, 2.5);
+  EXPECT_TRUE(members_.TakeExpired(2.5).empty());
+  const std::vector<Member> lost = members_.TakeExpired(2.6);
+  ASSERT_EQ(lost.size(), 1u) << "later reports of the same connection extend nothing";
+  EXPECT_EQ(lost[0].index, 1u);
+  EXPECT_EQ(
+      events_.last().back(),
+      "worker 1 (b:42) has no connection with server 3 any more and was not heard of for 1.6 s: taken for "
+      "lost; its samples go to others");
+  EXPECT_TRUE(members_.TakeExpired(12).empty()) << "worker 0 was heard of, and has its whole lease again";
+  EXPECT_EQ(members_.TakeExpired(12.1).size(), 1u);
+}
+
+TEST_F(MembershipTest, BrokenConnectionOfAnotherIncarnationChangesNothing) {
+  members_.Register(From("a"), 0);
+  members_.SetDisconnected(0, 2, 0, 1.5, 0);
+  members_.SetDisconnected(7, 1, 0, 1.5, 0);
+  EXPECT_TRUE(members_.TakeExpired(10).empty());
+}
+
+TEST_F(MembershipTest, DisconnectedWorkerHasNoMoreThanItsLeaseAndThePausesOfTheMaster) {
+  members_.Register(From("a"), 0);
+  members_.Register(From("b"), 0);
+  members_.SetDisconnected(0, 1, 0, /*silence_limit=*/100, 1);
+  members_.SetDisconnected(1, 2, 0, /*silence_limit=*/1.5, 1);
+  members_.ExtendDeadlines(5, 7);
+  EXPECT_TRUE(members_.TakeExpired(7.5).empty());
+  EXPECT_EQ(members_.TakeExpired(7.6).size(), 1u) << "silent for longer than the pause and the limit";
+  EXPECT_TRUE(members_.TakeExpired(15).empty());
+  EXPECT_EQ(members_.TakeExpired(15.1).size(), 1u);
+}
+
 TEST_F(MembershipTest, ALostWorkerIsUnknownAndMayComeBack) {
   members_.Register(From("a"), 0);
   members_.TakeExpired(11);
