@@ -3,11 +3,11 @@
 #include <glog/logging.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/shard_file.h"
+#include "common/growing_pause.h"
 
 namespace catchment {
 namespace {
@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kReported = 16;
 // What trains goes before what saves, where processors are short.
 constexpr int kNiceness = 10;
-constexpr double kFirstPauseSeconds = 0.1;
-constexpr double kLongestPauseSeconds = 5;
 
 }  // namespace
 
@@ -58,14 +56,15 @@ void CheckpointWriter::Run() {
   // On Linux this is the priority of the calling thread alone.
   if (setpriority(PRIO_PROCESS, 0, kNiceness) != 0) PLOG(WARNING) << "checkpoints may slow training down";
   std::unique_ptr<PendingSnapshot> failed;
-  double pause = kFirstPauseSeconds;
+  GrowingPause pauses;
+  double pause = 0;
   while (std::unique_ptr<PendingSnapshot> snapshot = Next(&failed, pause)) {
     if (WriteOne(snapshot->Finish())) {
       failed.reset();
-      pause = kFirstPauseSeconds;
+      pauses.Reset();
     } else {
       failed = std::move(snapshot);
-      pause = std::min(2 * pause, kLongestPauseSeconds);
+      pause = pauses.Next();
     }
   }
 }

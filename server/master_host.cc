@@ -17,8 +17,6 @@ constexpr double kShortRoundSeconds = 0.01;  // where the end of the job waits f
 constexpr double kPauseSeconds = 1;
 // How long the end of the job is repeated to servers that do not answer.
 constexpr double kStopSeconds = 10;
-constexpr double kFirstRecordPauseSeconds = 0.2;
-constexpr double kLongestRecordPauseSeconds = 5;
 
 std::string Describe(const v1::JobStatus& status) {
   return status.reason().empty() ? "the job failed" : status.reason();
@@ -218,11 +216,13 @@ void MasterHost::WriteManifests(std::vector<CompleteCheckpoint> checkpoints) {
       MutexLock lock(&mu_);
       master_->OnCheckpointRecorded(checkpoint.number, status);
     }
-    record_pause_ =
-        status.ok() ? 0 : std::clamp(2 * record_pause_, kFirstRecordPauseSeconds, kLongestRecordPauseSeconds);
-    record_at_ = clock_.Now() + record_pause_;
     unrecorded_.reset();
-    if (!status.ok()) unrecorded_ = std::move(checkpoint);
+    if (status.ok()) {
+      record_pauses_.Reset();
+    } else {
+      record_at_ = clock_.Now() + record_pauses_.Next();
+      unrecorded_ = std::move(checkpoint);
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/growing_pause.h"
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
 #include "common/rpc.h"
@@ -184,7 +185,7 @@ class MasterHost {
   bool outputs_written_ = false;
   std::optional<CompleteCheckpoint> unrecorded_;  // whose manifest could not be written
   double record_at_ = 0;                          // when to try again
-  double record_pause_ = 0;
+  GrowingPause record_pauses_;
   std::optional<double> stop_since_;
   std::unique_ptr<ShardCommander> commander_;
   std::thread thread_;

@@ -75,6 +75,7 @@ absl::Status Evaluating::Run() {
     while (true) {
       status = RunMembership(&*session);
       if ((!absl::IsNotFound(status) && !absl::IsAborted(status)) || stop_.IsSet()) break;
+      if (stop_.Pause(pauses_.Next())) break;
       status = FollowMaster(options_, &master_, &session);
       if (!status.ok()) break;
     }
@@ -98,6 +99,7 @@ absl::Status Evaluating::RunMembership(Session* session) {
   absl::Status status;
   while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
     status = Answer(session, me->incarnation(), &over);
+    if (status.ok()) pauses_.Reset();
   }
   const std::string job_failure = lost ? "" : Leave(me->incarnation(), status);
   if (!status.ok()) return status;

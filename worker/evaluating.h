@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/growing_pause.h"
 #include "worker/session.h"
 #include "worker/stop_flag.h"
 
@@ -37,6 +38,7 @@ class Evaluating {
   const Clock& clock_;
   StopFlag stop_;
   MasterClient master_;
+  GrowingPause pauses_;  // between registrations
   std::optional<double> unreachable_since_;
 };
 

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "worker/growing_pause.h"
+#include "common/growing_pause.h"
 
 namespace catchment {
 namespace {

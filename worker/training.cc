@@ -88,7 +88,12 @@ absl::Status Training::Run() {
     while (true) {
       status = RunMembership(&*session);
       if (!absl::IsAborted(status) || stop_.IsSet()) break;
-      LOG(WARNING) << status.message() << "; registering again";
+      // A worker that has trained was not refused.
+      if (progress().steps() > 0) pauses_.Reset();
+      const double pause = pauses_.Next();
+      LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
+      if (stop_.Pause(pause)) break;
+      
       status = FollowMaster(options_, &master_, &session);
       if (!status.ok()) break;
     }

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "common/clock.h"
+#include "common/growing_pause.h"
 #include "common/mutex.h"
 #include "worker/algorithms/algorithm.h"
 #include "worker/client/parameter_client.h"
@@ -57,6 +58,7 @@ class Training {
   StopFlag stop_;
   StopFlag finished_;
   MasterClient master_;
+  GrowingPause pauses_;  // between registrations, of the thread that runs
   std::string
       job_failure_;  // of the thread that runs: why the job failed; empty: it has not, as far as is known
 

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
+#include "common/growing_pause.h"
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
 #include "worker/client/block_schedule.h"
 #include "worker/client/shard_stream.h"
-#include "worker/growing_pause.h"
 
 namespace catchment {
 namespace {

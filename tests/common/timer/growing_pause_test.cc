@@ -1,4 +1,4 @@
-#include "worker/growing_pause.h"
+#include "common/growing_pause.h"
 
 #include <gtest/gtest.h>
 
