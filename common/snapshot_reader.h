@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/clock.h"
 #include "common/parameter_layout.h"
 #include "common/rpc.h"
 #include "proto/wire.grpc.pb.h"
@@ -18,12 +19,16 @@ namespace catchment {
 // Threads: one caller at a time.
 class SnapshotReader {
  public:
+  // How long a server may send nothing, beside the time of a block over a slow network.
+  static constexpr double kStallSeconds = 60;
+
   // `servers`: HOST:PORT by shard. `run_id`: of the run that they belong to. `layout` outlives the reader.
   SnapshotReader(const std::vector<std::string>& servers,
                  const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
-                 const ParameterLayout* layout);
+                 const ParameterLayout* layout, double stall_seconds = kStallSeconds);
 
-  // Each shard as it was at one moment. weights: the whole flat vector.
+  // Each shard as it was at one moment. weights: the whole flat vector. DeadlineExceeded for a server that
+  // stops sending.
   absl::Status Read(absl::Span<float> weights);
 
  private:
@@ -31,6 +36,8 @@ class SnapshotReader {
 
   const uint64_t run_id_;
   const ParameterLayout& layout_;
+  const SteadyClock clock_;
+  const double stall_seconds_;
   std::vector<std::string> servers_;
   std::vector<std::unique_ptr<v1::ShardService::Stub>> stubs_;
 };

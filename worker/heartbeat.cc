@@ -7,6 +7,8 @@ namespace {
 
 // Also how often the master learns of progress, unless it asks for less.
 constexpr double kUsualInterval = 0.5;
+// One that is lost must leave time for others before the lease ends.
+constexpr double kCallsPerLease = 3;
 
 }  // namespace
 
@@ -32,7 +34,7 @@ void Heartbeat::Run() {
   while (!end_.Pause(std::min(wanted, lease_seconds_ / 4))) {
     *request_.mutable_progress() = callbacks_.progress();
     const absl::StatusOr<v1::HeartbeatReply> reply =
-        master_.CallOnce(&MasterClient::Stub::Heartbeat, request_);
+        master_.CallOnce(&MasterClient::Stub::Heartbeat, request_, lease_seconds_ / kCallsPerLease);
     if (reply.ok()) {
       last_heard = clock_.Now();
       wanted = std::max(kUsualInterval, reply->again_in_seconds());

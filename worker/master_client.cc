@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/growing_pause.h"
+#include "common/stall_guard.h"
 
 namespace catchment {
 namespace {
@@ -29,11 +30,12 @@ MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::Chan
       stop_(*stop) {}
 
 absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
-                                 const StopFlag& stop, double seconds) {
+                                 const StopFlag& stop, std::optional<double> seconds) {
   const double start = clock_.Now();
   GrowingPause pauses;
   while (true) {
-    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(seconds);
+    const std::unique_ptr<grpc::ClientContext> context =
+        seconds ? DeadlineContext(*seconds) : std::make_unique<grpc::ClientContext>();
     const absl::Status status = FromGrpc(call(context.get()), Who());
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
       reached_ = true;
@@ -82,12 +84,13 @@ absl::Status MasterClient::KeepBest(uint64_t incarnation, uint64_t evaluation,
   message.set_incarnation(incarnation);
   message.set_evaluation(evaluation);
   return Retry([&](grpc::ClientContext* context) { return StreamBest(context, message, weights); }, stop_,
-               kStreamSeconds);
+               std::nullopt);
 }
 
 grpc::Status MasterClient::StreamBest(grpc::ClientContext* context, v1::BestWeights message,
                                       absl::Span<const float> weights) {
   v1::KeepBestReply reply;
+  StallGuard guard(context, kStallSeconds, &clock_);
   const std::unique_ptr<grpc::ClientWriter<v1::BestWeights>> writer = stub_->KeepBest(context, &reply);
   for (size_t begin = 0; begin < weights.size(); begin += kValuesPerMessage) {
     const absl::Span<const float> part = weights.subspan(begin, kValuesPerMessage);
@@ -95,9 +98,10 @@ grpc::Status MasterClient::StreamBest(grpc::ClientContext* context, v1::BestWeig
     message.set_values(part.data(), part.size() * sizeof(float));
     if (stop_.IsSet()) context->TryCancel();
     if (!writer->Write(message)) break;
+    guard.Progress();
   }
   writer->WritesDone();
-  return writer->Finish();
+  return ToGrpc(guard.Explain(FromGrpc(writer->Finish())));
 }
 
 bool MasterClient::Pause(double seconds, const StopFlag& stop) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -50,11 +51,12 @@ class MasterClient {
   // Sends weights that were asked for (ReportEvaluationReply.keep): the whole flat vector.
   absl::Status KeepBest(uint64_t incarnation, uint64_t evaluation, absl::Span<const float> weights);
 
-  // One attempt, for what is repeated anyway and for the way out.
+  // Makes one attempt, for what is repeated anyway and for the way out; it may take `seconds`.
   template <typename Request, typename Reply>
-  absl::StatusOr<Reply> CallOnce(Method<Request, Reply> method, const Request& request) {
+  absl::StatusOr<Reply> CallOnce(Method<Request, Reply> method, const Request& request,
+                                 double seconds = kCallSeconds) {
     Reply reply;
-    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(seconds);
     const absl::Status status = FromGrpc((stub_.get()->*method)(context.get(), request, &reply), Who());
     if (!status.ok()) return status;
     return reply;
@@ -62,11 +64,12 @@ class MasterClient {
 
  private:
   static constexpr double kCallSeconds = 10;
-  static constexpr double kStreamSeconds = 120;
+  // How long a message of a stream may take, and, after the last one, the master's writing to its disk.
+  static constexpr double kStallSeconds = 120;
 
-  // Each attempt has so many seconds.
+  // An attempt may take `seconds`; where there are none, as long as the call itself allows.
   absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop,
-                     double seconds = kCallSeconds);
+                     std::optional<double> seconds = kCallSeconds);
   grpc::Status TryGetLease(grpc::ClientContext* context, const v1::GetLeaseRequest& request,
                            const StopFlag& stop, v1::Lease* lease);
   grpc::Status StreamBest(grpc::ClientContext* context, v1::BestWeights message,

@@ -1,0 +1,23 @@
+// A clock that stands until the test moves it.
+#ifndef CATCHMENT_TESTS_COMMON_RPC_SETTABLE_CLOCK_H_
+#define CATCHMENT_TESTS_COMMON_RPC_SETTABLE_CLOCK_H_
+
+#include <atomic>
+
+#include "common/clock.h"
+
+namespace catchment {
+
+class SettableClock final : public Clock {
+ public:
+  double Now() const override { return now_; }
+  void Set(double now) { now_ = now; }
+  void Advance(double seconds) { now_ = now_ + seconds; }
+
+ private:
+  std::atomic<double> now_{1000};
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_TESTS_COMMON_RPC_SETTABLE_CLOCK_H_

@@ -1,0 +1,62 @@
+#include "worker/heartbeat.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "proto/master.grpc.pb.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kLeaseSeconds = 6;
+
+// Notes how long it has to answer the first heartbeat.
+class FakeMaster final : public v1::MasterService::Service {
+ public:
+  grpc::Status Heartbeat(grpc::ServerContext* context, const v1::HeartbeatRequest*,
+                         v1::HeartbeatReply*) override {
+    const std::chrono::duration<double> left = context->deadline() - std::chrono::system_clock::now();
+    MutexLock lock(&mu_);
+    seconds_ = left.count();
+    heard_ = true;
+    changed_.Notify();
+    return grpc::Status::OK;
+  }
+  double AwaitSeconds() {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [this] { return heard_; });
+    return seconds_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool heard_ ABSL_GUARDED_BY(mu_) = false;
+  double seconds_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+TEST(HeartbeatTest, CallThatIsLostLeavesTimeForOthersInTheLease) {
+  FakeMaster master;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&master);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const SteadyClock clock;
+  const StopFlag stop;
+  MasterClient client("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), 600, &clock,
+                      &stop);
+  Heartbeat heartbeat(v1::HeartbeatRequest(), kLeaseSeconds, 600, &client, &clock,
+                      {[] { return v1::Progress(); }, [](const std::string&) {}, [](const absl::Status&) {}});
+  // gRPC rounds what it sends of a deadline up.
+  EXPECT_LE(master.AwaitSeconds(), kLeaseSeconds / 3 + 0.1);
+}
+
+}  // namespace
+}  // namespace catchment
