@@ -1,6 +1,7 @@
 #include "server/command_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace catchment {
 
@@ -25,7 +26,7 @@ int CommandSchedule::StatisticsPeriod(const Wanted& wanted, int num_workers) con
 
 bool CommandSchedule::IsDueAtOnce(int server, const Wanted& wanted) const {
   const Server& s = servers_[server];
-  return !s.under_way && !s.failed && !(s.sent == wanted);
+  return !s.under_way && s.failures == 0 && !(s.sent == wanted);
 }
 
 bool CommandSchedule::IsDueNow(int server, const Wanted& wanted) const {
@@ -33,7 +34,7 @@ bool CommandSchedule::IsDueNow(int server, const Wanted& wanted) const {
   if (s.under_way) return false;
   if (IsDueAtOnce(server, wanted)) return true;
   if (s.since_sent == 0) return false;
-  return s.failed || (ticks_ + server) % Period(wanted) == 0;
+  return s.failures > 0 || (ticks_ + server) % Period(wanted) == 0;
 }
 
 std::optional<CommandSchedule::Content> CommandSchedule::Begin(int server, const Wanted& wanted,
@@ -46,13 +47,15 @@ std::optional<CommandSchedule::Content> CommandSchedule::Begin(int server, const
   if (s.asked_for_statistics) allowance_ -= num_workers;
   s.sent = wanted;
   s.since_sent = 0;
-  return Content{s.acknowledged != wanted.generation, s.asked_for_statistics};
+  const double patience = wanted.stop ? kAnswerSeconds : std::ldexp(kAnswerSeconds, std::min(s.failures, 8));
+  return Content{s.acknowledged != wanted.generation, s.asked_for_statistics,
+                 std::min(patience, kLongestAnswerSeconds)};
 }
 
 void CommandSchedule::End(int server, const v1::ShardReport* report) {
   Server& s = servers_[server];
   s.under_way = false;
-  s.failed = report == nullptr;
+  s.failures = report == nullptr ? s.failures + 1 : 0;
   if (report == nullptr) {
     s.since_sent = 0;
     s.acknowledged = 0;

@@ -5,7 +5,7 @@
 // and are left out where they are not needed: the rosters, once a server has acknowledged them, and, while
 // the job trains, statistics of workers, of which the master takes in at most kStatisticsPerTick a tick.
 //
-// Units: ticks, of about a tenth of a second. Threads: not thread-safe.
+// Units: ticks, of about a tenth of a second, where nothing else is said. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_COMMAND_SCHEDULE_H_
 #define CATCHMENT_SERVER_COMMAND_SCHEDULE_H_
 
@@ -22,6 +22,10 @@ class CommandSchedule {
  public:
   static constexpr int kServersPerTick = 8;
   static constexpr int kStatisticsPerTick = 2000;
+  // How long a server may take to answer: twice as long after each command that failed, as reports of many workers
+  // take their time over a slow network; but the end of the job is repeated soon.
+  static constexpr double kAnswerSeconds = 5;
+  static constexpr double kLongestAnswerSeconds = 20;
 
   explicit CommandSchedule(int num_servers) : servers_(num_servers) {}
 
@@ -37,6 +41,7 @@ class CommandSchedule {
   struct Content {
     bool rosters = false;
     bool statistics = false;  // asks for them
+    double answer_seconds = kAnswerSeconds;
   };
 
   void Tick();
@@ -55,7 +60,7 @@ class CommandSchedule {
 
   struct Server {
     bool under_way = false;
-    bool failed = false;  // the last command
+    int failures = 0;  // since the last answer
     bool asked_for_statistics = false;
     Wanted sent;
     uint64_t acknowledged = 0;      // generation

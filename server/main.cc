@@ -75,7 +75,6 @@ DEFINE_bool(resume, false, "Go on from the newest complete checkpoint in --check
 namespace catchment {
 namespace {
 
-constexpr double kLeaveSeconds = 20;
 constexpr double kShutdownSeconds = 1;
 constexpr double kLookSeconds = 0.1;
 // Names of the health service.
@@ -311,7 +310,7 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   Announce(setting, *listener);
   Mutex mu;
   absl::Status failure;
-  std::optional<double> leave_by;
+  bool leaving = false;
   MasterLink link(setting.servers[0], setting.client_credentials,
                   MakeRegisterRequest(setting, listener->address(), claim.server_instance()), &claim,
                   setting.job.faults().connect_timeout_seconds(), &clock, [&](const absl::Status& status) {
@@ -321,7 +320,7 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   const auto leave = [&] {
     {
       MutexLock lock(&mu);
-      if (!leave_by) leave_by = clock.Now() + kLeaveSeconds;
+      leaving = true;
     }
     link.Leave();
   };
@@ -331,7 +330,7 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   while (!shard_host->WaitForStop(kLookSeconds)) {
     SetShardServing(&*listener, setting.index, shard_host->training());
     MutexLock lock(&mu);
-    if (leave_by.has_value() && (!failure.ok() || clock.Now() > *leave_by)) break;
+    if (leaving && !failure.ok()) break;
     status = failure;
     if (!status.ok()) break;
   }

@@ -101,6 +101,7 @@ class MasterHost {
     int shard = 0;
     v1::ShardService::Stub* stub = nullptr;  // null: the local shard
     v1::ShardCommand command;
+    double answer_seconds = 0;
   };
 
   void Run();

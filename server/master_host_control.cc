@@ -48,7 +48,8 @@ std::vector<MasterHost::Command> MasterHost::TakeDueCommands(const v1::ShardComm
     if (!Commandable(s)) continue;
     const auto content = schedule_.Begin(static_cast<int>(s), wanted, master_->num_workers());
     if (!content) continue;
-    Command& one = due.emplace_back(Command{static_cast<int>(s), peers_[s].stub.get(), command});
+    Command& one = due.emplace_back(
+        Command{static_cast<int>(s), peers_[s].stub.get(), command, content->answer_seconds});
     if (content->rosters && !with_rosters) with_rosters = master_->Command();
     if (content->rosters) *one.command.mutable_rosters() = with_rosters->rosters();
     one.command.set_without_statistics(!content->statistics);
@@ -61,7 +62,7 @@ void MasterHost::Send(std::vector<Command> commands) {
   for (Command& one : commands) {
     if (one.stub == nullptr) continue;
     commander_->Send(
-        one.stub, std::move(one.command),
+        one.stub, std::move(one.command), one.answer_seconds,
         [this, shard = one.shard](const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer) {
           OnAnswer(shard, command, std::move(answer));
         });

@@ -9,8 +9,11 @@ namespace catchment {
 
 class ShardCommander::Call final : public Completion {
  public:
-  Call(ShardCommander* commander, v1::ShardCommand command, OnAnswer on_answer)
-      : commander_(*commander), command_(std::move(command)), on_answer_(std::move(on_answer)) {}
+  Call(ShardCommander* commander, v1::ShardCommand command, double seconds, OnAnswer on_answer)
+      : commander_(*commander),
+        command_(std::move(command)),
+        on_answer_(std::move(on_answer)),
+        context_(DeadlineContext(seconds)) {}
 
   void Start(v1::ShardService::Stub* stub) {
     reader_ = stub->AsyncControl(context_.get(), command_, commander_.thread_.queue());
@@ -34,7 +37,7 @@ class ShardCommander::Call final : public Completion {
   ShardCommander& commander_;
   const v1::ShardCommand command_;
   const OnAnswer on_answer_;
-  const std::unique_ptr<grpc::ClientContext> context_ = DeadlineContext(kSeconds);
+  const std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ShardReport>> reader_;
   v1::ShardReport report_;
   grpc::Status status_;
@@ -47,8 +50,9 @@ ShardCommander::~ShardCommander() {
   for (Call* call : calls_) call->Cancel();
 }
 
-void ShardCommander::Send(v1::ShardService::Stub* stub, v1::ShardCommand command, OnAnswer on_answer) {
-  Call* const call = new Call(this, std::move(command), std::move(on_answer));
+void ShardCommander::Send(v1::ShardService::Stub* stub, v1::ShardCommand command, double seconds,
+                          OnAnswer on_answer) {
+  Call* const call = new Call(this, std::move(command), seconds, std::move(on_answer));
   {
     MutexLock lock(&mu_);
     calls_.insert(call);

@@ -1,7 +1,7 @@
 // Sends commands to servers, as many side by side as are asked for: none waits for another's answer.
 //
 // Threads: safe; answers are delivered on a thread of its own. Errors: those of the call, DeadlineExceeded
-// after kSeconds without an answer.
+// where the server took longer than it was given.
 #ifndef CATCHMENT_SERVER_SHARD_COMMANDER_H_
 #define CATCHMENT_SERVER_SHARD_COMMANDER_H_
 
@@ -17,8 +17,6 @@ namespace catchment {
 
 class ShardCommander {
  public:
-  static constexpr double kSeconds = 5;
-
   using OnAnswer =
       std::function<void(const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer)>;
 
@@ -26,8 +24,8 @@ class ShardCommander {
   // Breaks off what is under way, and returns when all of it has been answered.
   ~ShardCommander();
 
-  // `stub` lives until the answer.
-  void Send(v1::ShardService::Stub* stub, v1::ShardCommand command, OnAnswer on_answer);
+  // `seconds`: how long the server may take. `stub` lives until the answer.
+  void Send(v1::ShardService::Stub* stub, v1::ShardCommand command, double seconds, OnAnswer on_answer);
 
  private:
   class Call;

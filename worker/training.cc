@@ -2,6 +2,8 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "worker/heartbeat.h"
 
@@ -9,7 +11,9 @@ namespace catchment {
 namespace {
 
 constexpr int kBatchesAhead = 3;
+// How long a worker that is to end waits, at least, for servers with which nothing moves.
 constexpr double kStopSeconds = 5;
+constexpr double kLookSeconds = 0.1;
 
 bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
@@ -23,6 +27,14 @@ double SlownessOf(const v1::Job& job, uint32_t worker) {
   return 1;
 }
 
+// Returns for how long nothing may move with the servers when the worker is to end: at least as long as a block takes
+// over the slowest network that the job allows.
+double StopPatience(const v1::Job& job, const ParameterLayout& layout) {
+  const double bytes_per_second = 1024.0 * std::max(1u, job.faults().slowest_kib_per_second());
+  const double block_seconds = static_cast<double>(layout.most_in_block()) * sizeof(float) / bytes_per_second;
+  return std::max(kStopSeconds, std::min(block_seconds, job.faults().connect_timeout_seconds()));
+}
+
 }  // namespace
 
 struct Training::Membership {
@@ -30,6 +42,7 @@ struct Training::Membership {
              const Clock* clock, MasterClient* master, std::function<v1::Progress()> progress)
       : me(reply),
         slowness(SlownessOf(session->job, reply.worker())),
+        stop_patience(StopPatience(session->job, session->layout)),
         client(
             {session->servers, options.credentials, session->job.name(), reply.worker(), reply.incarnation(),
              session->job.faults().connect_timeout_seconds(), session->job.compression(), session->run_id},
@@ -45,6 +58,7 @@ struct Training::Membership {
 
   const v1::RegisterReply me;
   const double slowness;  // Straggler.times
+  const double stop_patience;
   StopFlag end;  // no more steps
   Mutex mu;
   absl::Status lost ABSL_GUARDED_BY(mu);  // why the membership ended, unless by its own will
@@ -74,11 +88,17 @@ void Training::Stop() {
   if (stop_.IsSet()) return;
   stop_.Set();
   if (membership_ != nullptr) membership_->end.Set();
-  watchdog_ = std::thread([this] {
-    if (finished_.Pause(kStopSeconds)) return;
+  watchdog_ = std::thread([this] { WatchEnd(); });
+}
+
+void Training::WatchEnd() {
+  while (!finished_.Pause(kLookSeconds)) {
     MutexLock lock(&mu_);
-    if (membership_ != nullptr) membership_->client.Cancel();
-  });
+    if (membership_ == nullptr) continue;
+    if (membership_->client.stalled_seconds() < membership_->stop_patience) continue;
+    membership_->client.Cancel();
+    return;
+  }
 }
 
 absl::Status Training::Run() {

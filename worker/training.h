@@ -34,13 +34,16 @@ class Training {
   // Until the job is done or the worker is told to stop (ok), or an error that it cannot mend.
   absl::Status Run();
 
-  // Ends after the step under way, or, where that hangs, in a few seconds.
+  // Ends after the step under way and its push, or, where nothing moves with the servers any more, in a few
+  // seconds.
   void Stop();
 
  private:
   // One registration with all that belongs to it.
   struct Membership;
 
+  // Ends the wait for servers with which nothing moves.
+  void WatchEnd();
   absl::Status RunMembership(Session* session);
   absl::Status Train(Session* session, Membership* membership);
   absl::Status RunSteps(Session* session, Membership* membership);

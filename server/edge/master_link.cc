@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@ namespace {
 
 constexpr double kInterval = 1;
 constexpr double kCallSeconds = 5;
+// How long a server that has to end waits for a master that does not answer; one that answers ends the job.
+constexpr double kLeaveSeconds = 20;
 constexpr char kNeverReached[] =
     "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one "
     "authority, or "
@@ -77,6 +80,7 @@ void MasterLink::Run() {
       hurry_ = false;
       request = request_;
     }
+    const double patience = request.leaving() ? std::min(kLeaveSeconds, give_up_seconds_) : give_up_seconds_;
     const absl::Status status = Register(std::move(request));
     if (status.ok()) {
       last_heard = clock_.Now();
@@ -84,13 +88,13 @@ void MasterLink::Run() {
     } else if (absl::IsFailedPrecondition(status)) {
       on_failed_(status);
       return;
-    } else if (clock_.Now() - last_heard >= give_up_seconds_) {
-      on_failed_(absl::UnavailableError(absl::StrCat(
-          "gave up after ", give_up_seconds_, " s: ", status.message(), reached ? "" : kNeverReached)));
+    } else if (clock_.Now() - last_heard >= patience) {
+      on_failed_(absl::UnavailableError(
+          absl::StrCat("gave up after ", patience, " s: ", status.message(), reached ? "" : kNeverReached)));
       return;
     } else {
       LOG(WARNING) << status.message() << "; trying again in " << kInterval << " s, giving up after "
-                   << give_up_seconds_ << " s";
+                   << patience << " s";
     }
     MutexLock lock(&mu_);
     changed_.WaitFor(&mu_, kInterval, [this] { return ending_ || hurry_; });

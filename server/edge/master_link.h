@@ -26,7 +26,8 @@ class MasterLink {
              const Clock* clock, std::function<void(const absl::Status&)> on_failed);
   ~MasterLink();
 
-  // Tells the master that this server has to end, so the job must.
+  // Tells the master that this server has to end, so the job must. From then on the link fails sooner where the
+  // master does not answer.
   void Leave();
 
  private:

@@ -26,6 +26,8 @@ void Course::Fail(std::string reason, double now) {
 
 bool Course::Step(const Facts& facts, double now) {
   workers_now_ = facts.workers;
+  if (facts.bytes_pushed != bytes_pushed_) pushed_at_ = now;
+  bytes_pushed_ = facts.bytes_pushed;
   const Stage before = stage_;
   const Stage next = Next(facts, now);
   if (next != stage_) Enter(next, facts, now);

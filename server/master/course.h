@@ -13,6 +13,7 @@
 #ifndef CATCHMENT_SERVER_MASTER_COURSE_H_
 #define CATCHMENT_SERVER_MASTER_COURSE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -24,7 +25,8 @@ class Course {
  public:
   enum class Stage { kWaiting, kTraining, kLeaving, kSettling, kSaving, kEvaluating, kEnded, kOver };
 
-  // How long workers have to leave, and how long the servers wait for members to hear of the end.
+  // How long the servers wait for members to hear of the end, and, at least, for workers that send nothing
+  // before they leave.
   static constexpr double kLeaveSeconds = 10;
   // How long the last checkpoint may keep failing before the job fails.
   static constexpr double kSaveSeconds = 60;
@@ -35,6 +37,7 @@ class Course {
     bool budget_done = false;
     bool settled = false;          // all shards have reported since the last change of the rosters
     uint64_t highest_version = 0;  // of all shards
+    uint64_t bytes_pushed = 0;     // to all shards
     uint64_t earlier_checkpoint = 0;  // that the job continued from; 0: none
     uint64_t used_checkpoint = 0;     // the highest number under which shards have another state; 0: none
     bool saved = false;               // final_checkpoint() is whole, and its manifest written
@@ -72,8 +75,10 @@ class Course {
   bool failed_to_save() const { return failed_to_save_; }
   // Why training ended before its budget was spent although the job is done; empty: it did not.
   const std::string& ended_early() const { return early_reason_; }
-  // Workers have had their time to leave.
-  bool overdue(double now) const { return stage_ == Stage::kLeaving && now - entered_ >= kLeaveSeconds; }
+  // Returns whether workers are to leave and have pushed nothing for `patience` seconds.
+  bool overdue(double now, double patience) const {
+    return stage_ == Stage::kLeaving && now - std::max(entered_, pushed_at_) >= patience;
+  }
   // From kSaving on; 0 before.
   uint64_t final_checkpoint() const { return final_checkpoint_; }
   // In kTraining, over all lives of the job.
@@ -92,6 +97,8 @@ class Course {
   double trained_seconds_;
   Stage stage_ = Stage::kWaiting;
   double entered_ = 0;  // the stage
+  uint64_t bytes_pushed_ = 0;
+  double pushed_at_ = 0;  // when the last of them arrived, as far as is known
   bool begun_ = false;
   bool stop_requested_ = false;
   bool outputs_written_ = false;

@@ -319,7 +319,7 @@ void Master::Tick() {
   for (const Member& member : membership_.TakeExpired(now)) {
     if (member.role == v1::WORKER) Release(member);
   }
-  if (course_.overdue(now)) DismissWorkers();
+  if (course_.overdue(now, LeavePatience())) DismissWorkers();
   WatchProgress();
   Advance();
 }
@@ -339,6 +339,7 @@ Course::Facts Master::GatherFacts() const {
   facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
   facts.settled = board_.all_reported() && board_.lowest_generation() >= rosters_.generation();
   facts.highest_version = board_.highest_version();
+  facts.bytes_pushed = board_.bytes_pushed();
   facts.earlier_checkpoint = checkpoints_.earlier();
   facts.used_checkpoint = schedule_.UsedNumber(board_.highest_version());
   facts.saved = checkpoints_.AllSaved(course_.final_checkpoint()) &&

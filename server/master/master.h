@@ -181,6 +181,9 @@ class Master {
   // Says, about once a second, which workers make no progress, and lets those go that are stuck.
   void WatchProgress();
   ProgressWatch::Work WorkOf(const Member& worker) const;
+  // Returns for how long workers that are to leave may push nothing: what a step, or a block over a slow network,
+  // takes.
+  double LeavePatience() const;
   // Tells the end of those who do not leave.
   void DismissWorkers();
   void AnnounceCheckpoint();

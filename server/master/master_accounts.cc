@@ -11,6 +11,10 @@ namespace catchment {
 namespace {
 
 constexpr double kWatchSeconds = 1;  // between looks at who makes progress
+// A worker that is to leave finishes a step, which may take longer than usual, and then pushes; servers see
+// of a push only whole blocks.
+constexpr double kStepsToLeave = 3;
+constexpr double kBlocksToLeave = 2;
 
 bool SaysItHasDoneAll(const Member& worker) {
   return worker.progress.lease() == worker.lease.number() &&
@@ -44,6 +48,11 @@ absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
   return absl::OkStatus();
 }
 
+double MeanStepSeconds(const Member& worker) {
+  const uint64_t steps = worker.progress.steps();
+  return steps == 0 ? 0 : worker.progress.compute_seconds() / static_cast<double>(steps);
+}
+
 }  // namespace
 
 absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
@@ -65,9 +74,7 @@ ProgressWatch::Work Master::WorkOf(const Member& worker) const {
   work.granted = worker.granted_steps;
   work.reported = worker.progress.steps();
   work.answered = marks_.Of(worker.index, worker.incarnation).answered;
-  if (work.reported > 0) {
-    work.mean_step_seconds = worker.progress.compute_seconds() / static_cast<double>(work.reported);
-  }
+  work.mean_step_seconds = MeanStepSeconds(worker);
   return work;
 }
 
@@ -96,6 +103,17 @@ void Master::WatchProgress() {
     membership_.Remove(worker.role, worker.index);
     Release(worker);
   }
+}
+
+double Master::LeavePatience() const {
+  double seconds = Course::kLeaveSeconds;
+  if (course_.stage() != Course::Stage::kLeaving) return seconds;
+  const double slowest = job_.faults().slowest_kib_per_second();
+  if (slowest > 0) seconds = std::max(seconds, kBlocksToLeave * job_.block_kib() / slowest);
+  for (const Member* worker : membership_.workers()) {
+    seconds = std::max(seconds, kStepsToLeave * MeanStepSeconds(*worker));
+  }
+  return seconds;
 }
 
 void Master::Release(const Member& worker) {

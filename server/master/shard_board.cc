@@ -89,6 +89,12 @@ uint64_t ShardBoard::highest_version() const {
   return highest;
 }
 
+uint64_t ShardBoard::bytes_pushed() const {
+  uint64_t bytes = 0;
+  for (const auto& report : reports_) bytes += report ? report->bytes_pushed() : 0;
+  return bytes;
+}
+
 std::string ShardBoard::save_error() const {
   for (const auto& report : reports_) {
     if (report && !report->save_error().empty()) {

@@ -32,6 +32,8 @@ class ShardBoard {
   uint64_t lowest_generation() const;
   uint64_t lowest_version() const;
   uint64_t highest_version() const;
+  // Payload bytes that all shards have taken.
+  uint64_t bytes_pushed() const;
   // "server 1: no space left on device"; empty when saving did not fail.
   std::string save_error() const;
 

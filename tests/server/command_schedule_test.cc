@@ -79,6 +79,25 @@ TEST(CommandScheduleTest, AFailedCommandIsTriedAgainAtTheNextTickInFull) {
   EXPECT_TRUE(content->rosters);
 }
 
+TEST(CommandScheduleTest, AServerThatFailedToAnswerInTimeHasMoreOfItUpToALimit) {
+  CommandSchedule schedule(1);
+  const auto next = [&schedule](bool stop) {
+    schedule.Tick();
+    CommandSchedule::Wanted wanted = At(1);
+    wanted.stop = stop;
+    const auto content = schedule.Begin(0, wanted, kFew);
+    return content ? content->answer_seconds : 0;
+  };
+  for (const double expected : {5.0, 10.0, 20.0, 20.0}) {
+    EXPECT_EQ(next(/*stop=*/false), expected);
+    schedule.End(0, nullptr);
+  }
+  EXPECT_EQ(next(/*stop=*/true), 5) << "the stop of a job is soon repeated";
+  const v1::ShardReport report = ReportAt(1);
+  schedule.End(0, &report);
+  EXPECT_EQ(next(/*stop=*/false), 5);
+}
+
 TEST(CommandScheduleTest, RostersAreSentUntilTheyAreAcknowledged) {
   CommandSchedule schedule(1);
   EXPECT_TRUE(Command(&schedule, 0, At(3))->rosters);

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -20,6 +19,7 @@
 #include "server/edge/shard_service.h"
 #include "server/master_host.h"
 #include "server/run_claim.h"
+#include "tests/common/rpc/settable_clock.h"
 #include "tests/conformance/jobs.h"
 #include "worker/client/parameter_client.h"
 
@@ -30,15 +30,6 @@ inline constexpr uint32_t kBatch = 16;
 inline constexpr uint64_t kRunId = 0xa1;
 inline constexpr uint64_t kInstance = 500;  // of server 0
 inline constexpr uint64_t kFirstIncarnation = 3000;
-
-class SettableClock final : public Clock {
- public:
-  double Now() const override { return now_; }
-  void Set(double now) { now_ = now; }
-
- private:
-  std::atomic<double> now_{1000};
-};
 
 inline ParameterLayout LayoutOf(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());

@@ -43,6 +43,10 @@ class FakeMaster final : public CallService {
     changed_.Wait(&mu_, [&] { return !requests_.empty() && requests_.back().leaving() == leaving; });
     return requests_.back();
   }
+  void WaitForAnother() {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [this, before = requests_.size()] { return requests_.size() > before; });
+  }
 
  private:
   using Async = v1::MasterService::WithAsyncMethod_RegisterServer<v1::MasterService::Service>;
@@ -133,6 +137,15 @@ TEST_F(MasterLinkTest, RefusalIsFinalAndSaysWhy) {
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()), "master at " + listener_.address() + ": another job file");
+}
+
+TEST_F(MasterLinkTest, ServerThatHasToEndWaitsAsLongAsTheMasterAnswersAndNotMuchLonger) {
+  const HastyClock clock(50);
+  const auto link = Link(listener_.address(), &clock);
+  link->Leave();
+  for (int calls = 0; calls < 3; ++calls) master_.WaitForAnother();
+  master_.AnswerWith(absl::UnavailableError("it has gone"));
+  EXPECT_THAT(std::string(failure_.Wait().message()), StartsWith("gave up after 20 s: master at "));
 }
 
 TEST_F(MasterLinkTest, GivesUpOnAMasterThatIsNotThereAfterTheStatedTime) {

@@ -17,6 +17,8 @@ namespace {
 using testing::ElementsAre;
 using testing::UnorderedElementsAre;
 
+constexpr double kPatience = 600;
+
 // A server that answers commands with their generation, or, when it hangs, not before it ends.
 class Server final : public CallService {
  public:
@@ -101,10 +103,10 @@ TEST(ShardCommanderTest, AServerThatHangsDelaysNoOther) {
   Answers heard;
   {
     ShardCommander commander;
-    commander.Send(hangs.stub(), Generation(1), heard.Note());
+    commander.Send(hangs.stub(), Generation(1), kPatience, heard.Note());
     hangs.AwaitCall();
-    commander.Send(answers.stub(), Generation(2), heard.Note());
-    commander.Send(answers.stub(), Generation(3), heard.Note());
+    commander.Send(answers.stub(), Generation(2), kPatience, heard.Note());
+    commander.Send(answers.stub(), Generation(3), kPatience, heard.Note());
     EXPECT_THAT(heard.Await(2), UnorderedElementsAre("2: report of 2", "3: report of 3"));
   }
   EXPECT_THAT(heard.Await(3), testing::Contains("1: CANCELLED")) << "it is broken off at the end";
@@ -114,7 +116,7 @@ TEST(ShardCommanderTest, AServerThatHangsIsGivenUpAfterAWhile) {
   Server hangs(true);
   Answers heard;
   ShardCommander commander;
-  commander.Send(hangs.stub(), Generation(1), heard.Note());
+  commander.Send(hangs.stub(), Generation(1), /*seconds=*/0.2, heard.Note());
   EXPECT_THAT(heard.Await(1), ElementsAre("1: DEADLINE_EXCEEDED"));
 }
 
@@ -122,7 +124,7 @@ TEST(ShardCommanderTest, AServerThatIsGoneIsUnavailable) {
   const auto stub = v1::ShardService::NewStub(Connect("127.0.0.1:1", grpc::InsecureChannelCredentials()));
   Answers heard;
   ShardCommander commander;
-  commander.Send(stub.get(), Generation(1), heard.Note());
+  commander.Send(stub.get(), Generation(1), kPatience, heard.Note());
   EXPECT_THAT(heard.Await(1), ElementsAre("1: UNAVAILABLE"));
 }
 

@@ -181,17 +181,20 @@ absl::StatusOr<Parameters::Outcome> ParameterClient::Finish() {
 }
 
 absl::Status ParameterClient::WaitFor(Range range) {
+  double start;
   {
     MutexLock lock(&mu_);
     int unanswered = 0;
     for (const auto& shard : shards_) unanswered += shard->schedule.unanswered(range);
     if (unanswered == 0 && !cancelled_) return absl::OkStatus();
+    waiting_ = true;
+    moved_at_ = start = clock_.Now();
   }
-  const double start = clock_.Now();
   const absl::Status status = WaitForAnswers(range);
   // Blocks that are still on their way must not outlive the caller's memory.
   if (!status.ok()) GiveUp();
   MutexLock lock(&mu_);
+  waiting_ = false;
   CountWait(start, clock_.Now());
   return status;
 }
@@ -265,6 +268,11 @@ ParameterClient::Totals ParameterClient::totals() const {
   return totals_;
 }
 
+double ParameterClient::stalled_seconds() const {
+  MutexLock lock(&mu_);
+  return waiting_ ? clock_.Now() - moved_at_ : 0;
+}
+
 // ------------------------------------------------------------------------------------------------ the
 // streams'
 
@@ -296,6 +304,7 @@ bool ParameterClient::Shard::Next(BlockHeader* header, absl::string_view* payloa
   *payload = Encode(header);
   MutexLock lock(&client_.mu_);
   client_.totals_.bytes_pushed += payload->size();
+  client_.moved_at_ = client_.clock_.Now();
   return true;
 }
 
@@ -363,6 +372,7 @@ absl::Status ParameterClient::Shard::OnAnswer(const BlockHeader& header, const P
   broken_since = 0;
   pause.Reset();
   client_.totals_.bytes_pulled += payload.size();
+  client_.moved_at_ = client_.clock_.Now();
   client_.CountAnswer(client_.layout_.block(index_, block), {header.staleness, header.fate == v1::Block::LATE,
                                                              header.fate == v1::Block::NON_FINITE});
   return absl::OkStatus();

@@ -69,6 +69,8 @@ class ParameterClient final : public Parameters {
   void Cancel();
 
   Totals totals() const;
+  // Returns for how long the caller has waited without a block being sent or answered; 0 where it does not wait.
+  double stalled_seconds() const;
 
  private:
   class Shard;
@@ -104,6 +106,8 @@ class ParameterClient final : public Parameters {
   double left_at_ ABSL_GUARDED_BY(mu_) = 0;   // when the last block left
   Outcome outcome_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // the caller, since moved_at_ or longer
+  double moved_at_ ABSL_GUARDED_BY(mu_) = 0;
   Totals totals_ ABSL_GUARDED_BY(mu_);
 };
 

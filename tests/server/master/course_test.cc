@@ -207,8 +207,14 @@ TEST_F(CourseTest, AStopSavesACheckpointAndThenEnds) {
   EXPECT_EQ(course_.phase(), v1::JobStatus::FINISHING);
   EXPECT_TRUE(course_.cut_short());
   EXPECT_THAT(course_.reason(), HasSubstr("enough"));
-  EXPECT_FALSE(course_.overdue(now_));
-  EXPECT_TRUE(course_.overdue(now_ + Course::kLeaveSeconds));
+  EXPECT_FALSE(course_.overdue(now_, 10));
+  EXPECT_TRUE(course_.overdue(now_ + 10, 10));
+  EXPECT_FALSE(course_.overdue(now_ + 10, 11));
+  now_ += 8;
+  facts_.bytes_pushed = 1000;
+  Settle();
+  EXPECT_FALSE(course_.overdue(now_ + 9, 10)) << "a push is on its way";
+  EXPECT_TRUE(course_.overdue(now_ + 10, 10));
   facts_.workers = 0;
   facts_.settled = true;
   Settle();

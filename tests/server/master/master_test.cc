@@ -756,6 +756,51 @@ TEST_F(MasterTest, AStopDoesNotWaitForeverForWorkers) {
   EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
 }
 
+// What is on its way when a job is stopped is not thrown away for a slow network or a slow machine.
+TEST_F(MasterTest, WorkersThatStillPushOrTakeLongForAStepHaveTimeToLeave) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 2});
+  job.set_block_kib(1024);
+  job.mutable_faults()->set_slowest_kib_per_second(512);
+  job.mutable_faults()->set_worker_lease_seconds(1000);
+  Start(job);
+  Worker worker = Join();
+  const Worker other = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  master_->Stop("enough");
+  const auto pass = [this](double seconds) {
+    clock_.Advance(seconds);
+    master_->Tick();
+    return master_->num_workers();
+  };
+  EXPECT_EQ(pass(9), 2);
+  shards_[1].extra()->set_bytes_pushed(1000);
+  Exchange();
+  EXPECT_EQ(pass(9), 2) << "a block arrived meanwhile";
+  DoStep(&worker);
+  worker.progress.set_compute_seconds(20);
+  ASSERT_TRUE(Beat(worker).ok());
+  EXPECT_EQ(pass(50), 2) << "a step takes 20 s";
+  EXPECT_EQ(pass(2), 0);
+  EXPECT_THAT(master_->Status().events(), Contains(HasSubstr("did not leave in time")));
+}
+
+TEST_F(MasterTest, WorkersThatAreToLeaveMayTakeAsLongAsTwoBlocksAtTheLowestRate) {
+  v1::Job job = MakeJob({.workers = 1});
+  job.set_block_kib(1024);
+  job.mutable_faults()->set_slowest_kib_per_second(64);
+  job.mutable_faults()->set_worker_lease_seconds(1000);
+  Start(job);
+  Worker worker = Join();
+  ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+  master_->Stop("enough");
+  clock_.Advance(31);
+  master_->Tick();
+  EXPECT_EQ(master_->num_workers(), 1);
+  clock_.Advance(1);
+  master_->Tick();
+  EXPECT_EQ(master_->num_workers(), 0);
+}
+
 TEST_F(MasterTest, AJobResumedAtItsEndEndsWithoutWorkers) {
   Start(MakeJob({}));
   TrainAlone();

@@ -11,8 +11,10 @@
 
 #include "common/random.h"
 #include "tests/common/rpc/hasty_clock.h"
+#include "tests/common/rpc/settable_clock.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"
+#include "tests/server/train_peer.h"
 #include "tests/worker/client/relay.h"
 
 namespace catchment {
@@ -196,6 +198,42 @@ TEST_P(ShardsTest, CancelEndsTheWaitAtAGateAndAllLaterCalls) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(std::string(status.message()), "the worker was told to stop");
   EXPECT_EQ(client->Pull(0, absl::MakeSpan(weights)).code(), absl::StatusCode::kCancelled);
+}
+
+// What ends a worker that is to end: it waits, and nothing moves.
+TEST_P(ShardsTest, StalledSecondsCountFromTheLastBlockThatMovedWhileTheCallerWaits) {
+  Serve(GradientJob(true), {0, 1});
+  SettableClock clock;
+  ParameterClient waiting(OptionsOf(servers_->addresses(), 0), &servers_->layout(), &clock);
+  std::vector<float> weights(kValues);
+  ASSERT_TRUE(waiting.Pull(0, absl::MakeSpan(weights)).ok());
+  clock.Advance(100);
+  EXPECT_EQ(waiting.stalled_seconds(), 0) << "it computes";
+  const std::vector<float> gradient(kValues, 1.0f);
+  absl::Status status = absl::UnknownError("it has not ended");
+  std::thread thread([&] { status = waiting.PushPull(gradient, 1, absl::MakeSpan(weights), 1).status(); });
+  const auto pushed = [&] {
+    uint64_t bytes = 0;
+    for (int s = 0; s < GetParam(); ++s) bytes += servers_->shard(s).Report().bytes_pushed();
+    return bytes;
+  };
+  while (pushed() < kValues * sizeof(float)) std::this_thread::yield();
+  clock.Advance(7);
+  // The caller may not wait yet.
+  while (waiting.stalled_seconds() < 7) {
+    clock.Advance(1);
+    std::this_thread::yield();
+  }
+  // The other member's push completes an update of one block, which is answered.
+  Peer other(*servers_, 1);
+  ASSERT_TRUE(other.Write(PushOf(1, 0, 100, 1)));
+  while (waiting.stalled_seconds() > 0) std::this_thread::yield();
+  clock.Advance(3);
+  EXPECT_EQ(waiting.stalled_seconds(), 3);
+  waiting.Cancel();
+  thread.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(waiting.stalled_seconds(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Servers, ShardsTest, testing::Values(1, 3));
