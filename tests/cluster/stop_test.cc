@@ -9,6 +9,7 @@ namespace catchment {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string Job(const std::string& preset, const std::string& more = "") {
   return SmallJob(preset, absl::StrCat("workers: 2 batch_size: 32 epochs: 1000000 ", more));
@@ -40,6 +41,23 @@ TEST(StopTest, MasterThatStillWaitsForServersEnds) {
   ASSERT_TRUE(cluster.StartMaster());
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+}
+
+// As when the reader of `2>&1 | tee server.log` is ended.
+TEST(StopTest, ServersWhoseLogHasNoReaderAnyMoreGoOnAndEndInOrder) {
+  TestCluster cluster({.job = SmallJob("sync", "workers: 2 batch_size: 32 epochs: 4"),
+                       .servers = 2,
+                       .servers_lose_their_log = true});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(cluster.server(i).Output(), HasSubstr("listening on"));
+    EXPECT_THAT(cluster.server(i).Output(), Not(HasSubstr("joined"))) << "the reader has ended";
+  }
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["samples"], 4 * 2000) << summary.dump(2);
+  EXPECT_GT(summary["last_checkpoint"], 0) << summary.dump(2);
 }
 
 // ---------------------------------------------------------------------------------------------- lost servers

@@ -156,7 +156,12 @@ AssertionResult TestCluster::AwaitListening(int index, std::string* address) {
 }
 
 AssertionResult TestCluster::StartServer(int index) {
-  servers_.push_back(StartDaemon(absl::StrCat("server-", index), ServerCommand(index, master_)));
+  std::vector<std::string> command = ServerCommand(index, master_);
+  if (options_.servers_lose_their_log) {
+    const char kScript[] = "exec \"$0\" \"$@\" > >(exec sed '/listening on/q') 2>&1";
+    command.insert(command.begin(), {"/bin/bash", "-c", kScript});
+  }
+  servers_.push_back(StartDaemon(absl::StrCat("server-", index), command));
   addresses_.emplace_back();
   const AssertionResult up = AwaitListening(index, &addresses_[index]);
   if (index == 0) master_ = addresses_[0];

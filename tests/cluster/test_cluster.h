@@ -61,6 +61,8 @@ class TestCluster {
     std::string directory = TestDirectory() + "/run";
     bool resume = false;
     TlsFiles tls;
+    // What servers print goes through a pipe, whose reader ends as soon as they listen.
+    bool servers_lose_their_log = false;
   };
   explicit TestCluster(Options options);
 
