@@ -11,6 +11,9 @@ std::optional<Gate::Arrival> Group::Add(Request contribution) {
                                    [](const Gate::Arrival& a, uint32_t worker) { return a.worker < worker; });
   const auto place = waiting_.begin() + (at - arrived_.begin());
   if (at != arrived_.end() && at->worker == arrival.worker) {
+    const bool overtaken =
+        arrival.incarnation == at->incarnation && contribution.connection < place->connection;
+    if (overtaken) return arrival;
     *place = std::move(contribution);
     return std::exchange(*at, arrival);
   }

@@ -26,7 +26,8 @@ class Group {
   void set_base(uint64_t base) { base_ = base; }
 
   // Of one worker at most one contribution waits; another takes its place: it was sent a second time over a
-  // new connection, or by a new incarnation. Returns whose place it takes.
+  // new connection, or by a new incarnation. Returns whose place it takes. One of the same incarnation over an older
+  // connection is dropped, as if it took its own place.
   std::optional<Gate::Arrival> Add(Request contribution);
 
   // Whose contributions wait, by worker.

@@ -42,6 +42,10 @@ struct Request {
   bool finite = true;  // every value of the payload is
   Sent sent;           // what it was computed with; the shard sees to it
   double now = 0;      // seconds, on any clock that never goes back: when it comes to be handled
+  // The number of the connection that it arrived over: a later one of the worker has a higher number. A copy of a
+  // request that arrives over an older connection, whose thread was overtaken, is not to take the place of a newer
+  // one: its answer would be lost.
+  uint64_t connection = 0;
 };
 
 }  // namespace catchment

@@ -114,7 +114,12 @@ void Shard::Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer) {
 void Shard::HandlePull(BlockSlot* slot, Request request, Effects* effects) {
   MutexLock lock(&slot->mu);
   if (request.header.version > slot->state.version()) {
-    // A worker waits for one version at a time: an older request of its is of a connection that has broken.
+    // A worker waits for one version at a time: another request of it is of a connection that has broken.
+    const bool overtaken = std::any_of(slot->pulls.begin(), slot->pulls.end(), [&](const Request& pull) {
+      return pull.worker == request.worker && pull.incarnation == request.incarnation &&
+             pull.connection > request.connection;
+    });
+    if (overtaken) return;
     std::erase_if(slot->pulls, [&](const Request& pull) { return pull.worker == request.worker; });
     slot->pulls.push_back(std::move(request));
     return;
@@ -173,7 +178,9 @@ void Shard::HandleDuplicate(BlockSlot* slot, Request request, Effects* effects) 
     if (first.worker != request.worker || first.incarnation != request.incarnation) continue;
     // The connection that it was to be answered over has broken.
     if (first.header.sequence == request.header.sequence) {
+      if (request.connection < first.connection) return;
       first.sink = std::move(request.sink);
+      first.connection = request.connection;
       return;
     }
   }

@@ -2,16 +2,19 @@
 
 namespace catchment {
 
-void StreamTable::Add(const Owner& owner, std::shared_ptr<ServedStream> stream) {
+uint64_t StreamTable::Add(const Owner& owner, std::shared_ptr<ServedStream> stream) {
   std::vector<std::shared_ptr<ServedStream>> former;
+  uint64_t number;
   {
     MutexLock lock(&mu_);
     for (const Entry& entry : entries_) {
       if (entry.owner == owner) former.push_back(entry.stream);
     }
     entries_.push_back({owner, std::move(stream)});
+    number = ++added_;
   }
   for (const auto& other : former) other->Replace();
+  return number;
 }
 
 bool StreamTable::AddUpTo(size_t most, std::shared_ptr<ServedStream> stream) {

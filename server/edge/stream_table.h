@@ -28,8 +28,9 @@ class StreamTable {
  public:
   using Owner = std::pair<uint32_t, uint64_t>;  // worker, incarnation
 
-  // Every owner has one stream: the former one is replaced.
-  void Add(const Owner& owner, std::shared_ptr<ServedStream> stream);
+  // Every owner has one stream: the former one is replaced. Returns the stream's number, higher than those of the
+  // streams before it.
+  uint64_t Add(const Owner& owner, std::shared_ptr<ServedStream> stream);
   // For streams without an owner. False where there are `most` already: it was not added.
   bool AddUpTo(size_t most, std::shared_ptr<ServedStream> stream);
   // When it is done.
@@ -46,6 +47,7 @@ class StreamTable {
 
   mutable Mutex mu_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mu_);
+  uint64_t added_ ABSL_GUARDED_BY(mu_) = 0;  // streams that have owners
 };
 
 }  // namespace catchment

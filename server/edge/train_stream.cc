@@ -46,7 +46,7 @@ TrainStream::TrainStream(TrainCall* call, const House* house, const v1::Hello& h
 void TrainStream::Start() {
   self_ = shared_from_this();
   shard_.Connected(worker_, incarnation_);
-  house_.streams->Add({worker_, incarnation_}, self_);
+  number_ = house_.streams->Add({worker_, incarnation_}, self_);
   MutexLock lock(&mu_);
   ReadNext();
 }
@@ -86,6 +86,7 @@ absl::Status TrainStream::ReadRequest(Request* request) {
     bytes_received_ += incoming_.Length();
   }
   *request = {worker_, incarnation_, frame_.header(), nullptr, self_};
+  request->connection = number_;
   const absl::Status status = shard_.ReadPayload(frame_.payload(), request);
   // A worker that computes holds no block's memory here.
   frame_.Clear();

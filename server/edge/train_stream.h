@@ -76,6 +76,7 @@ class TrainStream final : public StreamOwner,
   const uint32_t worker_;
   const uint64_t incarnation_;
   std::shared_ptr<TrainStream> self_;  // until OnDone
+  uint64_t number_ = 0;                // in the table, from Start on
 
   // Of the queue's thread.
   grpc::ByteBuffer incoming_;

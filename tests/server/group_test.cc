@@ -48,6 +48,23 @@ TEST(GroupTest, WorkersSecondContributionTakesThePlaceOfItsFirst) {
   EXPECT_EQ(Arrived(group), "2/12 4/50 ");
 }
 
+// It is applied by a thread that the newer connection's has overtaken.
+TEST(GroupTest, CopyOfAnOlderConnectionDoesNotTakeThePlaceOfANewerOne) {
+  Group group(0);
+  Request newer = From(4, 14, 3), older = From(4, 14, 3), restarted = From(4, 50, 1);
+  newer.connection = 8;
+  older.connection = 7;
+  restarted.connection = 6;
+  group.Add(std::move(newer));
+  const auto replaced = group.Add(std::move(older));
+  ASSERT_TRUE(replaced.has_value());
+  EXPECT_EQ(replaced->incarnation, 14u) << "the gate's tally stays as it is";
+  ASSERT_EQ(group.waiting().size(), 1u);
+  EXPECT_EQ(group.waiting()[0].connection, 8u);
+  group.Add(std::move(restarted));
+  EXPECT_EQ(Waiting(&group), "4/50/1 ") << "numbers compare connections of one incarnation";
+}
+
 TEST(GroupTest, NobodyWaitsInAClearedGroup) {
   Group group(0);
   group.Add(From(4, 14, 1));

@@ -106,6 +106,7 @@ struct Send {
   uint32_t samples = 1;
   uint64_t incarnation = 0;  // 0: IncarnationOf(worker)
   const char* to = nullptr;  // null: NameOf(worker)
+  uint64_t connection = 0;
 };
 
 class ShardHarness {
@@ -177,6 +178,7 @@ class ShardHarness {
                                 .steps = send.sequence},
                     nullptr, std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
     request.now = now_;
+    request.connection = send.connection;
     const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                   values.size() * sizeof(float));
     absl::Status status = shard_->ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <string>
@@ -479,6 +480,38 @@ TEST(BoundedShardTest, ResentPushOfAWorkerThatIsHeldUpIsAnsweredOnceOverTheNewCo
   EXPECT_THAT(shard.shard().Weights(), Each(-2.0f));
   EXPECT_EQ(shard.Statistics(0).applied(), 1u);
   EXPECT_EQ(shard.Statistics(0).duplicate(), 1u);
+}
+
+// A thread that applies what came over the broken connection may be overtaken by the one of the new
+// connection.
+TEST(OvertakenCopyTest, AnswersGoOverTheNewerConnection) {
+  const auto handle = [](ShardHarness* shard, v1::Block::Operation operation, uint64_t version) {
+    for (const auto& [connection, to] :
+         std::map<uint64_t, const char*, std::greater<>>{{2, "new connection"}, {1, "cut connection"}}) {
+      ASSERT_TRUE(shard
+                      ->Handle({.worker = 0,
+                                .operation = operation,
+                                .version = version,
+                                .value = 1,
+                                .to = to,
+                                .connection = connection})
+                      .ok());
+    }
+    EXPECT_TRUE(shard->Take().empty());
+    ASSERT_TRUE(shard->Handle({.worker = 1, .value = 1}).ok());
+  };
+  ShardHarness group(GradientJob(/*synchronous=*/true), 16, 16, {0, 1});
+  handle(&group, v1::Block::PUSH_PULL, 0);
+  EXPECT_EQ(Names(group.Take()), (std::vector<std::string>{"new connection", "worker 1"}));
+  EXPECT_THAT(group.shard().Weights(), Each(-1.0f)) << "the mean of one contribution of each";
+
+  ShardHarness bounded(GradientJobWith(Bound(0)), 16, 16, {0, 1});
+  handle(&bounded, v1::Block::PUSH_PULL, 0);
+  EXPECT_EQ(Names(bounded.Take()), (std::vector<std::string>{"new connection", "worker 1"}));
+
+  ShardHarness pull(GradientJob(/*synchronous=*/false), 16, 16, {0, 1});
+  handle(&pull, v1::Block::PULL, 1);
+  EXPECT_EQ(Names(pull.Take()), (std::vector<std::string>{"worker 1", "new connection"}));
 }
 
 TEST(BoundedShardTest, RefusedPushMovesTheClockToo) {
