@@ -161,7 +161,6 @@ class Master {
   uint64_t PushesOf(const Member& worker) const;
   // The clock that puts a worker with so many pushes beside the slowest of those that have work.
   uint64_t ClockBesideSlowest(uint64_t pushes) const;
-  std::vector<uint64_t> Holders() const;
   std::vector<Rosters::Entry> RosterEntries() const;
   void FollowPlateau();
   void WeighScore();

@@ -92,7 +92,7 @@ absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, M
 }
 
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
-  const std::vector<uint64_t> holders = Holders();
+  const std::vector<uint64_t>& holders = membership_.worker_incarnations();
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
   if (!version) {
     if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
@@ -143,12 +143,6 @@ uint64_t Master::ClockBesideSlowest(uint64_t pushes) const {
     if (worker != nullptr && !entry.idle) slowest = std::min(slowest, entry.clock + PushesOf(*worker));
   }
   return slowest == UINT64_MAX || slowest < pushes ? 0 : slowest - pushes;
-}
-
-std::vector<uint64_t> Master::Holders() const {
-  std::vector<uint64_t> holders;
-  for (const Member* worker : membership_.workers()) holders.push_back(worker->incarnation);
-  return holders;
 }
 
 std::vector<Rosters::Entry> Master::RosterEntries() const {

@@ -47,6 +47,7 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
   member.heard_at = now;
   events_->Add(absl::StrCat(member.name(), " joined"));
   ++num_[member.role];
+  incarnations_.reset();
   return &members_.emplace(Key{member.role, member.index}, member).first->second;
 }
 
@@ -93,6 +94,7 @@ bool Membership::HasEvaluator(uint64_t incarnation) const {
 void Membership::Remove(v1::Role role, uint32_t index) {
   const int erased = static_cast<int>(members_.erase({role, index}));
   num_[role] -= erased;
+  incarnations_.reset();
   if (erased > 0 && role == v1::WORKER) held_indices_.insert(index);
 }
 
@@ -133,6 +135,7 @@ std::vector<Member> Membership::TakeExpired(double now) {
     if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
     --num_[member.role];
+    incarnations_.reset();
     at = members_.erase(at);
   }
   return expired;
@@ -144,6 +147,14 @@ std::vector<const Member*> Membership::workers() const {
     if (key.first == v1::WORKER) workers.push_back(&member);
   }
   return workers;
+}
+
+const std::vector<uint64_t>& Membership::worker_incarnations() const {
+  if (!incarnations_) {
+    incarnations_.emplace();
+    for (const Member* worker : workers()) incarnations_->push_back(worker->incarnation);
+  }
+  return *incarnations_;
 }
 
 int Membership::num(v1::Role role) const {

@@ -74,6 +74,8 @@ class Membership {
 
   // By index.
   std::vector<const Member*> workers() const;
+  // Their incarnations. Costs nothing while no worker comes or goes.
+  const std::vector<uint64_t>& worker_incarnations() const;
   int num_workers() const { return num(v1::WORKER); }
   int num_evaluators() const { return num(v1::EVALUATOR); }
   bool empty() const { return members_.empty(); }
@@ -94,6 +96,8 @@ class Membership {
   std::map<Key, Member> members_;
   std::set<uint32_t> held_indices_;  // of workers that are members no more
   std::map<v1::Role, int> num_;  // of members
+  // Of workers, by index; nothing where members have changed since it was made.
+  mutable std::optional<std::vector<uint64_t>> incarnations_;
 };
 
 }  // namespace catchment

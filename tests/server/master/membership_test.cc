@@ -7,7 +7,9 @@ namespace catchment {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 v1::RegisterRequest From(const std::string& host, v1::Role role = v1::WORKER) {
   v1::RegisterRequest request;
@@ -50,6 +52,23 @@ TEST_F(MembershipTest, CountsMembersThatComeLeaveAndAreLost) {
   members_.Remove(v1::EVALUATOR, 0);
   EXPECT_EQ(members_.num_evaluators(), 0);
   EXPECT_EQ(members_.workers().size(), 1u);
+}
+
+TEST_F(MembershipTest, ListsTheIncarnationsOfWorkersAsTheyComeAndGo) {
+  EXPECT_THAT(members_.worker_incarnations(), IsEmpty());
+  members_.Register(From("a"), 0);
+  members_.Register(From("b", v1::EVALUATOR), 0);
+  members_.Register(From("c"), 0);
+  EXPECT_THAT(members_.worker_incarnations(), ElementsAre(1, 3));
+  members_.Register(From("d"), 5);
+  EXPECT_THAT(members_.worker_incarnations(), ElementsAre(1, 3, 4));
+  members_.Remove(v1::WORKER, 0);
+  EXPECT_THAT(members_.worker_incarnations(), ElementsAre(3, 4));
+  members_.TakeExpired(11);
+  EXPECT_THAT(members_.worker_incarnations(), ElementsAre(4)) << "the one of incarnation 3 was heard of at 0";
+  members_.FreeIndex(0);
+  members_.Register(From("e"), 11);
+  EXPECT_THAT(members_.worker_incarnations(), ElementsAre(5, 4)) << "by index";
 }
 
 TEST_F(MembershipTest, EvaluatorsHaveIndicesOfTheirOwnButShareIncarnations) {
