@@ -127,11 +127,9 @@ void Master::Release(const Member& worker) {
 }
 
 void Master::TakeMarks(const v1::ShardReport& report) {
-  marks_.Update(report);
+  const std::vector<PushMarks::Change> changes = marks_.Update(report);
   if (ledger_ == nullptr) return;
-  for (const v1::PushMark& mark : report.marks()) {
-    ledger_->MarkDone(mark.incarnation(), marks_.Of(mark.worker(), mark.incarnation()).settled);
-  }
+  for (const PushMarks::Change& worker : changes) ledger_->MarkDone(worker.incarnation, worker.settled);
   SettleLeaving();
 }
 

@@ -15,8 +15,14 @@ class PushMarks {
  public:
   explicit PushMarks(int num_shards) : num_shards_(num_shards) {}
 
-  // Takes the marks of a shard that the job has.
-  void Update(const v1::ShardReport& report);
+  // A worker of which all shards together have settled another number of steps than before.
+  struct Change {
+    uint64_t incarnation = 0;
+    uint64_t settled = 0;
+    bool operator==(const Change&) const = default;
+  };
+  // Takes the marks of a shard that the job has. Returns the workers for which Mark::settled has changed.
+  std::vector<Change> Update(const v1::ShardReport& report);
   // Takes back what the shard has reported: another process reports for it.
   void Forget(uint32_t shard);
 
@@ -33,8 +39,21 @@ class PushMarks {
   bool WaitsForOthers(uint32_t worker, uint64_t incarnation) const;
 
  private:
+  // A v1::PushMark: there is one for each worker and shard, all of a worker beside each other.
+  struct AtShard {
+    uint64_t incarnation = 0;
+    uint64_t answered = 0;
+    uint64_t settled = 0;
+    uint64_t begun = 0;
+    bool waits = false;
+  };
+  struct Worker {
+    std::vector<AtShard> shards;
+    Change last;  // that Update has found
+  };
+
   const size_t num_shards_;
-  std::vector<std::vector<v1::PushMark>> marks_;  // by worker index, then by shard
+  std::vector<Worker> workers_;  // by index
 };
 
 }  // namespace catchment

@@ -50,14 +50,19 @@ absl::Status ShardBoard::Update(const v1::ShardReport& report) {
                                                       report.version(), ", and was at ", last->version(),
                                                       " before: it has lost updates"));
   }
-  v1::ShardReport next = report;
-  next.clear_without_statistics();
-  if (report.without_statistics() && last) {
-    next.mutable_workers()->Swap(last->mutable_workers());
+  const bool first = !last.has_value();
+  if (first) last.emplace();
+  Workers workers;
+  workers.Swap(last->mutable_workers());
+  // Into the report before: the memory of its marks is used again.
+  *last = report;
+  last->clear_marks();
+  last->clear_without_statistics();
+  if (report.without_statistics() && !first) {
+    last->mutable_workers()->Swap(&workers);
   } else {
-    Account(last ? last->workers() : Workers(), next.workers());
+    Account(workers, last->workers());
   }
-  last = std::move(next);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
-// What the shards last said of themselves, and what it adds up to. The sums over shards and workers are kept up
-// to date report by report: asking for them costs nothing, however many shards and workers there are.
+// What the shards last said of themselves, and what it adds up to. The sums over shards and workers are kept
+// up to date report by report: asking for them costs nothing, however many shards and workers there are.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_SHARD_BOARD_H_
@@ -41,7 +41,7 @@ class ShardBoard {
   const StalenessDistribution& staleness() const { return staleness_; }
   const StalenessDistribution& StalenessOf(uint32_t worker) const;
 
-  // By shard; nothing where none has come.
+  // By shard, without marks, which server/master/push_marks.h has; nothing where none has come.
   const std::vector<std::optional<v1::ShardReport>>& reports() const { return reports_; }
 
  private:

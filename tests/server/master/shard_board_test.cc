@@ -99,6 +99,31 @@ TEST(ShardBoardTest, SumsAreThoseOfTheLastReportsAfterAnySequenceOfReports) {
   }
 }
 
+TEST(ShardBoardTest, StatisticsThatAReportLeavesOutStayAndMarksAreNotKept) {
+  ShardBoard board(1);
+  v1::ShardReport report;
+  report.set_version(1);
+  *report.add_workers() = StatisticsOf(0, {{2, 3}});
+  report.add_marks()->set_worker(0);
+  ASSERT_TRUE(board.Update(report).ok());
+  v1::ShardReport later;
+  later.set_version(5);
+  later.set_without_statistics(true);
+  later.add_marks()->set_worker(0);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(board.Update(later).ok());
+    v1::ShardReport expected = report;
+    expected.set_version(5);
+    expected.clear_marks();
+    EXPECT_EQ(board.reports()[0]->DebugString(), expected.DebugString());
+    EXPECT_EQ(board.staleness().count(), 3u);
+  }
+  later.set_without_statistics(false);
+  ASSERT_TRUE(board.Update(later).ok());
+  EXPECT_EQ(board.reports()[0]->workers_size(), 0);
+  EXPECT_EQ(board.staleness().count(), 0u);
+}
+
 TEST(ShardBoardTest, ARefusedReportChangesNothing) {
   ShardBoard board(1);
   v1::ShardReport report;
