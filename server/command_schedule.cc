@@ -4,6 +4,12 @@
 #include <cmath>
 
 namespace catchment {
+namespace {
+
+// Returns value / unit, rounded up.
+int64_t Quotient(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
+
+}  // namespace
 
 void CommandSchedule::Tick() {
   ++ticks_;
@@ -14,9 +20,11 @@ void CommandSchedule::Tick() {
   }
 }
 
-int CommandSchedule::Period(const Wanted& wanted) const {
+int CommandSchedule::Period(const Wanted& wanted, int num_workers) const {
   if (wanted.phase != v1::JobStatus::TRAINING) return 1;
-  return (static_cast<int>(servers_.size()) + kServersPerTick - 1) / kServersPerTick;
+  const int64_t servers = static_cast<int64_t>(servers_.size());
+  return static_cast<int>(
+      std::max(Quotient(servers, kServersPerTick), Quotient(servers * num_workers, kMarksPerTick)));
 }
 
 int CommandSchedule::StatisticsPeriod(const Wanted& wanted, int num_workers) const {
@@ -29,17 +37,17 @@ bool CommandSchedule::IsDueAtOnce(int server, const Wanted& wanted) const {
   return !s.under_way && s.failures == 0 && !(s.sent == wanted);
 }
 
-bool CommandSchedule::IsDueNow(int server, const Wanted& wanted) const {
+bool CommandSchedule::IsDueNow(int server, const Wanted& wanted, int num_workers) const {
   const Server& s = servers_[server];
   if (s.under_way) return false;
   if (IsDueAtOnce(server, wanted)) return true;
   if (s.since_sent == 0) return false;
-  return s.failures > 0 || (ticks_ + server) % Period(wanted) == 0;
+  return s.failures > 0 || (ticks_ + server) % Period(wanted, num_workers) == 0;
 }
 
 std::optional<CommandSchedule::Content> CommandSchedule::Begin(int server, const Wanted& wanted,
                                                                int num_workers) {
-  if (!IsDueNow(server, wanted)) return std::nullopt;
+  if (!IsDueNow(server, wanted, num_workers)) return std::nullopt;
   Server& s = servers_[server];
   s.under_way = true;
   const int period = StatisticsPeriod(wanted, num_workers);

@@ -1,9 +1,11 @@
 // Which servers the master is to command now, and what the command has to carry. A server has at most one
 // command under way, so that one that hangs delays no other. It is commanded at once when something has
-// changed that it must know, and otherwise once in a tick for every kServersPerTick servers of the job: many
-// servers together take no more calls than a few. Two parts of commands and reports grow with the workers,
-// and are left out where they are not needed: the rosters, once a server has acknowledged them, and, while
-// the job trains, statistics of workers, of which the master takes in at most kStatisticsPerTick a tick.
+// changed that it must know, and otherwise, while the job trains, so often that the servers together answer
+// at most kServersPerTick commands and report at most kMarksPerTick marks of workers in a tick: many servers
+// and workers together cost the master no more than a few, and are heard of less often. Two parts of commands
+// and reports that grow with the workers are left out where they are not needed: the rosters, once a server
+// has acknowledged them, and, while the job trains, statistics of workers, of which the master takes in at
+// most kStatisticsPerTick a tick.
 //
 // Units: ticks, of about a tenth of a second, where nothing else is said. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_COMMAND_SCHEDULE_H_
@@ -21,6 +23,7 @@ namespace catchment {
 class CommandSchedule {
  public:
   static constexpr int kServersPerTick = 8;
+  static constexpr int kMarksPerTick = 4000;
   static constexpr int kStatisticsPerTick = 2000;
   // How long a server may take to answer: twice as long after each command that failed, as reports of many workers
   // take their time over a slow network; but the end of the job is repeated soon.
@@ -68,9 +71,9 @@ class CommandSchedule {
     int since_statistics = kNever;  // ticks since the last answer with them
   };
 
-  bool IsDueNow(int server, const Wanted& wanted) const;
+  bool IsDueNow(int server, const Wanted& wanted, int num_workers) const;
   // Ticks between two commands to a server for which nothing has changed. Servers take turns in them.
-  int Period(const Wanted& wanted) const;
+  int Period(const Wanted& wanted, int num_workers) const;
   int StatisticsPeriod(const Wanted& wanted, int num_workers) const;
 
   std::vector<Server> servers_;

@@ -126,11 +126,13 @@ TEST(CommandScheduleTest, AReplacedServersCommandUnderWayIsAwaited) {
 struct Load {
   int calls = 0;
   int64_t statistics = 0;
+  std::vector<int> commands;         // by server
   std::vector<int> with_statistics;  // calls, by server
 };
 
 Load RunTicks(CommandSchedule* schedule, int servers, int workers, int ticks, v1::JobStatus::Phase phase) {
   Load load;
+  load.commands.resize(servers);
   load.with_statistics.resize(servers);
   for (int t = 0; t < ticks; ++t) {
     schedule->Tick();
@@ -138,6 +140,7 @@ Load RunTicks(CommandSchedule* schedule, int servers, int workers, int ticks, v1
       const auto content = Command(schedule, s, At(1, phase), workers);
       if (!content) continue;
       ++load.calls;
+      ++load.commands[s];
       if (!content->statistics) continue;
       load.statistics += workers;
       ++load.with_statistics[s];
@@ -162,6 +165,19 @@ TEST(CommandScheduleTest, ManyServersAndWorkersBringNoMoreThanABoundedNumber) {
   for (int s = 0; s < kServers; ++s) {
     EXPECT_GE(load.with_statistics[s], kTicks / kServers / 2) << "every server has its turn: " << s;
   }
+}
+
+// Each report has a mark for each worker.
+TEST(CommandScheduleTest, ManyWorkersAreReportedOfLessOftenByAllServersInTurn) {
+  constexpr int kServers = 64, kWorkers = 2000, kTicks = 1000;
+  CommandSchedule schedule(kServers);
+  RunTicks(&schedule, kServers, kWorkers, 1, v1::JobStatus::TRAINING);  // all hear of the generation
+  const Load load = RunTicks(&schedule, kServers, kWorkers, kTicks, v1::JobStatus::TRAINING);
+  const int64_t most = int64_t{kTicks} * CommandSchedule::kMarksPerTick;
+  EXPECT_LE(int64_t{load.calls} * kWorkers, most);
+  EXPECT_GE(int64_t{load.calls} * kWorkers, most / 2);
+  const int one = load.calls / kServers;
+  for (int s = 0; s < kServers; ++s) EXPECT_NEAR(load.commands[s], one, 1) << "server " << s;
 }
 
 TEST(CommandScheduleTest, OutsideTrainingStatisticsComeWithEveryReport) {
