@@ -1,8 +1,11 @@
 #include "server/shard_commander.h"
 
+#include <pthread.h>
+
 #include <memory>
 #include <utility>
 
+#include "common/completion.h"
 #include "common/rpc.h"
 
 namespace catchment {
@@ -16,7 +19,7 @@ class ShardCommander::Call final : public Completion {
         context_(DeadlineContext(seconds)) {}
 
   void Start(v1::ShardService::Stub* stub) {
-    reader_ = stub->AsyncControl(context_.get(), command_, commander_.thread_.queue());
+    reader_ = stub->AsyncControl(context_.get(), command_, &commander_.queue_);
     reader_->Finish(&report_, &status_, Tag());
   }
   void Cancel() { context_->TryCancel(); }
@@ -43,11 +46,32 @@ class ShardCommander::Call final : public Completion {
   grpc::Status status_;
 };
 
-ShardCommander::ShardCommander() : thread_(std::make_unique<grpc::CompletionQueue>(), "commands") {}
+ShardCommander::ShardCommander() : thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), "commands");
+}
 
 ShardCommander::~ShardCommander() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    for (Call* call : calls_) call->Cancel();
+    changed_.Notify();
+  }
+  thread_.join();
+  queue_.Shutdown();
+  void* tag;
+  for (bool ok; queue_.Next(&tag, &ok);) Completion::Run(tag, ok);
+}
+
+void ShardCommander::Run() {
+  void* tag;
+  for (bool ok; AwaitCall() && queue_.Next(&tag, &ok);) Completion::Run(tag, ok);
+}
+
+bool ShardCommander::AwaitCall() {
   MutexLock lock(&mu_);
-  for (Call* call : calls_) call->Cancel();
+  changed_.Wait(&mu_, [this] { return ending_ || !calls_.empty(); });
+  return !calls_.empty();
 }
 
 void ShardCommander::Send(v1::ShardService::Stub* stub, v1::ShardCommand command, double seconds,
@@ -56,6 +80,7 @@ void ShardCommander::Send(v1::ShardService::Stub* stub, v1::ShardCommand command
   {
     MutexLock lock(&mu_);
     calls_.insert(call);
+    changed_.Notify();
   }
   call->Start(stub);
 }

@@ -112,6 +112,17 @@ TEST(ShardCommanderTest, AServerThatHangsDelaysNoOther) {
   EXPECT_THAT(heard.Await(3), testing::Contains("1: CANCELLED")) << "it is broken off at the end";
 }
 
+TEST(ShardCommanderTest, CommandsAreSentAfterAllEarlierOnesAreAnswered) {
+  Server server(false);
+  Answers heard;
+  ShardCommander commander;
+  for (uint64_t generation = 1; generation <= 3; ++generation) {
+    commander.Send(server.stub(), Generation(generation), kPatience, heard.Note());
+    heard.Await(generation);
+  }
+  EXPECT_THAT(heard.Await(3), ElementsAre("1: report of 1", "2: report of 2", "3: report of 3"));
+}
+
 TEST(ShardCommanderTest, AServerThatHangsIsGivenUpAfterAWhile) {
   Server hangs(true);
   Answers heard;
