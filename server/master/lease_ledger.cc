@@ -25,7 +25,7 @@ Deal LeaseLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
   Holder& to = holders_[holder];
   Deal deal;
   deal.number = ++to.leases;
-  for (uint64_t i = 0; i < std::min(kMinibatchesPerLease, share) && !AllDealt(); ++i) {
+  for (uint64_t i = 0; i < std::min(to.most, share) && !AllDealt(); ++i) {
     deal.minibatches.push_back(source_.Take(batch_size_));
     to.kept.push_back(deal.minibatches.back());
     open_samples_ += NumSamples(to.kept.back());

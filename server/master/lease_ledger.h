@@ -1,8 +1,8 @@
 // The data ledger of asynchronous training: each worker gets a few minibatches of its own at a time.
 //
-// A lease has kMinibatchesPerLease minibatches of batch_size samples; near the end of the budget fewer, at
-// most (minibatches left) / (2 * members) and at least 1, so that all workers end together. A minibatch holds
-// samples of one epoch; the last of an epoch may be smaller.
+// A lease has kMinibatchesPerLease minibatches of batch_size samples, or as many as SetLeaseSize says; near the
+// end of the budget fewer, at most (minibatches left) / (2 * members) and at least 1, so that all workers end
+// together. A minibatch holds samples of one epoch; the last of an epoch may be smaller.
 #ifndef CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
 #define CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
 
@@ -26,6 +26,7 @@ class LeaseLedger final : public DataLedger {
   LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_samples, const v1::MasterState& from);
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
+  void SetLeaseSize(uint64_t holder, uint64_t minibatches) override { holders_[holder].most = minibatches; }
   Deal Next(uint64_t holder, const std::vector<uint64_t>& members) override;
   void MarkDone(uint64_t holder, uint64_t steps) override;
   void SetLeaving(uint64_t holder) override {}
@@ -42,6 +43,7 @@ class LeaseLedger final : public DataLedger {
   // The minibatches of all its leases, numbered from 0. They are done from the first to the last; those that
   // are done are kept while a checkpoint is awaited.
   struct Holder {
+    uint64_t most = kMinibatchesPerLease;  // in a lease
     uint64_t leases = 0;
     uint64_t first = 0;  // that is kept
     uint64_t done = 0;

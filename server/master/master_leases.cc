@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/master/lease_size.h"
 #include "server/master/master.h"
 #include "server/master/plan_ledger.h"
 
@@ -108,6 +109,8 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   }
   const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
   if (!known) return Wait(kRetry);
+  ledger_->SetLeaseSize(member->incarnation,
+                        LeaseSize(member->progress, static_cast<int>(holders.size())));
   const Deal deal = ledger_->Next(member->incarnation, holders);
   member->granted_steps += deal.minibatches.size();
   member->granted_samples += SamplesIn(deal);

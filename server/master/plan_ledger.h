@@ -36,6 +36,7 @@ class PlanLedger final : public DataLedger {
   PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_samples, const v1::MasterState& from);
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
+  void SetLeaseSize(uint64_t holder, uint64_t minibatches) override {}
   Deal Next(uint64_t holder, const std::vector<uint64_t>& members) override;
   void MarkDone(uint64_t holder, uint64_t steps) override;
   void SetLeaving(uint64_t holder) override;

@@ -60,7 +60,7 @@ FlagSet MakeFlags(Options* o) {
   flags.AddString("json", "FILE", &o->json, "Writes the rows there, a list of objects.");
   flags.AddList("workers", "N,M", &o->workers, "Default: 100,500,1000,2000.");
   flags.AddList("servers", "N,M", &o->servers, "The master and the simulated ones. Default: 8,64.");
-  flags.AddInt("step_ms", "N", 1, &o->step_ms, "A worker's step; a lease has 8. Default 1000.");
+  flags.AddInt("step_ms", "N", 1, &o->step_ms, "A worker's step. Default 1000.");
   flags.AddSeconds("seconds", &o->seconds, "Measures so long. Default 10.");
   return flags;
 }

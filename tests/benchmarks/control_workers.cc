@@ -125,6 +125,7 @@ class SimulatedWorkers::Worker {
       return false;
     }
     progress_.set_steps(progress_.steps() + 1);
+    progress_.set_compute_seconds(progress_.compute_seconds() + step_seconds_);
     uint64_t samples = 0;
     for (const v1::SampleSpan& span : lease_.minibatches(step_ - 1).spans()) {
       samples += span.end() - span.begin();

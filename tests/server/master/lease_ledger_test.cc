@@ -79,6 +79,21 @@ TEST(LeaseLedgerTest, LeasesShrinkNearTheEnd) {
   EXPECT_TRUE(std::is_sorted(sizes.rbegin(), sizes.rend()));
 }
 
+TEST(LeaseLedgerTest, AWorkersLeasesHaveTheSizeThatIsSetAndShrinkAllTheSame) {
+  LeaseLedger ledger(PaceFor(1), Epochs(1, 400), 400, {});
+  const std::vector<uint64_t> members = {1, 2};
+  ledger.SetLeaseSize(1, 50);
+  EXPECT_EQ(ledger.Next(1, members).minibatches.size(), 50u);
+  EXPECT_EQ(ledger.Next(2, members).minibatches.size(), kMinibatchesPerLease) << "of that worker alone";
+  ledger.SetLeaseSize(1, 1000);
+  EXPECT_EQ(ledger.Next(1, members).minibatches.size(), 85u) << "(400 - 58) / 4";
+  ledger.SetLeaseSize(1, 1);
+  EXPECT_EQ(ledger.Next(1, members).minibatches.size(), 1u);
+  ledger.MarkDone(1, 136);
+  ledger.GiveBack(2, 0);
+  EXPECT_EQ(ledger.done_samples(), 136u);
+}
+
 TEST(LeaseLedgerTest, BudgetOfMinibatches) {
   LeaseLedger ledger(PaceFor(10), Minibatches(37), 25, {});
   uint64_t minibatches = 0;

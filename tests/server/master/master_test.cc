@@ -254,6 +254,19 @@ TEST_F(MasterTest, EvaluatorsNeedNoTrainingSamples) {
 
 // ---------------------------------------------------------------------------------------------- leases
 
+TEST_F(MasterTest, AsynchronousLeasesHoldASecondOfTheWorkersSteps) {
+  for (bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous, .epochs = 100}));
+    Worker worker = Join();
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    const int first = worker.lease.minibatches_size();
+    DoLease({&worker});
+    worker.progress.set_compute_seconds(0.05 * first);
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    EXPECT_EQ(worker.lease.minibatches_size(), synchronous ? first : 20) << "synchronous: " << synchronous;
+  }
+}
+
 TEST_F(MasterTest, NothingIsDealtBeforeAllWorkersHaveCome) {
   for (bool synchronous : {false, true}) {
     Start(MakeJob({.synchronous = synchronous, .workers = 2}));
