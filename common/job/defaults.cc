@@ -263,7 +263,7 @@ void FillKeeping(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_updates, 0);
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), keep, 2);
   FillEvaluation(job->mutable_evaluation());
-  CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, 10);
+  CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, std::max(10.0, job->workers() / 50.0));
   CATCHMENT_DEFAULT(job->mutable_faults(), non_finite_limit, 10);
   CATCHMENT_DEFAULT(job->mutable_faults(), connect_timeout_seconds, 60);
   CATCHMENT_DEFAULT(job->mutable_faults(), slowest_kib_per_second, 64);

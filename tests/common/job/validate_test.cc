@@ -142,6 +142,12 @@ v1::Optimizer::Kind KindOf(const std::string& name) {
   return kind;
 }
 
+TEST(FillDefaults, ManyWorkersHaveLongerLeases) {
+  EXPECT_EQ(Filled({"workers=500"}).faults().worker_lease_seconds(), 10);
+  EXPECT_EQ(Filled({"workers=2000"}).faults().worker_lease_seconds(), 40);
+  EXPECT_EQ(Filled({"workers=2000", "faults.worker_lease_seconds=3"}).faults().worker_lease_seconds(), 3);
+}
+
 TEST(FillDefaults, TwiceChangesNothing) {
   for (const Preset& preset : Presets()) {
     for (const std::string kind :
