@@ -63,9 +63,8 @@ class MasterHost {
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   // Answers at once.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  // Calls `respond` once with the lease: now, or, where the request allows to wait, within kMostWaitSeconds, on
-  // the host's thread.
-  static constexpr double kMostWaitSeconds = 3;
+  // Calls `respond` once with the lease: now, or, where the request allows to wait, within
+  // Master::LongestLeaseWait, on the host's thread.
   void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);

@@ -134,11 +134,10 @@ absl::StatusOr<v1::Lease> MasterHost::GetLeaseLocked(const v1::GetLeaseRequest& 
 }
 
 void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
-  const double longest = std::min(kMostWaitSeconds, options_.job.faults().worker_lease_seconds() / 3);
-  const double seconds = std::min(request.wait_seconds(), longest);
   std::optional<LeaseWaiters::Answer> answer;
   {
     MutexLock lock(&mu_);
+    const double seconds = std::min(request.wait_seconds(), master_->LongestLeaseWait());
     absl::StatusOr<v1::Lease> lease = GetLeaseLocked(request);
     const bool waits = seconds > 0 && lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() &&
                        !ending_ && !over_ && master_->MayWaitForLease(request);

@@ -5,8 +5,8 @@
 namespace catchment {
 namespace {
 
-// How long a call may wait at the master, which bounds it itself.
-constexpr double kWaitSeconds = 5;
+// How long a call may wait at the master, which bounds it itself: the lower, the fewer workers there are.
+constexpr double kWaitSeconds = 20;
 constexpr double kLookSeconds = 0.02;
 
 }  // namespace

@@ -55,7 +55,8 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
 absl::StatusOr<v1::Lease> MasterClient::GetLease(const v1::GetLeaseRequest& request, const StopFlag& stop) {
   v1::Lease lease;
   const absl::Status status =
-      Retry([&](grpc::ClientContext* context) { return TryGetLease(context, request, stop, &lease); }, stop);
+      Retry([&](grpc::ClientContext* context) { return TryGetLease(context, request, stop, &lease); }, stop,
+            kCallSeconds + request.wait_seconds());
   if (!status.ok()) return status;
   return lease;
 }

@@ -10,8 +10,9 @@
 namespace catchment {
 namespace {
 
-// Heartbeats of all workers together, and what a worker sends of its own accord.
-constexpr double kMostHeartbeatsPerSecond = 500;
+// Of one kind, of all workers together.
+constexpr double kMostCallsPerSecond = 200;
+// What a worker sends of its own accord.
 constexpr double kHeartbeatSeconds = 0.5;
 // A worker without a connection to a server that misses so many is lost.
 constexpr double kMissedHeartbeats = 3;
@@ -118,15 +119,15 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
   if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
   Advance();
   v1::HeartbeatReply reply;
-  reply.set_again_in_seconds(HeartbeatSeconds());
+  reply.set_again_in_seconds(Spread(kHeartbeatSeconds));
   if (!course_.cut_short()) return reply;
   reply.set_stop(true);
   reply.set_reason(course_.reason());
   return reply;
 }
 
-double Master::HeartbeatSeconds() const {
-  return std::max(kHeartbeatSeconds, membership_.num_workers() / kMostHeartbeatsPerSecond);
+double Master::Spread(double seconds) const {
+  return std::max(seconds, membership_.num_workers() / kMostCallsPerSecond);
 }
 
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
@@ -191,7 +192,7 @@ void Master::TakeDisconnected(const v1::ShardReport& report) {
   for (const v1::PushMark& mark : report.marks()) {
     if (!mark.disconnected()) continue;
     membership_.SetDisconnected(mark.worker(), mark.incarnation(), report.shard(),
-                                kMissedHeartbeats * HeartbeatSeconds(), clock_->Now());
+                                kMissedHeartbeats * Spread(kHeartbeatSeconds), clock_->Now());
   }
 }
 

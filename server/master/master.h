@@ -74,6 +74,10 @@ class Master {
   // Whether an answer of WAIT may be held back until LeaseConditions change: it does not depend on progress that
   // the worker has yet to report.
   bool MayWaitForLease(const v1::GetLeaseRequest& request) const;
+  // How long it may be held back at most: kLeaseWaitSeconds, longer with many workers, and no longer than a third
+  // of a worker's lease.
+  static constexpr double kLeaseWaitSeconds = 3;
+  double LongestLeaseWait() const;
   // What the answers to workers that may wait depend on.
   struct LeaseConditions {
     Course::Stage stage = Course::Stage::kWaiting;
@@ -152,6 +156,9 @@ class Master {
   absl::Status Observe(const v1::Progress& progress, Member* member);
   absl::StatusOr<v1::Lease> LeaseFor(const v1::GetLeaseRequest& request, Member* member);
   absl::StatusOr<v1::Lease> NextLease(Member* member);
+  // Returns the seconds between two calls of one kind of a worker: `seconds`, or more, so that all workers together
+  // make no more than the master can answer beside its other work.
+  double Spread(double seconds) const;
   // Answers that there is nothing yet.
   v1::Lease Wait(double retry_seconds) const;
   bool Acknowledged(uint64_t version, uint64_t incarnation) const;
@@ -174,8 +181,6 @@ class Master {
   void SettleLeaving();
   // Notes which workers have lost their connections to the shard.
   void TakeDisconnected(const v1::ShardReport& report);
-  // Returns the seconds between two heartbeats that the master asks for.
-  double HeartbeatSeconds() const;
   bool HasDoneAll(const Member& worker) const;
   // Says, about once a second, which workers make no progress, and lets those go that are stuck.
   void WatchProgress();

@@ -65,6 +65,10 @@ bool Master::MayWaitForLease(const v1::GetLeaseRequest& request) const {
   return member != nullptr && HasDoneAll(*member);
 }
 
+double Master::LongestLeaseWait() const {
+  return std::min(Spread(kLeaseWaitSeconds), membership_.lease_seconds() / 3);
+}
+
 Master::LeaseConditions Master::lease_conditions() const {
   LeaseConditions conditions;
   conditions.stage = course_.stage();
@@ -109,8 +113,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   }
   const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
   if (!known) return Wait(kRetry);
-  ledger_->SetLeaseSize(member->incarnation,
-                        LeaseSize(member->progress, static_cast<int>(holders.size())));
+  ledger_->SetLeaseSize(member->incarnation, LeaseSize(member->progress, static_cast<int>(holders.size())));
   const Deal deal = ledger_->Next(member->incarnation, holders);
   member->granted_steps += deal.minibatches.size();
   member->granted_samples += SamplesIn(deal);

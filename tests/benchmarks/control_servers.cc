@@ -28,7 +28,7 @@ struct VersionSink final : AnswerSink {
 }  // namespace
 
 SimulatedServers::SimulatedServers(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers)
-    : layout_(*LayoutOf(job, std::move(tensors), num_servers)), last_(num_servers - 1) {
+    : job_(job.name()), layout_(*LayoutOf(job, std::move(tensors), num_servers)), last_(num_servers - 1) {
   for (int s = 1; s < num_servers; ++s) {
     CHECK_EQ(layout_.num_blocks(s), 1);
     Shard::Contents contents;
@@ -57,7 +57,9 @@ void SimulatedServers::Accept(CallQueue* queue) {
 }
 
 absl::Status SimulatedServers::Register(const v1::Job& job, const std::string& master) {
-  const auto stub = v1::MasterService::NewStub(Connect(master, grpc::InsecureChannelCredentials()));
+  const auto channel = Connect(master, grpc::InsecureChannelCredentials());
+  master_ = v1::ShardService::NewStub(channel);
+  const auto stub = v1::MasterService::NewStub(channel);
   for (size_t s = 1; s <= hosts_.size(); ++s) {
     v1::RegisterServerRequest request;
     request.set_index(s);
@@ -82,6 +84,38 @@ absl::Status SimulatedServers::Push(uint32_t worker, uint64_t incarnation, uint6
     if (absl::Status status = PushTo(server, worker, incarnation, step); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status SimulatedServers::Flush(uint64_t run_id, uint32_t worker, uint64_t incarnation, uint64_t step) {
+  for (size_t server = 0; server < hosts_.size(); ++server) {
+    if (absl::Status status = PushTo(server, worker, incarnation, step); !status.ok()) return status;
+  }
+  return PushToMaster(run_id, worker, incarnation, step);
+}
+
+absl::Status SimulatedServers::PushToMaster(uint64_t run_id, uint32_t worker, uint64_t incarnation,
+                                            uint64_t step) {
+  v1::Hello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_job(job_);
+  hello.set_fingerprint(layout_.fingerprint());
+  hello.set_num_shards(layout_.num_shards());
+  hello.set_worker(worker);
+  hello.set_incarnation(incarnation);
+  hello.set_run_id(run_id);
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  context->AddMetadata(kHelloKey, hello.SerializeAsString());
+  const auto stream = master_->Train(context.get());
+  v1::Block block, answer;
+  block.set_operation(v1::Block::PUSH);
+  block.set_sequence(1);
+  block.set_samples(1);
+  block.set_steps(step);
+  block.set_payload(std::string(layout_.shard(0).size() * sizeof(float), '\0'));
+  const bool answered = stream->Write(block) && stream->Read(&answer);
+  stream->WritesDone();
+  const absl::Status status = FromGrpc(stream->Finish());
+  return answered ? absl::OkStatus() : status;
 }
 
 absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step) {

@@ -18,7 +18,7 @@
 
 namespace catchment {
 
-// Threads: Push is for one thread; the rest is safe.
+// Threads: Push and Flush are for one thread; the rest is safe.
 class SimulatedServers final : public CallService {
  public:
   // Servers 1 .. num_servers - 1 of the job, which all listen at one address. `job` has its defaults.
@@ -33,6 +33,9 @@ class SimulatedServers final : public CallService {
   // with all of many shards and workers. A shard refuses the push of a worker that it has not heard of.
   static constexpr size_t kShardsPerStep = 8;
   absl::Status Push(uint32_t worker, uint64_t incarnation, uint64_t step);
+  // Pushes to all shards, the master's among them, which have all steps up to this one then. Once for a
+  // worker.
+  absl::Status Flush(uint64_t run_id, uint32_t worker, uint64_t incarnation, uint64_t step);
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override;
@@ -47,11 +50,14 @@ class SimulatedServers final : public CallService {
   };
 
   absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step);
+  absl::Status PushToMaster(uint64_t run_id, uint32_t worker, uint64_t incarnation, uint64_t step);
 
+  const std::string job_;
   const ParameterLayout layout_;
   const SteadyClock clock_;
   std::vector<std::unique_ptr<ShardHost>> hosts_;  // from server 1 on
   std::vector<std::vector<Last>> last_;            // by server and worker
+  std::unique_ptr<v1::ShardService::Stub> master_;
   Async service_;
   std::unique_ptr<Listener> listener_;
 };

@@ -16,7 +16,7 @@ namespace {
 // As those of catchment_worker (worker/heartbeat.cc, worker/lease_source.cc, worker/master_client.h).
 constexpr double kHeartbeatSeconds = 0.5;
 constexpr double kCallSeconds = 10;
-constexpr double kWaitSeconds = 5;
+constexpr double kWaitSeconds = 20;
 constexpr double kComeSeconds = 0.05;
 
 std::chrono::system_clock::time_point After(double seconds) {
@@ -110,7 +110,7 @@ class SimulatedWorkers::Worker {
     if (asked_at_ == 0) asked_at_ = all_.clock_.Now();
     *lease_request_.mutable_progress() = progress_;
     lease_request_.set_after(lease_.number());
-    context_of_lease_ = DeadlineContext(kCallSeconds);
+    context_of_lease_ = DeadlineContext(kCallSeconds + kWaitSeconds);
     all_.record_.OnCall();
     lease_call_ = stub_->AsyncGetLease(context_of_lease_.get(), lease_request_, all_.thread_.queue());
     lease_call_->Finish(&reply_, &lease_status_, lease_done_.Tag());
@@ -138,7 +138,7 @@ class SimulatedWorkers::Worker {
 
   void OnLeaseDone(bool) {
     if (ending_ || Failed(lease_status_)) return Leave();
-    if (reply_.state() == v1::Lease::WAIT) return Sleep(reply_.retry_seconds());
+    if (reply_.state() == v1::Lease::WAIT) return Wait();
     if (reply_.state() == v1::Lease::FINISHED) {
       all_.record_.OnError(absl::AbortedError("the job has ended"));
       return Leave();
@@ -149,6 +149,19 @@ class SimulatedWorkers::Worker {
     step_ = 0;
     if (!works_) return Leave();
     Sleep(step_seconds_);
+  }
+
+  void Wait() {
+    if (reply_.flush() && flushed_ < lease_.number()) {
+      flushed_ = lease_.number();
+      const absl::Status status = all_.servers_.Flush(all_.registration_.run_id(), lease_request_.worker(),
+                                                      lease_request_.incarnation(), progress_.steps());
+      if (!status.ok()) {
+        all_.record_.OnError(status);
+        return Leave();
+      }
+    }
+    Sleep(reply_.retry_seconds());
   }
 
   bool Failed(const grpc::Status& status) {
@@ -183,8 +196,9 @@ class SimulatedWorkers::Worker {
   double asked_at_ = 0;  // 0: it does not wait for a lease
   v1::GetLeaseRequest lease_request_;
   v1::Lease reply_;
-  v1::Lease lease_;  // that it works on
-  int step_ = 0;     // of its minibatches, done
+  v1::Lease lease_;       // that it works on
+  int step_ = 0;          // of its minibatches, done
+  uint64_t flushed_ = 0;  // number of the last lease after which all shards were given what they lacked
   grpc::Status lease_status_;
   std::unique_ptr<grpc::ClientContext> context_of_lease_;
   std::unique_ptr<grpc::ClientAsyncResponseReader<v1::Lease>> lease_call_;

@@ -151,7 +151,7 @@ TEST_F(MasterHostTest, ACallForALeaseIsAnsweredWhenItsTimeIsOverAndWhenTheHostEn
   const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   LeaseCall call(master_.get(), *me, 60);
-  clock_.Set(clock_.Now() + MasterHost::kMostWaitSeconds);
+  clock_.Set(clock_.Now() + Master::kLeaseWaitSeconds);
   EXPECT_EQ(call.Await().state(), v1::Lease::WAIT);
   LeaseCall last(master_.get(), *me, 60);
   master_.reset();

@@ -267,6 +267,21 @@ TEST_F(MasterTest, AsynchronousLeasesHoldASecondOfTheWorkersSteps) {
   }
 }
 
+TEST_F(MasterTest, ManyWorkersAreToCallLessOftenEach) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 1});
+  job.mutable_faults()->set_worker_lease_seconds(60);
+  Start(job);
+  const Worker first = Join();
+  EXPECT_DOUBLE_EQ(Beat(first)->again_in_seconds(), 0.5);
+  EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 3);
+  for (int i = 1; i < 1000; ++i) Join();
+  EXPECT_DOUBLE_EQ(Beat(first)->again_in_seconds(), 5) << "200 a second of all of them";
+  EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 5);
+  job.mutable_faults()->set_worker_lease_seconds(6);
+  Start(job);
+  EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 2) << "a third of its lease";
+}
+
 TEST_F(MasterTest, NothingIsDealtBeforeAllWorkersHaveCome) {
   for (bool synchronous : {false, true}) {
     Start(MakeJob({.synchronous = synchronous, .workers = 2}));
@@ -472,7 +487,7 @@ TEST_F(MasterTest, DisconnectedWorkerMayMissThreeHeartbeatsHoweverManyWorkersThe
   Exchange();
   shards_[0].Disconnect(workers[7].incarnation);
   Exchange();
-  clock_.Advance(3);
+  clock_.Advance(7.5);
   master_->Tick();
   EXPECT_EQ(master_->num_workers(), 500);
   clock_.Advance(0.1);
