@@ -38,9 +38,7 @@ absl::Status CheckOpenFiles(int64_t workers, int64_t servers, bool master) {
   if (needed <= limit) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("a server of a job with workers: ", workers, " needs about ", needed,
-                   " open files, and this process may have ", limit,
-                   " (RLIMIT_NOFILE, the hard limit): raise it with `ulimit -Hn ", needed,
-                   "`, LimitNOFILE= in a systemd unit, or --ulimit nofile= of a container"));
+                   " open files, and this process may have ", limit, " (RLIMIT_NOFILE): ", kOpenFilesRemedy));
 }
 
 }  // namespace catchment

@@ -96,10 +96,7 @@ void PortWatch::Run() {
       absl::UnavailableError(absl::StrCat("this process takes no connections at ", address_,
                                           " any more: gRPC gives up accepting them for good when the process "
                                           "runs out of open files (the limit is ",
-                                          OpenFilesLimit(),
-                                          "); raise the limit with `ulimit -n`, LimitNOFILE= in a systemd "
-                                          "unit, or --ulimit nofile= of a container, and "
-                                          "start it again"));
+                                          OpenFilesLimit(), "); ", kOpenFilesRemedy, ", and start it again"));
   LOG(ERROR) << lost.message();
   {
     MutexLock lock(&mu_);

@@ -103,7 +103,7 @@ TEST_F(OpenFilesTest, AJobOfMoreWorkersThanFilesIsRefusedWithTheLimitAndHowToRai
   EXPECT_EQ(run.end.exit_code, 1) << run.output;
   EXPECT_THAT(run.output,
               HasSubstr("workers: 500 needs about 1051 open files, and this process may have 256"));
-  EXPECT_THAT(run.output, HasSubstr("ulimit -Hn 1051"));
+  EXPECT_THAT(run.output, HasSubstr("ulimit -Hn"));
 }
 
 TEST_F(OpenFilesTest, TheSoftLimitIsRaisedToTheHardOne) {

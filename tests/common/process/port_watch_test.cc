@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/open_files.h"
+
 namespace catchment {
 namespace {
 
@@ -79,7 +81,7 @@ TEST_F(PortWatchTest, SaysOnceThatThePortIsLostAndHowToAvoidIt) {
   EXPECT_EQ(lost_[0], status);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(port.address()));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -n"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(kOpenFilesRemedy));
 }
 
 TEST_F(PortWatchTest, EndsWhileThePortTakesConnections) {
