@@ -62,19 +62,8 @@ absl::StatusOr<std::unique_ptr<EventFile>> EventFile::Create(const std::string& 
   return file;
 }
 
-EventFile::~EventFile() { close(file_); }
-
 absl::Status EventFile::Write(const tensorboard::Event& event) {
-  const std::string record = FrameRecord(event.SerializeAsString());
-  const ssize_t written = pwrite(file_, record.data(), record.size(), size_);
-  if (written == static_cast<ssize_t>(record.size())) {
-    size_ += written;
-    return absl::OkStatus();
-  }
-  const int error = written < 0 ? errno : ENOSPC;
-  // A part of a record would hide all that come after it.
-  if (ftruncate(file_, size_) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot mend ", path_));
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path_));
+  return file_.Append(FrameRecord(event.SerializeAsString()));
 }
 
 }  // namespace catchment

@@ -12,13 +12,13 @@
 #ifndef CATCHMENT_SERVER_EVENT_FILE_H_
 #define CATCHMENT_SERVER_EVENT_FILE_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/tensorboard.pb.h"
+#include "server/appended_file.h"
 
 namespace catchment {
 
@@ -28,20 +28,14 @@ class EventFile {
   // where that is taken), which begins with its version.
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& directory, double unix_time);
 
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
-
   absl::Status Write(const tensorboard::Event& event);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
 
  private:
-  EventFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  EventFile(const std::string& path, int descriptor) : file_(path, descriptor) {}
 
-  const std::string path_;
-  const int file_;
-  int64_t size_ = 0;  // of whole records
+  AppendedFile file_;
 };
 
 // A record's bytes.

@@ -135,8 +135,9 @@ absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& direct
   if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
   RemoveTemporaries(directory);
   const std::string path = directory + "/metrics.jsonl";
-  outputs->metrics_.open(path, std::ios::app);
-  if (!outputs->metrics_) return absl::PermissionDeniedError("cannot write " + path);
+  absl::StatusOr<std::unique_ptr<AppendedFile>> metrics = AppendedFile::OpenLines(path);
+  if (!metrics.ok()) return metrics.status();
+  outputs->metrics_ = *std::move(metrics);
   return outputs;
 }
 
@@ -165,12 +166,9 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
                          : Json();
   last_gap_ = gap;
   line["worker_rates"] = worker_rates_.Look(status);
-  metrics_ << line.dump() << std::endl;
+  const absl::Status written = metrics_->Append(line.dump() + "\n");
   const absl::Status events = tensorboard_.Write(line, StalenessCounts(status), unix_time_());
-  if (metrics_) return events;
-  metrics_.clear();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("cannot write ", directory_, "/metrics.jsonl: disk full?"));
+  return written.ok() ? events : written;
 }
 
 std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const Outputs::SummaryFacts& facts) {

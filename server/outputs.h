@@ -10,7 +10,6 @@
 #ifndef CATCHMENT_SERVER_OUTPUTS_H_
 #define CATCHMENT_SERVER_OUTPUTS_H_
 
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +23,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
+#include "server/appended_file.h"
 #include "server/push_report.h"
 #include "server/tensorboard.h"
 #include "server/worker_rates.h"
@@ -71,7 +71,7 @@ class Outputs {
 
   const std::string directory_;
   const UnixTime unix_time_;
-  std::ofstream metrics_;
+  std::unique_ptr<AppendedFile> metrics_;  // null: there is no directory
   TensorBoard tensorboard_;
   WorkerRates worker_rates_;
   double last_metrics_ = -1;
