@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMetricsSeconds = 1;
 // A line takes the time of a few microseconds for each worker and shard: those of many come less often.
-constexpr double kStatisticsPerSecond = 20'000;
+constexpr double kStatisticsPerSecond = 10'000;
 
 using Json = nlohmann::ordered_json;
 

@@ -1,5 +1,5 @@
 // What a job leaves in its output directory:
-//   metrics.jsonl            while it trains: a JSON object a line, each second (less often with more than 20,000
+//   metrics.jsonl            while it trains: a JSON object a line, each second (less often with more than 10,000
 //                            pairs of a worker and a server) and after each evaluation
 //   tensorboard/             the same lines as events for TensorBoard (tensorboard.h)
 //   summary.json             at the end; docs/operating.md explains each key
