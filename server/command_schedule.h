@@ -23,7 +23,7 @@ namespace catchment {
 class CommandSchedule {
  public:
   static constexpr int kServersPerTick = 8;
-  static constexpr int kMarksPerTick = 4000;
+  static constexpr int kMarksPerTick = 2000;
   static constexpr int kStatisticsPerTick = 1000;
   // How long a server may take to answer: twice as long after each command that failed, as reports of many workers
   // take their time over a slow network; but the end of the job is repeated soon.
