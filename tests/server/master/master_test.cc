@@ -451,7 +451,7 @@ TEST_F(MasterTest, ALostWorkerIsUnknownAndItsSamplesGoToOthers) {
   EXPECT_EQ(back.incarnation, 3u);
 }
 
-// The kernel closes a killed process's connections at once: nobody is to wait for the rest of its lease.
+// The kernel closes a killed process's connections at once: no worker waits for the rest of its lease.
 TEST_F(MasterTest, SynchronousJobGoesOnSoonAfterTheConnectionOfALostWorkerBroke) {
   Start(MakeJob({.workers = 2}));
   Worker lost = Join();
