@@ -162,19 +162,21 @@ v1::ShardReport Shard::Report(bool statistics) const {
   ReaderLock lock(&roster_mu_);
   report.set_shard(index_);
   report.set_generation(gate_.generation());
-  report.set_version(version());
   report.set_non_finite_version(non_finite_version_);
   uint64_t samples = 0;
+  uint64_t lowest = UINT64_MAX;
   std::set<uint32_t> waiting;
   for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
     MutexLock slot_lock(&slot->mu);
     samples += slot->state.samples();
+    lowest = std::min(lowest, slot->state.version());
     for (const Request& pull : slot->pulls) waiting.insert(pull.worker);
     for (const BlockSlot::Held& held : slot->held) waiting.insert(held.contribution.request.worker);
     if (slot == blocks_.front() && slot->momentum != nullptr) {
       *report.mutable_momentum() = slot->momentum->state();
     }
   }
+  report.set_version(lowest);
   report.set_samples(samples / blocks_.size());
   report.set_without_statistics(!statistics);
   for (const auto& [index, worker] : workers_) {

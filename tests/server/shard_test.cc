@@ -404,5 +404,21 @@ TEST(ShardTest, CommandOfAnOlderGenerationIsIgnored) {
   EXPECT_TRUE(shard.shard().IsMember(0, IncarnationOf(0)));
 }
 
+// The master drops what no block of a shard needs any more.
+TEST(ShardTest, ReportsTheVersionOfItsLowestBlock) {
+  ShardHarness shard(GradientJob(false), 40, 16, {0});
+  for (uint64_t sequence : {1, 2, 3}) {
+    for (uint32_t block : {0, 1, 2}) {
+      ASSERT_EQ(shard.shard().Report().version(), sequence - 1);
+      ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = sequence, .value = 1, .block = block}).ok());
+    }
+  }
+  ShardHarness ahead(GradientJob(false), 40, 16, {0, 1, 2, 3});
+  for (uint32_t worker : {0, 1, 2, 3}) {
+    ASSERT_TRUE(ahead.Handle({.worker = worker, .value = 1, .block = 1}).ok());
+  }
+  EXPECT_EQ(ahead.shard().Report().version(), 0u) << "the mean is 4 / 3";
+}
+
 }  // namespace
 }  // namespace catchment
