@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "proto/master.grpc.pb.h"
+#include "tests/common/rpc/loopback_server.h"
 
 namespace catchment {
 namespace {
@@ -43,15 +44,10 @@ class FakeMaster final : public v1::MasterService::Service {
 
 TEST(HeartbeatTest, CallThatIsLostLeavesTimeForOthersInTheLease) {
   FakeMaster master;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&master);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  const LoopbackServer server(&master);
   const SteadyClock clock;
   const StopFlag stop;
-  MasterClient client("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), 600, &clock,
-                      &stop);
+  MasterClient client(server.address(), grpc::InsecureChannelCredentials(), 600, &clock, &stop);
   Heartbeat heartbeat(v1::HeartbeatRequest(), kLeaseSeconds, 600, &client, &clock,
                       {[] { return v1::Progress(); }, [](const std::string&) {}, [](const absl::Status&) {}});
   // gRPC rounds what it sends of a deadline up.

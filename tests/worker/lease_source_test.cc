@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "proto/master.grpc.pb.h"
+#include "tests/common/rpc/loopback_server.h"
 
 namespace catchment {
 namespace {
@@ -51,14 +52,8 @@ class FakeMaster final : public v1::MasterService::Service {
 class LeaseSourceTest : public testing::Test {
  protected:
   LeaseSourceTest() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&master_);
-    server_ = builder.BuildAndStart();
-    client_ = std::make_unique<MasterClient>("127.0.0.1:" + std::to_string(port),
-                                             grpc::InsecureChannelCredentials(), /*give_up_seconds=*/600,
-                                             &clock_, &stop_);
+    client_ = std::make_unique<MasterClient>(server_.address(), grpc::InsecureChannelCredentials(),
+                                             /*give_up_seconds=*/600, &clock_, &stop_);
     source_ = std::make_unique<LeaseSource>(3, 7, client_.get(), &stop_, [this] {
       MutexLock lock(&mu_);
       return progress_;
@@ -90,7 +85,7 @@ class LeaseSourceTest : public testing::Test {
   Mutex mu_;
   v1::Progress progress_ ABSL_GUARDED_BY(mu_);
   FakeMaster master_;
-  std::unique_ptr<grpc::Server> server_;
+  const LoopbackServer server_{&master_};
   std::unique_ptr<MasterClient> client_;
   std::unique_ptr<LeaseSource> source_;
 };

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
+#include "tests/common/rpc/loopback_server.h"
 
 namespace catchment {
 namespace {
@@ -19,25 +20,16 @@ using testing::HasSubstr;
 // A master that gives out the job that it was made with.
 class FakeMaster final : public v1::MasterService::Service {
  public:
-  FakeMaster() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
     *reply = reply_;
     return grpc::Status::OK;
   }
   v1::GetJobReply* reply() { return &reply_; }
-  const std::string& address() const { return address_; }
+  std::string address() const { return server_.address(); }
 
  private:
   v1::GetJobReply reply_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  const LoopbackServer server_{this};
 };
 
 class SessionTest : public testing::Test {

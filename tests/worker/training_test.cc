@@ -13,6 +13,7 @@
 #include "common/wire/protocol.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
+#include "tests/common/rpc/loopback_server.h"
 
 namespace catchment {
 namespace {
@@ -31,15 +32,6 @@ v1::Job SmallestJob() {
 // A master that takes every worker, and refuses it a lease.
 class RefusingMaster final : public v1::MasterService::Service {
  public:
-  RefusingMaster() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
-
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
     reply->set_protocol_version(kProtocolVersion);
     reply->set_run_id(1);
@@ -65,14 +57,13 @@ class RefusingMaster final : public v1::MasterService::Service {
     changed_.Wait(&mu_, [&] { return registered_at_.size() >= count; });
     return registered_at_;
   }
-  const std::string& address() const { return address_; }
+  std::string address() const { return server_.address(); }
 
  private:
   Mutex mu_;
   CondVar changed_;
   std::vector<double> registered_at_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  const LoopbackServer server_{this};
 };
 
 TEST(TrainingTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {

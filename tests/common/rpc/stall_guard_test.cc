@@ -13,6 +13,7 @@
 #include "common/parameter_layout.h"
 #include "common/snapshot_reader.h"
 #include "proto/wire.grpc.pb.h"
+#include "tests/common/rpc/loopback_server.h"
 #include "tests/common/rpc/settable_clock.h"
 
 namespace catchment {
@@ -25,14 +26,6 @@ constexpr int64_t kValues = 40;
 // A server that sends the first block of its shard, and then nothing until the reader has gone.
 class StallingServer final : public v1::ShardService::Service {
  public:
-  StallingServer() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
-  }
   grpc::Status Snapshot(grpc::ServerContext* context, const v1::SnapshotRequest*,
                         grpc::ServerWriter<v1::Block>* writer) override {
     has_deadline_ = context->deadline() != std::chrono::system_clock::time_point::max();
@@ -42,13 +35,12 @@ class StallingServer final : public v1::ShardService::Service {
     while (!context->IsCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return grpc::Status::CANCELLED;
   }
-  const std::string& address() const { return address_; }
+  std::string address() const { return server_.address(); }
   bool has_deadline() const { return has_deadline_; }
 
  private:
   std::atomic<bool> has_deadline_ = false;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  const LoopbackServer server_{this};
 };
 
 TEST(StallGuardTest, ReaderGivesUpOnAServerThatStopsSendingAndHasNoOtherDeadline) {
