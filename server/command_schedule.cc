@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/rounding.h"
+
 namespace catchment {
-namespace {
-
-// Returns value / unit, rounded up.
-int64_t Quotient(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
-
-}  // namespace
 
 void CommandSchedule::Tick() {
   ++ticks_;
@@ -22,9 +18,9 @@ void CommandSchedule::Tick() {
 
 int CommandSchedule::Period(const Wanted& wanted, int num_workers) const {
   if (wanted.phase != v1::JobStatus::TRAINING) return 1;
-  const int64_t servers = static_cast<int64_t>(servers_.size());
+  const uint64_t servers = servers_.size();
   return static_cast<int>(
-      std::max(Quotient(servers, kServersPerTick), Quotient(servers * num_workers, kMarksPerTick)));
+      std::max(CeilDivide(servers, kServersPerTick), CeilDivide(servers * num_workers, kMarksPerTick)));
 }
 
 int CommandSchedule::StatisticsPeriod(const Wanted& wanted, int num_workers) const {

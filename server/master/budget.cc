@@ -6,12 +6,10 @@
 
 #include "common/job/consistency.h"
 #include "common/job/push_period.h"
+#include "common/rounding.h"
 
 namespace catchment {
 namespace {
-
-uint64_t CeilDivide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return CeilDivide(value, unit) * unit; }
 
 // Samples that one step of the job takes.
 uint64_t SamplesPerStep(const Pace& pace) {

@@ -41,8 +41,8 @@ class DataLedger {
   // for it. `members`: all holders, by worker index, this one among them.
   virtual std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) = 0;
 
-  // Bounds the holder's leases from now on to so many minibatches, at least 1. Plans of synchronous training have
-  // a size of their own, and ignore it.
+  // Limits the holder's leases from now on to `minibatches`, at least 1. Plans of synchronous training have
+  // their own size, and ignore it.
   virtual void SetLeaseSize(uint64_t holder, uint64_t minibatches) = 0;
 
   // The holder's next lease. Prepare must just have said that there is one.

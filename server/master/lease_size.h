@@ -1,5 +1,5 @@
 // How many minibatches a lease of asynchronous training has: about a second of the worker's steps, or, of
-// more than 100 workers, so many seconds that all together ask for about 100 leases a second. What a worker
+// more than 100 workers, more seconds, so that all together ask for about 100 leases a second. What a worker
 // that is lost has not done goes to others, however large its lease was.
 #ifndef CATCHMENT_SERVER_MASTER_LEASE_SIZE_H_
 #define CATCHMENT_SERVER_MASTER_LEASE_SIZE_H_

@@ -14,7 +14,7 @@ namespace {
 constexpr double kMostCallsPerSecond = 200;
 // What a worker sends of its own accord.
 constexpr double kHeartbeatSeconds = 0.5;
-// A worker without a connection to a server that misses so many is lost.
+// A worker without a connection to a server is lost after this number of missed heartbeats.
 constexpr double kMissedHeartbeats = 3;
 
 std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/rounding.h"
 #include "server/master/lease_size.h"
 #include "server/master/master.h"
 #include "server/master/plan_ledger.h"
@@ -129,9 +130,7 @@ bool Master::CheckpointIsKnown(uint64_t version) const {
   return schedule_.last().generation <= board_.lowest_generation();
 }
 
-uint64_t Master::VersionsPerPlan() const {
-  return (kStepsPerPlan + pace_.steps_per_version - 1) / pace_.steps_per_version;
-}
+uint64_t Master::VersionsPerPlan() const { return CeilDivide(kStepsPerPlan, pace_.steps_per_version); }
 
 bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
   const std::optional<uint64_t> since = rosters_.Since(version, incarnation);

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 
+#include "common/rounding.h"
+
 namespace catchment {
-namespace {
-
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-}  // namespace
 
 bool PlanLedger::Plan::abandoned() const {
   return std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.gone; });
