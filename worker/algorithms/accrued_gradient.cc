@@ -26,8 +26,10 @@ absl::Status AccruedGradient::Start(uint64_t version) {
 
 absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
   ++steps_;
-  push_ = steps_ % config_.push_period() == 0;
-  fetch_ = steps_ % config_.fetch_period() == 0;
+  push_ = ++since_push_ == config_.push_period();
+  fetch_ = ++since_fetch_ == config_.fetch_period();
+  if (push_) since_push_ = 0;
+  if (fetch_) since_fetch_ = 0;
   first_ = samples_ == 0;
   samples_ += step.samples;
   if (step.samples > 0) share_ = static_cast<float>(step.samples) / static_cast<float>(samples_);
@@ -119,6 +121,13 @@ absl::Status AccruedGradient::Settle() {
   Count(*outcome);
   if (outcome->non_finite && transform_ != nullptr) transform_->Reset();
   return absl::OkStatus();
+}
+
+void AccruedGradient::ListState(bool at_version, WorkerState* state) {
+  if (transform_ != nullptr) transform_->ListState(state);
+  if (config_.fetch_period() == 1) return;  // the next step begins with the center's weights
+  state->vectors.push_back({"weights", absl::MakeSpan(x_)});
+  state->numbers.push_back({"steps_since_fetch", &since_fetch_});
 }
 
 absl::Status AccruedGradient::Finish() {

@@ -40,6 +40,7 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   bool under_way() const override { return under_way_; }
   absl::Status Settle() override;
   absl::Status Finish() override;
+  void ListState(bool at_version, WorkerState* state) override;
 
  private:
   void BeforeForward(Range layer) override;
@@ -60,6 +61,8 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   std::vector<float> a_;  // accrued gradient, the sum or the mean
   std::vector<float> g_;  // used where a_ is more than one gradient
   uint64_t steps_ = 0;
+  uint64_t since_push_ = 0;    // steps, this one too
+  uint64_t since_fetch_ = 0;   // steps, this one too
   uint64_t pushed_steps_ = 0;  // in pushes
   uint32_t samples_ = 0;    // in a_, this step's too
   bool under_way_ = false;  // an operation of parameters_

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
+#include "worker/algorithms/worker_state.h"
 #include "worker/model/pass_observer.h"
 #include "worker/parameters.h"
 
@@ -44,6 +45,12 @@ class Algorithm {
   virtual absl::Status Settle() { return absl::OkStatus(); }
   // Sends what has not been sent, and waits for what is under way. Steps may follow.
   virtual absl::Status Finish() = 0;
+
+  // Adds what the algorithm keeps between two steps, other than what it has computed since its last
+  // contribution. `at_version`: the next step is the first of a version of a synchronous job, which is
+  // resumed from there; then also what it has computed and contributes at the beginning of the version. Call
+  // it after Settle; restore after Start.
+  virtual void ListState(bool at_version, WorkerState* state) = 0;
 
   // Of the contributions that are settled.
   struct Counts {

@@ -44,7 +44,7 @@ void ElasticDifference::TakeGradient(Gradient gradient) {
 
 void ElasticDifference::StartExchange() {
   parameters_.Start({.kind = Parameters::Operation::kExchange,
-                     .samples = samples_,
+                     .samples = static_cast<uint32_t>(samples_),
                      .input = x_,
                      .output = absl::MakeSpan(d_),
                      .steps = steps_});
@@ -75,6 +75,13 @@ void ElasticDifference::Move(float eta) {
     v_[i] = delta_ * v_[i] - eta * g_[i];
     x_[i] += v_[i];
   }
+}
+
+// Of a job that is not synchronous the steps since the last exchange are computed again.
+void ElasticDifference::ListState(bool at_version, WorkerState* state) {
+  state->vectors.push_back({"weights", absl::MakeSpan(x_)});
+  if (delta_ > 0) state->vectors.push_back({"velocity", absl::MakeSpan(v_)});
+  if (at_version) state->numbers.push_back({"samples", &samples_});
 }
 
 absl::Status ElasticDifference::Finish() {

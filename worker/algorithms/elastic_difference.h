@@ -25,6 +25,7 @@ class ElasticDifference final : public Algorithm {
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
   absl::Status Finish() override;
+  void ListState(bool at_version, WorkerState* state) override;
 
  private:
   void StartExchange();
@@ -43,7 +44,7 @@ class ElasticDifference final : public Algorithm {
   std::vector<float> ahead_;  // x + delta v, where delta > 0
   uint64_t steps_ = 0;
   uint64_t exchanged_steps_ = 0;  // of them, before the last exchange
-  uint32_t samples_ = 0;  // since the last exchange
+  uint64_t samples_ = 0;          // since the last exchange
 };
 
 }  // namespace catchment

@@ -46,4 +46,9 @@ void EnergyMatching::Apply(Range layer, absl::Span<const float> weights, absl::S
 
 void EnergyMatching::Reset() { std::fill(m_.begin(), m_.end(), 0.0f); }
 
+void EnergyMatching::ListState(WorkerState* state) {
+  state->vectors.push_back({"momentum", absl::MakeSpan(m_)});
+  state->vectors.push_back({"last_weights", absl::MakeSpan(last_x_)});
+}
+
 }  // namespace catchment

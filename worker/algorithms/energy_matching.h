@@ -36,6 +36,7 @@ class EnergyMatching final : public GradientTransform {
   void Begin(double progress) override;
   void Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) override;
   void Reset() override;
+  void ListState(WorkerState* state) override;
 
  private:
   const v1::EnergyMatching config_;

@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "common/parameter_layout.h"
+#include "worker/algorithms/worker_state.h"
 
 namespace catchment {
 
@@ -22,6 +23,8 @@ class GradientTransform {
   virtual void Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) = 0;
   // What was sent was not finite: forgets what gradients have left behind.
   virtual void Reset() = 0;
+  // Adds the vectors that it keeps from step to step.
+  virtual void ListState(WorkerState* state) = 0;
 };
 
 }  // namespace catchment

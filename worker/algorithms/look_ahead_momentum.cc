@@ -17,4 +17,8 @@ void LookAheadMomentum::Apply(Range layer, absl::Span<const float>, absl::Span<f
 
 void LookAheadMomentum::Reset() { std::fill(v_.begin(), v_.end(), 0.0f); }
 
+void LookAheadMomentum::ListState(WorkerState* state) {
+  state->vectors.push_back({"momentum", absl::MakeSpan(v_)});
+}
+
 }  // namespace catchment

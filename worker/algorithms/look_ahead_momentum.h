@@ -27,6 +27,7 @@ class LookAheadMomentum final : public GradientTransform {
 
   void Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) override;
   void Reset() override;
+  void ListState(WorkerState* state) override;
 
  private:
   const float mu_;

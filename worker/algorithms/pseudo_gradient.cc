@@ -59,6 +59,16 @@ void PseudoGradient::ForgetOptimizer() {
   moves_ = 0;
 }
 
+// Of a job that is not synchronous the steps since the last push are computed again, from the center's
+// weights.
+void PseudoGradient::ListState(bool at_version, WorkerState* state) {
+  const std::vector<std::string> names = optimizer_->state_names();
+  for (size_t s = 0; s < states_.size(); ++s) {
+    state->vectors.push_back({"optimizer." + names[s], absl::MakeSpan(states_[s])});
+  }
+  if (!states_.empty()) state->numbers.push_back({"optimizer_steps", &moves_});
+}
+
 absl::Status PseudoGradient::Finish() { return steps_ == 0 ? absl::OkStatus() : Exchange(); }
 
 }  // namespace catchment

@@ -36,6 +36,7 @@ class PseudoGradient final : public Algorithm {
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
   absl::Status Finish() override;
+  void ListState(bool at_version, WorkerState* state) override;
 
  private:
   void Move(const Step& step, Gradient gradient);
