@@ -158,8 +158,7 @@ class JobReference {
     return field->message_type() == nullptr ? "" : Follow(*field->message_type(), names, i + 1);
   }
 
-  // ------------------------------------------------------------------------------------------- what is
-  // written
+  // ----------------------------------------------------------------------------------------- what is written
 
   void AppendContents(const Section& section, const std::string& indent) {
     absl::StrAppend(&out_, indent, "- [", section.name(), "](", Anchor(section.name()), ")",

@@ -344,8 +344,7 @@ void Shard::SetVersion(BlockSlot* slot, uint64_t version, Effects* effects) {
   if (after >= due_at && after - more < due_at) effects->due_checkpoint = announced_checkpoint_;
 }
 
-// -------------------------------------------------------------------------------------------- from the
-// master
+// ------------------------------------------------------------------------------------------- from the master
 
 void Shard::SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers) {
   Effects effects{answers, now};

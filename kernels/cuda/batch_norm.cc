@@ -1,8 +1,8 @@
 // Ioffe and Szegedy 2015, arXiv:1502.03167, with ghost batches (Hoffer et al. 2017, arXiv:1705.08741), and
 // the relu that follows. Of m values of a channel in a ghost batch:
 //   h = (x - mean) / sqrt(variance + epsilon)          y = weight h + bias
-//   d_bias = sum dy          d_weight = sum dy h          dx = weight / sqrt(..) (dy - d_bias / m - h
-//   d_weight / m)
+//   d_bias = sum dy          d_weight = sum dy h
+//   dx = weight / sqrt(variance + epsilon) (dy - d_bias / m - h d_weight / m)
 #include <algorithm>
 #include <cmath>
 

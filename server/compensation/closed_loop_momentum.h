@@ -1,10 +1,11 @@
-// Momentum from the total momentum that is measured (YellowFin's closed loop: Zhang and Mitliagkas 2017,
-// arXiv:1706.03471), on fixed coordinates of the block:
-//   mu_T = median((x_{v+1} - x_v + eta * g) / (x_v - x_{v-1}))     g computed at x_v, eta of the step from
-//   x_v mu  += gain * (target - mu_T)                                  within [min_momentum, target]
-// Source of the coordinates: a fixed sequence of pseudo-random numbers. What the center was like at past
-// versions is kept for kVersions of them; a staler gradient gives no reading, and mu stays as it is. Where
-// the noise of the gradients is larger than they are, mu_T is close to mu itself: then this is blind.
+// Sets the momentum from a measurement of the total momentum (YellowFin's closed loop: Zhang and Mitliagkas
+// 2017, arXiv:1706.03471), on fixed coordinates of the block:
+//   mu_T = median((x_{v+1} - x_v + eta * g) / (x_v - x_{v-1}))    g computed at x_v; eta of the step from x_v
+//   mu  += gain * (target - mu_T)                                 clamped to [min_momentum, target]
+// The coordinates come from a fixed sequence of pseudo-random numbers. The sampled weights of the last
+// kVersions versions are kept; a staler gradient gives no reading, and mu stays as it is. Where the noise of
+// the gradients is larger than the gradients, mu_T is close to mu itself, and the total momentum cannot be
+// measured.
 #ifndef CATCHMENT_SERVER_COMPENSATION_CLOSED_LOOP_MOMENTUM_H_
 #define CATCHMENT_SERVER_COMPENSATION_CLOSED_LOOP_MOMENTUM_H_
 

@@ -2,12 +2,13 @@
 // stopped falling, as with PyTorch's ReduceLROnPlateau in mode "min" with a relative threshold and no
 // cooldown. Of each evaluation's loss:
 //   loss < (1 - threshold) * best:  best = loss ; bad = 0
-//   otherwise:                      bad += 1, and once bad > patience:  factor = max(factor * f_step,
-//   f_least) ; bad = 0
+//   otherwise:                      bad += 1, and once bad > patience:
+//                                   factor = max(factor * f_step, f_least) ; bad = 0
 // f_step is Schedule.factor, f_least Schedule.final_fraction. A loss that is NaN is not better.
 //
 // Departure: PyTorch leaves a rate as it is that would change by less than its eps, 1e-8; here it always
-// falls. Threads: not thread-safe. It has no clock: it counts evaluations.
+// falls.
+// Threads: not thread-safe. It has no clock: it counts evaluations.
 #ifndef CATCHMENT_SERVER_MASTER_PLATEAU_H_
 #define CATCHMENT_SERVER_MASTER_PLATEAU_H_
 

@@ -81,8 +81,7 @@ ParameterLayout MakeLayout(const Options& options) {
   return *ParameterLayout::Create({{"w", {options.bytes / 4}}}, 1, kBlockValues);
 }
 
-// ------------------------------------------------------------------------------------------------- the
-// server
+// ------------------------------------------------------------------------------------------------ the server
 
 v1::ShardCommand MakeCommand() {
   v1::ShardCommand command;
@@ -162,8 +161,7 @@ class Saver {
   std::_Exit(0);
 }
 
-// ------------------------------------------------------------------------------------------------- the
-// worker
+// ------------------------------------------------------------------------------------------------ the worker
 
 class Worker {
  public:

@@ -42,8 +42,7 @@ std::vector<std::string> Server(const std::string& job, std::vector<std::string>
   return argv;
 }
 
-// ----------------------------------------------------------------------------------------------------
-// servers
+// --------------------------------------------------------------------------------------------------- servers
 
 TEST(BadServerTest, PortInUse) {
   TestCluster cluster({SmallJob("sync", "")});
@@ -151,8 +150,7 @@ TEST(BadServerTest, HalfOfTheTlsFiles) {
                 HasSubstr("--tls_ca=no.pem is not a readable PEM file"));
 }
 
-// ------------------------------------------------------------------------------------------------
-// checkpoints
+// ----------------------------------------------------------------------------------------------- checkpoints
 
 TEST(BadResumeTest, NoCheckpoint) {
   const std::string empty = TestDirectory() + "/empty";
@@ -204,8 +202,7 @@ TEST(BadResumeTest, ServersThatDisagree) {
       AllOf(HasSubstr("server 1 begins with checkpoint 0"), HasSubstr("give all the same --resume")));
 }
 
-// ----------------------------------------------------------------------------------------------------
-// workers
+// --------------------------------------------------------------------------------------------------- workers
 
 TEST(BadWorkerTest, WrongFlags) {
   ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT is required"));
@@ -298,8 +295,7 @@ TEST(BadWorkerTest, LastWorkerThatCannotGoOnFailsTheJobWithItsReason) {
   ASSERT_TRUE(Await([&] { return cluster.worker(0).Poll().has_value(); })) << cluster.LastWords();
 }
 
-// -------------------------------------------------------------------------------------------------
-// divergence
+// ------------------------------------------------------------------------------------------------ divergence
 
 class DivergenceTest : public testing::TestWithParam<std::string> {};
 

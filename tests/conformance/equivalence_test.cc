@@ -224,8 +224,7 @@ TEST(ClipNormEquivalenceTest, LoneWorkerClipsAsPyTorchDoes) {
   }
 }
 
-// ---------------------------------------------------------------------------------------- sharding
-// invariance
+// --------------------------------------------------------------------------------------- sharding invariance
 
 struct Algorithms {
   const char* name;

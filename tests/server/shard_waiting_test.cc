@@ -324,8 +324,7 @@ TEST(DelayShardTest, WhatIsHeldBackIsInNoCheckpoint) {
   EXPECT_EQ(Staleness(resumed, 0), (std::map<uint64_t, uint64_t>{{0, 1}}));
 }
 
-// ------------------------------------------------------------------------------------ answered before
-// applied
+// ----------------------------------------------------------------------------------- answered before applied
 
 // Every block of every push is sent three times: when it is new, while it waits, and when it was applied.
 TEST(AcceptedShardTest, ResentBlocksCountOnce) {
@@ -370,8 +369,7 @@ TEST(AcceptedShardTest, PullOfALaterVersionWaitsForTheUpdate) {
   EXPECT_EQ(Names(shard.Take()), (std::vector<std::string>{"worker 0", "worker 1"}));
 }
 
-// ---------------------------------------------------------------------------------- stale synchronous
-// parallel
+// -------------------------------------------------------------------------------- stale synchronous parallel
 
 std::string Bound(int bound) { return "consistency { staleness_bound: " + std::to_string(bound) + " }"; }
 

@@ -115,8 +115,7 @@ class ParameterClient::Shard final : public ShardStream::Owner {
   GrowingPause pause;
 };
 
-// ------------------------------------------------------------------------------------------------ the
-// caller's
+// ---------------------------------------------------------------------------------------------- the caller's
 
 ParameterClient::ParameterClient(Options options, const ParameterLayout* layout, const Clock* clock)
     : options_(std::move(options)),
@@ -273,8 +272,7 @@ double ParameterClient::stalled_seconds() const {
   return waiting_ ? clock_.Now() - moved_at_ : 0;
 }
 
-// ------------------------------------------------------------------------------------------------ the
-// streams'
+// ---------------------------------------------------------------------------------------------- the streams'
 
 void ParameterClient::Shard::Open() {
   v1::Hello hello;
@@ -385,8 +383,7 @@ void ParameterClient::Shard::OnClosed(const absl::Status& status) {
   client_.changed_.Notify();
 }
 
-// ------------------------------------------------------------------------------------------------ what is
-// counted
+// ------------------------------------------------------------------------------------------- what is counted
 
 bool ParameterClient::AllSent() const {
   return std::all_of(shards_.begin(), shards_.end(),

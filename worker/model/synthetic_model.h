@@ -2,10 +2,10 @@
 // takes its time by sleeping, so that many workers fit on few cores, and its gradient is made of fixed
 // numbers.
 //
-//   step = step_ms, or with spread sigma > 0 step_ms * exp(sigma z - sigma^2 / 2), z standard normal: mean
-//   step_ms forward:  for each layer, the first one first: its weights are asked for, then step / (3 layers)
-//   pass backward: for each layer, the last one first:  step * 2 / (3 layers) pass, then its gradient is
-//   final
+//   step = step_ms, or with spread sigma > 0: step_ms * exp(sigma z - sigma^2 / 2), z standard normal, whose
+//          mean is step_ms
+//   forward:   for each layer, first to last: its weights are asked for, then step / (3 layers) pass
+//   backward:  for each layer, last to first: step * 2 / (3 layers) pass, then its gradient is final
 //
 // What the observer takes of the pass's thread comes on top, as it does in a network. Otherwise the pass
 // sleeps to moments that are set at its beginning: a late awakening shortens the next sleep, and does not add

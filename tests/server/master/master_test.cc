@@ -1401,8 +1401,7 @@ TEST_F(MasterTest, ProgressThatWasOvertakenChangesNothing) {
   EXPECT_EQ(master_->Status().workers(0).progress().steps(), 2u);
 }
 
-// ------------------------------------------------------------------- accounts by what the shards have
-// settled
+// ------------------------------------------------------------------ accounts by what the shards have settled
 
 TEST_F(MasterTest, WorkerThatReportsNoProgressEndsItsJobAllTheSame) {
   for (bool synchronous : {false, true}) {
