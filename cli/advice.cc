@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/text.h"
-#include "common/work_rates.h"
 #include "common/job/test_set.h"
+#include "common/work_rates.h"
 
 namespace catchment {
 namespace {

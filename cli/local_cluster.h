@@ -25,8 +25,8 @@ struct ClusterPlan {
   int workers = 1;
   bool evaluator = true;
   int evaluator_nice = 5;  // scores are less urgent than training
-  int threads = 1;     // per worker
-  std::string device;  // empty: the job's
+  int threads = 1;         // per worker
+  std::string device;      // empty: the job's
   bool resume = false;
   TlsFiles tls;
 };

@@ -39,8 +39,8 @@ struct TrainBounds {
 std::string TimeIsUp(double seconds);
 
 struct TrainOutcome {
-  absl::Status status;  // ok: the master ended in order
-  int signal = 0;       // that the user ended the job with; 0: none
+  absl::Status status;     // ok: the master ended in order
+  int signal = 0;          // that the user ended the job with; 0: none
   v1::JobStatus training;  // the last one while it trained
 };
 

@@ -52,7 +52,8 @@ class CondVar {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     // The system clock's wait_until is the one that ThreadSanitizer of g++ 12 intercepts.
     const bool met = cv_.wait_until(
-        lock, std::chrono::system_clock::now() + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)),
+        lock,
+        std::chrono::system_clock::now() + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)),
         condition);
     lock.release();
     return met;

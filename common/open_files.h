@@ -13,7 +13,8 @@ namespace catchment {
 
 // For error messages: how the limit is raised.
 inline constexpr char kOpenFilesRemedy[] =
-    "raise the hard limit with `ulimit -Hn`, LimitNOFILE= in a systemd unit, or --ulimit nofile= of a container";
+    "raise the hard limit with `ulimit -Hn`, LimitNOFILE= in a systemd unit, or --ulimit nofile= of a "
+    "container";
 
 // Raises the limit to the hard limit. Call once, first thing in main().
 void RaiseOpenFiles();

@@ -113,7 +113,8 @@ absl::Status ParameterLayout::AddTensors(std::vector<TensorSpec> tensors) {
       return absl::InvalidArgumentError(absl::StrCat("two tensors are called ", tensor.name));
     }
     if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t d) { return d < 1; })) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", Describe(tensor), " has a dimension below 1"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", Describe(tensor), " has a dimension below 1"));
     }
     tensor_ranges_.push_back({size_, size_ + tensor.size()});
     size_ += tensor.size();
@@ -211,7 +212,8 @@ std::vector<int64_t> ParameterLayout::TensorEnds(int shard, int block) const {
 std::string DescribeDifference(const std::vector<TensorSpec>& expected, const std::vector<TensorSpec>& got) {
   for (size_t i = 0; i < std::max(expected.size(), got.size()); ++i) {
     if (i >= expected.size()) return absl::StrCat("tensor ", i, ": expected no more, got ", Describe(got[i]));
-    if (i >= got.size()) return absl::StrCat("tensor ", i, ": expected ", Describe(expected[i]), ", got no more");
+    if (i >= got.size())
+      return absl::StrCat("tensor ", i, ": expected ", Describe(expected[i]), ", got no more");
     if (!(expected[i] == got[i])) {
       return absl::StrCat("tensor ", i, ": expected ", Describe(expected[i]), ", got ", Describe(got[i]));
     }

@@ -21,8 +21,7 @@ class SteadyTimer final : public Timer {
   double Now() const override { return clock_.Now(); }
   void SleepUntil(double time) override {
     using std::chrono::steady_clock;
-    const auto since_epoch =
-        std::chrono::ceil<steady_clock::duration>(std::chrono::duration<double>(time));
+    const auto since_epoch = std::chrono::ceil<steady_clock::duration>(std::chrono::duration<double>(time));
     std::this_thread::sleep_until(steady_clock::time_point(since_epoch));
   }
 

@@ -46,7 +46,7 @@ class CheckpointWriter {
   mutable Mutex mu_;
   CondVar changed_;
   std::unique_ptr<PendingSnapshot> waiting_ ABSL_GUARDED_BY(mu_);  // may be null
-  std::deque<v1::SavedShard> saved_ ABSL_GUARDED_BY(mu_);  // the last ones
+  std::deque<v1::SavedShard> saved_ ABSL_GUARDED_BY(mu_);          // the last ones
   std::string error_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

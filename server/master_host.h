@@ -165,8 +165,8 @@ class MasterHost {
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   CommandSchedule schedule_ ABSL_GUARDED_BY(mu_);
   LeaseWaiters waiters_ ABSL_GUARDED_BY(mu_);
-  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);  // servers that have answered the stop
-  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // a server, what the job's end may wait for
+  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);    // servers that have answered the stop
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;    // a server, what the job's end may wait for
   bool called_off_ ABSL_GUARDED_BY(mu_) = false;  // stopped before all servers had come
   bool ending_ ABSL_GUARDED_BY(mu_) = false;      // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;

@@ -41,8 +41,8 @@ absl::StatusOr<PushLedger::Seen> PushLedger::Look(uint64_t sequence, uint32_t bl
   if (sequence == 0) return absl::InvalidArgumentError("push 0: sequence numbers begin at 1");
   if (sequence <= watermark_) return Seen::kDone;
   if (sequence > watermark_ + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("push ", sequence, " came before push ", watermark_ + 1,
-                                                   " was complete"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("push ", sequence, " came before push ", watermark_ + 1, " was complete"));
   }
   return done_[block] ? Seen::kDone : Seen::kNew;
 }

@@ -92,8 +92,8 @@ class PushLedger {
   uint64_t Waiting() const;
 
   uint64_t incarnation_ = 0;
-  uint64_t watermark_ = 0;  // all blocks of pushes up to this one are done
-  uint64_t steps_ = 0;      // in pushes up to the watermark
+  uint64_t watermark_ = 0;   // all blocks of pushes up to this one are done
+  uint64_t steps_ = 0;       // in pushes up to the watermark
   uint64_t next_steps_ = 0;  // ... and in the next one; steps_ while none of its blocks has come
   // Blocks of push watermark_ + 1. In a synchronous group those that have come wait for others to be dealt
   // with.

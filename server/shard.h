@@ -87,9 +87,9 @@ class Shard {
   // What a shard begins with.
   struct Contents {
     std::vector<float> weights;
-    std::vector<std::vector<float>> states;   // none: zeros
-    std::vector<v1::BlockState> blocks;       // none: version 0
-    uint64_t checkpoint = 0;                  // that it all comes from; 0: none
+    std::vector<std::vector<float>> states;  // none: zeros
+    std::vector<v1::BlockState> blocks;      // none: version 0
+    uint64_t checkpoint = 0;                 // that it all comes from; 0: none
   };
 
   // `job` is complete and valid. `layout` outlives the shard. With `keeps_values` the shard allocates the
@@ -161,8 +161,7 @@ class Shard {
   absl::Status CheckBlock(uint32_t block) const;
   absl::Status Check(const Request& request) const;
   absl::StatusOr<WorkerSlot*> FindWorker(const Request& request) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  absl::Status HandleLocked(Request* request, Effects* effects)
-      ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
+  absl::Status HandleLocked(Request* request, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   void HandlePull(BlockSlot* slot, Request request, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   absl::Status HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);

@@ -35,7 +35,7 @@ struct Shard::BlockSlot {
     uint64_t clock = 0;    // of its worker, with it
   };
 
-  Range local;  // in the shard's vectors
+  Range local;                       // in the shard's vectors
   std::vector<int64_t> tensor_ends;  // in the block, where the layout has whole tensors
   Mutex mu;
   v1::BlockState state ABSL_GUARDED_BY(mu);

@@ -38,9 +38,9 @@ class MasterClient {
   absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request,
                              const StopFlag* stop = nullptr) {
     Reply reply;
-    const absl::Status status = Retry(
-        [&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); },
-        stop == nullptr ? stop_ : *stop);
+    const absl::Status status =
+        Retry([&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); },
+              stop == nullptr ? stop_ : *stop);
     if (!status.ok()) return status;
     return reply;
   }

@@ -70,7 +70,7 @@ struct Training::Membership {
   // Of the training thread.
   bool started = false;
   double waited_to_start = 0;  // seconds for the first minibatch: for others to come, most of them
-  v1::Progress progress;  // with the step under way
+  v1::Progress progress;       // with the step under way
 };
 
 Training::Training(WorkerOptions options, const Clock* clock)
@@ -113,7 +113,7 @@ absl::Status Training::Run() {
       const double pause = pauses_.Next();
       LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
       if (stop_.Pause(pause)) break;
-      
+
       status = FollowMaster(options_, &master_, &session);
       if (!status.ok()) break;
     }

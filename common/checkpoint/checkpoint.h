@@ -64,7 +64,6 @@ absl::Status CheckSameModel(const std::string& dir, const v1::Manifest& manifest
 // Newer incomplete ones may be under way, and stay. `keep` is at least 1.
 absl::Status Prune(const std::string& dir, int keep);
 
-
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_CHECKPOINT_CHECKPOINT_H_

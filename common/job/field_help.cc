@@ -29,16 +29,25 @@ std::string DescribeEnum(const EnumDescriptor& type) {
 
 std::string DescribeType(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32: return DescribeInteger<int32_t>();
-    case FieldDescriptor::CPPTYPE_INT64: return DescribeInteger<int64_t>();
-    case FieldDescriptor::CPPTYPE_UINT32: return DescribeInteger<uint32_t>();
-    case FieldDescriptor::CPPTYPE_UINT64: return DescribeInteger<uint64_t>();
+    case FieldDescriptor::CPPTYPE_INT32:
+      return DescribeInteger<int32_t>();
+    case FieldDescriptor::CPPTYPE_INT64:
+      return DescribeInteger<int64_t>();
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return DescribeInteger<uint32_t>();
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return DescribeInteger<uint64_t>();
     case FieldDescriptor::CPPTYPE_DOUBLE:
-    case FieldDescriptor::CPPTYPE_FLOAT: return "a number";
-    case FieldDescriptor::CPPTYPE_BOOL: return "true or false";
-    case FieldDescriptor::CPPTYPE_ENUM: return DescribeEnum(*field.enum_type());
-    case FieldDescriptor::CPPTYPE_STRING: return "a text in quotes";
-    case FieldDescriptor::CPPTYPE_MESSAGE: return "fields in braces, { ... }";
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return "a number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return DescribeEnum(*field.enum_type());
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "a text in quotes";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "fields in braces, { ... }";
   }
   return field.cpp_type_name();
 }

@@ -41,8 +41,8 @@ void CompareModels(const v1::Model& saved, const v1::Model& now, std::vector<std
         absl::StrCat("model.layers: saved ", saved.layers_size(), " layers, now ", now.layers_size()));
   }
   if (!MessageDifferencer::Equals(saved.synthetic(), now.synthetic())) {
-    lines->push_back(absl::StrCat("model.synthetic: saved ", Brief(saved.synthetic()), ", now ",
-                                  Brief(now.synthetic())));
+    lines->push_back(
+        absl::StrCat("model.synthetic: saved ", Brief(saved.synthetic()), ", now ", Brief(now.synthetic())));
   }
 }
 

@@ -95,8 +95,11 @@ bool SetScalar(const std::string& text, const FieldDescriptor* field, Message* m
       if (value) reflection.SetEnum(message, field, value);
       return value != nullptr;
     }
-    case FieldDescriptor::CPPTYPE_STRING: reflection.SetString(message, field, text); return true;
-    case FieldDescriptor::CPPTYPE_MESSAGE: break;
+    case FieldDescriptor::CPPTYPE_STRING:
+      reflection.SetString(message, field, text);
+      return true;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      break;
   }
   return false;
 }

@@ -103,13 +103,27 @@ class Reader {
 
 void SetField(uint32_t field, uint64_t value, BlockHeader* header) {
   switch (field) {
-    case 1: header->operation = static_cast<v1::Block::Operation>(value); break;
-    case 2: header->sequence = value; break;
-    case 3: header->version = value; break;
-    case 4: header->block = static_cast<uint32_t>(value); break;
-    case 5: header->samples = static_cast<uint32_t>(value); break;
-    case 6: header->staleness = value; break;
-    case 7: header->fate = static_cast<v1::Block::Fate>(value); break;
+    case 1:
+      header->operation = static_cast<v1::Block::Operation>(value);
+      break;
+    case 2:
+      header->sequence = value;
+      break;
+    case 3:
+      header->version = value;
+      break;
+    case 4:
+      header->block = static_cast<uint32_t>(value);
+      break;
+    case 5:
+      header->samples = static_cast<uint32_t>(value);
+      break;
+    case 6:
+      header->staleness = value;
+      break;
+    case 7:
+      header->fate = static_cast<v1::Block::Fate>(value);
+      break;
     case 9:
       header->steps = value;
       break;

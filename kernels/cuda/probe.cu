@@ -1,10 +1,10 @@
-#include "kernels/cuda/probe.h"
-
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "kernels/cuda/probe.h"
 
 namespace catchment {
 namespace {

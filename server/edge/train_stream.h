@@ -83,20 +83,20 @@ class TrainStream final : public StreamOwner,
   ReceivedFrame frame_;
 
   Mutex mu_;
-  TrainCall* call_ ABSL_GUARDED_BY(mu_);                       // null once it has ended
+  TrainCall* call_ ABSL_GUARDED_BY(mu_);  // null once it has ended
   bool reading_ ABSL_GUARDED_BY(mu_) = false;
-  size_t applying_ ABSL_GUARDED_BY(mu_) = 0;                   // requests
-  Ring<Answer> answers_ ABSL_GUARDED_BY(mu_);                  // that wait to be sent
+  size_t applying_ ABSL_GUARDED_BY(mu_) = 0;   // requests
+  Ring<Answer> answers_ ABSL_GUARDED_BY(mu_);  // that wait to be sent
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;           // or the connection broke
-  absl::Status status_ ABSL_GUARDED_BY(mu_);                   // to end with
-  double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;  // where the peer does not take the status; 0: not set
+  bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;  // or the connection broke
+  absl::Status status_ ABSL_GUARDED_BY(mu_);          // to end with
+  double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;         // where the peer does not take the status; 0: not set
 
   uint64_t bytes_received_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_sent_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t times_drained_ ABSL_GUARDED_BY(mu_) = 0;            // of answers
+  uint64_t times_drained_ ABSL_GUARDED_BY(mu_) = 0;  // of answers
   RateFloor receiving_ ABSL_GUARDED_BY(mu_);
   RateFloor sending_ ABSL_GUARDED_BY(mu_);
 };

@@ -43,7 +43,7 @@ class CheckpointTracker {
  private:
   std::vector<std::map<uint64_t, v1::SavedShard>> saved_;  // by shard and number
   std::vector<bool> heard_;
-  uint64_t old_ = 0;  // numbers up to here are of an earlier life
+  uint64_t old_ = 0;   // numbers up to here are of an earlier life
   uint64_t last_ = 0;  // the newest that is whole
   uint64_t recorded_ = 0;
 };

@@ -35,9 +35,9 @@ class Course {
     int workers = 0;  // members
     int evaluators = 0;
     bool budget_done = false;
-    bool settled = false;          // all shards have reported since the last change of the rosters
-    uint64_t highest_version = 0;  // of all shards
-    uint64_t bytes_pushed = 0;     // to all shards
+    bool settled = false;             // all shards have reported since the last change of the rosters
+    uint64_t highest_version = 0;     // of all shards
+    uint64_t bytes_pushed = 0;        // to all shards
     uint64_t earlier_checkpoint = 0;  // that the job continued from; 0: none
     uint64_t used_checkpoint = 0;     // the highest number under which shards have another state; 0: none
     bool saved = false;               // final_checkpoint() is whole, and its manifest written

@@ -32,9 +32,9 @@ struct Member {
   // Since then, and with that server, it has no connection, and has not been heard of.
   std::optional<double> disconnected_at;
   uint32_t disconnected_from = 0;
-  double silence_limit = 0;  // in that state
-  v1::Progress progress;  // the newest heard of
-  v1::Lease lease;        // the last granted; number 0: none
+  double silence_limit = 0;    // in that state
+  v1::Progress progress;       // the newest heard of
+  v1::Lease lease;             // the last granted; number 0: none
   uint64_t granted_steps = 0;  // in all of its leases
   uint64_t granted_samples = 0;
 
@@ -95,7 +95,7 @@ class Membership {
   EventLog* const events_;
   std::map<Key, Member> members_;
   std::set<uint32_t> held_indices_;  // of workers that are members no more
-  std::map<v1::Role, int> num_;  // of members
+  std::map<v1::Role, int> num_;      // of members
   // Of workers, by index; nothing where members have changed since it was made.
   mutable std::optional<std::vector<uint64_t>> incarnations_;
 };

@@ -28,8 +28,8 @@ class Optimizer {
     int64_t n = 0;
     const float* gradient = nullptr;
     float* weights = nullptr;
-    float* states[3] = {};                  // as many as num_states(); zero before the first step
-    float* copy = nullptr;                  // gets the new weights; may be null
+    float* states[3] = {};  // as many as num_states(); zero before the first step
+    float* copy = nullptr;  // gets the new weights; may be null
     // Where each tensor ends, ascending, the last one at n. For LARS and LAMB; others do not look.
     absl::Span<const int64_t> tensor_ends;
 

@@ -33,11 +33,11 @@ class Rule {
   struct Center {
     int64_t size = 0;
     float* weights = nullptr;
-    float* states[kMaxStates] = {};         // as many as num_states()
-    uint64_t steps = 0;                     // of the optimizer, before this update
+    float* states[kMaxStates] = {};  // as many as num_states()
+    uint64_t steps = 0;              // of the optimizer, before this update
     float learning_rate = 0;
-    uint64_t version = 0;                   // after this update
-    MomentumControl* momentum = nullptr;    // where the job has one
+    uint64_t version = 0;                 // after this update
+    MomentumControl* momentum = nullptr;  // where the job has one
     // Of optimizers that need whole tensors alone: where those of the block end, the last one at size, and
     // room for an average of contributions, as long as the block.
     absl::Span<const int64_t> tensor_ends;

@@ -75,8 +75,8 @@ std::string ScalingCase::Describe() const {
 absl::StatusOr<std::vector<ScalingCase>> ChooseScalingCases(const ScalingChoice& choice) {
   const std::vector<std::string> presets = Values(choice.presets, {"sync", "downpour", "easgd"});
   if (absl::Status status = CheckPresets(presets); !status.ok()) return status;
-  const auto parameters = Numbers(
-      "parameters", Values(choice.parameters, {"14000", "1200000", "11000000"}), kMostParameters);
+  const auto parameters =
+      Numbers("parameters", Values(choice.parameters, {"14000", "1200000", "11000000"}), kMostParameters);
   if (!parameters.ok()) return parameters.status();
   auto workers =
       Numbers("workers", Values(choice.workers, {"1", "2", "4", "8", "16", "32", "60"}), kMostWorkers);

@@ -27,11 +27,11 @@ struct ScalingFigures {
   // in milliseconds. Absent where no worker has told of any.
   std::optional<double> p50_ms;
   std::optional<double> p99_ms;
-  double server_processors = 0;      // busy on average: 0.5 is half a core
-  double worker_processors = 0;      // of all workers together
-  double machine_share = 0;          // of all cores, that something kept busy
-  int64_t server_bytes = 0;          // resident
-  int64_t worker_bytes = 0;          // resident, of one worker on average
+  double server_processors = 0;  // busy on average: 0.5 is half a core
+  double worker_processors = 0;  // of all workers together
+  double machine_share = 0;      // of all cores, that something kept busy
+  int64_t server_bytes = 0;      // resident
+  int64_t worker_bytes = 0;      // resident, of one worker on average
 };
 
 // Steps of each worker that are measured: an even number, at least 2.

@@ -101,8 +101,14 @@ std::string ToFlag(const PeerOptions& o) {
 PeerOptions FromFlag(const std::string& flag) {
   const std::vector<std::string> words = absl::StrSplit(flag, ',');
   CHECK_EQ(words.size(), 10u);
-  return {words[0], words[1],         words[2] == "1", std::stoll(words[3]),         std::stoi(words[4]),
-          std::stoi(words[5]), words[6], {words[7], words[8], words[9]}};
+  return {words[0],
+          words[1],
+          words[2] == "1",
+          std::stoll(words[3]),
+          std::stoi(words[4]),
+          std::stoi(words[5]),
+          words[6],
+          {words[7], words[8], words[9]}};
 }
 
 std::unique_ptr<WireServer> MakeServer(const PeerOptions& options) {

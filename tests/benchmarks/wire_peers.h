@@ -14,13 +14,13 @@
 namespace catchment {
 
 struct PeerOptions {
-  std::string variant;     // plain, protobuf_unary, protobuf_stream, catchment
-  std::string transport;   // tcp, unix
+  std::string variant;    // plain, protobuf_unary, protobuf_stream, catchment
+  std::string transport;  // tcp, unix
   bool tls = false;
-  int64_t values = 0;      // float32 weights
+  int64_t values = 0;  // float32 weights
   int workers = 1;
-  int worker = 0;          // this one's index
-  std::string address;     // tcp: HOST:PORT, port 0 for a free one; unix: a path
+  int worker = 0;       // this one's index
+  std::string address;  // tcp: HOST:PORT, port 0 for a free one; unix: a path
   TlsFiles certificates;
 };
 

@@ -86,8 +86,8 @@ class PlainServer final : public WireServer {
     PCHECK(listen(listener_, options.workers) == 0);
     if (options.transport == "tcp") {
       PCHECK(getsockname(listener_, address.get(), &address.size) == 0);
-      options_.address = absl::StrCat(
-          "127.0.0.1:", ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port));
+      options_.address =
+          absl::StrCat("127.0.0.1:", ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port));
     }
     for (int w = 0; w < options.workers; ++w) threads_.emplace_back([this] { Serve(); });
   }

@@ -49,7 +49,8 @@ TEST(SummaryTableTest, LeavesOutWhatIsMissingOrOfAnotherType) {
 TEST(SummaryTableTest, LeavesOutTimesThatNobodySpent) {
   const auto summary = ParseSummary(
       R"({"compute_seconds": 0, "push_seconds": 0, "pull_seconds": 0, "data_seconds": 0, "workers": 2,
-          "round_trip_p50_us": null, "round_trip_p99_us": null})", "summary.json");
+          "round_trip_p50_us": null, "round_trip_p99_us": null})",
+      "summary.json");
   ASSERT_TRUE(summary.ok()) << summary.status();
   EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n");
 }

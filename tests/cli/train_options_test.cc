@@ -16,8 +16,8 @@ std::string Error(const std::vector<std::string>& args) {
 TEST(TrainOptionsTest, TakesAllFlags) {
   const auto options =
       ParseTrainOptions({"job", "--servers=2", "--workers", "3", "--set", "seed=2", "--set=epochs=1",
-                         "--out=o", "--json", "--resume", "--evaluator=false", "--threads=4",
-                         "--device=cuda", "--tls_ca=a", "--tls_cert=c", "--tls_key=k"});
+                         "--out=o", "--json", "--resume", "--evaluator=false", "--threads=4", "--device=cuda",
+                         "--tls_ca=a", "--tls_cert=c", "--tls_key=k"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->job, "job");
   EXPECT_EQ(options->servers, 2);

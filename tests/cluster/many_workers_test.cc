@@ -128,7 +128,8 @@ TEST_F(ManyWorkersTest, IdleWorkerTakesLessThan256KiB) {
   EXPECT_TRUE(Await([&] {
     each = (ServerStatus("VmRSS") - before) / kWorkers;
     return each < 256;
-  })) << each << " KiB";
+  })) << each
+      << " KiB";
   RecordProperty("kib_per_worker", static_cast<int>(each));
   RecordProperty("kib_per_worker_at_first", static_cast<int>((busy - before) / kWorkers));
 }

@@ -13,7 +13,8 @@ namespace catchment {
 
 class LeastSquares {
  public:
-  LeastSquares(int64_t num_parameters, int64_t num_rows, uint64_t seed) : n_(num_parameters), rows_(num_rows) {
+  LeastSquares(int64_t num_parameters, int64_t num_rows, uint64_t seed)
+      : n_(num_parameters), rows_(num_rows) {
     Random random(seed);
     for (auto& row : rows_) {
       row.a.resize(n_);
@@ -31,7 +32,8 @@ class LeastSquares {
       for (int64_t i = 0; i < n_; ++i) error += double{row.a[i]} * w[i];
       for (int64_t i = 0; i < n_; ++i) sum[i] += error * row.a[i];
     }
-    for (int64_t i = 0; i < n_; ++i) gradient[i] = static_cast<float>(sum[i] / static_cast<double>(end - begin));
+    for (int64_t i = 0; i < n_; ++i)
+      gradient[i] = static_cast<float>(sum[i] / static_cast<double>(end - begin));
   }
 
   double Loss(absl::Span<const float> w) const {

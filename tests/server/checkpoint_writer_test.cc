@@ -17,7 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
+std::string Directory(const std::string& name) {
+  return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+}
 
 std::unique_ptr<PendingSnapshot> SnapshotOf(uint64_t number) {
   ShardSnapshot snapshot;

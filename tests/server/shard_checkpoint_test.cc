@@ -1,12 +1,11 @@
 // The learning rate's course, checkpoints, going on from one, reports.
-#include "server/shard.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
+#include "server/shard.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {
@@ -60,8 +59,11 @@ TEST(SynchronousShardTest, CheckpointsAreTakenExactlyAtTheirVersionsWithAllBlock
     for (uint32_t worker : {0, 1}) {
       // Not in block order.
       for (uint32_t block : {2, 0, 1}) {
-        ASSERT_TRUE(shard.Handle({.worker = worker, .sequence = round + 1, .version = round, .value = 1,
-                                  .block = block}).ok());
+        ASSERT_TRUE(
+            shard
+                .Handle(
+                    {.worker = worker, .sequence = round + 1, .version = round, .value = 1, .block = block})
+                .ok());
       }
     }
   }
@@ -220,8 +222,12 @@ TEST_P(RestoreTest, ShardGoesOnFromASnapshotBitForBit) {
     for (uint32_t block : {0, 1, 2}) {
       std::vector<float> gradient(shard.shard().block_range(block).size());
       for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = std::sin(0.7f * version + 0.3f * i + block);
-      ASSERT_TRUE(shard.HandleValues({.worker = 0, .sequence = sequence, .version = version, .block = block,
-                                      .samples = 5}, gradient).ok());
+      ASSERT_TRUE(
+          shard
+              .HandleValues(
+                  {.worker = 0, .sequence = sequence, .version = version, .block = block, .samples = 5},
+                  gradient)
+              .ok());
     }
   };
   ShardHarness left_alone(job, 40, 16, {0});
@@ -235,8 +241,8 @@ TEST_P(RestoreTest, ShardGoesOnFromASnapshotBitForBit) {
   ASSERT_GE(left_alone.snapshots().size(), 1u);
   const ShardSnapshot& snapshot = left_alone.snapshots()[0];
   ASSERT_EQ(snapshot.state.checkpoint(), 7u);
-  Shard::Contents contents{snapshot.weights, snapshot.states,
-                           {snapshot.state.blocks().begin(), snapshot.state.blocks().end()}, 7};
+  Shard::Contents contents{
+      snapshot.weights, snapshot.states, {snapshot.state.blocks().begin(), snapshot.state.blocks().end()}, 7};
   ShardHarness restored(job, 40, 16, {}, std::move(contents));
   restored.SetRosters({MakeRoster(0, {0})}, 100);
   restored.Announce(7, 7);

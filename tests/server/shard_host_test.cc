@@ -22,13 +22,15 @@ namespace {
 
 using testing::Each;
 
-std::string Directory(const std::string& name) { return std::string(std::getenv("TEST_TMPDIR")) + "/" + name; }
+std::string Directory(const std::string& name) {
+  return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+}
 
 ParameterLayout LayoutOf(const v1::Job& job, int num_shards, int64_t block_size,
                          Cuts cuts = Cuts::kAnywhere) {
   const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.target)),
-                                  num_shards, block_size, cuts);
+  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.target)), num_shards,
+                                  block_size, cuts);
 }
 
 class ShardHostTest : public testing::Test {
@@ -70,7 +72,8 @@ class ShardHostTest : public testing::Test {
       Request request{0, IncarnationOf(0),
                       BlockHeader{v1::Block::PUSH, version + 1, version, static_cast<uint32_t>(b), 8},
                       shard->pool()->Get(shard->block_range(b).size()), std::make_shared<NamedSink>("")};
-      for (int64_t i = 0; i < request.payload->size(); ++i) request.payload->data()[i] = std::sin(i + b + version);
+      for (int64_t i = 0; i < request.payload->size(); ++i)
+        request.payload->data()[i] = std::sin(i + b + version);
       std::vector<Answer> answers;
       ASSERT_TRUE(shard->Handle(std::move(request), &answers).ok());
     }

@@ -1,6 +1,4 @@
 // What a shard refuses, by name, and what holds a NaN or an infinity.
-#include "server/shard.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/shard.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {

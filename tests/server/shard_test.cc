@@ -98,7 +98,8 @@ TEST(SynchronousShardTest, ContributionToAnUpdateThatWasMadeIsLate) {
   EXPECT_EQ(shard.shard().Weights(), before);
   EXPECT_EQ(shard.Statistics(1).late(), 1u);
   EXPECT_EQ(shard.Statistics(1).applied(), 0u);
-  ASSERT_TRUE(shard.Handle({.worker = 1, .sequence = 2, .version = 1}).ok()) << "it goes on with its next push";
+  ASSERT_TRUE(shard.Handle({.worker = 1, .sequence = 2, .version = 1}).ok())
+      << "it goes on with its next push";
 }
 
 TEST(SynchronousShardTest, PushIsAnsweredWithoutWeightsAndPushPullWithThem) {
@@ -225,7 +226,8 @@ TEST(ShardTest, PullOfALaterVersionWaitsForIt) {
     ASSERT_TRUE(shard.Handle({.worker = 0, .operation = v1::Block::PUSH, .value = 1}).ok());
     EXPECT_EQ(Names(shard.Take()), (std::vector<std::string>{"worker 0", "worker 2"}));
     ASSERT_TRUE(
-        shard.Handle({.worker = 0, .operation = v1::Block::PUSH, .sequence = 2, .version = 1, .value = 1}).ok());
+        shard.Handle({.worker = 0, .operation = v1::Block::PUSH, .sequence = 2, .version = 1, .value = 1})
+            .ok());
     const std::vector<Reply> replies = shard.Take();
     ASSERT_EQ(Names(replies), (std::vector<std::string>{"worker 0", "worker 1"}));
     EXPECT_EQ(replies[1].header.version, 2u);
@@ -317,7 +319,9 @@ TEST(SynchronousShardTest, MemberThatLeavesAtAnyPointReleasesTheOthers) {
   const float gradients[] = {1, 2, 4};
   for (int mask = 0; mask < 64; ++mask) {
     ShardHarness shard(GradientJob(true), 32, 16, {0, 1, 2});
-    const auto has_come = [mask](uint32_t worker, uint32_t block) { return mask >> (2 * worker + block) & 1; };
+    const auto has_come = [mask](uint32_t worker, uint32_t block) {
+      return mask >> (2 * worker + block) & 1;
+    };
     const auto send = [&](uint32_t worker, uint32_t block) {
       ASSERT_TRUE(shard.Handle({.worker = worker, .value = gradients[worker], .block = block}).ok()) << mask;
     };

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "common/mutex.h"
-#include "server/shard.h"
 #include "server/edge/train_stream.h"
+#include "server/shard.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {
@@ -40,13 +40,17 @@ class Inbox final : public AnswerSink {
 class Pusher {
  public:
   Pusher(Shard* shard, uint32_t worker)
-      : shard_(*shard), worker_(worker), inbox_(std::make_shared<Inbox>()), versions_(shard->num_blocks(), 0) {}
+      : shard_(*shard),
+        worker_(worker),
+        inbox_(std::make_shared<Inbox>()),
+        versions_(shard->num_blocks(), 0) {}
 
   void Push(uint64_t sequence) {
     for (int block = 0; block < shard_.num_blocks(); ++block) {
-      Request request{worker_, IncarnationOf(worker_),
-                      BlockHeader{v1::Block::PUSH_PULL, sequence, versions_[block], static_cast<uint32_t>(block), 1},
-                      shard_.pool()->Get(shard_.block_range(block).size()), inbox_};
+      Request request{
+          worker_, IncarnationOf(worker_),
+          BlockHeader{v1::Block::PUSH_PULL, sequence, versions_[block], static_cast<uint32_t>(block), 1},
+          shard_.pool()->Get(shard_.block_range(block).size()), inbox_};
       std::fill_n(request.payload->data(), request.payload->size(), 1.0f);
       std::vector<Answer> answers;
       ASSERT_TRUE(shard_.Handle(std::move(request), &answers).ok());
@@ -58,7 +62,8 @@ class Pusher {
       ASSERT_GE(answer.header.version, versions_[answer.header.block] + applied);
       versions_[answer.header.block] = answer.header.version;
       for (int64_t i = 1; i < answer.payload->size(); ++i) {
-        ASSERT_EQ(answer.payload->data()[i], answer.payload->data()[0]) << "a block is one version throughout";
+        ASSERT_EQ(answer.payload->data()[i], answer.payload->data()[0])
+            << "a block is one version throughout";
       }
     }
   }

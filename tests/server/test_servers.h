@@ -80,9 +80,7 @@ class TestServers {
     servers_[s]->listener.emplace(*std::move(listener));
   }
   // Connections end; the shard stays as it is.
-  void Stop(int s) {
-    servers_[s]->listener.reset();
-  }
+  void Stop(int s) { servers_[s]->listener.reset(); }
 
   void SetRosters(const std::vector<v1::Roster>& rosters) {
     v1::ShardCommand command;

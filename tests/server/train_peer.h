@@ -27,8 +27,8 @@ inline v1::Hello HelloOf(const ParameterLayout& layout, uint32_t worker) {
 class Peer : public RawStream {
  public:
   Peer(const TestServers& servers, uint32_t worker)
-      : RawStream(servers.addresses()[0], &static_cast<const std::string&>(
-                                              HelloOf(servers.layout(), worker).SerializeAsString())) {}
+      : RawStream(servers.addresses()[0],
+                  &static_cast<const std::string&>(HelloOf(servers.layout(), worker).SerializeAsString())) {}
 };
 
 // Of one block.

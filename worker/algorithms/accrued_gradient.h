@@ -64,8 +64,8 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   uint64_t since_push_ = 0;    // steps, this one too
   uint64_t since_fetch_ = 0;   // steps, this one too
   uint64_t pushed_steps_ = 0;  // in pushes
-  uint32_t samples_ = 0;    // in a_, this step's too
-  bool under_way_ = false;  // an operation of parameters_
+  uint32_t samples_ = 0;       // in a_, this step's too
+  bool under_way_ = false;     // an operation of parameters_
 
   // Of the step.
   bool push_ = false;

@@ -98,12 +98,12 @@ class ParameterClient final : public Parameters {
 
   mutable Mutex mu_;
   CondVar changed_;
-  int64_t missing_ ABSL_GUARDED_BY(mu_) = 0;  // values of the input that are not Ready
-  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;   // blocks, over all shards
-  Range awaited_ ABSL_GUARDED_BY(mu_);        // by the caller
+  int64_t missing_ ABSL_GUARDED_BY(mu_) = 0;     // values of the input that are not Ready
+  int unanswered_ ABSL_GUARDED_BY(mu_) = 0;      // blocks, over all shards
+  Range awaited_ ABSL_GUARDED_BY(mu_);           // by the caller
   int awaited_blocks_ ABSL_GUARDED_BY(mu_) = 0;  // of it, unanswered
-  double ready_at_ ABSL_GUARDED_BY(mu_) = 0;  // when all of the input was Ready
-  double left_at_ ABSL_GUARDED_BY(mu_) = 0;   // when the last block left
+  double ready_at_ ABSL_GUARDED_BY(mu_) = 0;     // when all of the input was Ready
+  double left_at_ ABSL_GUARDED_BY(mu_) = 0;      // when the last block left
   Outcome outcome_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // the caller, since moved_at_ or longer

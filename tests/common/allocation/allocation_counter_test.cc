@@ -26,9 +26,9 @@ TEST(AllocationCounterTest, CountsEveryWayToAskForMemory) {
     char bytes[64];
   };
   const std::function<void()> ways[] = {
-      [&] { memory = std::malloc(10); }, [&] { memory = std::calloc(2, 5); },
+      [&] { memory = std::malloc(10); },           [&] { memory = std::calloc(2, 5); },
       [&] { memory = std::realloc(nullptr, 10); }, [&] { memory = std::aligned_alloc(64, 64); },
-      [&] { memory = ::operator new(10); }, [&] { memory = new Wide; },
+      [&] { memory = ::operator new(10); },        [&] { memory = new Wide; },
       [&] { memory = ::operator new[](10); },
   };
   for (const auto& way : ways) {

@@ -65,8 +65,8 @@ TEST(DescribeResumeConflict, NamesWhatDiffers) {
       DescribeResumeConflict(MakeJob(), MakeJob({"data.drawn_digits={}", "seed=2"})),
       "data: saved { mnist { } }, now { drawn_digits { train_samples: 20000 test_samples: 4000 seed: 1 } }\n"
       "seed: saved 1, now 2; the order of the samples follows from it");
-  EXPECT_THAT(DescribeResumeConflict(
-                  MakeJob(), MakeJob({"model={synthetic { parameters: 5 }}", "data.synthetic={}"})),
+  EXPECT_THAT(DescribeResumeConflict(MakeJob(),
+                                     MakeJob({"model={synthetic { parameters: 5 }}", "data.synthetic={}"})),
               HasSubstr("model.synthetic: saved { }, now { parameters: 5 step_ms: 100 spread: 0 }\n"));
   v1::Job longer = MakeJob();
   longer.mutable_model()->add_layers()->mutable_relu();

@@ -1066,10 +1066,13 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
 }
 
 // A sound job on a table, and `table` in its place.
-v1::Job OnTable(const std::string& table = "shape: 4 classes: 10 train: 'a.csv'", const std::string& more = "") {
+v1::Job OnTable(const std::string& table = "shape: 4 classes: 10 train: 'a.csv'",
+                const std::string& more = "") {
   v1::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "model { layers { flatten {} } layers { dense { units: 10 } } } data { table { " + table + " } } " + more, &job));
+      "model { layers { flatten {} } layers { dense { units: 10 } } } data { table { " + table + " } } " +
+          more,
+      &job));
   return job;
 }
 
@@ -1091,34 +1094,42 @@ TEST(Table, SaysWhatItsFieldsMustBe) {
       {"shape: 4 train: 'a.csv'", "data.table: has neither classes nor targets; set classes"},
       {"shape: 4 classes: 1 train: 'a.csv'", "data.table.classes: is 1; must be from 2 to 1000000"},
       {"shape: 4 targets: 0 train: 'a.csv'", "data.table.targets: is 0; must be from 1"},
-      {"shape: 4 classes: 10 train: 'a.csv' mean: [1, 2]", "data.table.mean: has 2 numbers; must have 1, or 4, one for "
-                                                           "each value of data.table.shape, 4"},
-      {"shape: [3, 2, 2] classes: 10 train: 'a.csv' deviation: [1, 2]", "must have 1, or 3, one for each channel"},
-      {"shape: 4 classes: 10 train: 'a.csv' deviation: 0", "data.table.deviation: is 0; must be a number above 0"},
-      {"shape: 4 classes: 10 train: 'a.csv' features: 'x' labels: 'x'", "data.table.labels: is \"x\", and so is"},
+      {"shape: 4 classes: 10 train: 'a.csv' mean: [1, 2]",
+       "data.table.mean: has 2 numbers; must have 1, or 4, one for "
+       "each value of data.table.shape, 4"},
+      {"shape: [3, 2, 2] classes: 10 train: 'a.csv' deviation: [1, 2]",
+       "must have 1, or 3, one for each channel"},
+      {"shape: 4 classes: 10 train: 'a.csv' deviation: 0",
+       "data.table.deviation: is 0; must be a number above 0"},
+      {"shape: 4 classes: 10 train: 'a.csv' features: 'x' labels: 'x'",
+       "data.table.labels: is \"x\", and so is"},
   };
   for (const auto& [table, message] : cases) EXPECT_THAT(Errors(OnTable(table)), HasSubstr(message)) << table;
 }
 
 TEST(Table, LossesGoWithTheTarget) {
   const std::string targets = "shape: 4 targets: 10 train: 'a.csv'";
-  EXPECT_THAT(Errors(OnTable(targets)),
-              HasSubstr("model.loss.kind: is SOFTMAX_CROSS_ENTROPY, which takes one class a sample, and the data has 10 "
-                        "real targets a sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets in [0, 1]"));
+  EXPECT_THAT(
+      Errors(OnTable(targets)),
+      HasSubstr(
+          "model.loss.kind: is SOFTMAX_CROSS_ENTROPY, which takes one class a sample, and the data has 10 "
+          "real targets a sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets in [0, 1]"));
   for (const char* kind : {"MEAN_SQUARED_ERROR", "SIGMOID_CROSS_ENTROPY"}) {
     v1::Job job = OnTable(targets);
     ASSERT_TRUE(ApplyOverrides({std::string("model.loss.kind=") + kind}, &job).ok());
     EXPECT_TRUE(FillDefaultsAndValidate(job).ok()) << FillDefaultsAndValidate(job).status();
     job.mutable_model()->mutable_loss()->set_label_smoothing(0.1f);
-    EXPECT_THAT(Errors(job), HasSubstr("model.loss.label_smoothing: is of classes, and the data has real targets"));
+    EXPECT_THAT(Errors(job),
+                HasSubstr("model.loss.label_smoothing: is of classes, and the data has real targets"));
   }
   EXPECT_THAT(Errors(OnTable("shape: 4 targets: 3 train: 'a.csv'")),
               HasSubstr("the data has 3 targets; end with dense { units: 3 }"));
 }
 
 TEST(Table, PlateauNeedsATestSet) {
-  EXPECT_THAT(Errors(OnTable("shape: 4 classes: 10 train: 'a.csv'", "optimizer { schedule { decay: PLATEAU } }")),
-              HasSubstr("data.table.test names no file"));
+  EXPECT_THAT(
+      Errors(OnTable("shape: 4 classes: 10 train: 'a.csv'", "optimizer { schedule { decay: PLATEAU } }")),
+      HasSubstr("data.table.test names no file"));
 }
 
 }  // namespace

@@ -111,8 +111,8 @@ TEST_F(TlsTest, ClientRefusesAServerOfAForeignAuthority) {
 TEST_F(TlsTest, ClientInTheClearIsRefused) { ExpectRefused(grpc::InsecureChannelCredentials()); }
 
 TEST_F(TlsTest, KeyOfAnotherCertificateIsNamedAmongTheCausesWhenListening) {
-  const absl::StatusOr<Listener> listener = Listener::Open(
-      "127.0.0.1:0", *ServerCredentials({ours_->ca, ours_->cert, theirs_->key}), {}, {});
+  const absl::StatusOr<Listener> listener =
+      Listener::Open("127.0.0.1:0", *ServerCredentials({ours_->ca, ours_->cert, theirs_->key}), {}, {});
   EXPECT_EQ(listener.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(listener.status().message()),
               testing::HasSubstr("the certificate and key do not belong together"));

@@ -83,10 +83,11 @@ TEST(BlockFrame, SkipsUnknownFieldsAndTakesTheLastOfARepeatedOne) {
   first.set_payload("old");
   second.set_version(2);
   second.set_payload("new");
-  const std::string unknown("\x82\x01\x03xyz\x8d\x01"
-                            "abcd\x91\x01"
-                            "abcdefgh\x98\x01\x96\x01",
-                            26);
+  const std::string unknown(
+      "\x82\x01\x03xyz\x8d\x01"
+      "abcd\x91\x01"
+      "abcdefgh\x98\x01\x96\x01",
+      26);
   const std::string bytes = first.SerializeAsString() + unknown + second.SerializeAsString();
   v1::Block parsed;
   ASSERT_TRUE(parsed.ParseFromString(bytes));
@@ -191,8 +192,9 @@ TEST(BlockFrame, SurvivesGarbage) {
 }
 
 TEST(BlockFrame, NamesALengthThatLies) {
-  const std::string bytes("\x7a\xff\x0f"
-                          "abc");
+  const std::string bytes(
+      "\x7a\xff\x0f"
+      "abc");
   BlockHeader header;
   PayloadView payload;
   const absl::Status status = DecodeFrame(Pieces{bytes}, &header, &payload);

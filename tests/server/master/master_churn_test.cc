@@ -33,7 +33,7 @@ struct SimulatedWorker {
   uint32_t index = 0;
   uint64_t incarnation = 0;
   v1::Lease lease;
-  uint64_t step = 0;  // of its lease: computed
+  uint64_t step = 0;             // of its lease: computed
   std::vector<Sample> unpushed;  // of steps that are computed
   double heard_at = 0;
   double stalled_until = 0;  // it neither works nor is heard of

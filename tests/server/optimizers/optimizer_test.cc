@@ -55,8 +55,8 @@ using Reference = std::function<void(Scalar* s, double g, double lr, int t)>;
 struct Case {
   std::string name;
   v1::Optimizer config;
-  Reference reference;     // as torch.optim documents it
-  double golden[2];        // w after two steps from w = 1 with g = 0.5, 0.25 and lr = 0.5, by hand
+  Reference reference;  // as torch.optim documents it
+  double golden[2];     // w after two steps from w = 1 with g = 0.5, 0.25 and lr = 0.5, by hand
 };
 
 std::vector<Case> Cases() {

@@ -94,8 +94,8 @@ TEST(AccruedGradientTest, WithPeriodsOfOneEveryStepIsOneExchange) {
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(algorithm.Run({10, 0}, f).ok());
   ASSERT_TRUE(algorithm.Finish().ok());
-  EXPECT_EQ(parameters.TakeLog(), (Log{"pull 0", "push 8 of 10 and pull", "push 4 of 10 and pull",
-                                       "push 2 of 10 and pull"}));
+  EXPECT_EQ(parameters.TakeLog(),
+            (Log{"pull 0", "push 8 of 10 and pull", "push 4 of 10 and pull", "push 2 of 10 and pull"}));
 }
 
 TEST(AccruedGradientTest, WithoutALocalRateGradientsAreTakenWhereTheWeightsWereFetched) {
@@ -131,8 +131,8 @@ TEST(AccruedGradientTest, StepWithoutSamplesTakesNoGradientAndIsPushedAsNothing)
   ASSERT_TRUE(algorithm.Run({4, 0}, f).ok());
   ASSERT_TRUE(algorithm.Run({0, 0}, f).ok());
   ASSERT_TRUE(algorithm.Run({4, 0}, f).ok());
-  EXPECT_EQ(parameters.TakeLog(), (Log{"pull 0", "push 8 of 4 and pull", "push 0 of 0 and pull",
-                                       "push 4 of 4 and pull"}));
+  EXPECT_EQ(parameters.TakeLog(),
+            (Log{"pull 0", "push 8 of 4 and pull", "push 0 of 0 and pull", "push 4 of 4 and pull"}));
   EXPECT_EQ(f.asked_at.size(), 2u);
 }
 
@@ -142,8 +142,8 @@ TEST(AccruedGradientTest, StepsWithoutSamplesWithinAPeriodAddNothing) {
   Quadratic f;
   ASSERT_TRUE(algorithm.Start(0).ok());
   for (uint32_t samples : {0, 5, 0, 5, 0, 5, 0, 0, 0}) ASSERT_TRUE(algorithm.Run({samples, 0}, f).ok());
-  EXPECT_EQ(parameters.TakeLog(), (Log{"pull 0", "push 8 of 5 and pull", "push 16 of 10 and pull",
-                                       "push 0 of 0 and pull"}));
+  EXPECT_EQ(parameters.TakeLog(),
+            (Log{"pull 0", "push 8 of 5 and pull", "push 16 of 10 and pull", "push 0 of 0 and pull"}));
 }
 
 TEST(AccruedGradientTest, FinishSendsNothingTwice) {

@@ -96,8 +96,8 @@ class BareClient final : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc:
                              .version = 1,
                              .block = static_cast<uint32_t>(sent_),
                              .samples = 8};
-    outgoing_ = Frame(header, grpc::Slice(gradient_ + sent_ * kBlock, kBlock * sizeof(float),
-                                          grpc::Slice::STATIC_SLICE));
+    outgoing_ = Frame(
+        header, grpc::Slice(gradient_ + sent_ * kBlock, kBlock * sizeof(float), grpc::Slice::STATIC_SLICE));
     StartWrite(&outgoing_);
   }
   void OnWriteDone(bool ok) override {

@@ -58,7 +58,8 @@ class ShardsTest : public testing::TestWithParam<int> {
     servers_->SetRosters({MakeRoster(0, workers)});
   }
   std::unique_ptr<ParameterClient> Client(uint32_t worker = 0) {
-    return std::make_unique<ParameterClient>(OptionsOf(servers_->addresses(), worker), &servers_->layout(), &clock_);
+    return std::make_unique<ParameterClient>(OptionsOf(servers_->addresses(), worker), &servers_->layout(),
+                                             &clock_);
   }
 
   SteadyClock clock_;
@@ -123,7 +124,8 @@ TEST_P(ShardsTest, SynchronousWorkersMeetInEveryRound) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (int s = 0; s < GetParam(); ++s) EXPECT_EQ(servers_->shard(s).version(), static_cast<uint64_t>(kRounds));
+  for (int s = 0; s < GetParam(); ++s)
+    EXPECT_EQ(servers_->shard(s).version(), static_cast<uint64_t>(kRounds));
 }
 
 TEST_P(ShardsTest, ContributionThatIsNotFiniteIsToldToTheWorker) {
@@ -314,7 +316,8 @@ TEST(ParameterClientTest, SynchronousRoundsGoOnBitForBitOverCutConnections) {
         for (int round = 0; round < 12; ++round) {
           Random random(Derive(round, worker));
           for (float& value : gradient) value = static_cast<float>(random.Normal());
-          if (cut && worker == 0 && round % 3 == 1) relay.CutAfter(Relay::Direction(round / 3 % 2), 600 * round);
+          if (cut && worker == 0 && round % 3 == 1)
+            relay.CutAfter(Relay::Direction(round / 3 % 2), 600 * round);
           const auto outcome = client.PushPull(gradient, 1 + worker, absl::MakeSpan(weights), 0);
           ASSERT_TRUE(outcome.ok()) << outcome.status();
           ASSERT_FALSE(outcome->late);
@@ -387,8 +390,9 @@ TEST(ParameterClientTest, ServerOfAnotherJobIsRefusedAtOnce) {
   options.job = "other";
   ParameterClient client(options, &servers.layout(), &clock);
   std::vector<float> weights(kValues);
-  EXPECT_EQ(std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
-            "server 0 at " + servers.addresses()[0] + ": the worker works on job 'other', this server on 'test'");
+  EXPECT_EQ(
+      std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
+      "server 0 at " + servers.addresses()[0] + ": the worker works on job 'other', this server on 'test'");
 }
 
 TEST(ParameterClientTest, WorkersAtOnceAreAllAppliedOnce) {
