@@ -39,6 +39,7 @@ begin() {
   bin=
   cublas=no
   for argument in "$@"; do
+    # shellcheck disable=SC2034  # The script that sources this file reads $out.
     case $argument in
       --out=?*) out=$(realpath -m "${argument#*=}") ;;
       --bin=?*) bin=$(realpath "${argument#*=}") ;;
@@ -47,7 +48,7 @@ begin() {
       *) echo "$script: no such flag: $argument; --help lists them" >&2; exit 2 ;;
     esac
   done
-  cd "$(dirname "${BASH_SOURCE[0]}")/.."
+  cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
   command -v patchelf >/dev/null || die "there is no patchelf; deploy/setup.sh installs it"
   [[ -n $bin ]] || build
 }

@@ -16,6 +16,7 @@ readonly packages=(
   libdnnl-dev libhdf5-dev zlib1g-dev libssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   openssl ca-certificates iproute2 patchelf
+  clang-format-14 shellcheck
 )
 
 say() { echo "setup: $*"; }

@@ -16,6 +16,7 @@ if [[ ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
   exit 0
 fi
+# shellcheck source=deploy/kubernetes/await.sh
 source "$(dirname "${BASH_SOURCE[0]}")/await.sh"
 
 touch /tmp/begun

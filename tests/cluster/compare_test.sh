@@ -6,7 +6,7 @@ readonly catchment=cli/catchment
 readonly out=$TEST_TMPDIR/out
 readonly log=$TEST_TMPDIR/log
 readonly compare=("$catchment" compare examples/mnist_mlp.textproto
-  --set 'data.drawn_digits={train_samples: 2000, test_samples: 500}' --algorithms=sync,downpour --workers=2 --seeds=2
+  --set 'data.drawn_digits={train_samples: 2000, test_samples: 500}' "--algorithms=sync,downpour" --workers=2 --seeds=2
   --budget=samples:2000 --straggler=1:2x --out="$out")
 
 fail() {
@@ -26,7 +26,7 @@ wait "$pid" 2>/dev/null || true
 # No daemon outlives it, so that nothing is written any more.
 while pgrep -f -- "--out=$out/runs|checkpoint_dir=$out/runs" >/dev/null; do sleep 0.05; done
 
-readonly before=$(results)
+before=$(results)
 [[ $(results | wc -l) -lt 4 ]] || fail "nothing was left to do"
 [[ ! -e $out/report.json ]] || fail "a report of a part"
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # For tests that source it: hosts made of network namespaces, node0, node1, ..., with daemons in them. The working
 # directory of the daemons is $work; they see the programs as bazel-bin/.
 

@@ -14,5 +14,6 @@ train examples/mnist_mlp.textproto --servers=2 --workers=2 --set algorithm.prese
   --set 'data.drawn_digits={train_samples: 4000, test_samples: 500}' --set evaluation.every_epochs=0.5 --set epochs=3
 python3 tests/cluster/check_event_files.py "$out"
 train --resume --set epochs=5
-[[ $(ls "$out/tensorboard" | wc -l) -eq 2 ]] || { echo "FAILED: a resumed run begins a new file"; exit 1; }
+event_files=("$out"/tensorboard/*)
+[[ ${#event_files[@]} -eq 2 ]] || { echo "FAILED: a resumed run begins a new file"; exit 1; }
 python3 tests/cluster/check_event_files.py "$out"

@@ -41,8 +41,8 @@ expect_true() {
   "$@" || fail "$what"
 }
 
-# stub NAME: makes ${stubs}/NAME, with standard input as its body.
+# stub NAME: makes $stubs/NAME, with standard input as its body.
 stub() {
-  { echo "#!/bin/bash"; cat; } >"$stubs/$1"
+  { echo "#!/bin/bash"; cat; } >"${stubs:?}/$1"
   chmod +x "$stubs/$1"
 }

@@ -7,9 +7,11 @@ readonly project=$TEST_TMPDIR/project
 mkdir -p "$project"/{deploy,bin,bazel-bin/cli} "$TEST_TMPDIR"/{data/mnist,home,elsewhere}
 cp deploy/quickstart.sh "$project/deploy/"
 stubs=$project/deploy
+# shellcheck disable=SC2016  # The stub expands it.
 stub setup.sh <<<'echo "setup in $PWD"'
 stub fetch_mnist.sh <<<'echo "no network" >&2; exit 1'
 stubs=$project/bin
+# shellcheck disable=SC2016  # The stub expands it.
 stub bazel <<<'echo "bazel $*"; exit ${FAKE_BUILD:-0}'
 stubs=$project/bazel-bin/cli
 stub catchment <<'END'

@@ -28,6 +28,7 @@ echo "apt-get \$*"
 [[ " \$* " == *" install "*" curl "* ]] && ln -s "$TEST_TMPDIR/curl" "$stubs/curl"
 exit 0
 END
+# shellcheck disable=SC2016  # The stub expands it.
 stub id <<<'echo ${FAKE_UID:-0}'
 stub curl <<<'exit 0'
 echo 'VERSION_CODENAME=bookworm' >"$TEST_TMPDIR/os-release"

@@ -23,7 +23,7 @@ done
 for program in server worker; do
   run "$program/catchment_$program" --help
   help=$output
-  for flag in $(grep -h '^ExecStart=' "deploy/systemd/catchment-$program"*.service | grep -o -- '--[a-z_]*'); do
+  while read -r flag; do
     [[ $help == *"  $flag="* ]] || fail "catchment_$program has no $flag"
-  done
+  done < <(grep -h '^ExecStart=' "deploy/systemd/catchment-$program"*.service | grep -o -- '--[a-z_]*')
 done
