@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/text.h"
 #include "common/job/learning_rate.h"
+#include "optim/optimizer.h"
 
 namespace catchment {
 namespace {
@@ -38,63 +39,8 @@ std::string DescribeElastic(const JobFacts& facts) {
                       " * (x - center) is then added to the center and taken from x.");
 }
 
-std::string SgdFormula(const v1::Optimizer& optimizer) {
-  if (optimizer.momentum() == 0) return "SGD: w -= lr * g";
-  return absl::StrCat(
-      optimizer.nesterov() ? "SGD with Nesterov momentum: v = " : "SGD with momentum: v = ",
-      Short(optimizer.momentum()), " * v + g ; w -= lr * ",
-      optimizer.nesterov() ? absl::StrCat("(g + ", Short(optimizer.momentum()), " * v)") : "v");
-}
-
-std::string Betas(const v1::Optimizer& optimizer) {
-  return absl::StrCat("beta1 ", Short(optimizer.beta1()), ", beta2 ", Short(optimizer.beta2()), ", epsilon ",
-                      Short(optimizer.epsilon()));
-}
-
-std::string RhoAndEpsilon(const v1::Optimizer& optimizer) {
-  return absl::StrCat("rho ", Short(optimizer.rho()), ", epsilon ", Short(optimizer.epsilon()));
-}
-
-bool DecaysByItself(const v1::Optimizer& optimizer) {
-  return optimizer.kind() == v1::Optimizer::ADAMW || optimizer.kind() == v1::Optimizer::LARS ||
-         optimizer.kind() == v1::Optimizer::LAMB;
-}
-
-std::string Decayed(const std::string& step, const v1::Optimizer& optimizer) {
-  if (optimizer.weight_decay() == 0) return step;
-  return absl::StrCat("(", step, " + ", Short(optimizer.weight_decay()), " * w)");
-}
-
-std::string LarsDivisor(const v1::Optimizer& optimizer) {
-  if (optimizer.weight_decay() == 0) return "|g|";
-  return absl::StrCat("(|g| + ", Short(optimizer.weight_decay()), " * |w|)");
-}
-
 std::string Formula(const v1::Optimizer& optimizer) {
-  switch (optimizer.kind()) {
-    case v1::Optimizer::ADAGRAD:
-      return absl::StrCat("AdaGrad: s += g*g ; w -= lr * g / (sqrt(s) + ", Short(optimizer.epsilon()), ")");
-    case v1::Optimizer::RMSPROP:
-      return absl::StrCat(
-          optimizer.centered() ? "RMSProp, centered: " : "RMSProp: ", RhoAndEpsilon(optimizer),
-          optimizer.momentum() == 0 ? "" : ", momentum " + Short(optimizer.momentum()));
-    case v1::Optimizer::ADADELTA:
-      return "AdaDelta: " + RhoAndEpsilon(optimizer);
-    case v1::Optimizer::ADAM:
-      return "Adam: " + Betas(optimizer);
-    case v1::Optimizer::ADAMW:
-      return absl::StrCat("AdamW: ", Betas(optimizer), "; w *= 1 - lr * ", Short(optimizer.weight_decay()),
-                          " first");
-    case v1::Optimizer::LARS:
-      return absl::StrCat("LARS: r = ", Short(optimizer.trust()), " * |w| / ", LarsDivisor(optimizer),
-                          ", v = ", Short(optimizer.momentum()), " * v + lr * r * ", Decayed("g", optimizer),
-                          " ; w -= v, tensor by tensor");
-    case v1::Optimizer::LAMB:
-      return absl::StrCat("LAMB: ", Betas(optimizer), "; u = ", Decayed("Adam's step", optimizer),
-                          " ; w -= lr * |w| / |u| * u, tensor by tensor");
-    default:
-      return SgdFormula(optimizer);
-  }
+  return FindOptimizerKind(optimizer.kind())->describe(optimizer);
 }
 
 std::string KeptForEachWorker(const JobFacts& facts) {
@@ -108,7 +54,7 @@ std::string Preparation(const v1::Optimizer& optimizer) {
   if (optimizer.has_clip_value()) {
     absl::StrAppend(&words, " Before, g is clipped to +-", Short(optimizer.clip_value()), ".");
   }
-  if (optimizer.weight_decay() != 0 && !DecaysByItself(optimizer)) {
+  if (optimizer.weight_decay() != 0 && !FindOptimizerKind(optimizer.kind())->decays_weights) {
     absl::StrAppend(&words, " Weight decay: ", Short(optimizer.weight_decay()), " * w is added to g.");
   }
   return words;

@@ -1,20 +1,20 @@
 #include "cli/job_facts.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/codec/codec.h"
 #include "common/job/compensation.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_layout.h"
+#include "common/job/pace.h"
 #include "common/job/push_period.h"
+#include "common/rounding.h"
+#include "optim/optimizer.h"
 
 namespace catchment {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
-
-int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
   int64_t bytes = 0;
@@ -28,6 +28,9 @@ int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
 int CompensationStates(const v1::Compensation& compensation) {
   return compensation.has_gap_aware() || compensation.delay_compensated().adaptive();
 }
+
+// Returns how many vectors as long as the weights the optimizer keeps.
+int OptimizerStates(const v1::Optimizer& optimizer) { return MakeOptimizer(optimizer)->num_states(); }
 
 // Vectors as long as the weights that a worker keeps beside weights and gradient.
 int WorkerStates(const v1::Job& job) {
@@ -50,24 +53,6 @@ int WorkerStates(const v1::Job& job) {
 
 }  // namespace
 
-int OptimizerStates(const v1::Optimizer& optimizer) {
-  const int momentum = optimizer.momentum() > 0 ? 1 : 0;
-  switch (optimizer.kind()) {
-    case v1::Optimizer::ADADELTA:
-    case v1::Optimizer::ADAM:
-    case v1::Optimizer::ADAMW:
-    case v1::Optimizer::LAMB:
-      return 2;
-    case v1::Optimizer::ADAGRAD:
-    case v1::Optimizer::LARS:
-      return 1;
-    case v1::Optimizer::RMSPROP:
-      return 1 + momentum + optimizer.centered();
-    default:
-      return momentum;
-  }
-}
-
 absl::StatusOr<JobFacts> JobFacts::Create(const v1::Job& job, int servers) {
   const DataShape shape = ShapeOf(job.data());
   absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), shape.input, shape.target);
@@ -77,16 +62,9 @@ absl::StatusOr<JobFacts> JobFacts::Create(const v1::Job& job, int servers) {
   return JobFacts(job, *std::move(layers), *std::move(layout));
 }
 
-int64_t JobFacts::period() const { return PushPeriod(job_.algorithm().contribution()); }
-
-int64_t JobFacts::contributions() const {
-  const v1::Consistency& consistency = job_.algorithm().consistency();
-  if (consistency.groups() > 0) return workers();
-  return consistency.softsync() > 0 ? std::max<int64_t>(1, workers() / consistency.softsync()) : 1;
-}
-int64_t JobFacts::contributions_make() const {
-  return std::max<int64_t>(1, job_.algorithm().consistency().groups());
-}
+int64_t JobFacts::period() const { return PaceOf(job_).steps_per_version; }
+int64_t JobFacts::contributions() const { return PaceOf(job_).contributions; }
+int64_t JobFacts::contributions_make() const { return PaceOf(job_).updates; }
 int64_t JobFacts::contributions_waiting() const {
   const v1::Algorithm& algorithm = job_.algorithm();
   const bool wait = algorithm.consistency().groups() > 0 || algorithm.consistency().softsync() > 0;

@@ -89,9 +89,6 @@ class JobFacts {
   ParameterLayout layout_;
 };
 
-// Vectors as long as the weights that the optimizer keeps.
-int OptimizerStates(const v1::Optimizer& optimizer);
-
 }  // namespace catchment
 
 #endif  // CATCHMENT_CLI_JOB_FACTS_H_

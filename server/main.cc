@@ -1,5 +1,5 @@
 // catchment_server: holds one shard of a job's weights; the one with --index=0 is also the job's master.
-// What happens to a gradient: edge/train_stream.h -> shard.h -> gate.h -> rules/ -> optimizers/. The master:
+// What happens to a gradient: edge/train_stream.h -> shard.h -> gate.h -> rules/ -> optim/. The master:
 // edge/master_service.h -> master_host.h -> master/master.h.
 #include <gflags/gflags.h>
 #include <glog/logging.h>

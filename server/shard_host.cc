@@ -9,7 +9,7 @@
 #include "common/initializer.h"
 #include "common/job/data_shape.h"
 #include "common/model_shapes.h"
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 #include "server/rules/rule.h"
 
 namespace catchment {

@@ -2,20 +2,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/text.h"
+#include "optim/optimizer.h"
 
 namespace catchment {
 namespace {
 
 constexpr float kMomenta[] = {0, 0.3f, 0.6f, 0.9f};
 
-bool HasMomentum(const v1::Optimizer& optimizer) {
-  return optimizer.kind() == v1::Optimizer::SGD || optimizer.kind() == v1::Optimizer::RMSPROP ||
-         optimizer.kind() == v1::Optimizer::LARS;
-}
-
 Knobs KnobsOf(const v1::Optimizer& optimizer) {
   Knobs knobs{optimizer.learning_rate(), std::nullopt};
-  if (HasMomentum(optimizer)) knobs.momentum = optimizer.momentum();
+  if (FindOptimizerKind(optimizer.kind())->HasField("momentum")) knobs.momentum = optimizer.momentum();
   return knobs;
 }
 

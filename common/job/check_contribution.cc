@@ -37,12 +37,12 @@ void CheckPseudoGradient(const v1::Job& job, Problems* problems) {
   for (const std::string& line : of_local.lines()) {
     problems->AddLines(absl::StrReplaceAll(line, {{"optimizer.", path + ".local_optimizer."}}));
   }
-  if (local.kind() == v1::Optimizer::LARS || local.kind() == v1::Optimizer::LAMB) {
+  if (NeedsWholeTensors(local)) {
     problems->Add(
         path + ".local_optimizer.kind",
         absl::StrCat("is ", v1::Optimizer::Kind_Name(local.kind()),
-                     ", which is for the large batches of many workers together; must be SGD, ADAGRAD, "
-                     "ADAM, RMSPROP, ADADELTA or ADAMW"));
+                     ", which is for the large batches of many workers together; must be ",
+                     ListOptimizerKinds([](const OptimizerKind& kind) { return !kind.whole_tensors; })));
   }
   if (local.worker_scaling() != v1::Optimizer::NO_SCALING) {
     problems->Add(

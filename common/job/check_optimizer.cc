@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace catchment {
 namespace {
 
-using Kind = v1::Optimizer::Kind;
 using Decay = v1::Schedule::Decay;
 
 std::string Join(const std::vector<std::string>& names, const std::string& last) {
@@ -25,26 +26,57 @@ std::string Join(const std::vector<std::string>& names, const std::string& last)
   return list;
 }
 
-// A field that only some choices of `by` have, another field. Returns whether this one is among them.
+// Checks a field that only some choices of another field, `by`, have. Returns true if `choice` has it.
 bool CheckChoiceHas(const std::string& path, bool set, const std::string& by, const std::string& choice,
                     const std::vector<std::string>& owners, Problems* problems) {
   if (std::find(owners.begin(), owners.end(), choice) != owners.end()) return true;
   if (!set) return false;
-  problems->Add(path, absl::StrCat("is of ", Join(owners, "and"), "; ", choice,
+  problems->Add(path, absl::StrCat("belongs to ", Join(owners, "and"), "; ", choice,
                                    " has none, leave it out or set ", by, " to ", Join(owners, "or")));
   return false;
 }
 
-// A field that only some kinds have.
-bool CheckKindHas(const std::string& field, bool set, Kind kind, const std::vector<Kind>& owners,
-                  Problems* problems) {
+std::vector<std::string> NamesOf(absl::FunctionRef<bool(const OptimizerKind&)> fits) {
   std::vector<std::string> names;
-  for (Kind owner : owners) names.push_back(v1::Optimizer::Kind_Name(owner));
-  return CheckChoiceHas("optimizer." + field, set, "optimizer.kind", v1::Optimizer::Kind_Name(kind), names,
-                        problems);
+  for (const OptimizerKind* kind : OptimizerKinds()) {
+    if (fits(*kind)) names.push_back(v1::Optimizer::Kind_Name(kind->kind));
+  }
+  return names;
 }
 
-// A field that only some decays have.
+// The fields that only some kinds have, and what their values must be where they are numbers.
+struct KindField {
+  const char* name;
+  void (Problems::*check)(const std::string& path, double value) = nullptr;
+};
+constexpr KindField kKindFields[] = {
+    {"momentum", &Problems::BelowOne}, {"nesterov"},
+    {"beta1", &Problems::BelowOne},    {"beta2", &Problems::BelowOne},
+    {"rho", &Problems::BelowOne},      {"centered"},
+    {"epsilon", &Problems::Positive},  {"trust", &Problems::Positive},
+};
+
+// Checks that `field` is not set where the optimizer's kind does not have it, and otherwise its value.
+void CheckKindField(const KindField& field, const v1::Optimizer& optimizer, Problems* problems) {
+  const google::protobuf::Reflection& reflection = *optimizer.GetReflection();
+  const auto* const descriptor = optimizer.GetDescriptor()->FindFieldByName(field.name);
+  const bool is_flag = descriptor->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL;
+  // A flag that is false, or a momentum of 0, is what a kind without them does.
+  const bool is_set = is_flag ? reflection.GetBool(optimizer, descriptor)
+                              : reflection.HasField(optimizer, descriptor) &&
+                                    (descriptor->number() != v1::Optimizer::kMomentumFieldNumber ||
+                                     optimizer.momentum() != 0);
+  const std::vector<std::string> owners =
+      NamesOf([&](const OptimizerKind& kind) { return kind.HasField(field.name); });
+  const std::string path = absl::StrCat("optimizer.", field.name);
+  if (CheckChoiceHas(path, is_set, "optimizer.kind", v1::Optimizer::Kind_Name(optimizer.kind()), owners,
+                     problems) &&
+      field.check != nullptr) {
+    (problems->*field.check)(path, reflection.GetFloat(optimizer, descriptor));
+  }
+}
+
+// Checks a field that only some decays have.
 bool CheckDecayHas(const std::string& field, bool set, Decay decay, const std::vector<Decay>& owners,
                    Problems* problems) {
   std::vector<std::string> names;
@@ -53,39 +85,12 @@ bool CheckDecayHas(const std::string& field, bool set, Decay decay, const std::v
                         v1::Schedule::Decay_Name(decay), names, problems);
 }
 
-void CheckMomentum(const v1::Optimizer& optimizer, Problems* problems) {
-  const Kind kind = optimizer.kind();
-  if (CheckKindHas("momentum", optimizer.momentum() != 0, kind,
-                   {v1::Optimizer::SGD, v1::Optimizer::RMSPROP, v1::Optimizer::LARS}, problems)) {
-    problems->BelowOne("optimizer.momentum", optimizer.momentum());
-  }
-  if (CheckKindHas("nesterov", optimizer.nesterov(), kind, {v1::Optimizer::SGD}, problems) &&
-      optimizer.nesterov() && optimizer.momentum() == 0) {
+void CheckKindFields(const v1::Optimizer& optimizer, Problems* problems) {
+  for (const KindField& field : kKindFields) CheckKindField(field, optimizer, problems);
+  if (optimizer.kind() == v1::Optimizer::SGD && optimizer.nesterov() && optimizer.momentum() == 0) {
     problems->Add("optimizer.nesterov",
                   "is true and momentum is 0; Nesterov's step looks ahead along the momentum: "
                   "set momentum above 0, or leave nesterov out");
-  }
-}
-
-void CheckAverages(const v1::Optimizer& optimizer, Problems* problems) {
-  const Kind kind = optimizer.kind();
-  const std::vector<Kind> adaptive = {v1::Optimizer::ADAM, v1::Optimizer::ADAMW, v1::Optimizer::LAMB};
-  if (CheckKindHas("beta1", optimizer.has_beta1(), kind, adaptive, problems)) {
-    problems->BelowOne("optimizer.beta1", optimizer.beta1());
-  }
-  if (CheckKindHas("beta2", optimizer.has_beta2(), kind, adaptive, problems)) {
-    problems->BelowOne("optimizer.beta2", optimizer.beta2());
-  }
-  if (CheckKindHas("rho", optimizer.has_rho(), kind, {v1::Optimizer::RMSPROP, v1::Optimizer::ADADELTA},
-                   problems)) {
-    problems->BelowOne("optimizer.rho", optimizer.rho());
-  }
-  CheckKindHas("centered", optimizer.centered(), kind, {v1::Optimizer::RMSPROP}, problems);
-  if (CheckKindHas("epsilon", optimizer.has_epsilon(), kind,
-                   {v1::Optimizer::ADAGRAD, v1::Optimizer::RMSPROP, v1::Optimizer::ADADELTA,
-                    v1::Optimizer::ADAM, v1::Optimizer::ADAMW, v1::Optimizer::LAMB},
-                   problems)) {
-    problems->Positive("optimizer.epsilon", optimizer.epsilon());
   }
 }
 
@@ -166,26 +171,27 @@ void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
                                " without nesterov; with contribution elastic momentum is "
                                "Nesterov's (EAMSGD): set nesterov to true, or momentum to 0 (EASGD)"));
   }
-  const std::string mend =
+  const std::string hint =
       "does not belong to contribution elastic, whose workers move by plain gradients; leave it out";
-  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", mend);
-  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", mend);
-  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", mend);
+  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", hint);
+  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", hint);
+  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", hint);
 }
 
 }  // namespace
 
+std::string ListOptimizerKinds(absl::FunctionRef<bool(const OptimizerKind&)> fits) {
+  return Join(NamesOf(fits), "or");
+}
+
 void CheckOptimizer(const v1::Optimizer& optimizer, bool elastic, Problems* problems) {
-  if (!v1::Optimizer::Kind_IsValid(optimizer.kind())) {
-    return problems->Require(false, "optimizer.kind", static_cast<int>(optimizer.kind()),
-                             "must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW, LARS or LAMB");
+  if (FindOptimizerKind(optimizer.kind()) == nullptr) {
+    return problems->Require(
+        false, "optimizer.kind", static_cast<int>(optimizer.kind()),
+        absl::StrCat("must be ", ListOptimizerKinds([](const OptimizerKind&) { return true; })));
   }
   problems->Positive("optimizer.learning_rate", optimizer.learning_rate());
-  CheckMomentum(optimizer, problems);
-  CheckAverages(optimizer, problems);
-  if (CheckKindHas("trust", optimizer.has_trust(), optimizer.kind(), {v1::Optimizer::LARS}, problems)) {
-    problems->Positive("optimizer.trust", optimizer.trust());
-  }
+  CheckKindFields(optimizer, problems);
   CheckDecayAndClipping(optimizer, problems);
   CheckSchedule(optimizer.schedule(), problems);
   if (elastic) CheckElasticOptimizer(optimizer, problems);

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "optim/optimizer.h"
+
 namespace catchment {
 namespace {
 
@@ -159,40 +163,19 @@ void FillConsistency(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_optimizer(), worker_scaling, v1::Optimizer::NO_SCALING);
 }
 
-// PyTorch's, where it has them.
+// Sets the fields of the optimizer's kind (optim/) that have defaults. They are PyTorch's, where it has the kind.
 void FillKind(v1::Optimizer* optimizer) {
-  switch (optimizer->kind()) {
-    case v1::Optimizer::ADAGRAD:
-      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-10f);
-      break;
-    case v1::Optimizer::RMSPROP:
-      CATCHMENT_DEFAULT(optimizer, rho, 0.99f);
-      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
-      CATCHMENT_DEFAULT(optimizer, centered, false);
-      break;
-    case v1::Optimizer::ADADELTA:
-      CATCHMENT_DEFAULT(optimizer, rho, 0.9f);
-      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-6f);
-      break;
-    case v1::Optimizer::LARS:
-      CATCHMENT_DEFAULT(optimizer, momentum, 0.9f);
-      CATCHMENT_DEFAULT(optimizer, trust, 0.001f);
-      break;
-    case v1::Optimizer::LAMB:
-      CATCHMENT_DEFAULT(optimizer, beta1, 0.9f);
-      CATCHMENT_DEFAULT(optimizer, beta2, 0.999f);
-      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-6f);
-      break;
-    case v1::Optimizer::ADAMW:
-      CATCHMENT_DEFAULT(optimizer, weight_decay, 0.01f);
-      [[fallthrough]];
-    case v1::Optimizer::ADAM:
-      CATCHMENT_DEFAULT(optimizer, beta1, 0.9f);
-      CATCHMENT_DEFAULT(optimizer, beta2, 0.999f);
-      CATCHMENT_DEFAULT(optimizer, epsilon, 1e-8f);
-      break;
-    default:
-      break;
+  const OptimizerKind* const kind = FindOptimizerKind(optimizer->kind());
+  if (kind == nullptr) return;
+  const google::protobuf::Reflection& reflection = *optimizer->GetReflection();
+  for (const OptimizerField& field : kind->fields) {
+    const auto* const descriptor = optimizer->GetDescriptor()->FindFieldByName(field.name);
+    if (!field.default_value.has_value() || reflection.HasField(*optimizer, descriptor)) continue;
+    if (descriptor->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL) {
+      reflection.SetBool(optimizer, descriptor, *field.default_value != 0);
+    } else {
+      reflection.SetFloat(optimizer, descriptor, *field.default_value);
+    }
   }
 }
 

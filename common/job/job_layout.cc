@@ -3,20 +3,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "optim/optimizer.h"
 
 namespace catchment {
 
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors,
                                          int num_servers) {
   const int64_t block_size = int64_t{job.block_kib()} * 1024 / sizeof(float);
-  const v1::Optimizer::Kind kind = job.optimizer().kind();
-  if (kind != v1::Optimizer::LARS && kind != v1::Optimizer::LAMB) {
+  if (!NeedsWholeTensors(job.optimizer())) {
     return ParameterLayout::Create(std::move(tensors), num_servers, block_size, Cuts::kAnywhere);
   }
   auto layout = ParameterLayout::Create(std::move(tensors), num_servers, block_size, Cuts::kBetweenTensors);
   if (layout.ok()) return layout;
   return absl::InvalidArgumentError(absl::StrCat(
-      "optimizer.kind: is ", v1::Optimizer::Kind_Name(kind),
+      "optimizer.kind: is ", v1::Optimizer::Kind_Name(job.optimizer().kind()),
       ", which takes norms over whole tensors: ", layout.status().message(), ", or another optimizer"));
 }
 

@@ -134,21 +134,6 @@ const Preset& OptimizerPreset(const Preset& preset, const v1::Algorithm& algorit
   return fitting == nullptr ? preset : *fitting;
 }
 
-// Of PyTorch where it has defaults.
-float DefaultLearningRate(v1::Optimizer::Kind kind) {
-  switch (kind) {
-    case v1::Optimizer::ADAGRAD:
-    case v1::Optimizer::RMSPROP:
-    case v1::Optimizer::SGD:
-      return 0.01f;
-    case v1::Optimizer::ADADELTA:
-    case v1::Optimizer::LARS:
-      return 1;
-    default:
-      return 0.001f;
-  }
-}
-
 void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* optimizer) {
   v1::Optimizer filled;
   if (optimizer->kind() == v1::Optimizer::UNSET || optimizer->kind() == preset.kind()) {
@@ -159,7 +144,6 @@ void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* opt
       filled.set_nesterov(momentum > 0 && (preset.nesterov() || elastic));
     }
   } else {
-    filled.set_learning_rate(DefaultLearningRate(optimizer->kind()));
     *filled.mutable_schedule() = preset.schedule();
   }
   filled.MergeFrom(*optimizer);

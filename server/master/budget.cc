@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "common/job/consistency.h"
-#include "common/job/push_period.h"
 #include "common/rounding.h"
 
 namespace catchment {
@@ -46,26 +44,6 @@ Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t train_samples
 }
 
 }  // namespace
-
-Pace PaceOf(const v1::Job& job) {
-  Pace pace;
-  const v1::Consistency& consistency = job.algorithm().consistency();
-  pace.synchronous = IsSynchronous(consistency);
-  pace.batch_size = job.batch_size();
-  pace.workers = job.workers();
-  pace.steps_per_version = PushPeriod(job.algorithm().contribution());
-  pace.contributes_first = ContributesFirst(job.algorithm().contribution());
-  if (consistency.groups() > 0) {
-    pace.contributions = pace.workers;
-    pace.updates = consistency.groups();
-  } else if (consistency.softsync() > 0) {
-    pace.contributions = std::max<uint64_t>(1, pace.workers / consistency.softsync());
-  }
-  CHECK_GT(pace.batch_size, 0u);
-  CHECK_GT(pace.workers, 0u);
-  CHECK_GT(pace.steps_per_version, 0u);
-  return pace;
-}
 
 Budget BudgetOf(const v1::Job& job, uint64_t train_samples) {
   const Pace pace = PaceOf(job);

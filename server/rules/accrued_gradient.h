@@ -18,8 +18,8 @@
 
 #include <memory>
 
+#include "optim/optimizer.h"
 #include "server/compensation/gradient_compensation.h"
-#include "server/optimizers/optimizer.h"
 #include "server/rules/rule.h"
 
 namespace catchment {

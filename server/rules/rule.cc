@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "optim/optimizer.h"
 #include "server/compensation/gradient_compensation.h"
-#include "server/optimizers/optimizer.h"
 #include "server/rules/accrued_gradient.h"
 #include "server/rules/elastic_difference.h"
 

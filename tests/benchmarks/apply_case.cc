@@ -1,5 +1,7 @@
 #include "tests/benchmarks/apply_case.h"
 
+#include "optim/optimizer.h"
+
 namespace catchment {
 namespace {
 
@@ -162,8 +164,7 @@ void ApplyRule(const ApplyCase& c, const Rule& rule, const BlockVectors& block) 
   for (int s = 0; s < rule.num_states(); ++s) center.states[s] = block.states[s];
   center.steps = kStepsBefore;
   center.learning_rate = kLearningRate;
-  const v1::Optimizer::Kind kind = c.job.optimizer().kind();
-  if (kind == v1::Optimizer::LARS || kind == v1::Optimizer::LAMB) center.tensor_ends = {&block.n, 1};
+  if (NeedsWholeTensors(c.job.optimizer())) center.tensor_ends = {&block.n, 1};
   rule.Apply(absl::MakeConstSpan(contributions.data(), c.contributions), center,
              rule.has_answers() ? nullptr : block.copy);
 }

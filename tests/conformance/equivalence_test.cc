@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
 #include "tests/conformance/layers.h"

@@ -25,7 +25,7 @@ from pathlib import Path
 RULES = {
     "server/compensation": ["//tests/server/compensation/..."],
     "server/rules": ["//tests/server/rules/..."],
-    "server/optimizers": ["//tests/server/optimizers/..."],
+    "optim": ["//tests/optim/..."],
     "server/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test"],
     "server/group.cc": ["//tests/server:group_test"],
     "server/worker_scaling.cc": ["//tests/server:worker_scaling_test"],

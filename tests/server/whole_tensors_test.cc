@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/random.h"
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {

@@ -22,7 +22,7 @@
 #include <optional>
 #include <vector>
 
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 #include "worker/algorithms/algorithm.h"
 
 namespace catchment {

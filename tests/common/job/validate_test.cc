@@ -619,35 +619,37 @@ INSTANTIATE_TEST_SUITE_P(
              "(EAMSGD): "
              "set nesterov to true, or momentum to 0 (EASGD)"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.momentum=0.5"},
-             "optimizer.momentum: is of SGD, RMSPROP and LARS; ADAGRAD has none, leave it out or set "
+             "optimizer.momentum: belongs to SGD, RMSPROP and LARS; ADAGRAD has none, leave it out or set "
              "optimizer.kind to SGD, RMSPROP or LARS"},
         Case{{"optimizer.kind=ADAM", "optimizer.nesterov=true"},
-             "optimizer.nesterov: is of SGD; ADAM has none, leave it out or set optimizer.kind to SGD"},
+             "optimizer.nesterov: belongs to SGD; ADAM has none, leave it out or set optimizer.kind to SGD"},
         Case{{"optimizer.nesterov=true", "optimizer.momentum=0"},
              "optimizer.nesterov: is true and momentum is 0; Nesterov's step looks ahead along the momentum: "
              "set "
              "momentum above 0, or leave nesterov out"},
         Case{{"optimizer.beta1=0.9"},
-             "optimizer.beta1: is of ADAM, ADAMW and LAMB; SGD has none, leave it out or set optimizer.kind "
+             "optimizer.beta1: belongs to ADAM, ADAMW and LAMB; SGD has none, leave it out or set "
+             "optimizer.kind "
              "to "
              "ADAM, ADAMW or LAMB"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.beta2=0.9"},
-             "optimizer.beta2: is of ADAM, ADAMW and LAMB; ADAGRAD has none, leave it out or set "
+             "optimizer.beta2: belongs to ADAM, ADAMW and LAMB; ADAGRAD has none, leave it out or set "
              "optimizer.kind "
              "to ADAM, ADAMW or LAMB"},
         Case{{"optimizer.epsilon=0.1"},
-             "optimizer.epsilon: is of ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW and LAMB; SGD has none, leave "
+             "optimizer.epsilon: belongs to ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW and LAMB; SGD has none, "
+             "leave "
              "it "
-             "out or set optimizer.kind to ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW or LAMB"},
+             "out or set optimizer.kind to ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW or LAMB"},
         Case{{"optimizer.kind=LARS", "optimizer.epsilon=0.1"},
-             "optimizer.epsilon: is of ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW and LAMB; LARS has none, "
+             "optimizer.epsilon: belongs to ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW and LAMB; LARS has none, "
              "leave it "
-             "out or set optimizer.kind to ADAGRAD, RMSPROP, ADADELTA, ADAM, ADAMW or LAMB"},
+             "out or set optimizer.kind to ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW or LAMB"},
         Case{{"optimizer.kind=LAMB", "optimizer.momentum=0.5"},
-             "optimizer.momentum: is of SGD, RMSPROP and LARS; LAMB has none, leave it out or set "
+             "optimizer.momentum: belongs to SGD, RMSPROP and LARS; LAMB has none, leave it out or set "
              "optimizer.kind to SGD, RMSPROP or LARS"},
         Case{{"optimizer.kind=LAMB", "optimizer.trust=0.1"},
-             "optimizer.trust: is of LARS; LAMB has none, leave it out or set optimizer.kind to LARS"},
+             "optimizer.trust: belongs to LARS; LAMB has none, leave it out or set optimizer.kind to LARS"},
         Case{{"algorithm.preset=easgd", "optimizer.kind=LARS"},
              "optimizer.kind: is LARS; must be SGD with contribution elastic: it moves each worker's own "
              "weights, "
@@ -655,51 +657,53 @@ INSTANTIATE_TEST_SUITE_P(
              "sync "
              "or downpour"},
         Case{{"optimizer.schedule={decay:CONSTANT final_fraction:0.1}"},
-             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE and "
+             "optimizer.schedule.final_fraction: belongs to COSINE, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE and "
              "PLATEAU; CONSTANT has "
              "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL, "
              "ONE_CYCLE or PLATEAU"},
         Case{{"optimizer.schedule={decay:STEP final_fraction:0.1}"},
-             "optimizer.schedule.final_fraction: is of COSINE, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE and "
+             "optimizer.schedule.final_fraction: belongs to COSINE, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE and "
              "PLATEAU; STEP has "
              "none, leave it out or set optimizer.schedule.decay to COSINE, EXPONENTIAL, POLYNOMIAL, "
              "ONE_CYCLE or PLATEAU"},
         Case{{"optimizer.schedule.step_every=0.1"},
-             "optimizer.schedule.step_every: is of STEP; COSINE has none, leave it out or set "
+             "optimizer.schedule.step_every: belongs to STEP; COSINE has none, leave it out or set "
              "optimizer.schedule.decay to STEP"},
         Case{{"optimizer.schedule={decay:EXPONENTIAL factor:0.1}"},
-             "optimizer.schedule.factor: is of STEP and PLATEAU; EXPONENTIAL has none, leave it out or set "
+             "optimizer.schedule.factor: belongs to STEP and PLATEAU; EXPONENTIAL has none, leave it out or "
+             "set "
              "optimizer.schedule.decay to STEP or PLATEAU"},
         Case{{"optimizer.schedule={decay:STEP patience:1 threshold:0}"},
-             "optimizer.schedule.patience: is of PLATEAU; STEP has none, leave it out or set "
+             "optimizer.schedule.patience: belongs to PLATEAU; STEP has none, leave it out or set "
              "optimizer.schedule.decay to PLATEAU\n"
-             "optimizer.schedule.threshold: is of PLATEAU; STEP has none, leave it out or set "
+             "optimizer.schedule.threshold: belongs to PLATEAU; STEP has none, leave it out or set "
              "optimizer.schedule.decay to PLATEAU"},
         Case{{"optimizer.schedule={decay:PLATEAU step_every:0.1}"},
-             "optimizer.schedule.step_every: is of STEP; PLATEAU has none, leave it out or set "
+             "optimizer.schedule.step_every: belongs to STEP; PLATEAU has none, leave it out or set "
              "optimizer.schedule.decay to STEP"},
         Case{{"optimizer.schedule={decay:ONE_CYCLE power:2}"},
-             "optimizer.schedule.power: is of POLYNOMIAL; ONE_CYCLE has none, leave it out or set "
+             "optimizer.schedule.power: belongs to POLYNOMIAL; ONE_CYCLE has none, leave it out or set "
              "optimizer.schedule.decay to POLYNOMIAL"},
         Case{{"optimizer.schedule={decay:COSINE rise_share:0.5 rise_from:0.1}"},
-             "optimizer.schedule.rise_share: is of ONE_CYCLE; COSINE has none, leave it out or set "
+             "optimizer.schedule.rise_share: belongs to ONE_CYCLE; COSINE has none, leave it out or set "
              "optimizer.schedule.decay to ONE_CYCLE\n"
-             "optimizer.schedule.rise_from: is of ONE_CYCLE; COSINE has none, leave it out or set "
+             "optimizer.schedule.rise_from: belongs to ONE_CYCLE; COSINE has none, leave it out or set "
              "optimizer.schedule.decay to ONE_CYCLE"},
-        Case{
-            {"optimizer.kind=ADAM", "optimizer.rho=0.9"},
-            "optimizer.rho: is of RMSPROP and ADADELTA; ADAM has none, leave it out or set optimizer.kind to "
-            "RMSPROP or ADADELTA"},
+        Case{{"optimizer.kind=ADAM", "optimizer.rho=0.9"},
+             "optimizer.rho: belongs to RMSPROP and ADADELTA; ADAM has none, leave it out or set "
+             "optimizer.kind to "
+             "RMSPROP or ADADELTA"},
         Case{{"algorithm.contribution.gradient.mean=true"},
              "algorithm.contribution.gradient.mean: is true and push_period is 1: one gradient is its own "
              "mean; "
              "set push_period to the number of minibatches that an update is to be made of, or leave mean "
              "out"},
         Case{{"optimizer.kind=ADAM", "optimizer.centered=true"},
-             "optimizer.centered: is of RMSPROP; ADAM has none, leave it out or set optimizer.kind to "
+             "optimizer.centered: belongs to RMSPROP; ADAM has none, leave it out or set optimizer.kind to "
              "RMSPROP"},
         Case{{"optimizer.kind=RMSPROP", "optimizer.nesterov=true"},
-             "optimizer.nesterov: is of SGD; RMSPROP has none, leave it out or set optimizer.kind to SGD"},
+             "optimizer.nesterov: belongs to SGD; RMSPROP has none, leave it out or set optimizer.kind to "
+             "SGD"},
         Case{{"optimizer.kind=ADAMW", "optimizer.learning_rate=0.5", "optimizer.weight_decay=2"},
              "optimizer.weight_decay: is 2; with learning_rate 0.5 one step takes all of the weights away: "
              "their "
@@ -797,7 +801,7 @@ INSTANTIATE_TEST_SUITE_P(
         On("local_sgd", {absl::StrCat(kLocal, ".schedule.warmup=2")},
            absl::StrCat(kLocal, ".schedule.warmup: is 2; must be in [0, 1)")),
         On("local_sgd", {absl::StrCat(kLocal, ".kind=RMSPROP"), absl::StrCat(kLocal, ".nesterov=true")},
-           absl::StrCat(kLocal, ".nesterov: is of SGD; RMSPROP has none, leave it out or set ", kLocal,
+           absl::StrCat(kLocal, ".nesterov: belongs to SGD; RMSPROP has none, leave it out or set ", kLocal,
                         ".kind to SGD")),
         On("local_sgd", {absl::StrCat(kLocal, ".clip_norm=0")},
            absl::StrCat(kLocal, ".clip_norm: is 0; must be a number above 0")),

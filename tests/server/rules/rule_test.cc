@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/random.h"
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 
 namespace catchment {
 namespace {

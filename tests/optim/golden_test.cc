@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 #include "tests/conformance/golden_jobs.h"
 
 namespace catchment {
@@ -16,7 +16,7 @@ namespace {
 constexpr double kTolerance = 1e-6;
 
 const nlohmann::json& Golden() {
-  static const nlohmann::json& golden = ReadGolden("tests/server/optimizers/golden/optimizers.json");
+  static const nlohmann::json& golden = ReadGolden("tests/optim/golden/optimizers.json");
   return golden;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/random.h"
-#include "server/optimizers/optimizer.h"
+#include "optim/optimizer.h"
 
 namespace catchment {
 namespace {

@@ -1,0 +1,77 @@
+#include "optim/optimizer.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "optim/implementation.h"
+
+namespace catchment {
+namespace {
+
+// Applies another optimizer, an elementwise one, to prepared gradients:
+//   g = min(max(g, -clip_value), clip_value)      torch.nn.utils.clip_grad_value_
+//   g = g + weight_decay * w                      coupled weight decay (L2), `weight_decay` of torch.optim
+// Gradients are prepared and used in pieces that stay in the first-level cache, so memory is passed over once.
+class Prepared final : public Optimizer {
+ public:
+  // clip_value may be infinite.
+  Prepared(float clip_value, float weight_decay, std::unique_ptr<Optimizer> optimizer)
+      : clip_value_(clip_value), weight_decay_(weight_decay), optimizer_(std::move(optimizer)) {}
+
+  std::vector<std::string> state_names() const override { return optimizer_->state_names(); }
+
+  void Apply(const Step& step, const Part& part) const override {
+    constexpr int64_t kPiece = 1024;
+    const float most = clip_value_, least = -clip_value_, decay = weight_decay_;
+    alignas(64) float prepared[kPiece];
+    for (int64_t begin = 0; begin < part.n; begin += kPiece) {
+      Part piece = part.Slice(begin, std::min(kPiece, part.n - begin));
+      const float* const g = piece.gradient;
+      const float* const w = piece.weights;
+      for (int64_t i = 0; i < piece.n; ++i) {
+        prepared[i] = std::min(std::max(g[i], least), most) + decay * w[i];
+      }
+      piece.gradient = prepared;
+      optimizer_->Apply(step, piece);
+    }
+  }
+
+ private:
+  const float clip_value_;
+  const float weight_decay_;
+  const std::unique_ptr<Optimizer> optimizer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config) {
+  const OptimizerKind* const kind = FindOptimizerKind(config.kind());
+  CHECK(kind != nullptr) << "a job that was not validated: optimizer.kind " << config.kind();
+  std::unique_ptr<Optimizer> optimizer = kind->make(config);
+  const float coupled_decay = kind->decays_weights ? 0 : config.weight_decay();
+  if (kind->whole_tensors || (coupled_decay == 0 && !config.has_clip_value())) return optimizer;
+  return std::make_unique<Prepared>(ClipValue(config), coupled_decay, std::move(optimizer));
+}
+
+bool OptimizerKind::HasField(absl::string_view name) const {
+  return std::any_of(fields.begin(), fields.end(),
+                     [name](const OptimizerField& field) { return name == field.name; });
+}
+
+absl::Span<const OptimizerKind* const> OptimizerKinds() { return kOptimizerKinds; }
+
+const OptimizerKind* FindOptimizerKind(v1::Optimizer::Kind kind) {
+  for (const OptimizerKind* candidate : kOptimizerKinds) {
+    if (candidate->kind == kind) return candidate;
+  }
+  return nullptr;
+}
+
+bool NeedsWholeTensors(const v1::Optimizer& config) {
+  const OptimizerKind* const kind = FindOptimizerKind(config.kind());
+  return kind != nullptr && kind->whole_tensors;
+}
+
+}  // namespace catchment
