@@ -37,49 +37,28 @@ std::string InFile(const std::string& field, const google::protobuf::Message& me
 
 std::string KindOf(const LayerShape& layer) {
   const std::string window = absl::StrCat(" ", layer.kernel_size, "x", layer.kernel_size);
-  const int64_t usual_stride = layer.kind == LayerKind::kConv2d ? 1 : layer.kernel_size;
+  const int64_t usual_stride = layer.kind == LayerKind::kConv2D ? 1 : layer.kernel_size;
   const std::string stride = layer.stride == usual_stride ? "" : absl::StrCat(" stride ", layer.stride);
   const std::string padding = layer.padding == 0 ? "" : absl::StrCat(" padding ", layer.padding);
   switch (layer.kind) {
-    case LayerKind::kConv2d:
+    case LayerKind::kConv2D:
       return absl::StrCat("conv2d", window, stride, padding,
                           layer.groups == 1 ? "" : absl::StrCat(" groups ", layer.groups),
                           layer.bias ? "" : " no bias");
     case LayerKind::kDense:
       return layer.bias ? "dense" : "dense no bias";
-    case LayerKind::kMaxPool2d:
+    case LayerKind::kMaxPool:
       return absl::StrCat("max_pool", window, stride, padding);
-    case LayerKind::kAveragePool2d:
+    case LayerKind::kAveragePool:
       return absl::StrCat("average_pool", window, stride, padding);
-    case LayerKind::kGlobalAveragePool:
-      return "global_average_pool";
     case LayerKind::kBatchNorm:
       return absl::StrCat("batch_norm",
                           layer.ghost_batch == 0 ? "" : absl::StrCat(" ghosts of ", layer.ghost_batch));
-    case LayerKind::kLayerNorm:
-      return "layer_norm";
-    case LayerKind::kGelu:
-      return "gelu";
-    case LayerKind::kTanh:
-      return "tanh";
-    case LayerKind::kSigmoid:
-      return "sigmoid";
-    case LayerKind::kSoftmax:
-      return "softmax";
-    case LayerKind::kLstm:
-      return "lstm";
-    case LayerKind::kAdd:
-      return "add";
-    case LayerKind::kFlatten:
-      return "flatten";
-    case LayerKind::kRelu:
-      return "relu";
     case LayerKind::kDropout:
       return absl::StrCat("dropout ", Short(layer.rate));
-    case LayerKind::kSynthetic:
-      return "synthetic";
+    default:
+      return LayerKindName(layer.kind);
   }
-  return "?";
 }
 
 std::string DescribeSteps(const v1::SyntheticModel& model) {
@@ -97,7 +76,7 @@ std::string DescribeSteps(const v1::SyntheticModel& model) {
 void AddLayer(const LayerShape& layer, Table* table) {
   int64_t parameters = 0;
   for (const TensorSpec& tensor : layer.tensors) parameters += tensor.size();
-  const bool is_synthetic = layer.kind == LayerKind::kSynthetic;
+  const bool is_synthetic = layer.kind == LayerKind::KIND_NOT_SET;
   table->Add({layer.name, KindOf(layer), is_synthetic ? "" : ToString(layer.input),
               is_synthetic ? "" : ToString(layer.output), parameters == 0 ? "" : Count(parameters)});
 }

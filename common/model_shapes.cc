@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "google/protobuf/descriptor.h"
 
 namespace catchment {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 // Values in one tensor, or in one sample between two layers. Kernels count in 32 bits.
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
 
-// The product, or kLargest + 1 when it is larger than kLargest. No factor is negative.
+// Returns the product, or kLargest + 1 if it is larger than kLargest. No factor may be negative.
 int64_t CappedProduct(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   for (int64_t factor : factors) {
@@ -25,56 +26,52 @@ int64_t CappedProduct(std::initializer_list<int64_t> factors) {
   return product;
 }
 
-const char* KindField(const v1::Layer& layer) {
-  switch (layer.kind_case()) {
-    case v1::Layer::kConv2D:
-      return "conv2d";
-    case v1::Layer::kDense:
-      return "dense";
-    case v1::Layer::kMaxPool:
-      return "max_pool";
-    case v1::Layer::kFlatten:
-      return "flatten";
-    case v1::Layer::kRelu:
-      return "relu";
-    case v1::Layer::kDropout:
-      return "dropout";
-    case v1::Layer::kResidual:
-      return "residual";
-    case v1::Layer::kBatchNorm:
-      return "batch_norm";
-    case v1::Layer::kLayerNorm:
-      return "layer_norm";
-    case v1::Layer::kAveragePool:
-      return "average_pool";
-    case v1::Layer::kGlobalAveragePool:
-      return "global_average_pool";
-    case v1::Layer::kGelu:
-      return "gelu";
-    case v1::Layer::kTanh:
-      return "tanh";
-    case v1::Layer::kSigmoid:
-      return "sigmoid";
-    case v1::Layer::kSoftmax:
-      return "softmax";
-    case v1::Layer::kLstm:
-      return "lstm";
-    case v1::Layer::KIND_NOT_SET:
-      break;
-  }
-  return "";
+std::string DefaultName(LayerKind kind) {
+  if (kind == LayerKind::kConv2D) return "conv";
+  if (kind == LayerKind::kMaxPool) return "pool";
+  return LayerKindName(kind);
 }
 
-const char* DefaultName(const v1::Layer& layer) {
-  switch (layer.kind_case()) {
-    case v1::Layer::kConv2D:
-      return "conv";
-    case v1::Layer::kMaxPool:
-      return "pool";
-    default:
-      return KindField(layer);
+// Sets field `name` of *message unless it is set.
+#define CATCHMENT_DEFAULT(message, name, value)                 \
+  do {                                                          \
+    if (!(message)->has_##name()) (message)->set_##name(value); \
+  } while (false)
+
+template <typename Pool>
+void FillPool(Pool* pool) {
+  CATCHMENT_DEFAULT(pool, stride, pool->size());
+  CATCHMENT_DEFAULT(pool, padding, 0);
+}
+
+void FillDefaults(v1::Layer* layer) {
+  constexpr float kEpsilon = 1e-5f;
+  if (layer->has_conv2d()) {
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), stride, 1);
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), padding, 0);
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), groups, 1);
+    CATCHMENT_DEFAULT(layer->mutable_conv2d(), bias, true);
+  } else if (layer->has_dense()) {
+    CATCHMENT_DEFAULT(layer->mutable_dense(), bias, true);
+  } else if (layer->has_max_pool()) {
+    FillPool(layer->mutable_max_pool());
+  } else if (layer->has_average_pool()) {
+    FillPool(layer->mutable_average_pool());
+  } else if (layer->has_batch_norm()) {
+    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), epsilon, kEpsilon);
+    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), ghost_batch, 0);
+    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), initial_weight, 1);
+  } else if (layer->has_layer_norm()) {
+    CATCHMENT_DEFAULT(layer->mutable_layer_norm(), epsilon, kEpsilon);
+  } else if (layer->has_lstm()) {
+    CATCHMENT_DEFAULT(layer->mutable_lstm(), sequences, false);
+  } else if (layer->has_residual()) {
+    FillLayerDefaults(layer->mutable_residual()->mutable_layers());
+    FillLayerDefaults(layer->mutable_residual()->mutable_shortcut());
   }
 }
+
+#undef CATCHMENT_DEFAULT
 
 bool IsNameCharacter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
@@ -105,14 +102,23 @@ InitialValues WeightsBy(v1::Initializer initializer, double fan_in, double fan_o
   }
 }
 
-// Gates, cells and states of each step, and the steps one after another, with their gradients.
+// Returns how many values lstm's buffers have for one sample: the gates, cells and states of each step, and the steps
+// in the order of time, with their gradients.
 int64_t LstmBufferValues(const LayerShape& layer) {
   const int64_t units = layer.tensors[1].shape[1];
   return layer.input.channels * (6 * units + 2 * layer.input.width);
 }
 
-// Walks the layers and gathers every problem. After a layer whose output cannot be known, shape_ is empty and
-// what depends on it goes unchecked, so one mistake is not reported as several.
+// Returns the names of all kinds: "conv2d, dense, max_pool, ...".
+std::string ListKinds() {
+  std::vector<std::string> names;
+  const google::protobuf::OneofDescriptor& kinds = *v1::Layer::descriptor()->FindOneofByName("kind");
+  for (int i = 0; i < kinds.field_count(); ++i) names.push_back(kinds.field(i)->name());
+  return absl::StrJoin(names, ", ");
+}
+
+// Infers the layers one after another and gathers every problem. After a layer whose output cannot be inferred,
+// shape_ is empty and what depends on it is not checked, so that one mistake is not reported as several.
 class Inference {
  public:
   explicit Inference(const SampleShape& input) : shape_(input) {}
@@ -147,9 +153,7 @@ class Inference {
   void Add(const v1::Layer& layer, const std::string& path) {
     path_ = path;
     if (layer.kind_case() == v1::Layer::KIND_NOT_SET) {
-      Problem("",
-              "has no kind; give one of conv2d, dense, lstm, max_pool, average_pool, global_average_pool, "
-              "batch_norm, layer_norm, dropout, relu, gelu, tanh, sigmoid, softmax, flatten, residual");
+      Problem("", absl::StrCat("has no kind; give one of ", ListKinds()));
       shape_.reset();
       return;
     }
@@ -163,8 +167,9 @@ class Inference {
   template <typename Infer>
   void Append(const v1::Layer& layer, const std::string& path, LayerShape out, Infer infer) {
     path_ = path;
+    out.kind = layer.kind_case();
     Name(layer, &out);
-    absl::StrAppend(&path_, ".", KindField(layer));
+    absl::StrAppend(&path_, ".", LayerKindName(out.kind));
     if (shape_) out.input = *shape_;
     infer(&out);
     if (shape_) CheckSize(*shape_);
@@ -180,7 +185,6 @@ class Inference {
     AddAll(residual.layers(), path + ".residual.layers");
     const std::optional<SampleShape> branch = shape_;
     LayerShape out;
-    out.kind = LayerKind::kAdd;
     out.inputs = {last_};
     shape_ = input;
     last_ = from;
@@ -205,7 +209,7 @@ class Inference {
 
   void Name(const v1::Layer& layer, LayerShape* out) {
     const int ordinal = ++ordinals_[layer.kind_case()];
-    out->name = layer.name().empty() ? absl::StrCat(DefaultName(layer), ordinal) : layer.name();
+    out->name = layer.name().empty() ? absl::StrCat(DefaultName(layer.kind_case()), ordinal) : layer.name();
     if (!std::all_of(out->name.begin(), out->name.end(), IsNameCharacter)) {
       Problem(".name", absl::StrCat("\"", out->name, "\" may have letters, digits, '_', '-' and '.' only"));
     }
@@ -225,46 +229,32 @@ class Inference {
       case v1::Layer::kLstm:
         return Lstm(layer.lstm(), out);
       case v1::Layer::kMaxPool:
-        return Pool(layer.max_pool(), LayerKind::kMaxPool2d, out);
+        return Pool(layer.max_pool(), out);
       case v1::Layer::kAveragePool:
-        return Pool(layer.average_pool(), LayerKind::kAveragePool2d, out);
+        return Pool(layer.average_pool(), out);
       case v1::Layer::kGlobalAveragePool:
-        return GlobalAveragePool(out);
+        return GlobalAveragePool();
       case v1::Layer::kBatchNorm:
         return BatchNorm(layer.batch_norm(), out);
       case v1::Layer::kLayerNorm:
         return LayerNorm(layer.layer_norm(), out);
       case v1::Layer::kFlatten:
-        return Flatten(out);
+        return Flatten();
       case v1::Layer::kDropout:
         return Dropout(layer.dropout(), out);
-      case v1::Layer::kRelu:
-        out->kind = LayerKind::kRelu;
-        return;
-      case v1::Layer::kGelu:
-        out->kind = LayerKind::kGelu;
-        return;
-      case v1::Layer::kTanh:
-        out->kind = LayerKind::kTanh;
-        return;
-      case v1::Layer::kSigmoid:
-        out->kind = LayerKind::kSigmoid;
-        return;
       case v1::Layer::kSoftmax:
-        return Softmax(out);
-      case v1::Layer::kResidual:
-      case v1::Layer::KIND_NOT_SET:
+        return Softmax();
+      default:  // an activation function, which takes any shape and leaves it as it is
         return;
     }
   }
 
   void Convolution(const v1::Conv2d& conv, LayerShape* out) {
-    out->kind = LayerKind::kConv2d;
     out->kernel_size = conv.kernel_size();
-    out->stride = conv.has_stride() ? conv.stride() : 1;
+    out->stride = conv.stride();
     out->padding = conv.padding();
-    out->groups = conv.has_groups() ? conv.groups() : 1;
-    out->bias = !conv.has_bias() || conv.bias();
+    out->groups = conv.groups();
+    out->bias = conv.bias();
     if (conv.filters() == 0) Problem(".filters", "is required, at least 1");
     CheckInitializer(conv.initializer());
     if (conv.kernel_size() > 0 && conv.padding() >= conv.kernel_size()) {
@@ -293,10 +283,9 @@ class Inference {
   }
 
   template <typename PoolMessage>
-  void Pool(const PoolMessage& pool, LayerKind kind, LayerShape* out) {
-    out->kind = kind;
+  void Pool(const PoolMessage& pool, LayerShape* out) {
     out->kernel_size = pool.size();
-    out->stride = pool.has_stride() ? pool.stride() : pool.size();
+    out->stride = pool.stride();
     out->padding = pool.padding();
     if (pool.size() > 0 && pool.padding() > pool.size() / 2) {
       Problem(".padding", absl::StrCat(pool.padding(), " is above half of the size ", pool.size(),
@@ -347,15 +336,13 @@ class Inference {
     shape_->width = narrowed(shape_->width);
   }
 
-  void GlobalAveragePool(LayerShape* out) {
-    out->kind = LayerKind::kGlobalAveragePool;
+  void GlobalAveragePool() {
     if (!TakesImages()) shape_.reset();
     if (shape_) shape_ = SampleShape::Vector(shape_->channels);
   }
 
   void Dense(const v1::Dense& dense, LayerShape* out) {
-    out->kind = LayerKind::kDense;
-    out->bias = !dense.has_bias() || dense.bias();
+    out->bias = dense.bias();
     if (dense.units() == 0) Problem(".units", "is required, at least 1");
     CheckInitializer(dense.initializer());
     if (shape_ && !shape_->is_vector()) {
@@ -369,7 +356,6 @@ class Inference {
   }
 
   void Lstm(const v1::Lstm& lstm, LayerShape* out) {
-    out->kind = LayerKind::kLstm;
     const int64_t units = lstm.units();
     if (units == 0) Problem(".units", "is required, at least 1");
     if (shape_ && !shape_->is_sequence()) {
@@ -392,22 +378,20 @@ class Inference {
   }
 
   void BatchNorm(const v1::BatchNorm& norm, LayerShape* out) {
-    out->kind = LayerKind::kBatchNorm;
     out->ghost_batch = norm.ghost_batch();
-    SetEpsilon(norm.has_epsilon(), norm.epsilon(), out);
+    SetEpsilon(norm.epsilon(), out);
     if (shape_ && shape_->is_sequence()) {
       Problem("", absl::StrCat("its input is a sequence, ", ToString(*shape_),
                                ", and it takes images and vectors; use layer_norm"));
       shape_.reset();
     }
-    const float weight = norm.has_initial_weight() ? norm.initial_weight() : 1;
+    const float weight = norm.initial_weight();
     if (!std::isfinite(weight)) Problem(".initial_weight", absl::StrCat(weight, " is not a number"));
     if (shape_) AddScaleAndShift({shape_->channels}, weight, out);
   }
 
   void LayerNorm(const v1::LayerNorm& norm, LayerShape* out) {
-    out->kind = LayerKind::kLayerNorm;
-    SetEpsilon(norm.has_epsilon(), norm.epsilon(), out);
+    SetEpsilon(norm.epsilon(), out);
     if (!shape_) return;
     switch (shape_->kind) {
       case SampleKind::kImage:
@@ -419,9 +403,8 @@ class Inference {
     }
   }
 
-  void SetEpsilon(bool given, float epsilon, LayerShape* out) {
-    constexpr float kDefault = 1e-5f;
-    out->epsilon = given ? epsilon : kDefault;
+  void SetEpsilon(float epsilon, LayerShape* out) {
+    out->epsilon = epsilon;
     if (!(out->epsilon > 0 && std::isfinite(out->epsilon))) {
       Problem(".epsilon", absl::StrCat(out->epsilon, " must be a number above 0"));
     }
@@ -432,13 +415,11 @@ class Inference {
     out->initial = {All(weight), All(0)};
   }
 
-  void Flatten(LayerShape* out) {
-    out->kind = LayerKind::kFlatten;
+  void Flatten() {
     if (shape_) shape_ = SampleShape::Vector(shape_->size());
   }
 
-  void Softmax(LayerShape* out) {
-    out->kind = LayerKind::kSoftmax;
+  void Softmax() {
     if (!shape_ || shape_->kind != SampleKind::kImage) return;
     Problem("", absl::StrCat("its input is ", ToString(*shape_),
                              ", and softmax takes a vector or a sequence; put flatten before it"));
@@ -446,7 +427,6 @@ class Inference {
   }
 
   void Dropout(const v1::Dropout& dropout, LayerShape* out) {
-    out->kind = LayerKind::kDropout;
     out->rate = dropout.rate();
     if (!(out->rate >= 0 && out->rate < 1)) {
       Problem(".rate", absl::StrCat(out->rate, " is not in [0, 1)"));
@@ -549,7 +529,7 @@ absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel
     const int64_t size = parameters * (i + 1) / count - parameters * i / count;
     LayerShape& layer = layers.emplace_back();
     layer.name = absl::StrCat("layer", i + 1);
-    layer.kind = LayerKind::kSynthetic;
+    layer.kind = LayerKind::KIND_NOT_SET;
     layer.input = layer.output = SampleShape::Vector(1);
     layer.tensors = {{absl::StrCat(layer.name, ".weight"), {size}}};
     layer.initial = {UniformBy(size)};
@@ -558,6 +538,15 @@ absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel
 }
 
 }  // namespace
+
+std::string LayerKindName(LayerKind kind) {
+  const auto* const field = v1::Layer::descriptor()->FindFieldByNumber(kind);
+  return field == nullptr ? "synthetic" : field->name();
+}
+
+void FillLayerDefaults(google::protobuf::RepeatedPtrField<v1::Layer>* layers) {
+  for (v1::Layer& layer : *layers) FillDefaults(&layer);
+}
 
 std::string ToString(const SampleShape& shape) {
   if (shape.is_vector()) return absl::StrCat(shape.channels);
@@ -580,8 +569,10 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
         "out");
   }
   if (model.has_synthetic()) return SyntheticLayers(model.synthetic());
+  auto model_layers = model.layers();
+  FillLayerDefaults(&model_layers);
   Inference inference(input);
-  inference.AddAll(model.layers(), "model.layers");
+  inference.AddAll(model_layers, "model.layers");
   inference.Finish(model.loss(), target);
   return inference.Take();
 }
@@ -608,12 +599,11 @@ int64_t CountStatistics(const LayerShape& layer) {
 
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size) {
   int64_t values = layers.empty() ? 0 : layers.front().input.size();
-  const bool has_kernels = layers.empty() || layers.front().kind != LayerKind::kSynthetic;
+  const bool has_kernels = layers.empty() || layers.front().kind != LayerKind::KIND_NOT_SET;
   std::vector<int> readers(layers.size());
   for (const LayerShape& layer : layers) {
     values += 2 * layer.output.size();
-    if (layer.kind == LayerKind::kDropout || layer.kind == LayerKind::kMaxPool2d)
-      values += layer.output.size();
+    if (layer.kind == LayerKind::kDropout || layer.kind == LayerKind::kMaxPool) values += layer.output.size();
     if (layer.kind == LayerKind::kLstm) values += LstmBufferValues(layer);
     for (int input : layer.inputs) {
       if (input != LayerShape::kData && ++readers[input] > 1) values += layer.input.size();

@@ -1,10 +1,10 @@
-// What a job's model comes to for one input: every layer's name, shapes and tensors. Whoever needs to know
-// the parameters (servers, checkpoints, the network) gets them from here, so that they agree.
+// Infers the layers of a job's model from the shape of its input: every layer's name, shapes and tensors.
+// Servers, checkpoints and the network all take the parameters from here, so that they agree.
 //
-// Residual blocks come flattened: the layers of the branch, those of the shortcut, then an addition that has
-// the block's name. So the layers are a graph in an order in which each comes after what it reads.
+// Residual blocks are flattened: the layers of the branch, those of the shortcut, then an addition that has the
+// block's name. So the layers are a graph in topological order.
 //
-// Shapes: of one sample, C x H x W, a vector, or a sequence. Weights have PyTorch's names and layouts:
+// Shapes are those of one sample: C x H x W, a vector, or a sequence. Weights have PyTorch's names and layouts:
 // "conv1.weight" is filters x C/groups x k x k, "dense1.weight" is units x n; biases are "conv1.bias",
 // "dense1.bias".
 #ifndef CATCHMENT_COMMON_MODEL_SHAPES_H_
@@ -43,7 +43,7 @@ struct SampleShape {
 // "64x12x12"; "128" for a vector; "50x19" for a sequence.
 std::string ToString(const SampleShape& shape);
 
-// What goes with a sample: one of `classes`, or `reals` real numbers.
+// The target of a sample: one of `classes`, or `reals` real numbers.
 struct TargetShape {
   int classes = 0;
   int reals = 0;  // 0: a class
@@ -59,28 +59,15 @@ struct TargetShape {
   bool operator==(const TargetShape&) const = default;
 };
 
-// kAdd: what ends a residual block. kSynthetic: of model.synthetic; it has a tensor, and computes nothing.
-enum class LayerKind {
-  kConv2d,
-  kDense,
-  kMaxPool2d,
-  kAveragePool2d,
-  kGlobalAveragePool,
-  kFlatten,
-  kRelu,
-  kGelu,
-  kTanh,
-  kSigmoid,
-  kSoftmax,
-  kDropout,
-  kBatchNorm,
-  kLayerNorm,
-  kLstm,
-  kAdd,
-  kSynthetic
-};
+// The kind of a layer, LayerKind::kDense for example. kResidual is the addition that ends a residual block.
+// KIND_NOT_SET is a layer of model.synthetic, which has a tensor and computes nothing.
+using LayerKind = v1::Layer::KindCase;
 
-// Where a tensor's values begin: uniform in +-scale, normal with deviation scale, or all of them scale.
+// Returns the name that a job file has for the kind: "conv2d", "max_pool"; "synthetic" for KIND_NOT_SET.
+std::string LayerKindName(LayerKind kind);
+
+// The distribution of a tensor's initial values: uniform in +-scale, normal with standard deviation scale, or all
+// of them scale.
 struct InitialValues {
   enum class Kind { kUniform, kNormal, kConstant };
   Kind kind = Kind::kUniform;
@@ -90,7 +77,7 @@ struct InitialValues {
 struct LayerShape {
   std::string name;
   LayerKind kind = LayerKind::kRelu;
-  std::vector<int> inputs;  // indices of the layers that it reads; kData for the samples
+  std::vector<int> inputs;  // the indices of the layers that it reads; kData for the samples
   SampleShape input;        // of each of them
   SampleShape output;
   std::vector<TensorSpec> tensors;  // weight, then bias; lstm: as in job.proto; empty where the kind has none
@@ -108,28 +95,31 @@ struct LayerShape {
   static constexpr int kData = -1;
 };
 
-// Infers every layer of `model`. The last layer's output must be a vector with a value for each class, or for
-// each real number, or of what else model.loss takes, and the loss one for such a target. Errors:
-// InvalidArgument with all that is wrong, a line each, and each naming its field: "model.layers[3].dense: its
-// input is 64x12x12, and dense takes a vector; put flatten before it". A synthetic model has no use for input
-// and target.
+// Sets every optional field of the layers that is not set to its default (proto/job.proto).
+void FillLayerDefaults(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
+
+// Infers every layer of `model`, whose optional fields need not be set. The output of the last layer must have the
+// shape that model.loss takes for `target`: a vector with a value for each class, or for each real number. A
+// synthetic model ignores `input` and `target`.
+// Errors: InvalidArgument with every problem on a line of its own that names its field: "model.layers[3].dense: its
+// input is 64x12x12, and dense takes a vector; put flatten before it".
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
                                                     const TargetShape& target);
 
-// All tensors, in the model's order: that of the flat parameter vector.
+// Returns all tensors in the order of the flat parameter vector, which is the model's.
 std::vector<TensorSpec> ListTensors(const std::vector<LayerShape>& layers);
 
 int64_t CountParameters(const std::vector<LayerShape>& layers);
 
-// How many values batch_norm scores with: each channel's mean, then each channel's variance. 0 for other
-// kinds.
+// Returns how many statistics batch_norm needs for scoring: each channel's mean, then each channel's variance. 0 for
+// other kinds.
 int64_t CountStatistics(const LayerShape& layer);
 
-// Bytes that a worker needs to train with minibatches of batch_size, roughly: for each layer its output and
-// the gradient of it, a gradient more for each further layer that reads it, for a dropout or max pooling
-// layer also a mask, for lstm its gates, cells and states, and four copies of the parameters (weights and
-// gradient, in the flat vector and as the kernels like them; without kernels, in kSynthetic, two). What
-// kernels use inside is not counted.
+// Estimates the bytes that a worker needs to train with minibatches of batch_size: the output of each layer and its
+// gradient, another gradient for each further layer that reads the output, a mask for dropout and max pooling, the
+// gates, cells and states of lstm, and four copies of the parameters (weights and gradient, in the flat vector and
+// in the kernels' layouts; two for a synthetic model, which has no kernels). The kernels' scratch memory is not
+// counted.
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size);
 
 }  // namespace catchment

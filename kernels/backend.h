@@ -87,8 +87,8 @@ struct KernelSpec {
 
 // Whether a kernel of this kind does a relu that follows it.
 inline bool FusesRelu(LayerKind kind) {
-  return kind == LayerKind::kConv2d || kind == LayerKind::kDense || kind == LayerKind::kBatchNorm ||
-         kind == LayerKind::kAdd;
+  return kind == LayerKind::kConv2D || kind == LayerKind::kDense || kind == LayerKind::kBatchNorm ||
+         kind == LayerKind::kResidual;
 }
 
 // An activation that several kernels read: each gets a view of the same values with a gradient of its own.

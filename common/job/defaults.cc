@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/model_shapes.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "optim/optimizer.h"
@@ -28,52 +29,13 @@ void FillJob(v1::Job* job) {
   if (job->budget_case() == v1::Job::BUDGET_NOT_SET) job->set_epochs(1);
 }
 
-void FillLayers(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
-
-template <typename Pool>
-void FillPool(Pool* pool) {
-  CATCHMENT_DEFAULT(pool, stride, pool->size());
-  CATCHMENT_DEFAULT(pool, padding, 0);
-}
-
-void FillLayer(v1::Layer* layer) {
-  constexpr float kEpsilon = 1e-5f;
-  if (layer->has_conv2d()) {
-    CATCHMENT_DEFAULT(layer->mutable_conv2d(), stride, 1);
-    CATCHMENT_DEFAULT(layer->mutable_conv2d(), padding, 0);
-    CATCHMENT_DEFAULT(layer->mutable_conv2d(), groups, 1);
-    CATCHMENT_DEFAULT(layer->mutable_conv2d(), bias, true);
-  } else if (layer->has_dense()) {
-    CATCHMENT_DEFAULT(layer->mutable_dense(), bias, true);
-  } else if (layer->has_max_pool()) {
-    FillPool(layer->mutable_max_pool());
-  } else if (layer->has_average_pool()) {
-    FillPool(layer->mutable_average_pool());
-  } else if (layer->has_batch_norm()) {
-    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), epsilon, kEpsilon);
-    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), ghost_batch, 0);
-    CATCHMENT_DEFAULT(layer->mutable_batch_norm(), initial_weight, 1);
-  } else if (layer->has_layer_norm()) {
-    CATCHMENT_DEFAULT(layer->mutable_layer_norm(), epsilon, kEpsilon);
-  } else if (layer->has_lstm()) {
-    CATCHMENT_DEFAULT(layer->mutable_lstm(), sequences, false);
-  } else if (layer->has_residual()) {
-    FillLayers(layer->mutable_residual()->mutable_layers());
-    FillLayers(layer->mutable_residual()->mutable_shortcut());
-  }
-}
-
-void FillLayers(google::protobuf::RepeatedPtrField<v1::Layer>* layers) {
-  for (v1::Layer& layer : *layers) FillLayer(&layer);
-}
-
 void FillModel(v1::Model* model) {
   if (model->has_synthetic()) {
     CATCHMENT_DEFAULT(model->mutable_synthetic(), step_ms, 100);
     CATCHMENT_DEFAULT(model->mutable_synthetic(), spread, 0);
     return;
   }
-  FillLayers(model->mutable_layers());
+  FillLayerDefaults(model->mutable_layers());
   v1::Loss* loss = model->mutable_loss();
   if (loss->kind() == v1::Loss::LOSS_UNSET) loss->set_kind(v1::Loss::SOFTMAX_CROSS_ENTROPY);
   if (loss->kind() != v1::Loss::MEAN_SQUARED_ERROR) CATCHMENT_DEFAULT(loss, label_smoothing, 0);

@@ -114,14 +114,14 @@ class CpuBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Kernel>> Make(const KernelSpec& spec, CpuActivation* input,
                                                CpuActivation* other) {
     switch (spec.layer.kind) {
-      case LayerKind::kConv2d:
+      case LayerKind::kConv2D:
         return MakeCpuConv2d(&context_, &conv_choices_, spec, input);
       case LayerKind::kDense:
         return MakeCpuDense(&context_, spec, input);
       case LayerKind::kLstm:
         return MakeCpuLstm(&context_, spec, input);
-      case LayerKind::kMaxPool2d:
-      case LayerKind::kAveragePool2d:
+      case LayerKind::kMaxPool:
+      case LayerKind::kAveragePool:
         return MakeCpuPool(&context_, spec, input);
       case LayerKind::kGlobalAveragePool:
         return MakeCpuGlobalAveragePool(&context_, spec, input);
@@ -139,10 +139,10 @@ class CpuBackend final : public Backend {
         return MakeCpuRelu(&context_, spec, input);
       case LayerKind::kDropout:
         return MakeCpuDropout(&context_, spec, input);
-      case LayerKind::kAdd:
+      case LayerKind::kResidual:
         return MakeCpuAdd(&context_, spec, input, other);
       case LayerKind::kFlatten:
-      case LayerKind::kSynthetic:
+      case LayerKind::KIND_NOT_SET:
         break;
     }
     return absl::InternalError(absl::StrCat("layer ", spec.layer.name, " has no kernel"));

@@ -14,8 +14,8 @@ using dnnl::pooling_forward;
 class CpuPool final : public Kernel {
  public:
   CpuPool(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)
-      : algorithm_(spec.layer.kind == LayerKind::kMaxPool2d ? algorithm::pooling_max
-                                                            : algorithm::pooling_avg_include_padding),
+      : algorithm_(spec.layer.kind == LayerKind::kMaxPool ? algorithm::pooling_max
+                                                          : algorithm::pooling_avg_include_padding),
         window_{spec.layer.kernel_size, spec.layer.kernel_size},
         stride_{spec.layer.stride, spec.layer.stride},
         padding_{spec.layer.padding, spec.layer.padding},

@@ -24,50 +24,10 @@ CatchmentCudaShape ShapeOf(const SampleShape& shape) {
   return {shape.channels, shape.height, shape.width, kind};
 }
 
-// The plugin's number of a kind; -1 of one that it does not know.
-int KindOf(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kConv2d:
-      return CATCHMENT_CUDA_CONV2D;
-    case LayerKind::kDense:
-      return CATCHMENT_CUDA_DENSE;
-    case LayerKind::kMaxPool2d:
-      return CATCHMENT_CUDA_MAX_POOL;
-    case LayerKind::kAveragePool2d:
-      return CATCHMENT_CUDA_AVERAGE_POOL;
-    case LayerKind::kGlobalAveragePool:
-      return CATCHMENT_CUDA_GLOBAL_AVERAGE_POOL;
-    case LayerKind::kRelu:
-      return CATCHMENT_CUDA_RELU;
-    case LayerKind::kGelu:
-      return CATCHMENT_CUDA_GELU;
-    case LayerKind::kTanh:
-      return CATCHMENT_CUDA_TANH;
-    case LayerKind::kSigmoid:
-      return CATCHMENT_CUDA_SIGMOID;
-    case LayerKind::kSoftmax:
-      return CATCHMENT_CUDA_SOFTMAX;
-    case LayerKind::kDropout:
-      return CATCHMENT_CUDA_DROPOUT;
-    case LayerKind::kBatchNorm:
-      return CATCHMENT_CUDA_BATCH_NORM;
-    case LayerKind::kLayerNorm:
-      return CATCHMENT_CUDA_LAYER_NORM;
-    case LayerKind::kLstm:
-      return CATCHMENT_CUDA_LSTM;
-    case LayerKind::kAdd:
-      return CATCHMENT_CUDA_ADD;
-    case LayerKind::kFlatten:
-    case LayerKind::kSynthetic:
-      break;
-  }
-  return -1;
-}
-
 CatchmentCudaLayer LayerOf(const KernelSpec& spec) {
   const LayerShape& shape = spec.layer;
   CatchmentCudaLayer layer = {};
-  layer.kind = KindOf(shape.kind);
+  layer.kind = shape.kind;
   layer.index = spec.index;
   layer.batch_size = spec.batch_size;
   layer.relu = spec.relu;

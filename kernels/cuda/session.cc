@@ -87,7 +87,7 @@ std::unique_ptr<Layer> MakeLayer(Device* device, const CatchmentCudaLayer& spec,
       return MakeLayerNorm(device, spec, input);
     case CATCHMENT_CUDA_LSTM:
       return MakeLstm(device, spec, input);
-    case CATCHMENT_CUDA_ADD:
+    case CATCHMENT_CUDA_RESIDUAL:
       return MakeAdd(device, spec, input, second);
   }
   throw Error("there is no layer of kind " + std::to_string(spec.kind));

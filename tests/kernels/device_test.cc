@@ -62,8 +62,9 @@ TEST(OpenCudaPlugin, FileThatIsNoLibraryIsNamed) {
 }
 
 TEST(OpenCudaPlugin, PluginOfAnotherVersionIsRefused) {
-  EXPECT_THAT(Message(OpenCudaPlugin(Local(kOld)).status()),
-              HasSubstr("has interface version 0 and this program 3"));
+  EXPECT_THAT(
+      Message(OpenCudaPlugin(Local(kOld)).status()),
+      HasSubstr(absl::StrCat("has interface version 0 and this program ", CATCHMENT_CUDA_PLUGIN_VERSION)));
 }
 
 TEST(ListCudaDevices, OwnPluginListsDevicesOrSaysWhatIsMissing) {

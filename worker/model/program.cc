@@ -64,18 +64,18 @@ class Plan {
     const LayerKind kind = layers_[i].kind;
     if (input == LayerShape::kData || readers_[input].size() > 1) return false;
     const bool keeps_sign = kind == LayerKind::kRelu || kind == LayerKind::kDropout;
-    if (!keeps_sign && kind != LayerKind::kAdd) return false;
+    if (!keeps_sign && kind != LayerKind::kResidual) return false;
     switch (layers_[input].kind) {
-      case LayerKind::kConv2d:
+      case LayerKind::kConv2D:
       case LayerKind::kDense:
       case LayerKind::kBatchNorm:
-      case LayerKind::kAdd:
+      case LayerKind::kResidual:
         return keeps_sign || !DoesRelu(input);
       case LayerKind::kRelu:
       case LayerKind::kDropout:  // maybe of a relu, in its place
         return keeps_sign;
-      case LayerKind::kMaxPool2d:
-      case LayerKind::kAveragePool2d:
+      case LayerKind::kMaxPool:
+      case LayerKind::kAveragePool:
       case LayerKind::kGlobalAveragePool:
       case LayerKind::kLayerNorm:
         return true;

@@ -25,6 +25,15 @@ std::string Errors(const std::string& text, const SampleShape& input = kDigit) {
   return std::string(layers.status().message());
 }
 
+// Returns the names of all kinds of layers, as an error lists them.
+std::string AllKinds() {
+  std::vector<std::string> names;
+  for (int i = 0; i < v1::Layer::descriptor()->FindOneofByName("kind")->field_count(); ++i) {
+    names.push_back(v1::Layer::descriptor()->FindOneofByName("kind")->field(i)->name());
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 constexpr char kMnistCnn[] = R"(
   layers { conv2d { filters: 32 kernel_size: 3 } }
   layers { relu {} }
@@ -85,11 +94,11 @@ TEST(ModelShapes, AllProblemsAreReportedTogetherEachByItsPath) {
       "model.layers[0].conv2d.filters: is required, at least 1\n"
       "model.layers[2].dropout.rate: 1 is not in [0, 1)\n"
       "model.layers[3].dense.units: is required, at least 1\n"
-      "model.layers[4]: has no kind; give one of conv2d, dense, lstm, max_pool, average_pool, "
-      "global_average_pool, batch_norm, layer_norm, dropout, relu, gelu, tanh, sigmoid, softmax, flatten, "
-      "residual\n"
-      "model.layers: the output of the last layer, dense2, is 7, and the data has 10 classes; end with "
-      "dense { units: 10 }");
+      "model.layers[4]: has no kind; give one of " +
+          AllKinds() +
+          "\n"
+          "model.layers: the output of the last layer, dense2, is 7, and the data has 10 classes; end with "
+          "dense { units: 10 }");
 }
 
 TEST(ModelShapes, DenseAfterImageAsksForFlatten) {

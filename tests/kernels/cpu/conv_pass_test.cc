@@ -60,7 +60,7 @@ class ConvPassTest : public testing::TestWithParam<ConvCase> {
 
   KernelSpec Spec() const {
     return {.layer = {.name = "conv",
-                      .kind = LayerKind::kConv2d,
+                      .kind = LayerKind::kConv2D,
                       .input = {c_.channels, c_.height, c_.width},
                       .output = {c_.filters, window_.out_height(), window_.out_width()},
                       .kernel_size = c_.size,

@@ -121,7 +121,7 @@ TEST_P(CpuConv2dTest, EqualsReferenceForwardAndBackward) {
   const ConvCase c = GetParam();
   const reference::Window w = {c.channels, c.height, c.width, c.filters, c.size, c.stride, c.padding};
   const int64_t weights = c.filters * c.channels * c.size * c.size;
-  KernelTester tester({.layer = WindowLayer(LayerKind::kConv2d, w), .batch_size = c.batch, .relu = c.relu},
+  KernelTester tester({.layer = WindowLayer(LayerKind::kConv2D, w), .batch_size = c.batch, .relu = c.relu},
                       c.deterministic);
   const Pass pass = {.mode = PassMode::kTraining, .samples = c.batch};
   const auto in = RandomValues(c.batch * w.in_size(), 1), parameters = RandomValues(weights + c.filters, 2);
@@ -209,7 +209,7 @@ class CpuMaxPoolTest : public testing::TestWithParam<ConvCase> {};
 TEST_P(CpuMaxPoolTest, EqualsReferenceForwardAndBackward) {
   const ConvCase c = GetParam();
   const reference::Window w = {c.channels, c.height, c.width, c.channels, c.size, c.stride, 0};
-  KernelTester tester({.layer = WindowLayer(LayerKind::kMaxPool2d, w), .batch_size = c.batch}, false);
+  KernelTester tester({.layer = WindowLayer(LayerKind::kMaxPool, w), .batch_size = c.batch}, false);
   const Pass pass = {.mode = PassMode::kTraining, .samples = c.batch};
   const auto in = RandomValues(c.batch * w.in_size(), 1), d_out = RandomValues(c.batch * w.out_size(), 3);
   std::vector<double> out(d_out.size()), d_in(in.size());

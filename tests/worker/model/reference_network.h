@@ -105,17 +105,17 @@ class ReferenceNetwork {
     std::vector<double> out(n_ * l.output.size());
     const auto map = [&](double (*f)(double)) { std::transform(in.begin(), in.end(), out.begin(), f); };
     switch (l.kind) {
-      case LayerKind::kConv2d:
+      case LayerKind::kConv2D:
         reference::Conv2dForward(n_, WindowOf(l), in.data(), p, BiasOf(l, p), out.data());
         return out;
       case LayerKind::kDense:
         reference::DenseForward(n_, l.fan_in, l.output.size(), in.data(), p, BiasOf(l, p), out.data());
         return out;
-      case LayerKind::kMaxPool2d:
+      case LayerKind::kMaxPool:
         where_[i].resize(out.size());
         reference::MaxPoolForward(n_, WindowOf(l), in.data(), out.data(), where_[i].data());
         return out;
-      case LayerKind::kAveragePool2d:
+      case LayerKind::kAveragePool:
         reference::AveragePoolForward(n_, WindowOf(l), in.data(), out.data());
         return out;
       case LayerKind::kGlobalAveragePool:
@@ -148,7 +148,7 @@ class ReferenceNetwork {
       case LayerKind::kLstm:
         reference::LstmForward(n_, LstmOf(l), in.data(), p, out.data());
         return out;
-      case LayerKind::kAdd:
+      case LayerKind::kResidual:
         std::transform(in.begin(), in.end(), Input(i, 1).begin(), out.begin(), std::plus<>());
         return out;
       case LayerKind::kDropout:
@@ -156,7 +156,7 @@ class ReferenceNetwork {
         ApplyDropout(i, sample_ids, &out);
         return out;
       case LayerKind::kFlatten:
-      case LayerKind::kSynthetic:
+      case LayerKind::KIND_NOT_SET:
         return in;
     }
     return in;
@@ -170,7 +170,7 @@ class ReferenceNetwork {
     const std::vector<double>& out = values_[i];
     std::vector<double> d_in(n_ * l.input.size());
     switch (l.kind) {
-      case LayerKind::kConv2d:
+      case LayerKind::kConv2D:
         reference::Conv2dBackwardWeights(n_, WindowOf(l), in.data(), d.data(), d_p, BiasOf(l, d_p));
         reference::Conv2dBackwardData(n_, WindowOf(l), d.data(), p, d_in.data());
         return d_in;
@@ -179,10 +179,10 @@ class ReferenceNetwork {
                                         BiasOf(l, d_p));
         reference::DenseBackwardData(n_, l.fan_in, l.output.size(), d.data(), p, d_in.data());
         return d_in;
-      case LayerKind::kMaxPool2d:
+      case LayerKind::kMaxPool:
         reference::MaxPoolBackward(n_, WindowOf(l), d.data(), where_[i].data(), d_in.data());
         return d_in;
-      case LayerKind::kAveragePool2d:
+      case LayerKind::kAveragePool:
         reference::AveragePoolBackward(n_, WindowOf(l), d.data(), d_in.data());
         return d_in;
       case LayerKind::kGlobalAveragePool:
@@ -217,9 +217,9 @@ class ReferenceNetwork {
       case LayerKind::kDropout:
         ApplyDropout(i, sample_ids, &d);
         return d;
-      case LayerKind::kAdd:
+      case LayerKind::kResidual:
       case LayerKind::kFlatten:
-      case LayerKind::kSynthetic:
+      case LayerKind::KIND_NOT_SET:
         return d;
     }
     return d;
