@@ -1,36 +1,55 @@
-// An activation in oneDNN's memory, and how kernels of other layouts get at it.
+// An activation in oneDNN's memory, and how kernels access it that need another layout.
 #ifndef CATCHMENT_KERNELS_CPU_ACTIVATION_H_
 #define CATCHMENT_KERNELS_CPU_ACTIVATION_H_
 
+#include <cstdint>
 #include <optional>
 
+#include "absl/status/statusor.h"
 #include "dnnl.hpp"
 #include "kernels/backend.h"
 #include "kernels/cpu/context.h"
 
 namespace catchment {
 
-// N x C x H x W, N x C, or of sequences N x steps x values.
+// Returns N x C x H x W, N x C, or for sequences N x steps x values.
 dnnl::memory::dims DimsOf(const SampleShape& shape, int64_t batch_size);
+
+// The layout of one sample in an activation's memory, for loops of our own: `blocks` of channels, one after another; in
+// each, for every position (height and width), `block` channels side by side. C x H x W has C blocks of one channel, and
+// a vector is one block at one position. The last block may be wider than the remaining channels; the rest of it is 0.
+struct SampleLayout {
+  int64_t blocks;
+  int64_t positions;
+  int64_t block;
+
+  int64_t stored() const { return blocks * positions * block; }
+  // Returns the layout for loops that need no channels: C x H x W becomes one position with C*H*W channels.
+  SampleLayout ByElement() const { return block == 1 ? SampleLayout{1, 1, stored()} : *this; }
+};
+
+// Returns the layout of a sample. Errors: Unimplemented for a layout that is neither plain, nor channels last, nor blocked
+// by channels.
+absl::StatusOr<SampleLayout> LayoutOfSample(const dnnl::memory::desc& layout);
 
 class CpuActivation final : public Activation {
  public:
   CpuActivation(CpuContext* context, const dnnl::memory::desc& layout)
       : value_(context->Allocate(layout)), gradient_(context->Allocate(layout)) {}
-  // Another look at the same values, with a gradient of its own.
+  // Makes a view of the same values with a separate gradient.
   CpuActivation(CpuContext* context, const dnnl::memory& value)
       : value_(value), gradient_(context->Allocate(value.get_desc())) {}
 
-  // Another look at both.
+  // Makes a view of both.
   CpuActivation(const dnnl::memory& value, const dnnl::memory& gradient)
       : value_(value), gradient_(gradient) {}
 
-  // As DimsOf says; values and gradient have the same layout.
+  // Returns the layout of values and gradient, with the dimensions of DimsOf.
   dnnl::memory::desc layout() const { return value_.get_desc(); }
   const dnnl::memory& value() const { return value_; }
   const dnnl::memory& gradient() const { return gradient_; }
 
-  // All of the memory, padding included.
+  // Returns the number of values in memory, including padding.
   int64_t stored_values() const { return static_cast<int64_t>(layout().get_size() / sizeof(float)); }
   float* value_data() const { return static_cast<float*>(value_.get_data_handle()); }
   float* gradient_data() const { return static_cast<float*>(gradient_.get_data_handle()); }
@@ -40,14 +59,14 @@ class CpuActivation final : public Activation {
   dnnl::memory gradient_;
 };
 
-// Memory in the layout that a reader wants: `from` itself where it has that layout, otherwise a copy.
+// Memory in the layout that a reader needs: `from` itself if it has that layout, otherwise a copy.
 class ReadPort {
  public:
   ReadPort(CpuContext* context, const dnnl::memory& from, const dnnl::memory::desc& wanted);
 
   const dnnl::memory& memory() const { return memory_; }
   bool is_direct() const { return !copy_.has_value(); }
-  // Brings the copy up to date, before it is read.
+  // Updates the copy; to be called before it is read.
   void Pull() {
     if (copy_) copy_->Run();
   }
@@ -57,14 +76,13 @@ class ReadPort {
   std::optional<Operation> copy_;
 };
 
-// Memory in the layout in which a writer leaves its results: `to` itself where it has that layout, otherwise
-// a buffer.
+// Memory in the layout in which a writer writes its results: `to` itself if it has that layout, otherwise a buffer.
 class WritePort {
  public:
   WritePort(CpuContext* context, const dnnl::memory& to, const dnnl::memory::desc& wanted);
 
   const dnnl::memory& memory() const { return memory_; }
-  // Copies the buffer to where its values belong, after it was written.
+  // Copies the buffer to its destination; to be called after it was written.
   void Push() {
     if (copy_) copy_->Run();
   }
@@ -74,7 +92,7 @@ class WritePort {
   std::optional<Operation> copy_;
 };
 
-// An activation in the layout that its reader wants: itself where it has that layout, otherwise a copy.
+// An activation in the layout that its reader needs: itself if it has that layout, otherwise a copy.
 class InputPort {
  public:
   InputPort(CpuContext* context, const CpuActivation* activation, const dnnl::memory::desc& wanted)
@@ -84,12 +102,12 @@ class InputPort {
   const dnnl::memory& gradient() const { return gradient_.memory(); }
   float* value_data() const { return static_cast<float*>(value().get_data_handle()); }
   float* gradient_data() const { return static_cast<float*>(gradient().get_data_handle()); }
-  // Whether it is the activation itself.
+  // Returns true if it is the activation itself.
   bool is_direct() const { return value_.is_direct(); }
 
-  // Brings the values, before they are read.
+  // Copies the values; to be called before they are read.
   void Pull() { value_.Pull(); }
-  // Takes the gradient back, after it was written.
+  // Copies the gradient back; to be called after it was written.
   void Push() { gradient_.Push(); }
 
  private:
@@ -97,12 +115,12 @@ class InputPort {
   WritePort gradient_;
 };
 
-// Parameters, from PyTorch's layout in the flat vector to the layout that a primitive wants.
+// Converts parameters from PyTorch's layout in the flat vector to the layout of a primitive.
 class ParameterPort {
  public:
   ParameterPort(CpuContext* context, const dnnl::memory::dims& dims, const dnnl::memory::desc& wanted);
 
-  // What the primitive reads.
+  // Returns the memory that the primitive reads.
   const dnnl::memory& memory() const { return wanted_; }
   void Pull(const float* parameters);
 
@@ -112,16 +130,16 @@ class ParameterPort {
   std::optional<Operation> reorder_;
 };
 
-// The other way: gradients from a primitive's layout to the flat vector.
+// Converts gradients from a primitive's layout to the flat vector.
 class GradientPort {
  public:
   GradientPort(CpuContext* context, const dnnl::memory::dims& dims, const dnnl::memory::desc& wanted);
 
-  // What the primitive writes.
+  // Returns the memory that the primitive writes.
   const dnnl::memory& memory() const { return wanted_; }
-  // Before the primitive runs.
+  // To be called before the primitive runs.
   void Bind(float* gradient) { flat_.set_data_handle(gradient); }
-  // After it ran.
+  // To be called after the primitive ran.
   void Push() {
     if (reorder_) reorder_->Run();
   }

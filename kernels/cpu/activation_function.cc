@@ -1,4 +1,5 @@
-#include "kernels/cpu/activation_function.h"
+// Gelu, tanh, sigmoid and softmax, on oneDNN.
+#include "kernels/cpu/layers.h"
 
 namespace catchment {
 namespace {

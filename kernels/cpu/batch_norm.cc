@@ -1,10 +1,12 @@
+// Batch norm, in loops of our own, because its statistics are those of parts of a minibatch: without padding, and of
+// ghost batches.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/normalization.h"
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/sample_layout.h"
 
 namespace catchment {
 namespace {

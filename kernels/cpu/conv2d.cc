@@ -1,10 +1,11 @@
-#include "kernels/cpu/conv2d.h"
-
+// Conv2d, on oneDNN, and on loops of our own where oneDNN's compiled kernels are slow. How each of the three passes is
+// computed (layouts and algorithm) is chosen when the kernel is created: conv_choice.h.
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/conv_choice.h"
+#include "kernels/cpu/layers.h"
 
 namespace catchment {
 namespace {

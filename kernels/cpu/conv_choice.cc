@@ -289,11 +289,11 @@ ConvPasses MakeConvPasses(CpuContext* context, ConvChoices* choices, const ConvS
   Selector selector(context, spec, input);
   if (context->deterministic()) return selector.Fixed();
   const std::string key = absl::StrCat(spec.geometry.Key(), spec.input_gradient ? " with data" : "");
-  const auto known = choices->find(key);
-  if (known != choices->end()) return selector.Known(known->second);
+  const auto known = choices->by_geometry.find(key);
+  if (known != choices->by_geometry.end()) return selector.Known(known->second);
   ConvChoice choice;
   ConvPasses passes = selector.Fastest(&choice);
-  if (passes.complete(spec)) (*choices)[key] = choice;
+  if (passes.complete(spec)) choices->by_geometry[key] = choice;
   return passes;
 }
 

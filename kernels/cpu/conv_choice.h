@@ -22,7 +22,10 @@ namespace catchment {
 struct ConvChoice {
   ConvMethod forward, weights, data;
 };
-using ConvChoices = absl::flat_hash_map<std::string, ConvChoice>;
+// The choices that were made, by geometry without the batch size (ConvGeometry::Key).
+struct ConvChoices {
+  absl::flat_hash_map<std::string, ConvChoice> by_geometry;
+};
 
 struct ConvSpec {
   ConvGeometry geometry;

@@ -1,6 +1,6 @@
 #include "kernels/cpu/conv_description.h"
 
-#include "kernels/cpu/few_channels.h"
+#include "kernels/cpu/conv_pass.h"
 #include "kernels/cpu/winograd.h"
 
 namespace catchment {

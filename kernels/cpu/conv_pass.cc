@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/few_channels.h"
 #include "kernels/cpu/winograd.h"
 
 namespace catchment {

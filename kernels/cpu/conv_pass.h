@@ -36,6 +36,12 @@ std::unique_ptr<ConvPass> MakeConvBackwardData(CpuContext* context, const ConvGe
                                                const ConvDescription& description,
                                                const dnnl::memory& d_source, const dnnl::memory& d_output);
 
+// Makes the loops of few_channels.cc, where DescribeFewChannels has described them.
+std::unique_ptr<ConvPass> MakeFewChannelsBackwardWeights(const ConvGeometry& g,
+                                                         const ConvDescription& description,
+                                                         const dnnl::memory& source,
+                                                         const dnnl::memory& d_output);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_KERNELS_CPU_CONV_PASS_H_

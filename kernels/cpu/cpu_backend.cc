@@ -6,16 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "glog/logging.h"
 #include "kernels/cpu/activation.h"
-#include "kernels/cpu/activation_function.h"
 #include "kernels/cpu/context.h"
-#include "kernels/cpu/conv2d.h"
-#include "kernels/cpu/dense.h"
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/loss.h"
-#include "kernels/cpu/lstm.h"
-#include "kernels/cpu/normalization.h"
+#include "kernels/cpu/conv_choice.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/pool.h"
 
 namespace catchment {
 namespace {

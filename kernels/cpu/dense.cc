@@ -1,9 +1,11 @@
-#include "kernels/cpu/dense.h"
-
+// The dense layer, out = in weight' + bias, on oneDNN's sgemm. Weights and their gradient stay in the flat vector: a copy
+// in a layout of oneDNN's choice is not faster.
+//
+// A large layer is computed in parts, each a range of its units, so that the weights of one part are exchanged with the
+// servers while another part is computed. In most models with dense layers one of them holds most of the parameters.
 #include <algorithm>
 
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/matrix_product.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
 
 namespace catchment {

@@ -1,12 +1,12 @@
-#include "kernels/cpu/elementwise.h"
-
+// Relu, dropout, addition and the fork of an activation.
 #include <algorithm>
 #include <bit>
 #include <optional>
 #include <vector>
 
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/sample_layout.h"
 #include "kernels/dropout_mask.h"
 
 namespace catchment {

@@ -1,12 +1,15 @@
-#include "kernels/cpu/few_channels.h"
-
+// The gradient of the weights of a convolution over an input of few channels, such as the first layer's over
+// gray or color images. oneDNN's kernels for AVX2 need eight channels side by side; these loops read the input
+// in plain order, and eight filters at a time from the blocked gradient of the output.
 #include <immintrin.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/conv_description.h"
+#include "kernels/cpu/conv_pass.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/sample_layout.h"
 
 namespace catchment {
 namespace {

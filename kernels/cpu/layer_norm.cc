@@ -1,4 +1,5 @@
-#include "kernels/cpu/normalization.h"
+// Layer norm, on oneDNN.
+#include "kernels/cpu/layers.h"
 
 namespace catchment {
 namespace {

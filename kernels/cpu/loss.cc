@@ -1,9 +1,9 @@
-#include "kernels/cpu/loss.h"
-
+// The losses, in loops of our own, since a sample has few outputs.
 #include <algorithm>
 #include <cmath>
 
 #include "glog/logging.h"
+#include "kernels/cpu/layers.h"
 
 namespace catchment {
 namespace {

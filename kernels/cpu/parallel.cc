@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "dnnl.h"
+#include "glog/logging.h"
+
 namespace catchment {
 
 void SetThreads(int threads) { omp_set_num_threads(threads); }
@@ -20,6 +23,14 @@ void ParallelFor(int64_t size, int64_t grain, absl::FunctionRef<void(int64_t, in
   }
 #pragma omp parallel for num_threads(parts) schedule(static)
   for (int64_t part = 0; part < parts; ++part) f(size * part / parts, size * (part + 1) / parts);
+}
+
+void Multiply(const Matrix& a, const Matrix& b, int64_t rows, int64_t columns, int64_t inner, bool add,
+              float* c, int64_t c_stride) {
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', rows, columns, inner, 1, a.values,
+                 a.stride, b.values, b.stride, add ? 1 : 0, c, c_stride);
+  CHECK_EQ(status, dnnl_success) << "oneDNN could not multiply matrices";
 }
 
 }  // namespace catchment

@@ -1,7 +1,9 @@
-#include "kernels/cpu/pool.h"
-
+// Max and average pooling on oneDNN, in the layout of the input, or in another one where oneDNN has only reference loops
+// for that. For the maximum, a workspace records which value of each window was the largest. The average of whole
+// channels is computed in loops of our own.
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/sample_layout.h"
 
 namespace catchment {
 namespace {
