@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
-#include "kernels/cuda/relu_gradient.h"
 
 namespace catchment::cuda {
 namespace {

@@ -16,10 +16,8 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
-#include "kernels/cuda/relu_gradient.h"
-#include "kernels/cuda/sum_columns.h"
-#include "kernels/cuda/windows.h"
 
 namespace catchment::cuda {
 namespace {

@@ -4,9 +4,8 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
-#include "kernels/cuda/relu_gradient.h"
-#include "kernels/cuda/sum_columns.h"
 
 namespace catchment::cuda {
 namespace {

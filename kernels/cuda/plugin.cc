@@ -1,17 +1,17 @@
 // libcatchment_cuda.so. Linked to cuBLAS, so it can only be opened where that is; the program that opens it
 // runs without. It uses no glog: what goes wrong is told to the caller.
+#include "kernels/cuda/plugin.h"
+
 #include "kernels/cuda/plugin_api.h"
-#include "kernels/cuda/probe.h"
-#include "kernels/cuda/session.h"
 
 namespace {
 
 CatchmentCudaPlugin MakePlugin() {
   CatchmentCudaPlugin plugin = {};
   plugin.version = CATCHMENT_CUDA_PLUGIN_VERSION;
-  plugin.toolkit = catchment::CudaToolkit();
-  plugin.probe = catchment::ProbeCudaDevices;
-  catchment::cuda::FillSession(&plugin);
+  plugin.toolkit = catchment::cuda::Toolkit();
+  plugin.probe = catchment::cuda::ProbeDevices;
+  catchment::cuda::SetLayerFunctions(&plugin);
   return plugin;
 }
 

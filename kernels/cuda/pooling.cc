@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
-#include "kernels/cuda/windows.h"
 
 namespace catchment::cuda {
 namespace {

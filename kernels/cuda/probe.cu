@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "kernels/cuda/probe.h"
+// What the CUDA runtime reports about this machine.
+#include "kernels/cuda/plugin.h"
 
-namespace catchment {
+namespace catchment::cuda {
 namespace {
 
 void Explain(cudaError_t error, char* why, int32_t why_size) {
@@ -29,7 +30,7 @@ bool Fill(int index, CatchmentCudaDevice* device) {
 
 }  // namespace
 
-const char* CudaToolkit() {
+const char* Toolkit() {
   static char text[64];
   int major = 0, minor = 0;
   cublasGetProperty(MAJOR_VERSION, &major);
@@ -39,7 +40,7 @@ const char* CudaToolkit() {
   return text;
 }
 
-int32_t ProbeCudaDevices(CatchmentCudaDevice* devices, int32_t capacity, char* why, int32_t why_size) {
+int32_t ProbeDevices(CatchmentCudaDevice* devices, int32_t capacity, char* why, int32_t why_size) {
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
@@ -56,4 +57,4 @@ int32_t ProbeCudaDevices(CatchmentCudaDevice* devices, int32_t capacity, char* w
   return count;
 }
 
-}  // namespace catchment
+}  // namespace catchment::cuda

@@ -1,11 +1,10 @@
-#include "kernels/cuda/session.h"
-
 #include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
 
 #include "kernels/cuda/node.h"
+#include "kernels/cuda/plugin.h"
 
 struct CatchmentCudaBackend {
   catchment::cuda::Device device;
@@ -201,7 +200,7 @@ int32_t Score(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, 
 
 }  // namespace
 
-void FillSession(CatchmentCudaPlugin* plugin) {
+void SetLayerFunctions(CatchmentCudaPlugin* plugin) {
   plugin->create = Create;
   plugin->destroy = Destroy;
   plugin->error = LastError;

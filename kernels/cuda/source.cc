@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
-#include "kernels/cuda/order.h"
 
 namespace catchment::cuda {
 

@@ -1,8 +1,8 @@
 // The CUDA plugin for machines without a GPU: its layers in plain loops on the processor, as two devices.
 #include <cstdio>
 
+#include "kernels/cuda/plugin.h"
 #include "kernels/cuda/plugin_api.h"
-#include "kernels/cuda/session.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ CatchmentCudaPlugin MakePlugin() {
   plugin.version = PLUGIN_VERSION;
   plugin.toolkit = "CUDA 13.0, cuBLAS 13.1";
   plugin.probe = Probe;
-  catchment::cuda::FillSession(&plugin);
+  catchment::cuda::SetLayerFunctions(&plugin);
   return plugin;
 }
 

@@ -1,7 +1,0 @@
-#include "kernels/cuda/session.h"
-
-namespace catchment::cuda {
-
-void FillSession(CatchmentCudaPlugin*) {}
-
-}  // namespace catchment::cuda
