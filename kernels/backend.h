@@ -1,15 +1,13 @@
-// What computes a network on one kind of device. A network (worker/model) is built of a backend's kernels, so
-// one model definition runs on each of them.
+// A backend computes networks on one kind of device. A network (worker/model) is built of a backend's kernels, so one
+// model definition runs on every device.
 //
-// A kernel is made once for a layer and a batch size, and then runs forward and backward as often as wanted
-// without allocating. Between two kernels lies an activation, whose place and order of values are the
-// backend's own business; samples, labels, parameters and gradients are on the host in plain layouts:
-// samples row-major, one after another, parameters and gradients as in the flat vector
-// (common/model_shapes.h).
+// A kernel is created once for a layer and a batch size, and then runs forward and backward any number of times without
+// allocating memory. Between two kernels there is an activation; only the backend knows where and in which order its
+// values are stored. Samples, labels, parameters and gradients are on the host in plain layouts: samples row-major, one
+// after another, parameters and gradients as in the flat vector (common/model_shapes.h).
 //
-// Threads: a backend and all kernels made by it belong to one network and are used by one thread at a time.
-// Errors: creation answers with a status (out of memory, a shape that the device cannot do); runs cannot
-// fail.
+// Threads: a backend and its kernels belong to one network and are used by one thread at a time.
+// Errors: creation returns a status (out of memory, a shape that the device cannot compute); running cannot fail.
 #ifndef CATCHMENT_KERNELS_BACKEND_H_
 #define CATCHMENT_KERNELS_BACKEND_H_
 
@@ -23,30 +21,29 @@
 
 namespace catchment {
 
-// The values of a minibatch between two kernels, and the gradient of the loss with regard to them.
+// The values of a minibatch between two kernels, and the gradient of the loss with respect to them.
 class Activation {
  public:
   virtual ~Activation() = default;
 };
 
 enum class PassMode {
-  kTraining,   // dropout is on; batch_norm takes mean and variance of the minibatch
-  kGathering,  // dropout is off; batch_norm does as in training, and tells what it took
-  kScoring     // dropout is off; batch_norm takes the mean and variance that it is given
+  kTraining,   // with dropout; batch_norm uses the mean and variance of the minibatch
+  kGathering,  // without dropout; batch_norm does as in training, and returns the mean and variance
+  kScoring     // without dropout; batch_norm uses the mean and variance that it is given
 };
 
-// What one pass over the network knows of its minibatch. A batch of fewer samples than the kernels were made
-// for is padded: rows from `samples` on hold finite values, and their gradients are zero.
+// The parameters of one pass over the network. A minibatch of fewer samples than the kernels were created for is padded:
+// the rows from `samples` on hold finite values, and their gradients are zero.
 struct Pass {
   PassMode mode = PassMode::kScoring;
   int samples = 0;
-  const uint64_t* sample_ids = nullptr;  // names each sample's dropout masks; only read in training
-  // Of a layer with CountStatistics() above 0, on the host: each channel's mean, then each channel's variance
-  // (the divisor is the number of values). Written (=, over the `samples` rows) in gathering, read in
+  const uint64_t* sample_ids = nullptr;  // selects each sample's dropout masks; only read in training
+  // The statistics of a layer with CountStatistics() above 0, on the host: each channel's mean, then each channel's
+  // variance (divided by the number of values). Written (=, over the first `samples` rows) when gathering, read when
   // scoring.
   float* statistics = nullptr;
-  // Which of the kernel's parts() to compute.
-  int part = 0;
+  int part = 0;  // the one of the kernel's parts() to compute
 };
 
 class Kernel {
@@ -55,64 +52,64 @@ class Kernel {
 
   virtual Activation* output() = 0;
 
-  // Forward and Backward are called once for each part: Forward from the first part to the last, Backward
-  // from the last to the first. A call of Forward reads, and a call of Backward finishes the gradient of, the
-  // parameters from part_begin(part) to part_begin(part + 1), or to the end of the layer's. After Backward of
-  // a part, the kernel reads these parameters no more. Kernels of a backend that runs ahead have one part.
+  // Returns the number of parts. Forward and Backward are called once for each part: Forward from the first part to the
+  // last, Backward from the last to the first. Forward of a part reads the parameters from part_begin(part) to
+  // part_begin(part + 1), or to the layer's end, and Backward of the part completes their gradient. After that the kernel
+  // does not read these parameters again. Kernels of a backend that runs ahead have one part.
   virtual int parts() const { return 1; }
   virtual int64_t part_begin(int part) const { return 0; }
 
-  // `parameters` is the layer's part of the flat vector: its tensors, one after another.
+  // Computes the output. `parameters` is the layer's part of the flat vector: its tensors, one after another.
   virtual void Forward(const float* parameters, const Pass& pass) = 0;
 
-  // Comes after Forward with the same parameters and pass, a training one, when the output's gradient is in
-  // place. Writes the parameters' gradient (=, not +=) and, unless the spec says otherwise, the gradients of
-  // the inputs (=), which are complete after the last call. May destroy the gradient of the output.
+  // Writes the gradient of the parameters (=, not +=) and, with spec.input_gradient, the gradients of the inputs (=), which
+  // are complete after the last call. Called after Forward with the same parameters and pass, a training one, when the
+  // gradient of the output is complete. May overwrite the gradient of the output.
   virtual void Backward(const float* parameters, const Pass& pass, float* gradient) = 0;
 
-  // Comes once after each Backward, with the same `gradient`: waits until it is there, of a backend that runs
-  // ahead.
+  // Waits until `gradient` is written, where the backend runs ahead. Called once after each Backward, with the same
+  // `gradient`.
   virtual void AwaitGradient(float* gradient) {}
 };
 
 struct KernelSpec {
   LayerShape layer;
-  int index = 0;  // of the layer in the model; names the stream of its dropout
+  int index = 0;  // of the layer in the model; selects the random numbers of its dropout
   int batch_size = 1;
-  bool relu = false;           // the next layer is relu, and this kernel (FusesRelu) does it too
-  bool in_place = false;       // relu, dropout, add: the output may take the place of the first input
-  bool input_gradient = true;  // false: nobody before it needs one
+  bool relu = false;           // the next layer is relu, and this kernel (FusesRelu) computes it too
+  bool in_place = false;       // relu, dropout, addition: the output may overwrite the first input
+  bool input_gradient = true;  // false: no layer before this one needs a gradient
   uint64_t seed = 0;           // of dropout
 };
 
-// Whether a kernel of this kind does a relu that follows it.
+// Returns true if kernels of this kind compute a relu that follows them.
 inline bool FusesRelu(LayerKind kind) {
   return kind == LayerKind::kConv2D || kind == LayerKind::kDense || kind == LayerKind::kBatchNorm ||
          kind == LayerKind::kResidual;
 }
 
-// An activation that several kernels read: each gets a view of the same values with a gradient of its own.
+// An activation that several kernels read: each gets a view of the same values with a separate gradient.
 class Fork {
  public:
   virtual ~Fork() = default;
   virtual Activation* view(int reader) = 0;
-  // The activation's gradient = the sum of the views'.
+  // Sets the activation's gradient to the sum of the views' gradients.
   virtual void SumGradients() = 0;
 };
 
-// Where the samples come in.
+// The input of a network.
 class Source {
  public:
   virtual ~Source() = default;
   virtual Activation* output() = 0;
-  // Copies `samples` samples in and zeroes the rows that are left.
+  // Copies `samples` samples to the output and sets the remaining rows to zero.
   virtual void Load(const float* inputs, int samples) = 0;
 };
 
 struct Score {
   double loss_sum = 0;  // over the samples
-  // Samples whose label has the largest output (of equal ones the first). With one output for two classes:
-  // whose output is above 0 for label 1, and not for label 0.
+  // Samples whose label has the largest output (the first of equal ones). With one output for two classes: samples whose
+  // output is above 0 for label 1, and not above 0 for label 0.
   int64_t correct = 0;
   int64_t samples = 0;
 
@@ -124,11 +121,11 @@ struct Score {
   }
 };
 
-// model.loss; the formulas are in proto/job.proto.
+// The loss of model.loss; proto/job.proto has the formulas.
 struct LossSpec {
   enum class Kind { kSoftmaxCrossEntropy, kSigmoidCrossEntropy, kMeanSquaredError };
   Kind kind = Kind::kSoftmaxCrossEntropy;
-  int num_outputs = 1;  // one a class, or one for two
+  int num_outputs = 1;  // one for each class, or one for two classes
   float label_smoothing = 0;
   int batch_size = 1;
 
@@ -138,12 +135,12 @@ struct LossSpec {
 class Loss {
  public:
   virtual ~Loss() = default;
-  // What its gradient is multiplied with from now on; 1 at first. Of backends that want a loss scale.
+  // Sets the factor of the gradient for all later runs; 1 at first. Only for backends that need a loss scale.
   virtual void ScaleGradient(float scale) {}
-  // Scores the first `samples` rows of the outputs against `labels` (samples classes), or against `targets`
-  // (samples x num_outputs real numbers, without smoothing), and the other one is null. With `gradient`, also
-  // writes the gradient of the mean loss over these samples. Targets do not go with softmax cross-entropy, and
-  // none of their samples is correct.
+  // Scores the first `samples` rows of the outputs against `labels` (`samples` classes), or against `targets`
+  // (samples x num_outputs real numbers, without smoothing); the other one is null. With `gradient`, also writes the
+  // gradient of the mean loss over these samples. Targets cannot be used with softmax cross-entropy, and no sample with
+  // targets counts as correct.
   virtual Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) = 0;
 };
 
@@ -151,23 +148,22 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
+  // Returns a description for people: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   virtual std::string Describe() const = 0;
 
-  // Called by a thread before it runs kernels.
+  // Prepares the calling thread for running kernels.
   virtual void Enter() = 0;
 
-  // Whether its kernels return before they are done, so that the next ones can be begun meanwhile.
+  // Returns true if kernels return before they are finished, so that the next ones can be started meanwhile.
   virtual bool runs_ahead() const { return false; }
 
-  // Whether gradients between its layers have float16's range, so that the loss is to be scaled.
+  // Returns true if gradients between layers have the range of float16, so that the loss must be scaled.
   virtual bool wants_loss_scale() const { return false; }
 
   virtual absl::StatusOr<std::unique_ptr<Source>> CreateSource(const SampleShape& shape, int batch_size) = 0;
 
-  // For every kind but flatten, which is only another look at the same values: a kernel that takes vectors
-  // takes an image or a sequence for the vector that it is when flattened. `inputs`: two for add, one for the
-  // others.
+  // Creates a kernel of any kind but flatten, which does not change the values: a kernel that takes vectors takes an image
+  // or a sequence as the vector that results from flattening it. `inputs` are two for an addition, one for all others.
   virtual absl::StatusOr<std::unique_ptr<Kernel>> CreateKernel(const KernelSpec& spec,
                                                                absl::Span<Activation* const> inputs) = 0;
 

@@ -1,4 +1,4 @@
-// Which device a network is computed on, and why.
+// Chooses the device that a network is computed on.
 #ifndef CATCHMENT_KERNELS_DEVICE_H_
 #define CATCHMENT_KERNELS_DEVICE_H_
 
@@ -18,28 +18,28 @@ struct DeviceRequest {
   std::optional<int> cuda_index;
 };
 
-// "auto", "cpu", "cuda" or "cuda:3" (a worker's --device); an empty flag is the job's choice.
+// Parses a worker's --device: "auto", "cpu", "cuda" or "cuda:3". An empty flag means the job's choice.
 // Errors: InvalidArgument for anything else.
 absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device from_job);
 
 struct DeviceOptions {
   CpuOptions cpu;
-  // Which one of several workers on this machine asks. Without an index in the request, they take its CUDA
-  // devices in turn.
+  // The index of this worker among those of the machine. Requests without an index are assigned the machine's CUDA devices
+  // in turn.
   int local_index = 0;
   v1::Computation::Precision precision = v1::Computation::FLOAT32;  // of a CUDA device; a CPU's is float32
-  std::string cuda_plugin;  // CudaPluginPath() (kernels/cuda/loader.h), but for tests
+  std::string cuda_plugin;  // CudaPluginPath() (kernels/cuda/loader.h), except in tests
 };
 
 struct DeviceChoice {
   std::unique_ptr<Backend> backend;
-  // For the log: "cpu: oneDNN 2.6.3, AVX-512, 2 threads", with AUTO why it is not a CUDA device, and where
-  // the precision is not the one that was asked for.
+  // For the log: "cpu: oneDNN 2.6.3, AVX-512, 2 threads"; with AUTO also why it is not a CUDA device, and a note if the
+  // precision is not the requested one.
   std::string explanation;
 };
 
-// Errors: FailedPrecondition, NotFound or Unavailable when the device is CUDA and cannot be used; the message
-// says what is missing. OutOfRange: there is no device of that index.
+// Creates the backend of the requested device. Errors: FailedPrecondition, NotFound or Unavailable if CUDA is requested
+// and cannot be used, with a message that says what is missing; OutOfRange if there is no device with that index.
 absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const DeviceOptions& options);
 
 }  // namespace catchment

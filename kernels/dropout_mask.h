@@ -1,5 +1,5 @@
-// Which values dropout zeroes: a hash of (seed, layer, sample, element), so that a mask depends on neither
-// the worker, the batch, the device nor the layout in memory. Backward computes it again, nothing is stored.
+// The masks of dropout: a value is set to zero by a hash of (seed, layer, sample, element), so that a mask does not depend
+// on the worker, the minibatch, the device or the layout in memory. The backward pass computes the mask again.
 //
 // Source: the finalizer of MurmurHash3 (Austin Appleby, public domain), with a key at its start and middle.
 #ifndef CATCHMENT_KERNELS_DROPOUT_MASK_H_
@@ -21,7 +21,7 @@ inline DropoutKey MakeDropoutKey(uint64_t seed, int layer, uint64_t sample_id) {
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
-// `element` counts in C x H x W order. Only 32-bit arithmetic, eight at a time in AVX2.
+// Returns the hash of an element, counted in C x H x W order. It takes 32-bit arithmetic only, eight at a time with AVX2.
 constexpr uint32_t DropoutHash(DropoutKey key, uint32_t element) {
   uint32_t hash = element * 0x9e3779b9u + key.first;
   hash ^= hash >> 16;
@@ -31,7 +31,8 @@ constexpr uint32_t DropoutHash(DropoutKey key, uint32_t element) {
   return hash ^ (hash >> 16);
 }
 
-// A value is zeroed when its hash is below this, and otherwise multiplied by 1 / (1 - rate).
+// Returns the threshold for hashes: a value whose hash is below it is set to zero; all others are multiplied by
+// 1 / (1 - rate).
 constexpr uint32_t DropoutThreshold(float rate) {
   return static_cast<uint32_t>(static_cast<double>(rate) * 0x1p32);
 }
