@@ -102,8 +102,8 @@ InitialValues WeightsBy(v1::Initializer initializer, double fan_in, double fan_o
   }
 }
 
-// Returns how many values lstm's buffers have for one sample: the gates, cells and states of each step, and the steps
-// in the order of time, with their gradients.
+// Returns how many values lstm's buffers have for one sample: the gates, cells and states of each step, and
+// the steps in the order of time, with their gradients.
 int64_t LstmBufferValues(const LayerShape& layer) {
   const int64_t units = layer.tensors[1].shape[1];
   return layer.input.channels * (6 * units + 2 * layer.input.width);
@@ -117,8 +117,9 @@ std::string ListKinds() {
   return absl::StrJoin(names, ", ");
 }
 
-// Infers the layers one after another and gathers every problem. After a layer whose output cannot be inferred,
-// shape_ is empty and what depends on it is not checked, so that one mistake is not reported as several.
+// Infers the layers one after another and gathers every problem. After a layer whose output cannot be
+// inferred, shape_ is empty and what depends on it is not checked, so that one mistake is not reported as
+// several.
 class Inference {
  public:
   explicit Inference(const SampleShape& input) : shape_(input) {}

@@ -1,12 +1,12 @@
 // Infers the layers of a job's model from the shape of its input: every layer's name, shapes and tensors.
 // Servers, checkpoints and the network all take the parameters from here, so that they agree.
 //
-// Residual blocks are flattened: the layers of the branch, those of the shortcut, then an addition that has the
-// block's name. So the layers are a graph in topological order.
+// Residual blocks are flattened: the layers of the branch, those of the shortcut, then an addition that has
+// the block's name. So the layers are a graph in topological order.
 //
-// Shapes are those of one sample: C x H x W, a vector, or a sequence. Weights have PyTorch's names and layouts:
-// "conv1.weight" is filters x C/groups x k x k, "dense1.weight" is units x n; biases are "conv1.bias",
-// "dense1.bias".
+// Shapes are those of one sample: C x H x W, a vector, or a sequence. Weights have PyTorch's names and
+// layouts: "conv1.weight" is filters x C/groups x k x k, "dense1.weight" is units x n; biases are
+// "conv1.bias", "dense1.bias".
 #ifndef CATCHMENT_COMMON_MODEL_SHAPES_H_
 #define CATCHMENT_COMMON_MODEL_SHAPES_H_
 
@@ -66,8 +66,8 @@ using LayerKind = v1::Layer::KindCase;
 // Returns the name that a job file has for the kind: "conv2d", "max_pool"; "synthetic" for KIND_NOT_SET.
 std::string LayerKindName(LayerKind kind);
 
-// The distribution of a tensor's initial values: uniform in +-scale, normal with standard deviation scale, or all
-// of them scale.
+// The distribution of a tensor's initial values: uniform in +-scale, normal with standard deviation scale, or
+// all of them scale.
 struct InitialValues {
   enum class Kind { kUniform, kNormal, kConstant };
   Kind kind = Kind::kUniform;
@@ -98,11 +98,11 @@ struct LayerShape {
 // Sets every optional field of the layers that is not set to its default (proto/job.proto).
 void FillLayerDefaults(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
 
-// Infers every layer of `model`, whose optional fields need not be set. The output of the last layer must have the
-// shape that model.loss takes for `target`: a vector with a value for each class, or for each real number. A
-// synthetic model ignores `input` and `target`.
-// Errors: InvalidArgument with every problem on a line of its own that names its field: "model.layers[3].dense: its
-// input is 64x12x12, and dense takes a vector; put flatten before it".
+// Infers every layer of `model`, whose optional fields need not be set. The output of the last layer must
+// have the shape that model.loss takes for `target`: a vector with a value for each class, or for each real
+// number. A synthetic model ignores `input` and `target`.
+// Errors: InvalidArgument with every problem on a line of its own that names its field:
+// "model.layers[3].dense: its input is 64x12x12, and dense takes a vector; put flatten before it".
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
                                                     const TargetShape& target);
 
@@ -111,15 +111,15 @@ std::vector<TensorSpec> ListTensors(const std::vector<LayerShape>& layers);
 
 int64_t CountParameters(const std::vector<LayerShape>& layers);
 
-// Returns how many statistics batch_norm needs for scoring: each channel's mean, then each channel's variance. 0 for
-// other kinds.
+// Returns how many statistics batch_norm needs for scoring: each channel's mean, then each channel's
+// variance. 0 for other kinds.
 int64_t CountStatistics(const LayerShape& layer);
 
-// Estimates the bytes that a worker needs to train with minibatches of batch_size: the output of each layer and its
-// gradient, another gradient for each further layer that reads the output, a mask for dropout and max pooling, the
-// gates, cells and states of lstm, and four copies of the parameters (weights and gradient, in the flat vector and
-// in the kernels' layouts; two for a synthetic model, which has no kernels). The kernels' scratch memory is not
-// counted.
+// Estimates the bytes that a worker needs to train with minibatches of batch_size: the output of each layer
+// and its gradient, another gradient for each further layer that reads the output, a mask for dropout and max
+// pooling, the gates, cells and states of lstm, and four copies of the parameters (weights and gradient, in
+// the flat vector and in the kernels' layouts; two for a synthetic model, which has no kernels). The kernels'
+// scratch memory is not counted.
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size);
 
 }  // namespace catchment

@@ -63,8 +63,8 @@ class CondVar {
   std::condition_variable cv_;
 };
 
-// Many readers or one writer. A writer that waits goes before new readers, so that constant traffic cannot keep
-// it out (std::shared_mutex on Linux lets it); a thread must not take it for reading twice.
+// Many readers or one writer. A writer that waits goes before new readers, so that constant traffic cannot
+// keep it out (std::shared_mutex on Linux lets it); a thread must not take it for reading twice.
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() {

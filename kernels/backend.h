@@ -1,13 +1,15 @@
-// A backend computes networks on one kind of device. A network (worker/model) is built of a backend's kernels, so one
-// model definition runs on every device.
+// A backend computes networks on one kind of device. A network (worker/model) is built of a backend's
+// kernels, so one model definition runs on every device.
 //
-// A kernel is created once for a layer and a batch size, and then runs forward and backward any number of times without
-// allocating memory. Between two kernels there is an activation; only the backend knows where and in which order its
-// values are stored. Samples, labels, parameters and gradients are on the host in plain layouts: samples row-major, one
-// after another, parameters and gradients as in the flat vector (common/model_shapes.h).
+// A kernel is created once for a layer and a batch size, and then runs forward and backward any number of
+// times without allocating memory. Between two kernels there is an activation; only the backend knows where
+// and in which order its values are stored. Samples, labels, parameters and gradients are on the host in
+// plain layouts: samples row-major, one after another, parameters and gradients as in the flat vector
+// (common/model_shapes.h).
 //
 // Threads: a backend and its kernels belong to one network and are used by one thread at a time.
-// Errors: creation returns a status (out of memory, a shape that the device cannot compute); running cannot fail.
+// Errors: creation returns a status (out of memory, a shape that the device cannot compute); running cannot
+// fail.
 #ifndef CATCHMENT_KERNELS_BACKEND_H_
 #define CATCHMENT_KERNELS_BACKEND_H_
 
@@ -33,15 +35,15 @@ enum class PassMode {
   kScoring     // without dropout; batch_norm uses the mean and variance that it is given
 };
 
-// The parameters of one pass over the network. A minibatch of fewer samples than the kernels were created for is padded:
-// the rows from `samples` on hold finite values, and their gradients are zero.
+// The parameters of one pass over the network. A minibatch of fewer samples than the kernels were created for
+// is padded: the rows from `samples` on hold finite values, and their gradients are zero.
 struct Pass {
   PassMode mode = PassMode::kScoring;
   int samples = 0;
   const uint64_t* sample_ids = nullptr;  // selects each sample's dropout masks; only read in training
-  // The statistics of a layer with CountStatistics() above 0, on the host: each channel's mean, then each channel's
-  // variance (divided by the number of values). Written (=, over the first `samples` rows) when gathering, read when
-  // scoring.
+  // The statistics of a layer with CountStatistics() above 0, on the host: each channel's mean, then each
+  // channel's variance (divided by the number of values). Written (=, over the first `samples` rows) when
+  // gathering, read when scoring.
   float* statistics = nullptr;
   int part = 0;  // the one of the kernel's parts() to compute
 };
@@ -52,23 +54,25 @@ class Kernel {
 
   virtual Activation* output() = 0;
 
-  // Returns the number of parts. Forward and Backward are called once for each part: Forward from the first part to the
-  // last, Backward from the last to the first. Forward of a part reads the parameters from part_begin(part) to
-  // part_begin(part + 1), or to the layer's end, and Backward of the part completes their gradient. After that the kernel
-  // does not read these parameters again. Kernels of a backend that runs ahead have one part.
+  // Returns the number of parts. Forward and Backward are called once for each part: Forward from the first
+  // part to the last, Backward from the last to the first. Forward of a part reads the parameters from
+  // part_begin(part) to part_begin(part + 1), or to the layer's end, and Backward of the part completes their
+  // gradient. After that the kernel does not read these parameters again. Kernels of a backend that runs
+  // ahead have one part.
   virtual int parts() const { return 1; }
   virtual int64_t part_begin(int part) const { return 0; }
 
   // Computes the output. `parameters` is the layer's part of the flat vector: its tensors, one after another.
   virtual void Forward(const float* parameters, const Pass& pass) = 0;
 
-  // Writes the gradient of the parameters (=, not +=) and, with spec.input_gradient, the gradients of the inputs (=), which
-  // are complete after the last call. Called after Forward with the same parameters and pass, a training one, when the
-  // gradient of the output is complete. May overwrite the gradient of the output.
+  // Writes the gradient of the parameters (=, not +=) and, with spec.input_gradient, the gradients of the
+  // inputs (=), which are complete after the last call. Called after Forward with the same parameters and
+  // pass, a training one, when the gradient of the output is complete. May overwrite the gradient of the
+  // output.
   virtual void Backward(const float* parameters, const Pass& pass, float* gradient) = 0;
 
-  // Waits until `gradient` is written, where the backend runs ahead. Called once after each Backward, with the same
-  // `gradient`.
+  // Waits until `gradient` is written, where the backend runs ahead. Called once after each Backward, with
+  // the same `gradient`.
   virtual void AwaitGradient(float* gradient) {}
 };
 
@@ -108,8 +112,8 @@ class Source {
 
 struct Score {
   double loss_sum = 0;  // over the samples
-  // Samples whose label has the largest output (the first of equal ones). With one output for two classes: samples whose
-  // output is above 0 for label 1, and not above 0 for label 0.
+  // Samples whose label has the largest output (the first of equal ones). With one output for two classes:
+  // samples whose output is above 0 for label 1, and not above 0 for label 0.
   int64_t correct = 0;
   int64_t samples = 0;
 
@@ -138,9 +142,9 @@ class Loss {
   // Sets the factor of the gradient for all later runs; 1 at first. Only for backends that need a loss scale.
   virtual void ScaleGradient(float scale) {}
   // Scores the first `samples` rows of the outputs against `labels` (`samples` classes), or against `targets`
-  // (samples x num_outputs real numbers, without smoothing); the other one is null. With `gradient`, also writes the
-  // gradient of the mean loss over these samples. Targets cannot be used with softmax cross-entropy, and no sample with
-  // targets counts as correct.
+  // (samples x num_outputs real numbers, without smoothing); the other one is null. With `gradient`, also
+  // writes the gradient of the mean loss over these samples. Targets cannot be used with softmax
+  // cross-entropy, and no sample with targets counts as correct.
   virtual Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) = 0;
 };
 
@@ -162,8 +166,9 @@ class Backend {
 
   virtual absl::StatusOr<std::unique_ptr<Source>> CreateSource(const SampleShape& shape, int batch_size) = 0;
 
-  // Creates a kernel of any kind but flatten, which does not change the values: a kernel that takes vectors takes an image
-  // or a sequence as the vector that results from flattening it. `inputs` are two for an addition, one for all others.
+  // Creates a kernel of any kind but flatten, which does not change the values: a kernel that takes vectors
+  // takes an image or a sequence as the vector that results from flattening it. `inputs` are two for an
+  // addition, one for all others.
   virtual absl::StatusOr<std::unique_ptr<Kernel>> CreateKernel(const KernelSpec& spec,
                                                                absl::Span<Activation* const> inputs) = 0;
 

@@ -24,8 +24,8 @@ absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device 
 
 struct DeviceOptions {
   CpuOptions cpu;
-  // The index of this worker among those of the machine. Requests without an index are assigned the machine's CUDA devices
-  // in turn.
+  // The index of this worker among those of the machine. Requests without an index are assigned the machine's
+  // CUDA devices in turn.
   int local_index = 0;
   v1::Computation::Precision precision = v1::Computation::FLOAT32;  // of a CUDA device; a CPU's is float32
   std::string cuda_plugin;  // CudaPluginPath() (kernels/cuda/loader.h), except in tests
@@ -33,13 +33,14 @@ struct DeviceOptions {
 
 struct DeviceChoice {
   std::unique_ptr<Backend> backend;
-  // For the log: "cpu: oneDNN 2.6.3, AVX-512, 2 threads"; with AUTO also why it is not a CUDA device, and a note if the
-  // precision is not the requested one.
+  // For the log: "cpu: oneDNN 2.6.3, AVX-512, 2 threads"; with AUTO also why it is not a CUDA device, and a
+  // note if the precision is not the requested one.
   std::string explanation;
 };
 
-// Creates the backend of the requested device. Errors: FailedPrecondition, NotFound or Unavailable if CUDA is requested
-// and cannot be used, with a message that says what is missing; OutOfRange if there is no device with that index.
+// Creates the backend of the requested device. Errors: FailedPrecondition, NotFound or Unavailable if CUDA is
+// requested and cannot be used, with a message that says what is missing; OutOfRange if there is no device
+// with that index.
 absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const DeviceOptions& options);
 
 }  // namespace catchment

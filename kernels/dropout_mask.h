@@ -1,5 +1,6 @@
-// The masks of dropout: a value is set to zero by a hash of (seed, layer, sample, element), so that a mask does not depend
-// on the worker, the minibatch, the device or the layout in memory. The backward pass computes the mask again.
+// The masks of dropout: a value is set to zero by a hash of (seed, layer, sample, element), so that a mask
+// does not depend on the worker, the minibatch, the device or the layout in memory. The backward pass
+// computes the mask again.
 //
 // Source: the finalizer of MurmurHash3 (Austin Appleby, public domain), with a key at its start and middle.
 #ifndef CATCHMENT_KERNELS_DROPOUT_MASK_H_
@@ -21,7 +22,8 @@ inline DropoutKey MakeDropoutKey(uint64_t seed, int layer, uint64_t sample_id) {
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
-// Returns the hash of an element, counted in C x H x W order. It takes 32-bit arithmetic only, eight at a time with AVX2.
+// Returns the hash of an element, counted in C x H x W order. It takes 32-bit arithmetic only, eight at a
+// time with AVX2.
 constexpr uint32_t DropoutHash(DropoutKey key, uint32_t element) {
   uint32_t hash = element * 0x9e3779b9u + key.first;
   hash ^= hash >> 16;
@@ -31,8 +33,8 @@ constexpr uint32_t DropoutHash(DropoutKey key, uint32_t element) {
   return hash ^ (hash >> 16);
 }
 
-// Returns the threshold for hashes: a value whose hash is below it is set to zero; all others are multiplied by
-// 1 / (1 - rate).
+// Returns the threshold for hashes: a value whose hash is below it is set to zero; all others are multiplied
+// by 1 / (1 - rate).
 constexpr uint32_t DropoutThreshold(float rate) {
   return static_cast<uint32_t>(static_cast<double>(rate) * 0x1p32);
 }

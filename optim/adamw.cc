@@ -17,8 +17,8 @@ class AdamW final : public Optimizer {
     const AdamCorrection correction(step, beta1_, beta2_);
     const float rate = correction.rate, root = correction.root;
     const float beta1 = beta1_, beta2 = beta2_, epsilon = epsilon_;
-    // The decay is subtracted, instead of multiplying w by 1 - decay: that factor, rounded to a float, would be
-    // wrong by a rounding error in every step.
+    // The decay is subtracted, instead of multiplying w by 1 - decay: that factor, rounded to a float, would
+    // be wrong by a rounding error in every step.
     const float decay = static_cast<float>(double{step.learning_rate} * weight_decay_);
     float* __restrict m = part.states[0];
     float* __restrict v = part.states[1];

@@ -15,8 +15,8 @@
 
 namespace catchment {
 
-// Assigns w[i] = update(w[i], g[i], i) for all i, and copies the result to part.copy. `update` is inlined, so that
-// the loop vectorises.
+// Assigns w[i] = update(w[i], g[i], i) for all i, and copies the result to part.copy. `update` is inlined, so
+// that the loop vectorises.
 template <typename Update>
 inline void OnePass(const Optimizer::Part& part, Update update) {
   float* __restrict w = part.weights;
@@ -43,8 +43,8 @@ void ForEachTensor(const Optimizer::Part& part, Apply apply) {
   }
 }
 
-// Returns the Euclidean norm of value(0) .. value(n-1), summed in double precision, in an order that depends on n
-// alone: a tensor has the same norm wherever it lies. `value` is inlined, so that the loop vectorises.
+// Returns the Euclidean norm of value(0) .. value(n-1), summed in double precision, in an order that depends
+// on n alone: a tensor has the same norm wherever it lies. `value` is inlined, so that the loop vectorises.
 template <typename Value>
 inline double Norm(int64_t n, Value value) {
   constexpr int kLanes = 16;
@@ -65,8 +65,8 @@ inline double Norm(int64_t n, Value value) {
   return std::sqrt(sum);
 }
 
-// Returns a learning rate times a ratio of norms as a finite float. The ratio has no bound where one of the norms
-// almost vanishes, and infinity times 0 is not a number.
+// Returns a learning rate times a ratio of norms as a finite float. The ratio has no bound where one of the
+// norms almost vanishes, and infinity times 0 is not a number.
 inline float FiniteRate(double rate) {
   return static_cast<float>(std::min<double>(rate, std::numeric_limits<float>::max()));
 }

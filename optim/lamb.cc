@@ -5,8 +5,8 @@
 //   r = |w| / |u|  where both are above 0, otherwise 1
 //   w -= lr * r * u
 // |.| is the Euclidean norm over the whole tensor. This applies to all tensors, biases too, as in the paper's
-// algorithm, with its phi(|w|) = |w|; some implementations leave tensors of one dimension out, bound |w|, or have
-// no bias correction. u is computed twice, once for its norm, instead of being stored.
+// algorithm, with its phi(|w|) = |w|; some implementations leave tensors of one dimension out, bound |w|, or
+// have no bias correction. u is computed twice, once for its norm, instead of being stored.
 #include "optim/implementation.h"
 
 namespace catchment {

@@ -2,9 +2,9 @@
 //   g = min(max(g, -clip_value), clip_value)
 //   r = trust * |w| / (|g| + weight_decay * |w|)  where |w| and |g| are above 0, otherwise 1
 //   v = mu * v + lr * r * (g + weight_decay * w) ; w -= v
-// |.| is the Euclidean norm over the whole tensor. This applies to all tensors, biases too, as in the paper; some
-// implementations use plain momentum for tensors of one dimension. The learning rate is in the buffer, as in the
-// paper; the momentum of torch.optim.SGD has it outside.
+// |.| is the Euclidean norm over the whole tensor. This applies to all tensors, biases too, as in the paper;
+// some implementations use plain momentum for tensors of one dimension. The learning rate is in the buffer,
+// as in the paper; the momentum of torch.optim.SGD has it outside.
 #include "optim/implementation.h"
 
 namespace catchment {

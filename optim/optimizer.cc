@@ -13,7 +13,8 @@ namespace {
 // Applies another optimizer, an elementwise one, to prepared gradients:
 //   g = min(max(g, -clip_value), clip_value)      torch.nn.utils.clip_grad_value_
 //   g = g + weight_decay * w                      coupled weight decay (L2), `weight_decay` of torch.optim
-// Gradients are prepared and used in pieces that stay in the first-level cache, so memory is passed over once.
+// Gradients are prepared and used in pieces that stay in the first-level cache, so memory is passed over
+// once.
 class Prepared final : public Optimizer {
  public:
   // clip_value may be infinite.

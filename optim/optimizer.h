@@ -1,16 +1,16 @@
 // An optimizer moves weights by gradients. On the servers it moves the center, which is the fourth axis of an
-// algorithm; on a worker that sends pseudo-gradients (worker/algorithms/pseudo_gradient.h) it moves the worker's
-// own weights between two exchanges with the center. Both use the same classes, so an optimizer computes the
-// same wherever it runs.
+// algorithm; on a worker that sends pseudo-gradients (worker/algorithms/pseudo_gradient.h) it moves the
+// worker's own weights between two exchanges with the center. Both use the same classes, so an optimizer
+// computes the same wherever it runs.
 //
-// Each optimizer passes over memory once: it reads weights, states and gradient, writes weights and states, and
-// writes a copy of the new weights on the way where one is asked for. Most optimizers are elementwise: they work
-// on any part of the parameters, and the result does not depend on how the parameters are split. Optimizers with
-// OptimizerKind::whole_tensors take norms over whole tensors, which is a second pass, and their parts are whole
-// tensors.
+// Each optimizer passes over memory once: it reads weights, states and gradient, writes weights and states,
+// and writes a copy of the new weights on the way where one is asked for. Most optimizers are elementwise:
+// they work on any part of the parameters, and the result does not depend on how the parameters are split.
+// Optimizers with OptimizerKind::whole_tensors take norms over whole tensors, which is a second pass, and
+// their parts are whole tensors.
 //
-// To add an optimizer: a value of v1::Optimizer::Kind with its formula (proto/job.proto), a source file here that
-// defines its OptimizerKind, its name in implementation.h and in BUILD, and a check in
+// To add an optimizer: a value of v1::Optimizer::Kind with its formula (proto/job.proto), a source file here
+// that defines its OptimizerKind, its name in implementation.h and in BUILD, and a check in
 // common/job/check_optimizer.cc if it has a field that no other one has.
 #ifndef CATCHMENT_OPTIM_OPTIMIZER_H_
 #define CATCHMENT_OPTIM_OPTIMIZER_H_
@@ -51,9 +51,9 @@ class Optimizer {
 
   virtual ~Optimizer() = default;
 
-  // Returns the names of the float vectors, as long as the weights, that the optimizer keeps from step to step,
-  // in the order of Part::states. They are PyTorch's names, and checkpoints contain them: a name never changes
-  // its meaning.
+  // Returns the names of the float vectors, as long as the weights, that the optimizer keeps from step to
+  // step, in the order of Part::states. They are PyTorch's names, and checkpoints contain them: a name never
+  // changes its meaning.
   virtual std::vector<std::string> state_names() const = 0;
   int num_states() const { return static_cast<int>(state_names().size()); }
   // Updates the part. Thread-safe for distinct parts.
@@ -79,8 +79,9 @@ struct OptimizerField {
 // The facts about one value of v1::Optimizer::Kind.
 struct OptimizerKind {
   v1::Optimizer::Kind kind;
-  // Takes norms over whole tensors, so that no tensor may be split between servers or blocks. It clips gradients
-  // and applies weight decay itself; for all others MakeOptimizer clips before the optimizer's own formula.
+  // Takes norms over whole tensors, so that no tensor may be split between servers or blocks. It clips
+  // gradients and applies weight decay itself; for all others MakeOptimizer clips before the optimizer's own
+  // formula.
   bool whole_tensors = false;
   // Applies weight decay in its own formula; for all others MakeOptimizer adds it to the gradient.
   bool decays_weights = false;

@@ -27,8 +27,8 @@ double SlownessOf(const v1::Job& job, uint32_t worker) {
   return 1;
 }
 
-// Returns for how long nothing may move with the servers when the worker is to end: at least as long as a block takes
-// over the slowest network that the job allows.
+// Returns for how long nothing may move with the servers when the worker is to end: at least as long as a
+// block takes over the slowest network that the job allows.
 double StopPatience(const v1::Job& job, const ParameterLayout& layout) {
   const double bytes_per_second = 1024.0 * std::max(1u, job.faults().slowest_kib_per_second());
   const double block_seconds = static_cast<double>(layout.most_in_block()) * sizeof(float) / bytes_per_second;

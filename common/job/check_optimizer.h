@@ -14,8 +14,8 @@ namespace catchment {
 // Returns the names of the kinds that `fits` accepts: "SGD, ADAGRAD or ADAM".
 std::string ListOptimizerKinds(absl::FunctionRef<bool(const OptimizerKind&)> fits);
 
-// Checks that the optimizer's kind has each field that is set, the range of each field, and, with `elastic`, what
-// contribution elastic does not allow.
+// Checks that the optimizer's kind has each field that is set, the range of each field, and, with `elastic`,
+// what contribution elastic does not allow.
 void CheckOptimizer(const v1::Optimizer& optimizer, bool elastic, Problems* problems);
 
 }  // namespace catchment

@@ -125,7 +125,8 @@ void FillConsistency(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_optimizer(), worker_scaling, v1::Optimizer::NO_SCALING);
 }
 
-// Sets the fields of the optimizer's kind (optim/) that have defaults. They are PyTorch's, where it has the kind.
+// Sets the fields of the optimizer's kind (optim/) that have defaults. They are PyTorch's, where it has the
+// kind.
 void FillKind(v1::Optimizer* optimizer) {
   const OptimizerKind* const kind = FindOptimizerKind(optimizer->kind());
   if (kind == nullptr) return;

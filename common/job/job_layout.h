@@ -1,5 +1,5 @@
-// The layout of a job's parameters. Servers, workers and the command all take it from here, so that they split
-// the parameters in the same way.
+// The layout of a job's parameters. Servers, workers and the command all take it from here, so that they
+// split the parameters in the same way.
 #ifndef CATCHMENT_COMMON_JOB_JOB_LAYOUT_H_
 #define CATCHMENT_COMMON_JOB_JOB_LAYOUT_H_
 
@@ -11,9 +11,10 @@
 
 namespace catchment {
 
-// Returns the layout of `tensors`, those of the job's model. `job` is complete and valid (common/job/validate.h).
-// No tensor is split where the optimizer takes norms over whole tensors (NeedsWholeTensors). Errors:
-// InvalidArgument, as from ParameterLayout::Create, naming the field that asks for whole tensors.
+// Returns the layout of `tensors`, those of the job's model. `job` is complete and valid
+// (common/job/validate.h). No tensor is split where the optimizer takes norms over whole tensors
+// (NeedsWholeTensors). Errors: InvalidArgument, as from ParameterLayout::Create, naming the field that asks
+// for whole tensors.
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors,
                                          int num_servers);
 

@@ -1,4 +1,5 @@
-// What a job says about steps: how many samples each takes, and how many contributions make an update of the center.
+// What a job says about steps: how many samples each takes, and how many contributions make an update of the
+// center.
 #ifndef CATCHMENT_COMMON_JOB_PACE_H_
 #define CATCHMENT_COMMON_JOB_PACE_H_
 
@@ -9,7 +10,8 @@
 namespace catchment {
 
 struct Pace {
-  // True: all workers take every step together, as planned. False: each worker takes minibatches at its own pace.
+  // True: all workers take every step together, as planned. False: each worker takes minibatches at its own
+  // pace.
   bool synchronous = false;
   uint64_t batch_size = 0;  // of one worker
   uint64_t workers = 0;     // Job.workers
@@ -19,8 +21,8 @@ struct Pace {
   // `updates` updates of the center. Synchronous mode: one contribution of each worker makes one update.
   uint64_t contributions = 1;
   uint64_t updates = 1;
-  // A contribution is made at the start of a period, from the steps before it: the center at version v contains the
-  // steps of v - 1 periods.
+  // A contribution is made at the start of a period, from the steps before it: the center at version v
+  // contains the steps of v - 1 periods.
   bool contributes_first = false;
 };
 

@@ -41,7 +41,7 @@ ParameterPort::ParameterPort(CpuContext* context, const dnnl::memory::dims& dims
 }
 
 void ParameterPort::Pull(const float* parameters) {
-  // oneDNN has no memory of const values; this one is only read.
+  // oneDNN has no type for memory of const values; this memory is only read.
   flat_.set_data_handle(const_cast<float*>(parameters));
   if (reorder_) reorder_->Run();
 }

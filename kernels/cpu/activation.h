@@ -15,9 +15,10 @@ namespace catchment {
 // Returns N x C x H x W, N x C, or for sequences N x steps x values.
 dnnl::memory::dims DimsOf(const SampleShape& shape, int64_t batch_size);
 
-// The layout of one sample in an activation's memory, for loops of our own: `blocks` of channels, one after another; in
-// each, for every position (height and width), `block` channels side by side. C x H x W has C blocks of one channel, and
-// a vector is one block at one position. The last block may be wider than the remaining channels; the rest of it is 0.
+// The layout of one sample in an activation's memory, for loops of our own: `blocks` of channels, one after
+// another; in each, for every position (height and width), `block` channels side by side. C x H x W has C
+// blocks of one channel, and a vector is one block at one position. The last block may be wider than the
+// remaining channels; the rest of it is 0.
 struct SampleLayout {
   int64_t blocks;
   int64_t positions;
@@ -28,8 +29,8 @@ struct SampleLayout {
   SampleLayout ByElement() const { return block == 1 ? SampleLayout{1, 1, stored()} : *this; }
 };
 
-// Returns the layout of a sample. Errors: Unimplemented for a layout that is neither plain, nor channels last, nor blocked
-// by channels.
+// Returns the layout of a sample. Errors: Unimplemented for a layout that is neither plain, nor channels
+// last, nor blocked by channels.
 absl::StatusOr<SampleLayout> LayoutOfSample(const dnnl::memory::desc& layout);
 
 class CpuActivation final : public Activation {
@@ -76,7 +77,8 @@ class ReadPort {
   std::optional<Operation> copy_;
 };
 
-// Memory in the layout in which a writer writes its results: `to` itself if it has that layout, otherwise a buffer.
+// Memory in the layout in which a writer writes its results: `to` itself if it has that layout, otherwise a
+// buffer.
 class WritePort {
  public:
   WritePort(CpuContext* context, const dnnl::memory& to, const dnnl::memory::desc& wanted);

@@ -9,7 +9,8 @@ using dnnl::eltwise_backward;
 using dnnl::eltwise_forward;
 using dnnl::memory;
 
-// The derivatives of tanh and sigmoid are taken of the output, that of gelu of the input.
+// Returns oneDNN's algorithm. The derivatives of tanh and sigmoid are computed from the output, that of gelu
+// from the input.
 algorithm AlgorithmOf(LayerKind kind) {
   if (kind == LayerKind::kTanh) return algorithm::eltwise_tanh_use_dst_for_bwd;
   if (kind == LayerKind::kSigmoid) return algorithm::eltwise_logistic_use_dst_for_bwd;
@@ -49,7 +50,7 @@ class CpuActivationFunction final : public Kernel {
   std::optional<Operation> forward_, backward_;
 };
 
-// Over the last dimension: a vector, or each step of a sequence.
+// Softmax over the last dimension: a vector, or each step of a sequence.
 class CpuSoftmax final : public Kernel {
  public:
   CpuSoftmax(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)

@@ -1,5 +1,5 @@
-// Batch norm, in loops of our own, because its statistics are those of parts of a minibatch: without padding, and of
-// ghost batches.
+// Batch norm, in loops of our own, because its statistics are those of parts of a minibatch: without padding,
+// and of ghost batches.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace catchment {
 namespace {
 
-// A sample as rows of values in which channels repeat: row r of plane p has, at place j, a value of channel
+// A sample as rows of values in which channels repeat: at place j, row r of plane p holds a value of channel
 // p * period + j % period. Rows as wide as a vector register make sums over few channels fast.
 struct Planes {
   int64_t planes;
@@ -22,7 +22,7 @@ struct Planes {
   int64_t size() const { return rows * width; }
 };
 
-constexpr int64_t kWidest = 16;  // of rows whose sums are kept in registers
+constexpr int64_t kWidest = 16;  // the width of the widest rows whose sums are kept in registers
 
 Planes PlanesOf(const SampleLayout& layout) {
   const int64_t size = layout.positions * layout.block;
@@ -33,18 +33,18 @@ Planes PlanesOf(const SampleLayout& layout) {
   return {layout.blocks, layout.positions, layout.block, layout.block};
 }
 
-// A channel's parameters at each place of a row.
+// Copies the channels' parameters to the places of a row.
 template <int kWidth>
 void Spread(const float* channels, int64_t period, float* places) {
   for (int j = 0; j < kWidth; ++j) places[j] = channels[j % period];
 }
 
-// Adds to sums[0 .. period-1] the first term and to sums[period ...] the second one of each value:
-// term(value, place, &first, &second), values in order. kWidth: of the rows, 0 where it is larger than
+// Adds the two terms of each value, in order: the first to first[place % period], the second to second[...];
+// term(value, place, &first, &second) computes them. kWidth is the width of the rows, 0 if it is larger than
 // kWidest.
 template <int kWidth, typename Term>
 void AddTerms(const Planes& planes, Term term, double* first, double* second) {
-  constexpr int64_t kRowsInFloat = 256;  // so many are summed before rounding shows
+  constexpr int64_t kRowsInFloat = 256;  // the rows that are summed in float before rounding matters
   if constexpr (kWidth == 0) {
     for (int64_t r = 0, i = 0; r < planes.rows; ++r) {
       for (int64_t j = 0; j < planes.width; ++j, ++i) {
@@ -83,7 +83,7 @@ void AssignAll(const Planes& planes, Assign assign) {
   }
 }
 
-// Parameters at the places of a row: a copy for narrow rows, otherwise the channels' own.
+// The parameters at the places of a row: a copy for narrow rows, otherwise the channels' values themselves.
 template <int kWidth>
 class Places {
  public:
@@ -97,12 +97,12 @@ class Places {
   float copy_[kWidth != 0 ? kWidth : 1];
 };
 
-// With a = weight / sqrt(variance + epsilon): y = a x + (bias - a mean), and for the gradient d of y, over m
-// values
+// Batch norm. With a = weight / sqrt(variance + epsilon), y = a x + (bias - a mean), and for the gradient d
+// of y, over m values
 //   d_bias = sum d,  d_weight = sum d (x - mean) / sqrt(variance + epsilon)
 //   d_x = a (d - d_bias / m - (x - mean) / sqrt(variance + epsilon) d_weight / m)
-// in each ghost batch. Sums are of each sample first and then over the samples in order, so threads do not
-// matter. A relu is that of the output computed anew.
+// in each ghost batch. Sums are computed over each sample first and then over the samples in order, so they
+// do not depend on the number of threads. The backward pass of a relu computes the output again.
 class CpuBatchNorm final : public Kernel {
  public:
   CpuBatchNorm(CpuContext* context, const KernelSpec& spec, const dnnl::memory::desc& layout,
@@ -134,7 +134,7 @@ class CpuBatchNorm final : public Kernel {
     for (int64_t g = 0, begin = 0; begin < pass.samples; ++g, begin += ghost_batch_) {
       const int64_t end = std::min<int64_t>(pass.samples, begin + ghost_batch_);
       TakeStatistics(begin, end, parameters, &ghosts_[g]);
-      // Rows of padding come with the last samples.
+      // Rows of padding belong to the last ghost batch.
       const int64_t last = end == pass.samples ? batch_size_ : end;
       Dispatch([&](auto width) { Normalize<width()>(begin, last, ghosts_[g]); });
       if (pass.statistics != nullptr) Gather(ghosts_[g], end - begin, pass.samples, pass.statistics);
@@ -157,7 +157,7 @@ class CpuBatchNorm final : public Kernel {
   }
 
  private:
-  // Of each channel; what is stored beyond the channels stays 0.
+  // The values of each channel in one ghost batch; values that are stored beyond the channels stay 0.
   struct Ghost {
     explicit Ghost(int64_t channels)
         : mean(channels),
@@ -193,7 +193,8 @@ class CpuBatchNorm final : public Kernel {
 
   double* SumsOf(int64_t sample) { return sums_.data() + 2 * sample * stored_channels_; }
 
-  // Of x - pivot and its square; a pivot among the values keeps their difference from being lost.
+  // Sums x - pivot and its square for each sample. The pivot is one of the values, so that small differences
+  // between large values are not lost.
   template <int kWidth>
   void SumSamples(int64_t samples) {
     for (int64_t c = 0; c < stored_channels_; ++c) {
@@ -216,7 +217,7 @@ class CpuBatchNorm final : public Kernel {
     });
   }
 
-  // The two sums over some samples.
+  // Returns the two sums over the samples begin .. end-1.
   std::pair<double, double> Total(int64_t begin, int64_t end, int64_t channel) {
     double first = 0, second = 0;
     for (int64_t sample = begin; sample < end; ++sample) {
@@ -265,7 +266,7 @@ class CpuBatchNorm final : public Kernel {
     });
   }
 
-  // Means of x and x^2 for now, in parts of the minibatch.
+  // Adds a ghost batch's share to the means of x - pivot and its square.
   void Gather(const Ghost& ghost, int64_t part, int64_t samples, float* statistics) const {
     const float share = static_cast<float>(part) / static_cast<float>(samples);
     for (int64_t c = 0; c < channels_; ++c) {
@@ -283,7 +284,7 @@ class CpuBatchNorm final : public Kernel {
     }
   }
 
-  // Of d and d (x - mean), d the gradient that comes through the relu.
+  // Sums d and d (x - mean), where d is the gradient after the relu.
   template <int kWidth>
   void SumGradients(int64_t begin, int64_t end, const Ghost& ghost) {
     ForEachPlane(begin, end, [&](int64_t sample, int64_t plane, int64_t at) {
@@ -358,11 +359,11 @@ class CpuBatchNorm final : public Kernel {
   bool relu_;
   float epsilon_;
   Planes planes_;
-  int64_t stored_channels_;  // with those that the layout adds
+  int64_t stored_channels_;  // with the padding of the layout
   InputPort input_;
   CpuActivation output_;
   std::vector<float> pivot_;
-  std::vector<double> sums_;  // two of each channel, for each sample
+  std::vector<double> sums_;  // two for each channel of each sample
   std::vector<Ghost> ghosts_;
 };
 
@@ -370,7 +371,7 @@ class CpuBatchNorm final : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuBatchNorm(CpuContext* context, const KernelSpec& spec,
                                                          const CpuActivation* input) {
-  // Channels of a flattened image are its values, one by one.
+  // The channels of a flattened image are its single values.
   const bool flattened = spec.layer.input.is_vector() && input->layout().dims().size() > 2;
   const dnnl::memory::desc layout = flattened ? PlainLayout(input->layout().dims()) : input->layout();
   absl::StatusOr<SampleLayout> sample = LayoutOfSample(layout);

@@ -1,8 +1,8 @@
-// oneDNN's engine and stream, and the scratch memory that all primitives of a backend share (they run one
-// after another). Operation is a primitive with its arguments, ready to run again and again.
+// oneDNN's engine and stream, and the scratch memory that all primitives of a backend share, since they run
+// one after another. Operation is a primitive with its arguments.
 //
-// Scratch memory is ours, not the library's: the library's belongs to the thread that creates a primitive,
-// and a network may be made by one thread and run by another.
+// We allocate the scratch memory: oneDNN's own belongs to the thread that creates a primitive, and a network
+// may be created by one thread and run by another.
 #ifndef CATCHMENT_KERNELS_CPU_CONTEXT_H_
 #define CATCHMENT_KERNELS_CPU_CONTEXT_H_
 
@@ -25,10 +25,10 @@ class CpuContext {
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::stream& stream() const { return stream_; }
 
-  // Attributes of every primitive: scratch memory comes from us.
+  // Returns the attributes of every primitive: the caller provides the scratch memory.
   dnnl::primitive_attr Attributes() const;
   dnnl::memory Allocate(const dnnl::memory::desc& layout) const { return {layout, engine_}; }
-  // Without values yet; set_data_handle comes later.
+  // Returns memory without values; set_data_handle must be called before it is used.
   dnnl::memory Unbound(const dnnl::memory::desc& layout) const { return {layout, engine_, DNNL_MEMORY_NONE}; }
 
   void ReserveScratch(const dnnl::memory::desc& layout);
@@ -61,11 +61,11 @@ class Operation {
 // compiled kernels.
 bool IsReferenceLoop(absl::string_view implementation);
 
-// A reorder of values from one layout to another.
+// Returns an operation that copies values from one layout to another.
 Operation MakeReorder(CpuContext* context, const dnnl::memory& from, const dnnl::memory& to);
 
-// f()'s result, or nothing where oneDNN cannot do it. Its C++ interface says so by throwing; that memory is
-// short goes on to the caller.
+// Returns the result of f(), or nothing if oneDNN cannot do it, in which case its C++ interface throws.
+// Throws where memory is exhausted.
 template <typename F>
 auto TryMake(F f) -> std::optional<decltype(f())> {
   try {
@@ -76,11 +76,11 @@ auto TryMake(F f) -> std::optional<decltype(f())> {
   }
 }
 
-// The same values, which lie in plain order, as an array of other dimensions.
+// Returns the same values, which are in plain order, as an array with other dimensions.
 dnnl::memory Reshaped(CpuContext* context, const dnnl::memory& plain, const dnnl::memory::dims& dims);
 
 dnnl::memory::desc PlainLayout(const dnnl::memory::dims& dims);
-// A layout of the primitive's choice.
+// Returns a layout that lets the primitive choose.
 dnnl::memory::desc AnyLayout(const dnnl::memory::dims& dims);
 
 }  // namespace catchment

@@ -1,5 +1,5 @@
-// Conv2d, on oneDNN, and on loops of our own where oneDNN's compiled kernels are slow. How each of the three passes is
-// computed (layouts and algorithm) is chosen when the kernel is created: conv_choice.h.
+// Conv2d, on oneDNN, and on loops of our own where oneDNN's compiled kernels are slow. How each of the three
+// passes is computed (layouts and algorithm) is chosen when the kernel is created: conv_choice.h.
 #include <utility>
 
 #include "absl/status/status.h"

@@ -18,10 +18,10 @@ using dnnl::memory;
 using A = ConvAlgorithm;
 using L = ConvLayout;
 
-// An output in another layout than oneDNN's first choice may need copies in the layers that follow, which are
-// not measured here: it has to be faster by this factor.
+// An output in another layout than oneDNN's first choice may need copies in later layers, which are not
+// measured here, so it must be faster by this factor.
 constexpr double kOtherLayoutAdvantage = 1.1;
-// Layouts of the output in which the forward pass alone is slower by more than this are not followed.
+// Output layouts whose forward pass alone is slower by more than this factor are not examined further.
 constexpr double kForwardSlack = 1.15;
 
 const ConvMethod kMeasuredForward[] = {{A::kDirect, L::kAny, L::kAny},
@@ -50,17 +50,17 @@ struct Candidate {
   ConvDescription description;
 };
 
-// How one pass is described, made and run.
+// The functions that describe, create and run one pass.
 template <typename Pass>
 struct Maker {
-  memory::desc source;  // the layout in which the input, or its gradient, is there without a copy
+  memory::desc source;  // the layout of the input, or of its gradient, that needs no copy
   std::function<std::optional<ConvDescription>(ConvMethod)> describe;
   std::function<std::unique_ptr<Pass>(const ConvDescription&)> make;
   std::function<void(Pass*)> run;
 };
 
-// Returns what can be done of `methods`, in their order, each once; reference loops only where nothing else
-// can.
+// Returns the descriptions of the possible `methods`, in their order, without repetition; reference loops
+// only if there is nothing else.
 template <typename Pass>
 std::vector<Candidate> ListCandidates(const Maker<Pass>& maker, absl::Span<const ConvMethod> methods) {
   std::vector<Candidate> compiled, reference;
@@ -75,7 +75,7 @@ std::vector<Candidate> ListCandidates(const Maker<Pass>& maker, absl::Span<const
   return compiled.empty() ? reference : compiled;
 }
 
-// Keeps only those that `preferred` holds for, if it holds for any.
+// Keeps only those for which `preferred` is true, if there are any.
 template <typename Predicate>
 void Prefer(std::vector<Candidate>* candidates, Predicate preferred) {
   const auto is_other = [&](const Candidate& c) { return !preferred(c.description); };
@@ -86,20 +86,20 @@ void Prefer(std::vector<Candidate>* candidates, Predicate preferred) {
 template <typename Pass>
 struct Measured {
   ConvMethod method{};
-  std::unique_ptr<Pass> pass;  // null if nothing can do it
+  std::unique_ptr<Pass> pass;  // null if it is impossible
   double seconds = 0;
 };
 
-// Returns the processor time of the calling thread. Other programs on the machine do not count, and of a
-// parallel loop what the thread computes and how long it waits for the others does.
+// Returns the processor time of the calling thread. It does not include other programs on the machine; in a
+// parallel loop it includes what the thread computes and its wait for the other threads.
 double ThreadSeconds() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Returns the seconds of the fastest of a few runs, after one that warms up. Stops early where runs take
-// long, or longer than `best` by so much that more of them change nothing.
+// Returns the seconds of the fastest of a few runs, after one for warming up. Stops early if a run takes
+// long, or so much longer than `best` that further runs cannot matter.
 template <typename Run>
 double Measure(Run run, double best) {
   constexpr int kRuns = 4;
@@ -117,7 +117,7 @@ double Measure(Run run, double best) {
   return fastest;
 }
 
-// Returns the fastest of the candidates. Does not measure a single one, whose seconds are then 0, unless
+// Returns the fastest of the candidates. A single candidate is not measured, and has 0 seconds, unless
 // `always_measure`.
 template <typename Pass>
 Measured<Pass> TakeFastest(const Maker<Pass>& maker, absl::Span<const Candidate> candidates,
@@ -134,7 +134,7 @@ Measured<Pass> TakeFastest(const Maker<Pass>& maker, absl::Span<const Candidate>
   return best;
 }
 
-// Returns the first that can be made.
+// Returns the first candidate that can be created.
 template <typename Pass>
 std::unique_ptr<Pass> TakeFirst(const Maker<Pass>& maker, absl::Span<const ConvMethod> methods) {
   for (const Candidate& candidate : ListCandidates(maker, methods)) {
@@ -149,7 +149,8 @@ class Selector {
   Selector(CpuContext* context, const ConvSpec& spec, const CpuActivation& input)
       : context_(context), spec_(spec), g_(spec.geometry), input_(input), parameters_(g_.num_parameters()) {}
 
-  // Takes `known`, and where that cannot be done for this batch size, the first of the fixed lists.
+  // Uses `known`, or, if that is impossible with this batch size, the first possible method of the fixed
+  // lists.
   ConvPasses Known(const ConvChoice& known) {
     return First({WithFixed(known.forward, kFixedForward), WithFixed(known.weights, kFixedBackward),
                   WithFixed(known.data, kFixedBackward)});
@@ -182,7 +183,7 @@ class Selector {
     std::vector<ConvMethod> forward, weights, data;
   };
 
-  // For fewer channels than a block has, oneDNN's own choice can be Winograd's algorithm, which is slow then.
+  // With fewer channels than a block has, oneDNN may choose Winograd's algorithm, which is then slow.
   std::vector<ConvMethod> FixedList(absl::Span<const ConvMethod> fixed) const {
     std::vector<ConvMethod> methods(fixed.begin(), fixed.end());
     if (g_.source[1] < 8) std::erase_if(methods, [](ConvMethod m) { return m.algorithm == A::kOneDnn; });
@@ -204,8 +205,7 @@ class Selector {
     return passes;
   }
 
-  // Returns the fastest forward pass of each layout of the output in which it is about as fast as in the best
-  // one.
+  // Returns the fastest forward pass for each output layout in which it is about as fast as in the best one.
   std::vector<Measured<ConvForward>> ListForwards() {
     std::vector<Candidate> candidates = ListCandidates(ForwardMaker(), kMeasuredForward);
     Prefer(&candidates, [](const ConvDescription& d) { return !d.is_product(); });
@@ -227,7 +227,7 @@ class Selector {
     return forwards;
   }
 
-  // Products need no copies, or nothing else exists. Of other kernels that need no copies only those are
+  // A product needs no copies, or is the only method. Of the other kernels that need no copies only these are
   // measured.
   Measured<ConvPass> FastestBackward(const Maker<ConvPass>& maker, ConvForward& forward,
                                      bool always_measure) {
@@ -249,7 +249,7 @@ class Selector {
             [this](ConvForward* pass) { pass->Run(parameters_.data(), nullptr); }};
   }
 
-  // kGiven is the layout in which the forward pass has the input, whose copy this pass can share.
+  // kGiven is the layout of the input in the forward pass, whose copy this pass can share.
   Maker<ConvPass> WeightsMaker(ConvForward& forward) {
     return {forward.source().get_desc(),
             [this, &forward](ConvMethod method) {

@@ -1,13 +1,13 @@
 // Chooses how each pass of a convolution is computed: in which layouts and by which algorithm.
 //
 // Candidates are described first, which costs little; reference loops are dropped unless nothing else exists.
-// What is left is measured, with the copies between layouts that it needs. The forward pass decides how the
-// output lies, and the other two passes and the next layer follow it, so for each layout of the output that
-// is about as fast as the fastest, the best three passes are found, and the smallest sum of their times
-// decides.
+// The others are measured, with the copies between layouts that they need. The forward pass determines the
+// layout of the output, which the other two passes and the next layer then use. So the best three passes are
+// found for each output layout that is about as fast as the fastest, and the layout with the smallest sum of
+// their times is chosen.
 //
-// A deterministic backend does not measure: it takes the first of a fixed list that is no reference loop.
-// The choice is kept for each geometry without its batch size, so that each is measured once.
+// A deterministic backend does not measure: it takes the first of a fixed list that is not a reference loop.
+// Each geometry, without its batch size, is measured once.
 #ifndef CATCHMENT_KERNELS_CPU_CONV_CHOICE_H_
 #define CATCHMENT_KERNELS_CPU_CONV_CHOICE_H_
 
@@ -30,11 +30,11 @@ struct ConvChoices {
 struct ConvSpec {
   ConvGeometry geometry;
   bool relu;            // after the forward pass
-  bool input_gradient;  // whether the pass `data` is wanted
+  bool input_gradient;  // whether the pass `data` is needed
 };
 
 struct ConvPasses {
-  // True if each wanted pass exists.
+  // Returns true if each needed pass exists.
   bool complete(const ConvSpec& spec) const { return forward && weights && (data || !spec.input_gradient); }
 
   std::unique_ptr<ConvForward> forward;
@@ -42,7 +42,7 @@ struct ConvPasses {
   std::unique_ptr<ConvPass> data;
 };
 
-// Returns passes that are not complete where oneDNN cannot do them. Throws dnnl::error where memory is short.
+// Returns incomplete passes if oneDNN cannot compute them. Throws dnnl::error if memory is exhausted.
 // `input` must outlive the passes.
 ConvPasses MakeConvPasses(CpuContext* context, ConvChoices* choices, const ConvSpec& spec,
                           const CpuActivation& input);

@@ -53,7 +53,7 @@ convolution_forward::primitive_desc MakeForward(CpuContext* context, const ConvG
   return {description, attributes, context->engine()};
 }
 
-// oneDNN wants to know of a forward pass when it describes a backward one.
+// Returns the forward pass that oneDNN needs for the description of a backward pass.
 convolution_forward::primitive_desc Hint(CpuContext* context, const ConvGeometry& g,
                                          ConvAlgorithm algorithm) {
   return MakeForward(context, g, algorithm, AnyLayout(g.source), AnyLayout(g.output), false);

@@ -1,5 +1,5 @@
-// What oneDNN would run for one pass of a convolution: a description costs little, has no memory, and tells
-// the implementation and the layouts that it needs.
+// Describes what would be run for one pass of a convolution. A description is cheap: it allocates nothing,
+// and names the implementation and the layouts that it needs.
 #ifndef CATCHMENT_KERNELS_CPU_CONV_DESCRIPTION_H_
 #define CATCHMENT_KERNELS_CPU_CONV_DESCRIPTION_H_
 
@@ -22,8 +22,8 @@ enum class ConvAlgorithm {
 
 enum class ConvLayout {
   kAny,          // the one that oneDNN prefers; with fewer channels than a block has, padded to a block
-  kGiven,        // the one in which the activation lies, so that no copy is needed
-  kPlain,        // N x C x H x W; oneDNN computes a product of patches and weights in it
+  kGiven,        // the layout of the activation, so that no copy is needed
+  kPlain,        // N x C x H x W, in which oneDNN multiplies patches and weights
   kChannelsLast  // N x H x W x C
 };
 
@@ -36,7 +36,7 @@ struct ConvMethod {
 
 struct ConvDescription {
   bool is_reference() const { return IsReferenceLoop(implementation); }
-  // True for patches and a product of matrices.
+  // Returns true for a matrix product with patches.
   bool is_product() const { return implementation.find("gemm") != std::string::npos; }
   bool operator==(const ConvDescription& other) const {
     return implementation == other.implementation && source == other.source && weight == other.weight &&
@@ -50,8 +50,8 @@ struct ConvDescription {
   bool relu = false;  // after a forward pass
 };
 
-// They return nothing where oneDNN cannot do it. `source` and `output` are the layouts that kGiven stands
-// for.
+// Describe each pass. They return nothing if oneDNN cannot compute it. `source` and `output` are the layouts
+// that kGiven means.
 std::optional<ConvDescription> DescribeForward(CpuContext* context, const ConvGeometry& g, ConvMethod method,
                                                const dnnl::memory::desc& source, bool relu);
 std::optional<ConvDescription> DescribeBackwardWeights(CpuContext* context, const ConvGeometry& g,
@@ -61,9 +61,9 @@ std::optional<ConvDescription> DescribeBackwardData(CpuContext* context, const C
                                                     ConvMethod method, const dnnl::memory::desc& source,
                                                     const dnnl::memory::desc& output);
 
-// Describes the loops of few_channels.cc. Returns nothing for what they cannot do: groups, more than four channels,
-// kernel sizes other than 3, 5 and 7, an input that is not in plain order, or an output whose channels are not in blocks
-// of 8 or 16.
+// Describes the loops of few_channels.cc. Returns nothing for what they cannot do: groups, more than four
+// channels, kernel sizes other than 3, 5 and 7, an input that is not in plain order, or an output whose
+// channels are not in blocks of 8 or 16.
 std::optional<ConvDescription> DescribeFewChannels(const ConvGeometry& g, const dnnl::memory::desc& source,
                                                    const dnnl::memory::desc& output);
 

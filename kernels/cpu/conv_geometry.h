@@ -1,4 +1,4 @@
-// The shapes of a convolution, as oneDNN takes them.
+// The shapes of a convolution in the form that oneDNN needs.
 #ifndef CATCHMENT_KERNELS_CPU_CONV_GEOMETRY_H_
 #define CATCHMENT_KERNELS_CPU_CONV_GEOMETRY_H_
 
@@ -39,7 +39,7 @@ struct ConvGeometry {
   }
   int64_t num_parameters() const { return weight_size() + (has_bias ? bias[0] : 0); }
 
-  // Returns a text that is equal for convolutions that differ in nothing but the batch size.
+  // Returns a text that is equal for convolutions that differ only in the batch size.
   std::string Key() const {
     return absl::StrCat(absl::StrJoin(weight, "x"), " over ", source[2], "x", source[3], " stride ",
                         stride[0], " padding ", padding[0]);

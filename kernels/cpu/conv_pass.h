@@ -1,5 +1,5 @@
-// The three passes of a convolution, each in the layouts of its own description: what lies in other layouts
-// is copied as part of the pass.
+// The three passes of a convolution, each in the layouts of its description; values in other layouts are
+// copied as part of the pass.
 #ifndef CATCHMENT_KERNELS_CPU_CONV_PASS_H_
 #define CATCHMENT_KERNELS_CPU_CONV_PASS_H_
 
@@ -18,15 +18,15 @@ class ConvPass {
   virtual void Run(const float* parameters, float* gradient) = 0;
 };
 
-// The output lies as the description says.
+// A forward pass. The output has the layout of the description.
 class ConvForward : public ConvPass {
  public:
-  // The memory that the input is read from, after Run: the activation's own, or the copy in another layout.
+  // Returns the memory that Run has read the input from: the activation's own, or the copy in another layout.
   virtual const dnnl::memory& source() const = 0;
   virtual CpuActivation* output() = 0;
 };
 
-// All memory must outlive the pass. They throw dnnl::error, as oneDNN does.
+// Create the passes. All memory must outlive the pass. They throw dnnl::error, as oneDNN does.
 std::unique_ptr<ConvForward> MakeConvForward(CpuContext* context, const ConvGeometry& g,
                                              const ConvDescription& description, const dnnl::memory& source);
 std::unique_ptr<ConvPass> MakeConvBackwardWeights(CpuContext* context, const ConvGeometry& g,

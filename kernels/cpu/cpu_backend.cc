@@ -30,7 +30,7 @@ const char* InstructionSet() {
   }
 }
 
-// f()'s answer; oneDNN's exceptions end here.
+// Returns the result of f(), or a status where it throws oneDNN's exceptions.
 template <typename F>
 auto CatchErrors(const std::string& what, F f) -> decltype(f()) {
   try {
@@ -104,7 +104,7 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  // `other`: the second input of an addition.
+  // Creates the kernel of the layer's kind. `other` is the second input of an addition.
   absl::StatusOr<std::unique_ptr<Kernel>> Make(const KernelSpec& spec, CpuActivation* input,
                                                CpuActivation* other) {
     switch (spec.layer.kind) {

@@ -1,4 +1,4 @@
-// The CPU: oneDNN 2.6, in its own layouts between layers.
+// The backend for the CPU, with oneDNN 2.6, whose layouts are used between layers.
 #ifndef CATCHMENT_KERNELS_CPU_CPU_BACKEND_H_
 #define CATCHMENT_KERNELS_CPU_CPU_BACKEND_H_
 
@@ -10,7 +10,7 @@ namespace catchment {
 
 struct CpuOptions {
   int threads = 1;
-  // No algorithm is chosen by measuring.
+  // If true, no algorithm is chosen by measuring.
   bool deterministic = false;
 };
 

@@ -1,8 +1,9 @@
-// The dense layer, out = in weight' + bias, on oneDNN's sgemm. Weights and their gradient stay in the flat vector: a copy
-// in a layout of oneDNN's choice is not faster.
+// The dense layer, out = in weight' + bias, on oneDNN's sgemm. Weights and their gradient stay in the flat
+// vector: a copy in a layout of oneDNN's choice is not faster.
 //
-// A large layer is computed in parts, each a range of its units, so that the weights of one part are exchanged with the
-// servers while another part is computed. In most models with dense layers one of them holds most of the parameters.
+// A large layer is computed in parts, each a range of its units, so that the weights of one part are
+// exchanged with the servers while another part is computed. In most models with dense layers one of them
+// holds most of the parameters.
 #include <algorithm>
 
 #include "kernels/cpu/layers.h"
@@ -11,9 +12,9 @@
 namespace catchment {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // values that are worth a thread
+constexpr int64_t kGrain = 1 << 15;  // the values that justify another thread
 
-// A part has at least so many units and so many weights: fewer make the products slower.
+// The smallest number of units and of weights in a part; with fewer the products become slower.
 constexpr int64_t kLeastUnits = 128;
 constexpr int64_t kLeastWeights = 1 << 15;
 
@@ -22,12 +23,12 @@ int CountParts(int64_t units, int64_t inputs) {
       std::clamp<int64_t>(units * inputs / kLeastWeights, 1, std::max<int64_t>(units / kLeastUnits, 1)));
 }
 
-// values += a
+// Computes values += a.
 void Add(const float* __restrict a, int64_t size, float* __restrict values) {
   for (int64_t i = 0; i < size; ++i) values[i] += a[i];
 }
 
-// values = max(values, 0)
+// Computes values = max(values, 0).
 void Relu(int64_t size, float* values) {
   for (int64_t i = 0; i < size; ++i) values[i] = std::max(values[i], 0.0f);
 }
@@ -62,7 +63,7 @@ class CpuDense final : public Kernel {
     const int64_t first = FirstUnit(pass.part), last = FirstUnit(pass.part + 1);
     if (last == units_) {
       if (relu_) ReluBackward(output_);
-      // Reads all weights, so it comes before the first part is finished.
+      // It reads all weights, so it must run before the first part is finished.
       if (input_gradient_) WriteInputGradient(parameters);
       if (has_bias_) WriteBiasGradient(gradient + units_ * inputs_);
     }
@@ -73,7 +74,7 @@ class CpuDense final : public Kernel {
  private:
   int64_t FirstUnit(int part) const { return units_ * part / parts_; }
 
-  // Adds the bias to the output, and then applies relu where this kernel does it.
+  // Adds the bias to the output, and then applies relu if this kernel computes it.
   void Finish(const float* bias) {
     ParallelFor(samples_, kGrain / units_ + 1, [&](int64_t begin, int64_t end) {
       for (int64_t sample = begin; sample < end; ++sample) {

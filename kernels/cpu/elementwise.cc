@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;
 
-// The output of an element-wise kernel: its input, or an activation of its own in the same layout.
+// The output of an element-wise kernel: its input, or a separate activation in the same layout.
 class Output {
  public:
   Output(CpuContext* context, bool in_place, CpuActivation* input) : input_(input) {
@@ -29,10 +29,10 @@ class Output {
   std::optional<CpuActivation> own_;
 };
 
-// In the loops below an output may be one of the inputs. A value is read before it is written in its place,
-// so that they are vector loops all the same; ivdep says that.
+// In the loops below an output may be one of the inputs. Each value is read before it is overwritten, so the
+// loops can be vectorised nevertheless, which ivdep tells the compiler.
 
-// out = max(in, 0)
+// Computes out = max(in, 0).
 void Relu(const float* in, int64_t size, float* out) {
   ParallelFor(size, kGrain, [=](int64_t begin, int64_t end) {
 #pragma GCC ivdep
@@ -40,7 +40,7 @@ void Relu(const float* in, int64_t size, float* out) {
   });
 }
 
-// d_in = value > 0 ? d_out : 0
+// Computes d_in = value > 0 ? d_out : 0.
 void ReluGradient(const float* values, const float* d_out, int64_t size, float* d_in) {
   ParallelFor(size, kGrain, [=](int64_t begin, int64_t end) {
 #pragma GCC ivdep
@@ -51,7 +51,7 @@ void ReluGradient(const float* values, const float* d_out, int64_t size, float* 
   });
 }
 
-// out = a + b, and with kRelu the larger of that and 0
+// Computes out = a + b, with kRelu out = max(a + b, 0).
 template <bool kRelu>
 void Sum(const float* a, const float* b, int64_t size, float* out) {
   ParallelFor(size, kGrain, [=](int64_t begin, int64_t end) {
@@ -86,7 +86,8 @@ class CpuRelu final : public Kernel {
   Output output_;
 };
 
-// The output lies as the first input does. An image and a vector of as many values are added in plain order.
+// The output has the layout of the first input. An image and a vector with the same number of values are
+// added in plain order.
 class CpuAdd final : public Kernel {
  public:
   CpuAdd(CpuContext* context, const KernelSpec& spec, CpuActivation* first, CpuActivation* second)
@@ -119,7 +120,7 @@ class CpuAdd final : public Kernel {
   }
 
  private:
-  // The layout in which `one` of the two is added.
+  // Returns the layout in which `one` of the two is added.
   static dnnl::memory::desc LayoutFor(const CpuActivation& first, const CpuActivation& second,
                                       const CpuActivation* one) {
     if (first.layout().dims() == second.layout().dims()) return first.layout();
@@ -135,7 +136,7 @@ class CpuAdd final : public Kernel {
   std::optional<CpuActivation> output_;
 };
 
-// The first reader has the activation itself, so its gradient is in place already.
+// The first reader uses the activation itself, so its gradient needs no copy.
 class CpuFork final : public Fork {
  public:
   CpuFork(CpuContext* context, CpuActivation* activation, int readers) : activation_(activation) {
@@ -205,8 +206,8 @@ class CpuDropout final : public Kernel {
     }
   }
 
-  // Channels side by side are a whole plane apart in C x H x W order. A block size known to the compiler
-  // makes the loop over a few channels a few vector instructions.
+  // Channels that are side by side in memory are a whole plane apart in C x H x W order. With a block size
+  // that the compiler knows, the loop over a few channels becomes a few vector instructions.
   template <uint32_t kBlock>
   void ApplyToBlocks(DropoutKey key, float* values) const {
     const auto positions = static_cast<uint32_t>(layout_.positions);
@@ -218,7 +219,7 @@ class CpuDropout final : public Kernel {
       for (uint32_t p = 0; p < positions; ++p, values += block) {
         const uint32_t first = b * block * positions + p;
         for (uint32_t i = 0; i < block; ++i) {
-          // With "drop ? 0 : scaled" g++ branches, and does not vectorise.
+          // For "drop ? 0 : scaled" g++ emits a branch, and does not vectorise.
           const uint32_t keep = DropoutHash(key, first + i * positions) < threshold ? 0u : ~0u;
           values[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(values[i] * scale) & keep);
         }

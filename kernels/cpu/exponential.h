@@ -1,5 +1,4 @@
-// exp, sigmoid and tanh without branches and calls, so that compilers make vector instructions of loops over
-// them.
+// exp, sigmoid and tanh without branches and calls, so that compilers vectorise loops over them.
 //
 // exp(x) = 2^k exp(r) with k the integer next to x / log 2 and |r| <= log(2) / 2, where exp(r) is its Taylor
 // polynomial of degree 7. Errors: below 3e-7 of exp; sigmoid and tanh below 3e-7 absolutely.
@@ -12,12 +11,12 @@
 
 namespace catchment {
 
-// x is taken into [-87, 87]: what is beyond neither overflows nor vanishes.
+// Returns exp(x), with x clamped to [-87, 87], so that the result neither overflows nor underflows.
 inline float FastExp(float x) {
   constexpr float kLimit = 87.0f;
   constexpr float kLog2E = 1.44269504f;
   constexpr float kLog2High = 0.693145751953125f, kLog2Low = 1.42860677e-6f;  // their sum is log 2
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves no places after the point
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   x = x < -kLimit ? -kLimit : x;
   x = x > kLimit ? kLimit : x;
   const float shifted = std::fma(x, kLog2E, kRound);

@@ -1,6 +1,6 @@
 // The gradient of the weights of a convolution over an input of few channels, such as the first layer's over
-// gray or color images. oneDNN's kernels for AVX2 need eight channels side by side; these loops read the input
-// in plain order, and eight filters at a time from the blocked gradient of the output.
+// gray or color images. oneDNN's kernels for AVX2 need eight channels side by side; these loops read the
+// input in plain order, and eight filters at a time from the blocked gradient of the output.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -16,20 +16,22 @@ namespace {
 
 using dnnl::memory;
 
-constexpr int64_t kLanes = 8;  // filters at a time
+constexpr int64_t kLanes = 8;  // the filters that are computed together
 constexpr int64_t kMaxChannels = 4;
 constexpr int64_t kMaxSize = 7;
 
-// One channel of one input with its padding, and eight channels of the output's gradient.
+// The planes of one step: one channel of one input with its padding, and eight channels of the output's
+// gradient.
 struct Planes {
   const float* x;  // rows of `x_width` values
-  const float* d;  // at each position `d_step` values, of which the first eight count
+  const float* d;  // `d_step` values at each position, of which the first eight are used
   int64_t x_width, d_step;
   int64_t height, width;  // of the output
   int64_t stride;
 };
 
-// sums[row * kColumns + column] += over all positions, x at (row, column) of the position's patch times d.
+// Adds to sums[row * kColumns + column], over all positions, x at (row, column) of the position's patch times
+// d.
 template <int kRows, int kColumns>
 void AddProducts(const Planes& planes, const float* x, __m256* sums) {
   __m256 sum[kRows * kColumns];
@@ -112,7 +114,7 @@ class FewChannelsBackwardWeights final : public ConvPass {
     });
   }
 
-  // Writes the gradient of filters first .. first + 7, as far as there are.
+  // Writes the gradient of the filters first .. first + 7 that exist.
   void RunFilters(int64_t first, float* gradient) const {
     const int64_t size = g_.kernel_size(), channels = g_.source[1], taps = size * size;
     const float* const x = g_.padding[0] > 0 ? padded_.data() : source_data();
@@ -153,7 +155,7 @@ class FewChannelsBackwardWeights final : public ConvPass {
   memory source_;
   memory d_output_;
   int64_t padded_height_, padded_width_;
-  std::vector<float> padded_;  // the input with its borders, where it has some
+  std::vector<float> padded_;  // the input with its padding, if it has any
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ using dnnl::layer_normalization_forward;
 using dnnl::memory;
 using dnnl::normalization_flags;
 
-// Rows are samples, or a sequence's steps.
+// Layer norm. Rows are samples, or the steps of sequences.
 class CpuLayerNorm final : public Kernel {
  public:
   CpuLayerNorm(CpuContext* context, const KernelSpec& spec, const CpuActivation* input)
@@ -23,7 +23,8 @@ class CpuLayerNorm final : public Kernel {
         bias_(context->Unbound(PlainLayout({width_}))),
         d_weight_(context->Unbound(PlainLayout({width_}))),
         d_bias_(context->Unbound(PlainLayout({width_}))),
-        // Without a reader the gradient is written all the same: oneDNN has no parameters' gradient alone.
+        // The input's gradient is written even if it is not needed: oneDNN cannot compute the parameters'
+        // gradient alone.
         d_source_(Reshaped(context, input_.gradient(), {rows_, width_})) {
     const memory destination = Reshaped(context, output_.value(), {rows_, width_});
     const memory d_destination = Reshaped(context, output_.gradient(), {rows_, width_});
@@ -72,7 +73,7 @@ class CpuLayerNorm final : public Kernel {
   }
 
  private:
-  // oneDNN has no memory of const values; these two are only read.
+  // oneDNN has no type for memory of const values; these two are only read.
   void Bind(const float* parameters) {
     weight_.set_data_handle(const_cast<float*>(parameters));
     bias_.set_data_handle(const_cast<float*>(parameters) + width_);

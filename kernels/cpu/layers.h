@@ -1,8 +1,8 @@
-// The layers on the CPU, with oneDNN or with loops of our own. Each source file implements one kind of layer, or a
-// family of kinds, and explains at its top how it computes it.
+// The layers on the CPU, with oneDNN or with loops of our own. Each source file implements one kind of layer,
+// or a family of kinds, and explains at its top how it computes it.
 //
-// Errors: these functions throw dnnl::error, as oneDNN does; CpuBackend turns it into a status. Those that return a
-// StatusOr return Unimplemented for a shape or a memory layout that they cannot handle.
+// Errors: these functions throw dnnl::error, as oneDNN does; CpuBackend turns it into a status. Those that
+// return a StatusOr return Unimplemented for a shape or a memory layout that they cannot handle.
 #ifndef CATCHMENT_KERNELS_CPU_LAYERS_H_
 #define CATCHMENT_KERNELS_CPU_LAYERS_H_
 
@@ -52,8 +52,8 @@ std::unique_ptr<Kernel> MakeCpuAdd(CpuContext* context, const KernelSpec& spec, 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeCpuDropout(CpuContext* context, const KernelSpec& spec,
                                                        CpuActivation* input);
 std::unique_ptr<Fork> MakeCpuFork(CpuContext* context, CpuActivation* activation, int readers);
-// Computes gradient = output > 0 ? gradient : 0 for a kernel that applied relu to its output. Dropout may have changed
-// the output since then: a value that it set to zero has no gradient either.
+// Computes gradient = output > 0 ? gradient : 0 for a kernel that applied relu to its output. Dropout may
+// have changed the output since then: a value that it set to zero has no gradient either.
 void ReluBackward(const CpuActivation& activation);
 
 // loss.cc

@@ -14,7 +14,8 @@ class CpuLoss final : public Loss {
       : spec_(spec),
         size_(spec.num_outputs),
         outputs_(context, outputs, PlainLayout(outputs->layout().dims())) {
-    // Of a one-hot label; with one output for two classes the label itself is smoothed towards 1/2.
+    // The smoothed targets of a one-hot label; with one output for two classes the label itself is smoothed
+    // towards 1/2.
     off_ = spec.label_smoothing / static_cast<float>(spec.num_classes());
     on_ = 1 - spec.label_smoothing + off_;
   }
@@ -50,12 +51,12 @@ class CpuLoss final : public Loss {
     return is_on ? on_ : off_;
   }
 
-  // The target of each output.
+  // Returns a function from an output to its target.
   auto OfLabel(int32_t label) const {
     return [this, label](int64_t output) { return Target(output, label); };
   }
 
-  // The loss of a sample; where d_row is, `scale` times its gradient.
+  // Returns the loss of a sample, and writes `scale` times its gradient to d_row unless that is null.
   double RunSample(const float* row, int32_t label, float scale, float* d_row) const {
     switch (spec_.kind) {
       case LossSpec::Kind::kSoftmaxCrossEntropy:
@@ -68,7 +69,7 @@ class CpuLoss final : public Loss {
     return 0;
   }
 
-  // The same of real targets.
+  // Does the same for real targets.
   double RunReal(const float* row, const float* targets, float scale, float* d_row) const {
     CHECK(spec_.kind != LossSpec::Kind::kSoftmaxCrossEntropy) << "softmax cross-entropy of real targets";
     const auto target = [targets](int64_t output) { return targets[output]; };
@@ -121,7 +122,7 @@ class CpuLoss final : public Loss {
     return loss / static_cast<double>(size_);
   }
 
-  // False, not true, where there is a NaN.
+  // With a NaN the comparison, and so the result, is false.
   bool IsCorrect(const float* row, int32_t label) const {
     if (size_ < spec_.num_classes()) return label == 1 ? row[0] > 0 : row[0] <= 0;
     for (int64_t c = 0; c < size_; ++c) {

@@ -3,10 +3,10 @@
 //   c_t = sigmoid(f) c_{t-1} + sigmoid(i) tanh(g)
 //   h_t = sigmoid(o) tanh(c_t)                        h = c = 0 before the first step
 //
-// A step's gates are one product: of the weights, with the biases joined to them, and the columns
-// [x_t, h_{t-1}, 1] of the samples. Samples are independent of each other, so each thread takes some of them
-// through all steps. Inside, the values of a step lie unit by unit (units x samples), so that loops over them
-// are long whatever the number of units is.
+// The gates of a step are one product: of the weights, with the biases appended, and the columns [x_t,
+// h_{t-1}, 1] of the samples. Samples are independent of each other, so each thread computes all steps of
+// some of them. The values of a step are stored unit by unit (units x samples), so that loops over them are
+// long for any number of units.
 #include <algorithm>
 #include <vector>
 
@@ -17,10 +17,10 @@
 namespace catchment {
 namespace {
 
-// A step's loops over values. They are functions, over memory that does not overlap, because compilers then
-// make vector instructions of them.
+// The loops over the values of a step. They are functions of memory that does not overlap, so that compilers
+// vectorise them.
 
-// Turns the gates' sums into their values, and makes the next cell and state.
+// Computes the gates from their sums, and the next cell and state.
 void MoveCell(const float* __restrict before, int64_t n, float* __restrict input, float* __restrict forget,
               float* __restrict candidate, float* __restrict output, float* __restrict cell,
               float* __restrict tanh_cell, float* __restrict state) {
@@ -33,7 +33,7 @@ void MoveCell(const float* __restrict before, int64_t n, float* __restrict input
   }
 }
 
-// Turns d_cell into the gradient of the cell before, and the gates' values into the gradients of their sums.
+// Replaces d_cell by the gradient of the previous cell, and the gates by the gradients of their sums.
 void MoveCellBack(const float* __restrict before, const float* __restrict tanh_cell,
                   const float* __restrict d_state, int64_t n, float* __restrict d_cell,
                   float* __restrict input, float* __restrict forget, float* __restrict candidate,
@@ -86,7 +86,7 @@ class CpuLstm final : public Kernel {
   void Backward(const float*, const Pass&, float* gradient) override {
     std::fill(d_cell_.begin(), d_cell_.end(), 0.0f);
     std::fill(d_inputs_.begin(), d_inputs_.end(), 0.0f);
-    // Few steps at a time, whose gates are then still in the cache.
+    // A few steps at a time, so that their gates are still in the cache.
     constexpr int64_t kSteps = 4;
     for (int64_t end = steps_; end > 0; end -= kSteps) {
       const int64_t begin = std::max<int64_t>(end - kSteps, 0);
@@ -100,13 +100,13 @@ class CpuLstm final : public Kernel {
   }
 
  private:
-  // x_t, h_{t-1} and the ones.
+  // Returns x_t, h_{t-1} and the ones.
   float* Inputs(int64_t t) { return inputs_.data() + t * width_ * samples_; }
   float* StateBefore(int64_t t) { return Inputs(t) + features_ * samples_; }
   float* Gates(int64_t t) { return gates_.data() + t * 4 * units_ * samples_; }
   float* CellBefore(int64_t t) { return cells_.data() + t * units_ * samples_; }
   float* TanhCell(int64_t t) { return tanh_cells_.data() + t * units_ * samples_; }
-  // The gradient of the state, which the step after it passed on.
+  // Returns the gradient of the state that the next step computed.
   float* DState() { return d_inputs_.data() + (d_width_ - units_) * samples_; }
 
   // Calls f(begin, end) for parts of the minibatch, on all threads.
@@ -123,7 +123,7 @@ class CpuLstm final : public Kernel {
     for (int64_t u = 0; u < units_; ++u) f(u * samples_ + begin, end - begin);
   }
 
-  // Makes each row of weights_: W_ih, W_hh and the sum of the biases of one gate's unit.
+  // Fills each row of weights_: W_ih, W_hh and the sum of the biases of one unit of a gate.
   void JoinWeights(const float* weight_ih) {
     const float* weight_hh = weight_ih + 4 * units_ * features_;
     const float* const bias_ih = weight_hh + 4 * units_ * units_;
@@ -165,7 +165,8 @@ class CpuLstm final : public Kernel {
     }
   }
 
-  // Puts the gradients of the gates' sums in the gates' place, and from them makes those of x_t and h_{t-1}.
+  // Replaces the gates by the gradients of their sums, and computes the gradients of x_t and h_{t-1} from
+  // them.
   void StepBack(int64_t t, int64_t begin, int64_t end) {
     if (sequences_ || t == steps_ - 1) AddOutputGradient(t, begin, end);
     ForUnits(begin, end, [&](int64_t at, int64_t n) {
@@ -194,7 +195,7 @@ class CpuLstm final : public Kernel {
     }
   }
 
-  // Adds the steps begin .. end-1: what the gates read, times the gradients of their sums.
+  // Adds the gradients of the steps begin .. end-1: the input of the gates times the gradients of their sums.
   void AddWeightGradient(int64_t begin, int64_t end) {
     constexpr int64_t kGrain = 16;
     ParallelFor(4 * units_, kGrain, [&](int64_t first, int64_t last) {
@@ -217,16 +218,16 @@ class CpuLstm final : public Kernel {
     }
   }
 
-  // Where a sample's values of a step begin in the output.
+  // Returns where the values of a sample at a step begin in the output.
   int64_t OutputOffset(int64_t t, int64_t sample) const {
     return (sequences_ ? sample * steps_ + t : sample) * units_;
   }
-  // The values of one gate in a step.
+  // Returns the number of values of one gate in a step.
   int64_t gate() const { return units_ * samples_; }
 
   int64_t samples_, steps_, features_, units_;
-  int64_t width_;    // of what the gates of a step read: x_t, h_{t-1} and a 1 for the biases
-  int64_t d_width_;  // of the gradients of x_t, where they are wanted, and h_{t-1}
+  int64_t width_;    // of the input of a step's gates: x_t, h_{t-1} and a 1 for the biases
+  int64_t d_width_;  // of the gradients of x_t, if they are needed, and h_{t-1}
   bool sequences_;
   bool input_gradient_;
   InputPort input_;

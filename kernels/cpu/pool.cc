@@ -1,6 +1,6 @@
-// Max and average pooling on oneDNN, in the layout of the input, or in another one where oneDNN has only reference loops
-// for that. For the maximum, a workspace records which value of each window was the largest. The average of whole
-// channels is computed in loops of our own.
+// Max and average pooling on oneDNN, in the layout of the input, or in another one where oneDNN has only
+// reference loops for that. For the maximum, a workspace records which value of each window was the largest.
+// The average of whole channels is computed in loops of our own.
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/layers.h"
 #include "kernels/cpu/parallel.h"
@@ -48,8 +48,8 @@ class CpuPool final : public Kernel {
   }
 
  private:
-  // In the input's layout, or the first other one for which oneDNN has compiled kernels: of plain order it
-  // has none for AVX2.
+  // Describes the pooling in the input's layout, or in the first other one for which oneDNN has compiled
+  // kernels: for plain order it has none with AVX2.
   pooling_forward::primitive_desc MakeForward(CpuContext* context, const KernelSpec& spec,
                                               const memory::desc& input) const {
     using tag = memory::format_tag;
@@ -93,7 +93,7 @@ class CpuPool final : public Kernel {
   pooling_forward::primitive_desc forward_description_;
   InputPort input_;
   CpuActivation output_;
-  memory workspace_;  // of the maximum
+  memory workspace_;  // where the maxima are
   std::optional<Operation> forward_;
   std::optional<Operation> backward_;
 };
@@ -132,8 +132,8 @@ class CpuGlobalAveragePool final : public Kernel {
   }
 
  private:
-  // Calls f(values, their gradient, how many channels there are, their means, the means' gradient) for each
-  // block of channels of each sample.
+  // Calls f(values, their gradient, number of channels, their means, the means' gradient) for each block of
+  // channels of each sample.
   template <typename F>
   void ForEachBlock(F f) {
     const int64_t size = layout_.positions * layout_.block;

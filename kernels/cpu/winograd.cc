@@ -22,7 +22,7 @@ using winograd::Tiling;
 using winograd::Transform;
 using winograd::Vector;
 
-// A convolution from `source` to `output`.
+// The convolution from `source` to `output`.
 class Convolution {
  public:
   Convolution(CpuContext* context, const Tiling& tiling)

@@ -4,10 +4,10 @@
 //
 //   forward         Y  = A' [ sum over channels (G g G') * (B' d B) ] A     d: an input tile of 6 x 6 values
 //   gradient of d   the same convolution of the output's gradient with the kernel turned by 180 degrees
-//   gradient of g   dg = G' [ sum over tiles (B' d B) * (A dY A') ] G       * is taken element by element
+//   gradient of g   dg = G' [ sum over tiles (B' d B) * (A dY A') ] G       * is element-wise
 //
 // Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016, arXiv:1509.09308.
-// Shapes: channels lie in blocks of eight, before and after; other layouts are copied.
+// Shapes: the channels of input and output are in blocks of eight; other layouts are copied.
 #ifndef CATCHMENT_KERNELS_CPU_WINOGRAD_H_
 #define CATCHMENT_KERNELS_CPU_WINOGRAD_H_
 
@@ -19,8 +19,8 @@
 
 namespace catchment {
 
-// Returns nothing for groups, another kernel size or stride, numbers of channels that are no multiples of
-// eight, and where the transformed weights would take too much memory.
+// Returns nothing for groups, another kernel size or stride, numbers of channels that are not multiples of
+// eight, or if the transformed weights would need too much memory.
 std::optional<ConvDescription> DescribeTiledWinograd(const ConvGeometry& g, bool relu);
 
 std::unique_ptr<ConvForward> MakeWinogradForward(CpuContext* context, const ConvGeometry& g,

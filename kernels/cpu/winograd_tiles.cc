@@ -17,8 +17,8 @@ struct Tile {
   int64_t sample, y, x;  // of its first output
 };
 
-// tile (kSize x kSize vectors) = the values from (y, x) on of a plane of height x width x 8 values; 0 beyond
-// it.
+// Sets tile (kSize x kSize vectors) to the values from (y, x) on of a plane of height x width x 8 values; 0
+// outside of it.
 template <int kSize>
 void Gather(const float* plane, int64_t height, int64_t width, int64_t y, int64_t x, Vector* tile) {
   if (y >= 0 && x >= 0 && y + kSize <= height && x + kSize <= width) {
@@ -63,8 +63,8 @@ void Product(const float* a, int64_t a_row, int64_t a_step, const float* b, int6
   }
 }
 
-// Calls f(vectors as a constant, first block) for two blocks of eight filters at a time, and one that is
-// left.
+// Calls f(vectors as a constant, first block) for two blocks of eight filters at a time, and for a remaining
+// one.
 template <typename F>
 void ForEachBlocks(int64_t filters, F f) {
   const int64_t blocks = filters / kBlock;

@@ -25,7 +25,7 @@ inline void Store(float* to, Vector value) { *reinterpret_cast<Vector*>(to) = va
 inline dnnl::memory::desc Floats(int64_t size) { return PlainLayout({size}); }
 inline float* Data(const dnnl::memory& m) { return static_cast<float*>(m.get_data_handle()); }
 
-// A convolution by tiles: of the forward pass, or of the gradient of the input.
+// The tiles of a convolution: of the forward pass, or of the gradient of the input.
 struct Tiling {
   int64_t batch, channels, filters;  // in, out
   int64_t height, width, padding;    // of the input
@@ -34,7 +34,7 @@ struct Tiling {
   int64_t tile_rows() const { return (out_height + kOut - 1) / kOut; }
   int64_t tile_columns() const { return (out_width + kOut - 1) / kOut; }
   int64_t tiles() const { return batch * tile_rows() * tile_columns(); }
-  // As many tiles as keep their transformed values in the second-level cache.
+  // Returns the number of tiles whose transformed values fit into the second-level cache.
   int64_t tiles_at_once() const {
     constexpr int64_t kCache = 48 << 10;  // floats
     return std::max<int64_t>(1, kCache / (kPlaces * (channels + filters)) / kTileRows) * kTileRows;
@@ -51,9 +51,9 @@ class TileBuffer {
 
   void TransformInput(const float* input, int64_t first, int64_t count);
   void TransformOutputGradient(const float* gradient, int64_t first, int64_t count);
-  // out = in weights, place by place. `weights`: place x block of eight filters x channel x 8.
+  // Computes out = in weights, place by place. `weights`: place x block of eight filters x channel x 8.
   void Multiply(const float* weights, int64_t count);
-  // d_weights += in' out, place by place.
+  // Computes d_weights += in' out, place by place.
   void AddToWeights(int64_t count, float* d_weights);
   // `bias` may be null.
   void WriteOutput(int64_t first, int64_t count, const float* bias, bool relu, float* output) const;

@@ -49,7 +49,7 @@ class BatchNorm final : public Layer {
     ToInput(pass);
   }
 
-  // Mean and variance of rows first to first + rows.
+  // Computes mean and variance of the rows first .. first + rows - 1.
   void Measure(int group, int64_t first, int64_t rows) {
     const int channels = channels_;
     const float* const x = input_.value + first * channels;
@@ -141,7 +141,7 @@ class BatchNorm final : public Layer {
   int64_t MostGroups() const { return (input_.batch + ghost_ - 1) / ghost_; }
   int Groups(const Pass& pass) const { return (pass.samples + ghost_ - 1) / ghost_; }
 
-  // f(group, its first row, its rows): a row is a pixel.
+  // Calls f(group, its first row, its number of rows); a row is a pixel.
   template <typename F>
   void ForEachGroup(const Pass& pass, F f) {
     for (int group = 0; group < Groups(pass); ++group) {
@@ -156,7 +156,7 @@ class BatchNorm final : public Layer {
     device_->CopyIn(variance_.data(), statistics_.data() + channels_, channels_ * sizeof(float));
   }
 
-  // Of all samples together, whatever the ghost batches.
+  // Computes them over all samples together, regardless of ghost batches.
   void Tell(const Pass& pass) {
     if (Groups(pass) > 1) Measure(0, 0, int64_t{pass.samples} * area_);
     device_->CopyOut(statistics_.data(), mean_.data(), channels_ * sizeof(float));

@@ -1,15 +1,15 @@
 // Convolution as products of matrices (im2col; Chellapilla et al. 2006), over images of height x width x
 // channels:
-//   patches, rows x K    a row an output pixel, K = k k C/groups values: what its window sees
+//   patches, rows x K    one row for each output pixel: the K = k k C/groups values of its window
 //   weights, F x K       in the same order
 //   out = patches weights' + bias      d_weights = d_out' patches      d_patches = d_out weights
-// and d_in gathers from d_patches. Patches are made a chunk of samples at a time, in scratch memory, and in
-// the precision of factors. Rows are filled up with zeros to whole units of 16 bytes. A 1 x 1 window with
-// stride 1 needs no patches in 32 bits: they are its input.
+// and d_in is gathered from d_patches. Patches are written for a chunk of samples at a time, to scratch
+// memory, in the precision of factors. Rows are padded with zeros to a multiple of 16 bytes. With a 1 x 1
+// window, stride 1 and 32 bits the patches are the input itself.
 //
-// What a step moves for each value of the patches: written twice and read twice (forward and weight
-// gradient), in the factors' 2 or 4 bytes; that of the input gradient 4 bytes written and read, for sums are
-// float32.
+// Memory traffic of a step for each value of the patches: it is written twice and read twice (forward and
+// weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
+// since sums are float32.
 #include <algorithm>
 #include <optional>
 
@@ -33,7 +33,8 @@ struct Window {
   bool is_pointwise() const { return channels == in_channels && size == 1 && stride == 1 && padding == 0; }
 };
 
-// patches = what `rows` windows of group `group` see; `in` is where the first one's sample begins.
+// Sets patches to the values of `rows` windows of group `group`; `in` is the beginning of the first window's
+// sample.
 void Gather(Device* device, const Window& w, int group, int64_t rows, const float* in,
             const FactorWriter& patches) {
   const int first_channel = group * w.channels, row_values = w.row_values();
@@ -49,7 +50,7 @@ void Gather(Device* device, const Window& w, int group, int64_t rows, const floa
   });
 }
 
-// d_in = for every input value the sum over the windows that see it.
+// Sets d_in, for every input value, to the sum over the windows that contain it.
 void GatherBack(Device* device, const Window& w, int group, int64_t samples, const float* d_patches,
                 float* d_in) {
   const int first_channel = group * w.channels, row_values = w.stride_of_rows;
@@ -66,7 +67,8 @@ void GatherBack(Device* device, const Window& w, int group, int64_t samples, con
   });
 }
 
-// The most samples at a time that divide the batch and whose patches are not too many.
+// Returns the largest number of samples that divides the batch and whose patches are at most
+// kMostPatchValues.
 int64_t ChunkOf(int64_t batch, int64_t patch_values) {
   int64_t chunk =
       std::clamp(Device::kMostPatchValues / std::max<int64_t>(patch_values, 1), int64_t{1}, batch);
@@ -94,7 +96,7 @@ class Conv2d final : public Layer {
     const int64_t rows = chunk_ * pixels_, k = window_.stride_of_rows, f = filters_ / groups_;
     const int bytes = BytesOf(device->precision());
     Checked(rows * k, "a convolution's patches");
-    // d_out as a factor, and after it patches, whose place their gradient takes.
+    // d_out as a factor, followed by the patches, which their gradient overwrites.
     if (Is16Bit(device->precision())) d_out_bytes_ = (rows * filters_ * bytes + 255) / 256 * 256;
     device->ReserveScratch(d_out_bytes_ + (direct_ ? 0 : rows * k * sizeof(float)));
     const int out_alignment =
@@ -217,7 +219,7 @@ class Conv2d final : public Layer {
                      static_cast<int>(spec.padding),
                      static_cast<int>(spec.input.channels / spec.groups),
                      0};
-    // A gradient of pointwise patches is the input's, which has no filling.
+    // The gradient of pointwise patches is that of the input, which has no padding.
     window.stride_of_rows =
         window.is_pointwise() ? window.channels : static_cast<int>(RoundedUp(device, window.row_values()));
     return window;

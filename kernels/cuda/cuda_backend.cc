@@ -63,7 +63,8 @@ CatchmentCudaPass PassOf(const Pass& pass) {
   return {mode, pass.samples, pass.sample_ids, pass.statistics};
 }
 
-// The plugin with its backend. What it made it must also destroy, so whoever has a node keeps it.
+// The plugin with its backend. It must destroy the nodes that it has created, so each node keeps a reference
+// to it.
 struct Session {
   const CatchmentCudaPlugin& plugin;
   CatchmentCudaBackend* backend;
@@ -111,14 +112,14 @@ class CudaKernel final : public Kernel {
   Activation* output() override { return &output_; }
 
   void Forward(const float* parameters, const Pass& pass) override {
-    const CatchmentCudaPass told = PassOf(pass);
-    node_.session->Check(node_.plugin().forward(node_.backend(), node_.node, parameters, &told));
+    const CatchmentCudaPass cuda_pass = PassOf(pass);
+    node_.session->Check(node_.plugin().forward(node_.backend(), node_.node, parameters, &cuda_pass));
   }
 
-  // The device still has the parameters.
+  // The parameters are still on the device.
   void Backward(const float*, const Pass& pass, float*) override {
-    const CatchmentCudaPass told = PassOf(pass);
-    node_.session->Check(node_.plugin().backward(node_.backend(), node_.node, &told));
+    const CatchmentCudaPass cuda_pass = PassOf(pass);
+    node_.session->Check(node_.plugin().backward(node_.backend(), node_.node, &cuda_pass));
   }
 
   void AwaitGradient(float* gradient) override {

@@ -1,6 +1,6 @@
-// A CUDA device as a Backend (kernels/backend.h), through the plugin.
+// The backend (kernels/backend.h) for a CUDA device, through the plugin.
 //
-// Errors: a run that fails (a device that is lost) ends the process with the reason; the job goes on without
+// Errors: a failing run (when a device is lost) ends the process with the reason; the job continues without
 // this worker.
 #ifndef CATCHMENT_KERNELS_CUDA_CUDA_BACKEND_H_
 #define CATCHMENT_KERNELS_CUDA_CUDA_BACKEND_H_
@@ -18,8 +18,8 @@ struct CudaOptions {
   CatchmentCudaPrecision precision = CATCHMENT_CUDA_FLOAT32;
 };
 
-// `plugin` must outlive the backend. Errors: FailedPrecondition, the plugin was built without the CUDA
-// Toolkit; Unavailable, the device cannot be used; the message says why.
+// Creates the backend. `plugin` must outlive it. Errors: FailedPrecondition, the plugin was built without the
+// CUDA Toolkit; Unavailable, the device cannot be used; the message says why.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CatchmentCudaPlugin& plugin,
                                                          const CudaOptions& options);
 

@@ -11,7 +11,8 @@ void Check(cudaError_t error, const char* what) {
               cudaGetErrorString(error));
 }
 
-// Of a copy out, which is waited for by the number of its event: a step has fewer copies under way than this.
+// The number of events for copies to the host, which are waited for by number: a step has fewer copies in
+// progress.
 constexpr int kEvents = 1024;
 
 struct CopyEvents {
@@ -109,7 +110,7 @@ uint64_t Device::CopyOut(void* pinned, const void* device, size_t bytes) {
   return copies.next++;
 }
 
-// An event that has been taken for a later copy since stands for this one too: the stream does them in order.
+// If the event has been used for a later copy since, it includes this one: the stream executes them in order.
 void Device::Await(uint64_t copy_out) {
   const CopyEvents& copies = static_cast<AllStreams*>(streams_)->copies;
   Check(cudaEventSynchronize(copies.events[copy_out % kEvents]), "the device's work failed");

@@ -1,14 +1,15 @@
-// What the layers in this folder are written against: memory, copies, loops and sums on a device.
+// The interface of a device for the layers in this folder: memory, copies, loops and sums.
 //
-// Built by nvcc it is a GPU. Built by the host's compiler (device_host.cc) it is the same calls in plain
-// loops on the processor, so that all arithmetic and indexing of the layers is tested where there is no GPU;
-// what then has never run is device.cc and gemm.cc alone.
+// Compiled by nvcc it uses a GPU. Compiled by the host's compiler (device_host.cc) the same functions are
+// plain loops on the CPU, so that the arithmetic and the indexing of the layers are tested without a GPU;
+// only device.cc and gemm.cc are not.
 //
-// Order: kernels run one after another, on one stream. Copies run on streams of their own: kernels that come
-// after a CopyIn see it, a CopyOut sees the kernels that came before it. Whoever calls must not overwrite
-// device memory by a CopyIn that kernels still read: all layers here load parameters and samples only once
-// the pass before has been waited for (a score, or the last gradient). Errors: exceptions of type Error,
-// which end at the plugin's border (plugin.cc). Threads: one at a time, after Enter.
+// Order: kernels run one after another, on one stream. Copies run on separate streams: kernels after a CopyIn
+// see its values, and a CopyOut sees the results of the kernels before it. The caller must not overwrite
+// memory by a CopyIn that kernels still read: all layers load parameters and samples only after the previous
+// pass has been waited for (its score, or its last gradient).
+// Errors: exceptions of type Error, which session.cc catches.
+// Threads: one at a time, after Enter.
 #ifndef CATCHMENT_KERNELS_CUDA_DEVICE_H_
 #define CATCHMENT_KERNELS_CUDA_DEVICE_H_
 
@@ -32,7 +33,7 @@ struct Error : std::runtime_error {
 
 // Kernels count in 32 bits.
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
-// `value`, or an Error that says that `what` has too many values for one kernel.
+// Returns `value`; throws an Error if `what` has too many values for one kernel.
 inline int Checked(int64_t value, const char* what) {
   if (value > kLargest)
     throw Error(std::string(what) + " has more than 2147483647 values; use a smaller batch_size");
@@ -41,49 +42,49 @@ inline int Checked(int64_t value, const char* what) {
 
 class Device {
  public:
-  // `precision`: of the factors of products.
+  // `precision` is that of the factors of products.
   Device(int index, Precision precision);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Called by a thread before it uses the device.
+  // Prepares the calling thread for using the device.
   void Enter();
   Precision precision() const { return precision_; }
   std::string Describe() const;
 
-  // Not on the way of a step: these wait for the device. Allocate (aligned to 256 bytes) gives null where the
-  // device has too little memory: layers are still made, so that CheckMemory can say what all of them need,
-  // but must not run.
+  // Allocate and free memory. They wait for the device, so they are not called in a step. Allocate returns
+  // memory aligned to 256 bytes, or null if the device has too little: then layers can still be created, so
+  // that CheckMemory can report what all of them need, but must not run.
   void* Allocate(size_t bytes);
   void* AllocatePinned(size_t bytes);  // on the host, for copies
   void Free(void* memory, size_t bytes) noexcept;
   void FreePinned(void* memory) noexcept;
-  // An Error where something that is still wanted could not be had.
+  // Throws an Error if memory that is still needed could not be allocated.
   void CheckMemory(int batch_size) const;
 
   void CopyIn(void* device, const void* pinned, size_t bytes);
-  // Its number is for Await.
+  // Returns a number for Await.
   uint64_t CopyOut(void* pinned, const void* device, size_t bytes);
   void Await(uint64_t copy_out);
 
-  // Memory that layers share, from one kernel to the next; reserved when they are made.
+  // Memory that layers share between two kernels; reserved when they are created.
   void ReserveScratch(size_t bytes);
   char* scratch() { return scratch_; }
-  // Another one, of the device's own work.
+  // Returns the memory for the device's own computations.
   void* workspace() { return workspace_; }
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-  // f(i) for every i in [0, n), in no order.
+  // Calls f(i) for every i in [0, n), in no particular order.
   template <typename F>
   void ForEach(int64_t n, F f);
 
-  // out[c] = the sum of f(r, c) over the rows r, in the same order in every run.
+  // Sets out[c] to the sum of f(r, c) over the rows r, in the same order in every run.
   template <typename F>
   void SumRows(int64_t rows, int64_t columns, F f, float* out);
 
-  // A convolution makes its patches for so many samples at a time that they are not more values than this.
-  // Few on the processor, so that tests meet many chunks.
+  // The largest number of values of a convolution's patches at a time. Small on the CPU, so that tests have
+  // several chunks.
   static const int64_t kMostPatchValues;
 
   struct Streams;
@@ -93,28 +94,28 @@ class Device {
   struct Memory {
     size_t free, total;  // bytes
   };
-  // Null: there is not so much.
+  // Returns null if there is not enough memory.
   void* TryAllocate(size_t bytes);
   void Release(void* memory) noexcept;
   Memory memory() const;
   void Wait();  // for all that is under way
   void Launched();
 
-  // A sum over many rows is taken in so many parts first.
+  // The number of parts that a sum over many rows is divided into.
   static constexpr int kParts = 64;
   static constexpr int64_t kMostSummedColumns = int64_t{1} << 18;
   static constexpr size_t kWorkspace = kWorkspaceBytes + kParts * kMostSummedColumns * sizeof(float);
 
   const int index_;
   const Precision precision_;
-  size_t used_ = 0, missing_ = 0;  // bytes that Allocate gave, and that it could not give
+  size_t used_ = 0, missing_ = 0;  // bytes that Allocate has returned, and that it could not
   Streams* streams_ = nullptr;
   char* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;
   void* workspace_ = nullptr;
 };
 
-// Values of a device, or, Pinned, of the host.
+// An array of values on the device, or, with kPinned, on the host.
 template <typename T, bool kPinned>
 class Array {
  public:
@@ -169,7 +170,7 @@ void Device::ForEach(int64_t n, F f) {
   Launched();
 }
 
-// One block: 32 columns, 8 rows at a time, a part of all rows.
+// One block sums 32 columns over a part of the rows, 8 rows at a time.
 template <typename F>
 __global__ void SumPartKernel(int64_t rows, int columns, F f, float* parts) {
   __shared__ float sums[8][33];

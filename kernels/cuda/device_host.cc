@@ -1,5 +1,5 @@
-// kernels/cuda/device.h on the processor, for tests: copies are done at once. With
-// CATCHMENT_HOST_DEVICE_BYTES it has so much memory and no more.
+// kernels/cuda/device.h on the CPU, for tests. Copies are made immediately. CATCHMENT_HOST_DEVICE_BYTES
+// limits its memory.
 #include <cstdlib>
 #include <cstring>
 
@@ -30,7 +30,8 @@ std::string Device::Describe() const {
 void* Device::TryAllocate(size_t bytes) {
   if (bytes > memory().free) return nullptr;
   void* const memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
-  if (memory != nullptr) std::memset(memory, 0xff, bytes);  // NaN: as on a device, nothing can be counted on
+  // Filled with NaN, since the memory of a device is not initialised either.
+  if (memory != nullptr) std::memset(memory, 0xff, bytes);
   return memory;
 }
 

@@ -1,4 +1,4 @@
-// Layers that look at one value at a time.
+// Layers that compute each value separately.
 #include <cmath>
 
 #include "kernels/cuda/device.h"
@@ -85,7 +85,7 @@ class Dropout final : public Layer {
     const uint32_t* const keys = keys_.data();
     device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
       const int sample = i / size, at = i % size;
-      // Masks count in the host's order.
+      // Masks are defined in the host's order.
       const int element = image ? at % channels * area + at / channels : at;
       const bool dropped = drops && DropoutHash({keys[2 * sample], keys[2 * sample + 1]},
                                                 static_cast<uint32_t>(element)) < threshold;
@@ -94,7 +94,7 @@ class Dropout final : public Layer {
   }
 
  private:
-  // Of rows that are padded any key will do.
+  // The keys of padded rows do not matter.
   void LoadKeys(const Pass& pass) {
     for (int64_t s = 0; s < input_.batch; ++s) {
       const DropoutKey key = MakeDropoutKey(seed_, index_, s < pass.samples ? pass.sample_ids[s] : 0);

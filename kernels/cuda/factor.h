@@ -1,7 +1,7 @@
-// A matrix that products are taken of: float32 values as they lie, or, with a precision of 16 bits, a copy of
-// them. The copy is rounded once, however many products take it: 4 bytes a value are read and 2 written, and
-// each product reads 2 instead of 4. Kernels that make a factor themselves (a convolution's patches, an
-// lstm's hidden states and gates) write its copy while they are at it, and nothing is read again.
+// A factor of matrix products: float32 values in place, or, with a precision of 16 bits, a copy of them. The
+// copy is rounded once for all products: 4 bytes of each value are read and 2 are written, and each product
+// reads 2 instead of 4. Kernels that compute a factor themselves (the patches of a convolution, the hidden
+// states and gates of an lstm) write the copy directly, and nothing is read again.
 #ifndef CATCHMENT_KERNELS_CUDA_FACTOR_H_
 #define CATCHMENT_KERNELS_CUDA_FACTOR_H_
 
@@ -13,7 +13,7 @@
 
 namespace catchment::cuda {
 
-// Writes values where products read them, or nowhere, where `to` is null.
+// Writes values where products read them; does nothing if `to` is null.
 struct FactorWriter {
   void* to;
   Precision precision;
@@ -30,19 +30,19 @@ struct FactorWriter {
   }
 };
 
-// `value` or the next multiple of 16 bytes' worth of values, which is what tensor cores load at a time: rows
-// of that length may be read so.
+// Returns `values` rounded up to a multiple of 16 bytes, which tensor cores load at a time, so that rows of
+// that length can be loaded.
 inline int64_t RoundedUp(const Device& device, int64_t values) {
   const int64_t unit = 16 / BytesOf(device.precision());
   return (values + unit - 1) / unit * unit;
 }
 
-// `values` of a factor further on.
+// Returns the address `values` values after `factor`.
 inline const void* Offset(const Device& device, const void* factor, int64_t values) {
   return static_cast<const char*>(factor) + values * BytesOf(device.precision());
 }
 
-// What each multiple of all these distances is aligned to, in memory of the device's own: a power of two, at
+// Returns the alignment of every multiple of all these distances in memory of the device: a power of two, at
 // most 256.
 inline int AlignmentOf(std::initializer_list<int64_t> bytes) {
   int64_t alignment = 256;
@@ -62,10 +62,10 @@ class Factor {
     if (Is16Bit(device->precision())) copy_.emplace(device, rows * stride_);
   }
 
-  // Values from one row to the next.
+  // Returns the number of values from one row to the next.
   int64_t stride() const { return stride_; }
 
-  // The factor is these values, rows x columns, as they are now (and with 32 bits as they will be).
+  // Sets the factor to these values, rows x columns. With 32 bits the factor follows later changes of them.
   void Take(const float* values) {
     const FactorWriter writer = WriterOf(values);
     if (writer.to == nullptr) return;
@@ -75,14 +75,14 @@ class Factor {
     });
   }
 
-  // As Take, but a kernel that writes `values` writes the copy too, where there is one; value (r, c) is
-  // at r * stride() + c.
+  // Does the same for a kernel that writes `values` and, with the returned writer, the copy, if there is one;
+  // value (r, c) is at r * stride() + c.
   FactorWriter WriterOf(const float* values) {
     values_ = values;
     return {copy_ ? copy_->data() : nullptr, device_->precision()};
   }
 
-  // From row `row` and column 0 on.
+  // Returns the address of row `row`.
   const void* data(int64_t row = 0) const {
     return Offset(*device_, copy_ ? static_cast<const void*>(copy_->data()) : values_, row * stride_);
   }

@@ -1,5 +1,5 @@
-// Gemm by cuBLASLt. It counts columns first: the row-major c = op(a) op(b) is its c' = op(b)' op(a)', where a
-// stored row-major matrix is its transpose already.
+// Gemm with cuBLASLt, which is column-major: the row-major c = op(a) op(b) is its c' = op(b)' op(a)', where a
+// stored row-major matrix already is its transpose.
 #include "kernels/cuda/gemm.h"
 
 #include <cublasLt.h>
@@ -16,7 +16,7 @@ void Check(cublasStatus_t status, const char* what) {
               cublasLtGetStatusString(status));
 }
 
-// One for the process.
+// Returns the handle of the process.
 cublasLtHandle_t Handle() {
   static cublasLtHandle_t handle = [] {
     cublasLtHandle_t made;
@@ -32,7 +32,7 @@ cublasLtMatrixLayout_t Layout(cudaDataType type, int64_t rows, int64_t columns, 
   return layout;
 }
 
-// Of factors; results and biases are CUDA_R_32F. cublasLtMatmul has both pairs of types with
+// Returns the type of factors; results and biases are CUDA_R_32F. cublasLtMatmul has both pairs of types with
 // CUBLAS_COMPUTE_32F, scale, C, D and bias in float32.
 cudaDataType TypeOf(Precision precision) {
   if (precision == Precision::kBfloat16) return CUDA_R_16BF;
@@ -55,8 +55,8 @@ cublasLtEpilogue_t Epilogue(const GemmSpec& spec) {
   return spec.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The vectors that an epilogue adds begin at such multiples of bytes, so that it may load them in whole; a
-// layer's biases begin wherever its weights end.
+// The alignment in bytes of the vector that an epilogue adds, so that it may load several values at a time.
+// The biases of a layer begin where its weights end.
 constexpr uintptr_t kBiasAlignment = 16;
 
 }  // namespace
@@ -77,7 +77,7 @@ struct Gemm::Plan {
   }
 
   void Choose(const GemmSpec& spec) {
-    // It looks at how the address is aligned, and not at what is there.
+    // It uses the alignment of the address, and does not read the memory.
     if (bias) Set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, kBiasAlignment);
     cublasLtMatmulPreference_t preference;
     Check(cublasLtMatmulPreferenceCreate(&preference), "a preference");

@@ -1,6 +1,6 @@
-// A product of matrices, made once for its sizes. All matrices are row-major. Factors are what the device's
-// precision says (kernels/cuda/factor.h): 16 bits a value, or float32, of which TF32's products take a part.
-// Sums, biases and results are float32.
+// A matrix product, created once for its sizes. All matrices are row-major. The device's precision determines
+// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, which TF32's products round. Sums,
+// biases and results are float32.
 #ifndef CATCHMENT_KERNELS_CUDA_GEMM_H_
 #define CATCHMENT_KERNELS_CUDA_GEMM_H_
 
@@ -16,9 +16,9 @@ struct GemmSpec {
   int64_t m = 0, n = 0, k = 0;        // op(a) is m x k, op(b) is k x n, c is m x n
   int64_t lda = 0, ldb = 0, ldc = 0;  // values from one stored row to the next
   bool accumulate = false;            // c += instead of c =
-  bool bias = false;                  // c + bias, a value a column
+  bool bias = false;                  // c + bias, one value for each column
   bool relu = false;                  // max(c + bias, 0)
-  // Bytes, AlignmentOf of where they begin; of bias, any will do.
+  // The alignment of the addresses in bytes (AlignmentOf); a bias may have any.
   int a_alignment = 256, b_alignment = 256, c_alignment = 256;
 };
 

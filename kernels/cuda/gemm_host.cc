@@ -1,4 +1,4 @@
-// kernels/cuda/gemm.h on the processor, for tests.
+// kernels/cuda/gemm.h on the CPU, for tests.
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -1,5 +1,5 @@
-// Ba et al. 2016, arXiv:1607.06450. The formulas are batch_norm's, with mean and variance of a row: a
-// sample's values, or a sequence's step's.
+// Ba et al. 2016, arXiv:1607.06450. The formulas are those of batch_norm.cc, with the mean and variance of a
+// row: the values of a sample, or of a step of a sequence.
 #include <cmath>
 
 #include "kernels/cuda/device.h"
@@ -8,7 +8,7 @@
 namespace catchment::cuda {
 namespace {
 
-// Where value i of a row has its weight: parameters are in the host's order.
+// Returns the index of the weight of value i of a row: parameters are in the host's order.
 struct Place {
   int channels, area;
   bool image;

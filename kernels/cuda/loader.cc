@@ -23,7 +23,7 @@ std::string ExecutableFolder() {
   return whole.substr(0, whole.rfind('/'));
 }
 
-// dlerror(), with cuBLAS's name where it is what is missing.
+// Returns dlerror(), with a hint if cuBLAS is missing.
 std::string OpenError(const std::string& path) {
   const char* error = dlerror();
   const std::string text = error != nullptr ? error : "unknown error";

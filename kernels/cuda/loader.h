@@ -1,4 +1,4 @@
-// Opens the CUDA plugin, and says what is missing where it cannot be used.
+// Opens the CUDA plugin, or reports what is missing.
 #ifndef CATCHMENT_KERNELS_CUDA_LOADER_H_
 #define CATCHMENT_KERNELS_CUDA_LOADER_H_
 
@@ -18,18 +18,19 @@ struct CudaDevice {
   int capability_minor = 0;
 };
 
-// "NVIDIA H200, 140 GiB, compute capability 9.0".
+// Returns "NVIDIA H200, 140 GiB, compute capability 9.0".
 std::string Describe(const CudaDevice& device);
 
-// $CATCHMENT_CUDA_PLUGIN, or libcatchment_cuda.so beside the running executable.
+// Returns $CATCHMENT_CUDA_PLUGIN, or libcatchment_cuda.so in the folder of the running executable.
 std::string CudaPluginPath();
 
-// Opens the plugin at `path`; once opened it stays.
-// Errors: NotFound, no plugin; FailedPrecondition, it cannot be opened (a library that it needs, cuBLAS above
-// all, is missing), or it is no plugin or another version's. The message says which.
+// Opens the plugin at `path`; it stays open.
+// Errors: NotFound if there is no such file; FailedPrecondition if it cannot be opened (mostly because cuBLAS
+// is missing), or is not a plugin of this version. The message says which.
 absl::StatusOr<const CatchmentCudaPlugin*> OpenCudaPlugin(const std::string& path);
 
-// At least one. Error: FailedPrecondition, there is no driver or device; the message says which.
+// Returns the devices, at least one. Errors: FailedPrecondition if there is no driver or no device; the
+// message says which.
 absl::StatusOr<std::vector<CudaDevice>> ListCudaDevices(const CatchmentCudaPlugin& plugin);
 
 }  // namespace catchment

@@ -7,8 +7,8 @@
 
 namespace catchment::cuda {
 
-// Converts images from the host's order of values to the device's: samples x area x channels = samples x channels x
-// area. Also converts weights: filters x k x k x C = filters x C x k x k.
+// Converts images from the host's order of values to the device's: samples x area x channels = samples x
+// channels x area. Also converts weights: filters x k x k x C = filters x C x k x k.
 inline void ToDeviceOrder(Device* device, int64_t samples, int channels, int area, const float* from,
                           float* to) {
   device->ForEach(samples * channels * area, [=] CATCHMENT_ON_DEVICE(int i) {
@@ -41,8 +41,9 @@ inline void SumColumns(Device* device, int64_t rows, int64_t columns, const floa
       rows, columns, [=] CATCHMENT_ON_DEVICE(int r, int c) { return values[r * columns + c]; }, sums);
 }
 
-// Calls f(row and column of the window's output, row and column within the window) for every window, of a convolution
-// or a pooling, that contains the place (y, x) of the input. W has out_height, out_width, size, stride and padding.
+// Calls f(row and column of the window's output, row and column within the window) for every window, of a
+// convolution or a pooling, that contains the place (y, x) of the input. W has out_height, out_width, size,
+// stride and padding.
 template <typename W, typename F>
 CATCHMENT_ON_DEVICE void ForEachWindowOver(const W& w, int y, int x, F f) {
   for (int ky = 0; ky < w.size; ++ky) {

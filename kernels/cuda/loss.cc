@@ -1,4 +1,4 @@
-// The losses of proto/job.proto, a sample a thread.
+// The losses of proto/job.proto, with one thread for each sample.
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -10,7 +10,7 @@ namespace {
 
 enum Kind { kSoftmaxCrossEntropy = 0, kSigmoidCrossEntropy = 1, kMeanSquaredError = 2 };
 
-// What an output should be: `on` where it is the label's, `off` elsewhere.
+// The target of an output: `on` for the label's output, `off` for the others.
 struct Targets {
   int outputs;
   bool two_classes;  // with one output
@@ -21,7 +21,7 @@ struct Targets {
   }
 };
 
-// Of one sample: its label's, or its own.
+// The targets of one sample: those of its label, or its real targets.
 struct LabelTargets {
   const Targets& targets;
   int label;

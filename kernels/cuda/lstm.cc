@@ -1,7 +1,7 @@
 // Hochreiter and Schmidhuber 1997, in PyTorch's order of gates: input i, forget f, cell g, output o.
 //   i, f, o = sigmoid, g = tanh of (x_t W_ih' + b_ih + h_(t-1) W_hh' + b_hh)
 //   c_t = f c_(t-1) + i g          h_t = o tanh(c_t)
-// The products with x are one for all steps; those with h are one a step.
+// The products with x are computed for all steps at once, those with h step by step.
 #include <cmath>
 #include <optional>
 
@@ -37,7 +37,7 @@ class Lstm final : public Layer {
         h_(device, int64_t{batch_} * steps_, units_),
         d_gates_(device, int64_t{batch_} * steps_, 4 * units_) {
     const int64_t rows = int64_t{batch_} * steps_, g = 4 * units_, h = units_, f = features_;
-    // Weights, where they are no copies, begin wherever those before them end; and so do steps.
+    // Weights that are not copies begin where the tensor before them ends; so do steps.
     const int bytes = BytesOf(device->precision());
     const int h_alignment = AlignmentOf({h_.stride() * bytes});
     const int d_gates_alignment = AlignmentOf({d_gates_.stride() * bytes});
@@ -121,7 +121,7 @@ class Lstm final : public Layer {
     SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), HiddenBias(gradient));
   }
 
-  // From what goes into the gates to gates, cells and hidden states.
+  // Computes gates, cells and hidden states from the sums of the gates.
   void Step(int t) {
     const int units = units_, steps = steps_;
     const float* const bias = HiddenBias(parameters->value());
@@ -147,7 +147,7 @@ class Lstm final : public Layer {
     });
   }
 
-  // From gates to the gradients of what went into them, in their place.
+  // Replaces the gates by the gradients of their sums.
   void StepBack(int t) {
     const int units = units_, steps = steps_;
     const bool last = t == steps - 1, sequences = sequences_;
@@ -182,7 +182,7 @@ class Lstm final : public Layer {
     });
   }
 
-  // cells = each step's h_(t-1), a factor; cells have been read for the last time.
+  // Overwrites the cells, which are no longer needed, with each step's h_(t-1), a factor.
   void Delay() {
     const int units = units_, steps = steps_;
     const float* const hidden = hidden_.data();

@@ -1,4 +1,5 @@
-// The device's memory: what layers have of it, and what they would need where it is too little.
+// Accounts for the device's memory: what layers have allocated, and what they would need if there is too
+// little.
 #include <cstdio>
 
 #include "kernels/cuda/device.h"

@@ -1,7 +1,7 @@
-// What a program on a device is made of: activations, and the nodes that write and read them.
+// The parts of a program on a device: activations, and the nodes that write and read them.
 //
-// Order of values: an image is height x width x channels, the order in which a convolution is one product of
-// matrices; a vector and a sequence are as on the host. An image that is read as a vector goes through a
+// Order of values: an image is height x width x channels, the order in which a convolution is one matrix
+// product; a vector and a sequence are as on the host. An image that is read as a vector passes through a
 // Flattening.
 #ifndef CATCHMENT_KERNELS_CUDA_NODE_H_
 #define CATCHMENT_KERNELS_CUDA_NODE_H_
@@ -13,7 +13,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/plugin_api.h"
 
-// Opaque on the other side of the border.
+// These are opaque types in plugin_api.h.
 struct CatchmentCudaTensor {
   CatchmentCudaShape shape;
   int64_t batch = 0;
@@ -57,7 +57,7 @@ class Activation {
   DeviceArray<> gradient_;
 };
 
-// A layer's part of the flat vector and its gradient, on the device, and the way there and back.
+// A layer's part of the flat vector and its gradient on the device, with the copies from and to the host.
 class Parameters {
  public:
   Parameters(Device* device, int64_t size)
@@ -88,7 +88,7 @@ class Parameters {
   uint64_t sent_ = 0;
 };
 
-// An image as the vector that it is on the host.
+// Converts an image to the vector that it is on the host.
 class Flattening {
  public:
   Flattening(Device* device, const Tensor& image);
@@ -109,15 +109,15 @@ class Layer : public Node {
     if (num_parameters > 0) parameters = std::make_unique<Parameters>(device, num_parameters);
   }
 
-  // Parameters are loaded before, and the gradients of parameters sent after.
+  // Parameters are loaded before Forward, and their gradients are sent after Backward.
   virtual void Forward(const Pass& pass) = 0;
   virtual void Backward(const Pass& pass) = 0;
 
   Activation output;
-  std::unique_ptr<Parameters> parameters;  // null where there are none
+  std::unique_ptr<Parameters> parameters;  // null if the layer has none
 };
 
-// Each file makes one kind, or a family. The input's shape is `spec.input`.
+// Each file creates one kind of layer, or a family of kinds. The input's shape is `spec.input`.
 std::unique_ptr<Layer> MakeConv2d(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
 std::unique_ptr<Layer> MakeDense(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
 std::unique_ptr<Layer> MakeMaxPool(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
@@ -136,7 +136,7 @@ std::unique_ptr<Layer> MakeLstm(Device* device, const CatchmentCudaLayer& spec, 
 std::unique_ptr<Layer> MakeAdd(Device* device, const CatchmentCudaLayer& spec, const Tensor& first,
                                const Tensor& second);
 
-// Where the samples come in.
+// The input of a network.
 class Source : public Node {
  public:
   Source(Device* device, const CatchmentCudaShape& shape, int64_t batch);
@@ -150,7 +150,7 @@ class Source : public Node {
   DeviceArray<> plain_;  // as on the host
 };
 
-// Views of one activation, each with a gradient of its own.
+// Views of one activation, each with a separate gradient.
 class Fork : public Node {
  public:
   Fork(Device* device, const Tensor& tensor, int readers);
@@ -166,16 +166,16 @@ class Fork : public Node {
 
 class Loss : public Node {
  public:
-  // `outputs`: a vector.
+  // `outputs` must be a vector.
   Loss(Device* device, const CatchmentCudaLossSpec& spec, const Tensor& outputs);
-  // What the gradient is multiplied with from now on.
+  // Sets the factor of the gradient for all later runs.
   void ScaleGradient(float scale) { gradient_scale_ = scale; }
-  // Waits for the device.
+  // Computes the score, and waits for the device.
   void Run(const int32_t* labels, const float* targets, int samples, bool gradient,
            CatchmentCudaScore* score);
 
-  // On the device, of the labels, or the real targets, that are there. Public for nvcc, which wants that of
-  // functions with lambdas.
+  // Computes scores on the device from the labels, or the real targets, that are loaded. It is public because
+  // nvcc requires that of functions with lambdas.
   void Score(int samples, bool real, bool gradient);
 
  private:
@@ -190,7 +190,7 @@ class Loss : public Node {
   DeviceArray<int32_t> labels_;
   PinnedArray<> staged_targets_;
   DeviceArray<> targets_;
-  DeviceArray<> scores_;  // batch losses, then batch ones where the label was met
+  DeviceArray<> scores_;  // the losses of the batch, then 1 or 0 for each correct or wrong label
   PinnedArray<> staged_scores_;
 };
 

@@ -1,5 +1,5 @@
-// libcatchment_cuda.so. Linked to cuBLAS, so it can only be opened where that is; the program that opens it
-// runs without. It uses no glog: what goes wrong is told to the caller.
+// libcatchment_cuda.so. It is linked to cuBLAS, so it can be opened only where cuBLAS is installed; the
+// program that opens it also runs without. It does not log: errors are returned to the caller.
 #include "kernels/cuda/plugin.h"
 
 #include "kernels/cuda/plugin_api.h"

@@ -10,8 +10,8 @@ namespace catchment::cuda {
 const char* Toolkit();
 int32_t ProbeDevices(CatchmentCudaDevice* devices, int32_t capacity, char* why, int32_t why_size);
 
-// Sets the functions that create and run layers: all of `plugin` but version, toolkit and probe. Without the CUDA
-// Toolkit they stay null.
+// Sets the functions that create and run layers: all of `plugin` but version, toolkit and probe. Without the
+// CUDA Toolkit they stay null.
 void SetLayerFunctions(CatchmentCudaPlugin* plugin);
 
 }  // namespace catchment::cuda

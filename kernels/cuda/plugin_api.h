@@ -1,8 +1,9 @@
-// What libcatchment_cuda.so exports: C functions alone, so that no C++ library has to agree across the
-// border. kernels/cuda/cuda_backend.h makes a Backend of them; what they do is said in kernels/backend.h.
+// The interface of libcatchment_cuda.so. It consists of C functions, so that the plugin and the program need
+// not share a C++ library. kernels/cuda/cuda_backend.h makes a Backend of them; kernels/backend.h describes
+// what they do.
 //
-// Errors: functions that return a pointer return null, those that return an int32_t something else than 0,
-// and the backend's error() says why. A failed run leaves the backend in no state to go on.
+// Errors: functions that return a pointer return null, and functions that return an int32_t return another
+// value than 0; error() then returns the reason. After a failed run the backend cannot be used any more.
 #ifndef CATCHMENT_KERNELS_CUDA_PLUGIN_API_H_
 #define CATCHMENT_KERNELS_CUDA_PLUGIN_API_H_
 
@@ -19,8 +20,8 @@ struct CatchmentCudaDevice {
   int32_t capability_minor;
 };
 
-// The kinds of layers, with the numbers of the fields of v1::Layer (proto/job.proto). RESIDUAL is the addition that
-// ends a residual block.
+// The kinds of layers, with the numbers of the fields of v1::Layer (proto/job.proto). RESIDUAL is the
+// addition that ends a residual block.
 enum CatchmentCudaKind {
   CATCHMENT_CUDA_CONV2D = 2,
   CATCHMENT_CUDA_DENSE = 3,
@@ -39,7 +40,7 @@ enum CatchmentCudaKind {
   CATCHMENT_CUDA_LSTM = 17
 };
 
-// What factors of products of matrices are rounded to (kernels/cuda/precision.h).
+// The precision of the factors of matrix products (kernels/cuda/precision.h).
 enum CatchmentCudaPrecision {
   CATCHMENT_CUDA_FLOAT32 = 0,
   CATCHMENT_CUDA_TF32 = 1,
@@ -47,14 +48,14 @@ enum CatchmentCudaPrecision {
   CATCHMENT_CUDA_FLOAT16 = 3
 };
 
-// Of a sample: an image of channels x height x width; a vector of `channels` values, height and width 1; or a
-// sequence of `channels` steps of `width` values, height 1.
+// The shape of a sample: an image of channels x height x width; a vector of `channels` values, height and
+// width 1; or a sequence of `channels` steps of `width` values, height 1.
 struct CatchmentCudaShape {
   int64_t channels, height, width;
   int32_t kind;  // 0 image, 1 vector, 2 sequence
 };
 
-// kernels/backend.h, KernelSpec.
+// KernelSpec of kernels/backend.h.
 struct CatchmentCudaLayer {
   int32_t kind;  // CatchmentCudaKind
   int32_t index;
@@ -68,7 +69,7 @@ struct CatchmentCudaLayer {
   uint64_t seed;
 };
 
-// kernels/backend.h, LossSpec.
+// LossSpec of kernels/backend.h.
 struct CatchmentCudaLossSpec {
   int32_t kind;  // 0 softmax cross-entropy, 1 sigmoid cross-entropy, 2 mean squared error
   int32_t num_outputs;
@@ -76,7 +77,7 @@ struct CatchmentCudaLossSpec {
   float label_smoothing;
 };
 
-// kernels/backend.h, Pass.
+// Pass of kernels/backend.h.
 struct CatchmentCudaPass {
   int32_t mode;  // 0 training, 1 gathering, 2 scoring
   int32_t samples;
@@ -94,19 +95,21 @@ struct CatchmentCudaNode;    // a source, a layer, a fork or a loss
 struct CatchmentCudaTensor;  // an activation; it belongs to the node that writes it
 
 struct CatchmentCudaPlugin {
-  // CATCHMENT_CUDA_PLUGIN_VERSION of the plugin's build; the others are only there if it is ours.
+  // CATCHMENT_CUDA_PLUGIN_VERSION of the plugin's build; the other members may only be read if it is the
+  // program's.
   int32_t version;
 
-  // The CUDA Toolkit and cuBLAS that it was built with, for people; empty when built without.
+  // The versions of the CUDA Toolkit and cuBLAS that it was built with; empty if it was built without.
   const char* toolkit;
 
-  // Writes up to `capacity` devices, and returns how many there are. 0: there is none that can be used, and
-  // `why` (why_size bytes with the closing zero) says what is missing.
+  // Writes up to `capacity` devices, and returns their number. If it is 0, `why` (why_size bytes including
+  // the final zero) says what is missing.
   int32_t (*probe)(CatchmentCudaDevice* devices, int32_t capacity, char* why, int32_t why_size);
 
-  // The rest is null in a build without the toolkit.
+  // The other members are null in a build without the toolkit.
 
-  // Of device `index`; `precision`: CatchmentCudaPrecision. Null: `why` says why not.
+  // Creates the backend of device `index`; `precision` is a CatchmentCudaPrecision. Returns null with the
+  // reason in `why`.
   CatchmentCudaBackend* (*create)(int32_t index, int32_t precision, char* why, int32_t why_size);
   void (*destroy)(CatchmentCudaBackend* backend);
   const char* (*error)(const CatchmentCudaBackend* backend);
@@ -119,27 +122,27 @@ struct CatchmentCudaPlugin {
                                      CatchmentCudaTensor* const* inputs, int32_t num_inputs);
   CatchmentCudaNode* (*create_fork)(CatchmentCudaBackend* backend, CatchmentCudaTensor* tensor,
                                     int32_t readers);
-  // The last node of a network: where the device has too little memory for all of them, it says so here.
+  // Creates the last node of a network. Fails if the device has too little memory for all nodes.
   CatchmentCudaNode* (*create_loss)(CatchmentCudaBackend* backend, const CatchmentCudaLossSpec* spec,
                                     CatchmentCudaTensor* outputs);
   void (*destroy_node)(CatchmentCudaNode* node);
-  // What the node writes; of a fork, one reader's view.
+  // Returns the tensor that the node writes; for a fork, the view of one reader.
   CatchmentCudaTensor* (*output)(CatchmentCudaNode* node, int32_t reader);
 
-  // Of a source.
+  // Copies samples to a source.
   int32_t (*load)(CatchmentCudaBackend* backend, CatchmentCudaNode* source, const float* inputs,
                   int32_t samples);
-  // Of a layer.
+  // Runs a layer forward.
   int32_t (*forward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const float* parameters,
                      const CatchmentCudaPass* pass);
-  // The gradient of the parameters is on its way to the host when this returns, and there after await.
+  // Runs a layer backward. The gradient of its parameters is complete on the host after await_gradient.
   int32_t (*backward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const CatchmentCudaPass* pass);
   int32_t (*await_gradient)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, float* gradient);
-  // Of a fork.
+  // Sums the gradients of a fork's views.
   int32_t (*sum_gradients)(CatchmentCudaBackend* backend, CatchmentCudaNode* fork);
-  // Of a loss: what its gradient is multiplied with from now on; 1 at first.
+  // Sets the factor of a loss's gradient; 1 at first.
   void (*scale_gradient)(CatchmentCudaNode* loss, float scale);
-  // Of a loss; labels, or targets, and the other one is null.
+  // Scores a loss's outputs against labels or targets; the other one is null.
   int32_t (*score)(CatchmentCudaBackend* backend, CatchmentCudaNode* loss, const int32_t* labels,
                    const float* targets, int32_t samples, int32_t gradient, CatchmentCudaScore* score);
 };

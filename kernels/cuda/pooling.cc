@@ -21,7 +21,8 @@ Window WindowOf(const CatchmentCudaLayer& spec) {
           static_cast<int>(spec.stride),         static_cast<int>(spec.padding)};
 }
 
-// f(index of the input value, its place in the image) for each that output `i` sees, row by row.
+// Calls f(index of the input value, its place in the image) for each value in the window of output `i`, row
+// by row.
 template <typename F>
 CATCHMENT_ON_DEVICE void ForEachSeen(const Window& w, int i, F f) {
   const int channel = i % w.channels, x = i / w.channels % w.out_width;
@@ -37,7 +38,8 @@ CATCHMENT_ON_DEVICE void ForEachSeen(const Window& w, int i, F f) {
   }
 }
 
-// f(index of the output, the input value's place in the image) for each output that sees input `i`.
+// Calls f(index of the output, the input value's place in the image) for each output whose window contains
+// input `i`.
 template <typename F>
 CATCHMENT_ON_DEVICE void ForEachSeeing(const Window& w, int i, F f) {
   const int channel = i % w.channels, x = i / w.channels % w.width;
@@ -47,7 +49,7 @@ CATCHMENT_ON_DEVICE void ForEachSeeing(const Window& w, int i, F f) {
   });
 }
 
-// Of equal values the first, row by row, is the maximum.
+// Max pooling. The first of equal values, row by row, is the maximum.
 class MaxPool final : public Layer {
  public:
   MaxPool(Device* device, const CatchmentCudaLayer& spec, const Tensor& input)
@@ -95,7 +97,7 @@ class MaxPool final : public Layer {
   DeviceArray<int32_t> where_;  // the maximum's place in its image
 };
 
-// Zeros of the padding count.
+// Average pooling. The zeros of the padding are included.
 class AveragePool final : public Layer {
  public:
   AveragePool(Device* device, const CatchmentCudaLayer& spec, const Tensor& input)

@@ -1,11 +1,12 @@
-// What the factors of products of matrices are rounded to: to the nearest, ties to even. Sums are float32.
+// The precision of the factors of matrix products, which are rounded to the nearest value, ties to even. Sums
+// are float32.
 //
 //   TF32       11 significant bits, float32's range; rounded by the tensor cores, stored as float32
 //   bfloat16    8 significant bits, float32's range; 16 bits
 //   float16    11 significant bits; 65520 and more become infinity; below 2^-14 bits are lost one by one, the
 //              smallest is 2^-24; 16 bits
 //
-// A NaN stays one. Source: IEEE 754-2019, binary16; Kalamkar et al. 2019, arXiv:1905.12322.
+// A NaN stays a NaN. Source: IEEE 754-2019, binary16; Kalamkar et al. 2019, arXiv:1905.12322.
 #ifndef CATCHMENT_KERNELS_CUDA_PRECISION_H_
 #define CATCHMENT_KERNELS_CUDA_PRECISION_H_
 
@@ -23,14 +24,14 @@
 
 namespace catchment::cuda {
 
-// The numbers are plugin_api.h's.
+// The numbers are those of plugin_api.h.
 enum class Precision { kFloat32 = 0, kTf32 = 1, kBfloat16 = 2, kFloat16 = 3 };
 
 inline bool Is16Bit(Precision precision) {
   return precision == Precision::kBfloat16 || precision == Precision::kFloat16;
 }
 inline int BytesOf(Precision precision) { return Is16Bit(precision) ? 2 : 4; }
-// For people.
+// Returns a name for messages.
 inline const char* NameOf(Precision precision) {
   constexpr const char* kNames[] = {"float32", "TF32", "bfloat16", "float16"};
   return kNames[static_cast<int>(precision)];
@@ -47,7 +48,7 @@ CATCHMENT_ON_DEVICE inline uint16_t RoundToFloat16(float value) {
 
 #else
 
-// Of the bits above the lowest `dropped` ones.
+// Rounds the bits above the lowest `dropped` ones.
 inline uint32_t RoundBits(uint32_t bits, int dropped) {
   const uint32_t to_even = bits >> dropped & 1;
   return (bits + (1u << (dropped - 1)) - 1 + to_even) >> dropped;
@@ -63,7 +64,7 @@ inline uint16_t RoundToFloat16(float value) {
   const float magnitude = std::fabs(value);
   if (std::isnan(value)) return sign | 0x7e00;
   if (magnitude >= 65520) return sign | 0x7c00;
-  // A float between 1/2 and 1 has 2^-24 for its last bit.
+  // The last bit of a float between 1/2 and 1 is 2^-24.
   if (magnitude < 0x1p-14f)
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(magnitude + 0.5f) - 0x3f000000u);
   constexpr uint32_t kBiases = (127 - 15) << 23;

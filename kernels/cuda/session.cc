@@ -15,7 +15,7 @@ struct CatchmentCudaBackend {
 namespace catchment::cuda {
 namespace {
 
-// Exceptions end here.
+// Calls f and returns 0, or stores the exception's message and returns 1.
 template <typename F>
 int32_t Try(CatchmentCudaBackend* backend, F f) {
   try {
@@ -34,11 +34,11 @@ Node* TryMake(CatchmentCudaBackend* backend, F f) {
   return node.release();
 }
 
-// A reader, which sees its input in the shape that it asks for: a sequence is a vector as it stands, an image
-// is made one.
+// A node with an input, which it sees in the shape that it needs: a sequence can be read as a vector
+// directly, an image is flattened first.
 template <typename T>
 struct Reader : Node {
-  std::unique_ptr<Flattening> flattening;  // mostly null
+  std::unique_ptr<Flattening> flattening;  // null unless an image is read as a vector
   std::unique_ptr<T> node;
 
   Tensor View(Device* device, const Tensor& input, const CatchmentCudaShape& shape) {

@@ -1,5 +1,5 @@
 // An LSTM layer in plain loops, one sample at a time. "=" and "+=" as in reference.h; formulas in
-// kernels/cpu/lstm.h.
+// kernels/cpu/lstm.cc.
 #ifndef CATCHMENT_KERNELS_REFERENCE_LSTM_H_
 #define CATCHMENT_KERNELS_REFERENCE_LSTM_H_
 
@@ -23,7 +23,7 @@ struct LstmShape {
   int64_t out_size() const { return sequences ? steps * units : units; }
 };
 
-// What one sample's forward pass leaves: for each step the gates (i, f, g, o), the cell and the state.
+// The results of one sample's forward pass: for each step the gates (i, f, g, o), the cell and the state.
 template <typename T>
 struct LstmTrace {
   std::vector<T> gates, cells, states;

@@ -1,4 +1,4 @@
-// What each kernel computes, in plain loops: the definition that the fast ones are compared with.
+// Each kernel in plain loops: the definition that the fast kernels are compared with.
 //
 // Shapes: N samples, C x H x W each; weights as PyTorch lays them out (OIHW, out x in); all row-major.
 // "=" and "+=" behind a gradient say whether it is overwritten or added to. T is float or double.

@@ -55,8 +55,8 @@ class Rule {
   virtual bool has_answers() const = 0;
   virtual bool needs_sent_weights() const { return false; }
 
-  // One update of one block from one or more contributions, in worker order. `weights_copy`, if not null, gets
-  // the center after it. Returns whether the optimizer made a step. Thread-safe for distinct blocks.
+  // One update of one block from one or more contributions, in worker order. `weights_copy`, if not null,
+  // gets the center after it. Returns whether the optimizer made a step. Thread-safe for distinct blocks.
   virtual bool Apply(absl::Span<const Contribution> contributions, const Center& center,
                      float* weights_copy) const = 0;
 };

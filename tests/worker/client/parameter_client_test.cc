@@ -242,8 +242,8 @@ INSTANTIATE_TEST_SUITE_P(Servers, ShardsTest, testing::Values(1, 3));
 
 // ------------------------------------------------------------------------------------- broken connections
 
-// Blocks of 200 bytes, ten on each of two servers; the first one's connection is cut at many places: in the call's
-// headers, in a push's blocks, among the answers.
+// Blocks of 200 bytes, ten on each of two servers; the first one's connection is cut at many places: in the
+// call's headers, in a push's blocks, among the answers.
 class CutTest : public testing::TestWithParam<int> {};
 
 TEST_P(CutTest, PushIsResumedAndAppliedExactlyOnceWhereverItsConnectionBreaks) {
