@@ -14,7 +14,7 @@
 #include "common/checkpoint/atomic_file.h"
 #include "common/job/data_shape.h"
 #include "worker/data/load_data.h"
-#include "worker/data/table_shard.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,4 @@
-// `catchment pack JOB --out=DIR`: writes a job's data as packed shards (worker/data/table_shard.h).
+// `catchment pack JOB --out=DIR`: writes a job's data as packed shards (worker/data/table/formats.h).
 #ifndef CATCHMENT_CLI_PACK_H_
 #define CATCHMENT_CLI_PACK_H_
 

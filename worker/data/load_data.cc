@@ -6,7 +6,7 @@
 #include "worker/data/generated_events.h"
 #include "worker/data/generated_images.h"
 #include "worker/data/mnist.h"
-#include "worker/data/table.h"
+#include "worker/data/table/table.h"
 
 namespace catchment {
 

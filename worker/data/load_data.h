@@ -1,4 +1,4 @@
-// From a job's `data` to the samples. A new source is one file beside mnist.h and one line here.
+// Loads the samples of a job. A new source is one file beside mnist.h and one case in load_data.cc.
 #ifndef CATCHMENT_WORKER_DATA_LOAD_DATA_H_
 #define CATCHMENT_WORKER_DATA_LOAD_DATA_H_
 
@@ -9,9 +9,9 @@
 
 namespace catchment {
 
-// `job` is complete and valid (common/job/validate.h), or its data names no source.
-// Errors: InvalidArgument where the data names no source; the source's own (mnist.h, drawn_digits.h,
-// table.h).
+// Loads the data of `job`, which is complete and valid (common/job/validate.h), or names no source.
+// Errors: InvalidArgument if the data names no source; those of the source (mnist.h, drawn_digits.h,
+// table/table.h).
 absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths);
 
 }  // namespace catchment

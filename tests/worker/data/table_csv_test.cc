@@ -1,9 +1,8 @@
-#include "worker/data/table_csv.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

@@ -1,10 +1,9 @@
-#include "worker/data/table_hdf5.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/data/table_npy.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/data/table_shard.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -8,6 +6,7 @@
 #include <cstring>
 
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {
@@ -24,7 +23,7 @@ uint32_t Crc(const std::string& bytes) {
   return static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// A shard by the layout in table_shard.h.
+// A shard by the layout in formats.h.
 std::string ShardBytes(uint32_t value_kind, uint32_t label_kind, uint32_t label_size,
                        const std::vector<uint32_t>& shape, uint64_t rows, std::string values,
                        const std::string& labels, uint32_t version = 1) {

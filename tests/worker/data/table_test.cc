@@ -1,5 +1,5 @@
 // data.table as a whole: which files, in which order, and what the network is given.
-#include "worker/data/table.h"
+#include "worker/data/table/table.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>

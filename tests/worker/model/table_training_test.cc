@@ -9,7 +9,7 @@
 #include "tests/worker/data/idx_files.h"
 #include "tests/worker/model/network_setup.h"
 #include "worker/data/load_data.h"
-#include "worker/data/table_shard.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

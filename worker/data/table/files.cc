@@ -1,4 +1,4 @@
-#include "worker/data/table_files.h"
+#include "worker/data/table/files.h"
 
 #include <glob.h>
 

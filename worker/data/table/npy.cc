@@ -1,5 +1,3 @@
-#include "worker/data/table_npy.h"
-
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/mapped_file.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

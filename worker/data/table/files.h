@@ -1,4 +1,4 @@
-// From the names in data.table to the files that they stand for.
+// Finds the files that the names in data.table mean.
 #ifndef CATCHMENT_WORKER_DATA_TABLE_FILES_H_
 #define CATCHMENT_WORKER_DATA_TABLE_FILES_H_
 
@@ -18,11 +18,11 @@ struct TableFiles {
   std::vector<std::string> paths;
 };
 
-// `names` are data.table.train or test, which `field` names in errors. Wildcards give their files in
-// alphabetical order. A list (.txt) has a name a line, with or without wildcards, which begins where names in
-// the job begin, not where the list is: MPI-Learn's train_list.txt, that is. No names: no files. Errors:
-// NotFound with the places where a name was looked for; InvalidArgument for an empty list, a list in a list,
-// an unknown ending, or files of several kinds.
+// Returns the files of `names`, which are data.table.train or test; `field` is the field's name for errors.
+// The files of a wildcard are in alphabetical order. A list (.txt), such as MPI-Learn's train_list.txt, has
+// one name on each line, with or without wildcards, relative to the same directory as names in the job.
+// Without names there are no files. Errors: NotFound with the places that were searched for a name;
+// InvalidArgument for an empty list, a list in a list, an unknown ending, or files of several formats.
 absl::StatusOr<TableFiles> FindTableFiles(const google::protobuf::RepeatedPtrField<std::string>& names,
                                           const std::string& field, const std::string& directory,
                                           const DataPaths& paths);

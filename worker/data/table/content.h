@@ -1,4 +1,4 @@
-// The values of a table's rows, of all of its files, where they lie.
+// The values of the rows of a table's files, without a copy.
 #ifndef CATCHMENT_WORKER_DATA_TABLE_CONTENT_H_
 #define CATCHMENT_WORKER_DATA_TABLE_CONTENT_H_
 
@@ -9,13 +9,13 @@
 
 #include "common/model_shapes.h"
 #include "worker/data/sample_content.h"
-#include "worker/data/table_rows.h"
+#include "worker/data/table/rows.h"
 
 namespace catchment {
 
 class TableContent final : public SampleContent {
  public:
-  // `normalization` as SampleContent has it.
+  // `normalization` is that of SampleContent.
   TableContent(const SampleShape& shape, std::vector<Normalization> normalization);
 
   // Appends a file's rows.

@@ -1,4 +1,4 @@
-#include "worker/data/table_rows.h"
+#include "worker/data/table/rows.h"
 
 #include <algorithm>
 #include <cmath>

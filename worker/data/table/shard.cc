@@ -1,5 +1,3 @@
-#include "worker/data/table_shard.h"
-
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "worker/data/mapped_file.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/data/table.h"
+#include "worker/data/table/table.h"
 
 #include <memory>
 #include <string>
@@ -8,13 +8,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/data_shape.h"
-#include "worker/data/table_content.h"
-#include "worker/data/table_csv.h"
-#include "worker/data/table_files.h"
-#include "worker/data/table_hdf5.h"
-#include "worker/data/table_npy.h"
-#include "worker/data/table_rows.h"
-#include "worker/data/table_shard.h"
+#include "worker/data/table/content.h"
+#include "worker/data/table/files.h"
+#include "worker/data/table/formats.h"
+#include "worker/data/table/rows.h"
 
 namespace catchment {
 namespace {

@@ -1,4 +1,4 @@
-// Rows that were read from a file of a table, and the checks that files of every kind have in common.
+// The rows of a table's file, and the checks that all formats have in common.
 #ifndef CATCHMENT_WORKER_DATA_TABLE_ROWS_H_
 #define CATCHMENT_WORKER_DATA_TABLE_ROWS_H_
 
@@ -15,58 +15,59 @@
 
 namespace catchment {
 
-// What a file of a table must hold, from data.table.
+// The required contents of a table's file, from data.table.
 struct TableSpec {
   SampleShape shape;
   TargetShape target;
-  bool unit_targets = false;  // real targets are shares: in [0, 1]
+  bool unit_targets = false;  // real targets must be in [0, 1]
   std::string features;       // data.table.features
   std::string labels;         // data.table.labels
-  bool labels_first = false;  // of a row's columns
+  bool labels_first = false;  // the labels are in the first columns
 };
 
-// One file's rows.
+// The rows of one file.
 struct TableRows {
   int64_t size = 0;
-  // size x the sample's shape, one row after another; one of them, the other is null.
+  // The values, size x the sample's shape, one row after another, in one of them; the other is null.
   std::shared_ptr<const uint8_t> bytes;
   std::shared_ptr<const float> floats;
-  // One of them, as TableSpec.target has it: a class each, or real numbers each.
+  // The labels or the targets of all rows, according to TableSpec.target; the other one is empty.
   std::vector<int32_t> labels;
   std::vector<float> targets;
 };
 
-// Keeps a vector as long as its values are shared.
+// Returns a pointer to the values that keeps the vector alive.
 template <typename T>
 std::shared_ptr<const T> Share(std::vector<T> values) {
   const auto owner = std::make_shared<const std::vector<T>>(std::move(values));
   return {owner, owner->data()};
 }
 
-// Says which row: "row 17 of digits.csv", where rows are counted as their readers count them.
+// Returns the name of a row for errors, "row 17 of digits.csv", with the format's way of counting rows.
 using RowName = absl::FunctionRef<std::string(int64_t row)>;
 
-// "row 16, counted from 0, of x.npy".
+// Returns "row 16, counted from 0, of x.npy".
 std::string CountedRow(const std::string& path, int64_t row);
 
-// Whether a row may have so many columns of labels: one class number, or as many as there are classes with a
-// single 1; of real targets as many as these.
+// Returns true if a row may have this number of label columns: one for a class number, or one for each class
+// with a single 1; for real targets one for each target.
 bool IsLabelWidth(const TargetShape& target, int64_t columns);
-// What it may have, in words: "1 (a label) or 10 (one-hot)".
+// Returns the allowed numbers in words: "1 (a label) or 10 (one-hot)".
 std::string LabelWidths(const TargetShape& target);
 
-// Adds what stands in the label columns of a row: of a width that IsLabelWidth.
-// Errors: InvalidArgument that names the row, for NaN or infinity, a label that is no class, a row that is
-// not one-hot, or a target outside [0, 1] that has to be within.
+// Adds the label columns of a row, whose number IsLabelWidth accepts.
+// Errors: InvalidArgument that names the row, for NaN or infinity, a label that is not a class, a row
+// that is not one-hot, or a target outside [0, 1] where targets must be within it.
 absl::Status AddLabels(const TableSpec& spec, absl::Span<const double> columns, int64_t row, RowName name,
                        TableRows* rows);
 
-// Adds those of all of rows->size rows, of a file with labels alone that is called `name`; `values` are
-// row-major. Errors: InvalidArgument for a width that IsLabelWidth does not take; those of AddLabels.
+// Adds the labels of all rows->size rows of the file `name`, which contains only labels; `values` are
+// row-major.
+// Errors: InvalidArgument for a number of columns that IsLabelWidth does not accept; those of AddLabels.
 absl::Status AddAllLabels(const TableSpec& spec, absl::Span<const double> values, const std::string& name,
                           TableRows* rows);
 
-// Errors: InvalidArgument that names the row and the value, for NaN or infinity.
+// Checks that all values are finite. Errors: InvalidArgument that names the row and the value.
 absl::Status CheckFinite(absl::Span<const float> values, int64_t row_size, RowName name);
 
 }  // namespace catchment

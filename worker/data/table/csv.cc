@@ -1,5 +1,3 @@
-#include "worker/data/table_csv.h"
-
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "worker/data/mapped_file.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

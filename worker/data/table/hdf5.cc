@@ -1,5 +1,3 @@
-#include "worker/data/table_hdf5.h"
-
 #include <hdf5/serial/hdf5.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {

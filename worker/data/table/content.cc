@@ -1,4 +1,4 @@
-#include "worker/data/table_content.h"
+#include "worker/data/table/content.h"
 
 #include <algorithm>
 
