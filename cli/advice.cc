@@ -13,10 +13,10 @@
 namespace catchment {
 namespace {
 
-// A worker is judged when it has been at it for so long and done so many steps: by then the first ones, with
-// cold caches and kernels being chosen, are few, and one hiccup of a second is a tenth.
-constexpr double kSeasonedSeconds = 10;
-constexpr double kSeasonedSteps = 50;
+// A worker is judged after this time and this number of steps: then the first steps, with cold caches and
+// kernels being chosen, are few, and an interruption of one second is a tenth of the time.
+constexpr double kWarmUpSeconds = 10;
+constexpr double kWarmUpSteps = 50;
 // Pushes before their staleness or their fates say something: the standard error of a share is below 0.04.
 constexpr double kEnoughPushes = 200;
 
@@ -71,24 +71,23 @@ bool AllWait(const v1::JobStatus& status) {
 }
 
 // One of `status`, with what it has done.
-struct Seasoned {
+struct WarmedUpWorker {
   const v1::WorkerStatus* worker;
   Work work;
 };
 
-std::vector<Seasoned> SeasonedOf(const v1::JobStatus& status) {
-  std::vector<Seasoned> seasoned;
+std::vector<WarmedUpWorker> WarmedUpWorkers(const v1::JobStatus& status) {
+  std::vector<WarmedUpWorker> workers;
   for (const v1::WorkerStatus& worker : status.workers()) {
     const Work work = WorkOf(worker, nullptr);
-    if (work.seconds() >= kSeasonedSeconds && work.steps >= kSeasonedSteps)
-      seasoned.push_back({&worker, work});
+    if (work.seconds() >= kWarmUpSeconds && work.steps >= kWarmUpSteps) workers.push_back({&worker, work});
   }
-  return seasoned;
+  return workers;
 }
 
-Work Sum(const std::vector<Seasoned>& workers) {
+Work Sum(const std::vector<WarmedUpWorker>& workers) {
   Work sum;
-  for (const Seasoned& one : workers) sum += one.work;
+  for (const WarmedUpWorker& one : workers) sum += one.work;
   return sum;
 }
 
@@ -133,18 +132,18 @@ std::string StragglerAdvice(const v1::JobStatus& status) {
   return machine +
          "; or take algorithm.preset sync_backup, which does not wait for the last one, or downpour or "
          "easgd, "
-         "where nobody waits.";
+         "where no worker waits.";
 }
 
 void FindStragglers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
-  const std::vector<Seasoned> workers = SeasonedOf(status);
+  const std::vector<WarmedUpWorker> workers = WarmedUpWorkers(status);
   if (workers.size() < 2) return;
   std::vector<double> seconds;
-  for (const Seasoned& one : workers) seconds.push_back(*one.work.compute_per_step());
+  for (const WarmedUpWorker& one : workers) seconds.push_back(*one.work.compute_per_step());
   // Of an even number the lower one: of two workers the faster.
   std::nth_element(seconds.begin(), seconds.begin() + (seconds.size() - 1) / 2, seconds.end());
   const double median = seconds[(seconds.size() - 1) / 2];
-  for (const Seasoned& one : workers) {
+  for (const WarmedUpWorker& one : workers) {
     const double mine = *one.work.compute_per_step();
     if (median <= 0 || mine < kStragglerTimes * median) continue;
     warnings->push_back(
@@ -183,7 +182,7 @@ std::string ServersAdvice(const v1::JobStatus& status) {
 }
 
 void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
-  const Work work = Sum(SeasonedOf(status));
+  const Work work = Sum(WarmedUpWorkers(status));
   const double servers = work.share(work.push + work.pull).value_or(0);
   if (servers > kServersShare) {
     warnings->push_back({.code = "waiting_for_servers",
@@ -205,7 +204,7 @@ void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
          .found = absl::StrCat("workers wait for minibatches ", Share(data), " of their time, more than ",
                                Share(kDataShare)),
          .why =
-             "Minibatches are read ahead, so reading them (or being dealt them by the master) is slower than "
+             "Minibatches are read ahead, so reading them (or getting them from the master) is slower than "
              "computing.",
          .advice =
              "Put the data on a local disk, leave the worker a processor beside its --threads, or raise "
@@ -272,7 +271,7 @@ void FindMissingWorkers(const v1::JobStatus& status, std::vector<Warning>* warni
 
 void FindNoEvaluator(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   double longest = 0;
-  for (const Seasoned& one : SeasonedOf(status)) longest = std::max(longest, one.work.seconds());
+  for (const WarmedUpWorker& one : WarmedUpWorkers(status)) longest = std::max(longest, one.work.seconds());
   if (status.evaluators() > 0 || longest < kEvaluatorSeconds) return;
   if (!WhyNoTestSamples(status.settings().data()).empty()) return;
   warnings->push_back(
@@ -280,7 +279,7 @@ void FindNoEvaluator(const v1::JobStatus& status, std::vector<Warning>* warnings
        .measured = 0,
        .bound = 1,
        .found = "no evaluator takes part, and the job's data have test samples",
-       .why = "Nobody scores the test set: whether training goes well, and how the result is, "
+       .why = "No evaluator scores the test set: whether training goes well, and how good the result is, "
               "stays unknown.",
        .advice = "Start one, at any time: catchment_worker --role=evaluator --master=HOST:PORT."});
 }

@@ -34,7 +34,7 @@ std::string DescribeGradient(const JobFacts& facts) {
 
 std::string DescribeElastic(const JobFacts& facts) {
   const v1::ElasticDifference& elastic = facts.job().algorithm().contribution().elastic();
-  return absl::StrCat("Each worker trains weights x of its own and sends them ",
+  return absl::StrCat("Each worker trains its own weights x and sends them ",
                       EverySteps(elastic.communication_period()), "; d = ", Short(elastic.moving_rate(), 4),
                       " * (x - center) is then added to the center and taken from x.");
 }
@@ -103,8 +103,8 @@ std::string DescribePseudoGradient(const JobFacts& facts) {
   const v1::PseudoGradient& config = facts.job().algorithm().contribution().pseudo_gradient();
   const v1::Optimizer& local = config.local_optimizer();
   std::string text = absl::StrCat(
-      "Each worker trains weights x of its own by ", Formula(local), "; lr ", Short(local.learning_rate()),
-      ", ", v1::Schedule::Decay_Name(local.schedule().decay()), ".", Preparation(local));
+      "Each worker trains its own weights x by ", Formula(local), "; lr ", Short(local.learning_rate()), ", ",
+      v1::Schedule::Decay_Name(local.schedule().decay()), ".", Preparation(local));
   if (local.has_clip_norm()) {
     absl::StrAppend(&text, " Its gradients are scaled to a norm of at most ", Short(local.clip_norm()), ".");
   }
@@ -124,7 +124,7 @@ std::string DescribeEnergyMatching(const JobFacts& facts) {
 
 std::string DescribeLookAhead(const JobFacts& facts) {
   const std::string mu = Short(facts.job().algorithm().contribution().look_ahead().momentum());
-  return absl::StrCat("Each worker keeps momentum of its own, v = ", mu, " * v + g, and sends g + ", mu,
+  return absl::StrCat("Each worker keeps its own momentum, v = ", mu, " * v + g, and sends g + ", mu,
                       " * v every step; fresh weights come with the answer.");
 }
 
@@ -133,7 +133,7 @@ std::string DescribeClipNorm(const v1::Job& job) {
   if (!job.optimizer().has_clip_norm()) return "";
   return absl::StrCat(job.algorithm().contribution().has_pseudo_gradient() ? " D" : " A gradient",
                       " whose norm is above ", Short(job.optimizer().clip_norm()),
-                      " is scaled down to it beforehand, so it cannot leave before all of it is known.");
+                      " is scaled down to it beforehand, so it cannot be sent before all of it is known.");
 }
 
 std::string DescribeKind(const JobFacts& facts) {
@@ -166,10 +166,10 @@ std::string DescribeGroups(const JobFacts& facts) {
   const v1::Consistency& consistency = facts.job().algorithm().consistency();
   const uint32_t spare = consistency.spare_workers();
   const std::string spared =
-      spare == 0 ? "."
-      : spare == 1
-          ? " but the last: what comes later is dropped, and its worker told."
-          : absl::StrCat(" but the last ", spare, ": what comes later is dropped, and its worker told.");
+      spare == 0   ? "."
+      : spare == 1 ? " but the last: later contributions are dropped, and their workers are notified."
+                   : absl::StrCat(" but the last ", spare,
+                                  ": later contributions are dropped, and their workers are notified.");
   if (consistency.groups() == 1) {
     return absl::StrCat("Synchronous with ", Plural(spare, "spare worker"),
                         ". An update is made of the contributions of all ", facts.workers(), " workers",
@@ -187,27 +187,28 @@ std::string DescribeSoftsync(const JobFacts& facts) {
   const uint32_t n = facts.job().algorithm().consistency().softsync();
   return absl::StrCat(
       n,
-      "-softsync. Nobody waits: a worker is answered when its contribution comes. An update is made "
+      "-softsync. No worker waits: it is answered when its contribution arrives. An update is made "
       "of every ",
       Plural(facts.contributions(), "contribution"),
-      ", whoever sent them, fewer as workers leave; how many updates old each is then is measured as "
+      ", from any workers, fewer as workers leave; how many updates old each is then is measured as "
       "staleness.");
 }
 
 std::string DescribeAsynchronous(const JobFacts& facts) {
   const v1::Algorithm& algorithm = facts.job().algorithm();
   const std::string applied =
-      "What a worker sends is applied as it comes, to weights that others may have moved since it fetched "
+      "What a worker sends is applied when it arrives, to weights that others may have moved since it "
+      "fetched "
       "its own. "
       "By how many updates is measured as staleness.";
   if (const uint32_t delay = algorithm.emulated_delay(); delay > 0) {
     return absl::StrCat(
-        "Asynchronous, with a delay for experiments. Nobody waits: what a worker sends is answered "
-        "as it comes, and applied when ",
+        "Asynchronous, with a delay for experiments. No worker waits: what it sends is answered "
+        "when it arrives, and applied when ",
         Plural(delay, "later contribution"), delay == 1 ? " has" : " have",
-        " come, as if its worker had been so much slower.");
+        " arrived, as if its worker had been that much slower.");
   }
-  if (!algorithm.consistency().has_staleness_bound()) return "Asynchronous. Nobody waits. " + applied;
+  if (!algorithm.consistency().has_staleness_bound()) return "Asynchronous. No worker waits. " + applied;
   const uint32_t bound = algorithm.consistency().staleness_bound();
   return absl::StrCat(
       "Stale synchronous. ", applied, " A worker goes on only while it is ",

@@ -1,4 +1,4 @@
-// A job's algorithm in words: what happens, in what order, who waits for whom.
+// Describes a job's algorithm in words: what happens, in which order, and which workers wait.
 #ifndef CATCHMENT_CLI_ALGORITHM_WORDS_H_
 #define CATCHMENT_CLI_ALGORITHM_WORDS_H_
 

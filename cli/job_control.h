@@ -22,7 +22,7 @@ class JobControl {
   absl::StatusOr<v1::JobStatus> GetStatus(double again_in_seconds = 0);
   absl::Status Stop(const std::string& reason);
   // Closes the connection; calls fail from now on. A master that ends would wait a while for a connection
-  // that nobody reads.
+  // that is not read.
   void Disconnect() { stub_.reset(); }
 
  private:

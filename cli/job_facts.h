@@ -44,7 +44,7 @@ struct WorkerBytes {
 class JobFacts {
  public:
   // `job` is complete and valid (common/job/validate.h). InvalidArgument when the parameters cannot be split
-  // between so many servers.
+  // between that number of servers.
   static absl::StatusOr<JobFacts> Create(const v1::Job& job, int servers);
 
   const v1::Job& job() const { return job_; }
@@ -57,7 +57,7 @@ class JobFacts {
   bool elastic() const { return job_.algorithm().contribution().has_elastic(); }
   // Steps between two contributions of a worker.
   int64_t period() const;
-  // So many contributions make so many updates of the center.
+  // contributions() contributions make contributions_make() updates of the center.
   int64_t contributions() const;
   int64_t contributions_make() const;
   // On the servers, for others or for their time to come; at most.
@@ -67,7 +67,7 @@ class JobFacts {
   int64_t train_samples() const;
   int64_t test_samples() const;
   bool knows_samples() const { return train_samples() > 0; }
-  // Whether the budget can be told; one in epochs follows from the samples.
+  // Returns true if the budget is known; one in epochs follows from the number of samples.
   bool knows_budget() const { return knows_samples() || job_.budget_case() != v1::Job::kEpochs; }
   // Where it can be, also the next three.
   int64_t total_samples() const;  // the budget, over all workers

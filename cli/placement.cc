@@ -92,7 +92,7 @@ std::string DescribeUnevenness(const ParameterLayout& layout) {
   }
   return " Servers differ by more than 1 %, because a part begins at a multiple of 16 parameters: the model "
          "is "
-         "small for so many servers.";
+         "small for that many servers.";
 }
 
 std::string DescribeBlocks(const JobFacts& facts) {

@@ -156,7 +156,7 @@ std::optional<ProcessEnd> Process::Poll() {
     result = waitpid(pid_, &status, WNOHANG);
   } while (result < 0 && errno == EINTR);
   if (result == pid_) end_ = Decode(status);
-  // Somebody else has waited for it: it ended, how is not known.
+  // Another part of the program has waited for it: it has ended, but its status is not known.
   if (result < 0) end_ = ProcessEnd{255, 0};
   return end_;
 }

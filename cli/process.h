@@ -1,4 +1,4 @@
-// A child process: started, watched, told to end, with its output in a log file.
+// A child process: started, watched and ended, with its output in a log file.
 //
 // The child has no input, a process group of its own (a terminal's Ctrl-C reaches the parent alone), no
 // blocked signals, and is killed by the kernel when the thread that started it ends: none outlives the

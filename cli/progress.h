@@ -19,7 +19,7 @@ std::string EvaluationLine(const v1::JobStatus& status);
 // Cut to `columns`, with an ellipsis; 0: not cut.
 std::string FitLine(const std::string& line, int columns);
 
-// Is told how a job goes while it runs.
+// Receives the progress of a job while it runs.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;

@@ -63,10 +63,9 @@ struct Options {
 
 FlagSet MakeFlags(Options* o) {
   FlagSet flags;
-  flags.AddOptionalSeconds(
-      "watch", kLongestPause, &o->watch,
-      "Shows it again after so many seconds, 2 by default, until the job ends. Rates are then "
-      "of the time between. On a terminal in place, otherwise block after block.");
+  flags.AddOptionalSeconds("watch", kLongestPause, &o->watch,
+                           "Shows it again every SECONDS, 2 by default, until the job ends. Rates are then "
+                           "of the time between. On a terminal in place, otherwise block after block.");
   flags.AddSwitch("json", &o->json, "One JSON object, with --watch one a line.");
   AddTlsFlags(&o->tls, &flags);
   return flags;

@@ -10,11 +10,11 @@
 
 namespace catchment {
 
-// At most so many columns, whatever is in it.
+// The largest number of columns of the table.
 constexpr int kStatusColumns = 100;
 
-// Rates are between `before`, an earlier status, and `status`; null: see common/work_rates.h. What is not known
-// is left out, or a "-" in a table. Ends with a newline.
+// Rates are between `before`, an earlier status, and `status`; null: see common/work_rates.h. What is not
+// known is left out, or a "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
 
 // "no warnings", or each with its code, what was found, why it matters and what to do.

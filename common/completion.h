@@ -58,7 +58,7 @@ class CompletionThread {
  public:
   // `name`, at most 15 characters, is what tools show of the thread.
   CompletionThread(std::unique_ptr<grpc::CompletionQueue> queue, const std::string& name);
-  // Runs what has been started to its end first. Nobody may start anything more.
+  // Runs what has been started to its end first. Nothing more may be started.
   ~CompletionThread();
 
   grpc::CompletionQueue* queue() { return queue_.get(); }

@@ -1,5 +1,5 @@
-// How often something took how long, on a logarithmic scale: four buckets to a factor of two, each told of by
-// its geometric middle, which is within 10 % of all that is in it.
+// How often something took how long, on a logarithmic scale: four buckets to a factor of two, each
+// represented by its geometric middle, which is within 10 % of all that is in it.
 //
 // Units: microseconds, from 8 to 2^32, more than an hour; what is outside counts as the nearest.
 // Threads: not thread-safe. Of one size, however much is counted.

@@ -494,7 +494,7 @@ class Inference {
     }
     const float smoothing = loss.label_smoothing();
     if (smoothing > 0 && target.is_real()) {
-      Problem(".label_smoothing", "is of classes, and the data has real targets; leave it out");
+      Problem(".label_smoothing", "applies to classes, and the data has real targets; leave it out");
     } else if (!(smoothing >= 0 && smoothing < 1)) {
       Problem(".label_smoothing", absl::StrCat(smoothing, " is not in [0, 1)"));
     } else if (smoothing > 0 && loss.kind() == v1::Loss::MEAN_SQUARED_ERROR) {

@@ -33,15 +33,16 @@ void FloatBuffer::Unreference() {
 
 BufferPool::BufferPool(absl::Span<const int64_t> capacities) {
   const std::set<int64_t> ascending(capacities.begin(), capacities.end());
-  for (int64_t capacity : ascending) shelves_.push_back({capacity, std::make_shared<UnusedBuffers>()});
+  for (int64_t capacity : ascending) size_classes_.push_back({capacity, std::make_shared<UnusedBuffers>()});
 }
 
 BufferPtr BufferPool::GetBytes(int64_t bytes) {
-  const auto shelf = std::find_if(shelves_.begin(), shelves_.end(), [bytes](const Shelf& shelf) {
-    return bytes <= shelf.capacity * static_cast<int64_t>(sizeof(float));
-  });
-  CHECK(shelf != shelves_.end()) << bytes << " bytes in one block";
-  const std::shared_ptr<UnusedBuffers>& unused = shelf->unused;
+  const auto size_class =
+      std::find_if(size_classes_.begin(), size_classes_.end(), [bytes](const SizeClass& size_class) {
+        return bytes <= size_class.capacity * static_cast<int64_t>(sizeof(float));
+      });
+  CHECK(size_class != size_classes_.end()) << bytes << " bytes in one block";
+  const std::shared_ptr<UnusedBuffers>& unused = size_class->unused;
   std::unique_ptr<FloatBuffer> buffer;
   {
     MutexLock lock(&unused->mu);
@@ -51,7 +52,7 @@ BufferPtr BufferPool::GetBytes(int64_t bytes) {
     }
     unused->never_used = std::min(unused->never_used, unused->buffers.size());
   }
-  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(shelf->capacity);
+  if (buffer == nullptr) buffer = std::make_unique<FloatBuffer>(size_class->capacity);
   buffer->bytes_ = bytes;
   buffer->references_.store(1, std::memory_order_relaxed);
   buffer->home_ = unused;
@@ -60,14 +61,14 @@ BufferPtr BufferPool::GetBytes(int64_t bytes) {
 
 void BufferPool::Trim() {
   std::vector<std::unique_ptr<FloatBuffer>> superfluous;
-  for (const Shelf& shelf : shelves_) {
-    MutexLock lock(&shelf.unused->mu);
-    std::vector<std::unique_ptr<FloatBuffer>>& buffers = shelf.unused->buffers;
-    const auto end = buffers.begin() + static_cast<int64_t>(shelf.unused->never_used);
+  for (const SizeClass& size_class : size_classes_) {
+    MutexLock lock(&size_class.unused->mu);
+    std::vector<std::unique_ptr<FloatBuffer>>& buffers = size_class.unused->buffers;
+    const auto end = buffers.begin() + static_cast<int64_t>(size_class.unused->never_used);
     superfluous.insert(superfluous.end(), std::make_move_iterator(buffers.begin()),
                        std::make_move_iterator(end));
     buffers.erase(buffers.begin(), end);
-    shelf.unused->never_used = buffers.size();
+    size_class.unused->never_used = buffers.size();
   }
 }
 

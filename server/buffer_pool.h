@@ -16,11 +16,11 @@ namespace catchment {
 
 class FloatBuffer;
 
-// The buffers of a pool, of one capacity, that nobody uses.
+// The unused buffers of one capacity in a pool.
 struct UnusedBuffers {
   Mutex mu;
   std::vector<std::unique_ptr<FloatBuffer>> buffers ABSL_GUARDED_BY(mu);  // the last used one at the end
-  size_t never_used ABSL_GUARDED_BY(mu) = 0;                              // so many, since the last Trim
+  size_t never_used ABSL_GUARDED_BY(mu) = 0;                              // of them, since the last Trim
 };
 
 // A vector of floats, 64-byte aligned, contents undefined at first.
@@ -103,11 +103,11 @@ class BufferPool {
   void Trim();
 
  private:
-  struct Shelf {
+  struct SizeClass {
     int64_t capacity;
     std::shared_ptr<UnusedBuffers> unused;
   };
-  std::vector<Shelf> shelves_;  // ascending by capacity; never changed
+  std::vector<SizeClass> size_classes_;  // ascending by capacity; never changed
 };
 
 }  // namespace catchment

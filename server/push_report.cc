@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 // Of some workers' pushes to some shards.
 class Tally {
  public:
-  // All shards see all pushes: their fates are told of one.
+  // All shards see all pushes: their fates are those of one shard.
   void AddFates(const v1::WorkerStatistics& worker) {
     applied_ += worker.applied();
     waiting_ += worker.waiting();

@@ -76,8 +76,8 @@ tensorboard::Histogram HistogramOf(const std::map<uint64_t, uint64_t>& counts) {
 absl::Status TensorBoard::Write(const Json& line, const std::map<uint64_t, uint64_t>& staleness,
                                 double unix_time) {
   absl::Status status = WriteAll(line, staleness, unix_time);
-  const bool told = std::exchange(told_, !status.ok());
-  return told ? absl::OkStatus() : status;
+  const bool reported = std::exchange(error_reported_, !status.ok());
+  return reported ? absl::OkStatus() : status;
 }
 
 absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, uint64_t>& staleness,

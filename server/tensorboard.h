@@ -9,7 +9,7 @@
 //
 // What is null or not finite in a line is left out.
 //
-// Threads: one. Errors: name the file; told once until a line is written again.
+// Threads: one. Errors: name the file, and are returned once until a line is written again.
 #ifndef CATCHMENT_SERVER_TENSORBOARD_H_
 #define CATCHMENT_SERVER_TENSORBOARD_H_
 
@@ -42,7 +42,7 @@ class TensorBoard {
   const std::string directory_;
   std::unique_ptr<EventFile> file_;  // null: no line is written yet
   std::string last_test_;            // of the last line
-  bool told_ = false;
+  bool error_reported_ = false;
 };
 
 // For each value a bucket of its own, half a unit to either side.

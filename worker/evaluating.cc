@@ -117,7 +117,7 @@ std::string Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {
   return reply.ok() ? reply->job_failed() : "";
 }
 
-absl::Status Evaluating::Forgive(const absl::Status& status, double patience_seconds) {
+absl::Status Evaluating::TolerateOutage(const absl::Status& status, double patience_seconds) {
   if (!absl::IsUnavailable(status)) return status;
   const double now = clock_.Now();
   if (!unreachable_since_.has_value()) {
@@ -137,7 +137,7 @@ absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* ov
   if (task->evaluation() == 0 || *over) return absl::OkStatus();
   std::vector<float> weights;
   absl::StatusOr<v1::EvaluationReport> report = Evaluate(session, &weights);
-  if (!report.ok()) return Forgive(report.status(), session->job.faults().connect_timeout_seconds());
+  if (!report.ok()) return TolerateOutage(report.status(), session->job.faults().connect_timeout_seconds());
   unreachable_since_.reset();
   report->set_incarnation(incarnation);
   report->set_evaluation(task->evaluation());
@@ -164,15 +164,15 @@ absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session, std:
   Score total;
   Minibatch batch;
   while (!stop_.IsSet() && test.Next(&batch)) total += session->model->Evaluate(*weights, batch);
-  if (stop_.IsSet()) return absl::CancelledError("the evaluator was told to stop");
+  if (stop_.IsSet()) return absl::CancelledError("the evaluator was asked to stop");
   v1::EvaluationReport report;
   report.set_samples(total.samples);
   report.set_correct(total.correct);
   report.set_loss_sum(total.loss_sum);
   for (const Trainable::Statistic& statistic : session->model->statistics()) {
-    v1::Statistic* const told = report.add_statistics();
-    told->set_name(statistic.name);
-    told->mutable_values()->Add(statistic.values.begin(), statistic.values.end());
+    v1::Statistic* const reported = report.add_statistics();
+    reported->set_name(statistic.name);
+    reported->mutable_values()->Add(statistic.values.begin(), statistic.values.end());
   }
   const double samples = static_cast<double>(std::max<int64_t>(1, total.samples));
   if (session->data.test.target().is_real()) {

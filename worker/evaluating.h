@@ -20,7 +20,7 @@ class Evaluating {
   // `clock` outlives it.
   Evaluating(WorkerOptions options, const Clock* clock);
 
-  // Until the job is over or the evaluator is told to stop (ok), or an error that it cannot mend.
+  // Runs until the job is over or Stop is called (ok), or until an error that trying again cannot fix.
   absl::Status Run();
   void Stop() { stop_.Set(); }
 
@@ -30,7 +30,7 @@ class Evaluating {
   // Returns why the job failed; empty where it has not.
   std::string Leave(uint64_t incarnation, const absl::Status& why);
   // Ok while a server that is not to be reached may still come back.
-  absl::Status Forgive(const absl::Status& status, double patience_seconds);
+  absl::Status TolerateOutage(const absl::Status& status, double patience_seconds);
   // Of the servers' weights now, which *weights has then; empty where there is nothing to score them with.
   absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session, std::vector<float>* weights);
 

@@ -55,7 +55,7 @@ class Parameters {
   virtual void Start(const Operation& operation) = 0;
   // Each value of the input once.
   virtual void Ready(Range range) = 0;
-  // At once where the operation has no output, or it has come.
+  // Waits until the output of the range is complete. Returns at once if the operation has no output.
   virtual absl::Status Await(Range range) = 0;
   // All of the input is Ready.
   virtual absl::StatusOr<Outcome> Finish() = 0;

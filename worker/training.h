@@ -31,7 +31,7 @@ class Training {
   Training(WorkerOptions options, const Clock* clock);
   ~Training();
 
-  // Until the job is done or the worker is told to stop (ok), or an error that it cannot mend.
+  // Runs until the job is done or Stop is called (ok), or until an error that trying again cannot fix.
   absl::Status Run();
 
   // Ends after the step under way and its push, or, where nothing moves with the servers any more, in a few

@@ -14,7 +14,7 @@ namespace {
 
 AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
   const v1::Algorithm& algorithm = run.job.algorithm();
-  const Knobs knobs = KnobsOf(run.job);
+  const Hyperparameters hyperparameters = HyperparametersOf(run.job);
   AlgorithmFacts facts;
   facts.name = run.algorithm;
   facts.synchronous = IsSynchronous(algorithm.consistency());
@@ -22,8 +22,8 @@ AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
                                        ? algorithm.contribution().pseudo_gradient().local_optimizer()
                                        : run.job.optimizer();
   facts.optimizer = v1::Optimizer::Kind_Name(optimizer.kind());
-  facts.learning_rate = knobs.learning_rate;
-  if (knobs.momentum.has_value()) facts.momentum = *knobs.momentum;
+  facts.learning_rate = hyperparameters.learning_rate;
+  if (hyperparameters.momentum.has_value()) facts.momentum = *hyperparameters.momentum;
   // What staleness does to weights that move by differences, or once for many steps, is not in the model.
   facts.implicit = algorithm.contribution().has_gradient();
   if (algorithm.compensation().has_open_loop_momentum()) {
@@ -78,7 +78,7 @@ int BestProbe(const std::vector<RunResult>& probes) {
 }
 
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
-                   const FoundKnobs& found) {
+                   const FoundHyperparameters& found) {
   Comparison comparison;
   comparison.command = absl::StrCat("catchment compare ", absl::StrJoin(options.args, " "));
   comparison.version =

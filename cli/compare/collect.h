@@ -20,7 +20,7 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
 int BestProbe(const std::vector<RunResult>& probes);
 
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
-                   const FoundKnobs& found);
+                   const FoundHyperparameters& found);
 
 }  // namespace catchment
 

@@ -67,17 +67,17 @@ class Comparing {
     for (const PlannedRun& probe : *probes) results.push_back(CollectRun(runner_.directory, probe));
     const int best = BestProbe(results);
     for (size_t i = 0; i < results.size(); ++i) {
-      probes_.push_back({algorithm, ToString(KnobsOf((*probes)[i].job)), results[i].accuracy, results[i].loss,
-                         static_cast<int>(i) == best});
+      probes_.push_back({algorithm, ToString(HyperparametersOf((*probes)[i].job)), results[i].accuracy,
+                         results[i].loss, static_cast<int>(i) == best});
     }
-    if (best >= 0) found_[algorithm] = KnobsOf((*probes)[best].job);
+    if (best >= 0) found_[algorithm] = HyperparametersOf((*probes)[best].job);
     return absl::OkStatus();
   }
 
   const CompareOptions& options_;
   const v1::Job& given_;
   const CompareRunner& runner_;
-  FoundKnobs found_;
+  FoundHyperparameters found_;
   std::vector<SearchProbe> probes_;
   ComparePlan plan_;
   int signal_ = 0;

@@ -49,8 +49,9 @@ FlagSet MakeFlags(CompareOptions* o, Texts* texts) {
   flags.AddString("algorithms", "A,B,...", &texts->algorithms,
                   "Presets; `catchment validate --help` lists them. Required.");
   flags.AddString("workers", "N,M,...", &texts->workers, "Numbers of workers. Default 1,2,4.");
-  flags.AddInt("seeds", "N", 1, &o->seeds,
-               "Runs of each kind, with seeds from the job's on. Default 3; with 1 noise cannot be told.");
+  flags.AddInt(
+      "seeds", "N", 1, &o->seeds,
+      "Runs of each kind, with seeds from the job's on. Default 3; with 1, noise cannot be estimated.");
   flags.AddString(
       "budget", "samples:N|seconds:N", &texts->budget,
       "What ends each run. Default: the job's budget. With seconds the learning rate is constant: its "

@@ -38,7 +38,7 @@ struct CompareOptions {
   std::vector<std::string> args;  // as given
 };
 
-// InvalidArgument names the flag and the mend.
+// InvalidArgument names the flag and how to fix it.
 absl::StatusOr<CompareOptions> ParseCompareOptions(const std::vector<std::string>& args);
 
 std::string CompareHelp();

@@ -63,10 +63,10 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   return absl::OkStatus();
 }
 
-// `knobs` may be null.
+// `hyperparameters` may be null.
 absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& given,
                                 const std::string& algorithm, int workers, uint64_t seed, double share,
-                                const Knobs* knobs) {
+                                const Hyperparameters* hyperparameters) {
   v1::Job job = given;
   SetAlgorithm(algorithm, &job);
   job.set_workers(workers);
@@ -78,24 +78,24 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
   SetStragglers(options.stragglers, &job);
   if (absl::Status status = SetBudget(options, share, &job); !status.ok()) return status;
   absl::StatusOr<v1::Job> complete = Complete(job);
-  if (!complete.ok() || knobs == nullptr) return complete;
-  SetKnobs(*knobs, &*complete);
+  if (!complete.ok() || hyperparameters == nullptr) return complete;
+  SetHyperparameters(*hyperparameters, &*complete);
   return Complete(*complete);
 }
 
 uint64_t FirstSeed(const v1::Job& given) { return given.has_seed() ? given.seed() : 1; }
 
-// `start`: with the knobs that the grid is around.
+// `start`: with the hyperparameters that the grid is around.
 std::vector<PlannedRun> Probes(const CompareOptions& options, const v1::Job& given,
                                const std::string& algorithm, const v1::Job& start) {
   std::vector<PlannedRun> probes;
   const int workers = static_cast<int>(start.workers());
-  for (const Knobs& knobs : SearchGrid(KnobsOf(start))) {
+  for (const Hyperparameters& hyperparameters : SearchGrid(HyperparametersOf(start))) {
     absl::StatusOr<v1::Job> job =
-        MakeJob(options, given, algorithm, workers, start.seed(), kSearchShare, &knobs);
+        MakeJob(options, given, algorithm, workers, start.seed(), kSearchShare, &hyperparameters);
     // Some algorithms have no use for some momenta.
     if (!job.ok()) continue;
-    const std::string name = absl::StrReplaceAll(ToString(knobs), {{", ", "-"}, {" ", "-"}});
+    const std::string name = absl::StrReplaceAll(ToString(hyperparameters), {{", ", "-"}, {" ", "-"}});
     probes.push_back({absl::StrCat("search/", algorithm, "-", name), algorithm, workers, start.seed(),
                       options.budget.seconds * kSearchShare, *std::move(job)});
   }
@@ -110,15 +110,16 @@ absl::Status RefuseAll(const std::string& algorithm, const std::vector<LeftOut>&
 }  // namespace
 
 absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Job& given,
-                                     const FoundKnobs& found) {
+                                     const FoundHyperparameters& found) {
   ComparePlan plan;
   const uint64_t first = FirstSeed(given);
   for (uint64_t seed = first; seed < first + options.seeds; ++seed) {
     for (int workers : options.workers) {
       for (const std::string& algorithm : options.algorithms) {
-        const auto knobs = found.find(algorithm);
-        absl::StatusOr<v1::Job> job = MakeJob(options, given, algorithm, workers, seed, 1,
-                                              knobs == found.end() ? nullptr : &knobs->second);
+        const auto hyperparameters = found.find(algorithm);
+        absl::StatusOr<v1::Job> job =
+            MakeJob(options, given, algorithm, workers, seed, 1,
+                    hyperparameters == found.end() ? nullptr : &hyperparameters->second);
         if (job.ok()) {
           plan.runs.push_back({absl::StrCat("runs/", algorithm, "-", workers, "-workers-seed-", seed),
                                algorithm, workers, seed, options.budget.seconds, *std::move(job)});

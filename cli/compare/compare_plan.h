@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/compare/compare_options.h"
-#include "cli/compare/knobs.h"
+#include "cli/compare/hyperparameters.h"
 #include "proto/job.pb.h"
 
 namespace catchment {
@@ -22,7 +22,7 @@ struct PlannedRun {
   v1::Job job;         // complete and valid
 };
 
-// Of an algorithm that cannot do with so many workers.
+// The error of an algorithm that does not support that number of workers.
 struct LeftOut {
   std::string algorithm;
   int workers = 1;
@@ -30,7 +30,7 @@ struct LeftOut {
 };
 
 struct ComparePlan {
-  // By seed, then by workers, then by algorithm: what changes on the machine meanwhile changes all alike.
+  // By seed, then by workers, then by algorithm, so that a change of the machine's speed affects all equally.
   std::vector<PlannedRun> runs;
   std::vector<LeftOut> left_out;
 };
@@ -39,7 +39,7 @@ struct ComparePlan {
 // `algorithm`, unless it is its preset; what the job says of the optimizer holds for all. `found`: what a
 // search found for some algorithms. InvalidArgument when an algorithm does with no number of workers.
 absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Job& given,
-                                     const FoundKnobs& found);
+                                     const FoundHyperparameters& found);
 
 // The probes of a search for one algorithm: the first seed, the most workers, a quarter of the budget.
 absl::StatusOr<std::vector<PlannedRun>> PlanSearch(const CompareOptions& options, const v1::Job& given,

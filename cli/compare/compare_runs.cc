@@ -50,7 +50,8 @@ std::string ResultLine(const RunDirectory& directory) {
   return absl::StrFormat("loss %.4g in %s", loss->get<double>(), time);
 }
 
-// The error of a run that is to end all others; what merely went wrong with this one is told to `progress`.
+// The error of a run that is to end all others; what merely went wrong with this one is reported to
+// `progress`.
 absl::Status RunOne(const CompareRunner& runner, const PlannedRun& run, CompareProgress* progress,
                     int* signal) {
   const absl::StatusOr<RunDirectory> directory =

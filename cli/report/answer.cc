@@ -19,7 +19,7 @@ std::string Setting(const Comparison& comparison, int workers) {
 }
 
 std::string Noise(const Ratio& ratio) {
-  if (!ratio.told) return "whether that is more than noise, one seed cannot tell";
+  if (!ratio.has_interval) return "one seed does not show whether that is more than noise";
   const std::string interval =
       absl::StrFormat("95 %% interval of the ratio %.2f to %.2f", ratio.low, ratio.high);
   return absl::StrCat(ratio.beyond_noise() ? "more than noise" : "not more than noise", " (", interval, ")");
@@ -93,7 +93,7 @@ std::string CountWithSpread(const Spread& spread) {
 }
 
 std::string RatioInWords(const Ratio& ratio) {
-  if (!ratio.told) return absl::StrFormat("%.2f", ratio.value);
+  if (!ratio.has_interval) return absl::StrFormat("%.2f", ratio.value);
   return absl::StrFormat("%.2f (%.2f to %.2f)", ratio.value, ratio.low, ratio.high);
 }
 
@@ -138,9 +138,9 @@ std::string WhereSynchronousWins(const Findings& findings) {
     return won[synchronous].empty() ? std::string("nowhere") : absl::StrJoin(won[synchronous], "; ");
   };
   if (findings.duels.empty()) return "";
-  const bool told = std::any_of(findings.duels.begin(), findings.duels.end(),
-                                [](const Duel& duel) { return duel.ratio.told; });
-  if (!told) return "Where waiting for all workers wins by more than noise, one seed cannot tell.";
+  const bool has_interval = std::any_of(findings.duels.begin(), findings.duels.end(),
+                                        [](const Duel& duel) { return duel.ratio.has_interval; });
+  if (!has_interval) return "One seed does not show where waiting for all workers wins by more than noise.";
   return absl::StrCat("By more than noise, waiting for all workers wins in: ", list(true),
                       ". Not waiting wins in: ", list(false), ".");
 }

@@ -34,7 +34,7 @@ struct LeftOutPair {
 
 struct SearchProbe {
   std::string algorithm;
-  std::string knobs;  // "learning rate 0.03, momentum 0.6"
+  std::string hyperparameters;  // "learning rate 0.03, momentum 0.6"
   std::optional<double> accuracy;
   std::optional<double> loss;
   bool chosen = false;
@@ -59,7 +59,7 @@ struct Comparison {
   std::vector<SearchProbe> probes;
 };
 
-// The runs of one algorithm with so many workers that are done.
+// The finished runs of one algorithm with one number of workers.
 std::vector<const RunResult*> RunsOf(const Comparison& comparison, const std::string& algorithm, int workers);
 
 // "worker 1 four times slower" in the words of the flag: "worker 1 4 times slower".

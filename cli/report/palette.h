@@ -1,4 +1,5 @@
-// How the n-th thing of a chart looks: told apart by colour, and without it by dashes, markers or stripes.
+// The appearance of the n-th series of a chart: colours, and without colour dashes, markers or stripes,
+// distinguish them.
 //
 // Source of the colours: Okabe and Ito 2008, "Color Universal Design"; without yellow, which is too light on
 // paper.

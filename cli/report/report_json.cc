@@ -20,9 +20,9 @@ Json ToJson(const Spread& spread) {
 
 Json ToJson(const Ratio& ratio) {
   return {{"value", ratio.value},
-          {"low", ratio.told ? Json(ratio.low) : Json()},
-          {"high", ratio.told ? Json(ratio.high) : Json()},
-          {"beyond_noise", ratio.told ? Json(ratio.beyond_noise()) : Json()}};
+          {"low", ratio.has_interval ? Json(ratio.low) : Json()},
+          {"high", ratio.has_interval ? Json(ratio.high) : Json()},
+          {"beyond_noise", ratio.has_interval ? Json(ratio.beyond_noise()) : Json()}};
 }
 
 Json ToJson(const std::optional<Ratio>& ratio) { return ratio.has_value() ? ToJson(*ratio) : Json(); }
@@ -177,7 +177,7 @@ Json ReportJson(const Comparison& comparison, const Findings& findings) {
   report["search"] = Json::array();
   for (const SearchProbe& probe : comparison.probes) {
     report["search"].push_back({{"algorithm", probe.algorithm},
-                                {"settings", probe.knobs},
+                                {"settings", probe.hyperparameters},
                                 {"test_accuracy", OrNull(probe.accuracy)},
                                 {"test_loss", OrNull(probe.loss)},
                                 {"chosen", probe.chosen}});

@@ -137,7 +137,7 @@ std::string SearchTable(const Comparison& comparison) {
   if (comparison.probes.empty()) return "";
   TableRows rows = {{"algorithm", "tried", "test score", ""}};
   for (const SearchProbe& probe : comparison.probes) {
-    rows.push_back({probe.algorithm, probe.knobs,
+    rows.push_back({probe.algorithm, probe.hyperparameters,
                     probe.accuracy.has_value() ? Percent(*probe.accuracy)
                     : probe.loss.has_value()   ? absl::StrFormat("loss %.4g", *probe.loss)
                                                : "failed",

@@ -50,7 +50,7 @@ Ratio RatioOf(const BySeed& values, const BySeed& base) {
   const double mean = SpreadOf(ratios).mean;
   ratio.value = ratio.low = ratio.high = std::exp(mean);
   if (ratios.size() < 2) return ratio;
-  ratio.told = true;
+  ratio.has_interval = true;
   const double half =
       StandardError(ratios, mean) * StudentTQuantile(kConfidence, static_cast<double>(ratios.size() - 1));
   ratio.low = std::exp(mean - half);

@@ -8,7 +8,7 @@ namespace catchment {
 namespace {
 
 // The continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), from its tail: with
-// so many terms what is left out is below 1e-12 wherever x < (a + 1) / (a + b + 2).
+// that many terms the remainder is below 1e-12 wherever x < (a + 1) / (a + b + 2).
 double BetaFraction(double a, double b, double x) {
   constexpr int kTerms = 400;
   double tail = 1;

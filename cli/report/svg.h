@@ -43,8 +43,8 @@ class Svg {
             const std::string& color = "#222222");
   // Upwards, around its middle.
   void VerticalText(double x, double y, const std::string& text);
-  // Stripes over a colour, so that it can be told without it: kind 0 plain, 1 rising, 2 falling, 3 upright.
-  // Returns what `fill` takes.
+  // Stripes over a colour, so that it is also recognised without it: kind 0 plain, 1 rising, 2 falling, 3
+  // upright. Returns what `fill` takes.
   std::string Pattern(const std::string& color, int kind);
 
   std::string Finish() const { return text_ + "</svg>\n"; }

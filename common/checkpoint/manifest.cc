@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& dir) {
     if (!absl::StartsWith(name, kPrefix) || !absl::SimpleAtoi(name.substr(sizeof(kPrefix) - 1), &number)) {
       continue;
     }
-    // Not "checkpoint-007" or "checkpoint- 7", which are somebody else's.
+    // Not "checkpoint-007" or "checkpoint- 7", which Catchment does not write.
     if (name == absl::StrCat(kPrefix, number)) numbers.push_back(number);
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read the directory ", dir));

@@ -17,7 +17,7 @@ void CheckDelay(const std::string& path, const v1::DelayCompensation& delay, Pro
   if (delay.adaptive()) {
     problems->BelowOne(path + ".decay", delay.decay());
   } else if (delay.has_decay()) {
-    problems->Add(path + ".decay", "is of the adaptive kind; leave it out, or set adaptive to true");
+    problems->Add(path + ".decay", "belongs to the adaptive kind; leave it out, or set adaptive to true");
   }
 }
 

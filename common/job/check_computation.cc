@@ -27,7 +27,7 @@ void CheckLossScale(const v1::Computation& computation, Problems* problems) {
 void RequireFloat16(bool is_set, const std::string& path, Problems* problems) {
   if (!is_set) return;
   problems->Add(path,
-                "is of precision FLOAT16, whose gradients may overflow; leave it out, or set "
+                "belongs to precision FLOAT16, whose gradients may overflow; leave it out, or set "
                 "computation.precision to FLOAT16");
 }
 

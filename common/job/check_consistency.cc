@@ -29,33 +29,34 @@ void CheckGroups(const v1::Consistency& consistency, uint32_t workers, Problems*
                   absl::StrCat("is ", consistency.spare_workers(), ", and the smallest of ", groups,
                                groups == 1 ? " group has " : " groups has ", smallest,
                                smallest == 1 ? " worker" : " workers",
-                               "; must be below that, so that somebody's contribution counts"));
+                               "; must be below that, so that at least one contribution counts"));
   }
 }
 
 void CheckOfArrivalAlone(const v1::Algorithm& algorithm, Problems* problems) {
   const v1::Consistency& consistency = algorithm.consistency();
-  const std::string mend = "; leave it out, or set algorithm.consistency.groups to 0";
+  const std::string hint = "; leave it out, or set algorithm.consistency.groups to 0";
   if (consistency.has_softsync()) {
     problems->Add(absl::StrCat(kPath, "softsync"),
-                  "is of groups 0: a group's updates wait for its members" + mend);
+                  "belongs to groups 0: a group's updates wait for its members" + hint);
   }
   if (consistency.has_staleness_bound()) {
-    problems->Add(absl::StrCat(kPath, "staleness_bound"),
-                  "is of groups 0: in groups nobody is ahead of the others of his group" + mend);
+    problems->Add(
+        absl::StrCat(kPath, "staleness_bound"),
+        "belongs to groups 0: workers in a group advance together, so a staleness bound has no effect" +
+            hint);
   }
   if (algorithm.emulated_delay() > 0) {
-    problems->Add(kDelay, "is of groups 0: in groups it would be the whole group that is late" + mend);
+    problems->Add(kDelay, "belongs to groups 0: in groups the whole group would be late" + hint);
   }
 }
 
-// Nobody's update waits for that of another.
+// Returns true if no update waits for another.
 void CheckArrival(const v1::Consistency& consistency, uint32_t workers, Problems* problems) {
   if (consistency.spare_workers() > 0) {
-    problems->Add(
-        absl::StrCat(kPath, "spare_workers"),
-        "is of groups above 0: with 0 no update waits for anybody who could be spared; leave it out, or "
-        "set algorithm.consistency.groups to 1");
+    problems->Add(absl::StrCat(kPath, "spare_workers"),
+                  "belongs to groups above 0: with 0 no update waits for several workers; leave it out, or "
+                  "set algorithm.consistency.groups to 1");
   }
   if (consistency.has_softsync()) {
     problems->Within<uint32_t>(1, workers, absl::StrCat(kPath, "softsync"), consistency.softsync());

@@ -65,14 +65,14 @@ void CheckEnergyMatching(const v1::Job& job, Problems* problems) {
       absl::StrCat("must be 1 with contribution energy_matching, which pushes moves of the center; "
                    "set ",
                    path, ".learning_rate"));
-  const std::string mend =
+  const std::string hint =
       "does not belong to contribution energy_matching, which pushes moves of the center and not gradients; "
       "leave it out";
-  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", mend);
-  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", mend);
-  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", mend);
+  if (optimizer.weight_decay() != 0) problems->Add("optimizer.weight_decay", hint);
+  if (optimizer.has_clip_value()) problems->Add("optimizer.clip_value", hint);
+  if (optimizer.has_clip_norm()) problems->Add("optimizer.clip_norm", hint);
   if (optimizer.worker_scaling() != v1::Optimizer::NO_SCALING)
-    problems->Add("optimizer.worker_scaling", mend);
+    problems->Add("optimizer.worker_scaling", hint);
   if (job.algorithm().consistency().groups() == 1) {
     problems->Add(
         "algorithm.consistency.groups",

@@ -9,8 +9,8 @@
 
 namespace catchment {
 
-// Ranges; that there are test samples, with classes where accuracy is asked for; and that nobody asked for
-// the same bits on every run.
+// Ranges; that there are test samples, with classes where accuracy is asked for; and that the job does not
+// ask for the same bits on every run.
 void CheckEvaluation(const v1::Job& job, Problems* problems);
 
 // The first field that follows what an evaluator says, and means nothing without one. Empty: none.

@@ -7,8 +7,8 @@
 
 namespace catchment {
 
-// That there is a test loss, that the servers apply the learning rate, and that nobody asked for the same
-// bits on every run.
+// That there is a test loss, that the servers apply the learning rate, and that the job does not ask for the
+// same bits on every run.
 void CheckPlateau(const v1::Job& job, Problems* problems);
 
 }  // namespace catchment

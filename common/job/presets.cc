@@ -20,7 +20,7 @@ struct Text {
 constexpr Text kTexts[] = {
     // The reference for every other: the sequential algorithm with a batch of workers x batch_size.
     {"sync",
-     "Machines are alike and the network is fast: every update waits for all workers, and a run can be "
+     "Machines are equally fast and so is the network: every update waits for all workers, and a run can be "
      "repeated.",
      "consistency { groups: 1 } contribution { gradient {} }", "kind: SGD learning_rate: 0.05 momentum: 0.9"},
     // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
@@ -47,10 +47,11 @@ constexpr Text kTexts[] = {
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
     {"easgd",
-     "The network is slow, or workers are many: each trains its own weights, tied to the center by a spring.",
+     "The network is slow, or workers are many: each trains its own weights, pulled towards the center at "
+     "intervals.",
      "consistency { groups: 0 } contribution { elastic {} }", "kind: SGD learning_rate: 0.3 momentum: 0"},
     // All workers exchange against the same center: easgd that can be repeated.
-    {"easgd_sync", "As easgd, where machines are alike and a run must be repeatable.",
+    {"easgd_sync", "As easgd, where machines are equally fast and a run must be repeatable.",
      "consistency { groups: 1 } contribution { elastic {} }", "kind: SGD learning_rate: 0.3 momentum: 0"},
     // Momentum multiplies the step by about 1 / (1 - 0.9), hence the smaller learning rate.
     {"eamsgd", "As easgd, for models that need momentum to train well.",
@@ -66,7 +67,7 @@ constexpr Text kTexts[] = {
      "Workers are too many for one barrier: two groups, synchronous within, asynchronous to each other.",
      "consistency { groups: 2 } contribution { gradient {} }", "kind: SGD learning_rate: 0.05 momentum: 0.8"},
     // 1-softsync: updates are as large as those of sync, and about one update old (arXiv:1511.05950).
-    {"softsync", "As downpour, with fewer and larger updates: nobody waits, and staleness is about 1.",
+    {"softsync", "As downpour, with fewer and larger updates: no worker waits, and staleness is about 1.",
      "consistency { groups: 0 softsync: 1 } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.1 momentum: 0.8"},
     {"ssp", "As downpour, where some worker may fall far behind: the others wait when it is 3 pushes late.",
@@ -112,7 +113,7 @@ void FillAxis(const Axis& offered, Axis* wanted) {
 }
 
 void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
-  // Who states the groups states who waits for whom.
+  // A job that sets the groups sets all of what an update waits for.
   if (!algorithm->consistency().has_groups()) {
     v1::Consistency filled = preset.consistency();
     filled.MergeFrom(algorithm->consistency());

@@ -1,4 +1,4 @@
-// What is wrong with a job, gathered over all checks, so that a user is told all of it at once.
+// The problems of a job, gathered over all checks, so that a user sees all of them at once.
 #ifndef CATCHMENT_COMMON_JOB_PROBLEMS_H_
 #define CATCHMENT_COMMON_JOB_PROBLEMS_H_
 
@@ -12,7 +12,7 @@
 
 namespace catchment {
 
-// Gathers problems, a line each.
+// Gathers problems, one on each line.
 class Problems {
  public:
   void Add(const std::string& path, const std::string& text) {

@@ -255,7 +255,7 @@ void CheckTopK(const v1::Compression& compression, Problems* problems) {
   if (compression.push() == v1::Compression::TOP_K) {
     problems->Require(fraction > 0 && fraction <= 1, path, fraction, "must be in (0, 1]");
   } else if (compression.has_top_k_fraction()) {
-    problems->Add(path, "is of push TOP_K; leave it out, or set compression.push to TOP_K");
+    problems->Add(path, "belongs to push TOP_K; leave it out, or set compression.push to TOP_K");
   }
   if (compression.pull() == v1::Compression::TOP_K) {
     problems->Add("compression.pull",

@@ -13,8 +13,10 @@ constexpr float kWorthTelling = 0.05f;
 
 std::optional<std::string> MomentumLog::Line(const v1::MomentumState& state) {
   if (!state.has_momentum()) return std::nullopt;
-  if (told_.has_value() && std::abs(state.momentum() - *told_) < kWorthTelling) return std::nullopt;
-  told_ = state.momentum();
+  if (last_logged_momentum_.has_value() &&
+      std::abs(state.momentum() - *last_logged_momentum_) < kWorthTelling)
+    return std::nullopt;
+  last_logged_momentum_ = state.momentum();
   if (state.has_staleness_mean()) {
     const double tau = state.staleness_mean();
     return absl::StrFormat(

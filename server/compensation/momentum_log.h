@@ -1,4 +1,5 @@
-// Says what staleness-aware momentum has measured and set, and why, whenever it has changed enough to matter.
+// Describes for the log what staleness-aware momentum has measured and set, whenever it has changed enough to
+// matter.
 #ifndef CATCHMENT_SERVER_COMPENSATION_MOMENTUM_LOG_H_
 #define CATCHMENT_SERVER_COMPENSATION_MOMENTUM_LOG_H_
 
@@ -12,16 +13,16 @@ namespace catchment {
 // Threads: not safe.
 class MomentumLog {
  public:
-  // `target`: of the optimizer's momentum and what asynchrony adds, together.
+  // `target`: the sum of the optimizer's momentum and what asynchrony adds.
   explicit MomentumLog(float target) : target_(target) {}
 
-  // A line for the log; nothing where momentum is not set by measuring, or hardly differs from the last
-  // line's.
+  // Returns a line for the log; nothing if momentum is not set by measuring, or hardly differs from that of
+  // the last line.
   std::optional<std::string> Line(const v1::MomentumState& state);
 
  private:
   const float target_;
-  std::optional<float> told_;  // momentum, in the last line
+  std::optional<float> last_logged_momentum_;
 };
 
 }  // namespace catchment

@@ -56,8 +56,8 @@ class ApplyPool {
   std::vector<std::unique_ptr<Queue>> queues_;
 };
 
-// For a machine with so many processors: none below 4, where the threads that receive need them all; else
-// half of them, at most 8.
+// Returns the default number of threads for a machine with `processors`: 0 for fewer than 4, which the
+// receiving threads need; otherwise half of them, at most 8.
 int DefaultApplyThreads(int processors);
 
 }  // namespace catchment

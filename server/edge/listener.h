@@ -50,7 +50,7 @@ class Listener {
   std::vector<std::unique_ptr<CompletionThread>> threads_;
 };
 
-// For a machine with so many processors: a quarter of them, from 1 to 4.
+// Returns the default number of threads for a machine with `processors`: a quarter of them, from 1 to 4.
 int DefaultListenerThreads(int processors);
 
 }  // namespace catchment

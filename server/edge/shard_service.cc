@@ -21,8 +21,8 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       shard_(shard),
       claim_(claim),
       control_(std::move(control)),
-      house_{shard, &appliers_, &streams_,
-             RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float))},
+      context_{shard, &appliers_, &streams_,
+               RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float))},
       appliers_(options.apply) {}
 
 void ShardService::Sweep(double now) {
@@ -61,7 +61,7 @@ void ShardService::Train(TrainCall* call) {
     call->Finish(ToGrpc(status));
     return;
   }
-  const auto stream = std::make_shared<TrainStream>(call, &house_, hello);
+  const auto stream = std::make_shared<TrainStream>(call, &context_, hello);
   call->Start(stream.get());
   stream->Start();
 }
@@ -112,7 +112,7 @@ void ShardService::Snapshot(SnapshotCall* call) {
     call->Finish(ToGrpc(status));
     return;
   }
-  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, house_.floor);
+  const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor);
   if (!snapshots_.AddUpTo(kMostSnapshots, stream)) {
     call->Finish(ToGrpc(absl::UnavailableError(
         absl::StrCat(kMostSnapshots, " snapshots are being read already; try again later"))));

@@ -63,7 +63,7 @@ class ShardService final : public CallService {
   const ControlHandler control_;
   StreamTable streams_;
   StreamTable snapshots_;
-  const TrainStream::House house_;
+  const TrainStream::Context context_;
   ApplyPool appliers_;
 };
 

@@ -51,7 +51,7 @@ void SnapshotStream::OnDone() {
   const std::shared_ptr<SnapshotStream> last = std::move(self_);
 }
 
-// Who does not read cannot be told why.
+// A peer that does not read cannot get the reason.
 void SnapshotStream::Sweep(double now) {
   MutexLock lock(&mu_);
   if (call_ != nullptr && floor_.Check(now, 1, bytes_sent_)) call_->Cancel();

@@ -1,5 +1,4 @@
-// The streams that a service has open, so that somebody looks after them when nothing comes over them any
-// more.
+// The streams that a service has open, so that they are also examined when nothing arrives over them.
 #ifndef CATCHMENT_SERVER_EDGE_STREAM_TABLE_H_
 #define CATCHMENT_SERVER_EDGE_STREAM_TABLE_H_
 
@@ -17,9 +16,9 @@ namespace catchment {
 class ServedStream {
  public:
   virtual ~ServedStream() = default;
-  // Once a second or so: ends the stream where its peer does not keep to its part.
+  // Ends the stream if its peer violates the protocol's limits. Called about once a second.
   virtual void Sweep(double now) = 0;
-  // The peer has opened another one.
+  // Ends the stream because the peer has opened another one.
   virtual void Replace() = 0;
 };
 
@@ -28,8 +27,8 @@ class StreamTable {
  public:
   using Owner = std::pair<uint32_t, uint64_t>;  // worker, incarnation
 
-  // Every owner has one stream: the former one is replaced. Returns the stream's number, higher than those of the
-  // streams before it.
+  // Every owner has one stream: the former one is replaced. Returns the stream's number, higher than those of
+  // the streams before it.
   uint64_t Add(const Owner& owner, std::shared_ptr<ServedStream> stream);
   // For streams without an owner. False where there are `most` already: it was not added.
   bool AddUpTo(size_t most, std::shared_ptr<ServedStream> stream);

@@ -23,7 +23,7 @@ Sweeper::~Sweeper() {
 }
 
 void Sweeper::Run() {
-  MemoryKeeper memory(shard_.pool());
+  MemoryTrimmer memory(shard_.pool());
   double last_trim = clock_.Now();
   while (true) {
     {
@@ -38,7 +38,7 @@ void Sweeper::Run() {
   }
 }
 
-void MemoryKeeper::Trim(uint64_t traffic) {
+void MemoryTrimmer::Trim(uint64_t traffic) {
   pool_.Trim();
   const bool idle = traffic == traffic_;
   traffic_ = traffic;

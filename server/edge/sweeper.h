@@ -1,5 +1,5 @@
-// Looks after a shard's connections once a second and after its memory now and then, on a thread of its own,
-// from construction to destruction.
+// Ends the connections of lost and slow workers once a second, and frees unused memory from time to time, on
+// a separate thread from construction to destruction.
 #ifndef CATCHMENT_SERVER_EDGE_SWEEPER_H_
 #define CATCHMENT_SERVER_EDGE_SWEEPER_H_
 
@@ -32,9 +32,9 @@ class Sweeper {
 
 // Frees the shard's buffers that were not used since the last call; when nothing at all was, `traffic` being
 // the same as then, the process's free memory goes back to the operating system.
-class MemoryKeeper {
+class MemoryTrimmer {
  public:
-  explicit MemoryKeeper(BufferPool* pool) : pool_(*pool) {}
+  explicit MemoryTrimmer(BufferPool* pool) : pool_(*pool) {}
   void Trim(uint64_t traffic);
 
  private:

@@ -13,8 +13,8 @@ namespace catchment {
 namespace {
 
 constexpr size_t kWindow = 8;
-// How long a peer that does not read may take to hear why its stream ends.
-constexpr double kLastWordsSeconds = 10;
+// How long the final status of a stream may take to reach a peer that does not read.
+constexpr double kFinalStatusSeconds = 10;
 
 // The payload's memory belongs to the buffer, which goes back to its pool when gRPC has sent it.
 grpc::Slice SliceOf(BufferPtr payload) {
@@ -34,19 +34,19 @@ absl::Status TooSlow(const std::string& what, double bytes_per_second) {
 
 }  // namespace
 
-TrainStream::TrainStream(TrainCall* call, const House* house, const v1::Hello& hello)
-    : house_(*house),
-      shard_(*house->shard),
+TrainStream::TrainStream(TrainCall* call, const Context* context, const v1::Hello& hello)
+    : context_(*context),
+      shard_(*context->shard),
       worker_(hello.worker()),
       incarnation_(hello.incarnation()),
       call_(call),
-      receiving_(house->floor),
-      sending_(house->floor) {}
+      receiving_(context->floor),
+      sending_(context->floor) {}
 
 void TrainStream::Start() {
   self_ = shared_from_this();
   shard_.Connected(worker_, incarnation_);
-  number_ = house_.streams->Add({worker_, incarnation_}, self_);
+  number_ = context_.streams->Add({worker_, incarnation_}, self_);
   MutexLock lock(&mu_);
   ReadNext();
 }
@@ -74,7 +74,7 @@ void TrainStream::OnReadDone(bool ok) {
     if (ending_) return;
     ++applying_;
   }
-  house_.appliers->Submit(self_, std::move(request));
+  context_.appliers->Submit(self_, std::move(request));
   MutexLock lock(&mu_);
   ReadNext();
 }
@@ -97,7 +97,7 @@ absl::Status TrainStream::ReadRequest(Request* request) {
 void TrainStream::Apply(Request request) {
   // Each thread's keeps its memory.
   static thread_local std::vector<Answer> answers;
-  request.now = house_.clock.Now();
+  request.now = context_.clock.Now();
   const absl::Status status = shard_.Handle(std::move(request), &answers);
   catchment::Deliver(&answers);
   MutexLock lock(&mu_);
@@ -163,7 +163,7 @@ void TrainStream::Sweep(double now) {
   MutexLock lock(&mu_);
   if (call_ == nullptr) return;
   if (ending_) {
-    if (cancel_at_ == 0) cancel_at_ = now + kLastWordsSeconds;
+    if (cancel_at_ == 0) cancel_at_ = now + kFinalStatusSeconds;
     if (now >= cancel_at_) call_->Cancel();
   } else if (!member) {
     EndStream(absl::FailedPreconditionError(
@@ -193,7 +193,7 @@ void TrainStream::OnDone() {
     by_peer = closed_by_peer_;
   }
   shard_.Disconnected(worker_, incarnation_, by_peer);
-  house_.streams->Remove(this);
+  context_.streams->Remove(this);
   const std::shared_ptr<TrainStream> last = std::move(self_);
 }
 

@@ -1,11 +1,12 @@
 // One worker's connection to a shard (ShardService.Train): blocks in, answers out.
 //
-// At most kWindow requests and answers of a stream are in the house at a time, being applied or waiting to be
-// sent; beyond it nothing more is read until an answer has left. (Those that wait at the gate do not count:
-// there are at most two for each block.) So a worker that sends without reading costs a few blocks of memory.
+// At most kWindow requests and answers of a stream are in flight at a time: being applied, or waiting to be
+// sent. Beyond that nothing is read until an answer has been sent. (Requests that wait at the gate do not
+// count: there are at most two for each block.) So a worker that sends without reading costs the memory of a
+// few blocks.
 //
-// A stream is ended, with a status that says why, when the peer breaks the protocol, when the worker is no
-// member any more, when it opens another stream, and when it sends a push or takes its answers too slowly
+// A stream ends with a status that gives the reason when the peer breaks the protocol, when the worker is no
+// longer a member, when it opens another stream, and when it sends a push or reads its answers too slowly
 // (rate_floor.h).
 #ifndef CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 #define CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
@@ -38,8 +39,8 @@ class TrainStream final : public StreamOwner,
                           public ServedStream,
                           public std::enable_shared_from_this<TrainStream> {
  public:
-  // What all streams of a service share; outlives them.
-  struct House {
+  // What all streams of a service share. It outlives them.
+  struct Context {
     Shard* shard = nullptr;
     ApplyPool* appliers = nullptr;
     StreamTable* streams = nullptr;
@@ -47,9 +48,9 @@ class TrainStream final : public StreamOwner,
     SteadyClock clock = {};  // of requests
   };
 
-  // For a call whose Hello was accepted. Lives until the call ends, and as long as the shard keeps it to
-  // answer over.
-  TrainStream(TrainCall* call, const House* house, const v1::Hello& hello);
+  // `call` is one whose Hello was accepted. The stream lives until the call ends, and as long as the shard
+  // keeps it in order to answer.
+  TrainStream(TrainCall* call, const Context* context, const v1::Hello& hello);
   void Start();
 
   void Deliver(Answer answer) override;
@@ -66,12 +67,12 @@ class TrainStream final : public StreamOwner,
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRates(double now, uint64_t push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Answers not yet on their way are dropped.
+  // Ends the call with `status`, and drops answers that are not yet being sent.
   void EndStream(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void FinishWhenIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string name() const;
 
-  const House& house_;
+  const Context& context_;
   Shard& shard_;
   const uint32_t worker_;
   const uint64_t incarnation_;

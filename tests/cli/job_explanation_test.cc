@@ -253,7 +253,7 @@ TEST(ExplainComputationTest, SaysWhatIsRounded) {
 
 TEST(AlgorithmWordsTest, SaysWhoWaits) {
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=sync"}, 1, 3)), HasSubstr("of all 3 workers"));
-  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd"})), HasSubstr("Nobody waits"));
+  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd"})), HasSubstr("No worker waits"));
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd_sync"})), HasSubstr("the same center"));
   const auto words = [](const std::vector<std::string>& set) {
     return DescribeConsistency(Facts(set, 1, 4));
@@ -261,18 +261,18 @@ TEST(AlgorithmWordsTest, SaysWhoWaits) {
   EXPECT_EQ(words({"algorithm.preset=sync_backup"}),
             "Synchronous with 1 spare worker. An update is made of the contributions of all 4 workers but "
             "the last: "
-            "what comes later is dropped, and its worker told.");
+            "later contributions are dropped, and their workers are notified.");
   EXPECT_THAT(words({"algorithm.preset=hybrid"}),
               AllOf(HasSubstr("Hybrid. Workers are split into 2 groups"), HasSubstr("of all its members.")));
   EXPECT_THAT(words({"algorithm.preset=hybrid", "algorithm.consistency.spare_workers=1"}),
-              HasSubstr("of all its members but the last: what"));
+              HasSubstr("of all its members but the last: later"));
   EXPECT_THAT(words({"algorithm.preset=softsync", "algorithm.consistency.softsync=2"}),
-              AllOf(HasSubstr("2-softsync. Nobody waits"), HasSubstr("of every 2 contributions")));
+              AllOf(HasSubstr("2-softsync. No worker waits"), HasSubstr("of every 2 contributions")));
   EXPECT_THAT(words({"algorithm.preset=ssp"}), HasSubstr("at most 3 pushes ahead of the slowest"));
   EXPECT_THAT(words({"algorithm.preset=ssp", "algorithm.consistency.staleness_bound=0"}),
               HasSubstr("no push ahead of the slowest"));
   EXPECT_THAT(words({"algorithm.preset=downpour", "algorithm.emulated_delay=1"}),
-              HasSubstr("applied when 1 later contribution has come"));
+              HasSubstr("applied when 1 later contribution has arrived"));
 }
 
 TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
@@ -290,11 +290,11 @@ TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
   EXPECT_THAT(
       DescribeContribution(Facts(
           {"algorithm.preset=diloco", "algorithm.contribution.pseudo_gradient.local_optimizer.clip_norm=1"})),
-      AllOf(HasSubstr("weights x of its own by AdamW: beta1 0.9"), HasSubstr("lr 0.002, COSINE."),
+      AllOf(HasSubstr("its own weights x by AdamW: beta1 0.9"), HasSubstr("lr 0.002, COSINE."),
             HasSubstr("Its gradients are scaled to a norm of at most 1."),
             HasSubstr("It sends its move, D = x as pulled - x, every 16 steps")));
   EXPECT_EQ(DescribeContribution(Facts({"algorithm.preset=dana"})),
-            "Each worker keeps momentum of its own, v = 0.9 * v + g, and sends g + 0.9 * v every step; fresh "
+            "Each worker keeps its own momentum, v = 0.9 * v + g, and sends g + 0.9 * v every step; fresh "
             "weights come with the answer.");
   EXPECT_THAT(DescribeContribution(
                   Facts({"algorithm.preset=gem", "algorithm.contribution.energy_matching.energy=2"})),
@@ -305,7 +305,7 @@ TEST(AlgorithmWordsTest, SaysWhatIsClippedBeforeItIsSent) {
   EXPECT_EQ(
       DescribeContribution(Facts({"algorithm.preset=downpour", "optimizer.clip_norm=2"})),
       "The gradient is pushed every step; fresh weights are fetched every step. A gradient whose norm is "
-      "above 2 is scaled down to it beforehand, so it cannot leave before all of it is known.");
+      "above 2 is scaled down to it beforehand, so it cannot be sent before all of it is known.");
   EXPECT_THAT(DescribeContribution(Facts({"algorithm.preset=local_sgd", "optimizer.clip_norm=2"})),
               HasSubstr(" D whose norm is above 2 is scaled down"));
 }

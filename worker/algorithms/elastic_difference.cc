@@ -36,10 +36,10 @@ absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
 }
 
 void ElasticDifference::TakeGradient(Gradient gradient) {
-  NoPassObserver nobody;
-  if (delta_ == 0) return gradient(x_, absl::MakeSpan(g_), &nobody);
+  NoPassObserver ignore_progress;
+  if (delta_ == 0) return gradient(x_, absl::MakeSpan(g_), &ignore_progress);
   for (size_t i = 0; i < x_.size(); ++i) ahead_[i] = x_[i] + delta_ * v_[i];
-  gradient(ahead_, absl::MakeSpan(g_), &nobody);
+  gradient(ahead_, absl::MakeSpan(g_), &ignore_progress);
 }
 
 void ElasticDifference::StartExchange() {

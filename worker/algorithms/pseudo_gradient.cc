@@ -31,8 +31,8 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
 }
 
 void PseudoGradient::Move(const Step& step, Gradient gradient) {
-  NoPassObserver nobody;
-  gradient(x_, absl::MakeSpan(g_), &nobody);
+  NoPassObserver ignore_progress;
+  gradient(x_, absl::MakeSpan(g_), &ignore_progress);
   const v1::Optimizer& local = config_.local_optimizer();
   if (local.has_clip_norm()) ClipNorm(local.clip_norm(), absl::MakeSpan(g_));
   Optimizer::Part all{static_cast<int64_t>(x_.size()), g_.data(), x_.data()};

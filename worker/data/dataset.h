@@ -12,7 +12,8 @@
 
 namespace catchment {
 
-// There may be only so many samples, without content, for a model that looks at none: they take no memory.
+// There may be only a number of samples, without content, for a model that looks at none: they take no
+// memory.
 //
 // Shapes: a sample is input_shape(), row-major.
 // Threads: immutable once made.

@@ -14,7 +14,8 @@ namespace catchment {
 // their content with the original's. They are looked for in mnist.directory if it is set, otherwise in
 // $CATCHMENT_DATA/mnist, $XDG_CACHE_HOME/catchment/mnist and ~/.cache/catchment/mnist; the first folder that
 // has one of the files must have all.
-// Errors: NotFound with the places and the mends; those of ReadLabelledImages; DataLoss for another content.
+// Errors: NotFound with the places that were searched and what to do; those of ReadLabelledImages; DataLoss
+// for another content.
 absl::StatusOr<DataSets> LoadMnist(const v1::Mnist& mnist, const DataPaths& paths);
 
 }  // namespace catchment

@@ -5,7 +5,7 @@
 //   `period` minibatches in a row without:  scale = 2 scale
 //
 // Source: Micikevicius et al. 2018, arXiv:1710.03740. It departs from PyTorch's GradScaler in taking the
-// minibatch again, where that one skips the step: nobody who waits for this worker's gradient misses it.
+// minibatch again, where that one skips the step: so no process waits in vain for this worker's gradient.
 #ifndef CATCHMENT_WORKER_MODEL_LOSS_SCALE_H_
 #define CATCHMENT_WORKER_MODEL_LOSS_SCALE_H_
 
@@ -48,7 +48,7 @@ class LossScale {
 };
 
 // Stands between a scaled pass and who follows it: divides each layer's gradient by the scale when it is
-// there, and tells nobody of it before all are known to be finite.
+// there, and reports none of it before all of it is known to be finite.
 class Unscaling final : public PassObserver {
  public:
   // With `first_pass` false, the weights have been there once.

@@ -123,8 +123,8 @@ Program& Network::ProgramFor(const Minibatch& batch) {
 }
 
 Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient) {
-  NoPassObserver nobody;
-  return Train(weights, batch, gradient, &nobody);
+  NoPassObserver ignore_progress;
+  return Train(weights, batch, gradient, &ignore_progress);
 }
 
 Score Network::Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
@@ -169,13 +169,14 @@ void Network::EstimateStatistics(absl::Span<const float> weights, absl::Function
   if (statistics_.empty()) return;
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   StatisticsSum sum(layers_);
-  NoPassObserver nobody;
+  NoPassObserver ignore_progress;
   Minibatch batch;
   has_statistics_ = false;
   while (next(&batch)) {
     ProgramFor(batch).Forward(
         weights.data(), batch.inputs,
-        {.mode = PassMode::kGathering, .samples = batch.samples, .statistics = statistics_.data()}, &nobody);
+        {.mode = PassMode::kGathering, .samples = batch.samples, .statistics = statistics_.data()},
+        &ignore_progress);
     sum.Add(statistics_, batch.samples);
     has_statistics_ = true;
   }
@@ -200,10 +201,10 @@ Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch)
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
   CHECK(has_statistics_) << "batch_norm scores with statistics; EstimateStatistics comes first";
   Program& program = ProgramFor(batch);
-  NoPassObserver nobody;
+  NoPassObserver ignore_progress;
   program.Forward(weights.data(), batch.inputs,
                   {.mode = PassMode::kScoring, .samples = batch.samples, .statistics = statistics_.data()},
-                  &nobody);
+                  &ignore_progress);
   return program.Evaluate(batch.labels, batch.targets, batch.samples, false);
 }
 

@@ -1,12 +1,12 @@
-// Follows a training pass through a model's layers, so that weights can arrive and gradients can leave while the
-// pass is under way.
+// Follows a training pass through a model's layers, so that weights can arrive and gradients can leave while
+// the pass is under way.
 //
-// Shapes: ranges are of the flat vector of parameters, one for each layer with parameters, or for each part of
-// a large layer. Both sequences cover the vector once: the forward one from its beginning to its end, the
+// Shapes: ranges are of the flat vector of parameters, one for each layer with parameters, or for each part
+// of a large layer. Both sequences cover the vector once: the forward one from its beginning to its end, the
 // backward one from its end to its beginning, or all at once where a gradient is only final when all of it is
 // known. Threads: called within the pass, by its thread. Errors: none. An observer that could not get the
-// weights keeps the reason to itself; the pass goes on with the weights that are there, and its result is to be
-// discarded.
+// weights keeps the reason to itself; the pass goes on with the weights that are there, and its result is to
+// be discarded.
 #ifndef CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 #define CATCHMENT_WORKER_MODEL_PASS_OBSERVER_H_
 
@@ -23,7 +23,7 @@ class PassObserver {
   virtual void AfterBackward(Range parameters) = 0;
 };
 
-// For a pass that nobody follows.
+// For a pass whose progress does not matter.
 class NoPassObserver final : public PassObserver {
  public:
   void BeforeForward(Range) override {}

@@ -57,8 +57,8 @@ class Plan {
     return false;
   }
 
-  // Nobody else reads the input, its own kernel included, when the gradients come back. (That of a relu looks
-  // only where the values are above 0, which relu and dropout leave as it is.)
+  // Returns true if no other kernel reads the input in the backward pass, its own kernel included. (A relu's
+  // kernel only tests which values are above 0, which relu and dropout do not change.)
   bool MayOverwriteInput(int i) const {
     const int input = Input(i, 0);
     const LayerKind kind = layers_[i].kind;

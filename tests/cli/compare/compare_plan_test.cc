@@ -27,7 +27,7 @@ CompareOptions Options() {
 }
 
 ComparePlan Plan(const CompareOptions& options, const v1::Job& given = Given(),
-                 const FoundKnobs& found = {}) {
+                 const FoundHyperparameters& found = {}) {
   const auto plan = MakePlan(options, given, found);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return plan.value_or(ComparePlan());
@@ -101,8 +101,8 @@ TEST(MakePlan, WhatAnAlgorithmCannotDoIsLeftOutWithTheReason) {
               HasSubstr("hybrid does with none of --workers"));
 }
 
-TEST(MakePlan, FoundKnobsAreOfTheirAlgorithm) {
-  const FoundKnobs found = {{"downpour", {0.5f, 0.3f}}};
+TEST(MakePlan, FoundHyperparametersAreOfTheirAlgorithm) {
+  const FoundHyperparameters found = {{"downpour", {0.5f, 0.3f}}};
   for (const PlannedRun& run : Plan(Options(), Given(), found).runs) {
     EXPECT_EQ(run.job.optimizer().momentum(), run.algorithm == "downpour" ? 0.3f : 0.9f);
   }

@@ -91,8 +91,8 @@ TEST(Answer, SaysWhoByHowMuchAndWhetherThatIsNoise) {
 TEST(Answer, OneSeedIsNotTakenForMoreThanItIs) {
   Comparison comparison = To96();
   comparison.runs.resize(4);
-  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("one seed cannot tell"));
-  EXPECT_THAT(WhereSynchronousWins(Find(comparison)), HasSubstr("one seed cannot tell"));
+  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("one seed does not show"));
+  EXPECT_THAT(WhereSynchronousWins(Find(comparison)), HasSubstr("One seed does not show"));
 }
 
 TEST(Answer, CloseRunsAreCalledNoise) {

@@ -58,7 +58,7 @@ TEST(RatioOf, ADifferenceOfEitherSignIsNoise) {
 TEST(RatioOf, SeedsThatOnlyOneHasAreLeftOut) {
   const Ratio ratio = RatioOf({{1, 4}, {2, 8}, {4, 1000}}, {{1, 2}, {2, 4}, {3, 1000}});
   EXPECT_NEAR(ratio.value, 2, 1e-12);
-  EXPECT_FALSE(RatioOf({{1, 2}}, {{2, 1}}).told);
+  EXPECT_FALSE(RatioOf({{1, 2}}, {{2, 1}}).has_interval);
 }
 
 TEST(RatioOf, TheOtherWayRoundIsItsInverse) {
@@ -71,7 +71,7 @@ TEST(RatioOf, TheOtherWayRoundIsItsInverse) {
 TEST(RatioOf, OneSeedTellsNothing) {
   const Ratio ratio = RatioOf({{1, 8}}, {{1, 2}});
   EXPECT_DOUBLE_EQ(ratio.value, 4);
-  EXPECT_FALSE(ratio.told);
+  EXPECT_FALSE(ratio.has_interval);
   EXPECT_FALSE(ratio.beyond_noise());
 }
 

@@ -537,27 +537,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.consistency={groups:2 spare_workers:2}", "workers=5"},
              "algorithm.consistency.spare_workers: is 2, and the smallest of 2 groups has 2 workers; must be "
              "below "
-             "that, so that somebody's contribution counts"},
+             "that, so that at least one contribution counts"},
         Case{{"algorithm.preset=sync_backup", "workers=1"},
              "algorithm.consistency.spare_workers: is 1, and the smallest of 1 group has 1 worker; must be "
              "below "
-             "that, so that somebody's contribution counts"},
+             "that, so that at least one contribution counts"},
         Case{{"algorithm.consistency={groups:1 softsync:1}"},
-             "algorithm.consistency.softsync: is of groups 0: a group's updates wait for its members; leave "
+             "algorithm.consistency.softsync: belongs to groups 0: a group's updates wait for its members; "
+             "leave "
              "it out, "
              "or set algorithm.consistency.groups to 0"},
         Case{{"algorithm.consistency={groups:1 staleness_bound:0}"},
-             "algorithm.consistency.staleness_bound: is of groups 0: in groups nobody is ahead of the others "
-             "of his "
-             "group; leave it out, or set algorithm.consistency.groups to 0"},
+             "algorithm.consistency.staleness_bound: belongs to groups 0: workers in a group advance "
+             "together, "
+             "so a staleness bound has no effect; leave it out, or set algorithm.consistency.groups to 0"},
         Case{{"algorithm.emulated_delay=1"},
-             "algorithm.emulated_delay: is of groups 0: in groups it would be the whole group that is late; "
+             "algorithm.emulated_delay: belongs to groups 0: in groups the whole group would be late; "
              "leave it "
              "out, or set algorithm.consistency.groups to 0"},
         Case{{"algorithm.consistency={groups:0 spare_workers:1}"},
-             "algorithm.consistency.spare_workers: is of groups above 0: with 0 no update waits for anybody "
-             "who could "
-             "be spared; leave it out, or set algorithm.consistency.groups to 1"},
+             "algorithm.consistency.spare_workers: belongs to groups above 0: with 0 no update waits for "
+             "several "
+             "workers; leave it out, or set algorithm.consistency.groups to 1"},
         Case{{"algorithm.consistency={groups:0 softsync:0}"},
              "algorithm.consistency.softsync: is 0; must be from 1 to 1"},
         Case{{"algorithm.consistency={groups:0 softsync:5}", "workers=4"},
@@ -746,12 +747,13 @@ INSTANTIATE_TEST_SUITE_P(
              "gradient is exact"},
         Case{{"computation={precision:FLOAT16 loss_scale_period:0}"},
              "computation.loss_scale_period: is 0; must be at least 1"},
-        Case{
-            {"computation={precision:BFLOAT16 loss_scale:2}"},
-            "computation.loss_scale: is of precision FLOAT16, whose gradients may overflow; leave it out, or "
-            "set computation.precision to FLOAT16"},
+        Case{{"computation={precision:BFLOAT16 loss_scale:2}"},
+             "computation.loss_scale: belongs to precision FLOAT16, whose gradients may overflow; leave it "
+             "out, or "
+             "set computation.precision to FLOAT16"},
         Case{{"computation.loss_scale_period=10"},
-             "computation.loss_scale_period: is of precision FLOAT16, whose gradients may overflow; leave it "
+             "computation.loss_scale_period: belongs to precision FLOAT16, whose gradients may overflow; "
+             "leave it "
              "out, or set computation.precision to FLOAT16"},
         Case{{"compression={push:TOP_K top_k_fraction:0}"},
              "compression.top_k_fraction: is 0; must be in (0, 1]"},
@@ -760,7 +762,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"compression={push:TOP_K top_k_fraction:nan}"},
              "compression.top_k_fraction: is nan; must be in (0, 1]"},
         Case{{"compression={push:FLOAT16 top_k_fraction:0.1}"},
-             "compression.top_k_fraction: is of push TOP_K; leave it out, or set compression.push to TOP_K"},
+             "compression.top_k_fraction: belongs to push TOP_K; leave it out, or set compression.push to "
+             "TOP_K"},
         Case{{"compression.pull=TOP_K"},
              "compression.pull: is TOP_K, which is for gradients: a worker pulls all weights, not the "
              "largest; must be FLOAT32, BFLOAT16 or FLOAT16"},
@@ -1124,7 +1127,7 @@ TEST(Table, LossesGoWithTheTarget) {
     EXPECT_TRUE(FillDefaultsAndValidate(job).ok()) << FillDefaultsAndValidate(job).status();
     job.mutable_model()->mutable_loss()->set_label_smoothing(0.1f);
     EXPECT_THAT(Errors(job),
-                HasSubstr("model.loss.label_smoothing: is of classes, and the data has real targets"));
+                HasSubstr("model.loss.label_smoothing: applies to classes, and the data has real targets"));
   }
   EXPECT_THAT(Errors(OnTable("shape: 4 targets: 3 train: 'a.csv'")),
               HasSubstr("the data has 3 targets; end with dense { units: 3 }"));

@@ -134,7 +134,7 @@ absl::StatusOr<Handle> Open(const std::string& path) {
     return absl::NotFoundError(absl::StrCat(path, ": No such file or directory"));
   }
   const Handle how(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Some shared file systems have no locks, and nobody writes here.
+  // Some shared file systems have no locks, and no process writes these files.
   H5Pset_file_locking(how.id(), false, true);
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, how.id()), H5Fclose);
   if (file.ok()) return file;

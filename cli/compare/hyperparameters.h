@@ -1,7 +1,7 @@
 // The learning rate and the momentum of a job, wherever its algorithm has them, and the small grid that a
 // search tries: what Omnivore does (Hadjis et al. 2016, arXiv:1606.04487), once.
-#ifndef CATCHMENT_CLI_COMPARE_KNOBS_H_
-#define CATCHMENT_CLI_COMPARE_KNOBS_H_
+#ifndef CATCHMENT_CLI_COMPARE_HYPERPARAMETERS_H_
+#define CATCHMENT_CLI_COMPARE_HYPERPARAMETERS_H_
 
 #include <map>
 #include <optional>
@@ -12,25 +12,25 @@
 
 namespace catchment {
 
-struct Knobs {
+struct Hyperparameters {
   float learning_rate = 0;
   std::optional<float> momentum;  // none: the optimizer has none
 };
 
 // By algorithm.
-using FoundKnobs = std::map<std::string, Knobs>;
+using FoundHyperparameters = std::map<std::string, Hyperparameters>;
 
 // The optimizer's, the local optimizer's of contribution pseudo_gradient, or those of look_ahead or
 // energy_matching. The job is complete.
-Knobs KnobsOf(const v1::Job& job);
-void SetKnobs(const Knobs& knobs, v1::Job* job);
+Hyperparameters HyperparametersOf(const v1::Job& job);
+void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job);
 
 // {0, 0.3, 0.6, 0.9} x {learning rate, a tenth of it}; without momentum the latter alone.
-std::vector<Knobs> SearchGrid(const Knobs& start);
+std::vector<Hyperparameters> SearchGrid(const Hyperparameters& start);
 
 // "learning rate 0.03, momentum 0.6".
-std::string ToString(const Knobs& knobs);
+std::string ToString(const Hyperparameters& hyperparameters);
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_CLI_COMPARE_KNOBS_H_
+#endif  // CATCHMENT_CLI_COMPARE_HYPERPARAMETERS_H_

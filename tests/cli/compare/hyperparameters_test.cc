@@ -1,4 +1,4 @@
-#include "cli/compare/knobs.h"
+#include "cli/compare/hyperparameters.h"
 
 #include "common/job/presets.h"
 #include "common/job/validate.h"
@@ -20,7 +20,7 @@ v1::Job JobWith(const std::string& preset) {
 }
 
 TEST(SearchGrid, FourMomentaTimesTwoLearningRates) {
-  const std::vector<Knobs> grid = SearchGrid({0.5f, 0.7f});
+  const std::vector<Hyperparameters> grid = SearchGrid({0.5f, 0.7f});
   ASSERT_EQ(grid.size(), 8u);
   EXPECT_EQ(grid[0].learning_rate, 0.5f);
   EXPECT_EQ(grid[3].momentum, 0.9f);
@@ -29,26 +29,26 @@ TEST(SearchGrid, FourMomentaTimesTwoLearningRates) {
 }
 
 // Where each algorithm has them: what is set is read again, and makes a job that can be trained.
-TEST(Knobs, OfEveryPreset) {
+TEST(Hyperparameters, OfEveryPreset) {
   for (const Preset& preset : Presets()) {
     v1::Job job = JobWith(preset.name);
-    Knobs knobs = KnobsOf(job);
-    EXPECT_GT(knobs.learning_rate, 0) << preset.name;
-    EXPECT_EQ(knobs.momentum.has_value(), preset.name != "diloco") << "AdamW's are its betas";
-    knobs.learning_rate /= 10;
-    if (knobs.momentum.has_value()) knobs.momentum = 0.3f;
-    SetKnobs(knobs, &job);
-    EXPECT_EQ(KnobsOf(job).learning_rate, knobs.learning_rate) << preset.name;
-    EXPECT_EQ(KnobsOf(job).momentum, knobs.momentum) << preset.name;
+    Hyperparameters hyperparameters = HyperparametersOf(job);
+    EXPECT_GT(hyperparameters.learning_rate, 0) << preset.name;
+    EXPECT_EQ(hyperparameters.momentum.has_value(), preset.name != "diloco") << "AdamW's are its betas";
+    hyperparameters.learning_rate /= 10;
+    if (hyperparameters.momentum.has_value()) hyperparameters.momentum = 0.3f;
+    SetHyperparameters(hyperparameters, &job);
+    EXPECT_EQ(HyperparametersOf(job).learning_rate, hyperparameters.learning_rate) << preset.name;
+    EXPECT_EQ(HyperparametersOf(job).momentum, hyperparameters.momentum) << preset.name;
     const auto valid = FillDefaultsAndValidate(job);
     EXPECT_TRUE(valid.ok()) << preset.name << ": " << valid.status();
   }
 }
 
-TEST(Knobs, WithoutMomentumThereIsNoNesterov) {
+TEST(Hyperparameters, WithoutMomentumThereIsNoNesterov) {
   v1::Job job = JobWith("eamsgd");
   ASSERT_TRUE(job.optimizer().nesterov());
-  SetKnobs({0.1f, 0.0f}, &job);
+  SetHyperparameters({0.1f, 0.0f}, &job);
   EXPECT_FALSE(job.optimizer().nesterov());
 }
 
