@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/codec/float_bits.h"
+#include "common/codec/formats.h"
 #include "common/job/learning_rate.h"
 #include "server/compensation/momentum_control.h"
 #include "server/shard_slots.h"

@@ -7,9 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/codec/bfloat16.h"
-#include "common/codec/float16.h"
-#include "common/codec/float32.h"
+#include "common/codec/formats.h"
 #include "common/codec/top_k.h"
 
 namespace catchment {

@@ -1,12 +1,9 @@
-#include "common/codec/float16.h"
-
 #include <immintrin.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "common/codec/float_bits.h"
-#include "common/codec/payload_runs.h"
+#include "common/codec/formats.h"
 
 namespace catchment {
 namespace {

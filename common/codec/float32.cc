@@ -1,9 +1,6 @@
-#include "common/codec/float32.h"
-
 #include <cstring>
 
-#include "common/codec/float_bits.h"
-#include "common/codec/payload_runs.h"
+#include "common/codec/formats.h"
 
 namespace catchment {
 namespace {

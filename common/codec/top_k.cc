@@ -9,8 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/codec/float_bits.h"
-#include "common/codec/payload_runs.h"
+#include "common/codec/formats.h"
 
 namespace catchment {
 namespace {

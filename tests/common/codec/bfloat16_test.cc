@@ -1,11 +1,10 @@
-#include "common/codec/bfloat16.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 
+#include "common/codec/formats.h"
 #include "tests/common/codec/payloads.h"
 
 namespace catchment {
