@@ -44,7 +44,7 @@ FlagSet MakeFlags(Options* o) {
 absl::StatusOr<health::HealthCheckResponse> Ask(const std::string& address, const Options& options) {
   auto credentials = ClientCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
-  const auto stub = health::Health::NewStub(Connect(address, *credentials));
+  const auto stub = health::Health::NewStub(ConnectForControl(address, *credentials));
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(options.timeout_seconds);
   health::HealthCheckRequest request;
   request.set_service(options.service);

@@ -15,7 +15,7 @@ constexpr double kCallSeconds = 3;
 absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
   if (!credentials.ok()) return credentials.status();
-  return JobControl(address, v1::MasterService::NewStub(Connect(address, *credentials)));
+  return JobControl(address, v1::MasterService::NewStub(ConnectForControl(address, *credentials)));
 }
 
 absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {

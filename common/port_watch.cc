@@ -74,7 +74,7 @@ bool PortWatch::Pause() {
 void PortWatch::Run() {
   for (int failures = 0; failures < kFailures;) {
     const bool spare = HasSpareFiles();
-    const auto channel = Connect(address_, credentials_);
+    const auto channel = ConnectForControl(address_, credentials_);
     bool connected = false, ending = false;
     for (double left = options_.connect_seconds; left > 0 && !connected && !ending; left -= kSliceSeconds) {
       connected = AwaitConnection(channel.get(), kSliceSeconds);

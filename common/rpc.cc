@@ -104,6 +104,13 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address,
   return grpc::CreateCustomChannel(address, credentials, TrainingChannelArguments());
 }
 
+std::shared_ptr<grpc::Channel> ConnectForControl(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments = TrainingChannelArguments();
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = status.error_message();

@@ -31,6 +31,10 @@ void SetTrainingOptions(grpc::ServerBuilder* builder);
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address,
                                        const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+// Returns a channel for calls that carry no weights. It does not measure the bandwidth, which costs a ping
+// for nearly every message where messages are rare.
+std::shared_ptr<grpc::Channel> ConnectForControl(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // The two have the same codes. `context` goes before the message: "server 1 at host:port".
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context = "");

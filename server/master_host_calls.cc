@@ -88,7 +88,7 @@ void MasterHost::Admit(const v1::RegisterServerRequest& request) {
   if (peer.instance == request.server_instance()) return;
   if (peer.address.empty()) {
     LOG(INFO) << "server " << request.index() << " is at " << request.address();
-    peer.stub = v1::ShardService::NewStub(Connect(request.address(), options_.credentials));
+    peer.stub = v1::ShardService::NewStub(ConnectForControl(request.address(), options_.credentials));
     peer.address = request.address();
   } else {
     master_->OnServerReplaced(request.index(), peer.address);

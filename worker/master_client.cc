@@ -23,7 +23,7 @@ constexpr char kNeverReached[] =
 MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                            double give_up_seconds, const Clock* clock, const StopFlag* stop)
     : address_(std::move(address)),
-      channel_(Connect(address_, credentials)),
+      channel_(ConnectForControl(address_, credentials)),
       stub_(v1::MasterService::NewStub(channel_)),
       give_up_seconds_(give_up_seconds),
       clock_(*clock),

@@ -26,7 +26,7 @@ MasterLink::MasterLink(const std::string& master,
                        v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
                        const Clock* clock, std::function<void(const absl::Status&)> on_failed)
     : master_(master),
-      stub_(v1::MasterService::NewStub(Connect(master, credentials))),
+      stub_(v1::MasterService::NewStub(ConnectForControl(master, credentials))),
       claim_(*claim),
       give_up_seconds_(give_up_seconds),
       clock_(*clock),

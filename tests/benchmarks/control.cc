@@ -158,7 +158,8 @@ class Run {
   }
 
   absl::StatusOr<uint64_t> RunId() const {
-    const auto stub = v1::MasterService::NewStub(Connect(master_, grpc::InsecureChannelCredentials()));
+    const auto stub =
+        v1::MasterService::NewStub(ConnectForControl(master_, grpc::InsecureChannelCredentials()));
     v1::GetJobReply reply;
     const absl::Status status = FromGrpc(stub->GetJob(DeadlineContext(kStartSeconds).get(), {}, &reply));
     if (!status.ok()) return status;

@@ -57,7 +57,7 @@ void SimulatedServers::Accept(CallQueue* queue) {
 }
 
 absl::Status SimulatedServers::Register(const v1::Job& job, const std::string& master) {
-  const auto channel = Connect(master, grpc::InsecureChannelCredentials());
+  const auto channel = ConnectForControl(master, grpc::InsecureChannelCredentials());
   master_ = v1::ShardService::NewStub(channel);
   const auto stub = v1::MasterService::NewStub(channel);
   for (size_t s = 1; s <= hosts_.size(); ++s) {

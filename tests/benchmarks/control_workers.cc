@@ -59,8 +59,8 @@ class SimulatedWorkers::Worker {
         // Their steps differ, so that they do not all ask at once.
         step_seconds_(all->options_.step_seconds * (0.8 + 0.4 * index / all->options_.workers)),
         works_(index > 0 || !all->options_.first_never_works),
-        stub_(v1::MasterService::NewStub(Connect(all->options_.master, grpc::InsecureChannelCredentials()))) {
-  }
+        stub_(v1::MasterService::NewStub(
+            ConnectForControl(all->options_.master, grpc::InsecureChannelCredentials()))) {}
 
   absl::Status Start() {
     v1::RegisterReply reply;
