@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kReported = 16;
 // What trains goes before what saves, where processors are short.
-constexpr int kNiceness = 10;
+constexpr int kNiceness = 19;
 
 }  // namespace
 
