@@ -22,7 +22,8 @@ std::vector<LeaseWaiters::Answer> LeaseWaiters::Review(const Master::LeaseCondit
   for (auto at = waiters_.begin(); at != waiters_.end();) {
     Waiter& waiter = at->second;
     absl::StatusOr<v1::Lease> lease = changed ? ask(waiter.request) : waiter.answer;
-    const bool waits = lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush();
+    const bool waits =
+        lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() && lease->save_state() == 0;
     if (waits && now < waiter.until) {
       ++at;
       continue;

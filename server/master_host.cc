@@ -66,7 +66,11 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       schedule_(options_.num_servers),
       kept_(std::move(kept)),
       outputs_(std::move(outputs)),
-      best_keeper_(layout_.size(), KeepsBest()) {
+      best_keeper_(layout_.size(), KeepsBest()),
+      state_store_({.directory = options_.checkpoint_dir,
+                    .num_values = layout_.size(),
+                    .resumed = options_.resumed_checkpoint},
+                   KeepsWorkerStates(), &clock_) {
   if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
     LOG(WARNING) << "evaluation.keep_best: there is no --out, and no weights are kept";
   }
@@ -123,6 +127,20 @@ BestKeeper::Owner MasterHost::KeepsBest() {
   return owner;
 }
 
+WorkerStateStore::Owner MasterHost::KeepsWorkerStates() {
+  WorkerStateStore::Owner owner;
+  owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
+    MutexLock lock(&mu_);
+    return master_->CheckStateIsWanted(incarnation, checkpoint);
+  };
+  owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
+    MutexLock lock(&mu_);
+    master_->OnStateSaved(incarnation, checkpoint, status);
+    Kick();
+  };
+  return owner;
+}
+
 // ------------------------------------------------------------------------------------------------ the thread
 
 void MasterHost::Run() {
@@ -142,6 +160,7 @@ void MasterHost::Run() {
     ended = ending_ || over_;
   }
   AnswerWaiters();
+  state_store_.End();
 }
 
 bool MasterHost::AllServersHere() const {

@@ -27,6 +27,7 @@
 #include "server/outputs.h"
 #include "server/shard_commander.h"
 #include "server/shard_host.h"
+#include "server/worker_state_store.h"
 
 namespace catchment {
 
@@ -71,6 +72,8 @@ class MasterHost {
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
   // For KeepBest.
   BestKeeper* best_keeper() { return &best_keeper_; }
+  // For SaveWorkerState and LoadWorkerState.
+  WorkerStateStore* state_store() { return &state_store_; }
   v1::JobStatus GetStatus(const v1::GetStatusRequest& request);
   v1::JobStatus Status();
   void Stop(const std::string& reason);
@@ -141,6 +144,7 @@ class MasterHost {
   // Weights, metrics and summary of a job that has ended.
   void WriteFinalOutputs();
   BestKeeper::Owner KeepsBest();
+  WorkerStateStore::Owner KeepsWorkerStates();
   void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckServer(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -180,6 +184,7 @@ class MasterHost {
   // Of the thread, but for what is best.
   const std::unique_ptr<Outputs> outputs_;
   BestKeeper best_keeper_;
+  WorkerStateStore state_store_;
 
   // Of the thread.
   bool outputs_written_ = false;

@@ -140,7 +140,7 @@ void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Re
     const double seconds = std::min(request.wait_seconds(), master_->LongestLeaseWait());
     absl::StatusOr<v1::Lease> lease = GetLeaseLocked(request);
     const bool waits = seconds > 0 && lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() &&
-                       !ending_ && !over_ && master_->MayWaitForLease(request);
+                       lease->save_state() == 0 && !ending_ && !over_ && master_->MayWaitForLease(request);
     if (waits) {
       answer = waiters_.Add({request, clock_.Now() + seconds, *std::move(lease), std::move(respond)},
                             master_->lease_conditions());

@@ -25,7 +25,7 @@ absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
     if (absl::IsCancelled(renewal.status())) return std::nullopt;
     if (!renewal.ok()) return renewal.status();
     if (*renewal == Renewal::kEnd) return std::nullopt;
-    if (*renewal == Renewal::kFlush) return BatchPlan{.tag = kFlush, .spans = {}};
+    if (*renewal == Renewal::kTagged) return BatchPlan{.tag = tag_, .spans = {}};
   }
   if (stop_.IsSet()) return std::nullopt;
   BatchPlan plan;
@@ -46,12 +46,9 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
     *request.mutable_progress() = progress_();
     absl::StatusOr<v1::Lease> lease = master_.GetLease(request, stop_);
     if (!lease.ok()) return lease.status();
+    if (tag_ = TakeRequest(*lease); tag_ != 0) return Renewal::kTagged;
     if (lease->state() == v1::Lease::FINISHED) return Renewal::kEnd;
     if (lease->state() == v1::Lease::WAIT) {
-      if (lease->flush() && flushed_ < lease_.number()) {
-        flushed_ = lease_.number();
-        return Renewal::kFlush;
-      }
       PauseUntilDone(request.progress(), lease->retry_seconds());
       continue;
     }
@@ -63,6 +60,22 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
     return Renewal::kGranted;
   }
   return Renewal::kEnd;
+}
+
+uint64_t LeaseSource::TakeRequest(const v1::Lease& answer) {
+  if (answer.save_state() > saved_) {
+    saved_ = answer.save_state();
+    return kSaveState + saved_;
+  }
+  if (answer.flush() && flushed_ < lease_.number()) {
+    flushed_ = lease_.number();
+    return kFlush;
+  }
+  if (answer.stopped() && !stopped_) {
+    stopped_ = true;
+    return kStopped;
+  }
+  return 0;
 }
 
 bool LeaseSource::IsDone(const v1::Progress& progress) const {

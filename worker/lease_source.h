@@ -23,8 +23,16 @@ class LeaseSource {
     uint64_t step = 0;  // from 1
   };
   static Place PlaceOf(uint64_t tag) { return {tag >> 32, tag & 0xffffffff}; }
-  // The tag of a plan without samples that is no step: what has been computed is to be pushed (Lease.flush).
+  // Tags of plans without samples that are no steps: everything computed is to be pushed (Lease.flush); the
+  // job was stopped, and nothing more is to be pushed (Lease.stopped).
   static constexpr uint64_t kFlush = UINT64_MAX;
+  static constexpr uint64_t kStopped = UINT64_MAX - 1;
+  static bool IsRequest(uint64_t tag) { return tag >= kSaveState; }
+  // Returns the checkpoint for which the worker is to save its state (Lease.save_state), where the tag is of
+  // such a plan, and 0 where it is not.
+  static uint64_t CheckpointOf(uint64_t tag) {
+    return tag >= kSaveState && tag < kStopped ? tag - kSaveState : 0;
+  }
 
   // `progress` gives the worker's progress for the request. master and stop outlive the source.
   LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
@@ -38,8 +46,13 @@ class LeaseSource {
   uint64_t total_samples() const;
 
  private:
-  enum class Renewal { kGranted, kFlush, kEnd };
+  static constexpr uint64_t kSaveState = uint64_t{1} << 63;  // plus the checkpoint's number
+
+  enum class Renewal { kGranted, kTagged, kEnd };
   absl::StatusOr<Renewal> Renew();
+  // Returns the tag of the plan without samples that the master's answer asks for; 0: it asks for none, or
+  // for one that was made already.
+  uint64_t TakeRequest(const v1::Lease& answer);
   // Whether all steps of the last lease are.
   bool IsDone(const v1::Progress& progress) const;
   // Pauses, but not beyond the moment when all steps of the last lease are done, unless that was reported.
@@ -54,7 +67,10 @@ class LeaseSource {
   // Of the loader's thread.
   v1::Lease lease_;
   int next_ = 0;          // minibatch of it
+  uint64_t tag_ = 0;      // of the plan that kTagged announces
   uint64_t flushed_ = 0;  // number of the last lease after which there was a plan with kFlush
+  uint64_t saved_ = 0;    // the last checkpoint for which there was a plan
+  bool stopped_ = false;  // there was a plan with kStopped
 
   mutable Mutex mu_;
   std::optional<uint64_t> first_version_ ABSL_GUARDED_BY(mu_);

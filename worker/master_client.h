@@ -33,14 +33,14 @@ class MasterClient {
 
   const std::string& address() const { return address_; }
 
-  // `stop`: another flag than the client's.
+  // `stop`: another flag than the client's. An attempt may take `seconds`.
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> Call(Method<Request, Reply> method, const Request& request,
-                             const StopFlag* stop = nullptr) {
+                             const StopFlag* stop = nullptr, double seconds = kCallSeconds) {
     Reply reply;
     const absl::Status status =
         Retry([&](grpc::ClientContext* context) { return (stub_.get()->*method)(context, request, &reply); },
-              stop == nullptr ? stop_ : *stop);
+              stop == nullptr ? stop_ : *stop, seconds);
     if (!status.ok()) return status;
     return reply;
   }

@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/consistency.h"
 #include "worker/heartbeat.h"
+#include "worker/state_transfer.h"
 
 namespace catchment {
 namespace {
@@ -17,6 +19,11 @@ constexpr double kLookSeconds = 0.1;
 
 bool IsLost(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+}
+
+// Returns whether a call did not reach the master, or was cancelled.
+bool IsOutOfReach(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status);
 }
 
 // 1 for a worker that is no straggler.
@@ -55,6 +62,14 @@ struct Training::Membership {
             &session->data.train, &augmentation, EpochOrder(session->job.seed(), session->data.train.size()),
             kBatchesAhead, [this] { return leases.Next(); }, clock) {}
   ~Membership() { end.Set(); }
+
+  // All that the worker keeps beside the center's weights. Nothing is under way.
+  WorkerState ListState(const v1::Job& job) {
+    WorkerState state;
+    algorithm->ListState(IsSynchronous(job.algorithm().consistency()), &state);
+    client.ListState(&state);
+    return state;
+  }
 
   const v1::RegisterReply me;
   const double slowness;  // Straggler.times
@@ -205,18 +220,51 @@ absl::Status Training::RunSteps(Session* session, Membership* membership) {
     const absl::StatusOr<const LoadedBatch*> batch = membership->loader.Next();
     if (!batch.ok()) return batch.status();
     if (*batch == nullptr) break;
-    if ((*batch)->tag == LeaseSource::kFlush) {
-      if (absl::Status status = membership->algorithm->Finish(); !status.ok()) return status;
+    if (LeaseSource::IsRequest((*batch)->tag)) {
+      if (absl::Status status = Handle((*batch)->tag, session, membership); !status.ok()) return status;
       continue;
     }
     if (!membership->started) {
-      membership->waited_to_start = membership->loader.seconds_waited();
-      const uint64_t version = membership->leases.first_version();
-      if (absl::Status status = membership->algorithm->Start(version); !status.ok()) return status;
-      membership->started = true;
+      if (absl::Status status = Start(session, membership); !status.ok()) return status;
     }
     if (absl::Status status = RunStep(session, **batch, membership); !status.ok()) return status;
   }
+  return absl::OkStatus();
+}
+
+absl::Status Training::Start(Session* session, Membership* membership) {
+  membership->waited_to_start = membership->loader.seconds_waited();
+  const uint64_t version = membership->leases.first_version();
+  if (absl::Status status = membership->algorithm->Start(version); !status.ok()) return status;
+  membership->started = true;
+  if (!membership->me.restore_state()) return absl::OkStatus();
+  WorkerState state = membership->ListState(session->job);
+  const absl::Status status =
+      LoadState({membership->me.worker(), membership->me.incarnation()}, &master_, &state);
+  if (status.ok()) LOG(INFO) << "this worker goes on with the state that the checkpoint has of it";
+  if (status.ok() || IsOutOfReach(status)) return status;
+  return absl::DataLossError(absl::StrCat(
+      "the state that worker ", membership->me.worker(), " had at the checkpoint cannot be restored: ",
+      status.message(), "; to go on without it, resume with checkpoint.worker_state: false"));
+}
+
+absl::Status Training::Handle(uint64_t tag, Session* session, Membership* membership) {
+  if (const uint64_t checkpoint = LeaseSource::CheckpointOf(tag)) {
+    return SaveOwnState(checkpoint, session, membership);
+  }
+  if (tag == LeaseSource::kFlush) return membership->algorithm->Finish();
+  membership->end.Set();
+  return absl::OkStatus();
+}
+
+absl::Status Training::SaveOwnState(uint64_t checkpoint, Session* session, Membership* membership) {
+  if (absl::Status status = membership->algorithm->Settle(); !status.ok()) return status;
+  const absl::Status status =
+      SaveState(membership->ListState(session->job), {membership->me.worker(), membership->me.incarnation()},
+                checkpoint, &master_);
+  if (status.ok() || IsOutOfReach(status)) return status;
+  // The master knows why, and completes the checkpoint without it.
+  LOG(WARNING) << "checkpoint " << checkpoint << " does not have this worker's state: " << status.message();
   return absl::OkStatus();
 }
 

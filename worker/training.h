@@ -47,6 +47,11 @@ class Training {
   absl::Status RunMembership(Session* session);
   absl::Status Train(Session* session, Membership* membership);
   absl::Status RunSteps(Session* session, Membership* membership);
+  // Begins with the center's weights, and with the worker's saved state where the job was resumed with it.
+  absl::Status Start(Session* session, Membership* membership);
+  // Does what the master asks for between two steps (the tags of LeaseSource).
+  absl::Status Handle(uint64_t tag, Session* session, Membership* membership);
+  absl::Status SaveOwnState(uint64_t checkpoint, Session* session, Membership* membership);
   absl::Status RunStep(Session* session, const LoadedBatch& batch, Membership* membership);
   // All steps so far are done.
   void Report(Membership* membership);

@@ -2,7 +2,8 @@
 // parameter, zero at first. Whatever the codec, a block of a push is encoded once: keep the payload until it
 // is answered, and send the same bytes when it has to be sent again.
 //
-// The residual is the worker's own, and no checkpoint has it: what a worker held back is lost when it leaves.
+// The residual is the worker's own: it is lost when the worker leaves, unless a checkpoint has it
+// (Checkpointing.worker_state).
 //
 // Threads: one caller at a time. Allocates at the start, and for a block larger than all before.
 #ifndef CATCHMENT_COMMON_CODEC_PUSH_ENCODER_H_
@@ -24,6 +25,8 @@ class PushEncoder {
   PushEncoder(const v1::Compression& compression, int64_t num_parameters);
 
   const Codec& codec() const { return codec_; }
+  // Empty but for TOP_K.
+  absl::Span<float> residual() { return absl::MakeSpan(residual_); }
 
   // Writes the payload of one block, whose first value is parameter `begin`, to `out`, which has room for
   // codec().PayloadBytes(gradient.size()); returns its Block.scale. `samples`: Block.samples; with 0 the

@@ -52,6 +52,12 @@ void MasterService::AcceptOthers(CallQueue* queue) {
         service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
       [this](KeepBestCall* call) { KeepBestStream::Start(call, host_.best_keeper()); });
+  DeferredCall<Async, v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>::Accept(
+      queue, &service_, &Async::RequestSaveWorkerState,
+      [this](const auto& request, auto respond) { host_.state_store()->Save(request, std::move(respond)); });
+  DeferredCall<Async, v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>::Accept(
+      queue, &service_, &Async::RequestLoadWorkerState,
+      [this](const auto& request, auto respond) { host_.state_store()->Load(request, std::move(respond)); });
   UnaryCall<Async, v1::LeaveRequest, v1::LeaveReply>::Accept(queue, &service_, &Async::RequestLeave,
                                                              [this](const auto& request, auto* reply) {
                                                                *reply = host_.Leave(request);

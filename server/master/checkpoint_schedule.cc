@@ -10,6 +10,7 @@ CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool s
     : every_updates_(settings.every_updates()),
       every_seconds_(settings.every_seconds()),
       synchronous_(synchronous),
+      at_plan_ends_(synchronous && settings.worker_state()),
       seen_version_(first_version) {
   last_.version = first_version;
 }
@@ -29,11 +30,23 @@ bool CheckpointSchedule::Step(const Facts& facts, uint64_t generation) {
 }
 
 std::optional<CheckpointSchedule::Announced> CheckpointSchedule::Due(const Facts& facts) const {
-  std::optional<Announced> due = DueByUpdates(facts);
-  if (!due.has_value()) due = DueBySeconds(facts);
+  std::optional<Announced> due;
+  if (facts.draining) {
+    due = DueAtRest(facts);
+  } else {
+    due = DueByUpdates(facts);
+    if (!due.has_value()) due = DueBySeconds(facts);
+  }
   if (!due.has_value()) return std::nullopt;
   due->number = std::max({due->number, facts.earlier + 1, last_.number + 1});
   return due;
+}
+
+std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueAtRest(const Facts& facts) const {
+  if (!facts.at_rest || last_.at_rest) return std::nullopt;
+  if (!synchronous_) return Announced{.number = facts.version, .at_rest = true};
+  if (facts.granted <= last_.version) return std::nullopt;
+  return Announced{.number = facts.granted, .version = facts.granted, .at_rest = true};
 }
 
 std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueByUpdates(const Facts& facts) const {
@@ -42,6 +55,10 @@ std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueByUpdates(co
     return (version + every_updates_ - 1) / every_updates_ * every_updates_;
   };
   const uint64_t after_last = multiple_from(std::max(last_.version, last_.number) + 1);
+  if (at_plan_ends_) {
+    if (facts.granted < after_last) return std::nullopt;
+    return Announced{.number = facts.granted, .version = facts.granted};
+  }
   if (synchronous_) {
     const uint64_t next = std::max(after_last, multiple_from(facts.granted));
     if (next >= facts.reach) return std::nullopt;
@@ -81,7 +98,8 @@ uint64_t CheckpointSchedule::UsedNumber(uint64_t version) const {
 }
 
 uint64_t CheckpointSchedule::UsedUpTo(const Announced& announced, uint64_t version) const {
-  const bool same_state = synchronous_ && version == announced.version;
+  const bool same_state =
+      synchronous_ ? version == announced.version : announced.at_rest && version == seen_version_;
   return same_state && announced.number > 0 ? announced.number - 1 : announced.number;
 }
 

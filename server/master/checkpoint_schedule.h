@@ -8,9 +8,10 @@
 // By updates, checkpoints fall due at the multiples of every_updates, and take them as numbers. By seconds,
 // one falls due every_seconds after the one before, where there were updates since. Synchronous mode: all
 // shards take a checkpoint at exactly its version, which is none that workers have been granted updates
-// beyond; until all shards have acknowledged it no updates beyond it are to be granted. All other modes: by
-// updates a multiple is announced ahead, or, where there is every_seconds too, once it is passed; by seconds
-// a checkpoint is taken at once.
+// beyond; until all shards have acknowledged it no updates beyond it are to be granted. Where checkpoints
+// have the states of workers, which save them between two leases, it is the version after all granted
+// updates: the first of these at or above the multiple. All other modes: by updates a multiple is announced
+// ahead, or, where there is every_seconds too, once it is passed; by seconds a checkpoint is taken at once.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_CHECKPOINT_SCHEDULE_H_
@@ -29,6 +30,7 @@ class CheckpointSchedule {
     uint64_t number = 0;      // 0: none yet
     uint64_t version = 0;     // 0: at once
     uint64_t generation = 0;  // of the command that announces it
+    bool at_rest = false;     // no update was made after it was announced, unless training went on
   };
   struct Facts {
     double now = 0;        // seconds
@@ -39,6 +41,11 @@ class CheckpointSchedule {
     uint64_t granted = 0;
     uint64_t reach = 0;
     bool failing = false;  // a shard reports that it could not save
+    // The job is being stopped and nothing but this is due: a checkpoint after all updates that are granted,
+    // in synchronous mode; otherwise one at once when all contributions are in, which is when `at_rest` says
+    // so.
+    bool draining = false;
+    bool at_rest = false;
   };
 
   // `settings` are complete. `first_version`: of the shards at the start.
@@ -66,12 +73,14 @@ class CheckpointSchedule {
   uint64_t UsedUpTo(const Announced& announced, uint64_t version) const;
   // What is due; nothing: nothing is.
   std::optional<Announced> Due(const Facts& facts) const;
+  std::optional<Announced> DueAtRest(const Facts& facts) const;
   std::optional<Announced> DueByUpdates(const Facts& facts) const;
   std::optional<Announced> DueBySeconds(const Facts& facts) const;
 
   const uint64_t every_updates_;
   const double every_seconds_;
   const bool synchronous_;
+  const bool at_plan_ends_;  // synchronous mode: workers save their states, which they do between two leases
   Announced last_;
   Announced before_;             // the one before the last
   bool pending_ = false;         // the last one is not settled

@@ -63,7 +63,7 @@ Course::Stage Course::WhileOpen(const Facts& facts) {
     return Stage::kLeaving;
   }
   if (!early_reason_.empty()) return Stage::kLeaving;
-  if (stop_requested_) {
+  if (stop_requested_ && !facts.drains) {
     outcome_ = Outcome::kStopped;
     return Stage::kLeaving;
   }
@@ -134,7 +134,9 @@ std::string Course::reason() const {
       if (begun_) return "no workers are left: waiting for new ones";
       return absl::StrCat("waiting for workers: ", workers_now_, " of ", workers_, " are here");
     case Stage::kTraining:
-      return "";
+      if (!stop_requested_) return "";
+      return absl::StrCat("stopping (", stop_reason_,
+                          "): workers finish what was assigned, and save their states");
     case Stage::kLeaving:
       return absl::StrCat(why, "waiting for ", workers_now_, " workers to leave");
     case Stage::kSettling:

@@ -35,6 +35,7 @@ class Course {
     int workers = 0;  // members
     int evaluators = 0;
     bool budget_done = false;
+    bool drains = false;              // workers finish what they have been granted before a stop
     bool settled = false;             // all shards have reported since the last change of the rosters
     uint64_t highest_version = 0;     // of all shards
     uint64_t bytes_pushed = 0;        // to all shards

@@ -31,6 +31,9 @@ struct Cut {
   // Returns how many of the holder's first steps all shards had settled. Empty: those that are done now.
   // Synchronous mode: unused.
   std::function<uint64_t(uint64_t holder)> settled_steps;
+  // Synchronous mode: returns whether the holder's own state is saved too, with all steps before the version.
+  // Empty: no state is.
+  std::function<bool(uint64_t holder)> state_is_saved;
 };
 
 class DataLedger {
@@ -61,6 +64,10 @@ class DataLedger {
 
   // Something is dealt to the holder, or planned for it, and not done.
   virtual bool HasWork(uint64_t holder) const = 0;
+
+  // Assigns nothing more: the job is being stopped. In synchronous mode plans that some holder has a lease of
+  // are still given to the others.
+  virtual void Close() = 0;
 
   // Nothing is left to deal, unless something is given back.
   virtual bool AllDealt() const = 0;

@@ -14,7 +14,7 @@ LeaseLedger::LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_
       dealt_minibatches_(from.steps()) {}
 
 std::optional<uint64_t> LeaseLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {
-  if (AllDealt()) return std::nullopt;
+  if (closed_ || AllDealt()) return std::nullopt;
   return 0;
 }
 

@@ -38,6 +38,7 @@ class LeaseLedger final : public DataLedger {
   v1::MasterState StateAt(const Cut& cut) const override;
   void Forget(uint64_t version) override {}
   void AwaitCheckpoint(bool awaited) override;
+  void Close() override { closed_ = true; }
 
  private:
   // The minibatches of all its leases, numbered from 0. They are done from the first to the last; those that
@@ -65,6 +66,7 @@ class LeaseLedger final : public DataLedger {
   SampleSource source_;
   std::map<uint64_t, Holder> holders_;
   bool checkpoint_awaited_ = false;
+  bool closed_ = false;
   uint64_t dealt_minibatches_;  // and not given back
   uint64_t open_minibatches_ = 0;
   uint64_t open_samples_ = 0;

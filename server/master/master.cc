@@ -87,6 +87,9 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
   reply.set_worker(member.index);
   reply.set_incarnation(member.incarnation);
   reply.set_lease_seconds(membership_.lease_seconds());
+  reply.set_restore_state(
+      member.role == v1::WORKER && !course_.begun() &&
+      std::count(from_.worker_states().begin(), from_.worker_states().end(), member.index) > 0);
   Advance();
   return reply;
 }
@@ -182,7 +185,9 @@ absl::Status Master::OnShardReport(const v1::ShardReport& report) {
   TakeDisconnected(report);
   for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
   // Checkpoints that are still to be announced are of versions that no shard has passed.
-  if (ledger_ != nullptr) ledger_->Forget(schedule_.LowestNeeded(board_.lowest_version()));
+  if (ledger_ != nullptr && !held_.has_value()) {
+    ledger_->Forget(schedule_.LowestNeeded(board_.lowest_version()));
+  }
   CheckForNonFinite(report);
   Advance();
   return absl::OkStatus();
@@ -203,28 +208,75 @@ void Master::OnServerReplaced(uint32_t index, const std::string& address) {
 }
 
 void Master::AnnounceCheckpoint() {
-  if (course_.stage() != Course::Stage::kTraining) return;
+  if (course_.stage() != Course::Stage::kTraining || held_.has_value()) return;
   const bool announced = schedule_.Step({.now = clock_->Now(),
                                          .earlier = checkpoints_.earlier(),
                                          .version = board_.highest_version(),
                                          .granted = granted_,
                                          .reach = granted_ + VersionsPerPlan(),
-                                         .failing = !board_.save_error().empty()},
+                                         .failing = !board_.save_error().empty(),
+                                         .draining = draining_,
+                                         .at_rest = draining_ && IsAtRest()},
                                         rosters_.generation() + 1);
   if (!announced) return;
   ledger_->AwaitCheckpoint(true);
   rosters_.Renew();
+  if (job_.checkpoint().worker_state()) BeginStates(schedule_.last());
+}
+
+void Master::BeginStates(const CheckpointSchedule::Announced& checkpoint) {
+  std::map<uint64_t, uint32_t> workers;
+  for (const Member* worker : membership_.workers()) {
+    // In synchronous mode a worker that is yet to get its lease takes part in the updates before the
+    // checkpoint, too.
+    const bool trains = synchronous_ ? rosters_.Since(checkpoint.version - 1, worker->incarnation).has_value()
+                                     : worker->granted_steps > 0;
+    if (trains) workers[worker->incarnation] = worker->index;
+  }
+  states_.Begin(checkpoint.number, checkpoint.version, std::move(workers));
 }
 
 void Master::TakeWhole(const CheckpointTracker::Whole& whole) {
   // What came before it is forgotten where another one was announced meanwhile.
   if (!schedule_.Settle(whole.number) && whole.number != course_.final_checkpoint()) return;
-  complete_.push_back({whole.number, whole.shards, StateAt(CutOf(whole))});
+  held_ = whole;
+  MaybeRelease();
+}
+
+void Master::MaybeRelease() {
+  if (!held_.has_value() || !states_.IsComplete(held_->number)) return;
+  const CheckpointTracker::Whole whole = *std::exchange(held_, std::nullopt);
+  Cut cut = CutOf(whole);
+  const std::vector<uint32_t> saved = states_.Saved(whole.number);
+  if (!saved.empty()) {
+    cut.state_is_saved = [this](uint64_t incarnation) { return states_.IsSaved(incarnation); };
+  }
+  complete_.push_back({whole.number, whole.shards, StateAt(cut)});
+  *complete_.back().state.mutable_worker_states() = {saved.begin(), saved.end()};
   for (v1::SavedShard& shard : complete_.back().shards) {
     shard.clear_incarnations();
     shard.clear_settled_steps();
   }
   if (ledger_ != nullptr) ledger_->AwaitCheckpoint(false);
+}
+
+absl::Status Master::CheckStateIsWanted(uint64_t incarnation, uint64_t number) const {
+  if (states_.Awaits(incarnation, number)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint ", number, " does not wait for the state of incarnation ", incarnation));
+}
+
+void Master::OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Status& status) {
+  if (!states_.Awaits(incarnation, number)) return;
+  if (status.ok()) {
+    states_.SetSaved(incarnation);
+  } else {
+    events_.Add(
+        absl::StrCat("checkpoint ", number, " goes without the state of a worker: ", status.message()));
+    states_.Remove(incarnation);
+  }
+  MaybeRelease();
+  Advance();
 }
 
 void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
@@ -295,7 +347,25 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
 
 void Master::Stop(const std::string& reason) {
   course_.RequestStop(reason);
+  if (job_.checkpoint().worker_state() && course_.stage() == Course::Stage::kTraining) {
+    draining_ = true;
+    ledger_->Close();
+  }
   Advance();
+}
+
+bool Master::IsAtRest() const {
+  if (synchronous_) return true;
+  const std::vector<const Member*> workers = membership_.workers();
+  return std::all_of(workers.begin(), workers.end(),
+                     [this](const Member* worker) { return HasPushedAll(*worker); });
+}
+
+bool Master::Drains() const {
+  if (!draining_ || membership_.num_workers() == 0 || !SaveError().empty()) return false;
+  const CheckpointSchedule::Announced& last = schedule_.last();
+  const bool announced = synchronous_ ? granted_ <= last.version : last.at_rest;
+  return !announced || checkpoints_.recorded() < last.number;
 }
 
 void Master::Fail(const std::string& reason) {
@@ -338,6 +408,7 @@ Course::Facts Master::GatherFacts() const {
   facts.workers = membership_.num_workers();
   facts.evaluators = membership_.num_evaluators();
   facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
+  facts.drains = Drains();
   facts.settled = board_.all_reported() && board_.lowest_generation() >= rosters_.generation();
   facts.highest_version = board_.highest_version();
   facts.bytes_pushed = board_.bytes_pushed();

@@ -47,6 +47,7 @@
 #include "server/master/push_marks.h"
 #include "server/master/rosters.h"
 #include "server/master/shard_board.h"
+#include "server/master/state_collection.h"
 #include "server/master/work_totals.h"
 
 namespace catchment {
@@ -82,10 +83,16 @@ class Master {
   struct LeaseConditions {
     Course::Stage stage = Course::Stage::kWaiting;
     bool all_dealt = false;
+    bool draining = false;
+    uint64_t states_for = 0;    // the checkpoint that workers save their states for
     uint64_t acknowledged = 0;  // generation, where they depend on it
     bool operator==(const LeaseConditions&) const = default;
   };
   LeaseConditions lease_conditions() const;
+  // Returns FailedPrecondition where checkpoint `number` does not wait for the state of this worker.
+  absl::Status CheckStateIsWanted(uint64_t incarnation, uint64_t number) const;
+  // The worker's own state is saved for checkpoint `number`, or why it is not.
+  void OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Status& status);
   // Of a member that has left already: no harm.
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
@@ -190,8 +197,19 @@ class Master {
   double LeavePatience() const;
   // Tells the end of those who do not leave.
   void DismissWorkers();
+  // The job is being stopped: returns whether workers have done what their states are saved after. In
+  // synchronous mode the version after all granted updates is known before it is reached; otherwise all must
+  // have pushed all.
+  bool IsAtRest() const;
+  // Returns whether a job that is being stopped waits for the checkpoint with the states of its workers.
+  bool Drains() const;
+  bool HasPushedAll(const Member& worker) const;
   void AnnounceCheckpoint();
+  // The workers that train save their states for the checkpoint.
+  void BeginStates(const CheckpointSchedule::Announced& checkpoint);
   void TakeWhole(const CheckpointTracker::Whole& whole);
+  // Completes the checkpoint that waits for workers' states, once they are there.
+  void MaybeRelease();
   void CheckForNonFinite(const v1::ShardReport& report);
   // Why the newest checkpoint could not be saved or recorded; empty when it could.
   std::string SaveError() const;
@@ -225,6 +243,9 @@ class Master {
   CheckpointSchedule schedule_;
   uint64_t granted_;  // synchronous mode: the version after all updates that workers were granted
   CheckpointTracker checkpoints_;
+  StateCollection states_;
+  std::optional<CheckpointTracker::Whole> held_;  // waits for workers' states
+  bool draining_ = false;  // a stop was requested of a job whose checkpoints have workers' states
   std::vector<CompleteCheckpoint> complete_;
   std::string record_error_;  // of the last attempt to write a manifest
   Evaluations evaluations_;

@@ -118,6 +118,8 @@ double Master::LeavePatience() const {
 
 void Master::Release(const Member& worker) {
   watch_.Forget(worker.incarnation);
+  states_.Remove(worker.incarnation);
+  MaybeRelease();
   noticed_.erase(worker.incarnation);
   if (ledger_ != nullptr) ledger_->SetLeaving(worker.incarnation);
   // Shards that had it in no roster have nothing of it.
@@ -154,6 +156,10 @@ void Master::SettleLeaving() {
 bool Master::HasDoneAll(const Member& worker) const {
   return SaysItHasDoneAll(worker) ||
          marks_.Of(worker.index, worker.incarnation).answered == worker.granted_steps;
+}
+
+bool Master::HasPushedAll(const Member& worker) const {
+  return marks_.Of(worker.index, worker.incarnation).answered >= worker.granted_steps;
 }
 
 bool Master::awaits_reports() const {

@@ -75,6 +75,8 @@ Master::LeaseConditions Master::lease_conditions() const {
   conditions.stage = course_.stage();
   if (conditions.stage != Course::Stage::kTraining) return conditions;
   conditions.all_dealt = ledger_->AllDealt();
+  conditions.draining = draining_;
+  conditions.states_for = states_.number();
   // A plan is still to be acknowledged after the last samples are dealt.
   if (synchronous_ || !conditions.all_dealt) conditions.acknowledged = board_.lowest_generation();
   return conditions;
@@ -86,7 +88,11 @@ v1::Lease Master::Wait(double retry_seconds) const {
 }
 
 absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, Member* member) {
-  if (!course_.open()) return Answer(v1::Lease::FINISHED, 0);
+  if (!course_.open()) {
+    v1::Lease finished = Answer(v1::Lease::FINISHED, 0);
+    finished.set_stopped(draining_ && course_.cut_short());
+    return finished;
+  }
   if (member->lease.number() == request.after() + 1) return member->lease;
   if (member->lease.number() != request.after()) {
     return absl::InvalidArgumentError(absl::StrCat(member->name(), " asks for the lease after ",
@@ -100,11 +106,17 @@ absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, M
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   const std::vector<uint64_t>& holders = membership_.worker_incarnations();
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
+  if (const uint64_t number = states_.AskedFor(member->incarnation, version.value_or(granted_))) {
+    v1::Lease wait = Wait(kRetry);
+    wait.set_save_state(number);
+    return wait;
+  }
+  if (synchronous_ && draining_ && version.value_or(granted_) >= granted_) return Wait(kRetry);
   if (!version) {
     if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
     v1::Lease wait = Wait(ledger_->AllDealt() ? kRetryAtEnd : kRetry);
-    const uint64_t answered = marks_.Of(member->index, member->incarnation).answered;
-    wait.set_flush(ledger_->AllDealt() && answered < member->granted_steps);
+    const bool last = ledger_->AllDealt() || (draining_ && !synchronous_);
+    wait.set_flush(last && !HasPushedAll(*member));
     return wait;
   }
   if (synchronous_) {

@@ -35,7 +35,7 @@ PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_sa
 std::optional<uint64_t> PlanLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {
   const Plan* plan = NextPlan(holder);
   if (plan == nullptr) {
-    if (AllDealt() || !MayAskForPlan(holder)) return std::nullopt;
+    if (closed_ || AllDealt() || !MayAskForPlan(holder)) return std::nullopt;
     MakePlan(members);
     plan = NextPlan(holder);
     CHECK(plan != nullptr) << "holder " << holder << " is not among the members";
@@ -206,11 +206,16 @@ uint64_t PlanLedger::StepsInCenter(uint64_t version) const {
 }
 
 v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
-  const uint64_t step = StepsInCenter(cut.version);
+  const uint64_t in_center = StepsInCenter(cut.version);
+  const uint64_t at_version = cut.version * steps_per_version_;
+  uint64_t done = at_version;  // by all members
   SpanPool pending = source_.pool();
   for (const Plan& plan : plans_) {
     for (uint64_t rank = 0; rank < plan.seats.size(); ++rank) {
       const Seat& seat = plan.seats[rank];
+      const bool saved = cut.state_is_saved && cut.state_is_saved(seat.holder);
+      const uint64_t step = saved ? at_version : in_center;
+      if (!saved && plan.first_step < at_version && plan.end_step() > in_center) done = in_center;
       const uint64_t end = seat.gone ? seat.done : plan.steps.size();
       uint64_t begin = step > plan.first_step ? step - plan.first_step : 0;
       // The version may have been made without it.
@@ -224,7 +229,7 @@ v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
   for (const Span& span : pending.spans()) *state.add_pending() = ToProto(span);
   state.set_next_epoch(source_.next().epoch);
   state.set_next_position(source_.next().position);
-  state.set_steps(BudgetStepsAt(step));
+  state.set_steps(BudgetStepsAt(done));
   state.set_samples(source_.next().epoch * source_.samples_per_epoch() + source_.next().position -
                     pending.num_samples());
   return state;

@@ -48,6 +48,7 @@ class PlanLedger final : public DataLedger {
   v1::MasterState StateAt(const Cut& cut) const override;
   void Forget(uint64_t version) override;
   void AwaitCheckpoint(bool awaited) override {}
+  void Close() override { closed_ = true; }
 
  private:
   struct Seat {
@@ -97,6 +98,7 @@ class PlanLedger final : public DataLedger {
   uint64_t next_step_;     // the first step of the next plan
   uint64_t budget_steps_;  // spent
   uint64_t open_samples_ = 0;
+  bool closed_ = false;
 };
 
 }  // namespace catchment

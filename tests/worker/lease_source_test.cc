@@ -103,6 +103,42 @@ TEST_F(LeaseSourceTest, LetsItsCallsWaitAtTheMaster) {
   }
 }
 
+TEST_F(LeaseSourceTest, MakesOnePlanOfEachRequestOfTheMaster) {
+  master_.Answer(Granted(1));
+  v1::Lease save = Wait(0.001);
+  save.set_save_state(12);
+  master_.Answer(save);
+  master_.Answer(save);
+  v1::Lease flush = Wait(0.001);
+  flush.set_flush(true);
+  master_.Answer(flush);
+  master_.Answer(flush);
+  save.set_save_state(13);
+  master_.Answer(save);
+  v1::Lease stopped;
+  stopped.set_state(v1::Lease::FINISHED);
+  stopped.set_stopped(true);
+  master_.Answer(stopped);
+  master_.Answer(stopped);
+  SetProgress(1, 1);
+  std::vector<uint64_t> tags;
+  while (true) {
+    const auto plan = source_->Next();
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    if (!plan->has_value()) break;
+    tags.push_back((*plan)->tag);
+  }
+  ASSERT_EQ(tags.size(), 5u);
+  EXPECT_FALSE(LeaseSource::IsRequest(tags[0]));
+  EXPECT_EQ(LeaseSource::CheckpointOf(tags[0]), 0u);
+  EXPECT_EQ(LeaseSource::CheckpointOf(tags[1]), 12u);
+  EXPECT_EQ(tags[2], LeaseSource::kFlush);
+  EXPECT_EQ(LeaseSource::CheckpointOf(tags[2]), 0u);
+  EXPECT_EQ(LeaseSource::CheckpointOf(tags[3]), 13u);
+  EXPECT_EQ(tags[4], LeaseSource::kStopped);
+  for (int i = 1; i < 5; ++i) EXPECT_TRUE(LeaseSource::IsRequest(tags[i]));
+}
+
 TEST_F(LeaseSourceTest, ACallThatWaitsIsBrokenOffWhenTheWorkerIsToStop) {
   std::thread next([this] {
     const auto plan = source_->Next();

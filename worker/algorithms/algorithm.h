@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
-#include "worker/algorithms/worker_state.h"
 #include "worker/model/pass_observer.h"
 #include "worker/parameters.h"
+#include "worker/worker_state.h"
 
 namespace catchment {
 

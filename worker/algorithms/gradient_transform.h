@@ -7,7 +7,7 @@
 
 #include "absl/types/span.h"
 #include "common/parameter_layout.h"
-#include "worker/algorithms/worker_state.h"
+#include "worker/worker_state.h"
 
 namespace catchment {
 

@@ -76,6 +76,7 @@ class ParameterClient::Shard final : public ShardStream::Owner {
     return absl::StrCat("server ", index_, " at ", client_.options_.servers[index_]);
   }
   Range range() const { return client_.layout_.shard(index_); }
+  absl::Span<float> residual() { return encoder_.residual(); }
 
  private:
   bool Next(BlockHeader* header, absl::string_view* payload) override;
@@ -127,6 +128,13 @@ ParameterClient::ParameterClient(Options options, const ParameterLayout* layout,
 }
 
 ParameterClient::~ParameterClient() { GiveUp(); }
+
+void ParameterClient::ListState(WorkerState* state) {
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    if (shard->residual().empty()) continue;
+    state->vectors.push_back({"top_k_residual", shard->residual(), shard->range().begin});
+  }
+}
 
 void ParameterClient::Start(const Operation& operation) {
   const bool has_input = operation.kind != Operation::kPull;

@@ -26,6 +26,7 @@
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
 #include "worker/parameters.h"
+#include "worker/worker_state.h"
 
 namespace catchment {
 
@@ -64,6 +65,9 @@ class ParameterClient final : public Parameters {
   void Ready(Range range) override;
   absl::Status Await(Range range) override;
   absl::StatusOr<Outcome> Finish() override;
+
+  // Adds the residuals of TOP_K. No operation is under way, nor is one while the state is read or restored.
+  void ListState(WorkerState* state);
 
   // Ends the wait under way and all later ones.
   void Cancel();

@@ -955,6 +955,170 @@ TEST_F(MasterTest, NothingIsGrantedBeyondACheckpointThatAShardHasNotHeardOf) {
   for (const v1::SavedShard& shard : complete[0].shards) EXPECT_EQ(shard.version(), 16u);
 }
 
+// ------------------------------------------------------------------------------- states of workers
+
+class WorkerStateTest : public MasterTest {
+ protected:
+  static v1::Job Job(const JobOptions& options) {
+    v1::Job job = MakeJob(options);
+    job.mutable_checkpoint()->set_worker_state(true);
+    return job;
+  }
+
+  // Two workers have done their first lease of a synchronous job, after which there is a checkpoint.
+  void DoFirstLease() {
+    Start(Job({.workers = 2, .epochs = 100, .every_updates = 5}));
+    a_ = Join();
+    b_ = Join();
+    ASSERT_EQ(Next(&a_), v1::Lease::GRANTED);
+    ASSERT_EQ(Next(&b_), v1::Lease::GRANTED);
+    DoLease({&a_, &b_});
+    Exchange();
+  }
+  // The checkpoint that the worker is to save its state for before its next lease.
+  uint64_t AskedToSave(Worker* worker) {
+    const absl::StatusOr<v1::Lease> lease = Ask(*worker, worker->lease.number());
+    return lease.ok() && lease->state() == v1::Lease::WAIT ? lease->save_state() : 0;
+  }
+  void SetSaved(const Worker& worker, uint64_t checkpoint, const absl::Status& status = absl::OkStatus()) {
+    EXPECT_TRUE(master_->CheckStateIsWanted(worker.incarnation, checkpoint).ok());
+    master_->OnStateSaved(worker.incarnation, checkpoint, status);
+    EXPECT_FALSE(master_->CheckStateIsWanted(worker.incarnation, checkpoint).ok());
+    Record(absl::OkStatus());
+  }
+  static std::vector<uint32_t> StatesIn(const CompleteCheckpoint& checkpoint) {
+    return {checkpoint.state.worker_states().begin(), checkpoint.state.worker_states().end()};
+  }
+
+  Worker a_, b_;
+};
+
+TEST_F(WorkerStateTest, ACheckpointIsCompleteOnceAllWorkersHaveSavedTheirs) {
+  DoFirstLease();
+  EXPECT_EQ(AskedToSave(&a_), 16u) << "the first end of a lease after 5 updates";
+  EXPECT_EQ(AskedToSave(&b_), 16u);
+  SetSaved(a_, 16);
+  EXPECT_EQ(AskedToSave(&a_), 0u);
+  EXPECT_EQ(Next(&a_), v1::Lease::GRANTED) << "it does not wait for the other";
+  Exchange();
+  EXPECT_TRUE(TakeComplete().empty());
+  SetSaved(b_, 16);
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(complete[0].number, 16u);
+  EXPECT_EQ(complete[0].state.version(), 16u);
+  EXPECT_EQ(complete[0].state.samples(), kSamples + 3 * 8) << "13 steps of the first epoch, 3 of the second";
+  EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST_F(WorkerStateTest, AResumedJobGivesStatesToItsFirstWorkers) {
+  DoFirstLease();
+  AskedToSave(&a_);
+  SetSaved(a_, 16);
+  SetSaved(b_, 16, absl::InternalError("the disk is full"));
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0})) << "it goes without one that cannot be saved";
+
+  Start(job_, 2, complete[0].state);
+  const auto first = master_->Register(Registration());
+  const auto second = master_->Register(Registration());
+  EXPECT_TRUE(first->restore_state());
+  EXPECT_FALSE(second->restore_state());
+  // Training has begun: a worker that takes a place over begins with the center's weights.
+  Worker worker;
+  worker.index = first->worker();
+  worker.incarnation = first->incarnation();
+  Leave(worker, "it goes");
+  EXPECT_FALSE(master_->Register(Registration())->restore_state());
+}
+
+TEST_F(WorkerStateTest, ALostWorkerHoldsNoCheckpointUp) {
+  DoFirstLease();
+  AskedToSave(&a_);
+  SetSaved(a_, 16);
+  EXPECT_TRUE(TakeComplete().empty());
+  Leave(b_, "it is gone");
+  Exchange();
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u);
+  EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0}));
+}
+
+TEST_F(WorkerStateTest, AStoppedSynchronousJobFirstFinishesWhatIsGranted) {
+  Start(Job({.workers = 2, .epochs = 100, .every_updates = 0}));
+  a_ = Join();
+  b_ = Join();
+  ASSERT_EQ(Next(&a_), v1::Lease::GRANTED);
+  master_->Stop("enough");
+  EXPECT_FALSE(Beat(a_)->stop());
+  ASSERT_EQ(Next(&b_), v1::Lease::GRANTED) << "the other has the lease of these steps already";
+  DoLease({&a_, &b_});
+  Exchange();
+  EXPECT_EQ(AskedToSave(&a_), 16u);
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("enough"));
+  SetSaved(a_, 16);
+  EXPECT_EQ(Ask(a_, 1)->state(), v1::Lease::WAIT) << "nothing more is granted";
+  EXPECT_EQ(AskedToSave(&b_), 16u);
+  SetSaved(b_, 16);
+  const absl::StatusOr<v1::Lease> end = Ask(a_, 1);
+  EXPECT_EQ(end->state(), v1::Lease::FINISHED);
+  EXPECT_TRUE(end->stopped());
+  EXPECT_TRUE(Beat(a_)->stop());
+  Leave(a_, "stopped");
+  Leave(b_, "stopped");
+  Exchange();
+  Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u) << "the last checkpoint is the one with the states";
+  EXPECT_EQ(complete[0].number, 16u);
+  EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST_F(WorkerStateTest, AStoppedAsynchronousJobSavesStatesOnceAllIsPushed) {
+  Start(Job({.synchronous = false, .workers = 2, .epochs = 100, .every_updates = 0}));
+  a_ = Join();
+  b_ = Join();
+  ASSERT_EQ(Next(&a_), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&b_), v1::Lease::GRANTED);
+  master_->Stop("enough");
+  const absl::StatusOr<v1::Lease> flush = Ask(a_, a_.lease.number());
+  EXPECT_EQ(flush->state(), v1::Lease::WAIT);
+  EXPECT_TRUE(flush->flush());
+  DoLease({&a_});
+  Exchange();
+  EXPECT_EQ(AskedToSave(&a_), 0u) << "the other has not pushed all";
+  DoLease({&b_});
+  Exchange();
+  Exchange();
+  const uint64_t number = AskedToSave(&a_);
+  ASSERT_GT(number, 0u);
+  EXPECT_EQ(AskedToSave(&b_), number);
+  SetSaved(a_, number);
+  SetSaved(b_, number);
+  EXPECT_TRUE(Ask(b_, b_.lease.number())->stopped());
+  Leave(a_, "stopped");
+  Leave(b_, "stopped");
+  Exchange();
+  Exchange();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
+  const std::vector<CompleteCheckpoint> complete = TakeComplete();
+  ASSERT_EQ(complete.size(), 1u) << "the last checkpoint is the one with the states";
+  EXPECT_EQ(complete[0].number, number);
+  EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST_F(WorkerStateTest, AStopDoesNotWaitForADiskThatIsFull) {
+  DoFirstLease();
+  master_->Stop("enough");
+  for (FakeShard& shard : shards_) shard.extra()->set_save_error("no space left");
+  Exchange();
+  EXPECT_EQ(Ask(a_, 1)->state(), v1::Lease::FINISHED);
+}
+
+// ------------------------------------------------------------------------------- checkpoints by seconds
+
 TEST_F(MasterTest, AsynchronousCheckpointBySecondsIsTakenAtOnce) {
   Start(MakeJob({.synchronous = false, .epochs = 20, .every_updates = 0, .every_seconds = 300}));
   Worker worker = Join();

@@ -1,5 +1,5 @@
 // A worker that is given the state of another one goes on as that one would have, to the bit.
-#include "worker/algorithms/worker_state.h"
+#include "worker/worker_state.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,32 @@
+// The state of one worker as a part of a checkpoint (Checkpointing.worker_state): named vectors as long as
+// the weights and named numbers, in one safetensors file, DIR/checkpoint-12/worker-3.safetensors.
+#ifndef CATCHMENT_COMMON_CHECKPOINT_WORKER_FILE_H_
+#define CATCHMENT_COMMON_CHECKPOINT_WORKER_FILE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace catchment {
+
+struct SavedWorker {
+  std::map<std::string, std::vector<float>> vectors;
+  std::map<std::string, uint64_t> numbers;
+};
+
+// Saves the state of worker `worker` as a part of checkpoint `number`, whose directory is made where it is
+// missing. The file appears as a whole or not at all.
+absl::Status WriteWorkerState(const std::string& dir, uint64_t number, uint32_t worker,
+                              const SavedWorker& state);
+
+// Reads it back, with its checksums verified. Errors: those of SafetensorsFile; DataLoss for a number that is
+// none.
+absl::StatusOr<SavedWorker> ReadWorkerState(const std::string& dir, uint64_t number, uint32_t worker);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_CHECKPOINT_WORKER_FILE_H_
