@@ -57,7 +57,7 @@ std::string KindOf(const LayerShape& layer) {
     case LayerKind::kDropout:
       return absl::StrCat("dropout ", Short(layer.rate));
     default:
-      return LayerKindName(layer.kind);
+      return layer.external ? "external" : LayerKindName(layer.kind);
   }
 }
 
@@ -73,12 +73,26 @@ std::string DescribeSteps(const v1::SyntheticModel& model) {
       2, kWidth);
 }
 
+// What there is to say before the table of layers.
+std::string DescribeOrigin(const v1::Model& model) {
+  std::string text;
+  if (model.has_external()) {
+    text =
+        "External: each worker is started with a program (--program=COMMAND) that computes the gradients. ";
+  }
+  if (!model.initial_weights().empty()) {
+    absl::StrAppend(&text, "Initial weights: those in ", model.initial_weights(),
+                    ", which every server reads.");
+  }
+  return text.empty() ? "" : HangingParagraph("  ", text, 2, kWidth);
+}
+
 void AddLayer(const LayerShape& layer, Table* table) {
   int64_t parameters = 0;
   for (const TensorSpec& tensor : layer.tensors) parameters += tensor.size();
-  const bool is_synthetic = layer.kind == LayerKind::KIND_NOT_SET;
-  table->Add({layer.name, KindOf(layer), is_synthetic ? "" : ToString(layer.input),
-              is_synthetic ? "" : ToString(layer.output), parameters == 0 ? "" : Count(parameters)});
+  const bool no_shapes = layer.kind == LayerKind::KIND_NOT_SET;
+  table->Add({layer.name, KindOf(layer), no_shapes ? "" : ToString(layer.input),
+              no_shapes ? "" : ToString(layer.output), parameters == 0 ? "" : Count(parameters)});
 }
 
 std::string DescribeTable(const v1::Table& table) {
@@ -99,6 +113,7 @@ std::string DescribeData(const JobFacts& facts) {
   const std::string sizes = absl::StrCat(Count(facts.train_samples()), " samples for training, ",
                                          Count(facts.test_samples()), " for tests");
   if (data.has_synthetic()) return absl::StrCat("synthetic, without content or files: ", sizes);
+  if (data.has_external()) return absl::StrCat("loaded by the workers' program: ", sizes);
   if (data.has_drawn_digits())
     return absl::StrCat("digits drawn by the program, seed ", data.drawn_digits().seed(), ": ", sizes);
   if (data.has_generated_events()) return absl::StrCat("events drawn by the program: ", sizes);
@@ -164,7 +179,7 @@ std::string ExplainModel(const JobFacts& facts) {
   table.Add({"total", "", "", "", Count(facts.layout().size())});
   const v1::Model& model = facts.job().model();
   return absl::StrCat("model\n", model.has_synthetic() ? DescribeSteps(model.synthetic()) : "",
-                      table.Print());
+                      DescribeOrigin(model), table.Print());
 }
 
 std::string ExplainServers(const JobFacts& facts) {

@@ -15,6 +15,9 @@ namespace catchment {
 // and a line each.
 absl::StatusOr<v1::Job> LoadCompleteJob(const std::string& path, std::vector<std::string> set, int workers);
 
+// The same of a job that is read already.
+absl::StatusOr<v1::Job> CompleteJob(v1::Job job, std::vector<std::string> set, int workers);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_CLI_LOAD_H_

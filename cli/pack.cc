@@ -104,6 +104,10 @@ absl::Status Pack(const std::string& job_file, const Options& options, const Dat
   if (job->data().has_synthetic()) {
     return absl::InvalidArgumentError("data.synthetic has samples without content; there is nothing to pack");
   }
+  if (job->data().has_external()) {
+    return absl::InvalidArgumentError(
+        "data.external has samples that a program loads; there is nothing to pack");
+  }
   if (absl::Status status = CreateDirectories(options.out); !status.ok()) return status;
   if (absl::Status status = CheckHasNoShards(options.out); !status.ok()) return status;
   const absl::StatusOr<DataSets> sets = LoadData(*job, paths);

@@ -538,6 +538,47 @@ absl::StatusOr<std::vector<LayerShape>> SyntheticLayers(const v1::SyntheticModel
   return layers;
 }
 
+absl::Status CheckOneKind(const v1::Model& model) {
+  std::vector<std::string> kinds;
+  if (model.layers_size() > 0) kinds.push_back("layers");
+  if (model.has_synthetic()) kinds.push_back("synthetic");
+  if (model.has_external()) kinds.push_back("external");
+  if (kinds.size() <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.", kinds.back(), ": stands beside ", kinds.front(),
+                   "; a model is made of layers, synthetic or external: leave all but one of them out"));
+}
+
+// Returns the part of a tensor's name before its last dot: the module that PyTorch has it in.
+std::string ModuleOf(const std::string& tensor) {
+  const size_t dot = tensor.rfind('.');
+  return dot == std::string::npos || dot == 0 ? tensor : tensor.substr(0, dot);
+}
+
+// Makes a layer of consecutive tensors of one module. Their initial values come from a file.
+absl::StatusOr<std::vector<LayerShape>> ExternalLayers(const v1::ExternalModel& model) {
+  if (model.tensors().empty()) {
+    return absl::InvalidArgumentError(
+        "model.external.tensors: has none; name the model's parameters with their shapes, or leave the job "
+        "file to "
+        "`catchment train --program=COMMAND`, which asks the program for them");
+  }
+  std::vector<LayerShape> layers;
+  for (const v1::ExternalTensor& tensor : model.tensors()) {
+    const std::string module = ModuleOf(tensor.name());
+    if (layers.empty() || layers.back().name != module) {
+      LayerShape& layer = layers.emplace_back();
+      layer.name = module;
+      layer.kind = LayerKind::KIND_NOT_SET;
+      layer.external = true;
+      layer.input = layer.output = SampleShape::Vector(1);
+    }
+    layers.back().tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
+    layers.back().initial.push_back({InitialValues::Kind::kConstant, 0});
+  }
+  return layers;
+}
+
 }  // namespace
 
 std::string LayerKindName(LayerKind kind) {
@@ -564,12 +605,9 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
                                                    "sample at most ",
                                                    kLargest, " values"));
   }
-  if (model.has_synthetic() && model.layers_size() > 0) {
-    return absl::InvalidArgumentError(
-        "model.synthetic: stands beside layers; a model is made of layers or synthetic, leave one of them "
-        "out");
-  }
+  if (absl::Status status = CheckOneKind(model); !status.ok()) return status;
   if (model.has_synthetic()) return SyntheticLayers(model.synthetic());
+  if (model.has_external()) return ExternalLayers(model.external());
   auto model_layers = model.layers();
   FillLayerDefaults(&model_layers);
   Inference inference(input);
@@ -600,7 +638,8 @@ int64_t CountStatistics(const LayerShape& layer) {
 
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size) {
   int64_t values = layers.empty() ? 0 : layers.front().input.size();
-  const bool has_kernels = layers.empty() || layers.front().kind != LayerKind::KIND_NOT_SET;
+  const bool computes =
+      layers.empty() || layers.front().kind != LayerKind::KIND_NOT_SET || layers.front().external;
   std::vector<int> readers(layers.size());
   for (const LayerShape& layer : layers) {
     values += 2 * layer.output.size();
@@ -611,7 +650,7 @@ int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch
     }
   }
   constexpr int64_t kBytes = sizeof(float);
-  return kBytes * (batch_size * values + (has_kernels ? 4 : 2) * CountParameters(layers));
+  return kBytes * (batch_size * values + (computes ? 4 : 2) * CountParameters(layers));
 }
 
 }  // namespace catchment

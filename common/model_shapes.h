@@ -60,7 +60,8 @@ struct TargetShape {
 };
 
 // The kind of a layer, LayerKind::kDense for example. kResidual is the addition that ends a residual block.
-// KIND_NOT_SET is a layer of model.synthetic, which has a tensor and computes nothing.
+// KIND_NOT_SET is a layer of model.synthetic, which has a tensor and computes nothing, or a part of
+// model.external, of which only the tensors are known.
 using LayerKind = v1::Layer::KindCase;
 
 // Returns the name that a job file has for the kind: "conv2d", "max_pool"; "synthetic" for KIND_NOT_SET.
@@ -91,6 +92,7 @@ struct LayerShape {
   float rate = 0;           // dropout
   float epsilon = 0;        // batch_norm and layer_norm
   int64_t ghost_batch = 0;  // batch_norm; 0: the whole minibatch
+  bool external = false;    // of model.external
 
   static constexpr int kData = -1;
 };
@@ -100,7 +102,7 @@ void FillLayerDefaults(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
 
 // Infers every layer of `model`, whose optional fields need not be set. The output of the last layer must
 // have the shape that model.loss takes for `target`: a vector with a value for each class, or for each real
-// number. A synthetic model ignores `input` and `target`.
+// number. Synthetic and external models ignore `input` and `target`.
 // Errors: InvalidArgument with every problem on a line of its own that names its field:
 // "model.layers[3].dense: its input is 64x12x12, and dense takes a vector; put flatten before it".
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
@@ -117,9 +119,9 @@ int64_t CountStatistics(const LayerShape& layer);
 
 // Estimates the bytes that a worker needs to train with minibatches of batch_size: the output of each layer
 // and its gradient, another gradient for each further layer that reads the output, a mask for dropout and max
-// pooling, the gates, cells and states of lstm, and four copies of the parameters (weights and gradient, in
-// the flat vector and in the kernels' layouts; two for a synthetic model, which has no kernels). The kernels'
-// scratch memory is not counted.
+// pooling, the gates, cells and states of lstm, and four copies of the parameters: weights and gradient, in
+// the flat vector and in the kernels' layouts, or, of an external model, in the program's memory. A synthetic
+// model, which computes nothing, has two. The scratch memory of kernels and programs is not counted.
 int64_t EstimateMemoryBytes(const std::vector<LayerShape>& layers, int64_t batch_size);
 
 }  // namespace catchment

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/initial_weights.h"
 #include "common/initializer.h"
 #include "common/job/data_shape.h"
 #include "common/model_shapes.h"
@@ -45,6 +46,10 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
     absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
     if (!layers.ok()) return layers.status();
     InitializeParameters(*layers, job.seed(), range, contents.weights.data());
+    const std::string& file = job.model().initial_weights();
+    if (file.empty()) return contents;
+    absl::Status status = ReadInitialWeights(file, layout, range, contents.weights.data());
+    if (!status.ok()) return status;
     return contents;
   }
   contents.checkpoint = resumed->number();

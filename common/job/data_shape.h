@@ -32,12 +32,15 @@ inline TargetShape TargetOfTable(const v1::Table& table) {
                              : TargetShape(static_cast<int>(table.classes()));
 }
 
-// `data` is complete (common/job/defaults.h). Synthetic samples are without content: a nominal value and
-// class each. Without a source it is MNIST.
+// `data` is complete (common/job/defaults.h). Synthetic and external samples are without content: a nominal
+// value and class each. Without a source it is MNIST.
 inline DataShape ShapeOf(const v1::Data& data) {
   switch (data.source_case()) {
     case v1::Data::kSynthetic:
       return {SampleShape::Vector(1), 1, data.synthetic().samples(), 0};
+    case v1::Data::kExternal:
+      return {SampleShape::Vector(1), 1, static_cast<int64_t>(data.external().train_samples()),
+              static_cast<int64_t>(data.external().test_samples())};
     case v1::Data::kCifar10:
       return {{3, 32, 32}, 10, 50000, 10000};
     case v1::Data::kGeneratedEvents:

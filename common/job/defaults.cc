@@ -35,6 +35,7 @@ void FillModel(v1::Model* model) {
     CATCHMENT_DEFAULT(model->mutable_synthetic(), spread, 0);
     return;
   }
+  if (model->has_external()) return;
   FillLayerDefaults(model->mutable_layers());
   v1::Loss* loss = model->mutable_loss();
   if (loss->kind() == v1::Loss::LOSS_UNSET) loss->set_kind(v1::Loss::SOFTMAX_CROSS_ENTROPY);

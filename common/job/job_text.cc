@@ -44,6 +44,9 @@ void CompareModels(const v1::Model& saved, const v1::Model& now, std::vector<std
     lines->push_back(
         absl::StrCat("model.synthetic: saved ", Brief(saved.synthetic()), ", now ", Brief(now.synthetic())));
   }
+  if (!MessageDifferencer::Equals(saved.external(), now.external())) {
+    lines->push_back("model.external: the saved job's tensors have other names or shapes than this job's");
+  }
 }
 
 v1::Data WithoutPlace(v1::Data data) {

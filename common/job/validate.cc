@@ -15,6 +15,7 @@
 #include "common/job/check_consistency.h"
 #include "common/job/check_contribution.h"
 #include "common/job/check_evaluation.h"
+#include "common/job/check_external.h"
 #include "common/job/check_optimizer.h"
 #include "common/job/check_plateau.h"
 #include "common/job/check_table.h"
@@ -123,7 +124,7 @@ void CheckData(const v1::Job& job, Problems* problems) {
     return problems->Add(
         "data",
         "has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-        "generated_images {}, table { ... }, synthetic {}");
+        "generated_images {}, table { ... }, synthetic {}, external { ... }");
   }
   const uint32_t batch_size = job.batch_size();
   if (data.has_synthetic()) CheckCountedSamples(job, problems);
@@ -169,6 +170,8 @@ void NameLayers(google::protobuf::RepeatedPtrField<v1::Layer>* list,
 
 // Also gives the layers their names.
 void CheckModel(v1::Job* job, Problems* problems) {
+  if (job->model().has_external() || job->data().has_external()) CheckExternal(*job, problems);
+  if (job->data().has_external() && !job->model().has_external()) return;
   if (job->model().has_synthetic() || job->data().has_synthetic()) CheckSynthetic(*job, problems);
   if (job->data().has_synthetic() && !job->model().has_synthetic()) return;
   if (job->data().has_table() && !SaysItsShape(job->data().table())) return;

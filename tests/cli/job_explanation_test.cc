@@ -189,6 +189,26 @@ TEST(ExplainModelTest, SaysWhatASyntheticModelStandsFor) {
   EXPECT_THAT(ExplainJob(*facts), HasSubstr("synthetic, without content or files: 64,000 samples"));
 }
 
+TEST(ExplainModelTest, NamesAProgramsModulesAndItsInitialWeights) {
+  v1::Job given;
+  given.mutable_model()->set_initial_weights("w.safetensors");
+  for (const char* name : {"encoder.fc.weight", "encoder.fc.bias", "head.weight"}) {
+    v1::ExternalTensor* const tensor = given.mutable_model()->mutable_external()->add_tensors();
+    tensor->set_name(name);
+    tensor->add_shape(1000);
+  }
+  given.mutable_data()->mutable_external()->set_train_samples(500);
+  const auto job = CompleteJob(given, {}, 2);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto facts = JobFacts::Create(*job, 1);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_THAT(ExplainModel(*facts),
+              AllOf(HasSubstr("started with a program"), HasSubstr("Initial weights: those in w.safetensors"),
+                    HasSubstr("encoder.fc  external                      2,000\n"), HasSubstr("3,000\n")));
+  EXPECT_THAT(ExplainJob(*facts),
+              HasSubstr("loaded by the workers' program: 500 samples for training, 0 for tests"));
+}
+
 TEST(ExplainJobTest, RowsOfATableAreCountedByWorkers) {
   const auto job = LoadCompleteJob("examples/table_csv.textproto", {}, 4);
   ASSERT_TRUE(job.ok()) << job.status();

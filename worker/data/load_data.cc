@@ -19,6 +19,9 @@ absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
       return DrawDigits(data.drawn_digits());
     case v1::Data::kSynthetic:
       return DataSets{Dataset::WithoutContent(data.synthetic().samples()), Dataset::WithoutContent(0)};
+    case v1::Data::kExternal:
+      return DataSets{Dataset::WithoutContent(static_cast<int64_t>(data.external().train_samples())),
+                      Dataset::WithoutContent(static_cast<int64_t>(data.external().test_samples()))};
     case v1::Data::kCifar10:
       return LoadCifar10(data.cifar10(), paths);
     case v1::Data::kGeneratedEvents:
@@ -32,8 +35,8 @@ absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
   }
   return absl::InvalidArgumentError(
       "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
-      "data { generated_events {} }, data { generated_images {} }, data { table { ... } } or data { "
-      "synthetic {} }");
+      "data { generated_events {} }, data { generated_images {} }, data { table { ... } }, data { "
+      "synthetic {} } or data { external { ... } }");
 }
 
 }  // namespace catchment

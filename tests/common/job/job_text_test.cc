@@ -68,6 +68,10 @@ TEST(DescribeResumeConflict, NamesWhatDiffers) {
   EXPECT_THAT(DescribeResumeConflict(MakeJob(),
                                      MakeJob({"model={synthetic { parameters: 5 }}", "data.synthetic={}"})),
               HasSubstr("model.synthetic: saved { }, now { parameters: 5 step_ms: 100 spread: 0 }\n"));
+  v1::Job external = MakeJob();
+  external.mutable_model()->mutable_external()->add_tensors()->set_name("a");
+  EXPECT_EQ(DescribeResumeConflict(MakeJob(), external),
+            "model.external: the saved job's tensors have other names or shapes than this job's");
   v1::Job longer = MakeJob();
   longer.mutable_model()->add_layers()->mutable_relu();
   EXPECT_EQ(DescribeResumeConflict(MakeJob(), longer), "model.layers: saved 3 layers, now 4");

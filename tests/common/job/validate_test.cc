@@ -399,7 +399,7 @@ TEST(Validate, EmptyJobIsToldAllThatItLacks) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
             "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-            "generated_images {}, table { ... }, synthetic {}");
+            "generated_images {}, table { ... }, synthetic {}, external { ... }");
 }
 
 TEST(Validate, ModelIsCheckedAgainstTheData) {
@@ -934,6 +934,52 @@ TEST(Validate, SyntheticModelAndDataGoTogetherOnly) {
             "model.synthetic: computes nothing from samples; it goes with data { synthetic {} } alone");
   EXPECT_EQ(Errors({"data.synthetic={}"}),
             "data.synthetic: has samples without content; it goes with model { synthetic {} } alone");
+}
+
+// A sound job with a program's model, and `overrides`.
+v1::Job External(const std::vector<std::string>& overrides = {}) {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "model { external { tensors { name: 'a' shape: 2 shape: 3 } tensors { name: 'b' } } "
+      "initial_weights: 'w.safetensors' } data { external { train_samples: 100 } }",
+      &job));
+  const absl::Status status = ApplyOverrides(overrides, &job);
+  EXPECT_TRUE(status.ok()) << status;
+  return job;
+}
+
+TEST(Validate, ExternalModelsAreChecked) {
+  EXPECT_TRUE(FillDefaultsAndValidate(External()).ok());
+  EXPECT_EQ(Errors(External({"model.initial_weights="})),
+            "model.initial_weights: is required with model.external: a safetensors file with the weights "
+            "that training "
+            "starts from");
+  EXPECT_EQ(Errors(External({"model.external.tensors[1].name=a"})),
+            "model.external.tensors[1].name: is a; and so is an earlier one's; a parameter that two modules "
+            "share is "
+            "one tensor");
+  EXPECT_EQ(Errors(External({"model.external.tensors[1].name="})),
+            "model.external.tensors[1].name: is required");
+  EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 2 shape: 0}"})),
+            "model.external.tensors[0].shape: is 0; must be at least 1");
+  EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 2 shape: 2000000000}"})),
+            "model.external.tensors: have more than 2147483647 values together; that is the most");
+  EXPECT_THAT(Errors(External({"model.external={}"})), HasSubstr("model.external.tensors: has none"));
+  EXPECT_THAT(Errors(External({"model.synthetic={parameters: 10}"})),
+              HasSubstr("model.external: stands beside synthetic"));
+}
+
+TEST(Validate, ExternalModelAndDataGoTogetherOnly) {
+  EXPECT_THAT(Errors(External({"data.drawn_digits={}"})),
+              HasSubstr("model.external: its program loads the samples"));
+  EXPECT_EQ(Errors({"data.external={train_samples: 100}"}),
+            "data.external: has samples that a program loads; it goes with model { external { ... } } alone");
+  EXPECT_EQ(Errors(External({"data.external.train_samples=0", "batch_size=1"})),
+            "data.external.train_samples: is 0; must be from 1 to 4294967295");
+  EXPECT_EQ(Errors(External({"batch_size=101"})),
+            "batch_size: is 101; must not be above data.external.train_samples, 100");
+  EXPECT_THAT(Errors(External({"evaluation.target_accuracy=0.5"})),
+              HasSubstr("the data's test_samples is 0"));
 }
 
 TEST(Validate, SyntheticModelsAreChecked) {

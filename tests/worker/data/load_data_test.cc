@@ -13,8 +13,8 @@ TEST(LoadDataTest, SaysWhatToWriteWhereThereIsNoSource) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
             "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
-            "data { generated_events {} }, data { generated_images {} }, data { table { ... } } or data { "
-            "synthetic {} }");
+            "data { generated_events {} }, data { generated_images {} }, data { table { ... } }, data { "
+            "synthetic {} } or data { external { ... } }");
 }
 
 TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {

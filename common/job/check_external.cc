@@ -1,0 +1,69 @@
+#include "common/job/check_external.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+// Indices of values are counted in 31 bits on the wire.
+constexpr int64_t kMostParameters = INT32_MAX;
+
+// Returns the tensor's values, at most kMostParameters + 1; 0 where a dimension is wrong.
+int64_t CheckShape(const v1::ExternalTensor& tensor, const std::string& path, Problems* problems) {
+  int64_t size = 1;
+  for (const int64_t dimension : tensor.shape()) {
+    problems->AtLeast<int64_t>(1, path + ".shape", dimension);
+    if (dimension < 1) return 0;
+    size = dimension > kMostParameters / size ? kMostParameters + 1 : size * dimension;
+  }
+  return size;
+}
+
+void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
+  std::set<std::string> names;
+  int64_t total = 0;
+  for (int i = 0; i < model.tensors_size(); ++i) {
+    const v1::ExternalTensor& tensor = model.tensors(i);
+    const std::string path = absl::StrCat("model.external.tensors[", i, "]");
+    if (tensor.name().empty()) problems->Add(path + ".name", "is required");
+    problems->Require(names.insert(tensor.name()).second, path + ".name", tensor.name(),
+                      "and so is an earlier one's; a parameter that two modules share is one tensor");
+    total += CheckShape(tensor, path, problems);
+  }
+  if (total > kMostParameters) {
+    problems->Add("model.external.tensors",
+                  absl::StrCat("have more than ", kMostParameters, " values together; that is the most"));
+  }
+}
+
+}  // namespace
+
+void CheckExternal(const v1::Job& job, Problems* problems) {
+  if (!job.data().has_external()) {
+    problems->Add(
+        "model.external",
+        "its program loads the samples, too; it goes with data { external { train_samples: N } } alone");
+    return;
+  }
+  if (!job.model().has_external()) {
+    problems->Add("data.external",
+                  "has samples that a program loads; it goes with model { external { ... } } alone");
+    return;
+  }
+  CheckTensors(job.model().external(), problems);
+  if (job.model().initial_weights().empty()) {
+    problems->Add(
+        "model.initial_weights",
+        "is required with model.external: a safetensors file with the weights that training starts from");
+  }
+  const uint64_t samples = job.data().external().train_samples();
+  problems->Within<uint64_t>(1, UINT32_MAX, "data.external.train_samples", samples);
+  problems->Require(job.batch_size() <= std::max<uint64_t>(1, samples), "batch_size", job.batch_size(),
+                    absl::StrCat("must not be above data.external.train_samples, ", samples));
+}
+
+}  // namespace catchment

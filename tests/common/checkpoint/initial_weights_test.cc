@@ -1,0 +1,90 @@
+#include "common/checkpoint/initial_weights.h"
+
+#include <glog/logging.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "common/checkpoint/safetensors.h"
+#include "tests/common/checkpoint/test_files.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+
+class InitialWeightsTest : public testing::Test {
+ protected:
+  InitialWeightsTest() : path_(FreshDirectory() + "/weights.safetensors"), values_(11) {
+    std::iota(values_.begin(), values_.end(), 0.0f);
+    auto layout = ParameterLayout::Create({{"a.weight", {2, 3}}, {"a.bias", {2}}, {"scale", {}}}, 1, 16);
+    CHECK(layout.ok()) << layout.status();
+    layout_.emplace(*std::move(layout));
+  }
+
+  void Write(const std::vector<TensorView>& tensors) {
+    const absl::Status status = WriteSafetensors(path_, tensors, {});
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  // In another order than the model's, and with a tensor that it does not have.
+  void WriteAll() {
+    Write({{"scale", {}, Values(8, 1)},
+           {"other", {2}, Values(9, 2)},
+           {"a.bias", {2}, Values(6, 2)},
+           {"a.weight", {2, 3}, Values(0, 6)}});
+  }
+  absl::Span<const float> Values(int first, int count) {
+    return absl::MakeConstSpan(values_).subspan(first, count);
+  }
+  absl::Status ReadAll() {
+    std::vector<float> out(9);
+    return ReadInitialWeights(path_, *layout_, {0, 9}, out.data());
+  }
+
+  const std::string path_;
+  std::vector<float> values_;
+  std::optional<ParameterLayout> layout_;
+};
+
+TEST_F(InitialWeightsTest, EveryPartOfTheVectorHasItsValues) {
+  WriteAll();
+  for (int64_t begin = 0; begin < 9; ++begin) {
+    for (int64_t end = begin; end <= 9; ++end) {
+      std::vector<float> out(end - begin, -1.0f);
+      const absl::Status status = ReadInitialWeights(path_, *layout_, {begin, end}, out.data());
+      ASSERT_TRUE(status.ok()) << status;
+      for (int64_t i = begin; i < end; ++i)
+        EXPECT_EQ(out[i - begin], static_cast<float>(i)) << begin << " " << end;
+    }
+  }
+}
+
+TEST_F(InitialWeightsTest, NamesTheFieldAndTheFileThatIsNotThere) {
+  EXPECT_THAT(ReadAll().message(), testing::AllOf(HasSubstr("model.initial_weights: "), HasSubstr(path_)));
+}
+
+TEST_F(InitialWeightsTest, NamesATensorThatIsMissingAlsoOutsideTheRange) {
+  Write({{"a.weight", {2, 3}, Values(0, 6)}, {"a.bias", {2}, Values(6, 2)}});
+  std::vector<float> out(2);
+  const absl::Status status = ReadInitialWeights(path_, *layout_, {0, 2}, out.data());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("has no tensor \"scale\""));
+}
+
+TEST_F(InitialWeightsTest, NamesATensorOfAnotherShape) {
+  Write({{"scale", {}, Values(8, 1)}, {"a.bias", {2}, Values(6, 2)}, {"a.weight", {3, 2}, Values(0, 6)}});
+  EXPECT_THAT(ReadAll().message(), HasSubstr("tensor \"a.weight\" is 3x2, and the model's is 2x3"));
+}
+
+TEST_F(InitialWeightsTest, RefusesValuesThatAreNotFinite) {
+  values_[7] = NAN;
+  WriteAll();
+  EXPECT_THAT(ReadAll().message(), HasSubstr("tensor \"a.bias\" has a NaN"));
+}
+
+}  // namespace
+}  // namespace catchment
