@@ -80,6 +80,9 @@ absl::Status Evaluating::Run() {
       if (!status.ok()) break;
     }
   }
+  if (session.ok() && session->attached != nullptr) {
+    session->attached->Finish(stop_.IsSet() ? absl::OkStatus() : status);
+  }
   return stop_.IsSet() ? absl::OkStatus() : status;
 }
 
@@ -88,6 +91,9 @@ absl::Status Evaluating::RunMembership(Session* session) {
       master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::EVALUATOR));
   if (!me.ok()) return me.status();
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";
+  if (session->attached != nullptr) {
+    if (absl::Status status = session->attached->Welcome(0); !status.ok()) return status;
+  }
   v1::HeartbeatRequest request;
   request.set_role(v1::EVALUATOR);
   request.set_incarnation(me->incarnation());
@@ -150,21 +156,29 @@ absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* ov
   return absl::OkStatus();
 }
 
+Score Evaluating::ScoreTestSet(Session* session, absl::Span<const float> weights) {
+  const int64_t batch_size = session->job.batch_size();
+  SampleReader statistics(&session->data.train, SamplesForStatistics(session->data.train, batch_size),
+                          batch_size);
+  session->model->EstimateStatistics(weights, [&](Minibatch* batch) { return statistics.Next(batch); });
+  SampleReader test(&session->data.test, session->data.test.size(), batch_size);
+  Score total;
+  Minibatch batch;
+  while (!stop_.IsSet() && test.Next(&batch)) total += session->model->Evaluate(weights, batch);
+  return total;
+}
+
 absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session, std::vector<float>* weights) {
   // Synthetic samples: there is nothing to say of the weights, so they need not come.
   if (session->data.test.size() == 0) return v1::EvaluationReport();
   weights->resize(session->layout.size());
   SnapshotReader reader(session->servers, options_.credentials, session->run_id, &session->layout);
   if (absl::Status status = reader.Read(absl::MakeSpan(*weights)); !status.ok()) return status;
-  const int64_t batch_size = session->job.batch_size();
-  SampleReader statistics(&session->data.train, SamplesForStatistics(session->data.train, batch_size),
-                          batch_size);
-  session->model->EstimateStatistics(*weights, [&](Minibatch* batch) { return statistics.Next(batch); });
-  SampleReader test(&session->data.test, session->data.test.size(), batch_size);
-  Score total;
-  Minibatch batch;
-  while (!stop_.IsSet() && test.Next(&batch)) total += session->model->Evaluate(*weights, batch);
+  const absl::StatusOr<Score> score = session->attached != nullptr ? session->attached->ScoreTestSet(*weights)
+                                                                   : ScoreTestSet(session, *weights);
+  if (!score.ok()) return score.status();
   if (stop_.IsSet()) return absl::CancelledError("the evaluator was asked to stop");
+  const Score& total = *score;
   v1::EvaluationReport report;
   report.set_samples(total.samples);
   report.set_correct(total.correct);

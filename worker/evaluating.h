@@ -31,6 +31,8 @@ class Evaluating {
   std::string Leave(uint64_t incarnation, const absl::Status& why);
   // Ok while a server that is not to be reached may still come back.
   absl::Status TolerateOutage(const absl::Status& status, double patience_seconds);
+  // Ends early, with a part of the score, when the evaluator is told to stop.
+  Score ScoreTestSet(Session* session, absl::Span<const float> weights);
   // Of the servers' weights now, which *weights has then; empty where there is nothing to score them with.
   absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session, std::vector<float>* weights);
 

@@ -25,6 +25,10 @@ DEFINE_int32(
     "$SLURM_LOCALID, or 0.");
 DEFINE_int32(threads, 1, "Threads that compute. Several workers on one machine share its cores.");
 DEFINE_double(connect_timeout_seconds, 60, "How long to keep trying to reach the master.");
+DEFINE_string(
+    program, "",
+    "Command, for /bin/sh, that computes the gradients of a job with model.external: \"python train.py\". It "
+    "ends with the worker.");
 
 namespace catchment {
 namespace {
@@ -49,7 +53,9 @@ absl::StatusOr<WorkerOptions> OptionsFromFlags() {
                        .device = FLAGS_device,
                        .local_index = LocalIndex(),
                        .threads = FLAGS_threads,
-                       .connect_timeout_seconds = FLAGS_connect_timeout_seconds};
+                       .connect_timeout_seconds = FLAGS_connect_timeout_seconds,
+                       .program = FLAGS_program,
+                       .role = FLAGS_role == "evaluator" ? v1::EVALUATOR : v1::WORKER};
 }
 
 template <typename Life>

@@ -32,6 +32,7 @@ class MasterClient {
                double give_up_seconds, const Clock* clock, const StopFlag* stop);
 
   const std::string& address() const { return address_; }
+  const StopFlag& stop() const { return stop_; }
 
   // `stop`: another flag than the client's. An attempt may take `seconds`.
   template <typename Request, typename Reply>

@@ -54,6 +54,50 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
                          std::move(choice->backend));
 }
 
+// Whether the worker has a program exactly where the job wants one.
+absl::Status CheckProgram(const WorkerOptions& options, const v1::Job& job) {
+  if (job.model().has_external() && options.program.empty()) {
+    return absl::FailedPreconditionError(
+        "the job's gradients are a program's (model.external): start this worker with --program=COMMAND");
+  }
+  if (!job.model().has_external() && !options.program.empty()) {
+    return absl::FailedPreconditionError(
+        "--program is for jobs with model.external, and this job's model is made of layers: leave the flag "
+        "out, or "
+        "start the job with `catchment train --program=COMMAND`");
+  }
+  if (job.model().has_external() && options.role == v1::EVALUATOR &&
+      job.data().external().test_samples() == 0) {
+    return absl::FailedPreconditionError(
+        "there is nothing to score: the program has no test set (data.external.test_samples is 0); start no "
+        "evaluator");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& options, const v1::Job& job,
+                                                      const DataSets& data, const StopFlag& stop) {
+  const DataShape shape = ShapeOf(job.data());
+  const auto layers = InferShapes(job.model(), shape.input, shape.target);
+  if (!layers.ok()) return layers.status();
+  return StartAttachedModel(
+      {.command = options.program, .threads = options.threads, .local_index = options.local_index},
+      {.job = job.name(),
+       .tensors = ListTensors(*layers),
+       .train_samples = static_cast<uint64_t>(data.train.size()),
+       .test_samples = static_cast<uint64_t>(data.test.size()),
+       .batch_size = job.batch_size(),
+       .seed = job.seed(),
+       .evaluates = options.role == v1::EVALUATOR},
+      [&stop] { return stop.IsSet(); });
+}
+
+absl::StatusOr<std::unique_ptr<Trainable>> MakeModel(const WorkerOptions& options, const v1::Job& job,
+                                                     const DataSets& data, const StopFlag& stop) {
+  if (job.model().has_external()) return Attach(options, job, data, stop);
+  return job.model().has_synthetic() ? MakeSynthetic(job) : MakeNetwork(options, job, data.train);
+}
+
 absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& master) {
   const std::string who = "the master at " + master;
   if (absl::Status status = CheckProtocolVersion(who, reply.protocol_version(), reply.build(), "this worker");
@@ -75,14 +119,16 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
   absl::StatusOr<DataSets> data = LoadData(reply->job(), DataPathsFromEnvironment());
   if (!data.ok()) return data.status();
-  absl::StatusOr<std::unique_ptr<Trainable>> model = reply->job().model().has_synthetic()
-                                                         ? MakeSynthetic(reply->job())
-                                                         : MakeNetwork(options, reply->job(), data->train);
+  if (absl::Status status = CheckProgram(options, reply->job()); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Trainable>> model = MakeModel(options, reply->job(), *data, master->stop());
   if (!model.ok()) return model.status();
+  AttachedModel* const attached =
+      reply->job().model().has_external() ? static_cast<AttachedModel*>(model->get()) : nullptr;
   absl::StatusOr<ParameterLayout> layout = LayoutOf(reply->job(), (*model)->tensors(), reply->servers_size());
   if (!layout.ok()) return layout.status();
   return Session{reply->run_id(),  reply->job(),      {reply->servers().begin(), reply->servers().end()},
-                 *std::move(data), *std::move(model), *std::move(layout)};
+                 *std::move(data), *std::move(model), *std::move(layout),
+                 attached};
 }
 
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,

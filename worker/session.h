@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/parameter_layout.h"
 #include "proto/master.pb.h"
+#include "worker/attach/attached_model.h"
 #include "worker/data/dataset.h"
 #include "worker/master_client.h"
 #include "worker/model/trainable.h"
@@ -24,6 +25,8 @@ struct WorkerOptions {
   int local_index = 0;  // among this machine's workers
   int threads = 1;
   double connect_timeout_seconds = 60;
+  std::string program;         // that computes the gradients of a job with model.external; "": none
+  v1::Role role = v1::WORKER;  // what the program is to do
 };
 
 // Immutable but for the model, which one thread uses.
@@ -34,6 +37,7 @@ struct Session {
   DataSets data;
   std::unique_ptr<Trainable> model;
   ParameterLayout layout;
+  AttachedModel* attached = nullptr;  // the model where it is a program's, otherwise null
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the

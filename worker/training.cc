@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/consistency.h"
+#include "worker/attach/announced_plans.h"
 #include "worker/heartbeat.h"
 #include "worker/state_transfer.h"
 
@@ -13,6 +14,8 @@ namespace catchment {
 namespace {
 
 constexpr int kBatchesAhead = 3;
+// Of samples that an attached program loads, on several processes of its own maybe.
+constexpr int kAttachedBatchesAhead = 16;
 // How long a worker that is to end waits, at least, for servers with which nothing moves.
 constexpr double kStopSeconds = 5;
 constexpr double kLookSeconds = 0.1;
@@ -24,6 +27,11 @@ bool IsLost(const absl::Status& status) {
 // Returns whether a call did not reach the master, or was cancelled.
 bool IsOutOfReach(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsCancelled(status);
+}
+
+// Returns why the model cannot go on; ok: it can.
+absl::Status StatusOf(const Session& session) {
+  return session.attached == nullptr ? absl::OkStatus() : session.attached->status();
 }
 
 // 1 for a worker that is no straggler.
@@ -58,9 +66,9 @@ struct Training::Membership {
         leases(reply.worker(), reply.incarnation(), master, &end, std::move(progress)),
         augmentation(session->job.data().augmentation(), session->data.train.input_shape(),
                      session->job.seed()),
-        loader(
-            &session->data.train, &augmentation, EpochOrder(session->job.seed(), session->data.train.size()),
-            kBatchesAhead, [this] { return leases.Next(); }, clock) {}
+        loader(&session->data.train, &augmentation, OrderOf(*session),
+               session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, PlansOf(*session),
+               clock) {}
   ~Membership() { end.Set(); }
 
   // All that the worker keeps beside the center's weights. Nothing is under way.
@@ -69,6 +77,14 @@ struct Training::Membership {
     algorithm->ListState(IsSynchronous(job.algorithm().consistency()), &state);
     client.ListState(&state);
     return state;
+  }
+
+  static EpochOrder OrderOf(const Session& session) {
+    return EpochOrder(session.job.seed(), session.data.train.size());
+  }
+  NextPlan PlansOf(const Session& session) {
+    const NextPlan plans = [this] { return leases.Next(); };
+    return session.attached == nullptr ? plans : AnnouncePlans(plans, OrderOf(session), session.attached);
   }
 
   const v1::RegisterReply me;
@@ -134,7 +150,11 @@ absl::Status Training::Run() {
     }
   }
   finished_.Set();
-  if (!stop_.IsSet() && !status.ok()) return status;
+  const bool failed = !stop_.IsSet() && !status.ok();
+  if (session.ok() && session->attached != nullptr) {
+    session->attached->Finish(failed ? status : job_failure_.empty() ? absl::OkStatus() : JobFailed());
+  }
+  if (failed) return status;
   return job_failure_.empty() ? absl::OkStatus() : JobFailed();
 }
 
@@ -152,6 +172,13 @@ absl::Status Training::RunMembership(Session* session) {
   {
     MutexLock lock(&mu_);
     progress_.Clear();
+  }
+  if (session->attached != nullptr) {
+    session->attached->SkipPlanned();
+    if (absl::Status status = session->attached->Welcome(me->worker()); !status.ok()) {
+      Leave(*me, status);
+      return status;
+    }
   }
   Membership membership(*me, session, options_, &clock_, &master_, [this] { return progress(); });
   {
@@ -277,6 +304,8 @@ absl::Status Training::RunStep(Session* session, const LoadedBatch& batch, Membe
                                   {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
                                    static_cast<int>(batch.samples), batch.targets.data()},
                                   gradient, observer);
+    // A pass that was broken off has left the push under way without the rest of the gradient.
+    if (!StatusOf(*session).ok()) return membership->client.Cancel();
     if (membership->slowness > 1) {
       membership->end.Pause((membership->slowness - 1) * (clock_.Now() - start));
     }
@@ -290,7 +319,9 @@ absl::Status Training::RunStep(Session* session, const LoadedBatch& batch, Membe
   }
   const double start = clock_.Now();
   const double blocked = membership->client.totals().blocked_seconds();
-  if (absl::Status status = membership->algorithm->Run(step, gradient); !status.ok()) return status;
+  const absl::Status run = membership->algorithm->Run(step, gradient);
+  if (absl::Status status = StatusOf(*session); !status.ok()) return status;
+  if (!run.ok()) return run;
   const double seconds = clock_.Now() - start - (membership->client.totals().blocked_seconds() - blocked);
 
   // What is done is what the servers have: of a step that is under way the one before it.

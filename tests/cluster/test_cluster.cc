@@ -126,7 +126,9 @@ std::vector<std::string> TestCluster::ServerCommand(int index, const std::string
 }
 
 std::vector<std::string> TestCluster::WorkerCommand() const {
-  return {WorkerProgram(), "--master=" + master_};
+  std::vector<std::string> command = {WorkerProgram(), "--master=" + master_};
+  if (!options_.program.empty()) command.push_back("--program=" + options_.program);
+  return command;
 }
 
 std::unique_ptr<Process> TestCluster::StartDaemon(const std::string& name, std::vector<std::string> argv) {
@@ -198,9 +200,14 @@ AssertionResult TestCluster::StartServers() {
 }
 
 void TestCluster::StartWorkers(int count) {
-  for (int i = 0; i < count; ++i) {
-    workers_.emplace_back(StartDaemon(absl::StrCat("worker-", workers_.size()), WorkerCommand()));
-  }
+  for (int i = 0; i < count; ++i) StartWorker({});
+}
+
+Process& TestCluster::StartWorker(const std::vector<std::string>& flags) {
+  std::vector<std::string> command = WorkerCommand();
+  command.insert(command.end(), flags.begin(), flags.end());
+  workers_.emplace_back(StartDaemon(absl::StrCat("worker-", workers_.size()), command));
+  return *workers_.back();
 }
 
 void TestCluster::StartEvaluator() {

@@ -63,6 +63,8 @@ class TestCluster {
     TlsFiles tls;
     // What servers print goes through a pipe, whose reader ends as soon as they listen.
     bool servers_lose_their_log = false;
+    // Command that workers and evaluators are started with; empty: none.
+    std::string program = "";
   };
   explicit TestCluster(Options options);
 
@@ -70,6 +72,8 @@ class TestCluster {
   testing::AssertionResult StartServers();
   testing::AssertionResult StartMaster();
   void StartWorkers(int count);
+  // One with further flags, which go before the others of their name.
+  Process& StartWorker(const std::vector<std::string>& flags);
   void StartEvaluator();
   // All of them.
   testing::AssertionResult Start(int workers);

@@ -1,0 +1,143 @@
+"""Trains a model of your own with Catchment's parameter servers: this module for NumPy and for gradients from
+anywhere, catchment.torch for PyTorch. docs/python.md begins with examples.
+
+    import catchment
+
+    worker = catchment.join({"weight": weight, "bias": bias}, train_samples=len(inputs))
+    for samples in worker.minibatches():              # indices into the training set, until the job is over
+        loss, gradients = ...                         # at worker.parameters["weight"], worker.parameters["bias"]
+        worker.gradients["weight"][...] = gradients[0]
+        worker.gradients["bias"][...] = gradients[1]
+        worker.step(loss)
+"""
+from . import _attachment
+
+try:
+    import numpy as _numpy
+except ImportError:
+    _numpy = None
+
+__all__ = ["Worker", "join"]
+
+
+def join(parameters, train_samples, test_samples=0, device="NumPy"):
+    """Joins the job that this program was started for; returns a Worker. Call it once.
+
+    parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and float32
+    values. All workers must have the same names and shapes. The job's initial weights are these of the first time
+    that the program is run, whatever another worker has.
+    train_samples: how many samples the program's training set has; the job assigns them by their index.
+    test_samples: how many its test set has; 0: there is none, and the job has no evaluator.
+    device: for people, in the job's status.
+
+    Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
+    not the job's.
+    """
+    arrays = {name: _as_floats(value) for name, value in parameters.items()}
+    tensors = [(name, array.shape) for name, array in arrays.items()]
+    directory = _attachment.describe_only()
+    if directory is not None:
+        values = [array.tobytes() for array in arrays.values()]
+        _attachment.describe(directory, tensors, values, train_samples, test_samples)
+    return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device))
+
+
+class Worker:
+    """This program's place in the job. Arrays are NumPy's, or memoryviews where NumPy is not installed.
+
+    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch at most, and the
+        job's seed, which is the same for all workers.
+    evaluates: whether this program is to score weights (evaluate) in place of training.
+    weights, gradient: the flat vectors of all parameters, in the order of join's dict.
+    parameters, gradients: their parts by name, in the parameters' shapes.
+
+    Weights are the job's while a minibatch is under way, and are only to be read.
+    """
+
+    def __init__(self, attachment):
+        self._attachment = attachment
+        welcome = attachment.welcome or {}
+        self.job = welcome.get("job", "")
+        self.index = welcome.get("worker", 0)
+        self.batch_size = welcome.get("batch_size", 0)
+        self.seed = welcome.get("seed", 0)
+        self.evaluates = welcome.get("evaluates", False)
+        self.weights = _as_array(attachment.weights)
+        self.gradient = _as_array(attachment.gradient)
+        self.parameters = _views(attachment.weights, attachment.tensors)
+        self.gradients = _views(attachment.gradient, attachment.tensors)
+        self._size = len(attachment.weights) // 4
+        self._under_way = False
+
+    def minibatches(self):
+        """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
+        the job is over. step() belongs to each. While one is under way, the weights are there."""
+        if self.evaluates:
+            return
+        while True:
+            if self._under_way:
+                raise RuntimeError("step %d was left out: call worker.step(loss) once for each minibatch"
+                                   % self._attachment.step)
+            self._attachment.next_step()
+            if not self._attachment.await_weights(self._size):
+                if self._attachment.stopped:
+                    return
+                continue
+            self._under_way = True
+            yield _as_indices(self._attachment.plan.samples(self._attachment.step))
+
+    def step(self, loss, correct=0):
+        """Gives away the minibatch's gradient, which `gradient` has: the mean over its samples.
+
+        loss: the mean over the samples. correct: how many were given the right class, where there are classes.
+        """
+        if not self._under_way:
+            raise RuntimeError("worker.step() was called without a minibatch: call it once for each")
+        self._under_way = False
+        self._attachment.done(float(loss), int(correct))
+
+    def evaluate(self, score):
+        """Calls `score` whenever the job asks for it, until the job is over. It returns the mean loss over the test
+        set and how many of its samples were given the right class (0 where there are no classes)."""
+        if not self.evaluates:
+            raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
+        samples = self._attachment.test_samples
+        while self._attachment.await_evaluation():
+            loss, correct = score()
+            self._attachment.scored(samples, float(loss) * samples, int(correct))
+
+
+def _as_floats(value):
+    """A contiguous array of float32 with a shape and tobytes()."""
+    if _numpy is not None:
+        # Where the value is a scalar, ascontiguousarray would give it a dimension.
+        return _numpy.asarray(value, dtype=_numpy.float32, order="C")
+    view = memoryview(value)
+    if view.format != "f":
+        raise TypeError("without NumPy a parameter must have float32 values (array.array('f'), a memoryview), got "
+                        "format %r" % view.format)
+    return view
+
+
+def _as_array(memory):
+    view = memoryview(memory).cast("B").cast("f")
+    return view if _numpy is None else _numpy.frombuffer(view, dtype=_numpy.float32)
+
+
+def _as_indices(samples):
+    return samples if _numpy is None else _numpy.frombuffer(samples, dtype=_numpy.uint32).astype(_numpy.int64)
+
+
+def _views(memory, tensors):
+    views, begin, all_values = {}, 0, memoryview(memory).cast("B")
+    for name, shape in tensors:
+        size = 1
+        for n in shape:
+            size *= n
+        part = all_values[4 * begin:4 * (begin + size)]
+        if _numpy is not None:
+            views[name] = _numpy.frombuffer(part, dtype=_numpy.float32).reshape(shape)
+        else:
+            views[name] = part.cast("f", shape) if shape else part.cast("f")
+        begin += size
+    return views

@@ -1,0 +1,171 @@
+"""A program's half of proto/attach.proto: the socket, the shared memory and the state of the step under way.
+
+Nothing of it is for users; catchment.Worker and catchment.torch.Worker are.
+"""
+import mmap
+import os
+import socket
+import sys
+
+from . import _description, _messages
+from ._plan import Plan
+
+VERSION = 1
+_LARGEST_PACKET = 131072
+_TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dimension
+
+_NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
+                "  catchment train --program=\"python %s\" --workers=2 --out=out")
+
+
+class Attachment:
+    """One for a program. tensors: (name, shape) in the order of the flat vectors."""
+
+    def __init__(self, tensors, train_samples, test_samples, device):
+        self.tensors = [(str(name), tuple(int(n) for n in shape)) for name, shape in tensors]
+        fds = _descriptors()
+        self._socket = socket.socket(fileno=fds[0])
+        self.weights = _map(fds[1])   # mmap objects of n float32 values
+        self.gradient = _map(fds[2])
+        self.plan = Plan(fds[3])
+        self.step = 0        # that the program is at; 0: before the first
+        self.begun = 0       # the last step that the daemon has begun
+        self.here = 0        # of its weights, values from the first on
+        self.stopped = False
+        self.test_samples = test_samples
+        self._evaluate = False
+        self.welcome = None
+        _report_exceptions(self)
+        self._say_hello(train_samples, test_samples, device)
+        while self.welcome is None and not self.stopped:
+            self._read()
+
+    # ------------------------------------------------------------------------------------------------- training
+
+    def next_step(self):
+        """Goes to the next step, without waiting for it."""
+        self.step += 1
+
+    def await_begin(self):
+        """Waits until the step has begun. Returns whether it counts; no more is to be sent for one that does not."""
+        while self.begun < self.step and not self.stopped:
+            self._read()
+        return self.begun == self.step and not self.stopped
+
+    def await_weights(self, values):
+        """Waits for the step's first `values` weights. Returns whether the step counts."""
+        while self.begun < self.step or (self.begun == self.step and self.here < values):
+            if self.stopped:
+                return False
+            self._read()
+        return self.begun == self.step
+
+    def final(self, begin):
+        """Says that the gradient is final from value `begin` on."""
+        self._send("final", {"begin": begin})
+
+    def done(self, loss, correct):
+        """Ends the step: all of its gradient is final."""
+        self._send("done", {"step": self.step, "loss": loss, "correct": correct})
+
+    # ----------------------------------------------------------------------------------------------- evaluation
+
+    def await_evaluation(self):
+        """Waits for weights that are to be scored. Returns False when there will be none any more."""
+        while not self._evaluate and not self.stopped:
+            self._read()
+        self._evaluate = False
+        return not self.stopped
+
+    def scored(self, samples, loss_sum, correct):
+        self._send("scored", {"samples": samples, "loss_sum": loss_sum, "correct": correct})
+
+    # ----------------------------------------------------------------------------------------------- the socket
+
+    def _say_hello(self, train_samples, test_samples, device):
+        hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples, "device": device}
+        size, part = 1000 + len(device), []
+        for name, shape in self.tensors:
+            more = _TENSOR_BYTES + len(name.encode("utf-8")) + 10 * len(shape)
+            if size + more > _LARGEST_PACKET:
+                self._send("hello", dict(hello, tensors=part, more=True))
+                hello, size, part = {"version": VERSION}, 1000, []
+            size += more
+            part.append({"name": name, "shape": shape})
+        self._send("hello", dict(hello, tensors=part))
+
+    def _send(self, kind, fields):
+        try:
+            self._socket.send(_messages.encode(_messages.FROM_PROGRAM, kind, fields))
+        except OSError:
+            # The daemon may have said why before it closed the socket.
+            while not self.stopped:
+                self._read()
+
+    def fail(self, why):
+        """Tells the daemon why the program ends, as far as it still listens."""
+        try:
+            self._socket.send(_messages.encode(_messages.FROM_PROGRAM, "failed", {"why": why[:10000]}))
+        except OSError:
+            pass
+
+    def _read(self):
+        """Takes the next message."""
+        try:
+            data = self._socket.recv(_LARGEST_PACKET)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self.stopped = True
+            raise ConnectionError("the Catchment worker that started this program has ended; its log says why")
+        kind, fields = _messages.decode(_messages.TO_PROGRAM, data)
+        if kind == "begin":
+            self.begun, self.here = fields["step"], 0
+        elif kind == "here":
+            self.here = fields["values"]
+        elif kind == "evaluate":
+            self._evaluate = True
+        elif kind == "welcome":
+            self.welcome = fields
+        elif kind == "stop":
+            self.stopped = True
+            if fields.get("failed"):
+                raise RuntimeError("the Catchment worker has ended: " + fields.get("why", ""))
+
+
+def describe_only():
+    """Returns the directory that a description is to be written to; None: the program is to train."""
+    return os.environ.get("CATCHMENT_DESCRIBE")
+
+
+def describe(directory, tensors, values, train_samples, test_samples):
+    """Writes the description and ends the program."""
+    _description.describe(directory, tensors, values, train_samples, test_samples)
+    sys.stdout.flush()
+    raise SystemExit(0)
+
+
+def _descriptors():
+    text = os.environ.pop("CATCHMENT_ATTACH", None)
+    if text is None:
+        raise RuntimeError(_NOT_STARTED % (os.path.basename(sys.argv[0]) or "train.py"))
+    fds = [int(fd) for fd in text.split(",")]
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return fds
+
+
+def _map(fd):
+    return mmap.mmap(fd, os.fstat(fd).st_size)
+
+
+def _report_exceptions(attachment):
+    """Has the worker's log name an exception that ends the program."""
+    last, program = sys.excepthook, os.getpid()
+
+    def hook(kind, value, traceback):
+        if not attachment.stopped and os.getpid() == program:
+            attachment.fail("%s: %s" % (kind.__name__, " ".join(str(value).split())))
+        last(kind, value, traceback)
+
+    sys.excepthook = hook

@@ -1,0 +1,41 @@
+"""What `catchment train --program` asks a program for before it starts the job: the model and its initial weights."""
+import json
+import os
+import struct
+
+MODEL_FILE = "model.textproto"
+WEIGHTS_FILE = "weights.safetensors"
+
+
+def _quoted(text):
+    """As protobuf's text format has it."""
+    escaped = "".join(c if 32 <= ord(c) < 127 and c not in "\\\"" else "".join("\\%03o" % b for b in c.encode("utf-8"))
+                      for c in text)
+    return '"%s"' % escaped
+
+
+def write_weights(path, tensors, values):
+    """Writes float32 tensors as a safetensors file. tensors: (name, shape); values: of each its bytes."""
+    header, at = {}, 0
+    for (name, shape), value in zip(tensors, values):
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + len(value)]}
+        at += len(value)
+    text = json.dumps(header).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)))
+        file.write(text)
+        for value in values:
+            file.write(value)
+
+
+def describe(directory, tensors, values, train_samples, test_samples):
+    """Writes the two files. The first, which comes last, is a part of a job."""
+    write_weights(os.path.join(directory, WEIGHTS_FILE), tensors, values)
+    lines = ["model {", "  external {"]
+    for name, shape in tensors:
+        lines.append("    tensors { name: %s%s }" % (_quoted(name), "".join(" shape: %d" % n for n in shape)))
+    lines += ["  }", "}", "data {", "  external {", "    train_samples: %d" % train_samples,
+              "    test_samples: %d" % test_samples, "  }", "}", ""]
+    with open(os.path.join(directory, MODEL_FILE), "w") as file:
+        file.write("\n".join(lines))

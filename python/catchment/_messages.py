@@ -1,0 +1,128 @@
+"""The messages of proto/attach.proto in protobuf's wire format, without the protobuf package.
+
+A message is a pair (kind, fields), fields a dict by name; what is zero or empty may be left out, and is left out in
+what decode() returns only if the sender left it out. Only what these messages need is here.
+"""
+import struct
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+# A schema: field number -> (name, type). A list around a type: repeated.
+TENSOR = {1: ("name", str), 2: ("shape", [int])}
+FROM_PROGRAM = {
+    1: ("hello", {1: ("version", int), 2: ("tensors", [TENSOR]), 3: ("more", bool), 4: ("train_samples", int),
+                  5: ("test_samples", int), 6: ("device", str)}),
+    2: ("final", {1: ("begin", int)}),
+    3: ("done", {1: ("step", int), 2: ("loss", float), 3: ("correct", int)}),
+    4: ("failed", {1: ("why", str)}),
+    5: ("scored", {1: ("samples", int), 2: ("loss_sum", float), 3: ("correct", int)}),
+}
+TO_PROGRAM = {
+    1: ("welcome", {1: ("job", str), 2: ("worker", int), 3: ("batch_size", int), 4: ("seed", int),
+                    5: ("evaluates", bool)}),
+    2: ("begin", {1: ("step", int)}),
+    3: ("here", {1: ("values", int)}),
+    4: ("evaluate", {}),
+    5: ("stop", {1: ("why", str), 2: ("failed", bool)}),
+}
+
+
+def encode(schema, kind, fields):
+    """Returns the bytes of a message of `schema` with `kind` set to `fields`."""
+    return _encode_fields(schema, {kind: fields})
+
+
+def decode(schema, data):
+    """Returns (kind, fields). Raises ValueError for what is no such message."""
+    message = _decode_fields(schema, memoryview(data))
+    if len(message) != 1:
+        raise ValueError("a message of one kind was expected, got %d" % len(message))
+    return next(iter(message.items()))
+
+
+def _varint(value):
+    value &= (1 << 64) - 1  # negative numbers: two's complement
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _encode_value(number, kind, value):
+    if isinstance(kind, dict):
+        value = _encode_fields(kind, value)
+    elif kind is str:
+        value = value.encode("utf-8", "replace")
+    elif kind is float:
+        return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+    else:
+        return _varint(number << 3 | _VARINT) + _varint(int(value))
+    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
+
+
+def _encode_fields(schema, fields):
+    out = []
+    for number, (name, kind) in schema.items():
+        if name not in fields:
+            continue
+        if isinstance(kind, list):
+            out.extend(_encode_value(number, kind[0], value) for value in fields[name])
+        else:
+            out.append(_encode_value(number, kind, fields[name]))
+    return b"".join(out)
+
+
+def _read_varint(data, at):
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise ValueError("a number is cut short")
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value & ((1 << 64) - 1), at
+
+
+def _read_raw(data, at, wire):
+    """Returns an integer or bytes, and where the next field begins."""
+    if wire == _VARINT:
+        return _read_varint(data, at)
+    if wire == _BYTES:
+        size, at = _read_varint(data, at)
+    elif wire in (_FIXED64, _FIXED32):
+        size = 8 if wire == _FIXED64 else 4
+    else:
+        raise ValueError("unknown wire type %d" % wire)
+    if size > len(data) - at:
+        raise ValueError("a field is cut short")
+    return data[at:at + size], at + size
+
+
+def _convert(kind, raw):
+    if isinstance(raw, int) != (kind in (int, bool)):
+        raise ValueError("a field has another type")
+    if isinstance(kind, dict):
+        return _decode_fields(kind, raw)
+    if kind is str:
+        return bytes(raw).decode("utf-8", "replace")
+    if kind is float:
+        return struct.unpack("<d", raw)[0]
+    return kind(raw)
+
+
+def _decode_fields(schema, data):
+    fields, at = {}, 0
+    while at < len(data):
+        tag, at = _read_varint(data, at)
+        raw, at = _read_raw(data, at, tag & 7)
+        if tag >> 3 not in schema:
+            continue  # of a later version
+        name, kind = schema[tag >> 3]
+        if isinstance(kind, list):
+            fields.setdefault(name, []).append(_convert(kind[0], raw))
+        else:
+            fields[name] = _convert(kind, raw)
+    return fields

@@ -1,0 +1,283 @@
+// Programs that compute the gradients in place of the worker, on real daemons: attached_program.py.
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/job/presets.h"
+#include "common/random.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kFeatures = 6, kHidden = 8, kClasses = 3;
+constexpr int kRows = 240;
+constexpr int kBatch = 16;
+
+std::string CsvFile() { return TestDirectory() + "/rows.csv"; }
+std::string WeightsFile() { return TestDirectory() + "/initial.safetensors"; }
+
+// Rows whose class is that of the largest of three sums of features.
+void WriteCsv() {
+  Random random(7);
+  std::ofstream file(CsvFile());
+  for (int row = 0; row < kRows; ++row) {
+    std::vector<double> sums(kClasses);
+    for (int i = 0; i < kFeatures; ++i) {
+      const double value = static_cast<double>(random.Below(2001)) / 1000 - 1;
+      sums[i % kClasses] += value;
+      file << value << ',';
+    }
+    file << std::max_element(sums.begin(), sums.end()) - sums.begin() << '\n';
+  }
+}
+
+void WriteInitialWeights() {
+  Random random(8);
+  std::map<std::string, std::vector<int64_t>> shapes = {{"dense1.weight", {kHidden, kFeatures}},
+                                                        {"dense1.bias", {kHidden}},
+                                                        {"dense2.weight", {kClasses, kHidden}},
+                                                        {"dense2.bias", {kClasses}}};
+  std::map<std::string, std::vector<float>> values;
+  std::vector<TensorView> views;
+  for (const auto& [name, shape] : shapes) {
+    int64_t size = 1;
+    for (const int64_t n : shape) size *= n;
+    for (int64_t i = 0; i < size; ++i) values[name].push_back(static_cast<float>(random.Normal()) / 3);
+    views.push_back({name, shape, values[name]});
+  }
+  const absl::Status status = WriteSafetensors(WeightsFile(), views, {});
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+std::string CommonJob(const std::string& more) {
+  return absl::StrCat("batch_size: ", kBatch, " device: CPU block_kib: 16 ", more);
+}
+
+std::string BuiltInJob(const std::string& more) {
+  return absl::StrCat("model { layers { dense { units: ", kHidden,
+                      " } } layers { relu {} } layers { dense { units: ", kClasses, " } } initial_weights: '",
+                      WeightsFile(), "' } data { table { train: '", CsvFile(), "' shape: ", kFeatures,
+                      " classes: ", kClasses, " } } ", CommonJob(more));
+}
+
+std::string AttachedJob(const std::string& more, int test_samples = 0) {
+  return absl::StrCat("model { external { tensors { name: 'dense1.weight' shape: ", kHidden,
+                      " shape: ", kFeatures, " } tensors { name: 'dense1.bias' shape: ", kHidden,
+                      " } tensors { name: 'dense2.weight' shape: ", kClasses, " shape: ", kHidden,
+                      " } tensors { name: 'dense2.bias' shape: ", kClasses, " } } initial_weights: '",
+                      WeightsFile(), "' } data { external { train_samples: ", kRows,
+                      " test_samples: ", test_samples, " } } ", CommonJob(more));
+}
+
+std::string Program(const std::string& fault = "") {
+  return absl::StrCat("exec python3 tests/cluster/attached_program.py ", CsvFile(), " ", fault);
+}
+
+class AttachedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    TestDirectory();
+    WriteCsv();
+    WriteInitialWeights();
+  }
+
+  // Trains to the end and returns the weights.
+  std::map<std::string, std::vector<float>> Train(const std::string& name, const std::string& job,
+                                                  const std::string& program, int workers) {
+    TestCluster cluster({.job = job, .directory = TestDirectory() + "/" + name, .program = program});
+    EXPECT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(workers);
+    EXPECT_TRUE(cluster.AwaitOrderlyEnd());
+    summary_ = cluster.Summary();
+    return cluster.Tensors();
+  }
+
+  nlohmann::json summary_;  // of the last Train
+};
+
+class AttachedPresetTest : public AttachedTest, public testing::WithParamInterface<std::string> {};
+
+// What two presets need to do with one worker.
+std::string ForOneWorker(const std::string& preset) {
+  if (preset == "sync_backup") return "consistency { spare_workers: 0 }";
+  return preset == "hybrid" ? "consistency { groups: 1 }" : "";
+}
+
+// The program computes in double precision, the worker in single.
+TEST_P(AttachedPresetTest, FollowsTheBuiltInModel) {
+  const std::string more = absl::StrCat("epochs: 2 deterministic: true algorithm { preset: '", GetParam(),
+                                        "' ", ForOneWorker(GetParam()), " }");
+  const auto attached = Train("attached", AttachedJob(more), Program(), 1);
+  const nlohmann::json summary = summary_;
+  const auto built_in = Train("built-in", BuiltInJob(more), "", 1);
+  EXPECT_LE(LargestDifference(attached, built_in), 1e-5);
+  EXPECT_EQ(summary["samples"], summary_["samples"]);
+  EXPECT_EQ(summary["updates"], summary_["updates"]);
+  EXPECT_THAT(summary.value("device", ""), HasSubstr("program: "));
+}
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttachedPresetTest, testing::ValuesIn(PresetNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST_F(AttachedTest, SeveralWorkersFollowTheBuiltInModel) {
+  const std::string more = "epochs: 3 workers: 3 deterministic: true";
+  const auto attached = Train("attached", AttachedJob(more), Program(), 3);
+  EXPECT_LE(LargestDifference(attached, Train("built-in", BuiltInJob(more), "", 3)), 1e-5);
+}
+
+TEST_F(AttachedTest, EvaluatorsProgramScoresTheWeights) {
+  TestCluster cluster({.job = AttachedJob("epochs: 20 optimizer { learning_rate: 0.5 }", kRows),
+                       .program = "export TEST_SAMPLES=1; " + Program()});
+  ASSERT_TRUE(cluster.Start(1));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_GE(summary.value("test_accuracy", 0.0), 0.9) << summary.dump(2);
+  EXPECT_GT(summary.value("test_loss", 0.0), 0.0) << summary.dump(2);
+}
+
+// ------------------------------------------------------------------------------------------------- what goes
+// wrong
+
+struct Fault {
+  std::string name;
+  std::string reason;  // in the worker's log
+};
+
+class AttachedFaultTest : public AttachedTest, public testing::WithParamInterface<Fault> {};
+
+TEST_P(AttachedFaultTest, EndsTheWorkerWithTheReasonAndOthersTrainItsShare) {
+  const std::string more = "epochs: 20 workers: 2 faults { worker_lease_seconds: 2 }";
+  TestCluster cluster({.job = AttachedJob(more), .program = Program()});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "joined"));
+  Process& faulty = cluster.StartWorker({"--program=" + Program(GetParam().name)});
+  EXPECT_TRUE(cluster.AwaitOutput(faulty, GetParam().reason));
+  EXPECT_TRUE(cluster.AwaitExit(faulty, 1));
+  // In place of one that never came to train.
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["samples"], 20 * kRows) << summary.dump(2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, AttachedFaultTest,
+    testing::Values(Fault{"leave", "ended without calling catchment.join(): exit code 0"},
+                    Fault{"shape", "tensor 0: expected dense1.weight 8x6, got dense1.weight 8x7"},
+                    Fault{"version", "speaks version 99 of the protocol"},
+                    Fault{"raise", "the program failed: ValueError: no such thing as a second line"},
+                    Fault{"exit", "ended before the job was over: exit code 3"},
+                    Fault{"print", "15 bytes that are no message"},
+                    Fault{"twice",
+                          "the program failed: RuntimeError: worker.step() was called without a minibatch"},
+                    Fault{"skip", "the program failed: RuntimeError: step 3 was left out"}),
+    [](const auto& info) { return info.param.name; });
+
+// The id of the program that a worker has started, from its log; 0: none.
+pid_t ProgramPid(const Process& worker) {
+  const std::string output = worker.Output();
+  const std::string mark = "started the program (pid ";
+  const size_t at = output.find(mark);
+  return at == std::string::npos ? 0 : std::atoi(output.c_str() + at + mark.size());
+}
+
+// A process that has ended and was not waited for has no command line.
+bool Runs(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"), std::ios::binary);
+  return file.peek() != std::char_traits<char>::eof();
+}
+
+// A victim and the message after which it is killed.
+class AttachedKillTest : public AttachedTest, public testing::WithParamInterface<std::string> {};
+
+TEST_P(AttachedKillTest, LeavesNoProcessAndOthersTrainItsShare) {
+  const std::string more = "epochs: 20 workers: 2 faults { worker_lease_seconds: 2 }";
+  TestCluster cluster({.job = AttachedJob(more), .program = Program()});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "joined"));
+  Process& victim = cluster.StartWorker({"--program=" + Program(GetParam())});
+  const std::optional<ProcessEnd> end = victim.WaitFor(kPatience);
+  ASSERT_TRUE(end.has_value()) << cluster.LastWords();
+  if (absl::StartsWith(GetParam(), "program")) {
+    EXPECT_EQ(end->exit_code, 1);
+    EXPECT_TRUE(cluster.AwaitOutput(victim, "killed by SIGKILL (9)"));
+  } else {
+    EXPECT_EQ(end->signal, SIGKILL);
+  }
+  const pid_t program = ProgramPid(victim);
+  ASSERT_GT(program, 0) << victim.Output();
+  EXPECT_TRUE(Await([program] { return !Runs(program); }));
+  // In place of one that never came to train.
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["samples"], 20 * kRows) << summary.dump(2);
+}
+
+std::vector<std::string> Kills() {
+  std::vector<std::string> kills;
+  for (const char* victim : {"program", "daemon", "both"}) {
+    for (const char* message : {"hello", "begin", "final", "done"})
+      kills.push_back(absl::StrCat(victim, "-", message));
+  }
+  return kills;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AttachedKillTest, testing::ValuesIn(Kills()), [](const auto& info) {
+  return absl::StrReplaceAll(info.param, {{"-", "_"}});
+});
+
+TEST_F(AttachedTest, WorkerAndJobDoNotGoTogetherWithoutAProgram) {
+  TestCluster cluster({.job = AttachedJob("epochs: 1")});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& worker = cluster.StartWorker({});
+  EXPECT_TRUE(cluster.AwaitOutput(worker, "start this worker with --program=COMMAND"));
+  EXPECT_TRUE(cluster.AwaitExit(worker, 1));
+}
+
+// It is not waited for when the worker is told to stop before the program has joined.
+TEST_F(AttachedTest, ProgramThatNeverJoinsEndsWithItsWorker) {
+  TestCluster cluster({.job = AttachedJob("epochs: 1"), .program = "sleep 100000; true"});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& worker = cluster.StartWorker({});
+  ASSERT_TRUE(cluster.AwaitOutput(worker, "started the program"));
+  worker.Signal(SIGTERM);
+  EXPECT_TRUE(cluster.AwaitExit(worker, 0));
+  const pid_t program = ProgramPid(worker);
+  EXPECT_TRUE(Await([program] { return !Runs(program); }));
+}
+
+// Its steps end when servers have refused its gradients for so many times in a row.
+TEST_F(AttachedTest, GradientsThatAreNotFiniteEndTheJob) {
+  TestCluster cluster(
+      {.job = AttachedJob("epochs: 20 faults { non_finite_limit: 3 }"), .program = Program("nan")});
+  ASSERT_TRUE(cluster.StartServers());
+  Process& worker = cluster.StartWorker({});
+  EXPECT_TRUE(cluster.AwaitOutput(cluster.server(0), "NaN"));
+  EXPECT_TRUE(cluster.AwaitExit(worker, 1));
+}
+
+}  // namespace
+}  // namespace catchment

@@ -1,0 +1,314 @@
+#include "worker/attach/attached_model.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// More than two parts of 1 MiB.
+constexpr int64_t kLarge = 600000;
+
+uint64_t Word(const char* at) { return *reinterpret_cast<const uint64_t*>(at); }
+
+// Notes the ranges in order; `before` is called first.
+class Recorder final : public PassObserver {
+ public:
+  void BeforeForward(Range range) override {
+    if (before) before(range);
+    forward.push_back(range);
+  }
+  void AfterBackward(Range range) override { backward.push_back(range); }
+
+  std::function<void(Range)> before;
+  std::vector<Range> forward, backward;
+};
+
+// A model whose program is this test.
+class AttachedModelTest : public testing::Test {
+ protected:
+  AttachedModelTest() { Make({{"a.weight", {kLarge}}, {"a.bias", {3}}}); }
+  ~AttachedModelTest() override { CloseProgram(); }
+
+  void Make(std::vector<TensorSpec> tensors) {
+    size_ = 0;
+    for (const TensorSpec& tensor : tensors) size_ += tensor.size();
+    int fds[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds), 0);
+    program_ = fds[1];
+    auto weights = SharedMemory::Create("weights", 4 * size_);
+    auto gradient = SharedMemory::Create("gradient", 4 * size_);
+    auto plan = PlanBoard::Create(8);
+    ASSERT_TRUE(weights.ok() && gradient.ok() && plan.ok());
+    weights_ = weights->floats();
+    gradient_ = gradient->floats();
+    const auto look = [this](bool closed) {
+      return closed ? absl::InternalError("the program is gone") : why_.ok() ? absl::OkStatus() : why_;
+    };
+    model_.emplace(AttachedModel::Options{.job = "job",
+                                          .tensors = std::move(tensors),
+                                          .train_samples = 100,
+                                          .test_samples = 10,
+                                          .batch_size = 8,
+                                          .seed = 5},
+                   ProgramChannels{std::make_unique<ProgramLink>(fds[0], look), *std::move(weights),
+                                   *std::move(gradient), *std::move(plan)},
+                   nullptr);
+  }
+
+  void CloseProgram() {
+    if (program_ >= 0) close(program_);
+    program_ = -1;
+  }
+  void SendBytes(const std::string& bytes) const {
+    ASSERT_EQ(send(program_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  }
+  void Send(const v1::FromProgram& message) const { SendBytes(message.SerializeAsString()); }
+  v1::ToProgram Receive() const {
+    std::string packet(ProgramLink::kLargestPacket, '\0');
+    const ssize_t size = recv(program_, packet.data(), packet.size(), 0);
+    v1::ToProgram message;
+    EXPECT_TRUE(size > 0 && message.ParseFromArray(packet.data(), static_cast<int>(size)));
+    return message;
+  }
+
+  static v1::FromProgram Hello() {
+    v1::FromProgram message;
+    message.mutable_hello()->set_version(1);
+    message.mutable_hello()->set_device("a test");
+    Add("a.weight", {kLarge}, &message);
+    Add("a.bias", {3}, &message);
+    return message;
+  }
+  static void Add(const std::string& name, const std::vector<int64_t>& shape, v1::FromProgram* hello) {
+    v1::AttachedTensor* const tensor = hello->mutable_hello()->add_tensors();
+    tensor->set_name(name);
+    tensor->mutable_shape()->Add(shape.begin(), shape.end());
+  }
+  static v1::FromProgram Final(uint64_t begin) {
+    v1::FromProgram message;
+    message.mutable_final()->set_begin(begin);
+    return message;
+  }
+  static v1::FromProgram Done(uint64_t step) {
+    v1::FromProgram message;
+    message.mutable_done()->set_step(step);
+    message.mutable_done()->set_loss(0.25);
+    message.mutable_done()->set_correct(2);
+    return message;
+  }
+
+  // Plans a step of three samples and trains it; the program has sent its messages before.
+  Score Train() {
+    const std::vector<uint32_t> samples = {7, 8, 9};
+    EXPECT_TRUE(model_->Plan(samples).ok());
+    std::vector<float> weights(size_, 1.0f);
+    taken_.assign(size_, -1.0f);
+    Minibatch batch;
+    batch.samples = 3;
+    return model_->Train(weights, batch, absl::MakeSpan(taken_), &recorder_);
+  }
+  std::string TrainError() {
+    const Score score = Train();
+    EXPECT_EQ(score.samples, 0);
+    EXPECT_FALSE(model_->status().ok());
+    return std::string(model_->status().message());
+  }
+  std::string HelloError(const v1::FromProgram& hello) {
+    Send(hello);
+    return std::string(model_->AwaitHello().message());
+  }
+
+  int64_t size_ = 0;
+  int program_ = -1;
+  absl::Span<float> weights_, gradient_;  // as the program sees them
+  absl::Status why_;                      // that the program is not to be waited for
+  Recorder recorder_;
+  std::vector<float> taken_;  // the last gradient
+  std::optional<AttachedModel> model_;
+};
+
+TEST_F(AttachedModelTest, WelcomesAProgramWithTheJobsModelOnce) {
+  Send(Hello());
+  ASSERT_TRUE(model_->AwaitHello().ok());
+  EXPECT_EQ(model_->device(), "program: a test");
+  ASSERT_TRUE(model_->Welcome(3).ok());
+  ASSERT_TRUE(model_->Welcome(4).ok());
+  const v1::ToProgram::Welcome welcome = Receive().welcome();
+  EXPECT_EQ(welcome.job(), "job");
+  EXPECT_EQ(welcome.worker(), 3u);
+  EXPECT_EQ(welcome.batch_size(), 8u);
+  EXPECT_EQ(welcome.seed(), 5u);
+  EXPECT_FALSE(welcome.evaluates());
+  model_->Finish(absl::OkStatus());
+  EXPECT_TRUE(Receive().has_stop());
+}
+
+TEST_F(AttachedModelTest, TensorsMayComeInSeveralMessages) {
+  v1::FromProgram first = Hello(), second = Hello();
+  first.mutable_hello()->mutable_tensors()->RemoveLast();
+  first.mutable_hello()->set_more(true);
+  second.mutable_hello()->mutable_tensors()->erase(second.hello().tensors().begin());
+  Send(first);
+  Send(second);
+  const absl::Status status = model_->AwaitHello();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(AttachedModelTest, NamesWhatDiffersFromTheJob) {
+  v1::FromProgram hello = Hello();
+  hello.mutable_hello()->mutable_tensors(1)->set_shape(0, 4);
+  EXPECT_THAT(HelloError(hello), HasSubstr("tensor 1: expected a.bias 3, got a.bias 4"));
+  hello = Hello();
+  hello.mutable_hello()->set_version(2);
+  EXPECT_THAT(HelloError(hello), HasSubstr("speaks version 2 of the protocol"));
+  hello = Hello();
+  hello.mutable_hello()->set_train_samples(99);
+  EXPECT_THAT(HelloError(hello), HasSubstr("99 training samples and the job's data.external 100"));
+  hello = Hello();
+  hello.mutable_hello()->set_test_samples(11);
+  EXPECT_THAT(HelloError(hello), HasSubstr("11 test samples"));
+  EXPECT_THAT(HelloError(Done(1)), HasSubstr("sent done where hello was expected"));
+}
+
+TEST_F(AttachedModelTest, WeightsComeInOrderAndGradientsLeaveFromTheEnd) {
+  // Each part of the weights is in the shared memory before the next is asked for, and not before it is here.
+  recorder_.before = [this](Range range) {
+    EXPECT_EQ(weights_[range.begin], 0.0f);
+    EXPECT_TRUE(range.begin == 0 || weights_[range.begin - 1] == 1.0f);
+  };
+  std::iota(gradient_.begin(), gradient_.end(), 0.0f);
+  Send(Final(size_ - 2));
+  Send(Final(size_ - 2));
+  Send(Done(1));
+  const Score score = Train();
+  ASSERT_TRUE(model_->status().ok()) << model_->status();
+  EXPECT_EQ(score.samples, 3);
+  EXPECT_EQ(score.loss_sum, 0.75);
+  EXPECT_EQ(score.correct, 2);
+  EXPECT_TRUE(std::equal(taken_.begin(), taken_.end(), gradient_.begin()));
+
+  const int64_t part = 262144;
+  EXPECT_THAT(recorder_.forward, ElementsAre(Range{0, part}, Range{part, 2 * part}, Range{2 * part, size_}));
+  EXPECT_THAT(recorder_.backward,
+              ElementsAre(Range{size_ - 2, size_}, Range{size_ - 2 - part, size_ - 2},
+                          Range{size_ - 2 - 2 * part, size_ - 2 - part}, Range{0, size_ - 2 - 2 * part}));
+  EXPECT_EQ(Receive().begin().step(), 1u);
+  for (const int64_t values : {part, 2 * part, size_}) {
+    EXPECT_EQ(Receive().here().values(), static_cast<uint64_t>(values));
+  }
+}
+
+TEST_F(AttachedModelTest, StepsThatWereSkippedAreNotBegun) {
+  const std::vector<uint32_t> samples = {1};
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(model_->Plan(samples).ok());
+  model_->SkipPlanned();
+  Send(Done(5));
+  Train();
+  ASSERT_TRUE(model_->status().ok()) << model_->status();
+  EXPECT_EQ(Receive().begin().step(), 5u);
+}
+
+TEST_F(AttachedModelTest, RefusesToPlanOverASlotThatMayStillBeRead) {
+  const std::vector<uint32_t> samples = {1};
+  int planned = 0;
+  while (model_->Plan(samples).ok()) ASSERT_LT(++planned, 1000);
+  EXPECT_EQ(planned, static_cast<int>(PlanBoard::kSlots) - 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(model_->Plan(samples)));
+}
+
+TEST_F(AttachedModelTest, BreaksThePassOffWhereTheProgramFails) {
+  v1::FromProgram failed;
+  failed.mutable_failed()->set_why("ValueError: no");
+  Send(Final(size_ - 2));
+  Send(failed);
+  EXPECT_EQ(TrainError(), "the program failed: ValueError: no");
+  EXPECT_THAT(recorder_.backward, ElementsAre(Range{size_ - 2, size_}));
+  // It stays so.
+  Send(Done(2));
+  EXPECT_EQ(TrainError(), "the program failed: ValueError: no");
+}
+
+TEST_F(AttachedModelTest, BreaksThePassOffWhereTheProgramIsGone) {
+  std::thread program([this] {
+    while (!Receive().has_here()) {
+    }
+    CloseProgram();
+  });
+  EXPECT_EQ(TrainError(), "the program is gone");
+  program.join();
+}
+
+TEST_F(AttachedModelTest, DoesNotWaitForAProgramThatIsNotToBeWaitedFor) {
+  why_ = absl::CancelledError("enough");
+  EXPECT_EQ(TrainError(), "enough");
+}
+
+TEST_F(AttachedModelTest, RefusesWhatIsNoMessage) {
+  SendBytes("a line that the program printed\n");
+  EXPECT_THAT(TrainError(), HasSubstr("32 bytes that are no message of proto/attach.proto"));
+}
+
+TEST_F(AttachedModelTest, RefusesAnotherStepAndGradientsOutOfOrder) {
+  Send(Done(2));
+  EXPECT_THAT(TrainError(), HasSubstr("step 2 is done, and step 1 is under way"));
+  CloseProgram();
+  Make({{"a", {10}}});
+  Send(Final(5));
+  Send(Final(6));
+  EXPECT_THAT(TrainError(), HasSubstr("final from value 6 on, and said so from 5"));
+}
+
+TEST_F(AttachedModelTest, ScoresATestSet) {
+  v1::FromProgram scored;
+  scored.mutable_scored()->set_samples(10);
+  scored.mutable_scored()->set_loss_sum(2.5);
+  scored.mutable_scored()->set_correct(7);
+  Send(scored);
+  const std::vector<float> weights(size_, 2.0f);
+  const absl::StatusOr<Score> score = model_->ScoreTestSet(weights);
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->samples, 10);
+  EXPECT_EQ(score->loss_sum, 2.5);
+  EXPECT_EQ(score->correct, 7);
+  EXPECT_TRUE(Receive().has_evaluate());
+  EXPECT_EQ(weights_[size_ - 1], 2.0f);
+}
+
+TEST(PlanBoardTest, HasTheLayoutOfTheProtocol) {
+  auto board = PlanBoard::Create(3);
+  ASSERT_TRUE(board.ok());
+  std::string bytes(64 + PlanBoard::kSlots * 32, '\0');
+  for (uint64_t step = 1; step <= PlanBoard::kSlots + 1; ++step) {
+    board->Add(std::vector<uint32_t>{static_cast<uint32_t>(step), 7});
+  }
+  ASSERT_EQ(pread(board->fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  EXPECT_EQ(Word(&bytes[0]), PlanBoard::kSlots + 1);
+  EXPECT_EQ(Word(&bytes[8]), 0u);
+  EXPECT_EQ(Word(&bytes[16]), PlanBoard::kSlots);
+  EXPECT_EQ(Word(&bytes[24]), 32u);
+  EXPECT_EQ(Word(&bytes[64]), PlanBoard::kSlots + 1);  // in place of step 1
+  EXPECT_EQ(Word(&bytes[64 + 8]), 2u);
+  EXPECT_EQ(Word(&bytes[64 + 16]), (PlanBoard::kSlots + 1) | 7ull << 32);
+  EXPECT_EQ(Word(&bytes[64 + 32]), 2u);
+  board->End(4);
+  ASSERT_EQ(pread(board->fd(), bytes.data(), 16, 0), 16);
+  EXPECT_EQ(Word(&bytes[8]), 5u);
+}
+
+}  // namespace
+}  // namespace catchment

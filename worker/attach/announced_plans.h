@@ -1,0 +1,18 @@
+// Tells an attached program of each minibatch to come which samples it is of, as the plans of it pass by.
+#ifndef CATCHMENT_WORKER_ATTACH_ANNOUNCED_PLANS_H_
+#define CATCHMENT_WORKER_ATTACH_ANNOUNCED_PLANS_H_
+
+#include "worker/attach/attached_model.h"
+#include "worker/data/batch_loader.h"
+#include "worker/data/epoch_order.h"
+
+namespace catchment {
+
+// Returns what `next` does, and has `model` plan each minibatch that has samples. `order` is over the whole
+// training set. Errors: those of `next` and of AttachedModel::Plan. A span outside the training set is left
+// to the loader to refuse.
+NextPlan AnnouncePlans(NextPlan next, EpochOrder order, AttachedModel* model);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ATTACH_ANNOUNCED_PLANS_H_

@@ -1,0 +1,218 @@
+#include "worker/attach/attached_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "glog/logging.h"
+
+namespace catchment {
+namespace {
+
+constexpr int64_t kPart =
+    (1 << 20) / sizeof(float);  // values of a vector that are copied and announced at once
+
+std::vector<TensorSpec> TensorsOf(const v1::FromProgram::Hello& hello) {
+  std::vector<TensorSpec> tensors;
+  for (const v1::AttachedTensor& tensor : hello.tensors()) {
+    tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
+  }
+  return tensors;
+}
+
+absl::Status CheckCount(const std::string& what, uint64_t programs, uint64_t jobs) {
+  if (programs == 0 || programs == jobs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the program has ", programs, " ", what,
+                                                 " samples and the job's data.", "external ", jobs,
+                                                 "; they must be the same, so that every sample "
+                                                 "is assigned"));
+}
+
+absl::Status Unexpected(const v1::FromProgram& message, const std::string& expected) {
+  const std::string name = message.GetDescriptor()->FindFieldByNumber(message.kind_case())->name();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the program sent ", name, " where ", expected, " was expected (proto/attach.proto)"));
+}
+
+}  // namespace
+
+AttachedModel::AttachedModel(Options options, ProgramChannels channels, std::unique_ptr<ChildProgram> child)
+    : options_(std::move(options)), channels_(std::move(channels)), child_(std::move(child)) {}
+
+// ---------------------------------------------------------------------------------------------- beginning
+// and end
+
+absl::Status AttachedModel::AwaitHello() {
+  v1::FromProgram::Hello hello;
+  do {
+    const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
+    if (!message.ok()) return message.status();
+    if (!message->has_hello()) return Unexpected(*message, "hello");
+    hello.set_more(false);
+    hello.MergeFrom(message->hello());
+  } while (hello.more());
+  device_ = absl::StrCat("program: ", hello.device());
+  return CheckHello(hello);
+}
+
+absl::Status AttachedModel::CheckHello(const v1::FromProgram::Hello& hello) const {
+  if (hello.version() != kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the program's catchment package speaks version ", hello.version(),
+                     " of the protocol between program and worker, this worker version ", kVersion,
+                     "; install the package of the worker's build"));
+  }
+  const std::string difference = DescribeDifference(options_.tensors, TensorsOf(hello));
+  if (!difference.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program's model is not the job's (model.external): ", difference,
+                     "; describe the model again, or start all workers with "
+                     "one program"));
+  }
+  absl::Status status = CheckCount("training", hello.train_samples(), options_.train_samples);
+  return status.ok() ? CheckCount("test", hello.test_samples(), options_.test_samples) : status;
+}
+
+absl::Status AttachedModel::Welcome(uint32_t worker) {
+  if (welcomed_) return absl::OkStatus();
+  v1::ToProgram message;
+  message.mutable_welcome()->set_job(options_.job);
+  message.mutable_welcome()->set_worker(worker);
+  message.mutable_welcome()->set_batch_size(options_.batch_size);
+  message.mutable_welcome()->set_seed(options_.seed);
+  message.mutable_welcome()->set_evaluates(options_.evaluates);
+  welcomed_ = true;
+  return channels_.link->Send(message);
+}
+
+void AttachedModel::Finish(const absl::Status& why) {
+  {
+    MutexLock lock(&mu_);
+    channels_.plan.End(begun_);
+  }
+  v1::ToProgram message;
+  message.mutable_stop()->set_why(why.ok() ? "the job is over" : std::string(why.message()));
+  message.mutable_stop()->set_failed(!why.ok());
+  // Where the program is gone nothing is left to say.
+  const bool sent = channels_.link->Send(message).ok();
+  if (child_ == nullptr) return;
+  const std::optional<std::string> end = child_->WaitFor(why.ok() && sent ? kEndSeconds : kFailureSeconds);
+  if (!end.has_value()) {
+    LOG(WARNING) << "the program (pid " << child_->pid() << ") did not end by itself, and is killed";
+  } else {
+    LOG(INFO) << "the program (pid " << child_->pid() << ") ended: " << *end;
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// steps
+
+absl::Status AttachedModel::Plan(absl::Span<const uint32_t> samples) {
+  if (samples.empty()) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  // The slot of the step that the program may still be reading is not to be written.
+  if (channels_.plan.planned() - begun_ + 1 >= PlanBoard::kSlots) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the program is ", PlanBoard::kSlots, " steps behind its plan"));
+  }
+  channels_.plan.Add(samples);
+  return absl::OkStatus();
+}
+
+void AttachedModel::SkipPlanned() {
+  MutexLock lock(&mu_);
+  begun_ = channels_.plan.planned();
+}
+
+Score AttachedModel::Train(absl::Span<const float> weights, const Minibatch& batch,
+                           absl::Span<float> gradient, PassObserver* observer) {
+  Score score;
+  if (status_.ok()) status_ = RunPass(weights, gradient, observer, &score);
+  if (!status_.ok()) return Score();
+  score.samples = batch.samples;
+  score.loss_sum *= batch.samples;
+  return score;
+}
+
+absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<float> gradient,
+                                    PassObserver* observer, Score* score) {
+  v1::ToProgram begin;
+  {
+    MutexLock lock(&mu_);
+    CHECK_LT(begun_, channels_.plan.planned()) << "a step that was not planned";
+    begin.mutable_begin()->set_step(++begun_);
+  }
+  if (absl::Status status = channels_.link->Send(begin); !status.ok()) return status;
+  if (absl::Status status = SendWeights(weights, observer); !status.ok()) return status;
+  return AwaitGradient(begin.begin().step(), gradient, observer, score);
+}
+
+absl::Status AttachedModel::SendWeights(absl::Span<const float> weights, PassObserver* observer) {
+  const auto size = static_cast<int64_t>(weights.size());
+  v1::ToProgram here;
+  for (int64_t begin = 0; begin < size;) {
+    const int64_t end = std::min(begin + kPart, size);
+    observer->BeforeForward({begin, end});
+    std::copy(weights.begin() + begin, weights.begin() + end, channels_.weights.floats().begin() + begin);
+    here.mutable_here()->set_values(end);
+    if (absl::Status status = channels_.link->Send(here); !status.ok()) return status;
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradient, PassObserver* observer,
+                                          Score* score) {
+  uint64_t end = gradient.size();
+  while (true) {
+    const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
+    if (!message.ok()) return message.status();
+    if (message->has_final()) {
+      absl::Status status = TakeGradient(message->final().begin(), &end, gradient, observer);
+      if (!status.ok()) return status;
+      continue;
+    }
+    if (!message->has_done()) return Unexpected(*message, "final or done");
+    if (message->done().step() != step) {
+      return absl::InvalidArgumentError(absl::StrCat("the program says that step ", message->done().step(),
+                                                     " is done, and step ", step, " is under way"));
+    }
+    score->loss_sum = message->done().loss();
+    score->correct = message->done().correct();
+    return TakeGradient(0, &end, gradient, observer);
+  }
+}
+
+absl::Status AttachedModel::TakeGradient(uint64_t begin, uint64_t* end, absl::Span<float> gradient,
+                                         PassObserver* observer) {
+  if (begin > *end) {
+    return absl::InvalidArgumentError(absl::StrCat("the program says that the gradient is final from value ",
+                                                   begin, " on, and said so from ", *end, " on before"));
+  }
+  const absl::Span<const float> from = channels_.gradient.floats();
+  while (*end > begin) {
+    const uint64_t part = std::max(begin, *end - std::min<uint64_t>(*end, kPart));
+    std::copy(from.begin() + part, from.begin() + *end, gradient.begin() + part);
+    observer->AfterBackward({static_cast<int64_t>(part), static_cast<int64_t>(*end)});
+    *end = part;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Score> AttachedModel::ScoreTestSet(absl::Span<const float> weights) {
+  std::copy(weights.begin(), weights.end(), channels_.weights.floats().begin());
+  v1::ToProgram evaluate;
+  evaluate.mutable_evaluate();
+  if (absl::Status status = channels_.link->Send(evaluate); !status.ok()) return status;
+  const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
+  if (!message.ok()) return message.status();
+  if (!message->has_scored()) return Unexpected(*message, "scored");
+  const v1::FromProgram::Scored& scored = message->scored();
+  Score score;
+  score.samples = static_cast<int64_t>(scored.samples());
+  score.loss_sum = scored.loss_sum();
+  score.correct = static_cast<int64_t>(scored.correct());
+  return score;
+}
+
+}  // namespace catchment

@@ -1,0 +1,126 @@
+// A model that the user's own program computes: the daemon's half of proto/attach.proto.
+//
+//   Train, on the worker's thread             the program
+//     Begin                            ->       takes the step's samples from the plan
+//     BeforeForward, copy, Here        ->       forward, layer by layer as the weights come
+//     copy, AfterBackward             <-        Final: backward, the last layers first
+//     the score                       <-        Done
+//
+// Shapes: weights and gradient as in trainable.h, in the order of Options.tensors; each is copied once, in
+// parts of 1 MiB. Threads: Plan may be called from one thread while another calls the rest. Errors: Train has
+// none to return (trainable.h): where the program fails, it returns before the pass is complete, status()
+// says why, and the gradient is of no use.
+#ifndef CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
+#define CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "proto/attach.pb.h"
+#include "worker/attach/child_program.h"
+#include "worker/attach/plan_board.h"
+#include "worker/attach/program_link.h"
+#include "worker/attach/shared_memory.h"
+#include "worker/model/trainable.h"
+
+namespace catchment {
+
+// What a program and the daemon share.
+struct ProgramChannels {
+  std::unique_ptr<ProgramLink> link;
+  SharedMemory weights;
+  SharedMemory gradient;
+  PlanBoard plan;
+};
+
+class AttachedModel final : public Trainable {
+ public:
+  static constexpr uint32_t kVersion = 1;  // of the protocol
+
+  struct Options {
+    std::string job;  // its name
+    std::vector<TensorSpec> tensors;
+    uint64_t train_samples = 0;
+    uint64_t test_samples = 0;
+    uint32_t batch_size = 0;
+    uint64_t seed = 0;
+    bool evaluates = false;
+  };
+
+  // `child` may be null: the program is not the model's to end.
+  AttachedModel(Options options, ProgramChannels channels, std::unique_ptr<ChildProgram> child);
+
+  // Waits for the program's Hello and compares it with the job. Call first. InvalidArgument names what
+  // differs.
+  absl::Status AwaitHello();
+  // Lets the program begin: the worker is a member of the job. Later calls change nothing.
+  absl::Status Welcome(uint32_t worker);
+
+  // Tells the program which samples a later Train is of: that of a minibatch with none is left out.
+  // ResourceExhausted where it is too far behind.
+  absl::Status Plan(absl::Span<const uint32_t> samples);
+  // Leaves out the steps that are planned and have not begun. No other thread may plan meanwhile.
+  void SkipPlanned();
+
+  // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds; then it is
+  // killed. `why`: ok, or what the program ends with, too.
+  void Finish(const absl::Status& why);
+  static constexpr double kEndSeconds = 60;
+  // Where `why` is an error.
+  static constexpr double kFailureSeconds = 5;
+
+  const absl::Status& status() const { return status_; }
+
+  const std::vector<TensorSpec>& tensors() const override { return options_.tensors; }
+  std::string device() const override { return device_; }
+
+  // Of the next planned step; of `batch` only the number of samples matters.
+  Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
+              PassObserver* observer) override;
+  void EstimateStatistics(absl::Span<const float>, absl::FunctionRef<bool(Minibatch*)>) override {}
+  // The program scores a whole test set (ScoreTestSet), no minibatches.
+  Score Evaluate(absl::Span<const float>, const Minibatch&) override { return Score(); }
+
+  absl::StatusOr<Score> ScoreTestSet(absl::Span<const float> weights);
+
+ private:
+  absl::Status CheckHello(const v1::FromProgram::Hello& hello) const;
+  absl::Status RunPass(absl::Span<const float> weights, absl::Span<float> gradient, PassObserver* observer,
+                       Score* score);
+  absl::Status SendWeights(absl::Span<const float> weights, PassObserver* observer);
+  absl::Status AwaitGradient(uint64_t step, absl::Span<float> gradient, PassObserver* observer, Score* score);
+  // Everything from `begin` on is final; what was from *end on is taken already.
+  absl::Status TakeGradient(uint64_t begin, uint64_t* end, absl::Span<float> gradient,
+                            PassObserver* observer);
+
+  const Options options_;
+  ProgramChannels channels_;
+  const std::unique_ptr<ChildProgram> child_;
+  std::string device_;
+  bool welcomed_ = false;
+  absl::Status status_;
+
+  Mutex mu_;
+  uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // steps, or skipped
+};
+
+struct ProgramOptions {
+  std::string command;  // for /bin/sh
+  int threads = 1;      // for the program's computations
+  int local_index = 0;  // among this machine's workers
+};
+
+// Starts the program and waits for its Hello. Call on a thread that lasts (child_program.h). Errors: those of
+// Hello; Cancelled once `stopped` returns true.
+absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
+                                                                  AttachedModel::Options options,
+                                                                  std::function<bool()> stopped);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_

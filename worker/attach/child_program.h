@@ -1,0 +1,60 @@
+// A user's program as a child of the daemon, with all that it starts in one process group.
+//
+// None of the group outlives the daemon, however that ends: the kernel kills the child when the thread that
+// started it ends, and a watching process, which shares nothing with the daemon but a pipe, kills the whole
+// group when the pipe breaks. None outlives the child: the daemon kills the rest of the group when the child
+// has ended.
+//
+// Threads: none; to be started by a thread that lasts, the main one.
+#ifndef CATCHMENT_WORKER_ATTACH_CHILD_PROGRAM_H_
+#define CATCHMENT_WORKER_ATTACH_CHILD_PROGRAM_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace catchment {
+
+class ChildProgram {
+ public:
+  struct Options {
+    std::string command;                   // for /bin/sh -c
+    std::vector<std::string> environment;  // "NAME=VALUE", in place of what the daemon has of that name
+    std::vector<int> fds;                  // which it keeps, under the same numbers
+  };
+
+  // Its output goes where the daemon's goes; it has no input.
+  static absl::StatusOr<std::unique_ptr<ChildProgram>> Start(const Options& options);
+
+  // Kills what is left of the group.
+  ~ChildProgram();
+  ChildProgram(const ChildProgram&) = delete;
+  ChildProgram& operator=(const ChildProgram&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  // "exit code 1", "killed by SIGKILL (9)"; nothing while it runs.
+  std::optional<std::string> Poll();
+  // Waits until it has ended, at most so long.
+  std::optional<std::string> WaitFor(double seconds);
+
+ private:
+  ChildProgram(pid_t pid, pid_t watcher, int pipe) : pid_(pid), watcher_(watcher), pipe_(pipe) {}
+
+  // Kills the group and waits for the child and the watcher.
+  void End();
+
+  const pid_t pid_;      // and its group's id
+  const pid_t watcher_;  // -1: there is none
+  const int pipe_;       // the watcher's, to write to
+  std::optional<std::string> end_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ATTACH_CHILD_PROGRAM_H_

@@ -1,0 +1,42 @@
+// Which samples the steps to come are of, where the program can look them up: PLAN of proto/attach.proto.
+//
+// Threads: one writes; the program reads meanwhile.
+#ifndef CATCHMENT_WORKER_ATTACH_PLAN_BOARD_H_
+#define CATCHMENT_WORKER_ATTACH_PLAN_BOARD_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/attach/shared_memory.h"
+
+namespace catchment {
+
+class PlanBoard {
+ public:
+  static constexpr uint64_t kSlots = 64;
+
+  // `batch_size`: the most samples in a step.
+  static absl::StatusOr<PlanBoard> Create(uint32_t batch_size);
+
+  int fd() const { return memory_.fd(); }
+
+  // Steps that were added, and so the number of the last one.
+  uint64_t planned() const { return planned_; }
+  // Adds the next step. It takes the place of the one kSlots steps before.
+  void Add(absl::Span<const uint32_t> samples);
+  // No steps after `last` count.
+  void End(uint64_t last);
+
+ private:
+  explicit PlanBoard(SharedMemory memory) : memory_(std::move(memory)) {}
+
+  uint64_t* Word(uint64_t byte) const { return reinterpret_cast<uint64_t*>(memory_.data() + byte); }
+
+  SharedMemory memory_;
+  uint64_t planned_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ATTACH_PLAN_BOARD_H_

@@ -1,0 +1,66 @@
+#include "worker/attach/program_link.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kLookMilliseconds = 50;
+
+bool Interrupted() { return errno == EINTR || errno == EAGAIN; }
+
+}  // namespace
+
+ProgramLink::~ProgramLink() { close(fd_); }
+
+absl::Status ProgramLink::Gone() {
+  absl::Status why = look_(/*closed=*/true);
+  return why.ok() ? absl::InternalError("the program has closed its socket to the worker") : why;
+}
+
+absl::Status ProgramLink::Send(const v1::ToProgram& message) {
+  const std::string bytes = message.SerializeAsString();
+  while (send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    if (!Interrupted()) return Gone();
+    // The program reads nothing at present.
+    pollfd room = {fd_, POLLOUT, 0};
+    poll(&room, 1, kLookMilliseconds);
+    if (absl::Status why = look_(/*closed=*/false); !why.ok()) return why;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::FromProgram> ProgramLink::Receive() {
+  packet_.resize(kLargestPacket);
+  while (true) {
+    const ssize_t size = recv(fd_, packet_.data(), packet_.size(), MSG_DONTWAIT | MSG_TRUNC);
+    if (size > 0) return Parse(packet_.data(), static_cast<size_t>(size));
+    if (size == 0 || !Interrupted()) return Gone();
+    pollfd message = {fd_, POLLIN, 0};
+    if (poll(&message, 1, kLookMilliseconds) > 0) continue;
+    if (absl::Status why = look_(/*closed=*/false); !why.ok()) return why;
+  }
+}
+
+absl::StatusOr<v1::FromProgram> ProgramLink::Parse(const char* data, size_t size) const {
+  v1::FromProgram message;
+  const bool whole = size <= packet_.size() && message.ParseFromArray(data, static_cast<int>(size));
+  if (!whole || message.kind_case() == v1::FromProgram::KIND_NOT_SET) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program sent ", size,
+                     " bytes that are no message of proto/attach.proto: does it write to "
+                     "a file descriptor that is not its own, or is its catchment package of another build?"));
+  }
+  if (message.has_failed())
+    return absl::InternalError(absl::StrCat("the program failed: ", message.failed().why()));
+  return message;
+}
+
+}  // namespace catchment

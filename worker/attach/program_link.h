@@ -1,0 +1,49 @@
+// The daemon's end of the socket to an attached program: whole messages of proto/attach.proto.
+//
+// Threads: one at a time.
+#ifndef CATCHMENT_WORKER_ATTACH_PROGRAM_LINK_H_
+#define CATCHMENT_WORKER_ATTACH_PROGRAM_LINK_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/attach.pb.h"
+
+namespace catchment {
+
+class ProgramLink {
+ public:
+  // Of a packet, in bytes.
+  static constexpr int kLargestPacket = 131072;
+
+  // Says why it is no use to wait any longer for the program; ok: it is. `closed`: the program has closed its
+  // end.
+  using Look = std::function<absl::Status(bool closed)>;
+
+  // Takes `fd`, a connected SOCK_SEQPACKET socket. `look` is asked a few times a second while Receive waits.
+  ProgramLink(int fd, Look look) : fd_(fd), look_(std::move(look)) {}
+  ~ProgramLink();
+  ProgramLink(const ProgramLink&) = delete;
+  ProgramLink& operator=(const ProgramLink&) = delete;
+
+  // Errors: what `look` says where the program is gone.
+  absl::Status Send(const v1::ToProgram& message);
+
+  // Waits for the next message. Errors: Internal with the program's reason for Failed; InvalidArgument for
+  // what is no message; what `look` says.
+  absl::StatusOr<v1::FromProgram> Receive();
+
+ private:
+  absl::StatusOr<v1::FromProgram> Parse(const char* data, size_t size) const;
+  absl::Status Gone();
+
+  const int fd_;
+  const Look look_;
+  std::string packet_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ATTACH_PROGRAM_LINK_H_

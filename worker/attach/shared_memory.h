@@ -1,0 +1,42 @@
+// Memory that a program maps, too: anonymous (memfd), gone when all who have it open are.
+#ifndef CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
+#define CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace catchment {
+
+// Threads: whoever uses the memory agrees on who writes when (proto/attach.proto).
+class SharedMemory {
+ public:
+  // Zeros; `bytes` above 0. `name` is for errors and for /proc. ResourceExhausted when there is not so much
+  // memory.
+  static absl::StatusOr<SharedMemory> Create(const std::string& name, int64_t bytes);
+
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) = delete;
+  ~SharedMemory();
+
+  // Closed when another program is executed, unless the child clears that.
+  int fd() const { return fd_; }
+  char* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  absl::Span<float> floats() const {
+    return {reinterpret_cast<float*>(data_), static_cast<size_t>(bytes_) / sizeof(float)};
+  }
+
+ private:
+  SharedMemory(int fd, char* data, int64_t bytes) : fd_(fd), data_(data), bytes_(bytes) {}
+
+  int fd_ = -1;  // -1: moved from
+  char* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_ATTACH_SHARED_MEMORY_H_

@@ -1,0 +1,110 @@
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/clock.h"
+#include "glog/logging.h"
+#include "worker/attach/attached_model.h"
+
+namespace catchment {
+namespace {
+
+// After its socket is closed, for a program to end; and for a step under way when the worker is told to stop.
+constexpr double kDeathSeconds = 1;
+constexpr double kStepSeconds = 60;
+
+// Says why a program is not to be waited for.
+class ProgramWatch {
+ public:
+  explicit ProgramWatch(std::function<bool()> stopped) : stopped_(std::move(stopped)) {}
+
+  void SetChild(ChildProgram* child) { child_ = child; }
+  // From now on the program may finish its step when the worker is told to stop.
+  void SetJoined() { joined_ = true; }
+
+  absl::Status Look(bool closed) {
+    const std::optional<std::string> end = closed ? child_->WaitFor(kDeathSeconds) : child_->Poll();
+    if (end.has_value()) {
+      return absl::InternalError(
+          absl::StrCat("the program (pid ", child_->pid(), ") ended ",
+                       joined_ ? "before the job was over: " : "without calling catchment.join(): ", *end,
+                       "; what it printed is above, in the worker's log"));
+    }
+    if (!stopped_()) {
+      stopped_at_ = clock_.Now();
+      return absl::OkStatus();
+    }
+    if (joined_ && clock_.Now() - stopped_at_ < kStepSeconds) return absl::OkStatus();
+    return absl::CancelledError("the worker was told to stop");
+  }
+
+ private:
+  const SteadyClock clock_;
+  const std::function<bool()> stopped_;
+  ChildProgram* child_ = nullptr;
+  bool joined_ = false;
+  double stopped_at_ = clock_.Now();
+};
+
+int64_t BytesOf(const std::vector<TensorSpec>& tensors) {
+  int64_t values = 0;
+  for (const TensorSpec& tensor : tensors) values += tensor.size();
+  return values * static_cast<int64_t>(sizeof(float));
+}
+
+// *theirs: the program's end of the socket, which the caller closes.
+absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& options, ProgramLink::Look look,
+                                             int* theirs) {
+  absl::StatusOr<SharedMemory> weights = SharedMemory::Create("weights", BytesOf(options.tensors));
+  if (!weights.ok()) return weights.status();
+  absl::StatusOr<SharedMemory> gradient = SharedMemory::Create("gradient", BytesOf(options.tensors));
+  if (!gradient.ok()) return gradient.status();
+  absl::StatusOr<PlanBoard> plan = PlanBoard::Create(options.batch_size);
+  if (!plan.ok()) return plan.status();
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+    return absl::ErrnoToStatus(errno, "no socket to the program");
+  }
+  *theirs = fds[1];
+  return ProgramChannels{std::make_unique<ProgramLink>(fds[0], std::move(look)), *std::move(weights),
+                         *std::move(gradient), *std::move(plan)};
+}
+
+ChildProgram::Options ChildOptions(const ProgramOptions& program, const ProgramChannels& channels,
+                                   int socket) {
+  const std::vector<int> fds = {socket, channels.weights.fd(), channels.gradient.fd(), channels.plan.fd()};
+  return {.command = program.command,
+          .environment = {absl::StrCat("CATCHMENT_ATTACH=", fds[0], ",", fds[1], ",", fds[2], ",", fds[3]),
+                          absl::StrCat("CATCHMENT_LOCAL_INDEX=", program.local_index),
+                          absl::StrCat("OMP_NUM_THREADS=", program.threads)},
+          .fds = fds};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
+                                                                  AttachedModel::Options options,
+                                                                  std::function<bool()> stopped) {
+  const auto watch = std::make_shared<ProgramWatch>(std::move(stopped));
+  int theirs = -1;
+  absl::StatusOr<ProgramChannels> channels = MakeChannels(
+      options, [watch](bool closed) { return watch->Look(closed); }, &theirs);
+  if (!channels.ok()) return channels.status();
+  absl::StatusOr<std::unique_ptr<ChildProgram>> child =
+      ChildProgram::Start(ChildOptions(program, *channels, theirs));
+  close(theirs);
+  if (!child.ok()) return child.status();
+  LOG(INFO) << "started the program (pid " << (*child)->pid() << "): " << program.command;
+  watch->SetChild(child->get());
+  auto model = std::make_unique<AttachedModel>(std::move(options), *std::move(channels), *std::move(child));
+  if (absl::Status status = model->AwaitHello(); !status.ok()) {
+    model->Finish(status);
+    return status;
+  }
+  watch->SetJoined();
+  return model;
+}
+
+}  // namespace catchment
