@@ -57,6 +57,7 @@ Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& mas
                                    absl::StrCat("--threads=", plan.threads),
                                    absl::StrCat("--local_index=", index)};
   if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
+  if (!plan.program.empty()) argv.push_back("--program=" + plan.program);
   return MakeCommand(plan, absl::StrCat("worker-", index), std::move(argv));
 }
 
@@ -64,6 +65,7 @@ Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
   std::vector<std::string> argv = {plan.daemons.worker, "--master=" + master, "--role=evaluator",
                                    "--threads=1"};
   if (!plan.device.empty()) argv.push_back("--device=" + plan.device);
+  if (!plan.program.empty()) argv.push_back("--program=" + plan.program);
   Command command = MakeCommand(plan, "evaluator", std::move(argv));
   command.nice = plan.evaluator_nice;
   return command;

@@ -27,6 +27,7 @@ struct ClusterPlan {
   int evaluator_nice = 5;  // scores are less urgent than training
   int threads = 1;         // per worker
   std::string device;      // empty: the job's
+  std::string program;     // that workers and evaluator are started with; empty: none
   bool resume = false;
   TlsFiles tls;
 };

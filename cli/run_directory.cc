@@ -74,7 +74,8 @@ absl::Status RunDirectory::Prepare(StartMode mode) const {
   // Of a run that got nowhere, or that --overwrite gives up. A result that is not this run's must not be left
   // to be taken for it.
   if (mode != StartMode::kResume) {
-    for (const std::string& old : {job(), logs(), metrics(), tensorboard(), checkpoints(), best_model()}) {
+    for (const std::string& old :
+         {job(), logs(), metrics(), tensorboard(), checkpoints(), best_model(), initial_weights()}) {
       if (absl::Status status = Remove(old); !status.ok()) return status;
     }
   }

@@ -5,9 +5,10 @@
 //   metrics.jsonl       measurements over time (by the master)
 //   tensorboard/        the same for TensorBoard (by the master)
 //   checkpoints/        (by the servers)
-//   model.safetensors   the trained weights (by the master, at the end)
-//   model-best.safetensors   those of the best evaluation so far (by the master, with evaluation.keep_best)
-//   summary.json        the result (by the master, at the end)
+//   initial.safetensors the weights that training starts from, where a program described its model (by the
+//   command) model.safetensors   the trained weights (by the master, at the end) model-best.safetensors those
+//   of the best evaluation so far (by the master, with evaluation.keep_best) summary.json        the result
+//   (by the master, at the end)
 #ifndef CATCHMENT_CLI_RUN_DIRECTORY_H_
 #define CATCHMENT_CLI_RUN_DIRECTORY_H_
 
@@ -42,6 +43,7 @@ class RunDirectory {
   std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   std::string model() const { return path_ + "/model.safetensors"; }
+  std::string initial_weights() const { return path_ + "/initial.safetensors"; }
   std::string best_model() const { return path_ + "/model-best.safetensors"; }
   std::string summary() const { return path_ + "/summary.json"; }
   // One of a complete checkpoint, that is.

@@ -2,17 +2,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/advice.h"
 #include "cli/load.h"
+#include "cli/program_description.h"
 #include "cli/run_directory.h"
 #include "cli/status_text.h"
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "common/job/check_evaluation.h"
+#include "common/job/job_file.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -22,6 +26,9 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsageError = 2;
 constexpr int kSignalBase = 128;
+// For a worker whose program may still do something after the last step: a bit longer than the worker waits
+// for it.
+constexpr double kProgramEndSeconds = 75;
 
 StartMode ModeOf(const TrainOptions& options) {
   return options.resume ? StartMode::kResume : options.overwrite ? StartMode::kOverwrite : StartMode::kFresh;
@@ -30,6 +37,11 @@ StartMode ModeOf(const TrainOptions& options) {
 int Failure(const TrainStreams& streams, const absl::Status& status) {
   *streams.err << "catchment train: " << status.message() << '\n';
   return kFailed;
+}
+
+// A program without a test set has nothing for an evaluator.
+bool HasEvaluations(const v1::Job& job) {
+  return !job.data().has_external() || job.data().external().test_samples() > 0;
 }
 
 ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
@@ -41,9 +53,10 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.checkpoints = directory.checkpoints();
   plan.servers = options.servers;
   plan.workers = options.workers > 0 ? options.workers : static_cast<int>(job.workers());
-  plan.evaluator = options.evaluator;
+  plan.evaluator = options.evaluator && HasEvaluations(job);
   plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
   plan.device = options.device;
+  plan.program = options.program;
   plan.resume = options.resume;
   plan.tls = options.tls;
   return plan;
@@ -149,15 +162,52 @@ absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
                                                  "--evaluator out, or the field"));
 }
 
+// Returns the job as its file has it, with what the program says of it, which *description then keeps.
+// `source` may be empty where there is a program.
+absl::StatusOr<v1::Job> ReadJob(const TrainOptions& options, const std::string& source, SignalWaiter* signals,
+                                std::optional<ProgramDescription>* description) {
+  v1::Job job;
+  if (!source.empty()) {
+    absl::StatusOr<v1::Job> read = LoadJob(source, {});
+    if (!read.ok()) return read.status();
+    job = *std::move(read);
+  }
+  if (options.program.empty() || job.model().has_external()) return job;
+  if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
+    return absl::InvalidArgumentError(
+        "model, data: the program of --program has both; leave them out of the job file, or leave --program "
+        "out");
+  }
+  absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(options.program, signals);
+  if (!asked.ok()) return asked.status();
+  description->emplace(*std::move(asked));
+  v1::Job described = (*description)->part();
+  described.MergeFrom(job);
+  return described;
+}
+
+std::string SourceOf(const TrainOptions& options) {
+  if (!options.job.empty() || !options.resume) return options.job;
+  return absl::StrCat(options.out, "/job.textproto");
+}
+
 }  // namespace
 
 int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
              SignalWaiter* signals, const TrainStreams& streams) {
   // Before anything in the directory is touched. The run's own job is read into memory first.
-  const std::string source = options.job.empty() ? absl::StrCat(options.out, "/job.textproto") : options.job;
-  const absl::StatusOr<v1::Job> job = LoadCompleteJob(source, options.set, options.workers);
+  const std::string source = SourceOf(options);
+  std::optional<ProgramDescription> description;
+  absl::StatusOr<v1::Job> job = ReadJob(options, source, signals, &description);
+  if (absl::IsAborted(job.status())) {
+    Failure(streams, job.status());
+    return kSignalBase + SIGINT;
+  }
+  if (absl::IsInternal(job.status())) return Failure(streams, job.status());
+  if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
   if (!job.ok()) {
-    *streams.err << source << " is not valid:\n" << job.status().message() << '\n';
+    *streams.err << (source.empty() ? "the job" : source) << " is not valid:\n"
+                 << job.status().message() << '\n';
     return kFailed;
   }
   if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);
@@ -169,9 +219,13 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
   }
   const absl::StatusOr<RunDirectory> directory = RunDirectory::Open(options.out, ModeOf(options));
   if (!directory.ok()) return Failure(streams, directory.status());
-  if (absl::Status status = WriteFile(directory->job(), JobText(*job)); !status.ok())
-    return Failure(streams, status);
-  return RunInDirectory(options, *job, daemons, *directory, bounds, signals, streams);
+  absl::Status status;
+  if (description.has_value()) status = description->KeepWeights(directory->initial_weights(), &*job);
+  if (status.ok()) status = WriteFile(directory->job(), JobText(*job));
+  if (!status.ok()) return Failure(streams, status);
+  TrainBounds patient = bounds;
+  if (!options.program.empty()) patient.end = std::max(bounds.end, kProgramEndSeconds);
+  return RunInDirectory(options, *job, daemons, *directory, patient, signals, streams);
 }
 
 int TrainMain(const std::vector<std::string>& args) {

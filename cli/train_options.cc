@@ -24,6 +24,7 @@ Examples:
   catchment train examples/mnist_cnn.textproto --servers=2 --workers=4 --set algorithm.preset=downpour \
       --set optimizer.learning_rate=0.02 --set epochs=5 --out=out-downpour
   catchment train examples/mnist_mlp.textproto --set data.drawn_digits={} --out=out-drawn     no data needed
+  catchment train --program="python train.py" --workers=2 --out=out-program         a PyTorch model: docs/python.md
   catchment train --resume --out=out                  goes on from the last checkpoint in DIR
 
 Flags:
@@ -58,6 +59,10 @@ FlagSet MakeFlags(TrainOptions* o) {
                "Threads of each worker. Default: this machine's processors divided between the workers.");
   flags.AddString("device", "DEVICE", &o->device,
                   "auto, cpu, cuda or cuda:INDEX, in place of the job's `device`.");
+  flags.AddString(
+      "program", "COMMAND", &o->program,
+      "Computes the gradients in place of layers of the job: each worker starts it, with /bin/sh. JOB may be "
+      "left out, and so may its `model` and `data`: the program is run once more, before, to describe them.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job when nothing has moved for so long. Default 600.");
   flags.AddString("tls_ca", "FILE", &o->tls.ca,
@@ -77,7 +82,7 @@ absl::Status Check(const TrainOptions& o, const std::vector<std::string>& positi
   if (positional.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("takes one job, got also: ", positional[1]));
   }
-  if (positional.empty() && !o.resume) {
+  if (positional.empty() && !o.resume && o.program.empty()) {
     return absl::InvalidArgumentError(
         "which job? For example: catchment train examples/mnist_cnn.textproto --out=out");
   }

@@ -11,13 +11,14 @@
 namespace catchment {
 
 struct TrainOptions {
-  std::string job;               // file; empty only with resume: the run's own
+  std::string job;               // file; empty with resume: the run's own; with a program: described by it
   std::vector<std::string> set;  // "path=value"
   int servers = 1;
   int workers = 0;  // 0: as many as the job says
   bool evaluator = true;
   int threads = 0;  // per worker; 0: the machine's processors divided between the workers
   std::string device;
+  std::string program;  // command, for a shell, that computes the gradients; empty: the job's layers do
   std::string out;
   bool json = false;
   bool resume = false;

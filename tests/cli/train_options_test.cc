@@ -45,6 +45,13 @@ TEST(TrainOptionsTest, AResumedRunNeedsNoJob) {
   EXPECT_TRUE(ParseTrainOptions({"--resume", "--out=o"}).ok());
 }
 
+TEST(TrainOptionsTest, AProgramMayTakeThePlaceOfAJob) {
+  const auto options = ParseTrainOptions({"--program=python train.py", "--out=o"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->program, "python train.py");
+  EXPECT_EQ(options->job, "");
+}
+
 TEST(TrainOptionsTest, HelpNeedsNothingElse) {
   const auto options = ParseTrainOptions({"--help"});
   ASSERT_TRUE(options.ok()) << options.status();

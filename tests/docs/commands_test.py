@@ -142,6 +142,15 @@ def same_as(page, difference):
     return check
 
 
+def program(command, place):
+    """NumPy and PyTorch are not here: train_program_test trains with a program that needs neither."""
+    expect("train --program=" in pages.read("tests/cluster/train_program_test.sh"), "no test trains with a program")
+    expect_flags(re.sub(r'"[^"]*"', "", command), help_of("cli/catchment", "train"))
+    for path in re.findall(r"examples/\S+\.py", command):
+        expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+    return "files and flags exist; tests/cluster/train_program_test.sh does it with another program"
+
+
 def sbatch(command, place):
     """Slurm is in slurm_test, with other numbers of nodes and tasks: here the script and its own flags."""
     script, flags = re.match(r"sbatch (?:--\S+ )*(\S+\.sbatch) (.*)", command).groups()
@@ -257,6 +266,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/compare.md", r"catchment compare .*",
      same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
                            ("--out=out", "--out=out-compare")])),
+    ("docs/python.md", r"export .*", labels),
+    ("docs/python.md", r"catchment train .*", program),
     ("docs/codecs.md", r"catchment train .*",
      run(f"{DIGITS} --set samples=512", replace=[("PUSH", "TOP_K"), ("PULL", "BFLOAT16"), ("F", "0.1")],
          leaves=["out/summary.json"])),

@@ -1,0 +1,92 @@
+#include "cli/program_description.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/process.h"
+#include "common/job/text_format.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kLookSeconds = 0.05;
+constexpr int kTailLines = 8;
+
+std::string WeightsFile(const std::string& directory) { return directory + "/weights.safetensors"; }
+
+absl::Status Without(const std::string& command, const std::string& how,
+                     const std::vector<std::string>& tail) {
+  return absl::InternalError(absl::StrCat(
+      "the program `", command, "` ", how,
+      " without describing its model: does it call catchment.join()? The last ",
+      "lines that it printed:\n    ", tail.empty() ? "(nothing)" : absl::StrJoin(tail, "\n    ")));
+}
+
+}  // namespace
+
+absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& command,
+                                                           SignalWaiter* signals) {
+  std::string path = (std::filesystem::temp_directory_path() / "catchment-program-XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the temporary directory ", path));
+  }
+  ProgramDescription description(path);
+  absl::Status status = description.Run(command, signals);
+  if (status.ok()) status = description.Read(command);
+  if (!status.ok()) return status;
+  return description;
+}
+
+absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* signals) const {
+  absl::StatusOr<Process> process = Process::Start({.name = "the program",
+                                                    .argv = {"/bin/sh", "-c", command},
+                                                    .log = directory_ + "/log",
+                                                    .defaults = {"CATCHMENT_DESCRIBE=" + directory_}});
+  if (!process.ok()) return process.status();
+  std::optional<ProcessEnd> end;
+  while (!(end = process->Poll()).has_value()) {
+    const int signal = signals->Wait(kLookSeconds);
+    if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
+  }
+  if (end->in_order()) return absl::OkStatus();
+  return Without(command, absl::StrCat("ended (", ToString(*end), ")"), process->LastLines(kTailLines));
+}
+
+absl::Status ProgramDescription::Read(const std::string& command) {
+  const std::string file = directory_ + "/model.textproto";
+  const absl::StatusOr<std::string> text = ReadTextFile(file);
+  if (!text.ok()) {
+    const absl::StatusOr<std::string> log = ReadTextFile(directory_ + "/log");
+    return Without(command, "ended (exit code 0)", LastLines(log.value_or(""), kTailLines));
+  }
+  if (absl::Status status = ParseText(*text, file, "", &part_); !status.ok()) return status;
+  part_.mutable_model()->set_initial_weights(WeightsFile(directory_));
+  return absl::OkStatus();
+}
+
+absl::Status ProgramDescription::KeepWeights(const std::string& path, v1::Job* job) const {
+  if (job->model().initial_weights() != WeightsFile(directory_)) return absl::OkStatus();
+  std::error_code error;
+  std::filesystem::copy_file(WeightsFile(directory_), path, std::filesystem::copy_options::overwrite_existing,
+                             error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
+  job->mutable_model()->set_initial_weights(std::filesystem::absolute(path).lexically_normal());
+  return absl::OkStatus();
+}
+
+ProgramDescription::ProgramDescription(ProgramDescription&& other) noexcept
+    : directory_(std::exchange(other.directory_, "")), part_(std::move(other.part_)) {}
+
+ProgramDescription::~ProgramDescription() {
+  std::error_code ignored;
+  if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+}
+
+}  // namespace catchment

@@ -1,0 +1,283 @@
+"""Trains a PyTorch model with Catchment's parameter servers. docs/python.md begins with an example.
+
+    import catchment.torch as catchment
+
+    worker = catchment.join(model, train)
+    loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=4)
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        worker.step(loss)
+
+Weights come and gradients leave while the model computes: a module waits, before its forward pass, for its own
+parameters, and a parameter's gradient leaves as soon as it is complete. PyTorch 2.1 or newer.
+"""
+import torch
+from torch.utils.data import IterableDataset, default_collate, get_worker_info
+
+from . import _attachment
+
+__all__ = ["Minibatches", "Worker", "join"]
+
+_PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
+
+
+def join(model, train, test=None):
+    """Joins the job that this program was started for; returns a Worker. Call it once, before training.
+
+    model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
+    when join is called, and buffers, stay this program's own.
+    train, test: the data sets, with a length, or their sizes. Workers must have the same.
+
+    Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
+    not the job's.
+    """
+    compiled, model = hasattr(model, "_orig_mod"), getattr(model, "_orig_mod", model)  # of torch.compile
+    parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
+    tensors = [(name, p.shape) for name, p in parameters]
+    train_samples, test_samples = _count(train), 0 if test is None else _count(test)
+    directory = _attachment.describe_only()
+    if directory is not None:
+        values = [p.detach().to("cpu", torch.float32).contiguous().numpy().tobytes() for _, p in parameters]
+        _attachment.describe(directory, tensors, values, train_samples, test_samples)
+    device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
+    attachment = _attachment.Attachment(tensors, train_samples, test_samples, device)
+    return Worker(attachment, model, parameters, train, wait_for_all=compiled)
+
+
+def _count(data):
+    return data if isinstance(data, int) else len(data)
+
+
+def _number(value):
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
+def _device_of(parameters):
+    devices = sorted({str(p.device) for _, p in parameters})
+    return ", ".join(devices)
+
+
+class Minibatches(IterableDataset):
+    """The minibatches that the job assigns to this worker, in their order and until the job is over. For a DataLoader
+    with batch_size=None, whose processes take turns."""
+
+    def __init__(self, data, plan, collate):
+        self._data, self._plan, self._collate = data, plan, collate
+
+    def __iter__(self):
+        info = get_worker_info()
+        step, stride = (1, 1) if info is None else (1 + info.id, info.num_workers)
+        while True:
+            samples = self._plan.samples(step)
+            if samples is None:
+                return
+            yield self._collate([self._data[index] for index in samples])
+            step += stride
+
+
+class _Parameter:
+    """One of the model's, and its places in the flat vectors."""
+
+    def __init__(self, tensor, begin, weights, gradient):
+        self.tensor = tensor
+        self.begin, self.end = begin, begin + tensor.numel()
+        self.weights = weights[self.begin:self.end].view(tensor.shape)
+        self.gradient = gradient[self.begin:self.end].view(tensor.shape)
+        # Otherwise, on a GPU or in another precision, weights and gradient are copied.
+        self.shared = tensor.device.type == "cpu" and tensor.dtype == torch.float32
+        self.ready = False  # the gradient, in this step
+
+
+class Worker:
+    """This program's place in the job.
+
+    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch at most, and the
+        job's seed, which is the same for all workers.
+    evaluates: whether this program is to score weights (evaluate) in place of training.
+    """
+
+    def __init__(self, attachment, model, parameters, train, wait_for_all):
+        self._attachment = attachment
+        welcome = attachment.welcome or {}
+        self.job = welcome.get("job", "")
+        self.index = welcome.get("worker", 0)
+        self.batch_size = welcome.get("batch_size", 0)
+        self.seed = welcome.get("seed", 0)
+        self.evaluates = welcome.get("evaluates", False)
+        self._train = train
+        self._model = model
+        weights = torch.frombuffer(attachment.weights, dtype=torch.float32)
+        gradient = torch.frombuffer(attachment.gradient, dtype=torch.float32)
+        self._size = weights.numel()
+        self._parameters, begin = [], 0
+        for _, p in parameters:
+            self._parameters.append(_Parameter(p, begin, weights, gradient))
+            begin = self._parameters[-1].end
+        self._gradients = 0       # that became ready in this step
+        self._counts = False      # the step, as far as is known
+        self._taken = 0           # of the weights, values that the parameters have
+        self._called = {}         # modules that have had a forward pass; None: they are known
+        self._needs = {}          # module -> weights from the first on that its forward pass waits for
+        self._always = 0          # weights that every forward pass waits for
+        self._wait_for_all = wait_for_all  # before a step begins; otherwise module by module
+        self._share_weights()
+        if not self.evaluates:
+            self._add_hooks()
+            self._begin_step()
+            self._take_weights(self._size)
+
+    # --------------------------------------------------------------------------------------------------- the loop
+
+    def minibatches(self, data=None, collate=None):
+        """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is over.
+
+        data: the training set, where join was told only its size. collate: makes a minibatch of a list of samples;
+        PyTorch's default_collate where it is left out.
+        """
+        if data is None:
+            data = self._train
+        if isinstance(data, int):
+            raise TypeError("join was told the size of the training set only: give minibatches(data) the samples")
+        if self.evaluates:
+            return _Nothing()
+        return Minibatches(data, self._attachment.plan, collate or default_collate)
+
+    def step(self, loss, correct=0):
+        """Ends a step: call it once for each minibatch, after its backward pass.
+
+        loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
+        """
+        if self._gradients == 0 and not self._attachment.stopped:
+            raise RuntimeError("worker.step() was called without a backward pass since the last step: call it once "
+                               "for each minibatch, after loss.backward()")
+        if self._called is not None:
+            self._learn_modules()
+        if self._attachment.await_begin():
+            # A parameter that the loss does not depend on in this step.
+            for parameter in self._parameters:
+                if not parameter.ready:
+                    parameter.gradient.zero_()
+            self._attachment.done(float(_number(loss)), int(_number(correct)))
+        for parameter in self._parameters:
+            parameter.tensor.grad = None
+        self._begin_step()
+
+    def evaluate(self, score):
+        """Calls `score` with each weights that the job wants scored, until the job is over. It returns the mean loss
+        over the test set and how many of its samples were given the right class (0 where there are no classes)."""
+        if not self.evaluates:
+            raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
+        samples = self._attachment.test_samples
+        while self._attachment.await_evaluation():
+            self._copy_weights(0, self._size)
+            loss, correct = score()
+            self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
+
+    # ---------------------------------------------------------------------------------------------------- weights
+
+    def _share_weights(self):
+        for parameter in self._parameters:
+            if parameter.shared:
+                parameter.tensor.data = parameter.weights
+
+    def _begin_step(self):
+        """Goes to the next step, without waiting for it."""
+        self._attachment.next_step()
+        self._taken = self._gradients = 0
+        self._counts = True
+        self._final = self._announced = len(self._parameters)
+        for parameter in self._parameters:
+            parameter.ready = False
+        if self._wait_for_all:
+            self._take_weights(self._size)
+
+    def _take_weights(self, values):
+        """Waits until the parameters have the first `values` of the step's weights."""
+        if values <= self._taken:
+            return
+        self._counts = self._attachment.await_weights(values)
+        here = self._attachment.here if self._counts else self._size
+        if self._counts:
+            self._copy_weights(self._taken, here)
+        self._taken = here
+
+    def _copy_weights(self, begin, end):
+        """Copies what lies outside the shared memory. A parameter is copied when the last of its values is here."""
+        with torch.no_grad():
+            for parameter in self._parameters:
+                if not parameter.shared and begin < parameter.end <= end:
+                    parameter.tensor.copy_(parameter.weights)
+
+    # ---------------------------------------------------------------------------------------------------- modules
+
+    def _add_hooks(self):
+        places = {parameter.tensor: parameter for parameter in self._parameters}
+        for index, parameter in enumerate(self._parameters):
+            parameter.tensor.register_post_accumulate_grad_hook(self._gradient_hook(index))
+        if self._wait_for_all:
+            self._called = None
+            return
+        for module in self._model.modules():
+            own = [places[p] for p in module._parameters.values() if p in places]
+            self._needs[module] = max((parameter.end for parameter in own), default=0)
+            module.register_forward_pre_hook(self._before_forward)
+
+    def _before_forward(self, module, _):
+        if self._called is not None:
+            self._called[module] = True
+        self._take_weights(max(self._needs[module], self._always))
+
+    def _learn_modules(self):
+        """After the first step, for which all weights were waited for. A module may use the parameters of another one
+        without calling it, so those inside a module that was called and not called themselves are waited for there,
+        and those of no module that was called, by the first one in a step."""
+        called, self._called = self._called, None
+        own, covered = dict(self._needs), set()
+
+        def need(module):
+            covered.add(module)
+            inner = [child for child in module.children() if child not in called]
+            return max([own[module]] + [need(child) for child in inner])
+
+        for module in called:
+            self._needs[module] = need(module)
+        self._always = max((own[module] for module in own if module not in covered), default=0)
+
+    # -------------------------------------------------------------------------------------------------- gradients
+
+    def _gradient_hook(self, index):
+        def take(tensor):
+            parameter = self._parameters[index]
+            if parameter.ready:
+                raise RuntimeError("a gradient was computed twice in one step: call worker.step(loss) after each "
+                                   "loss.backward(), or set contribution.gradient.push_period in the job to "
+                                   "accumulate gradients")
+            parameter.ready = True
+            self._gradients += 1
+            parameter.gradient.copy_(tensor.grad)
+            tensor.grad = parameter.gradient if parameter.shared else None
+            self._announce()
+        return take
+
+    def _announce(self):
+        """Says which end of the gradient is final, when that is worth a message."""
+        while self._final > 0 and self._parameters[self._final - 1].ready:
+            self._final -= 1
+        if self._final == self._announced:
+            return
+        begin = self._parameters[self._final].begin
+        announced = self._size if self._announced == len(self._parameters) else self._parameters[self._announced].begin
+        if announced - begin < _PART or not self._counts:
+            return
+        self._attachment.final(begin)
+        self._announced = self._final
+
+
+class _Nothing(IterableDataset):
+    """What an evaluator's program trains."""
+
+    def __iter__(self):
+        return iter(())

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# `catchment train --program` with real daemons: the program describes its model, and trains.
+set -euo pipefail
+
+readonly catchment=cli/catchment
+readonly out=$TEST_TMPDIR/out
+readonly log=$TEST_TMPDIR/log
+readonly rows=$TEST_TMPDIR/rows.csv
+readonly program="python3 tests/cluster/attached_program.py $rows"
+
+fail() {
+  echo "FAILED: $*"
+  cat "$log"
+  exit 1
+}
+
+# The value of a key of the run's summary.
+summary() { python3 -c "import json, sys; print(json.load(open('$out/summary.json'))['$1'])"; }
+
+# 240 rows of six features, whose class is where the first two features are.
+awk 'BEGIN { srand(3); for (i = 0; i < 240; ++i) { a = rand() - 0.5; b = rand() - 0.5;
+  printf "%f,%f,%f,%f,%f,%f,%d\n", 4 * a, 4 * b, rand(), rand(), rand(), rand(), (a > 0 ? 0 : (b > 0 ? 1 : 2)) } }' >"$rows"
+
+"$catchment" train --program="$program" --workers=2 --set epochs=3 --set batch_size=16 --out="$out" >"$log" 2>&1 ||
+  fail "exit code $?"
+[[ $(summary phase) == DONE && $(summary samples) == 720 ]] || fail "it is not done"
+[[ $(summary device) == "program: "* ]] || fail "the device is not the program's"
+grep -q "initial_weights: \"$out/initial.safetensors\"" "$out/job.textproto" || fail "the weights are not kept"
+grep -q 'name: "dense1.weight"' "$out/job.textproto" || fail "the model is not in the job"
+[[ -s $out/model.safetensors ]] || fail "there are no weights"
+[[ ! -e $out/logs/evaluator.log ]] || fail "an evaluator was started, and there is no test set"
+[[ -z $(compgen -G "${TMPDIR:-/tmp}/catchment-program-*/model.textproto") ]] || fail "the description was left behind"
+
+"$catchment" train --resume --program="$program" --set epochs=5 --out="$out" >"$log" 2>&1 || fail "exit code $?"
+[[ $(summary phase) == DONE && $(summary samples) == 1200 ]] || fail "it did not go on"
+
+echo 'epochs: 2 batch_size: 24 algorithm { preset: "easgd" }' >"$TEST_TMPDIR/job.textproto"
+TEST_SAMPLES=1 "$catchment" train "$TEST_TMPDIR/job.textproto" --program="$program" --overwrite --out="$out" \
+  >"$log" 2>&1 || fail "exit code $?"
+[[ $(summary algorithm) == easgd && $(summary samples) == 480 ]] || fail "the job file was not heard"
+[[ $(summary test_loss) != None ]] || fail "the program did not score the weights"
+
+"$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a program without a model was taken"
+grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" || fail "no reason"
+"$catchment" train --program="echo a hint; exit 3" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a failure was taken"
+if ! grep -q 'ended (exit code 3)' "$log" || ! grep -q 'a hint' "$log"; then
+  fail "the program's words are not told"
+fi
+[[ ! -e $TEST_TMPDIR/none ]] || fail "a directory was made for nothing"
+"$catchment" train examples/mnist_mlp.textproto --program="$program" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
+  fail "a job with layers was taken"
+grep -q "the program of --program has both; leave them out of the job file" "$log" || fail "the conflict is not named"
+echo PASSED
