@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""A worker's program for torch_test.py: the built-in perceptron in PyTorch, on the rows of a CSV file.
+
+    torch_program.py CSV VARIANT
+"""
+import copy
+import os
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import catchment.torch as catchment
+
+
+class Perceptron(nn.Module):
+    """The parameters of dense2 are used by a function, without a forward pass of that module."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense1, self.dense2 = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return F.linear(F.relu(self.dense1(x)), self.dense2.weight, self.dense2.bias)
+
+
+class Deep(nn.Module):
+    """Two embeddings that share their weight, a frozen part, one that no loss depends on, buffers, and more than one
+    message's worth of gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 700)
+        self.inner = nn.ModuleList([nn.Linear(700, 700) for _ in range(3)])
+        self.norm = nn.BatchNorm1d(700)
+        self.last = nn.Linear(700, 3, bias=False)
+        self.also_last = nn.Linear(700, 3, bias=False)
+        self.also_last.weight = self.last.weight
+        self.unused = nn.Linear(5, 5)
+        self.frozen = nn.Linear(3, 3)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        for layer in self.inner:
+            x = x + torch.relu(layer(x)) / 10
+        x = self.norm(x)
+        return self.frozen(self.last(x) + self.also_last(x))
+
+
+def rows(path):
+    with open(path) as file:
+        values = torch.tensor([[float(word) for word in line.split(",")] for line in file])
+    return TensorDataset(values[:, :6], values[:, 6].long())
+
+
+def check_data(worker, samples):
+    """The minibatches of DataLoaders, with processes of either kind, are those of the plan."""
+    expected = [samples[index] for index in worker._attachment.plan.samples(1)]
+    for context in ("fork", "spawn"):
+        loader = DataLoader(worker.minibatches(), batch_size=None, num_workers=2, multiprocessing_context=context)
+        x, y = next(iter(loader))
+        assert torch.equal(x, torch.stack([e[0] for e in expected])), context
+        assert torch.equal(y, torch.stack([e[1] for e in expected])), context
+
+
+def train(model, worker, num_workers, before_step=None):
+    for x, y in DataLoader(worker.minibatches(), batch_size=None, num_workers=num_workers):
+        z = model(x)
+        loss = F.cross_entropy(z.float(), y)
+        loss.backward()
+        if before_step:
+            before_step(loss)
+        worker.step(loss, (z.argmax(1) == y).sum())
+
+
+def local_copy(model, samples, worker, steps):
+    """The same training with PyTorch's SGD, on the minibatches of the plan, for as many steps as are planned."""
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for step in range(1, steps + 1):
+        batch = [samples[index] for index in worker._attachment.plan.samples(step)]
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.stack([b[0] for b in batch])), torch.stack([b[1] for b in batch])).backward()
+        optimizer.step()
+    return model
+
+
+def main():
+    path, variant = sys.argv[1:]
+    torch.manual_seed(5)
+    samples = rows(path)
+    model = Deep() if variant in ("deep", "follow") else Perceptron()
+    if variant == "bfloat16":
+        model = model.bfloat16()
+    if variant == "compiled":
+        model = torch.compile(model, backend="eager")
+    initial = copy.deepcopy(model)
+    worker = catchment.join(model, samples, samples if os.environ.get("TEST_SAMPLES") else None)
+    if worker.evaluates:
+        model.eval()
+        x, y = samples.tensors
+
+        def score():
+            with torch.no_grad():
+                z = model(x)
+            return F.cross_entropy(z, y), (z.argmax(1) == y).sum()
+        worker.evaluate(score)
+    if variant == "data":
+        check_data(worker, samples)
+    if variant == "bfloat16":
+        original = model.forward
+        model.forward = lambda x: original(x.bfloat16())
+    if variant == "twice":
+        return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
+    if variant == "backward-twice":
+        return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]), samples[:3][1]).backward())
+    if variant != "follow":
+        return train(model, worker, 2 if variant == "workers" else 0)
+    # The first ten steps are compared with PyTorch's own.
+    for step, (x, y) in enumerate(worker.minibatches(), 1):
+        F.cross_entropy(model(x), y).backward()
+        expected = local_copy(copy.deepcopy(initial), samples, worker, min(step - 1, 10))
+        for (name, p), q in zip(model.named_parameters(), expected.parameters()):
+            assert step > 10 or torch.allclose(p, q, atol=1e-5 * step), (step, name)
+        worker.step(0.0)
+
+
+if __name__ == "__main__":
+    main()

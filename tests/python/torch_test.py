@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""catchment.torch with the real daemons: torch_program.py. Needs an interpreter with PyTorch 2.1 or newer:
+
+    PYTHON=/path/to/venv/bin/python tests/python/torch_test.sh
+"""
+import glob
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+
+CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
+BUILT_IN = """
+model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units: 3 } } initial_weights: "%s" }
+data { table { train: "%s" shape: 6 classes: 3 } }
+"""
+# What two presets need to do with one worker.
+ONE_WORKER = {"sync_backup": ["algorithm.consistency.spare_workers=0"], "hybrid": ["algorithm.consistency.groups=1"]}
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def tensors(path):
+    """The tensors of a safetensors file by name."""
+    with open(path, "rb") as file:
+        data = file.read()
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: torch.frombuffer(bytearray(data[8 + size:]), dtype=torch.float32)[
+        about["data_offsets"][0] // 4:about["data_offsets"][1] // 4].view(about["shape"])
+        for name, about in header.items()}
+
+
+class TorchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.rows = os.path.join(cls.directory.name, "rows.csv")
+        torch.manual_seed(2)
+        x = torch.rand(240, 6) * 4 - 2
+        y = (x[:, :3] + x[:, 3:]).argmax(1)
+        with open(cls.rows, "w") as file:
+            for features, label in zip(x.tolist(), y.tolist()):
+                file.write(",".join("%.6f" % value for value in features) + ",%d\n" % label)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def catchment(self, name, arguments, fails=False):
+        """Trains; returns the directory of the result."""
+        out = os.path.join(self.directory.name, name)
+        command = [CATCHMENT, "train", *arguments, "--set", "batch_size=16", "--set", "device=CPU", "--out=" + out]
+        environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"))
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        self.logs = done.stdout + "".join(read(path) for path in sorted(glob.glob(out + "/logs/worker-*.log")))
+        self.assertEqual(done.returncode != 0, fails, self.logs)
+        return out
+
+    def attached(self, variant, *arguments, **more):
+        program = "%s tests/python/torch_program.py %s %s" % (sys.executable, self.rows, variant)
+        return self.catchment("attached-%s" % self.id().split(".")[-1] + variant,
+                              ["--program=" + program, "--overwrite", *arguments], **more)
+
+    def sets(self, *fields):
+        return [word for field in fields for word in ("--set", field)]
+
+    def test_follows_the_built_in_model_with_every_preset(self):
+        presets = sorted(os.path.basename(path)[:-len(".textproto")]
+                         for path in glob.glob("examples/algorithms/*.textproto"))
+        self.assertGreaterEqual(len(presets), 16)
+        for preset in presets:
+            changes = self.sets("deterministic=true", "epochs=2", "algorithm.preset=" + preset,
+                                *ONE_WORKER.get(preset, []))
+            out = self.attached("perceptron", *changes)
+            job = os.path.join(self.directory.name, "job.textproto")
+            with open(job, "w") as file:
+                file.write(BUILT_IN % (out + "/initial.safetensors", self.rows))
+            built_in = tensors(self.catchment("built-in", [job, "--overwrite", *changes]) + "/model.safetensors")
+            mine = tensors(out + "/model.safetensors")
+            self.assertEqual(sorted(mine), sorted(built_in))
+            for name in mine:
+                self.assertLess((mine[name] - built_in[name]).abs().max().item(), 1e-5, (preset, name))
+
+    def test_weights_are_those_of_the_same_steps_in_pytorch(self):
+        self.attached("follow", *self.sets("epochs=3", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
+                                           "optimizer.schedule.decay=CONSTANT"))
+
+    def test_tied_unused_and_frozen_parameters(self):
+        out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
+        before, after = tensors(out + "/initial.safetensors"), tensors(out + "/model.safetensors")
+        self.assertEqual(sorted(before), sorted(after))
+        self.assertIn("last.weight", after)
+        self.assertFalse([name for name in after if name.startswith(("also_last", "frozen"))])
+        self.assertTrue(torch.equal(before["unused.weight"], after["unused.weight"]))
+        self.assertFalse(torch.equal(before["first.weight"], after["first.weight"]))
+
+    def test_models_that_are_compiled_or_in_another_precision(self):
+        for variant in ("compiled", "bfloat16"):
+            out = self.attached(variant, *self.sets("epochs=20", "optimizer.learning_rate=0.5"))
+            with open(out + "/metrics.jsonl") as file:
+                losses = [json.loads(line)["train_loss"] for line in file]
+            self.assertLess(losses[-1], 0.5, variant)
+
+    def test_data_loaders_with_processes(self):
+        self.attached("data", *self.sets("epochs=2"))
+        self.attached("workers", "--workers=2", *self.sets("epochs=4", "algorithm.preset=downpour"))
+
+    def test_evaluator_scores_the_weights(self):
+        os.environ["TEST_SAMPLES"] = "1"
+        try:
+            out = self.attached("perceptron", *self.sets("epochs=30", "optimizer.learning_rate=0.5"))
+        finally:
+            del os.environ["TEST_SAMPLES"]
+        with open(out + "/summary.json") as file:
+            self.assertGreater(json.load(file)["test_accuracy"], 0.7)
+
+    def test_names_what_the_program_did_wrong(self):
+        self.attached("twice", fails=True)
+        self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")
+        self.attached("backward-twice", fails=True)
+        self.assertRegex(self.logs, "a gradient was computed twice in one step")
+
+
+if __name__ == "__main__":
+    unittest.main()
