@@ -67,7 +67,8 @@ TEST(Compensation, IsRefusedWithTheReason) {
            {{kAt + "delay_compensated.lambda=-1"},
             kAt + "delay_compensated.lambda: is -1; must be a number, 0 or above"},
            {{kAt + "delay_compensated.decay=0.5"},
-            kAt + "delay_compensated.decay: is of the adaptive kind; leave it out, or set adaptive to true"},
+            kAt + "delay_compensated.decay: belongs to the adaptive kind; leave it out, or set adaptive to "
+                  "true"},
            {{kAt + "delay_compensated={adaptive: true decay: 1}"},
             kAt + "delay_compensated.decay: is 1; must be in [0, 1)"},
            {{kAt + "open_loop_momentum.min_momentum=0.85"},
