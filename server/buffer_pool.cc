@@ -25,7 +25,7 @@ void FloatBuffer::Free::operator()(float* data) const { std::free(data); }
 
 void FloatBuffer::Unreference() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  // Keeps the list alive, whose pool may have gone.
+  // Keeps the list alive, whose pool may have been destroyed.
   const std::shared_ptr<UnusedBuffers> home = std::move(home_);
   MutexLock lock(&home->mu);
   home->buffers.emplace_back(this);

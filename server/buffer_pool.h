@@ -1,4 +1,4 @@
-// Float vectors for payloads, used over and over: in steady state nothing is allocated for them.
+// A pool of float vectors for payloads, so that nothing is allocated for them in steady state.
 #ifndef CATCHMENT_SERVER_BUFFER_POOL_H_
 #define CATCHMENT_SERVER_BUFFER_POOL_H_
 
@@ -19,18 +19,18 @@ class FloatBuffer;
 // The unused buffers of one capacity in a pool.
 struct UnusedBuffers {
   Mutex mu;
-  std::vector<std::unique_ptr<FloatBuffer>> buffers ABSL_GUARDED_BY(mu);  // the last used one at the end
+  std::vector<std::unique_ptr<FloatBuffer>> buffers ABSL_GUARDED_BY(mu);  // the most recently used one last
   size_t never_used ABSL_GUARDED_BY(mu) = 0;                              // of them, since the last Trim
 };
 
-// A vector of floats, 64-byte aligned, contents undefined at first.
+// A vector of floats, aligned to 64 bytes, with undefined initial contents.
 class FloatBuffer {
  public:
   explicit FloatBuffer(int64_t capacity);
 
   float* data() { return data_.get(); }
   const float* data() const { return data_.get(); }
-  // Of one that is an encoded payload: bytes() alone says how much of it counts.
+  // For an encoded payload only bytes() is meaningful.
   int64_t size() const { return bytes_ / static_cast<int64_t>(sizeof(float)); }
   int64_t bytes() const { return bytes_; }
 
@@ -46,15 +46,15 @@ class FloatBuffer {
   std::unique_ptr<float[], Free> data_;
   int64_t bytes_ = 0;
   std::atomic<int> references_{0};
-  std::shared_ptr<UnusedBuffers> home_;  // that it goes back to; null while it is there
+  std::shared_ptr<UnusedBuffers> home_;  // where it is returned to; null while it is there
 };
 
-// A reference to a buffer, shared by all who read it; with the last one it goes back to its pool. The count
-// is in the buffer itself, so that none is allocated. Threads: as of a std::shared_ptr.
+// A shared reference to a buffer, which returns to its pool with the last reference. The count is in the
+// buffer itself, so that none is allocated. Threads: as with std::shared_ptr.
 class BufferPtr {
  public:
   BufferPtr() = default;
-  BufferPtr(std::nullptr_t) {}  // NOLINT: as of a std::shared_ptr
+  BufferPtr(std::nullptr_t) {}  // NOLINT: as with std::shared_ptr
   BufferPtr(const BufferPtr& other) : buffer_(other.buffer_) {
     if (buffer_ != nullptr) buffer_->references_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -73,7 +73,7 @@ class BufferPtr {
   bool operator==(std::nullptr_t) const { return buffer_ == nullptr; }
   void reset() { *this = nullptr; }
 
-  // Leaves the reference to a caller who keeps a plain pointer, until Adopt takes it back.
+  // Passes the reference to the caller as a plain pointer, until Adopt takes it back.
   FloatBuffer* Release() && { return std::exchange(buffer_, nullptr); }
   static BufferPtr Adopt(FloatBuffer* buffer) {
     BufferPtr adopted;
@@ -88,18 +88,18 @@ class BufferPtr {
 // Threads: safe. Buffers may outlive the pool.
 class BufferPool {
  public:
-  // `capacities`, at least one: the floats that a buffer may hold. Each Get takes the smallest that is
-  // enough.
+  // `capacities`, at least one, are the numbers of floats that a buffer may hold. Get uses the smallest
+  // sufficient one.
   explicit BufferPool(absl::Span<const int64_t> capacities);
   explicit BufferPool(int64_t capacity) : BufferPool(absl::MakeConstSpan(&capacity, 1)) {}
 
   // `size` is at most the largest capacity.
   BufferPtr Get(int64_t size) { return GetBytes(size * static_cast<int64_t>(sizeof(float))); }
-  // For an encoded payload. `bytes`: at most the largest capacity's.
+  // Returns a buffer for an encoded payload. `bytes` is at most that of the largest capacity.
   BufferPtr GetBytes(int64_t bytes);
 
-  // Frees the buffers that were not used once since the last call: called now and then, it keeps the pool as
-  // large as its busiest moment between two calls.
+  // Frees the buffers that were not used since the last call, so that the pool is as large as was needed at
+  // most between two calls.
   void Trim();
 
  private:

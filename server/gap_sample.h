@@ -1,12 +1,13 @@
-// How far the center has gone since it sent a worker its weights: the gap
+// Measures the move of the center since a worker was sent its weights: the gap
 //   G = ||w_now - w_sent|| / sqrt(n)
-// of Barkai, Hakimi, Schuster 2020, arXiv:1909.10802, read on values of a shard: on all of a small one, on
-// 1024 of a larger one, one in each of as many stretches of it. A worker's sample then takes 4 KiB, whatever
-// the size of the model, and a push as many reads from memory twice: when weights are sent and when the push
-// is applied.
+// of Barkai, Hakimi, Schuster 2020, arXiv:1909.10802, computed from all values of a small shard, and from
+// 1024 values of a larger one, one in each of 1024 equal ranges. So a worker's sample takes 4 KiB for any
+// size of the model, and a push costs 1024 reads from memory when weights are sent and when the push is
+// applied.
 //
-// Where in its stretch a value lies is pseudo-random, the same in every run: at a fixed spacing it might
-// always be the same column of a matrix. Threads: safe.
+// The position of a value in its range is pseudo-random, and the same in every run: with a fixed distance it
+// might always be in the same column of a matrix.
+// Threads: safe.
 #ifndef CATCHMENT_SERVER_GAP_SAMPLE_H_
 #define CATCHMENT_SERVER_GAP_SAMPLE_H_
 
@@ -22,11 +23,11 @@ class GapSample {
  public:
   explicit GapSample(int64_t shard_size);
 
-  // Of values begin .. end-1 of the shard: how many are in the sample, ...
+  // Returns the number of values of the sample in `block`, a range of the shard.
   int64_t SizeIn(Range block) const { return static_cast<int64_t>(In(block).size()); }
-  // ... the sample itself; `shard`: all its weights, `sample`: SizeIn(block) values, ...
+  // Copies these values of `shard`, all of its weights, to `sample`, which has SizeIn(block) values.
   void Copy(Range block, const float* shard, float* sample) const;
-  // ... and sum (w_now - w_sent)^2 over it.
+  // Returns sum (w_now - w_sent)^2 over them.
   double SquaredGap(Range block, const float* shard, const float* sample) const;
 
  private:

@@ -68,7 +68,7 @@ uint32_t Gate::ActiveMembers(uint64_t version) const {
 }
 
 void Gate::Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const {
-  // Counted anew when it is looked at.
+  // It is counted again when it is used.
   if (tally->generation != generation_) return;
   const Table* roster = RosterOf(tally->from_version);
   if (roster == nullptr) return;

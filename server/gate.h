@@ -1,29 +1,30 @@
-// Who waits for whom: the first axis of an algorithm. An update of a block is made
+// Decides when an update of a block is made, and of which contributions: the first axis of an algorithm. An
+// update is made
 //   in groups (groups k > 0, worker i in group i mod k)
-//     synchronous (k = 1):  of the contributions of all members, when the last of them is in;
-//     with spare workers s: of the first p - s of the group's p members, at least of one;
-//     hybrid (k > 1):       of each group's by itself;
+//     synchronous (k = 1):  of the contributions of all members, when the last of them has arrived;
+//     with spare workers s: of the first p - s contributions of the group's p members, at least of one;
+//     hybrid (k > 1):       of each group's contributions separately;
 //   in order of arrival (groups 0)
-//     asynchronous:         of every contribution, as it comes;
-//     n-softsync:           of every max(1, floor(p / n)) contributions, whoever sent them;
-//     emulated delay D:     of the oldest contribution, once more than D wait;
-//     stale synchronous:    as it comes, but its worker is answered, and so goes on, only while
+//     asynchronous:         of every contribution, when it arrives;
+//     n-softsync:           of every max(1, floor(p / n)) contributions, from any workers;
+//     emulated delay D:     of the oldest contribution, when more than D wait;
+//     stale synchronous:    of every contribution, when it arrives, but its worker is answered, and continues, only while
 //                             clock <= slowest clock + staleness bound.
 //
-// The members (proto/wire.proto, Roster) come from the master. Synchronous updates are made by the roster of
-// their version, and a version whose members have all gone without a contribution is skipped once a later
-// roster tells that training goes on. All else goes by one roster of who is a member now. A worker that goes,
-// or has nothing to do (idle), is waited for by nobody, and those who waited for it are released: the update
-// is then made of what is in. In groups the owner drops what a worker that goes has sent for the update.
+// The master determines the members (proto/wire.proto, Roster). Synchronous updates use the roster of their
+// version; a version whose members have all left without a contribution is skipped when a later roster shows
+// that training continues. All other updates use one roster of the current members. No update waits for a
+// worker that has left or has nothing to do (idle): it is made of the contributions that have arrived. In
+// groups the owner drops the contributions of a worker that leaves.
 //
-// A worker's clock is the number of its last push that the block has finished, after those that the master
-// credits it with: the same on all blocks and servers as soon as the push has come everywhere, whenever they
-// heard of the worker. So the slowest worker of all is held up by no block, and somebody can always go on.
+// A worker's clock is the number of its last push that the block has finished, plus those that the master
+// credits it with. It is the same on all blocks and servers as soon as the push has arrived everywhere. So no
+// block holds up the slowest worker, and at least one worker can always continue.
 //
-// Cost: who is a member, and whether a group is complete, is known in constant time for each contribution,
-// however many members there are; a change of the rosters costs one pass over them.
+// Cost: membership and completeness of a group are known in constant time for each contribution, for any
+// number of members; a change of the rosters costs one pass over them.
 //
-// Threads: a policy without a lock; its owner holds one.
+// Threads: it has no lock; its owner holds one.
 // Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, spare workers); Kurth et al. 2017,
 // arXiv:1708.05256 (hybrid); Dean et al. 2012 (asynchronous); Zhang, Gupta et al. 2015, arXiv:1511.05950
 // (softsync); Ho et al. 2013 (stale synchronous parallel).
@@ -47,68 +48,68 @@ class Gate {
   // `algorithm` is complete and valid (common/job/validate.h).
   explicit Gate(const v1::Algorithm& algorithm);
 
-  // Takes the rosters, ascending by from_version, unless newer ones are known; returns whether it did.
+  // Takes the rosters, ascending by from_version, unless newer ones are known. Returns true if it did.
   bool SetRosters(uint64_t generation, const std::vector<v1::Roster>& rosters);
   uint64_t generation() const { return generation_; }
 
-  // Whether some roster has the worker with this incarnation.
+  // Returns true if a roster contains the worker with this incarnation.
   bool IsMember(uint32_t worker, uint64_t incarnation) const;
-  // Those who make version `version`, and are not idle.
+  // Returns the number of workers that make version `version` and are not idle.
   uint32_t ActiveMembers(uint64_t version) const;
 
   // ------------------------------------------------------------------------------------------- in groups
 
-  // Otherwise in order of arrival.
+  // Returns true for updates in groups, false for updates in order of arrival.
   bool in_groups() const { return groups_ > 0; }
   uint32_t groups() const { return groups_; }
   uint32_t GroupOf(uint32_t worker) const { return worker % groups_; }
 
-  // A worker whose contribution is in.
+  // A worker whose contribution has arrived.
   struct Arrival {
     uint32_t worker = 0;
     uint64_t incarnation = 0;
   };
   enum class Decision {
     kWait,    // for more contributions
-    kUpdate,  // from those that are in
+    kUpdate,  // from those that have arrived
     kSkip,    // to version SkipTo(version), without an update
   };
-  // How many of a group's arrivals are active members of the roster that makes the block's version: counted
-  // as they come, and counted anew when that roster is another.
+  // The number of a group's arrivals that are active members of the roster of the block's version. It is
+  // updated with each arrival, and counted again when the roster changes.
   struct Tally {
     uint64_t generation = 0;
     uint64_t from_version = 0;  // of the roster
     uint32_t in = 0;
   };
-  // One has come, in the place of `replaced` where the same worker had one in already.
+  // Counts an arrival, which replaces `replaced` if the worker's earlier contribution was there.
   void Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const;
-  // `version`: of the block. `arrived`: of the group, each of which was counted.
+  // Decides about the update of a group. `version` is that of the block; each of `arrived` has been counted.
   Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived, Tally* tally) const;
   uint64_t SkipTo(uint64_t version) const;
 
   // ------------------------------------------------------------------------------------ in order of arrival
 
-  // A contribution is answered when it comes, not when it is applied.
+  // Returns true if contributions are answered when they arrive, and not when they are applied.
   bool answers_at_once() const { return softsync_ > 0 || delay_ > 0; }
 
-  // Of so many contributions that wait: how many, the oldest, make an update now. 0: wait for more.
+  // Returns how many of the `waiting` contributions, the oldest ones, make an update now. 0: wait for more.
   size_t Due(size_t waiting) const;
 
-  // Whether workers are held up by others' clocks.
+  // Returns true if workers may be held up by the clocks of others.
   bool bounded() const { return bounded_; }
 
-  // A worker's pushes that a block has finished.
+  // The pushes of a worker that a block has finished.
   struct Finished {
     uint64_t incarnation = 0;
     uint64_t pushes = 0;
   };
-  // `finished`: by worker index, long enough for all members.
+  // Returns a worker's clock. `finished` is indexed by worker, and long enough for all members.
   uint64_t ClockOf(uint32_t worker, absl::Span<const Finished> finished) const;
-  // The highest clock with which a worker may go on.
+  // Returns the highest clock with which a worker may continue.
   uint64_t HighestClock(absl::Span<const Finished> finished) const;
 
  private:
-  // A roster, to be looked up in.
+  // A roster with an index.
   struct Table {
     explicit Table(const v1::Roster& roster, uint32_t groups);
     const v1::Member* Find(uint32_t worker) const;

@@ -1,7 +1,7 @@
-// A group of workers at one block: what they have contributed to their next update, and how old a
-// contribution to it may be.
+// A group of workers at one block: their contributions to the next update, and how old a contribution to it
+// may be.
 //
-// Threads: not safe; its owner holds a lock. What it keeps it keeps from update to update, its memory too.
+// Threads: not safe; its owner holds a lock. It keeps its memory from update to update.
 #ifndef CATCHMENT_SERVER_GROUP_H_
 #define CATCHMENT_SERVER_GROUP_H_
 
@@ -17,28 +17,29 @@ namespace catchment {
 
 class Group {
  public:
-  // `base`: the block's version.
+  // `base` is the block's version.
   explicit Group(uint64_t base) : base_(base) {}
 
-  // The block's version after the group's last update. All members have been sent these weights or later
-  // ones: what was computed at older ones was meant for an update that is made.
+  // Returns the block's version after the group's last update. All members have been sent these weights or
+  // later ones: a contribution that was computed with older ones belongs to an update that has been made.
   uint64_t base() const { return base_; }
   void set_base(uint64_t base) { base_ = base; }
 
-  // Of one worker at most one contribution waits; another takes its place: it was sent a second time over a
-  // new connection, or by a new incarnation. Returns whose place it takes. One of the same incarnation over an older
-  // connection is dropped, as if it took its own place.
+  // Adds a contribution. At most one of each worker waits: another one, sent again over a new connection or
+  // by a new incarnation, replaces it. Returns the arrival that is replaced. A contribution of the same
+  // incarnation over an older connection is dropped, as if it replaced itself.
   std::optional<Gate::Arrival> Add(Request contribution);
 
-  // Whose contributions wait, by worker.
+  // Returns the workers whose contributions wait, by index.
   const std::vector<Gate::Arrival>& arrived() const { return arrived_; }
 
-  // Of those, for the gate.
+  // Returns their tally, for the gate.
   Gate::Tally& tally() { return tally_; }
-  // Drops the contributions that meet the condition; the tally is counted anew with the rosters that follow.
+  // Drops the contributions for which the condition is true; the tally is counted again with the next
+  // rosters.
   void EraseIf(absl::FunctionRef<bool(const Request&)> condition);
 
-  // The contributions, by worker. None wait any more once they are moved away and Clear is called.
+  // Returns the contributions by worker. After they have been moved away, Clear must be called.
   std::vector<Request>& waiting() { return waiting_; }
   void Clear();
 

@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-// Beyond it values are counted in steps of 1/16 of their size, so that the table stays small.
+// Larger values are counted in steps of 1/16 of their size, so that the table remains small.
 constexpr uint64_t kExactStaleness = 256;
 
 uint64_t Rounded(uint64_t staleness) {
@@ -20,7 +20,7 @@ uint64_t Rounded(uint64_t staleness) {
 }  // namespace
 
 void PushLedger::Begin(uint64_t incarnation) {
-  // Of a push that broke off some blocks will never come.
+  // Some blocks of an interrupted push will never arrive.
   std::erase_if(pushes_, [this](const Push& push) {
     return push.incarnation == incarnation_ && push.sequence > watermark_;
   });

@@ -1,11 +1,12 @@
-// Which pushes of one worker a shard has seen: each block of each push counts exactly once.
+// Records the pushes of one worker that a shard has handled, so that each block of each push counts exactly
+// once.
 //
-// A push is named by (worker index, incarnation, sequence number). A worker begins push s + 1 only when all
-// blocks of push s are answered, so one watermark (all up to it are done) and one bitmap (blocks of the next
-// one that are) say everything, in memory that does not grow.
+// A push is identified by worker index, incarnation and sequence number. A worker begins push s + 1 only when
+// all blocks of push s are answered, so one watermark (all pushes up to it are done) and one bitmap (the
+// blocks of the next push that are done) are sufficient, and memory does not grow.
 //
-// What becomes of a block may be known only after it was answered (consistency.softsync, emulated_delay): a
-// push is counted when the fates of all its blocks are known.
+// The fate of a block may be known only after it was answered (consistency.softsync, emulated_delay): a push
+// is counted when the fates of all its blocks are known.
 //
 // Threads: not safe; its owner holds a lock.
 #ifndef CATCHMENT_SERVER_PUSH_LEDGER_H_
@@ -25,11 +26,11 @@
 
 namespace catchment {
 
-// How far a block has gone between its being sent and the application of what was computed with it.
+// The change of a block between sending it and applying a contribution that was computed with it.
 struct Lag {
   double seconds = 0;
-  double squared_gap = 0;  // sum (w_now - w_sent)^2 over ...
-  int64_t gap_values = 0;  // ... so many values of it (server/gap_sample.h)
+  double squared_gap = 0;  // sum (w_now - w_sent)^2 over gap_values values
+  int64_t gap_values = 0;  // server/gap_sample.h
 };
 
 class PushLedger {
@@ -37,32 +38,35 @@ class PushLedger {
   explicit PushLedger(int num_blocks) : arrived_(num_blocks, false), done_(num_blocks, false) {}
 
   uint64_t incarnation() const { return incarnation_; }
-  // A new life of the worker: its sequence numbers begin again. Statistics go on.
+  // Begins another incarnation of the worker: its sequence numbers begin again. Statistics continue.
   void Begin(uint64_t incarnation);
 
   enum class Seen { kNew, kDone };
-  // InvalidArgument for a sequence number that leaves one out, and for 0.
+  // Returns whether the block of push `sequence` was handled before. InvalidArgument if a sequence number is
+  // skipped, or 0.
   absl::StatusOr<Seen> Look(uint64_t sequence, uint32_t block) const;
 
-  // Notes that the block of push `sequence` has come, and is new. `steps`: Block.steps (proto/wire.proto).
-  // InvalidArgument, and nothing is noted, where they fall from push to push, or differ among blocks of one.
+  // Records the arrival of a new block of push `sequence`. `steps`: Block.steps (proto/wire.proto). Returns
+  // InvalidArgument, and records nothing, if `steps` is lower than in the last push, or differs among the
+  // blocks of a push.
   absl::Status Arrived(uint64_t sequence, uint32_t block, uint64_t steps);
-  // The number of the push of which some blocks have come and some have not; 0: there is none.
+  // Returns the number of the push of which some, but not all, blocks have arrived; 0: there is none.
   uint64_t under_way() const {
     return num_arrived_ > 0 && num_arrived_ < arrived_.size() ? watermark_ + 1 : 0;
   }
 
-  // All blocks of a push have come, and some are in no update yet.
+  // Returns true if all blocks of a push have arrived, and some are not in an update yet.
   bool all_arrived() const { return num_arrived_ == arrived_.size(); }
 
-  // The block of push `sequence` is answered, or about to be; nothing happens when it was already.
+  // Records that the block of push `sequence` is answered, or about to be. Has no effect if it was recorded
+  // before.
   void Accept(uint64_t sequence, uint32_t block);
-  // What became of an accepted block of push `sequence` of this or a former incarnation. When it was the
-  // push's last the push is counted: its staleness is the largest of its blocks', in versions and in seconds.
-  // `lag`: where it was applied, and the shard has sent what it was computed with.
+  // Records the fate of an accepted block of push `sequence` of this or a former incarnation. With the last
+  // block the push is counted: its staleness is the largest of its blocks, in versions and in seconds. `lag`
+  // is given if the block was applied and the shard has sent the weights that it was computed with.
   void Settle(uint64_t incarnation, uint64_t sequence, v1::Block::Fate fate, uint64_t staleness,
               const std::optional<Lag>& lag = std::nullopt);
-  // Both at once.
+  // Does both.
   void Done(uint64_t sequence, uint32_t block, v1::Block::Fate fate, uint64_t staleness);
   void CountDuplicate() { ++duplicates_; }
 
@@ -79,7 +83,7 @@ class PushLedger {
     uint64_t steps = 0;         // in this push and earlier ones
     size_t settled = 0;         // blocks
     uint64_t max_staleness = 0;
-    std::optional<Lag> lag;  // of its blocks together
+    std::optional<Lag> lag;  // over all of its blocks
     bool any_applied = false;
     bool any_late = false;
     bool any_non_finite = false;
@@ -88,15 +92,15 @@ class PushLedger {
   void BeginPush();
   void Count(const Push& push);
   void CountLag(const Lag& lag);
-  // Pushes that are answered, and not counted.
+  // Returns the number of pushes that are answered and not counted.
   uint64_t Waiting() const;
 
   uint64_t incarnation_ = 0;
   uint64_t watermark_ = 0;   // all blocks of pushes up to this one are done
   uint64_t steps_ = 0;       // in pushes up to the watermark
-  uint64_t next_steps_ = 0;  // ... and in the next one; steps_ while none of its blocks has come
-  // Blocks of push watermark_ + 1. In a synchronous group those that have come wait for others to be dealt
-  // with.
+  uint64_t next_steps_ = 0;  // ... and in the next one; steps_ while none of its blocks has arrived
+  // Blocks of push watermark_ + 1. In a synchronous group those that have arrived wait for others before they
+  // are done.
   std::vector<bool> arrived_;
   size_t num_arrived_ = 0;
   std::vector<bool> done_;
@@ -110,7 +114,7 @@ class PushLedger {
   uint64_t non_finite_in_a_row_ = 0;
   // Incarnation and number of the last push that was not finite: older ones may be counted after it.
   std::pair<uint64_t, uint64_t> last_non_finite_ = {0, 0};
-  std::map<uint64_t, uint64_t> staleness_;  // of applied pushes: value -> how many
+  std::map<uint64_t, uint64_t> staleness_;  // of applied pushes: value -> count
   LatencyHistogram lags_;
   double max_seconds_ = 0;
   uint64_t gaps_ = 0;

@@ -1,4 +1,4 @@
-// What comes to a shard, and what it answers.
+// The requests to a shard, and its answers.
 #ifndef CATCHMENT_SERVER_REQUEST_H_
 #define CATCHMENT_SERVER_REQUEST_H_
 
@@ -11,7 +11,7 @@
 
 namespace catchment {
 
-// Where answers go: one end of a connection. The shard keeps it as long as a request waits.
+// The receiver of answers: one end of a connection. The shard keeps it as long as a request waits.
 struct Answer;
 class AnswerSink {
  public:
@@ -25,11 +25,11 @@ struct Answer {
   BufferPtr payload;  // may be shared with other answers; null: none
 };
 
-// What a worker was last sent of a block.
+// What a worker was sent last for a block.
 struct Sent {
-  std::optional<double> at;  // seconds, on the clock of Request::now; nothing: it was sent none
-  BufferPtr weights;         // where the rule needs them
-  BufferPtr sample;          // of the center, as it was then (server/gap_sample.h)
+  std::optional<double> at;  // seconds, on the clock of Request::now; absent: it was sent nothing
+  BufferPtr weights;         // if the rule needs them
+  BufferPtr sample;          // of the center at that time (server/gap_sample.h)
 };
 
 // One block of a worker's push, pull or exchange.
@@ -39,12 +39,12 @@ struct Request {
   BlockHeader header;
   BufferPtr payload;  // of a push or exchange
   std::shared_ptr<AnswerSink> sink;
-  bool finite = true;  // every value of the payload is
-  Sent sent;           // what it was computed with; the shard sees to it
-  double now = 0;      // seconds, on any clock that never goes back: when it comes to be handled
-  // The number of the connection that it arrived over: a later one of the worker has a higher number. A copy of a
-  // request that arrives over an older connection, whose thread was overtaken, is not to take the place of a newer
-  // one: its answer would be lost.
+  bool finite = true;  // all values of the payload are finite
+  Sent sent;           // what it was computed with; set by the shard
+  double now = 0;      // the time when it is handled, in seconds, on any monotonic clock
+  // The number of its connection; a later connection of the worker has a higher number. A copy of a request
+  // over an older connection, whose thread was delayed, must not replace a newer one, because its answer
+  // would be lost.
   uint64_t connection = 0;
 };
 

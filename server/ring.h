@@ -1,4 +1,4 @@
-// A queue in one array that keeps its memory; std::deque takes and gives back pieces of it as it moves along.
+// A queue in one array that keeps its memory, whereas std::deque allocates and frees parts as it moves.
 #ifndef CATCHMENT_SERVER_RING_H_
 #define CATCHMENT_SERVER_RING_H_
 
@@ -18,7 +18,7 @@ class Ring {
     if (size_ == slots_.size()) Grow();
     slots_[(first_ + size_++) % slots_.size()] = std::move(value);
   }
-  // The oldest; the ring is not empty.
+  // Removes and returns the oldest value. The ring must not be empty.
   T Pop() {
     T value = std::exchange(slots_[first_], T());
     first_ = (first_ + 1) % slots_.size();

@@ -9,7 +9,7 @@ uint16_t Round(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t to_even = bits >> 16 & 1;
   const uint32_t nearest = bits + 0x7fff + to_even;
-  // A NaN that has only low bits set would come out as infinity: make it a quiet one.
+  // A NaN that has only low bits set would become infinity, so it is made a quiet NaN.
   const uint32_t quiet = bits | 0x400000;
   return static_cast<uint16_t>((value != value ? quiet : nearest) >> 16);
 }

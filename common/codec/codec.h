@@ -1,9 +1,10 @@
-// How a block's values become a payload and back (proto/wire.proto, Block.payload), as the job's Compression
-// says. A push or a pull is one codec for all of its blocks; both ends take it from the job.
+// Converts the values of a block to a payload and back (proto/wire.proto, Block.payload), according to the
+// job's Compression. All blocks of a push, or of a pull, have the same codec, which both ends take from the
+// job.
 //
-// Shapes: a block's n float32 values; a payload has PayloadBytes(n) bytes, known beforehand.
+// Shapes: a block's n float32 values; a payload has PayloadBytes(n) bytes.
 // Threads: safe. Allocates nothing but the text of an error.
-// Source: in the header of each codec.
+// Source: see formats.h and top_k.h.
 #ifndef CATCHMENT_COMMON_CODEC_CODEC_H_
 #define CATCHMENT_COMMON_CODEC_CODEC_H_
 
@@ -23,18 +24,18 @@ class Codec {
   static Codec ForPull(const v1::Compression& compression);
 
   v1::Compression::Codec kind() const { return kind_; }
-  // FLOAT32: the payload is the values' own bytes, so there is nothing to encode; send the memory that they
-  // are in.
+  // Returns true for FLOAT32: the payload consists of the bytes of the values, which can be sent without
+  // encoding.
   bool is_plain() const { return kind_ == v1::Compression::FLOAT32; }
 
   size_t PayloadBytes(int64_t n) const;
 
-  // Writes the payload of `values` to `out`; returns its Block.scale. Not for TOP_K, which has a memory: that
-  // is PushEncoder's (common/codec/push_encoder.h).
+  // Writes the payload of `values` to `out` and returns its Block.scale. Not for TOP_K, which needs a
+  // residual: see PushEncoder (common/codec/push_encoder.h).
   float Encode(absl::Span<const float> values, char* out) const;
 
-  // Writes all of `out`. Returns whether all values are finite. Errors: InvalidArgument, naming what is wrong
-  // with a payload that does not belong to a block of so many values; `out` is then undefined.
+  // Writes all of `out`. Returns true if all values are finite. Errors: InvalidArgument with the reason if
+  // the payload is not one of a block with that number of values; `out` is then undefined.
   absl::StatusOr<bool> Decode(const PayloadView& payload, float scale, absl::Span<float> out) const;
 
  private:

@@ -9,10 +9,10 @@ namespace catchment {
 namespace {
 
 constexpr int kMinScaleExponent = -126;
-constexpr int kMaxScaleExponent = 113;  // of a block whose largest magnitude is 2^127 or more
+constexpr int kMaxScaleExponent = 113;  // for a block whose largest magnitude is 2^127 or more
 constexpr size_t kLanes = 8;
 
-// By intrinsics, for g++ 12 does not vectorise these conversions.
+// With intrinsics, since g++ 12 does not vectorise these conversions.
 template <int kRounding>
 void Narrow(const float* in, size_t n, float factor, char* out) {
   const __m256 factors = _mm256_set1_ps(factor);

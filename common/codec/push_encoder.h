@@ -1,11 +1,12 @@
-// A worker's pushes as payloads, with the memory that TOP_K's error feedback needs: a residual for each
-// parameter, zero at first. Whatever the codec, a block of a push is encoded once: keep the payload until it
-// is answered, and send the same bytes when it has to be sent again.
+// Encodes a worker's pushes, with the residuals that TOP_K's error feedback needs: one for each parameter,
+// zero at first. A block of a push is encoded only once: keep the payload until it is answered, and send the
+// same bytes when it has to be sent again.
 //
-// The residual is the worker's own: it is lost when the worker leaves, unless a checkpoint has it
+// The residual belongs to the worker: it is lost when the worker leaves, unless a checkpoint has it
 // (Checkpointing.worker_state).
 //
-// Threads: one caller at a time. Allocates at the start, and for a block larger than all before.
+// Threads: one caller at a time. Allocates at construction, and for a block that is larger than all earlier
+// ones.
 #ifndef CATCHMENT_COMMON_CODEC_PUSH_ENCODER_H_
 #define CATCHMENT_COMMON_CODEC_PUSH_ENCODER_H_
 
@@ -21,7 +22,7 @@ namespace catchment {
 
 class PushEncoder {
  public:
-  // `compression` is complete and valid; `num_parameters` of the whole model.
+  // `compression` is complete and valid; `num_parameters` is that of the whole model.
   PushEncoder(const v1::Compression& compression, int64_t num_parameters);
 
   const Codec& codec() const { return codec_; }
@@ -30,14 +31,14 @@ class PushEncoder {
 
   // Writes the payload of one block, whose first value is parameter `begin`, to `out`, which has room for
   // codec().PayloadBytes(gradient.size()); returns its Block.scale. `samples`: Block.samples; with 0 the
-  // contribution takes no part in the update, and the residual neither.
+  // contribution does not take part in the update, and the residual does not change.
   float Encode(int64_t begin, absl::Span<const float> gradient, uint32_t samples, char* out);
 
  private:
   const Codec codec_;
   const float top_k_fraction_;
   TopKEncoder top_k_;
-  std::vector<float> residual_;  // empty but for TOP_K
+  std::vector<float> residual_;  // empty except for TOP_K
 };
 
 }  // namespace catchment

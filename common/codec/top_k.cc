@@ -14,10 +14,10 @@
 namespace catchment {
 namespace {
 
-// One of so many values is looked at for the guess. Odd, so that it does not fall in step with the shapes of
-// tensors.
+// The distance of the values that are sampled for the estimate. It is odd, so that it does not divide the
+// dimensions of most tensors.
 constexpr size_t kSampling = 127;
-// Values that are compared with the bound at once.
+// The number of values that are compared with the bound at once.
 constexpr size_t kGroup = 16;
 
 template <typename T>
@@ -63,8 +63,8 @@ int64_t TopKCount(float fraction, int64_t n) {
   return std::clamp<int64_t>(std::floor(static_cast<double>(fraction) * n + 0.5), 1, n);
 }
 
-// The rank that the k-th largest would have among the samples, and three standard deviations more: a bound
-// that is too high costs a second pass, one that is too low some more candidates.
+// Returns the expected rank of the k-th largest value among the samples, plus three standard deviations: a
+// bound that is too high costs a second pass, one that is too low only more candidates.
 uint32_t TopKEncoder::GuessLowerBound(absl::Span<const float> gradient, absl::Span<const float> residual,
                                       int64_t k) {
   const size_t samples = gradient.size() / kSampling;
@@ -120,7 +120,7 @@ void TopKEncoder::Encode(absl::Span<const float> gradient, absl::Span<float> res
   }
   Gather(gradient, residual, GuessLowerBound(gradient, residual, k));
   if (num_candidates_ < static_cast<size_t>(k)) Gather(gradient, residual, 0);
-  // Were anything not finite, it would be among the k.
+  // A value that is not finite would be among the k.
   if (!Write(gradient, residual, k, FindThreshold(k), out)) return;
   Add(gradient, residual.data());
   for (int64_t j = 0; j < k; ++j) residual[Load<uint32_t>(out, j)] = 0;

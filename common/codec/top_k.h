@@ -1,22 +1,22 @@
-// Payloads of the k values of a block that are largest by magnitude, with error feedback: what is not sent is
-// kept and added to the next gradient, so that nothing is lost, only late.
+// Payloads of the k values of a block with the largest magnitudes, with error feedback: values that are not
+// sent are added to the next gradient, so that they are only delayed.
 //
 //   a = residual + gradient
 //   send the k largest |a|, with their indices
-//   residual = a where it was not sent, 0 where it was
+//   residual = a where it was not sent, 0 where it was sent
 //
-// k = max(1, fraction * n rounded to the nearest, halves up), of a block of n values. Of equal magnitudes
-// those with the lowest indices are sent, so a run can be repeated. A NaN counts as larger than infinity, and
-// that as larger than all numbers: a block that holds either sends it, and the server refuses the
-// contribution (Block.NON_FINITE). The residual then stays as it was before: like any refused contribution
-// this gradient is gone, and what earlier ones left is not spoilt.
+// k = max(1, fraction * n rounded to the nearest, halves up), for a block of n values. Among equal magnitudes
+// those with the lowest indices are sent, so that a run can be repeated. NaN counts as larger than infinity,
+// and infinity as larger than all numbers: they are sent if the block contains them, and the server refuses
+// the contribution (Block.NON_FINITE). The residual then does not change: this gradient is lost, like any
+// refused contribution, and what earlier gradients left is kept.
 //
 // Payload: k uint32 indices, strictly ascending; k float32 values. 8k bytes.
 //
-// Source: Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with memory", arXiv:1809.07599 (its learning rate is
-// applied by the servers' optimizer here, after the selection); Seide et al. 2014, "1-bit stochastic gradient
+// Source: Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with memory", arXiv:1809.07599 (here the servers'
+// optimizer applies the learning rate, after the selection); Seide et al. 2014, "1-bit stochastic gradient
 // descent" for error feedback; Lin et al. 2018, "Deep gradient compression", arXiv:1712.01887, whose momentum
-// correction is left out: momentum is the servers'. Selection is exact, in each block.
+// correction is omitted, because momentum is on the servers. The selection is exact in each block.
 #ifndef CATCHMENT_COMMON_CODEC_TOP_K_H_
 #define CATCHMENT_COMMON_CODEC_TOP_K_H_
 
@@ -37,12 +37,13 @@ inline constexpr size_t TopKBytes(int64_t k) { return static_cast<size_t>(k) * 8
 // Threads: one caller at a time. Allocates only for a block that is larger than all before.
 class TopKEncoder {
  public:
-  // `gradient` and `residual`: as many values each. `out` has room for TopKBytes(k); k is at least 1 and at
-  // most the number of values.
+  // `gradient` and `residual` have the same number of values. `out` has room for TopKBytes(k); k is at least
+  // 1 and at most the number of values.
   void Encode(absl::Span<const float> gradient, absl::Span<float> residual, int64_t k, char* out);
 
  private:
-  // What is sent: all above `bits` (MagnitudeBits), and the first `ties` of those that are equal to it.
+  // The selected values: all with MagnitudeBits above `bits`, and the first `ties` of those that are equal to
+  // it.
   struct Threshold {
     uint32_t bits = 0;
     int64_t ties = 0;
@@ -51,21 +52,21 @@ class TopKEncoder {
   uint32_t GuessLowerBound(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k);
   void Gather(absl::Span<const float> gradient, absl::Span<const float> residual, uint32_t lower_bound);
   Threshold FindThreshold(int64_t k);
-  // Returns whether all that was written is finite.
+  // Returns true if all written values are finite.
   bool Write(absl::Span<const float> gradient, absl::Span<const float> residual, int64_t k,
              Threshold threshold, char* out) const;
 
-  // Values that may be among the k largest: their indices, ascending, and their magnitudes.
+  // The candidates for the k largest: their indices, ascending, and their magnitudes.
   size_t num_candidates_ = 0;
   std::vector<uint32_t> candidates_;
   std::vector<uint32_t> magnitudes_;
 };
 
-// A payload without anything: zeros at the first k indices. For a contribution that takes no part.
+// Writes a payload without values: zeros at the first k indices. For a contribution that does not take part.
 void EncodeTopKZeros(int64_t k, char* out);
 
-// Of a payload of TopKBytes(k). All of `out` is written. Returns whether all values are finite.
-// Errors: InvalidArgument for an index outside the block, or one that is not above the one before; `out` is
+// Decodes a payload of TopKBytes(k), writing all of `out`. Returns true if all values are finite.
+// Errors: InvalidArgument for an index outside the block, or one that is not above the previous one; `out` is
 // then undefined. Threads: pure function.
 absl::StatusOr<bool> DecodeTopK(PayloadView payload, int64_t k, absl::Span<float> out);
 

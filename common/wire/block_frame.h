@@ -1,6 +1,6 @@
-// The bytes of a v1::Block (proto/wire.proto), written and read by hand so that the payload is not copied.
-// Exactly what protobuf's generated code writes; reads whatever protobuf would read: fields in any order,
-// repeated (the last one counts), unknown ones skipped.
+// Writes and reads the bytes of a v1::Block (proto/wire.proto) without copying the payload. The bytes are
+// exactly those of protobuf's generated code, and everything that protobuf reads is read: fields in any
+// order, repeated fields (the last one is used), and unknown fields (which are skipped).
 //
 // Threads: pure functions. Errors: InvalidArgument, naming what is wrong with the message.
 #ifndef CATCHMENT_COMMON_WIRE_BLOCK_FRAME_H_
@@ -26,7 +26,7 @@ struct BlockHeader {
   uint32_t samples = 0;
   uint64_t staleness = 0;
   v1::Block::Fate fate = v1::Block::FATE_UNSET;
-  float scale = 1;  // 1 is absent on the wire
+  float scale = 1;  // 1 is not encoded
   uint64_t steps = 0;
 
   bool operator==(const BlockHeader&) const = default;
@@ -34,22 +34,22 @@ struct BlockHeader {
 
 inline constexpr size_t kMaxBlockHeaderBytes = 112;
 
-// Writes all of the message that comes before the payload's own bytes; returns how many. `out` has room for
+// Writes the part of the message before the payload's bytes and returns its size. `out` has room for
 // kMaxBlockHeaderBytes.
 size_t EncodeHeader(const BlockHeader& header, size_t payload_bytes, char* out);
 
-// Where a payload, or what is left of it, lies in the pieces of a message. Valid as long as the pieces are.
+// A payload, or the rest of one, in the pieces of a message. It is valid as long as the pieces are.
 class PayloadView {
  public:
   PayloadView() = default;
-  // The pieces hold at least offset + size bytes.
+  // The pieces must hold at least offset + size bytes.
   PayloadView(absl::Span<const absl::string_view> pieces, size_t offset, size_t size)
       : pieces_(pieces), offset_(offset), size_(size) {
     Skip(0);
   }
 
   size_t size() const { return size_; }
-  // The bytes up to the end of the first piece; empty only when nothing is left.
+  // Returns the bytes up to the end of the first piece; empty only if none are left.
   absl::string_view front() const {
     return size_ == 0 ? absl::string_view() : pieces_.front().substr(offset_, size_);
   }
@@ -82,7 +82,7 @@ class PayloadView {
   size_t size_ = 0;
 };
 
-// Reads a message that comes in pieces; any field may straddle two of them.
+// Reads a message in pieces; any field may be divided between two of them.
 absl::Status DecodeFrame(absl::Span<const absl::string_view> pieces, BlockHeader* header,
                          PayloadView* payload);
 

@@ -1,4 +1,5 @@
-// v1::Block messages as gRPC buffers: a small slice for the header and the payload's slice, not copied.
+// v1::Block messages as gRPC buffers: a small slice for the header, and the slice of the payload, which is
+// not copied.
 #ifndef CATCHMENT_COMMON_WIRE_GRPC_FRAME_H_
 #define CATCHMENT_COMMON_WIRE_GRPC_FRAME_H_
 
@@ -11,16 +12,16 @@
 
 namespace catchment {
 
-// `payload` may be empty.
+// Returns the message. `payload` may be empty.
 grpc::ByteBuffer Frame(const BlockHeader& header, const grpc::Slice& payload);
 
-// A received message, held while its payload is looked at. Reused from message to message.
+// A received message, held while its payload is used. An object can be reused for the next message.
 class ReceivedFrame {
  public:
-  // Takes over the buffer's slices. InvalidArgument for what is not a Block.
+  // Takes the buffer's slices. InvalidArgument if they are not a Block.
   absl::Status Decode(const grpc::ByteBuffer& buffer);
 
-  // Lets go of the message's memory.
+  // Releases the message's memory.
   void Clear();
 
   const BlockHeader& header() const { return header_; }

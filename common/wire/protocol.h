@@ -1,4 +1,4 @@
-// What processes of a job must agree on beside the messages (proto/wire.proto, proto/master.proto).
+// The parts of the protocol beside the messages (proto/wire.proto, proto/master.proto).
 #ifndef CATCHMENT_COMMON_WIRE_PROTOCOL_H_
 #define CATCHMENT_COMMON_WIRE_PROTOCOL_H_
 
@@ -12,11 +12,11 @@ namespace catchment {
 // Hello.protocol_version, and in every registration. Version 2 has ids of runs and of server processes,
 // version 3 Block.steps.
 inline constexpr uint32_t kProtocolVersion = 3;
-// The call's metadata key that a serialised Hello comes under.
+// The metadata key of the call for the serialised Hello.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
 
-// Returns FailedPrecondition, naming both sides, for a peer of another protocol version than `me`, this
-// process. `build`: the peer's, empty where it did not say.
+// Returns FailedPrecondition, naming both sides, if the peer has another protocol version than `me`, this
+// process. `build` is that of the peer, empty if it is not known.
 absl::Status CheckProtocolVersion(absl::string_view peer, uint32_t version, absl::string_view build,
                                   absl::string_view me);
 

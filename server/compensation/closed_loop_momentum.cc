@@ -8,9 +8,9 @@
 namespace catchment {
 namespace {
 
-// Any: the same coordinates in every run.
+// Any value gives the same coordinates in every run.
 constexpr uint64_t kSeed = 1;
-// Of the reading that is shown.
+// The share of a new reading in the reported average.
 constexpr double kSmoothing = 0.02;
 
 }  // namespace
@@ -56,7 +56,7 @@ void ClosedLoopMomentum::Measure() {
 }
 
 void ClosedLoopMomentum::Stepped(uint64_t version, const float* weights) {
-  // Of the step that has just been made.
+  // The learning rate of the step that has just been made.
   if (At(version - 1).version == version - 1) At(version - 1).learning_rate = learning_rate_;
   Point& point = At(version);
   point.version = version;

@@ -27,7 +27,7 @@ class ClosedLoopMomentum final : public MomentumControl {
   void Restore(const v1::MomentumState& state) override;
 
  private:
-  // The sampled coordinates at one version.
+  // The weights at the sampled coordinates at one version.
   struct Point {
     uint64_t version = ~uint64_t{0};
     float learning_rate = 0;  // of the step from here
@@ -35,7 +35,7 @@ class ClosedLoopMomentum final : public MomentumControl {
   };
 
   Point& At(uint64_t version) { return points_[version % kVersions]; }
-  // With gradient_, once the step from its version is made.
+  // Measures mu_T with gradient_, after the step from its version.
   void Measure();
 
   const double target_;
@@ -46,7 +46,7 @@ class ClosedLoopMomentum final : public MomentumControl {
   uint64_t version_ = 0;         // that gradient_ was computed at
   std::vector<float> gradient_;  // at the coordinates
   double mu_;
-  double measured_ = 0;  // mu_T, smoothed for who looks at it
+  double measured_ = 0;  // mu_T, smoothed for reports
   uint64_t readings_ = 0;
   float learning_rate_ = 0;
 };

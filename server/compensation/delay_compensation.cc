@@ -5,8 +5,8 @@
 namespace catchment {
 namespace {
 
-// Returns the Taylor term without lambda. In this order a gradient whose square is beyond float32's range is
-// still compensated by 0 where the weight has not moved.
+// Returns the Taylor term without lambda. In this order the term is 0 where the weight has not changed, even
+// if the square of the gradient exceeds float32's range.
 inline float TaylorTerm(float g, float moved) { return g * (g * moved); }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// DC-ASGD (Zheng et al. 2017, arXiv:1609.08326): the first-order Taylor term of the gradient between the
-// weights that the worker computed with and those of now, its outer product's diagonal standing in for the
-// Hessian.
+// DC-ASGD (Zheng et al. 2017, arXiv:1609.08326): adds the first-order Taylor term of the gradient between the
+// weights that the worker computed with and the current ones, with the diagonal of the gradient's outer
+// product instead of the Hessian.
 //   constant  g + lambda * g*g * (w - w_sent)
 //   adaptive  ms = m * ms + (1 - m) * g*g ;  lambda = lambda0 / sqrt(ms + 1e-7)
-// w_sent is one for each worker: with one for all (MXNet's) only the last update is compensated.
+// There is one w_sent for each worker: with one for all workers, as in MXNet, only the last update is
+// compensated.
 #ifndef CATCHMENT_SERVER_COMPENSATION_DELAY_COMPENSATION_H_
 #define CATCHMENT_SERVER_COMPENSATION_DELAY_COMPENSATION_H_
 

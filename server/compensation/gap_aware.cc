@@ -11,7 +11,7 @@ constexpr float kLeast = 1e-8f;
 }  // namespace
 
 void GapAware::Compensate(uint64_t steps, const Part& part) const {
-  // Before the first step there is no usual one, and the center has gone nowhere.
+  // Before the first step there is no usual step, and the center has not moved.
   const double seen = 1 - std::pow(double{kDecay}, static_cast<double>(steps));
   const float correction = steps == 0 ? 0.0f : static_cast<float>(1 / seen);
   const float eta = max_learning_rate_;

@@ -1,5 +1,5 @@
-// Gap-aware (Barkai, Hakimi, Schuster 2020, arXiv:1909.10802): a gradient is divided by how many usual steps
-// the center has gone since, value by value.
+// Gap-aware (Barkai, Hakimi, Schuster 2020, arXiv:1909.10802): divides a gradient, value by value, by the
+// number of usual steps that the center has moved since.
 //   g / (1 + |w - w_sent| / C)
 //   C  = eta_max * (sqrt(ra / (1 - 0.999^t)) + 1e-8)       a usual step; t: steps before this one
 //   ra = 0.999 * ra + 0.001 * v*v                          after each step; v: the momentum buffer

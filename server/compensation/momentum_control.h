@@ -1,7 +1,8 @@
-// What sets the optimizer's momentum so that it and the momentum that asynchrony adds (Mitliagkas et al.
-// 2016, arXiv:1605.09774: 1 - 1/g with g workers and exponential service times) make the job's together.
+// Sets the optimizer's momentum so that it and the momentum that asynchrony adds (Mitliagkas et al. 2016,
+// arXiv:1605.09774: 1 - 1/g with g workers and exponential service times) together are the job's momentum.
+// There is one object for each block.
 //
-// One for each block. Threads: without a lock; the block's owner holds one.
+// Threads: it has no lock; the owner of the block holds one.
 #ifndef CATCHMENT_SERVER_COMPENSATION_MOMENTUM_CONTROL_H_
 #define CATCHMENT_SERVER_COMPENSATION_MOMENTUM_CONTROL_H_
 
@@ -17,7 +18,7 @@ class MomentumControl {
  public:
   // A contribution that is about to be applied.
   struct Stale {
-    uint64_t version = 0;  // that it was computed at
+    uint64_t version = 0;  // at which it was computed
     uint64_t tau = 0;
     const float* gradient = nullptr;
     float learning_rate = 0;  // before any factor
@@ -29,17 +30,18 @@ class MomentumControl {
 
   virtual ~MomentumControl() = default;
 
-  // For the step that is made of this.
+  // Returns the setting for the step with this contribution.
   virtual Setting Set(const Stale& stale) = 0;
-  // The weights after the step, and their version.
+  // Observes the weights after the step, and their version.
   virtual void Stepped(uint64_t version, const float* weights) {}
 
-  // What it has measured and set, and all that it needs to go on after a restart.
+  // Returns what it has measured and set, which is all that it needs to continue after a restart.
   virtual v1::MomentumState state() const = 0;
   virtual void Restore(const v1::MomentumState& state) = 0;
 };
 
-// Null where the compensation is of another nature. `size`: of the block. `job` is complete and valid.
+// Returns null if the job's compensation is of another kind. `size` is that of the block. `job` is complete
+// and valid.
 std::unique_ptr<MomentumControl> MakeMomentumControl(const v1::Job& job, int64_t size);
 
 }  // namespace catchment

@@ -1,10 +1,10 @@
-// Momentum from the measured staleness: with g workers in turn tau is g - 1 on average, and asynchrony adds
-// 1 - 1/g = tau / (1 + tau) (Mitliagkas et al. 2016, arXiv:1605.09774).
+// Sets the momentum from the measured staleness: with g workers in turn, tau is g - 1 on average, and
+// asynchrony adds 1 - 1/g = tau / (1 + tau) (Mitliagkas et al. 2016, arXiv:1605.09774).
 //   tau_mean = (1 - a) * tau_mean + a * tau
 //   mu       = clamp(target - tau_mean / (1 + tau_mean), min_momentum, target)
 //   eta'     = eta * ((1 - mu) / (1 - target))^c
-// The last line since less momentum makes a smaller step eta / (1 - mu); c = 1 gives all of it back.
-// The average begins at the first tau that is seen, not at 0: a worker that comes late does not hide.
+// The last line compensates for the smaller step eta / (1 - mu) with less momentum, with c = 1 completely.
+// The average begins at the first tau and not at 0.
 #ifndef CATCHMENT_SERVER_COMPENSATION_OPEN_LOOP_MOMENTUM_H_
 #define CATCHMENT_SERVER_COMPENSATION_OPEN_LOOP_MOMENTUM_H_
 

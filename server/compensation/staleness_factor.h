@@ -1,8 +1,9 @@
-// Smaller steps for staler contributions, tau being the staleness in versions when a contribution is applied:
+// Reduces the learning rate for stale contributions, where tau is the staleness in versions when a
+// contribution is applied:
 //   inverse      eta / max(1, tau)          Zhang, Gupta, Lian, Liu 2015, arXiv:1511.05950
 //   power        eta / (1 + tau)^exponent   1: DynSGD, Jiang, Cui, Zhang, Yu 2017
 //   exponential  eta * exp(-rate * tau)
-// A fresh contribution counts in full.
+// The factor of a contribution without staleness is 1.
 #ifndef CATCHMENT_SERVER_COMPENSATION_STALENESS_FACTOR_H_
 #define CATCHMENT_SERVER_COMPENSATION_STALENESS_FACTOR_H_
 
@@ -12,7 +13,7 @@
 
 namespace catchment {
 
-// Of the learning rate; 1 for a compensation of another kind.
+// Returns the factor of the learning rate; 1 for a compensation of another kind.
 double StalenessFactor(const v1::Compensation& compensation, uint64_t tau);
 
 }  // namespace catchment

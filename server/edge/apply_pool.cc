@@ -64,7 +64,7 @@ void ApplyPool::Submit(std::shared_ptr<Client> client, Request request) {
 }
 
 void ApplyPool::Run(Queue* queue) {
-  // The two vectors change places and keep their memory.
+  // The two vectors are swapped, and keep their memory.
   std::vector<Task> tasks;
   while (true) {
     {

@@ -1,6 +1,7 @@
-// The threads that apply requests, one pool for a server, whatever number of workers it has.
+// The threads that apply requests: one pool for a server, independent of the number of workers.
 //
-// Block b falls to thread b mod N: two threads never want one block, and what came first is applied first.
+// Block b is assigned to thread b mod N, so two threads never need the same block, and requests for a block
+// are applied in the order of their arrival.
 #ifndef CATCHMENT_SERVER_EDGE_APPLY_POOL_H_
 #define CATCHMENT_SERVER_EDGE_APPLY_POOL_H_
 
@@ -16,24 +17,24 @@ namespace catchment {
 // Threads: safe.
 class ApplyPool {
  public:
-  // Where a request came from.
+  // The sender of a request.
   class Client {
    public:
     virtual ~Client() = default;
-    // On one of the pool's threads.
+    // Applies the request. Called on one of the pool's threads.
     virtual void Apply(Request request) = 0;
   };
 
   struct Options {
     int threads = 0;   // 0: the thread that submits a request applies it
-    bool pin = false;  // each to one of the processors that the process may run on
+    bool pin = false;  // binds each thread to a processor that the process may run on
   };
 
   explicit ApplyPool(const Options& options);
-  // Applies what has been submitted.
+  // Applies all submitted requests, and ends the threads.
   ~ApplyPool();
 
-  // Does not wait, and does not bound how much waits: its callers do.
+  // Queues the request. Does not wait, and does not limit the queue, which its callers do.
   void Submit(std::shared_ptr<Client> client, Request request);
 
   int threads() const { return static_cast<int>(queues_.size()); }

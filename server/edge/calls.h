@@ -1,5 +1,5 @@
-// Calls that a server takes, on completion queues (common/completion.h): each lives from being waited for to
-// its end.
+// The calls of a server, on completion queues (common/completion.h). An object lives from waiting for a call
+// to its end.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -28,7 +28,7 @@ class CallQueue {
   grpc::ServerCompletionQueue* get() const { return queue_; }
   void Enter();
   void Leave();
-  // After the server's Shutdown, which ends all calls.
+  // Waits until all calls have ended; to be called after the server's Shutdown.
   void WaitUntilEmpty();
 
  private:
@@ -38,27 +38,28 @@ class CallQueue {
   int calls_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// What takes calls.
+// A service.
 class CallService {
  public:
   virtual ~CallService() = default;
   virtual grpc::Service* grpc_service() = 0;
-  // Waits for the first call of each method, on this queue. Once for each queue, when the server runs.
+  // Begins to wait for the first call of each method on this queue. Called once for each queue, when the
+  // server runs.
   virtual void Accept(CallQueue* queue) = 0;
 };
 
-// One request, one reply, which may come later, and from any thread.
+// A call with one request and one reply, which may be sent later and from any thread.
 template <typename Service, typename Request, typename Reply>
 class DeferredCall final : public Completion {
  public:
   using Method = void (Service::*)(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Reply>*,
                                    grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
-  // Called once. The server ends only when all calls are answered.
+  // Must be called once. The server ends only when all calls are answered.
   using Respond = std::function<void(absl::StatusOr<Reply>)>;
   // Runs on the queue's thread.
   using Handler = std::function<void(const Request&, Respond)>;
 
-  // Takes calls from now on.
+  // Begins to take calls.
   static void Accept(CallQueue* queue, Service* service, Method method, Handler handler) {
     new DeferredCall(queue, service, method, std::move(handler));
   }
@@ -70,7 +71,7 @@ class DeferredCall final : public Completion {
     }
     answered_ = true;
     Accept(&queue_, &service_, method_, handler_);
-    // The answer may be sent, and the call gone, before the handler returns.
+    // The call may have been answered and destroyed before the handler returns.
     handler_(request_, [this](absl::StatusOr<Reply> reply) {
       if (reply.ok()) {
         responder_.Finish(*reply, grpc::Status::OK, Tag());
@@ -102,14 +103,14 @@ class DeferredCall final : public Completion {
   bool answered_ = false;
 };
 
-// One request, one reply: a DeferredCall whose handler has the reply when it returns.
+// A call with one request and one reply, which the handler returns.
 template <typename Service, typename Request, typename Reply>
 class UnaryCall {
  public:
   using Deferred = DeferredCall<Service, Request, Reply>;
   using Handler = std::function<absl::Status(const Request&, Reply*)>;
 
-  // Takes calls from now on, one after the other.
+  // Begins to take calls, one after another.
   static void Accept(CallQueue* queue, Service* service, typename Deferred::Method method, Handler handler) {
     Deferred::Accept(
         queue, service, method,
@@ -121,29 +122,29 @@ class UnaryCall {
   }
 };
 
-// Who serves a streaming call. Called on the queue's thread, one at a time.
+// Serves a streaming call. Its methods are called on the queue's thread, one at a time.
 class StreamOwner {
  public:
   virtual ~StreamOwner() = default;
   virtual void OnReadDone(bool ok) {}
   virtual void OnWriteDone(bool ok) {}
-  // Last of all: Finish has been called and nothing is under way. The call is gone after it.
+  // Called last, after Finish, when no operation is in progress. The call is destroyed after it.
   virtual void OnDone() = 0;
 };
 
 // A streaming call. `Stream` is grpc::ServerAsyncReaderWriter, ServerAsyncWriter or ServerAsyncReader;
-// `Request` is what comes before the stream, where something does.
+// `Request` is the message before the stream, if there is one.
 //
-// Threads: one read and one write at a time, from any thread; Finish once, when no write is under way.
+// Threads: one read and one write at a time, from any thread; Finish once, when no write is in progress.
 template <typename Stream, typename Request = std::nullptr_t>
 class StreamCall final {
  public:
   // Asks gRPC for the next call of the method.
   using Next = std::function<void(StreamCall* call, void* tag)>;
-  // Takes a call, and calls Start for its owner, or only Finish.
+  // Takes a call: either calls Start for its owner, or only Finish.
   using Taker = std::function<void(StreamCall* call)>;
 
-  // Takes calls from now on.
+  // Begins to take calls.
   static void Accept(CallQueue* queue, Next next, Taker taker) {
     new StreamCall(queue, std::move(next), std::move(taker));
   }
@@ -161,12 +162,12 @@ class StreamCall final {
     stream.Write(message, write_.Tag());
   }
   void Finish(const grpc::Status& status) { stream.Finish(status, finish_.Tag()); }
-  // For a ServerAsyncReader, whose one answer comes last.
+  // For a ServerAsyncReader, whose only answer is sent at the end.
   template <typename Reply>
   void Finish(const Reply& reply, const grpc::Status& status) {
     stream.Finish(reply, status, finish_.Tag());
   }
-  // Breaks the connection's call: what is under way fails. The call still wants its Finish.
+  // Cancels the call: operations in progress fail. Finish must still be called.
   void Cancel() { context.TryCancel(); }
 
   CallQueue& queue;
@@ -200,7 +201,7 @@ class StreamCall final {
   }
   void OnFinish(bool) { Leave(); }
 
-  // Finish counts as under way from the beginning.
+  // Finish counts as in progress from the beginning.
   void Leave() {
     if (--under_way_ > 0) return;
     if (owner_ != nullptr) owner_->OnDone();

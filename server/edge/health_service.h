@@ -1,8 +1,8 @@
 // gRPC's health protocol (proto/health.proto), on the queues of the other services.
 //
 // gRPC's own implementation is not used: it starts two or more threads that wait for all of the process's
-// connections, and so take most events from the threads that carry weights and pass them on. Measured with a
-// small model on two cores: a sixth of the processor time of a whole step.
+// connections; they take most events from the threads that transfer weights, and pass them on. With a small
+// model on two cores this took a sixth of the processor time of a step.
 #ifndef CATCHMENT_SERVER_EDGE_HEALTH_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_HEALTH_SERVICE_H_
 

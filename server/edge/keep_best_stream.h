@@ -1,4 +1,4 @@
-// Takes the weights of the best evaluation, message after message (MasterService.KeepBest).
+// Receives the weights of the best evaluation in several messages (MasterService.KeepBest).
 #ifndef CATCHMENT_SERVER_EDGE_KEEP_BEST_STREAM_H_
 #define CATCHMENT_SERVER_EDGE_KEEP_BEST_STREAM_H_
 
@@ -14,7 +14,7 @@ namespace catchment {
 
 using KeepBestCall = StreamCall<grpc::ServerAsyncReader<v1::KeepBestReply, v1::BestWeights>>;
 
-// Threads: its queue's; the answer comes from the keeper's.
+// Threads: its queue's; the answer is sent by the keeper's.
 class KeepBestStream final : public StreamOwner {
  public:
   // Lives until the call ends. `keeper` outlives it.

@@ -15,7 +15,7 @@
 namespace catchment {
 namespace {
 
-// Of one connection. A worker has one stream to a server.
+// The streams of one connection. A worker has one stream to a server.
 constexpr int kMostStreams = 100;
 // A peer whose machine has gone says nothing: it is asked.
 constexpr int kKeepaliveMs = 30'000;
@@ -27,7 +27,7 @@ void BoundConnections(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
 }
 
-// gRPC only says that it failed; the kernel says why.
+// Returns the reason of a failure, which gRPC does not report, from the operating system.
 std::string WhyNot(const std::string& host, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;

@@ -1,4 +1,4 @@
-// A gRPC server on an address, with an error that says why where there is none.
+// A gRPC server that listens on an address.
 #ifndef CATCHMENT_SERVER_EDGE_LISTENER_H_
 #define CATCHMENT_SERVER_EDGE_LISTENER_H_
 
@@ -22,7 +22,7 @@ class Listener {
     int threads = 1;                   // that read requests and write answers; each connection stays with one
   };
 
-  // The services outlive the listener.
+  // Opens a listener. The services must outlive it. Errors: the reason of the operating system.
   static absl::StatusOr<Listener> Open(const std::string& address,
                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
                                        std::vector<CallService*> services, const Options& options);
@@ -31,11 +31,11 @@ class Listener {
   // Shuts down at once what is still open.
   ~Listener() { Shutdown(0); }
 
-  // HOST:PORT, with the port that was picked where PORT was 0, or unix:PATH.
+  // Returns HOST:PORT, with the chosen port if PORT was 0, or unix:PATH.
   const std::string& address() const { return address_; }
-  // Sets what the listener's health service says of this name.
+  // Sets the answer of the listener's health service for this name.
   void SetServing(const std::string& name, bool serving) { health_->Set(name, serving); }
-  // Takes no more calls; those under way have so long to end by themselves. Returns when all have.
+  // Takes no more calls, gives the calls in progress `grace_seconds` to end, and returns when all have ended.
   void Shutdown(double grace_seconds);
 
  private:

@@ -1,4 +1,4 @@
-// Keeps a server that is not the master in touch with it.
+// Registers a server at the master.
 #ifndef CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
 #define CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
 
@@ -16,23 +16,23 @@
 
 namespace catchment {
 
-// Registers the server once a second, on a thread of its own, from construction to destruction.
+// Registers the server once a second, on a separate thread, from construction to destruction.
 class MasterLink {
  public:
-  // `on_failed` is called once, on the thread: the master refuses the server, is of another run than the
-  // server, or was not to be reached for give_up_seconds. `claim` and `clock` outlive the link.
+  // `on_failed` is called once, on the thread, when the master refuses the server, belongs to another run, or
+  // has been unreachable for give_up_seconds. `claim` and `clock` outlive the link.
   MasterLink(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
              v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
              const Clock* clock, std::function<void(const absl::Status&)> on_failed);
   ~MasterLink();
 
-  // Tells the master that this server has to end, so the job must. From then on the link fails sooner where the
-  // master does not answer.
+  // Notifies the master that this server must end, and therefore the job. From then on the link fails sooner
+  // if the master does not answer.
   void Leave();
 
  private:
   void Run();
-  // One call.
+  // Makes one call.
   absl::Status Register(v1::RegisterServerRequest request);
 
   const std::string master_;

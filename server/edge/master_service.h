@@ -1,4 +1,4 @@
-// gRPC's side of the master: every call goes straight on to the host.
+// The gRPC service of the master. It passes every call on to the host.
 #ifndef CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 
@@ -8,7 +8,7 @@
 
 namespace catchment {
 
-// Threads: safe; runs on the listener's.
+// Threads: safe; it runs on those of the listener.
 class MasterService final : public CallService {
  public:
   // `host` outlives the service.

@@ -1,8 +1,7 @@
-// The lowest rate at which a peer must go on with what it has begun.
+// The lowest rate of a peer's transfers.
 //
-// While one transfer is under way it must move `bytes_per_second` on average, over every 30 seconds, or over
-// as long as two blocks take at that rate where that is longer. Bytes are counted block by block, so one
-// block less is still enough.
+// A transfer in progress must move `bytes_per_second` on average over every 30 seconds, or over the time of
+// two blocks at that rate if that is longer. Bytes are counted block by block, so one block less is accepted.
 #ifndef CATCHMENT_SERVER_EDGE_RATE_FLOOR_H_
 #define CATCHMENT_SERVER_EDGE_RATE_FLOOR_H_
 
@@ -14,11 +13,11 @@ namespace catchment {
 // Threads: not safe; its owner holds a lock.
 class RateFloor {
  public:
-  // bytes_per_second 0: there is no floor.
+  // With bytes_per_second 0 there is no limit.
   RateFloor(double bytes_per_second, int64_t block_bytes);
 
-  // To be called once a second or so. `transfer` names what is under way; 0: nothing is. `bytes`: moved so
-  // far, over all transfers. Returns the rate, in bytes per second, where it is too low.
+  // Returns the rate in bytes per second if it is too low. To be called about once a second. `transfer`
+  // identifies the transfer in progress; 0: none. `bytes` have been moved so far in all transfers.
   std::optional<double> Check(double now, uint64_t transfer, uint64_t bytes);
 
  private:
@@ -26,7 +25,7 @@ class RateFloor {
   const double block_bytes_;
   const double window_seconds_;
   uint64_t transfer_ = 0;
-  // When the window began, and what had been moved by then.
+  // The beginning of the window, and the bytes moved until then.
   double begin_ = 0;
   uint64_t bytes_ = 0;
 };

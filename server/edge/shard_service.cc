@@ -9,7 +9,7 @@
 namespace catchment {
 namespace {
 
-// Each holds a copy of the shard.
+// The largest number of snapshot streams, each of which holds a copy of the shard.
 constexpr size_t kMostSnapshots = 8;
 
 }  // namespace

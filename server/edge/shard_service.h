@@ -1,5 +1,5 @@
-// gRPC's side of a shard: frames in, frames out. What it decides is only whether a peer keeps to the
-// protocol; everything else is the shard's.
+// The gRPC service of a shard. It only checks that peers follow the protocol; everything else is done by the
+// shard.
 #ifndef CATCHMENT_SERVER_EDGE_SHARD_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_SHARD_SERVICE_H_
 
@@ -20,26 +20,26 @@
 
 namespace catchment {
 
-// Threads: safe; everything runs on the listener's and the apply pool's, and a stream that waits holds none.
+// Threads: safe; it runs on those of the listener and of the apply pool, and a waiting stream holds none.
 class ShardService final : public CallService {
  public:
-  // Carries out the master's command and reports (server/shard_host.h).
+  // Executes the master's command and returns the report (server/shard_host.h).
   using ControlHandler = std::function<v1::ShardReport(const v1::ShardCommand&)>;
 
   struct Options {
     ApplyPool::Options apply;
-    double slowest_bytes_per_second = 0;  // Faults.slowest_kib_per_second (proto/job.proto); 0: no floor
+    double slowest_bytes_per_second = 0;  // Faults.slowest_kib_per_second (proto/job.proto); 0: no limit
   };
 
-  // `shard`, `claim` and `layout` outlive the service, and the service its streams: shut the gRPC server down
-  // first.
+  // `shard`, `claim` and `layout` must outlive the service, and the service its streams: shut the gRPC server
+  // down first.
   ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
                ControlHandler control)
       : ShardService(std::move(job), layout, shard, claim, std::move(control), Options()) {}
   ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
                ControlHandler control, const Options& options);
 
-  // To be called once a second or so: ends streams whose workers are no members any more, or too slow.
+  // Ends streams whose workers are no longer members, or are too slow. To be called about once a second.
   void Sweep(double now);
 
   grpc::Service* grpc_service() override { return &service_; }

@@ -1,4 +1,4 @@
-// Sends a copy of a shard, block after block (ShardService.Snapshot).
+// Sends a copy of a shard block by block (ShardService.Snapshot).
 #ifndef CATCHMENT_SERVER_EDGE_SNAPSHOT_STREAM_H_
 #define CATCHMENT_SERVER_EDGE_SNAPSHOT_STREAM_H_
 
@@ -23,7 +23,7 @@ class SnapshotStream final : public StreamOwner,
                              public ServedStream,
                              public std::enable_shared_from_this<SnapshotStream> {
  public:
-  // Lives until the call ends; leaves `table` then.
+  // The stream lives until the call ends, and then removes itself from `table`.
   SnapshotStream(SnapshotCall* call, Shard* shard, StreamTable* table, const RateFloor& floor)
       : shard_(*shard), table_(*table), call_(call), floor_(floor) {}
   void Start();
@@ -35,7 +35,7 @@ class SnapshotStream final : public StreamOwner,
   void OnWriteDone(bool ok) override;
   void OnDone() override;
   void WriteNext();
-  // For who knows that it has not ended.
+  // For callers that know that the stream has not ended.
   SnapshotCall& call();
 
   Shard& shard_;

@@ -27,12 +27,12 @@ class StreamTable {
  public:
   using Owner = std::pair<uint32_t, uint64_t>;  // worker, incarnation
 
-  // Every owner has one stream: the former one is replaced. Returns the stream's number, higher than those of
-  // the streams before it.
+  // Adds the stream of an owner, which replaces its former one. Returns the stream's number, which is higher
+  // than those of earlier streams.
   uint64_t Add(const Owner& owner, std::shared_ptr<ServedStream> stream);
-  // For streams without an owner. False where there are `most` already: it was not added.
+  // Adds a stream without an owner. Returns false, and does not add it, if there are `most` already.
   bool AddUpTo(size_t most, std::shared_ptr<ServedStream> stream);
-  // When it is done.
+  // Removes a stream that has ended.
   void Remove(const ServedStream* stream);
 
   void Sweep(double now);

@@ -14,7 +14,7 @@ namespace catchment {
 
 class Sweeper {
  public:
-  // All outlive it.
+  // All of them must outlive the sweeper.
   Sweeper(ShardService* service, Shard* shard, const Clock* clock);
   ~Sweeper();
 
@@ -30,8 +30,8 @@ class Sweeper {
   std::thread thread_;
 };
 
-// Frees the shard's buffers that were not used since the last call; when nothing at all was, `traffic` being
-// the same as then, the process's free memory goes back to the operating system.
+// Frees the shard's buffers that were not used since the last call. If `traffic` has not changed since then,
+// the process's free memory is returned to the operating system.
 class MemoryTrimmer {
  public:
   explicit MemoryTrimmer(BufferPool* pool) : pool_(*pool) {}

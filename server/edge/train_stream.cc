@@ -88,14 +88,14 @@ absl::Status TrainStream::ReadRequest(Request* request) {
   *request = {worker_, incarnation_, frame_.header(), nullptr, self_};
   request->connection = number_;
   const absl::Status status = shard_.ReadPayload(frame_.payload(), request);
-  // A worker that computes holds no block's memory here.
+  // While a worker computes, its stream holds no memory of blocks.
   frame_.Clear();
   incoming_.Clear();
   return status;
 }
 
 void TrainStream::Apply(Request request) {
-  // Each thread's keeps its memory.
+  // The vector of each thread keeps its memory.
   static thread_local std::vector<Answer> answers;
   request.now = context_.clock.Now();
   const absl::Status status = shard_.Handle(std::move(request), &answers);
@@ -129,7 +129,7 @@ void TrainStream::OnWriteDone(bool ok) {
   writing_ = false;
   bytes_sent_ += outgoing_.Length();
   outgoing_.Clear();
-  // The peer has gone, as the next read will say.
+  // The peer has disconnected, which the next read will report.
   if (!ok) answers_.Clear();
   times_drained_ += answers_.empty();
   WriteNext();
@@ -175,7 +175,7 @@ void TrainStream::Sweep(double now) {
 }
 
 absl::Status TrainStream::CheckRates(double now, uint64_t push) {
-  // Who is not read from cannot send.
+  // A peer that is not read from cannot send.
   if (const auto rate = receiving_.Check(now, reading_ ? push : 0, bytes_received_)) {
     return TooSlow(absl::StrCat(name(), " sends push ", push), *rate);
   }

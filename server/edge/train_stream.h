@@ -1,4 +1,4 @@
-// One worker's connection to a shard (ShardService.Train): blocks in, answers out.
+// A worker's connection to a shard (ShardService.Train): it receives blocks and sends answers.
 //
 // At most kWindow requests and answers of a stream are in flight at a time: being applied, or waiting to be
 // sent. Beyond that nothing is read until an answer has been sent. (Requests that wait at the gate do not
@@ -79,7 +79,7 @@ class TrainStream final : public StreamOwner,
   std::shared_ptr<TrainStream> self_;  // until OnDone
   uint64_t number_ = 0;                // in the table, from Start on
 
-  // Of the queue's thread.
+  // Used by the queue's thread.
   grpc::ByteBuffer incoming_;
   ReceivedFrame frame_;
 
@@ -91,9 +91,9 @@ class TrainStream final : public StreamOwner,
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;  // or the connection broke
-  absl::Status status_ ABSL_GUARDED_BY(mu_);          // to end with
-  double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;         // where the peer does not take the status; 0: not set
+  bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;  // or the connection has broken
+  absl::Status status_ ABSL_GUARDED_BY(mu_);          // the final status
+  double cancel_at_ ABSL_GUARDED_BY(mu_) = 0;         // if the peer does not read the status; 0: not set
 
   uint64_t bytes_received_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t bytes_sent_ ABSL_GUARDED_BY(mu_) = 0;

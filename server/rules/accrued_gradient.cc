@@ -9,10 +9,10 @@
 namespace catchment {
 namespace {
 
-// A group's average is made and used in pieces that stay in the first-level cache, so that memory is passed
-// over once; but for optimizers that need whole tensors.
+// The values of a group's average that are computed and used at a time, so that they stay in the first-level
+// cache and memory is passed over once; not for optimizers that need whole tensors.
 constexpr int64_t kPiece = 1024;
-// Contributions that are added at a time, so that the processor fetches from several at once.
+// The number of contributions that are added at a time, so that the processor fetches from several at once.
 constexpr int kTogether = 4;
 
 struct Term {
@@ -20,7 +20,7 @@ struct Term {
   const float* values;
 };
 
-// average += share * values of each term, in order.
+// Computes average += share * values for each term, in order.
 template <int kTerms>
 void Add(const Term* terms, int64_t n, float* average) {
   std::array<Term, kTerms> local;
@@ -112,7 +112,7 @@ void AccruedGradientRule::AverageCompensated(absl::Span<const Contribution> cont
 bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
                                 float* weights_copy) const {
   const Sum sum = SumUp(contributions);
-  // No weight: staleness has left nothing of any contribution, and an average of them does not exist.
+  // Without weight, staleness has reduced every contribution to nothing, and their average is undefined.
   if (sum.samples == 0 || sum.weight == 0) {
     if (weights_copy != nullptr) std::memcpy(weights_copy, center.weights, center.size * sizeof(float));
     return false;

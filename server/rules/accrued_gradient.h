@@ -5,12 +5,11 @@
 //   SERVER:                     a~ = sum_i b_i a_i / sum_i b_i  over the group, in worker order ;
 //                               w = optimizer(w, a~)
 //   worker, every fetch_period: x = pull()
-// b_i: the samples behind worker i's contribution. A group of one leaves a as it is.
-// Pseudo-gradients, look-ahead momentum and energy matching differ on the worker alone: here a is what they
-// push.
+// b_i: the samples of worker i's contribution. A group of one leaves a unchanged. Pseudo-gradients,
+// look-ahead momentum and energy matching differ only on the worker: here a is what they push.
 //
-// Where the job compensates for staleness (server/compensation), each a_i is first turned into what it would
-// be now, and counts with a factor s_i of the learning rate eta:
+// If the job compensates for staleness (server/compensation), each a_i is first corrected, and has a factor
+// s_i of the learning rate eta:
 //   a~ = sum_i b_i s_i a_i / sum_i b_i s_i ;  eta' = eta * sum_i b_i s_i / sum_i b_i
 // which for SGD is eta * sum_i b_i s_i a_i / sum_i b_i.
 #ifndef CATCHMENT_SERVER_RULES_ACCRUED_GRADIENT_H_
@@ -41,10 +40,10 @@ class AccruedGradientRule final : public Rule {
              float* weights_copy) const override;
 
  private:
-  // What contributions amount to, before they are applied.
+  // The sum of the contributions' samples and weights.
   struct Sum {
     double samples = 0;
-    double weight = 0;  // samples, each with its contribution's factor
+    double weight = 0;  // samples, each times the factor of its contribution
     const Contribution* first = nullptr;
     bool lone = false;
   };
@@ -54,7 +53,7 @@ class AccruedGradientRule final : public Rule {
   Sum SumUp(absl::Span<const Contribution> contributions) const;
   void ApplyInPieces(absl::Span<const Contribution> contributions, const Sum& sum,
                      const Optimizer::Step& step, const Center& center, const Optimizer::Part& block) const;
-  // The gradient to apply, values begin .. begin+n-1, n at most a piece.
+  // Writes values begin .. begin+n-1 of the gradient to apply; n is at most the size of a piece.
   void Combine(absl::Span<const Contribution> contributions, const Sum& sum, const Center& center,
                int64_t begin, int64_t n, float* out) const;
   void Average(absl::Span<const Contribution> contributions, double weight, int64_t begin, int64_t n,

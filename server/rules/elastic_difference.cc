@@ -5,8 +5,8 @@
 namespace catchment {
 namespace {
 
-// The sum of a group's differences is made and used in strips that stay in the first-level cache. They are
-// short, so that the processor fetches from all contributions at once.
+// The values of the sum of a group's differences that are computed and used at a time, so that they stay in
+// the first-level cache; few, so that the processor fetches from all contributions at once.
 constexpr int64_t kStrip = 128;
 
 void Lone(float alpha, const float* x, int64_t n, float* d, float* c) {

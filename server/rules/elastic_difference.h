@@ -5,7 +5,7 @@
 //   worker: x_i = x_i - d_i
 // and in every step x_i moves by the worker's own optimizer, with the gradient taken before the exchange.
 // Asynchronous: groups of one. Synchronous: x~ becomes (1 - p alpha) x~ + p alpha mean(x_i).
-// Conservation: an exchange leaves sum_i x_i + x~ as it was.
+// Conservation: an exchange does not change sum_i x_i + x~.
 // Departure from the paper: p may grow while the job runs. An exchange multiplies the distance between the
 // center and the members' mean by 1 - (p + 1) alpha, which diverges for p > 2 / alpha - 1. An update of more
 // members than the job planned for therefore uses alpha * planned / p, which keeps the paper's beta = p
@@ -19,7 +19,8 @@ namespace catchment {
 
 class ElasticDifferenceRule final : public Rule {
  public:
-  // `planned_members`: how many contributions an update has with the job's own number of workers; at least 1.
+  // `planned_members`: the number of contributions to an update with the job's own number of workers; at
+  // least 1.
   ElasticDifferenceRule(float moving_rate, int64_t planned_members)
       : moving_rate_(moving_rate), planned_members_(planned_members) {}
 

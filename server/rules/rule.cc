@@ -24,8 +24,8 @@ std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
   if (contribution.has_elastic()) {
     return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate(), PlannedMembers(job));
   }
-  // Everything else that workers send points the way a gradient does: it is averaged like one, and the job's
-  // optimizer takes it for one.
+  // All other contributions have the direction of a gradient: they are averaged like gradients, and the job's
+  // optimizer applies them like gradients.
   return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer()), job.algorithm().compensation(),
                                                MakeGradientCompensation(job));
 }

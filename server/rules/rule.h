@@ -1,7 +1,7 @@
-// What a contribution does to the center: the server's half of the second axis of an algorithm. The worker's
-// half has the same basename in worker/algorithms.
+// A rule updates the center by contributions: the server's half of the second axis of an algorithm. The
+// worker's half has the same file name in worker/algorithms.
 //
-// A rule only computes. When it is called the gate has decided whose contributions make the update, and the
+// A rule only computes. When it is called, the gate has decided which contributions make the update, and the
 // shard holds the block's lock.
 #ifndef CATCHMENT_SERVER_RULES_RULE_H_
 #define CATCHMENT_SERVER_RULES_RULE_H_
@@ -24,22 +24,22 @@ class Rule {
   // All vectors are as long as the block.
   struct Contribution {
     const float* values = nullptr;  // a gradient, or a worker's weights
-    uint32_t samples = 0;           // that the gradient is the mean of; 0: it takes no part in the average
-    float* answer = nullptr;        // gets the elastic difference, where has_answers()
+    uint32_t samples = 0;           // that the gradient is the mean of; 0: not part of the average
+    float* answer = nullptr;        // receives the elastic difference, if has_answers()
     uint64_t version = 0;           // that it was computed at
     uint64_t staleness = 0;         // in versions
-    const float* sent = nullptr;    // weights that it was computed with, where needs_sent_weights()
+    const float* sent = nullptr;    // weights that it was computed with, if needs_sent_weights()
   };
   struct Center {
     int64_t size = 0;
     float* weights = nullptr;
-    float* states[kMaxStates] = {};  // as many as num_states()
+    float* states[kMaxStates] = {};  // num_states() of them
     uint64_t steps = 0;              // of the optimizer, before this update
     float learning_rate = 0;
     uint64_t version = 0;                 // after this update
-    MomentumControl* momentum = nullptr;  // where the job has one
-    // Of optimizers that need whole tensors alone: where those of the block end, the last one at size, and
-    // room for an average of contributions, as long as the block.
+    MomentumControl* momentum = nullptr;  // null if the job has none
+    // Only for optimizers that need whole tensors: where the tensors of the block end, the last one at size,
+    // and memory for an average of contributions, as long as the block.
     absl::Span<const int64_t> tensor_ends;
     float* average = nullptr;
     uint64_t compensation_begin = 0;  // steps made before the compensation's vector began
@@ -47,21 +47,23 @@ class Rule {
 
   virtual ~Rule() = default;
 
-  // The names, in checkpoints, of the float vectors, as long as the weights, that it keeps beside them: the
-  // optimizer's, then the compensation's.
+  // Returns the names, in checkpoints, of the float vectors, as long as the weights, that the rule keeps:
+  // those of the optimizer, then that of the compensation.
   virtual std::vector<std::string> state_names() const = 0;
   int num_states() const { return static_cast<int>(state_names().size()); }
-  // Whether each contribution is answered with a vector of its own; otherwise the answer is the weights.
+  // Returns true if each contribution is answered with a separate vector; otherwise the answer is the
+  // weights.
   virtual bool has_answers() const = 0;
   virtual bool needs_sent_weights() const { return false; }
 
-  // One update of one block from one or more contributions, in worker order. `weights_copy`, if not null,
-  // gets the center after it. Returns whether the optimizer made a step. Thread-safe for distinct blocks.
+  // Makes one update of one block from one or more contributions, in worker order. `weights_copy`, if not
+  // null, receives the new weights. Returns true if the optimizer made a step. Thread-safe for distinct
+  // blocks.
   virtual bool Apply(absl::Span<const Contribution> contributions, const Center& center,
                      float* weights_copy) const = 0;
 };
 
-// `job` is complete and valid (common/job/validate.h).
+// Creates the rule of `job`, which is complete and valid (common/job/validate.h).
 std::unique_ptr<Rule> MakeRule(const v1::Job& job);
 
 }  // namespace catchment
