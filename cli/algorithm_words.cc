@@ -81,8 +81,8 @@ std::string DescribeDecay(const v1::Optimizer& optimizer) {
                               : " as what is left of the budget to the power of " + Short(schedule.power()),
                           to_end);
     case v1::Schedule::ONE_CYCLE:
-      return absl::StrCat("rises from ", Short(optimizer.learning_rate() * schedule.rise_from()), " to ",
-                          rate, " over the first ", Share(schedule.rise_share()), " ", rest,
+      return absl::StrCat("rises from ", Short(optimizer.learning_rate() * schedule.initial_lr_fraction()),
+                          " to ", rate, " over the first ", Share(schedule.pct_start()), " ", rest,
                           ", then falls, each along half a cosine,", to_end);
     case v1::Schedule::PLATEAU:
       return absl::StrCat(

@@ -1,6 +1,6 @@
 // Layer-wise adaptive rate scaling (You, Gitman, Ginsburg 2017, arXiv:1708.03888), tensor by tensor:
 //   g = min(max(g, -clip_value), clip_value)
-//   r = trust * |w| / (|g| + weight_decay * |w|)  where |w| and |g| are above 0, otherwise 1
+//   r = trust_coefficient * |w| / (|g| + weight_decay * |w|)  where |w| and |g| are above 0, otherwise 1
 //   v = mu * v + lr * r * (g + weight_decay * w) ; w -= v
 // |.| is the Euclidean norm over the whole tensor. This applies to all tensors, biases too, as in the paper;
 // some implementations use plain momentum for tensors of one dimension. The learning rate is in the buffer,
@@ -13,8 +13,11 @@ namespace {
 class Lars final : public Optimizer {
  public:
   // clip_value may be infinite.
-  Lars(float mu, float trust, float weight_decay, float clip_value)
-      : mu_(mu), trust_(trust), weight_decay_(weight_decay), clip_value_(clip_value) {}
+  Lars(float mu, float trust_coefficient, float weight_decay, float clip_value)
+      : mu_(mu),
+        trust_coefficient_(trust_coefficient),
+        weight_decay_(weight_decay),
+        clip_value_(clip_value) {}
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
 
   void Apply(const Step& step, const Part& part) const override {
@@ -36,29 +39,31 @@ class Lars final : public Optimizer {
     const float clip_value = clip_value_;
     const double w = Norm(tensor.n, [=](int64_t i) { return weights[i]; });
     const double g = Norm(tensor.n, [=](int64_t i) { return Clip(gradient[i], clip_value); });
-    return w > 0 && g > 0 ? trust_ * w / (g + weight_decay_ * w) : 1;
+    return w > 0 && g > 0 ? trust_coefficient_ * w / (g + weight_decay_ * w) : 1;
   }
 
   const float mu_;
-  const float trust_;
+  const float trust_coefficient_;
   const float weight_decay_;
   const float clip_value_;
 };
 
 std::unique_ptr<Optimizer> Make(const v1::Optimizer& config) {
-  return std::make_unique<Lars>(config.momentum(), config.trust(), config.weight_decay(), ClipValue(config));
+  return std::make_unique<Lars>(config.momentum(), config.trust_coefficient(), config.weight_decay(),
+                                ClipValue(config));
 }
 
 std::string Describe(const v1::Optimizer& config) {
   const float decay = config.weight_decay();
-  return absl::StrCat("LARS: r = ", config.trust(), " * |w| / ",
+  return absl::StrCat("LARS: r = ", config.trust_coefficient(), " * |w| / ",
                       decay == 0 ? "|g|" : absl::StrCat("(|g| + ", decay, " * |w|)"),
                       ", v = ", config.momentum(), " * v + lr * r * ",
                       decay == 0 ? "g" : absl::StrCat("(g + ", decay, " * w)"),
                       " ; w -= v, tensor by tensor");
 }
 
-constexpr OptimizerField kFields[] = {{"learning_rate", 1}, {"momentum", 0.9f}, {"trust", 0.001f}};
+constexpr OptimizerField kFields[] = {
+    {"learning_rate", 1}, {"momentum", 0.9f}, {"trust_coefficient", 0.001f}};
 
 }  // namespace
 

@@ -53,7 +53,7 @@ constexpr KindField kKindFields[] = {
     {"momentum", &Problems::BelowOne}, {"nesterov"},
     {"beta1", &Problems::BelowOne},    {"beta2", &Problems::BelowOne},
     {"rho", &Problems::BelowOne},      {"centered"},
-    {"epsilon", &Problems::Positive},  {"trust", &Problems::Positive},
+    {"epsilon", &Problems::Positive},  {"trust_coefficient", &Problems::Positive},
 };
 
 // Checks that `field` is not set where the optimizer's kind does not have it, and otherwise its value.
@@ -142,12 +142,13 @@ void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
   if (CheckDecayHas("power", schedule.has_power(), decay, {v1::Schedule::POLYNOMIAL}, problems)) {
     problems->Positive(path + ".power", schedule.power());
   }
-  const float share = schedule.rise_share();
-  if (CheckDecayHas("rise_share", schedule.has_rise_share(), decay, {v1::Schedule::ONE_CYCLE}, problems)) {
-    problems->Require(share > 0 && share < 1, path + ".rise_share", share, "must be in (0, 1)");
+  const float share = schedule.pct_start();
+  if (CheckDecayHas("pct_start", schedule.has_pct_start(), decay, {v1::Schedule::ONE_CYCLE}, problems)) {
+    problems->Require(share > 0 && share < 1, path + ".pct_start", share, "must be in (0, 1)");
   }
-  if (CheckDecayHas("rise_from", schedule.has_rise_from(), decay, {v1::Schedule::ONE_CYCLE}, problems)) {
-    problems->Within<float>(0, 1, path + ".rise_from", schedule.rise_from());
+  if (CheckDecayHas("initial_lr_fraction", schedule.has_initial_lr_fraction(), decay,
+                    {v1::Schedule::ONE_CYCLE}, problems)) {
+    problems->Within<float>(0, 1, path + ".initial_lr_fraction", schedule.initial_lr_fraction());
   }
   CheckDecayHas("patience", schedule.has_patience(), decay, {v1::Schedule::PLATEAU}, problems);
   if (CheckDecayHas("threshold", schedule.has_threshold(), decay, {v1::Schedule::PLATEAU}, problems)) {

@@ -159,8 +159,8 @@ void FillSchedule(v1::Schedule* schedule) {
       break;
     case v1::Schedule::ONE_CYCLE:
       CATCHMENT_DEFAULT(schedule, final_fraction, 0);
-      CATCHMENT_DEFAULT(schedule, rise_share, 0.3f);
-      CATCHMENT_DEFAULT(schedule, rise_from, 0.04f);
+      CATCHMENT_DEFAULT(schedule, pct_start, 0.3f);
+      CATCHMENT_DEFAULT(schedule, initial_lr_fraction, 0.04f);
       break;
     case v1::Schedule::COSINE:
       CATCHMENT_DEFAULT(schedule, final_fraction, 0);

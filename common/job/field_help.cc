@@ -13,6 +13,18 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 
+// The fields that had another name in an earlier version; their numbers have not changed.
+struct RenamedField {
+  const char* message;
+  const char* old_name;
+  const char* new_name;
+};
+constexpr RenamedField kRenamedFields[] = {
+    {"catchment.v1.Optimizer", "trust", "trust_coefficient"},
+    {"catchment.v1.Schedule", "rise_share", "pct_start"},
+    {"catchment.v1.Schedule", "rise_from", "initial_lr_fraction"},
+};
+
 template <typename T>
 std::string DescribeInteger() {
   return absl::StrCat("a whole number from ", std::numeric_limits<T>::min(), " to ",
@@ -53,6 +65,11 @@ std::string DescribeType(const FieldDescriptor& field) {
 }
 
 std::string DescribeUnknownField(const Descriptor& message, const std::string& name) {
+  for (const RenamedField& renamed : kRenamedFields) {
+    if (message.full_name() == renamed.message && name == renamed.old_name) {
+      return absl::StrCat("is called ", renamed.new_name, " now");
+    }
+  }
   std::vector<std::string> known;
   for (int i = 0; i < message.field_count(); ++i) known.push_back(message.field(i)->name());
   if (known.empty()) return "no such field; there are none here, leave it out";

@@ -12,8 +12,8 @@ double HalfCosine(double from, double to, double x) {
 }
 
 double OneCycle(const v1::Schedule& schedule, double q) {
-  const double rise = schedule.rise_share();
-  if (q < rise) return HalfCosine(schedule.rise_from(), 1, q / rise);
+  const double rise = schedule.pct_start();
+  if (q < rise) return HalfCosine(schedule.initial_lr_fraction(), 1, q / rise);
   return HalfCosine(1, schedule.final_fraction(), (q - rise) / (1 - rise));
 }
 

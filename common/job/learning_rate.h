@@ -1,4 +1,4 @@
-// The learning rate's course over a job (proto/job.proto, Schedule).
+// The learning rate over the progress of a job (proto/job.proto, Schedule).
 #ifndef CATCHMENT_COMMON_JOB_LEARNING_RATE_H_
 #define CATCHMENT_COMMON_JOB_LEARNING_RATE_H_
 
@@ -15,12 +15,13 @@ namespace catchment {
 //   STEP         factor^floor(q / step_every)
 //   EXPONENTIAL  f^q
 //   POLYNOMIAL   f + (1 - f) (1 - q)^power
-//   ONE_CYCLE    q < rise_share:   rise_from + (1 - rise_from) (1 - cos(pi q / rise_share)) / 2
-//                from there on:    down((q - rise_share) / (1 - rise_share))
+//   ONE_CYCLE    q < s:           i + (1 - i) (1 - cos(pi q / s)) / 2, with s = pct_start and
+//                                 i = initial_lr_fraction
+//                from there on:   down((q - s) / (1 - s))
 //   PLATEAU      1; its factor follows the test loss, and comes from the master (server/master/plateau.h)
-// PyTorch's schedulers count steps t of T: q = t / T; for OneCycleLR, which is at its end in its last step,
-// q = t / (T - 1), and rise_share is (pct_start T - 1) / (T - 1), rise_from 1 / div_factor.
-// A progress outside [0, 1] counts as the nearer end. `optimizer` is one of a validated job.
+// PyTorch's schedulers count steps t of T, with q = t / T. OneCycleLR reaches its end in its last step: q = t
+// / (T - 1); s is (P T - 1) / (T - 1) for PyTorch's pct_start P, and i is 1 / div_factor. A progress outside
+// [0, 1] counts as the nearer end. `optimizer` is one of a validated job.
 double LearningRate(const v1::Optimizer& optimizer, double progress);
 
 }  // namespace catchment

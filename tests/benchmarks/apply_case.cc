@@ -108,7 +108,7 @@ v1::Job GradientJob(v1::Optimizer::Kind kind, float momentum = 0, bool nesterov 
   optimizer->set_beta1(0.9f);
   optimizer->set_beta2(0.999f);
   optimizer->set_epsilon(1e-8f);
-  optimizer->set_trust(0.001f);
+  optimizer->set_trust_coefficient(0.001f);
   return job;
 }
 

@@ -17,11 +17,11 @@ namespace {
 
 using Values = std::vector<float>;
 
-v1::Optimizer Lars(float momentum, float trust, float weight_decay) {
+v1::Optimizer Lars(float momentum, float trust_coefficient, float weight_decay) {
   v1::Optimizer config;
   config.set_kind(v1::Optimizer::LARS);
   config.set_momentum(momentum);
-  config.set_trust(trust);
+  config.set_trust_coefficient(trust_coefficient);
   config.set_weight_decay(weight_decay);
   return config;
 }
@@ -90,7 +90,7 @@ struct Reference {
   void StepLars(double lr, const std::vector<double>& g) {
     const double decay = c.weight_decay(), w_norm = NormOf(w), g_norm = NormOf(g);
     double local = 1;
-    if (w_norm > 0 && g_norm > 0) local = c.trust() * w_norm / (g_norm + decay * w_norm);
+    if (w_norm > 0 && g_norm > 0) local = c.trust_coefficient() * w_norm / (g_norm + decay * w_norm);
     for (size_t i = 0; i < w.size(); ++i) {
       a[i] = c.momentum() * a[i] + lr * local * (g[i] + decay * w[i]);
       w[i] -= a[i];

@@ -24,7 +24,7 @@ v1::Job Job(v1::Optimizer::Kind kind, bool synchronous) {
   v1::Optimizer* optimizer = job.mutable_optimizer();
   optimizer->set_kind(kind);
   optimizer->set_momentum(0.9f);
-  optimizer->set_trust(0.01f);
+  optimizer->set_trust_coefficient(0.01f);
   optimizer->set_beta1(0.9f);
   optimizer->set_beta2(0.999f);
   optimizer->set_epsilon(1e-6f);

@@ -71,8 +71,8 @@ TEST(LearningRate, PolynomialFallsToTheFinalFraction) {
 
 TEST(LearningRate, OneCycleRisesToThePeakAndFalls) {
   v1::Optimizer optimizer = Make(v1::Schedule::ONE_CYCLE, 0, 0.125f);
-  optimizer.mutable_schedule()->set_rise_share(0.25f);
-  optimizer.mutable_schedule()->set_rise_from(0.5f);
+  optimizer.mutable_schedule()->set_pct_start(0.25f);
+  optimizer.mutable_schedule()->set_initial_lr_fraction(0.5f);
   EXPECT_DOUBLE_EQ(LearningRate(optimizer, 0), 1);
   EXPECT_NEAR(LearningRate(optimizer, 0.125), 1.5, 1e-12);
   EXPECT_DOUBLE_EQ(LearningRate(optimizer, 0.25), 2);
@@ -82,8 +82,8 @@ TEST(LearningRate, OneCycleRisesToThePeakAndFalls) {
 
 TEST(LearningRate, WarmupEndsWhereTheDecayBegins) {
   v1::Optimizer optimizer = Make(v1::Schedule::ONE_CYCLE, 0.5f, 0);
-  optimizer.mutable_schedule()->set_rise_share(0.5f);
-  optimizer.mutable_schedule()->set_rise_from(0.25f);
+  optimizer.mutable_schedule()->set_pct_start(0.5f);
+  optimizer.mutable_schedule()->set_initial_lr_fraction(0.25f);
   EXPECT_EQ(LearningRate(optimizer, 0), 0);
   EXPECT_DOUBLE_EQ(LearningRate(optimizer, 0.25), 0.25);
   EXPECT_NEAR(LearningRate(optimizer, 0.4999999), 0.5, 1e-6);

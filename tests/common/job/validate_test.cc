@@ -226,7 +226,7 @@ TEST(FillDefaults, EpsilonAndBetasFollowTheKind) {
   EXPECT_FALSE(adam.has_weight_decay());
   const v1::Optimizer lars = Filled({"optimizer.kind=LARS"}).optimizer();
   EXPECT_EQ(lars.momentum(), 0.9f);
-  EXPECT_EQ(lars.trust(), 0.001f);
+  EXPECT_EQ(lars.trust_coefficient(), 0.001f);
   EXPECT_EQ(lars.learning_rate(), 1);
   EXPECT_FALSE(lars.has_epsilon());
   const v1::Optimizer lamb = Filled({"optimizer.kind=LAMB"}).optimizer();
@@ -234,7 +234,7 @@ TEST(FillDefaults, EpsilonAndBetasFollowTheKind) {
   EXPECT_EQ(lamb.beta2(), 0.999f);
   EXPECT_EQ(lamb.epsilon(), 1e-6f);
   EXPECT_EQ(lamb.learning_rate(), 0.001f);
-  EXPECT_FALSE(lamb.has_trust());
+  EXPECT_FALSE(lamb.has_trust_coefficient());
 }
 
 TEST(FillDefaults, SchedulesFieldsFollowTheDecay) {
@@ -247,7 +247,7 @@ TEST(FillDefaults, SchedulesFieldsFollowTheDecay) {
   EXPECT_EQ(filled("EXPONENTIAL"), "decay: EXPONENTIAL warmup: 0 final_fraction: 0.01");
   EXPECT_EQ(filled("POLYNOMIAL"), "decay: POLYNOMIAL warmup: 0 final_fraction: 0 power: 1");
   EXPECT_EQ(filled("ONE_CYCLE"),
-            "decay: ONE_CYCLE warmup: 0 final_fraction: 0 rise_share: 0.3 rise_from: 0.04");
+            "decay: ONE_CYCLE warmup: 0 final_fraction: 0 pct_start: 0.3 initial_lr_fraction: 0.04");
   EXPECT_EQ(filled("PLATEAU"),
             "decay: PLATEAU warmup: 0 final_fraction: 0 factor: 0.1 patience: 10 threshold: 0.0001");
 }
@@ -508,15 +508,16 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer.schedule.factor: is nan; must be in (0, 1]"},
         Case{{"optimizer.schedule={decay:POLYNOMIAL power:0}"},
              "optimizer.schedule.power: is 0; must be a number above 0"},
-        Case{{"optimizer.schedule={decay:ONE_CYCLE rise_share:1}"},
-             "optimizer.schedule.rise_share: is 1; must be in (0, 1)"},
-        Case{{"optimizer.schedule={decay:ONE_CYCLE rise_from:-1}"},
-             "optimizer.schedule.rise_from: is -1; must be from 0 to 1"},
+        Case{{"optimizer.schedule={decay:ONE_CYCLE pct_start:1}"},
+             "optimizer.schedule.pct_start: is 1; must be in (0, 1)"},
+        Case{{"optimizer.schedule={decay:ONE_CYCLE initial_lr_fraction:-1}"},
+             "optimizer.schedule.initial_lr_fraction: is -1; must be from 0 to 1"},
         Case{{"optimizer.schedule={decay:PLATEAU factor:1.5 threshold:1 final_fraction:2}"},
              "optimizer.schedule.final_fraction: is 2; must be from 0 to 1\n"
              "optimizer.schedule.factor: is 1.5; must be in (0, 1]\n"
              "optimizer.schedule.threshold: is 1; must be in [0, 1)"},
-        Case{{"optimizer.kind=LARS", "optimizer.trust=0"}, "optimizer.trust: is 0; must be a number above 0"},
+        Case{{"optimizer.kind=LARS", "optimizer.trust_coefficient=0"},
+             "optimizer.trust_coefficient: is 0; must be a number above 0"},
         Case{{"optimizer.kind=LARS", "optimizer.momentum=1"}, "optimizer.momentum: is 1; must be in [0, 1)"},
         Case{{"optimizer.kind=LAMB", "optimizer.beta2=1"}, "optimizer.beta2: is 1; must be in [0, 1)"},
         Case{{"evaluation.every_epochs=0"}, "evaluation.every_epochs: is 0; must be a number above 0"},
@@ -649,8 +650,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.kind=LAMB", "optimizer.momentum=0.5"},
              "optimizer.momentum: belongs to SGD, RMSPROP and LARS; LAMB has none, leave it out or set "
              "optimizer.kind to SGD, RMSPROP or LARS"},
-        Case{{"optimizer.kind=LAMB", "optimizer.trust=0.1"},
-             "optimizer.trust: belongs to LARS; LAMB has none, leave it out or set optimizer.kind to LARS"},
+        Case{{"optimizer.kind=LAMB", "optimizer.trust_coefficient=0.1"},
+             "optimizer.trust_coefficient: belongs to LARS; LAMB has none, leave it out or set "
+             "optimizer.kind to LARS"},
         Case{{"algorithm.preset=easgd", "optimizer.kind=LARS"},
              "optimizer.kind: is LARS; must be SGD with contribution elastic: it moves each worker's own "
              "weights, "
@@ -685,10 +687,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.schedule={decay:ONE_CYCLE power:2}"},
              "optimizer.schedule.power: belongs to POLYNOMIAL; ONE_CYCLE has none, leave it out or set "
              "optimizer.schedule.decay to POLYNOMIAL"},
-        Case{{"optimizer.schedule={decay:COSINE rise_share:0.5 rise_from:0.1}"},
-             "optimizer.schedule.rise_share: belongs to ONE_CYCLE; COSINE has none, leave it out or set "
+        Case{{"optimizer.schedule={decay:COSINE pct_start:0.5 initial_lr_fraction:0.1}"},
+             "optimizer.schedule.pct_start: belongs to ONE_CYCLE; COSINE has none, leave it out or set "
              "optimizer.schedule.decay to ONE_CYCLE\n"
-             "optimizer.schedule.rise_from: belongs to ONE_CYCLE; COSINE has none, leave it out or set "
+             "optimizer.schedule.initial_lr_fraction: belongs to ONE_CYCLE; COSINE has none, leave it out or "
+             "set "
              "optimizer.schedule.decay to ONE_CYCLE"},
         Case{{"optimizer.kind=ADAM", "optimizer.rho=0.9"},
              "optimizer.rho: belongs to RMSPROP and ADADELTA; ADAM has none, leave it out or set "

@@ -94,7 +94,7 @@ def make_optimizer(config, sizes=(N,)):
     if config["kind"] == "SGD":
         return Sgd(config.get("momentum", 0.0), config.get("nesterov", False))
     if config["kind"] == "LARS":
-        return Lars(tensors, config.get("momentum", 0.9), config.get("trust", 0.001), decay)
+        return Lars(tensors, config.get("momentum", 0.9), config.get("trust_coefficient", 0.001), decay)
     if config["kind"] == "LAMB":
         return Lamb(tensors, decay)
     return Adam(decay=decay)
@@ -363,7 +363,7 @@ CONSTANT = {"schedule": {"decay": "CONSTANT"}}
 PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
 HEAVY = {"kind": "SGD", "learning_rate": 0.05, "momentum": 0.8}
 NESTEROV = {**HEAVY, "nesterov": True}
-LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust": 0.05, "weight_decay": 0.02}
+LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust_coefficient": 0.05, "weight_decay": 0.02}
 LAMB = {"kind": "LAMB", "learning_rate": 0.02, "weight_decay": 0.1}
 
 CASES = {

@@ -299,12 +299,12 @@ TEST(AccruedGradientRuleTest, StepsOfTheOptimizerAreCountedOn) {
 }
 
 // LARS has the norms of each tensor of the average, which does not come in pieces, and no room but the
-// average's is written to. With trust 1 and no momentum a tensor moves by lr * |w| / |g| * g.
+// average's is written to. With trust_coefficient 1 and no momentum a tensor moves by lr * |w| / |g| * g.
 TEST(AccruedGradientRuleTest, NormsAreOfTheWholeAverage) {
   constexpr int64_t kGuard = 2048;
   v1::Job job = GradientJob(1);
   job.mutable_optimizer()->set_kind(v1::Optimizer::LARS);
-  job.mutable_optimizer()->set_trust(1);
+  job.mutable_optimizer()->set_trust_coefficient(1);
   const auto rule = MakeRule(job);
   for (int p : {1, 3}) {
     const Group group(p);

@@ -56,8 +56,8 @@ def scheduler_of(schedule, steps):
         return "PolynomialLR", dict(total_iters=steps, power=field["power"])
     # The rise ends in step pct_start * total_steps - 1, the fall in step total_steps - 1.
     total = steps + 1
-    return "OneCycleLR", dict(max_lr=RATE, total_steps=total, pct_start=(field["rise_share"] * steps + 1) / total,
-                              div_factor=1 / field["rise_from"], final_div_factor=field["rise_from"] / rest,
+    return "OneCycleLR", dict(max_lr=RATE, total_steps=total, pct_start=(field["pct_start"] * steps + 1) / total,
+                              div_factor=1 / field["initial_lr_fraction"], final_div_factor=field["initial_lr_fraction"] / rest,
                               cycle_momentum=False)
 
 
@@ -85,9 +85,9 @@ CASES = {
     "linear": dict(decay="POLYNOMIAL", power=1.0),
     "polynomial": dict(decay="POLYNOMIAL", power=0.9),
     "square_after_warmup": dict(decay="POLYNOMIAL", power=2.0, warmup=0.25),
-    "one_cycle": dict(decay="ONE_CYCLE", rise_share=0.3, rise_from=0.04, final_fraction=4e-6),
-    "one_cycle_late": dict(decay="ONE_CYCLE", rise_share=0.75, rise_from=0.1, final_fraction=0.01),
-    "one_cycle_after_warmup": dict(decay="ONE_CYCLE", rise_share=0.5, rise_from=0.25, final_fraction=0.01, warmup=0.1),
+    "one_cycle": dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=4e-6),
+    "one_cycle_late": dict(decay="ONE_CYCLE", pct_start=0.75, initial_lr_fraction=0.1, final_fraction=0.01),
+    "one_cycle_after_warmup": dict(decay="ONE_CYCLE", pct_start=0.5, initial_lr_fraction=0.25, final_fraction=0.01, warmup=0.1),
 }
 
 
