@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/text.h"
-#include "common/job/test_set.h"
+#include "common/job/data_shape.h"
 #include "common/work_rates.h"
 
 namespace catchment {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/text.h"
-#include "common/job/test_set.h"
+#include "common/job/data_shape.h"
 
 namespace catchment {
 namespace {

@@ -3,11 +3,9 @@
 #include <utility>
 
 #include "common/codec/codec.h"
-#include "common/job/compensation.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_layout.h"
-#include "common/job/pace.h"
-#include "common/job/push_period.h"
 #include "common/rounding.h"
 #include "optim/optimizer.h"
 

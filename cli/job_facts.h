@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/job/consistency.h"
+#include "common/job/algorithm_facts.h"
 #include "common/model_shapes.h"
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"

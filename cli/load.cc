@@ -4,8 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/job_file.h"
-#include "common/job/overrides.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
 #include "common/job/validate.h"
 
 namespace catchment {

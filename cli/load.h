@@ -10,7 +10,7 @@
 
 namespace catchment {
 
-// `set` are overrides, "path=value" (common/job/overrides.h). `workers`, if not 0, is the job's number of
+// `set` are overrides, "path=value" (common/job/text_format.h). `workers`, if not 0, is the job's number of
 // workers, unless an override sets that. Errors: of the file, of the overrides, and of the job, all at once
 // and a line each.
 absl::StatusOr<v1::Job> LoadCompleteJob(const std::string& path, std::vector<std::string> set, int workers);

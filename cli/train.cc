@@ -15,10 +15,9 @@
 #include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
-#include "common/job/check_evaluation.h"
-#include "common/job/job_file.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
+#include "common/job/validate.h"
 
 namespace catchment {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "common/job/field_help.h"
+#include "common/job/text_format.h"
 #include "docs/comment_markdown.h"
 
 namespace catchment {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/job/consistency.h"
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {

@@ -27,7 +27,6 @@
 #include "common/daemon.h"
 #include "common/directory_lock.h"
 #include "common/job/data_shape.h"
-#include "common/job/job_file.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"

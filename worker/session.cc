@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/data_shape.h"
 #include "common/job/job_layout.h"
-#include "common/job/known_fields.h"
+#include "common/job/job_text.h"
 #include "common/model_shapes.h"
 #include "common/timer.h"
 #include "common/version.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/consistency.h"
+#include "common/job/algorithm_facts.h"
 #include "worker/attach/announced_plans.h"
 #include "worker/heartbeat.h"
 #include "worker/state_transfer.h"

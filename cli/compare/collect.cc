@@ -4,7 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/summary.h"
-#include "common/job/consistency.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/version.h"

@@ -17,7 +17,7 @@
 #include "cli/report/report_json.h"
 #include "cli/report/report_page.h"
 #include "cli/run_directory.h"
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 
 namespace catchment {
 namespace {

@@ -1,10 +1,9 @@
-#include "common/job/check_compensation.h"
-
 #include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/compensation.h"
+#include "common/job/algorithm_facts.h"
+#include "common/job/checks.h"
 
 namespace catchment {
 namespace {

@@ -1,9 +1,8 @@
-#include "common/job/check_computation.h"
-
 #include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/checks.h"
 
 namespace catchment {
 namespace {

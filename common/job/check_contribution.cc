@@ -1,10 +1,8 @@
-#include "common/job/check_contribution.h"
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/job/check_optimizer.h"
+#include "common/job/checks.h"
 
 namespace catchment {
 namespace {

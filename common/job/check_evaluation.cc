@@ -1,10 +1,9 @@
-#include "common/job/check_evaluation.h"
-
 #include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/test_set.h"
+#include "common/job/checks.h"
+#include "common/job/data_shape.h"
 
 namespace catchment {
 namespace {

@@ -1,10 +1,9 @@
-#include "common/job/check_external.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/checks.h"
 
 namespace catchment {
 namespace {

@@ -1,11 +1,10 @@
-#include "common/job/check_optimizer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/checks.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 

@@ -1,9 +1,8 @@
-#include "common/job/check_plateau.h"
-
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/test_set.h"
+#include "common/job/checks.h"
+#include "common/job/data_shape.h"
 
 namespace catchment {
 namespace {

@@ -1,10 +1,9 @@
-#include "common/job/check_table.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/checks.h"
 #include "common/job/data_shape.h"
 
 namespace catchment {

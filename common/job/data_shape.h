@@ -3,6 +3,7 @@
 #define CATCHMENT_COMMON_JOB_DATA_SHAPE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "common/model_shapes.h"
 #include "proto/job.pb.h"
@@ -32,7 +33,7 @@ inline TargetShape TargetOfTable(const v1::Table& table) {
                              : TargetShape(static_cast<int>(table.classes()));
 }
 
-// `data` is complete (common/job/defaults.h). Synthetic and external samples are without content: a nominal
+// `data` is complete (common/job/presets.h). Synthetic and external samples are without content: a nominal
 // value and class each. Without a source it is MNIST.
 inline DataShape ShapeOf(const v1::Data& data) {
   switch (data.source_case()) {
@@ -63,6 +64,16 @@ inline DataShape ShapeOf(const v1::Data& data) {
   }
   return {{1, 28, 28}, 10, 60000, 10000};
 }
+
+// Returns the reason why there are no test samples, as a clause; empty if there are any.
+inline std::string WhyNoTestSamples(const v1::Data& data) {
+  if (data.has_synthetic()) return "data.synthetic has no samples for tests";
+  if (data.has_table()) return data.table().test().empty() ? "data.table.test names no file" : "";
+  return ShapeOf(data).test_samples == 0 ? "the data's test_samples is 0" : "";
+}
+
+// Returns true if each sample has a class, so that accuracy is defined.
+inline bool HasClasses(const v1::Data& data) { return !(data.has_table() && data.table().has_targets()); }
 
 }  // namespace catchment
 

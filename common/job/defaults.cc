@@ -1,7 +1,6 @@
-#include "common/job/defaults.h"
-
 #include <algorithm>
 
+#include "common/job/presets.h"
 #include "common/model_shapes.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"

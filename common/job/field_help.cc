@@ -1,9 +1,8 @@
-#include "common/job/field_help.h"
-
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/text_format.h"
 #include "common/nearest_name.h"
 
 namespace catchment {

@@ -1,27 +1,40 @@
-// A job as text, as one number, and next to another.
+// A job as text, its comparison with other jobs, and the check that a build knows its fields.
 #ifndef CATCHMENT_COMMON_JOB_JOB_TEXT_H_
 #define CATCHMENT_COMMON_JOB_JOB_TEXT_H_
 
+#include <google/protobuf/message.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 
 namespace catchment {
 
-// In protobuf's text format, as a job file has it; LoadJob gives the same job again.
+// Reads a job file and applies overrides to it (text_format.h). Errors name file, line, column and field, or
+// the override and its field.
+absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::string>& overrides = {});
+
+// Returns the job in protobuf's text format, as in a job file; LoadJob reads the same job from it.
 std::string JobText(const v1::Job& job);
 
-// Whether two daemons were given the same job. `job` is a validated one. Every field counts but
-// data.mnist.directory and data.table.directory: machines may keep the files in different places. The same on
-// every machine.
+// Returns a fingerprint by which two daemons check that they have the same job, equal on every machine. `job`
+// is valid. All fields count except data.mnist.directory and data.table.directory, since machines may keep
+// the files in different directories.
 uint64_t JobFingerprint(const v1::Job& job);
 
-// Why a job cannot go on from a checkpoint of another: a line for each field that stands in the way, empty
-// when none does. Both are validated. The model, the data (but for these directories) and the seed, which
-// gives the order of the samples, must be the same; budget, workers, batch size, algorithm and learning rate
-// may change.
+// Returns why a job cannot continue from a checkpoint of another job, with a line for each field that
+// prevents it; empty if it can. Both are valid. The model, the data (except for these directories) and the
+// seed, which determines the order of the samples, must be the same; budget, workers, batch size, algorithm
+// and learning rate may change.
 std::string DescribeResumeConflict(const v1::Job& saved, const v1::Job& now);
+
+// Returns FailedPrecondition, naming message and field, for the first field, or value of an enumeration, in
+// `message` and all messages in it that this build does not know.
+absl::Status CheckFieldsKnown(const google::protobuf::Message& message);
 
 }  // namespace catchment
 

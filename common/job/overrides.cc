@@ -1,5 +1,3 @@
-#include "common/job/overrides.h"
-
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -9,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/job/field_help.h"
 #include "common/job/text_format.h"
 
 namespace catchment {

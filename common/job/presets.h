@@ -1,4 +1,5 @@
-// The presets of Algorithm.preset: a name for a choice on the axes, with an optimizer that fits it.
+// The presets of Algorithm.preset, each a name for a choice on the axes with a suitable optimizer, and the
+// defaults of jobs.
 #ifndef CATCHMENT_COMMON_JOB_PRESETS_H_
 #define CATCHMENT_COMMON_JOB_PRESETS_H_
 
@@ -11,23 +12,28 @@ namespace catchment {
 
 struct Preset {
   std::string name;
-  std::string when;  // to pick it: one sentence
+  std::string when;  // to choose it: one sentence
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
 };
 
 const std::vector<Preset>& Presets();
 
-// Null when there is none of that name.
+// Returns null if there is no preset with that name.
 const Preset* FindPreset(const std::string& name);
 
-// "sync, downpour, ..."
+// Returns "sync, downpour, ...".
 std::string ListPresets();
 
-// Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution than the
-// preset, the optimizer is that of the first preset with its contribution, if possible with its groups too. An
-// optimizer of another kind than the preset's takes nothing but the schedule from it.
+// Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution
+// than the preset, the optimizer is that of the first preset with its contribution, if possible with its
+// groups too. An optimizer of another kind than the preset's takes nothing but the schedule from it.
 void ApplyPreset(const Preset& preset, v1::Job* job);
+
+// Sets every optional field that has a meaning for the job to its default; beta1, for example, remains unset
+// for SGD. Calling it again changes nothing. It fills in the fields of layers; their names are set by
+// FillDefaultsAndValidate.
+void FillDefaults(const Preset& preset, v1::Job* job);
 
 }  // namespace catchment
 

@@ -14,7 +14,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/field_help.h"
 
 namespace catchment {
 namespace {

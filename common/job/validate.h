@@ -2,16 +2,22 @@
 #ifndef CATCHMENT_COMMON_JOB_VALIDATE_H_
 #define CATCHMENT_COMMON_JOB_VALIDATE_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 
 namespace catchment {
 
-// The job with every default filled in (defaults.h), its preset spelled out (presets.h) and its layers named.
-// Doing it twice changes nothing.
-// Errors: InvalidArgument with all that is wrong, a line each:
+// Returns the job with every default filled in, its preset expanded (presets.h) and its layers named. Calling
+// it again changes nothing.
+// Errors: InvalidArgument with all problems, one on each line:
 //   optimizer.momentum: is 1.5; must be in [0, 1)
 absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job);
+
+// Returns the first field that depends on the results of an evaluator, and has no effect without one; empty
+// if none is set.
+std::string FollowsEvaluator(const v1::Evaluation& evaluation);
 
 }  // namespace catchment
 

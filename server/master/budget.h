@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/job/pace.h"
+#include "common/job/algorithm_facts.h"
 #include "proto/job.pb.h"
 #include "server/master/span.h"
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/data_shape.h"
 #include "common/job/learning_rate.h"
-#include "common/job/test_set.h"
 #include "server/master/master.h"
 #include "server/worker_scaling.h"
 

@@ -9,7 +9,7 @@
 #include "cli/job_json.h"
 #include "cli/load.h"
 #include "cli/validate.h"
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

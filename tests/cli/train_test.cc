@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

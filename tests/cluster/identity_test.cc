@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/job/job_file.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "common/wire/protocol.h"

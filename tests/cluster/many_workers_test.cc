@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/data_shape.h"
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "common/model_shapes.h"
 #include "common/parameter_layout.h"
 #include "common/rpc.h"

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/job_file.h"
 #include "common/job/job_text.h"
 #include "common/random.h"
 #include "gmock/gmock.h"

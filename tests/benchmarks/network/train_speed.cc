@@ -16,7 +16,7 @@
 #include "common/clock.h"
 #include "common/initializer.h"
 #include "common/job/data_shape.h"
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "common/random.h"
 #include "glog/logging.h"

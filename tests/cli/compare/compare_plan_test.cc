@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

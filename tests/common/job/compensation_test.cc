@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job/overrides.h"
+#include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "tests/conformance/jobs.h"
 

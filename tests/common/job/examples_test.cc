@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/job/data_shape.h"
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "common/job/presets.h"
 #include "common/job/validate.h"
 #include "common/model_shapes.h"

@@ -1,8 +1,6 @@
-#include "common/job/job_file.h"
-
 #include <fstream>
 
-#include "common/job/overrides.h"
+#include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

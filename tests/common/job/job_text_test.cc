@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "common/job/overrides.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"

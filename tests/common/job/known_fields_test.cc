@@ -1,5 +1,4 @@
-#include "common/job/known_fields.h"
-
+#include "common/job/job_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/job.pb.h"

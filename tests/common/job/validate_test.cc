@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/check_evaluation.h"
 #include "common/job/job_text.h"
-#include "common/job/overrides.h"
 #include "common/job/presets.h"
+#include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -1084,22 +1083,6 @@ TEST(Validate, WhatEndsTrainingByAnEvaluationIsNotForDeterministicJobs) {
   Filled({"evaluation.keep_best=true", "evaluation.best_by=ACCURACY", "deterministic=true"});
 }
 
-TEST(Validate, RealTargetsHaveNoAccuracy) {
-  v1::Job job;
-  job.mutable_data()->mutable_table()->add_test("test.csv");
-  job.mutable_data()->mutable_table()->set_targets(1);
-  job.mutable_evaluation()->set_every_epochs(1);
-  job.mutable_evaluation()->set_target_accuracy(0.5);
-  job.mutable_evaluation()->set_best_by(v1::Evaluation::ACCURACY);
-  Problems problems;
-  CheckEvaluation(job, &problems);
-  EXPECT_THAT(problems.lines(),
-              ::testing::ElementsAre(
-                  "evaluation.target_accuracy: is a share of test samples, and these have no classes; set "
-                  "evaluation.target_loss",
-                  "evaluation.best_by: is ACCURACY, and test samples have no classes; set it to LOSS"));
-}
-
 TEST(Validate, UnknownEnumNumbersAreRefused) {
   v1::Job job = Minimal();
   job.set_device(static_cast<v1::Device>(9));
@@ -1180,6 +1163,16 @@ TEST(Table, LossesGoWithTheTarget) {
   }
   EXPECT_THAT(Errors(OnTable("shape: 4 targets: 3 train: 'a.csv'")),
               HasSubstr("the data has 3 targets; end with dense { units: 3 }"));
+}
+
+TEST(Table, RealTargetsHaveNoAccuracy) {
+  v1::Job job = OnTable("shape: 4 targets: 10 train: 'a.csv' test: 'test.csv'",
+                        "evaluation { target_accuracy: 0.5 best_by: ACCURACY }");
+  job.mutable_model()->mutable_loss()->set_kind(v1::Loss::MEAN_SQUARED_ERROR);
+  EXPECT_EQ(Errors(job),
+            "evaluation.target_accuracy: is a share of test samples, and these have no classes; set "
+            "evaluation.target_loss\n"
+            "evaluation.best_by: is ACCURACY, and test samples have no classes; set it to LOSS");
 }
 
 TEST(Table, PlateauNeedsATestSet) {

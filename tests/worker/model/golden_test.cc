@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/model/network_setup.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/job/data_shape.h"
-#include "common/job/job_file.h"
+#include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "glog/logging.h"
 #include "tests/worker/model/network_setup.h"

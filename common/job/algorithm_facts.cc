@@ -1,11 +1,8 @@
-#include "common/job/pace.h"
+#include "common/job/algorithm_facts.h"
 
 #include <glog/logging.h>
 
 #include <algorithm>
-
-#include "common/job/consistency.h"
-#include "common/job/push_period.h"
 
 namespace catchment {
 

@@ -1,0 +1,64 @@
+// Facts that follow from the algorithm of a job: its steps, contributions and updates.
+#ifndef CATCHMENT_COMMON_JOB_ALGORITHM_FACTS_H_
+#define CATCHMENT_COMMON_JOB_ALGORITHM_FACTS_H_
+
+#include <cstdint>
+
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+// Returns true if every update is made of a contribution of every worker, so that steps can be planned and a
+// run can be repeated. Defaults need not be filled in.
+inline bool IsSynchronous(const v1::Consistency& consistency) {
+  return consistency.groups() == 1 && consistency.spare_workers() == 0;
+}
+
+// Returns true if gradients are corrected by the move of the center since their workers were sent their
+// weights. Servers then keep what each worker was sent.
+inline bool CorrectsGradients(const v1::Compensation& compensation) {
+  return compensation.has_delay_compensated() || compensation.has_gap_aware();
+}
+
+// Returns the number of steps of one worker from one of its contributions to the next, at least 1 in a job
+// whose defaults are filled in. In synchronous mode this number of steps makes a version.
+inline uint32_t PushPeriod(const v1::Contribution& contribution) {
+  switch (contribution.kind_case()) {
+    case v1::Contribution::kGradient:
+      return contribution.gradient().push_period();
+    case v1::Contribution::kElastic:
+      return contribution.elastic().communication_period();
+    case v1::Contribution::kPseudoGradient:
+      return contribution.pseudo_gradient().local_steps();
+    default:
+      return 1;
+  }
+}
+
+// Returns true if a worker makes its contribution at the start of a period, from the steps before it, instead
+// of at the end.
+inline bool ContributesFirst(const v1::Contribution& contribution) { return contribution.has_elastic(); }
+
+struct Pace {
+  // True: all workers take every step together, as planned. False: each worker takes minibatches at its own
+  // pace.
+  bool synchronous = false;
+  uint64_t batch_size = 0;  // of one worker
+  uint64_t workers = 0;     // Job.workers
+  // Steps of one worker from one of its contributions to the next (PushPeriod).
+  uint64_t steps_per_version = 1;
+  // `contributions` contributions of single workers, those that come too late for their update included, make
+  // `updates` updates of the center. Synchronous mode: one contribution of each worker makes one update.
+  uint64_t contributions = 1;
+  uint64_t updates = 1;
+  // A contribution is made at the start of a period, from the steps before it: the center at version v
+  // contains the steps of v - 1 periods.
+  bool contributes_first = false;
+};
+
+// Returns the pace of a job whose defaults are filled in.
+Pace PaceOf(const v1::Job& job);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_JOB_ALGORITHM_FACTS_H_

@@ -1,0 +1,96 @@
+// The checks of a job, one file for each part of it, and the list of problems that they fill. Only for
+// common/job.
+#ifndef CATCHMENT_COMMON_JOB_CHECKS_H_
+#define CATCHMENT_COMMON_JOB_CHECKS_H_
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "optim/optimizer.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+// Gathers problems, one on each line.
+class Problems {
+ public:
+  void Add(const std::string& path, const std::string& text) {
+    lines_.push_back(absl::StrCat(path, ": ", text));
+  }
+  void AddLines(const std::string& lines) { lines_.push_back(lines); }
+
+  template <typename T>
+  void Require(bool holds, const std::string& path, T value, const std::string& rule) {
+    if (!holds) Add(path, absl::StrCat("is ", value, "; ", rule));
+  }
+
+  // Comparisons with a NaN are false, so none passes.
+  template <typename T>
+  void AtLeast(T low, const std::string& path, T value) {
+    Require(value >= low, path, value, absl::StrCat("must be at least ", low));
+  }
+  template <typename T>
+  void Within(T low, T high, const std::string& path, T value) {
+    Require(value >= low && value <= high, path, value, absl::StrCat("must be from ", low, " to ", high));
+  }
+  void BelowOne(const std::string& path, double value) {
+    Require(value >= 0 && value < 1, path, value, "must be in [0, 1)");
+  }
+  void Positive(const std::string& path, double value) {
+    Require(value > 0 && std::isfinite(value), path, value, "must be a number above 0");
+  }
+
+  bool empty() const { return lines_.empty(); }
+  const std::vector<std::string>& lines() const { return lines_; }
+  absl::Status ToStatus() const {
+    return lines_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrJoin(lines_, "\n"));
+  }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+// Each function checks its part of a job whose defaults are filled in.
+void CheckCompensation(const v1::Job& job, Problems* problems);
+
+void CheckComputation(const v1::Job& job, Problems* problems);
+
+// Checks algorithm.consistency, algorithm.emulated_delay and optimizer.worker_scaling.
+void CheckConsistency(const v1::Job& job, Problems* problems);
+
+// Each checks a job whose contribution is of that kind.
+void CheckPseudoGradient(const v1::Job& job, Problems* problems);
+void CheckEnergyMatching(const v1::Job& job, Problems* problems);
+void CheckLookAhead(const v1::Job& job, Problems* problems);
+
+// Checks ranges, that there are test samples, with classes if accuracy is needed, and that the job is not
+// deterministic.
+void CheckEvaluation(const v1::Job& job, Problems* problems);
+
+// Checks model.external and data.external, of which the job has at least one.
+void CheckExternal(const v1::Job& job, Problems* problems);
+
+// Returns the names of the kinds that `fits` accepts: "SGD, ADAGRAD or ADAM".
+std::string ListOptimizerKinds(absl::FunctionRef<bool(const OptimizerKind&)> fits);
+
+// Checks that the optimizer's kind has each field that is set, the range of each field, and, with `elastic`,
+// what contribution elastic does not allow.
+void CheckOptimizer(const v1::Optimizer& optimizer, bool elastic, Problems* problems);
+
+// Checks that there is a test loss, that the servers apply the learning rate, and that the job is not
+// deterministic.
+void CheckPlateau(const v1::Job& job, Problems* problems);
+
+void CheckTable(const v1::Table& table, Problems* problems);
+
+// Returns true if the table says what samples and targets are, so that a model can be checked against them.
+bool SaysItsShape(const v1::Table& table);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_JOB_CHECKS_H_
