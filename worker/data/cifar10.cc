@@ -1,5 +1,3 @@
-#include "worker/data/cifar10.h"
-
 #include <unistd.h>
 
 #include <memory>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/data/gzip_file.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

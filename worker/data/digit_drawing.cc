@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "worker/data/digit_glyphs.h"
-
 namespace catchment {
 namespace {
 

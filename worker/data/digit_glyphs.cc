@@ -1,8 +1,7 @@
-#include "worker/data/digit_glyphs.h"
-
 #include <array>
 
 #include "glog/logging.h"
+#include "worker/data/digit_drawing.h"
 
 namespace catchment {
 namespace {

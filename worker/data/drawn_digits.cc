@@ -1,5 +1,3 @@
-#include "worker/data/drawn_digits.h"
-
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -8,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
 #include "worker/data/digit_drawing.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

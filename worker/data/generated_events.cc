@@ -1,5 +1,3 @@
-#include "worker/data/generated_events.h"
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

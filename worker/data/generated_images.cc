@@ -1,11 +1,10 @@
-#include "worker/data/generated_images.h"
-
 #include <cmath>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/random.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

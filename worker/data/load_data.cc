@@ -1,11 +1,6 @@
 #include "worker/data/load_data.h"
 
 #include "absl/status/status.h"
-#include "worker/data/cifar10.h"
-#include "worker/data/drawn_digits.h"
-#include "worker/data/generated_events.h"
-#include "worker/data/generated_images.h"
-#include "worker/data/mnist.h"
 #include "worker/data/table/table.h"
 
 namespace catchment {

@@ -1,5 +1,3 @@
-#include "worker/data/mnist.h"
-
 #include <unistd.h>
 
 #include <string>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/data/idx.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

@@ -1,11 +1,10 @@
-#include "worker/data/cifar10.h"
-
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/data/drawn_digits.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +10,7 @@
 
 #include "common/random.h"
 #include "worker/data/digit_drawing.h"
-#include "worker/data/digit_glyphs.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

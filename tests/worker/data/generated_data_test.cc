@@ -3,8 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "worker/data/generated_events.h"
-#include "worker/data/generated_images.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/data/mnist.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/worker/data/idx_files.h"
+#include "worker/data/load_data.h"
 
 namespace catchment {
 namespace {
