@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/process.h"
+#include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
 namespace catchment {
@@ -73,12 +74,38 @@ absl::Status ProgramDescription::Read(const std::string& command) {
 
 absl::Status ProgramDescription::KeepWeights(const std::string& path, v1::Job* job) const {
   if (job->model().initial_weights() != WeightsFile(directory_)) return absl::OkStatus();
+  job->mutable_model()->set_initial_weights(std::filesystem::absolute(path).lexically_normal());
+  return CopyWeights(path);
+}
+
+absl::Status ProgramDescription::CopyWeights(const std::string& path) const {
   std::error_code error;
   std::filesystem::copy_file(WeightsFile(directory_), path, std::filesystem::copy_options::overwrite_existing,
                              error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
-  job->mutable_model()->set_initial_weights(std::filesystem::absolute(path).lexically_normal());
   return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& program, SignalWaiter* signals,
+                                std::optional<ProgramDescription>* description) {
+  v1::Job job;
+  if (!path.empty()) {
+    absl::StatusOr<v1::Job> read = LoadJob(path, {});
+    if (!read.ok()) return read.status();
+    job = *std::move(read);
+  }
+  if (program.empty() || job.model().has_external()) return job;
+  if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
+    return absl::InvalidArgumentError(
+        "model, data: the program of --program has both; leave them out of the job file, or leave --program "
+        "out");
+  }
+  absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(program, signals);
+  if (!asked.ok()) return asked.status();
+  description->emplace(*std::move(asked));
+  v1::Job described = (*description)->part();
+  described.MergeFrom(job);
+  return described;
 }
 
 ProgramDescription::ProgramDescription(ProgramDescription&& other) noexcept

@@ -2,6 +2,7 @@
 #ifndef CATCHMENT_CLI_PROGRAM_DESCRIPTION_H_
 #define CATCHMENT_CLI_PROGRAM_DESCRIPTION_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,6 +30,7 @@ class ProgramDescription {
   // Copies the weights to `path` and has `job` name them, unless it names others. Errors: those of writing
   // the file.
   absl::Status KeepWeights(const std::string& path, v1::Job* job) const;
+  absl::Status CopyWeights(const std::string& path) const;
 
  private:
   explicit ProgramDescription(std::string directory) : directory_(std::move(directory)) {}
@@ -38,6 +40,13 @@ class ProgramDescription {
   std::string directory_;  // empty: moved from
   v1::Job part_;
 };
+
+// Returns the job as the file at `path` has it, with what the program says of it, which *description then
+// keeps; a job with model.external says that itself, and the program is not asked. `path` may be empty where
+// there is a program, and `program` where there is none. Errors: InvalidArgument for a file with a model or
+// data of its own beside a program; those of LoadJob and of Ask.
+absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& program, SignalWaiter* signals,
+                                std::optional<ProgramDescription>* description);
 
 }  // namespace catchment
 

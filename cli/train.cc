@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -25,9 +24,6 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsageError = 2;
 constexpr int kSignalBase = 128;
-// For a worker whose program may still do something after the last step: a bit longer than the worker waits
-// for it.
-constexpr double kProgramEndSeconds = 75;
 
 StartMode ModeOf(const TrainOptions& options) {
   return options.resume ? StartMode::kResume : options.overwrite ? StartMode::kOverwrite : StartMode::kFresh;
@@ -161,30 +157,6 @@ absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
                                                  "--evaluator out, or the field"));
 }
 
-// Returns the job as its file has it, with what the program says of it, which *description then keeps.
-// `source` may be empty where there is a program.
-absl::StatusOr<v1::Job> ReadJob(const TrainOptions& options, const std::string& source, SignalWaiter* signals,
-                                std::optional<ProgramDescription>* description) {
-  v1::Job job;
-  if (!source.empty()) {
-    absl::StatusOr<v1::Job> read = LoadJob(source, {});
-    if (!read.ok()) return read.status();
-    job = *std::move(read);
-  }
-  if (options.program.empty() || job.model().has_external()) return job;
-  if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
-    return absl::InvalidArgumentError(
-        "model, data: the program of --program has both; leave them out of the job file, or leave --program "
-        "out");
-  }
-  absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(options.program, signals);
-  if (!asked.ok()) return asked.status();
-  description->emplace(*std::move(asked));
-  v1::Job described = (*description)->part();
-  described.MergeFrom(job);
-  return described;
-}
-
 std::string SourceOf(const TrainOptions& options) {
   if (!options.job.empty() || !options.resume) return options.job;
   return absl::StrCat(options.out, "/job.textproto");
@@ -197,7 +169,7 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
   // Before anything in the directory is touched. The run's own job is read into memory first.
   const std::string source = SourceOf(options);
   std::optional<ProgramDescription> description;
-  absl::StatusOr<v1::Job> job = ReadJob(options, source, signals, &description);
+  absl::StatusOr<v1::Job> job = ReadJob(source, options.program, signals, &description);
   if (absl::IsAborted(job.status())) {
     Failure(streams, job.status());
     return kSignalBase + SIGINT;
@@ -222,9 +194,8 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
   if (description.has_value()) status = description->KeepWeights(directory->initial_weights(), &*job);
   if (status.ok()) status = WriteFile(directory->job(), JobText(*job));
   if (!status.ok()) return Failure(streams, status);
-  TrainBounds patient = bounds;
-  if (!options.program.empty()) patient.end = std::max(bounds.end, kProgramEndSeconds);
-  return RunInDirectory(options, *job, daemons, *directory, patient, signals, streams);
+  return RunInDirectory(options, *job, daemons, *directory, BoundsFor(options.program, bounds), signals,
+                        streams);
 }
 
 int TrainMain(const std::vector<std::string>& args) {

@@ -6,9 +6,20 @@
 #include "cli/job_control.h"
 
 namespace catchment {
+namespace {
+
+// A bit longer than a worker waits for its program (AttachedModel::kEndSeconds).
+constexpr double kProgramEndSeconds = 75;
+
+}  // namespace
 
 int ThreadsPerWorker(int workers) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / workers);
+}
+
+TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
+  if (!program.empty()) bounds.end = std::max(bounds.end, kProgramEndSeconds);
+  return bounds;
 }
 
 absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,

@@ -4,6 +4,8 @@
 #ifndef CATCHMENT_CLI_TRAIN_RUN_H_
 #define CATCHMENT_CLI_TRAIN_RUN_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "cli/local_cluster.h"
 #include "cli/progress.h"
@@ -14,6 +16,10 @@ namespace catchment {
 
 // Threads of each worker where so many share this machine.
 int ThreadsPerWorker(int workers);
+
+// Returns the bounds of a run whose workers are started with `program`, which may be empty: it may still do
+// something after the last step.
+TrainBounds BoundsFor(const std::string& program, TrainBounds bounds);
 
 // Errors: why the run did not begin (Aborted: a signal came); the outcome has what ended it later. No process
 // is left in either case.

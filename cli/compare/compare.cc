@@ -4,20 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/collect.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
+#include "cli/program_description.h"
 #include "cli/progress.h"
 #include "cli/report/answer.h"
 #include "cli/report/findings.h"
 #include "cli/report/report_json.h"
 #include "cli/report/report_page.h"
 #include "cli/run_directory.h"
+#include "cli/train_run.h"
 #include "common/job/job_text.h"
+#include "common/job/text_format.h"
 
 namespace catchment {
 namespace {
@@ -110,16 +115,42 @@ int Report(const Comparison& comparison, const CompareDirectory& directory, cons
                      " runs failed, and the report is without them; the same command runs them again")));
 }
 
+// CompareDirectory::initial_weights of the directory that is not open yet.
+std::string InitialWeights(const CompareOptions& options) {
+  return std::filesystem::absolute(options.out + "/initial.safetensors").lexically_normal();
+}
+
+// Returns the job as the file, or the program, and the overrides have it.
+absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,
+                                 std::optional<ProgramDescription>* description) {
+  absl::StatusOr<v1::Job> job = ReadJob(options.job, options.program, signals, description);
+  if (!job.ok()) return job;
+  if (description->has_value()) job->mutable_model()->set_initial_weights(InitialWeights(options));
+  if (absl::Status status = ApplyOverrides(options.set, &*job); !status.ok()) return status;
+  if (!job->data().has_external() || job->data().external().test_samples() > 0) return job;
+  return absl::InvalidArgumentError(
+      "data.external.test_samples: is 0; runs are compared by the test set's scores: give join() a test set");
+}
+
 }  // namespace
 
 int RunCompare(const CompareOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
                SignalWaiter* signals, const CompareStreams& streams) {
-  const absl::StatusOr<v1::Job> given = LoadJob(options.job, options.set);
+  std::optional<ProgramDescription> description;
+  const absl::StatusOr<v1::Job> given = GivenJob(options, signals, &description);
   if (!given.ok()) return Failure(streams, given.status());
   const absl::StatusOr<CompareDirectory> directory =
       CompareDirectory::Open(options.out, options.overwrite, CompareRecord(options, *given));
   if (!directory.ok()) return Failure(streams, directory.status());
-  const CompareRunner runner{options, daemons, bounds, *directory, signals, streams.out, streams.columns};
+  // All runs begin with the same weights, also those after an interruption.
+  const std::string weights = directory->initial_weights();
+  if (description.has_value() && !std::filesystem::exists(weights)) {
+    if (absl::Status status = description->CopyWeights(weights); !status.ok())
+      return Failure(streams, status);
+  }
+  const CompareRunner runner{options,        daemons, BoundsFor(options.program, bounds),
+                             *directory,     signals, streams.out,
+                             streams.columns};
   Comparing comparing(options, *given, runner);
   const absl::Status status = comparing.Run();
   if (comparing.signal() != 0) {

@@ -61,6 +61,7 @@ Json CompareRecord(const CompareOptions& options, const v1::Job& given) {
   record["servers"] = options.servers;
   record["threads"] = options.threads;
   record["device"] = options.device;
+  if (!options.program.empty()) record["program"] = options.program;
   record["job"] = JobText(given);
   return record;
 }
@@ -104,7 +105,7 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
   if (overwrite) {
     std::error_code error;
     for (const std::string& old :
-         {path_ + "/runs", path_ + "/search", report_json(), report_html(), record_path}) {
+         {path_ + "/runs", path_ + "/search", report_json(), report_html(), record_path, initial_weights()}) {
       fs::remove_all(old, error);
       if (error)
         return absl::PermissionDeniedError(absl::StrCat("cannot delete ", old, ": ", error.message()));

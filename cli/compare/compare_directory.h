@@ -35,6 +35,8 @@ class CompareDirectory {
   ~CompareDirectory();
 
   std::string PathOf(const PlannedRun& run) const { return path_ + "/" + run.directory; }
+  // That all runs start from, where a program described its model.
+  std::string initial_weights() const { return path_ + "/initial.safetensors"; }
   std::string report_json() const { return path_ + "/report.json"; }
   std::string report_html() const { return path_ + "/report.html"; }
 

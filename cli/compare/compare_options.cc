@@ -26,6 +26,7 @@ Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware,easgd \
       --workers=1,2,4 --seeds=3 --budget=samples:120000 --straggler=1:4x --out=out
+  catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out         docs/python.md
 
 Flags:
 )";
@@ -74,6 +75,9 @@ FlagSet MakeFlags(CompareOptions* o, Texts* texts) {
   flags.AddInt("threads", "N", 1, &o->threads,
                "Threads of each worker. Default 1, however many workers there are.");
   flags.AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");
+  flags.AddString(
+      "program", "COMMAND", &o->program,
+      "Computes the gradients, as for `catchment train`, which says more. JOB may then be left out.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Gives a run up when nothing has moved for so long. Default 600.");
   return flags;
@@ -171,7 +175,7 @@ absl::Status Check(const CompareOptions& o, const std::vector<std::string>& posi
   if (positional.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("takes one job, got also: ", positional[1]));
   }
-  if (positional.empty()) {
+  if (positional.empty() && o.program.empty()) {
     return absl::InvalidArgumentError(
         "which job? For example: catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour "
         "--out=out");
@@ -195,7 +199,7 @@ absl::StatusOr<CompareOptions> ParseCompareOptions(const std::vector<std::string
   if (options.help) return options;
   if (absl::Status status = Check(options, *positional); !status.ok()) return status;
   if (absl::Status status = TakeApart(texts, &options); !status.ok()) return status;
-  options.job = positional->front();
+  if (!positional->empty()) options.job = positional->front();
   options.args = args;
   return options;
 }

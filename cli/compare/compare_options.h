@@ -18,7 +18,7 @@ struct CompareBudget {
 };
 
 struct CompareOptions {
-  std::string job;               // file
+  std::string job;               // file; may be empty with a program
   std::vector<std::string> set;  // "path=value"
   std::vector<std::string> algorithms;
   std::vector<int> workers = {1, 2, 4};  // ascending
@@ -30,6 +30,7 @@ struct CompareOptions {
   int servers = 1;
   int threads = 1;  // per worker
   std::string device;
+  std::string program;  // as in TrainOptions
   std::string out;
   bool overwrite = false;
   double stall_seconds = 600;

@@ -31,6 +31,7 @@ ClusterPlan PlanCluster(const CompareRunner& runner, const PlannedRun& run, cons
   plan.evaluator_nice = 0;
   plan.threads = runner.options.threads;
   plan.device = runner.options.device;
+  plan.program = runner.options.program;
   return plan;
 }
 

@@ -6,6 +6,8 @@ readonly catchment=cli/catchment
 readonly out=$TEST_TMPDIR/out
 readonly log=$TEST_TMPDIR/log
 readonly rows=$TEST_TMPDIR/rows.csv
+# Where the command keeps a description while it runs.
+export TMPDIR=$TEST_TMPDIR
 readonly program="python3 tests/cluster/attached_program.py $rows"
 
 fail() {
@@ -29,7 +31,7 @@ grep -q "initial_weights: \"$out/initial.safetensors\"" "$out/job.textproto" || 
 grep -q 'name: "dense1.weight"' "$out/job.textproto" || fail "the model is not in the job"
 [[ -s $out/model.safetensors ]] || fail "there are no weights"
 [[ ! -e $out/logs/evaluator.log ]] || fail "an evaluator was started, and there is no test set"
-[[ -z $(compgen -G "${TMPDIR:-/tmp}/catchment-program-*/model.textproto") ]] || fail "the description was left behind"
+[[ -z $(compgen -G "$TMPDIR/catchment-program-*/model.textproto") ]] || fail "the description was left behind"
 
 "$catchment" train --resume --program="$program" --set epochs=5 --out="$out" >"$log" 2>&1 || fail "exit code $?"
 [[ $(summary phase) == DONE && $(summary samples) == 1200 ]] || fail "it did not go on"
@@ -39,6 +41,15 @@ TEST_SAMPLES=1 "$catchment" train "$TEST_TMPDIR/job.textproto" --program="$progr
   >"$log" 2>&1 || fail "exit code $?"
 [[ $(summary algorithm) == easgd && $(summary samples) == 480 ]] || fail "the job file was not heard"
 [[ $(summary test_loss) != None ]] || fail "the program did not score the weights"
+
+readonly compare=("$catchment" compare --program="$program" --workers=1 --seeds=1 --set epochs=1 --set batch_size=16
+  --out="$TEST_TMPDIR/compared")
+TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"
+[[ $(grep -c '"done": true' "$TEST_TMPDIR/compared/report.json") -eq 2 ]] || fail "the comparison lacks a run"
+TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"
+grep -q "2 of 2 runs are there already" "$log" || fail "what was done was done again"
+"${compare[@]}" --algorithms=sync,downpour --overwrite >"$log" 2>&1 && fail "runs were compared without a test set"
+grep -q "give join() a test set" "$log" || fail "it does not say what is missing"
 
 "$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a program without a model was taken"
 grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" || fail "no reason"
