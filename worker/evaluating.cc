@@ -91,9 +91,6 @@ absl::Status Evaluating::RunMembership(Session* session) {
       master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::EVALUATOR));
   if (!me.ok()) return me.status();
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";
-  if (session->attached != nullptr) {
-    if (absl::Status status = session->attached->Welcome(0); !status.ok()) return status;
-  }
   v1::HeartbeatRequest request;
   request.set_role(v1::EVALUATOR);
   request.set_incarnation(me->incarnation());
@@ -102,7 +99,7 @@ absl::Status Evaluating::RunMembership(Session* session) {
       request, me->lease_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
       {[] { return v1::Progress(); }, [](const std::string&) {}, [&](const absl::Status&) { lost = true; }});
   bool over = false;
-  absl::Status status;
+  absl::Status status = Join(session);
   while (status.ok() && !over && !lost && !stop_.Pause(kPollSeconds)) {
     status = Answer(session, me->incarnation(), &over);
     if (status.ok()) pauses_.Reset();
@@ -111,6 +108,12 @@ absl::Status Evaluating::RunMembership(Session* session) {
   if (!status.ok()) return status;
   if (!job_failure.empty()) return absl::FailedPreconditionError("the job has failed: " + job_failure);
   return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
+}
+
+absl::Status Evaluating::Join(Session* session) {
+  if (session->attached == nullptr) return absl::OkStatus();
+  absl::Status status = session->attached->AwaitHello();
+  return status.ok() ? session->attached->Welcome(0) : status;
 }
 
 std::string Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {

@@ -26,6 +26,8 @@ class Evaluating {
 
  private:
   absl::Status RunMembership(Session* session);
+  // Lets a program that scores the weights begin.
+  absl::Status Join(Session* session);
   absl::Status Answer(Session* session, uint64_t incarnation, bool* over);
   // Returns why the job failed; empty where it has not.
   std::string Leave(uint64_t incarnation, const absl::Status& why);

@@ -15,6 +15,7 @@
 #include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"
+#include "worker/attach/local_steps.h"
 #include "worker/data/load_data.h"
 #include "worker/model/network.h"
 #include "worker/model/synthetic_model.h"
@@ -80,7 +81,7 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& optio
   const DataShape shape = ShapeOf(job.data());
   const auto layers = InferShapes(job.model(), shape.input, shape.target);
   if (!layers.ok()) return layers.status();
-  return StartAttachedModel(
+  absl::StatusOr<std::unique_ptr<AttachedModel>> model = StartAttachedModel(
       {.command = options.program, .threads = options.threads, .local_index = options.local_index},
       {.job = job.name(),
        .tensors = ListTensors(*layers),
@@ -90,6 +91,13 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& optio
        .seed = job.seed(),
        .evaluates = options.role == v1::EVALUATOR},
       [&stop] { return stop.IsSet(); });
+  // An evaluator registers before its program has joined, so that a short job does not end without it.
+  if (!model.ok() || options.role == v1::EVALUATOR) return model;
+  absl::Status status = (*model)->AwaitHello();
+  if (status.ok() && (*model)->local_steps()) status = CheckLocalSteps(job);
+  if (status.ok()) return model;
+  (*model)->Finish(status);
+  return status;
 }
 
 absl::StatusOr<std::unique_ptr<Trainable>> MakeModel(const WorkerOptions& options, const v1::Job& job,

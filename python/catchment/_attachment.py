@@ -12,6 +12,7 @@ from ._plan import Plan
 
 VERSION = 1
 _LARGEST_PACKET = 131072
+_STATISTIC_BYTES = 16384 * 4
 _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dimension
 
 _NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
@@ -21,7 +22,7 @@ _NOT_STARTED = ("this program was not started by a Catchment worker, so there is
 class Attachment:
     """One for a program. tensors: (name, shape) in the order of the flat vectors."""
 
-    def __init__(self, tensors, train_samples, test_samples, device):
+    def __init__(self, tensors, train_samples, test_samples, device, local_steps=False):
         self.tensors = [(str(name), tuple(int(n) for n in shape)) for name, shape in tensors]
         fds = _descriptors()
         self._socket = socket.socket(fileno=fds[0])
@@ -36,7 +37,7 @@ class Attachment:
         self._evaluate = False
         self.welcome = None
         _report_exceptions(self)
-        self._say_hello(train_samples, test_samples, device)
+        self._say_hello(train_samples, test_samples, device, local_steps)
         while self.welcome is None and not self.stopped:
             self._read()
 
@@ -77,13 +78,19 @@ class Attachment:
         self._evaluate = False
         return not self.stopped
 
+    def statistic(self, name, values):
+        """values: the bytes of float32 numbers."""
+        for begin in range(0, len(values), _STATISTIC_BYTES):
+            self._send("statistic", {"name": name, "values": values[begin:begin + _STATISTIC_BYTES]})
+
     def scored(self, samples, loss_sum, correct):
         self._send("scored", {"samples": samples, "loss_sum": loss_sum, "correct": correct})
 
     # ----------------------------------------------------------------------------------------------- the socket
 
-    def _say_hello(self, train_samples, test_samples, device):
-        hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples, "device": device}
+    def _say_hello(self, train_samples, test_samples, device, local_steps):
+        hello = {"version": VERSION, "train_samples": train_samples, "test_samples": test_samples, "device": device,
+                 "local_steps": local_steps}
         size, part = 1000 + len(device), []
         for name, shape in self.tensors:
             more = _TENSOR_BYTES + len(name.encode("utf-8")) + 10 * len(shape)

@@ -7,15 +7,16 @@ import struct
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-# A schema: field number -> (name, type). A list around a type: repeated.
+# A schema: field number -> (name, type). A list around a type: repeated; bytes: repeated numbers as they lie in memory.
 TENSOR = {1: ("name", str), 2: ("shape", [int])}
 FROM_PROGRAM = {
     1: ("hello", {1: ("version", int), 2: ("tensors", [TENSOR]), 3: ("more", bool), 4: ("train_samples", int),
-                  5: ("test_samples", int), 6: ("device", str)}),
+                  5: ("test_samples", int), 6: ("device", str), 7: ("local_steps", bool)}),
     2: ("final", {1: ("begin", int)}),
     3: ("done", {1: ("step", int), 2: ("loss", float), 3: ("correct", int)}),
     4: ("failed", {1: ("why", str)}),
     5: ("scored", {1: ("samples", int), 2: ("loss_sum", float), 3: ("correct", int)}),
+    6: ("statistic", {1: ("name", str), 2: ("values", bytes)}),
 }
 TO_PROGRAM = {
     1: ("welcome", {1: ("job", str), 2: ("worker", int), 3: ("batch_size", int), 4: ("seed", int),
@@ -55,6 +56,8 @@ def _encode_value(number, kind, value):
         value = _encode_fields(kind, value)
     elif kind is str:
         value = value.encode("utf-8", "replace")
+    elif kind is bytes:
+        pass
     elif kind is float:
         return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
     else:
@@ -108,6 +111,8 @@ def _convert(kind, raw):
         return _decode_fields(kind, raw)
     if kind is str:
         return bytes(raw).decode("utf-8", "replace")
+    if kind is bytes:
+        return bytes(raw)
     if kind is float:
         return struct.unpack("<d", raw)[0]
     return kind(raw)

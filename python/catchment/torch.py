@@ -20,14 +20,17 @@ from . import _attachment
 __all__ = ["Minibatches", "Worker", "join"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
+_STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model, train, test=None):
+def join(model, train, test=None, optimizer=None):
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
     when join is called, and buffers, stay this program's own.
     train, test: the data sets, with a length, or their sizes. Workers must have the same.
+    optimizer: makes this worker's steps between two exchanges, for jobs with contribution.pseudo_gradient or .elastic;
+    anything with step() and zero_grad(). Without it, and for all other jobs, the job's optimizer does.
 
     Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
     not the job's.
@@ -43,8 +46,8 @@ def join(model, train, test=None):
         values = [p.detach().to("cpu", torch.float32).contiguous().numpy().tobytes() for _, p in parameters]
         _attachment.describe(directory, tensors, values, train_samples, test_samples)
     device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
-    attachment = _attachment.Attachment(tensors, train_samples, test_samples, device)
-    return Worker(attachment, model, parameters, train, wait_for_all=compiled)
+    attachment = _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None)
+    return Worker(attachment, model, parameters, train, optimizer, wait_for_all=compiled)
 
 
 def _count(data):
@@ -81,13 +84,13 @@ class Minibatches(IterableDataset):
 class _Parameter:
     """One of the model's, and its places in the flat vectors."""
 
-    def __init__(self, tensor, begin, weights, gradient):
+    def __init__(self, tensor, begin, weights, gradient, copied):
         self.tensor = tensor
         self.begin, self.end = begin, begin + tensor.numel()
         self.weights = weights[self.begin:self.end].view(tensor.shape)
         self.gradient = gradient[self.begin:self.end].view(tensor.shape)
-        # Otherwise, on a GPU or in another precision, weights and gradient are copied.
-        self.shared = tensor.device.type == "cpu" and tensor.dtype == torch.float32
+        # Otherwise, on a GPU, in another precision or for an optimizer here, weights and gradient are copied.
+        self.shared = not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32
         self.ready = False  # the gradient, in this step
 
 
@@ -99,7 +102,7 @@ class Worker:
     evaluates: whether this program is to score weights (evaluate) in place of training.
     """
 
-    def __init__(self, attachment, model, parameters, train, wait_for_all):
+    def __init__(self, attachment, model, parameters, train, optimizer, wait_for_all):
         self._attachment = attachment
         welcome = attachment.welcome or {}
         self.job = welcome.get("job", "")
@@ -109,12 +112,13 @@ class Worker:
         self.evaluates = welcome.get("evaluates", False)
         self._train = train
         self._model = model
+        self._optimizer = optimizer
         weights = torch.frombuffer(attachment.weights, dtype=torch.float32)
         gradient = torch.frombuffer(attachment.gradient, dtype=torch.float32)
         self._size = weights.numel()
         self._parameters, begin = [], 0
         for _, p in parameters:
-            self._parameters.append(_Parameter(p, begin, weights, gradient))
+            self._parameters.append(_Parameter(p, begin, weights, gradient, copied=optimizer is not None))
             begin = self._parameters[-1].end
         self._gradients = 0       # that became ready in this step
         self._counts = False      # the step, as far as is known
@@ -150,7 +154,9 @@ class Worker:
 
         loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
         """
-        if self._gradients == 0 and not self._attachment.stopped:
+        if self._optimizer is not None:
+            self._make_local_step()
+        elif self._gradients == 0 and not self._attachment.stopped:
             raise RuntimeError("worker.step() was called without a backward pass since the last step: call it once "
                                "for each minibatch, after loss.backward()")
         if self._called is not None:
@@ -165,16 +171,50 @@ class Worker:
             parameter.tensor.grad = None
         self._begin_step()
 
-    def evaluate(self, score):
+    def evaluate(self, score, forward=None):
         """Calls `score` with each weights that the job wants scored, until the job is over. It returns the mean loss
-        over the test set and how many of its samples were given the right class (0 where there are no classes)."""
+        over the test set and how many of its samples were given the right class (0 where there are no classes).
+
+        Where the model has batch norm, its running means and variances are computed anew before, of some 1000 samples
+        of the training set that join was given, in minibatches that `forward` passes through the model, in training
+        mode; without `forward`, the model is called with a minibatch, or its first part where that is a list. They go
+        into the file of weights.
+        """
         if not self.evaluates:
             raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
         samples = self._attachment.test_samples
         while self._attachment.await_evaluation():
             self._copy_weights(0, self._size)
+            statistics = self._estimate_statistics(forward or self._pass_first)
             loss, correct = score()
+            for name, values in statistics:
+                self._attachment.statistic(name, values.numpy().tobytes())
             self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
+
+    # ------------------------------------------------------------------------------------------------- batch norm
+
+    def _pass_first(self, minibatch):
+        self._model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
+
+    @torch.no_grad()
+    def _estimate_statistics(self, forward):
+        """Means over minibatches, as the job's own models take them (worker/evaluating.cc). Returns (name, values)."""
+        norms = [(name, module) for name, module in self._model.named_modules()
+                 if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
+        if not norms or isinstance(self._train, int):
+            return []
+        for _, module in norms:
+            module.reset_running_stats()
+            module.momentum = None  # the mean over all that follow
+        training = self._model.training
+        self._model.train()
+        count = min(len(self._train), -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size)
+        for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
+            samples = range(begin, min(begin + self.batch_size, count))
+            forward(default_collate([self._train[i * len(self._train) // count] for i in samples]))
+        self._model.train(training)
+        return [(name + "." + kind, getattr(module, kind).to("cpu", torch.float32)) for name, module in norms
+                for kind in ("running_mean", "running_var")]
 
     # ---------------------------------------------------------------------------------------------------- weights
 
@@ -215,8 +255,9 @@ class Worker:
 
     def _add_hooks(self):
         places = {parameter.tensor: parameter for parameter in self._parameters}
-        for index, parameter in enumerate(self._parameters):
-            parameter.tensor.register_post_accumulate_grad_hook(self._gradient_hook(index))
+        if self._optimizer is None:
+            for index, parameter in enumerate(self._parameters):
+                parameter.tensor.register_post_accumulate_grad_hook(self._gradient_hook(index))
         if self._wait_for_all:
             self._called = None
             return
@@ -247,6 +288,16 @@ class Worker:
         self._always = max((own[module] for module in own if module not in covered), default=0)
 
     # -------------------------------------------------------------------------------------------------- gradients
+
+    @torch.no_grad()
+    def _make_local_step(self):
+        """Moves the weights with the optimizer, and takes in place of a gradient how far that was."""
+        self._take_weights(self._size)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        for parameter in self._parameters:
+            parameter.gradient.copy_(parameter.weights - parameter.tensor.to("cpu", torch.float32))
+            parameter.ready = True
 
     def _gradient_hook(self, index):
         def take(tensor):

@@ -151,6 +151,23 @@ TEST_F(AttachedTest, EvaluatorsProgramScoresTheWeights) {
   EXPECT_GT(summary.value("test_loss", 0.0), 0.0) << summary.dump(2);
 }
 
+// The worker's program is done before the evaluator's has begun.
+TEST_F(AttachedTest, JobWaitsForTheProgramOfItsEvaluator) {
+  TestCluster cluster(
+      {.job = AttachedJob("epochs: 1", kRows), .program = "export TEST_SAMPLES=1; " + Program()});
+  ASSERT_TRUE(cluster.StartServers());
+  const std::string gate = TestDirectory() + "/gate";
+  Process& evaluator =
+      cluster.StartWorker({"--role=evaluator", absl::StrCat("--program=export TEST_SAMPLES=1; until test -e ",
+                                                            gate, "; do sleep 0.01; done; ", Program())});
+  ASSERT_TRUE(cluster.AwaitOutput(evaluator, "evaluator of job"));
+  cluster.StartWorkers(1);
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "the budget is spent"));
+  std::ofstream(gate) << "open";
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_FALSE(cluster.Summary()["test_loss"].is_null()) << cluster.LastWords();
+}
+
 // ------------------------------------------------------------------------------------------------- what goes
 // wrong
 

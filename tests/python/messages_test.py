@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """python/catchment/_messages.py against protobuf's own compiler, which encodes and decodes the same messages."""
+import array
 import re
 import subprocess
 import sys
@@ -41,6 +42,10 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(as_protobuf_reads("done", {"step": 3, "loss": -0.1, "correct": 16384}),
                          "done { step: 3 loss: -0.1 correct: 16384 }")
         self.assertEqual(as_protobuf_reads("failed", {"why": "x" * 200}), 'failed { why: "%s" }' % ("x" * 200))
+        self.assertEqual(as_protobuf_reads("statistic", {"name": "n", "values": array.array("f", [0.5, -2]).tobytes()}),
+                         'statistic { name: "n" values: 0.5 values: -2 }')
+        self.assertEqual(as_protobuf_reads("hello", {"version": 1, "local_steps": True}),
+                         "hello { version: 1 local_steps: true }")
         self.assertEqual(as_protobuf_reads("scored", {"samples": 1, "loss_sum": 2.5, "correct": 0}),
                          "scored { samples: 1 loss_sum: 2.5 }")
 

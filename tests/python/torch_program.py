@@ -97,16 +97,30 @@ def main():
     if variant == "compiled":
         model = torch.compile(model, backend="eager")
     initial = copy.deepcopy(model)
-    worker = catchment.join(model, samples, samples if os.environ.get("TEST_SAMPLES") else None)
+    test = samples if os.environ.get("TEST_SAMPLES") else None
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant == "adamw" else None
+    worker = catchment.join(model, samples, test, optimizer)
     if worker.evaluates:
-        model.eval()
         x, y = samples.tensors
 
         def score():
+            model.eval()
             with torch.no_grad():
                 z = model(x)
             return F.cross_entropy(z, y), (z.argmax(1) == y).sum()
         worker.evaluate(score)
+    if variant == "adamw":
+        adamw = torch.optim.AdamW(initial.parameters(), lr=0.02)
+        for step, (x, y) in enumerate(worker.minibatches(), 1):
+            for p, q in zip(model.parameters(), initial.parameters()):
+                # The job has one worker, and averages its weights: nothing changes them but AdamW.
+                assert torch.allclose(p, q, atol=1e-6 * step), step
+            for m in (model, initial):
+                F.cross_entropy(m(x), y).backward()
+            adamw.step()
+            adamw.zero_grad()
+            worker.step(0.0)
+        return None
     if variant == "data":
         check_data(worker, samples)
     if variant == "bfloat16":

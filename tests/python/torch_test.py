@@ -124,6 +124,38 @@ class TorchTest(unittest.TestCase):
         with open(out + "/summary.json") as file:
             self.assertGreater(json.load(file)["test_accuracy"], 0.7)
 
+    def test_batch_norm_is_scored_with_statistics_that_are_in_the_file(self):
+        os.environ["TEST_SAMPLES"] = "1"
+        try:
+            out = self.attached("deep", *self.sets("epochs=4", "optimizer.learning_rate=0.1"))
+        finally:
+            del os.environ["TEST_SAMPLES"]
+        after = tensors(out + "/model.safetensors")
+        with open(out + "/summary.json") as file:
+            summary = json.load(file)
+        sys.path.insert(0, "tests/python")
+        sys.path.insert(0, "python")
+        import torch_program
+        torch.manual_seed(5)
+        model, (x, y) = torch_program.Deep(), torch_program.rows(self.rows).tensors
+        missing, unexpected = model.load_state_dict(after, strict=False)
+        self.assertFalse(unexpected)
+        self.assertEqual(sorted(missing), ["also_last.weight", "frozen.bias", "frozen.weight",
+                                           "norm.num_batches_tracked"])
+        model.eval()
+        with torch.no_grad():
+            z = model(x)
+        self.assertAlmostEqual(torch.nn.functional.cross_entropy(z, y).item(), summary["test_loss"], places=5)
+
+    def test_makes_local_steps_with_its_own_optimizer(self):
+        unit = "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}"
+        local = "algorithm.contribution.pseudo_gradient.local_optimizer" + unit
+        self.attached("adamw", *self.sets("epochs=3", "algorithm.preset=local_sgd", local))
+        self.attached("adamw", *self.sets("algorithm.preset=local_sgd"), fails=True)
+        self.assertIn("with an optimizer of its own, so the job must not change them; set " + local, self.logs)
+        self.attached("adamw", fails=True)
+        self.assertIn("take the preset local_sgd, diloco or easgd", self.logs)
+
     def test_names_what_the_program_did_wrong(self):
         self.attached("twice", fails=True)
         self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")

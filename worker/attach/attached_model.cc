@@ -43,6 +43,7 @@ AttachedModel::AttachedModel(Options options, ProgramChannels channels, std::uni
 // and end
 
 absl::Status AttachedModel::AwaitHello() {
+  if (greeted_) return absl::OkStatus();
   v1::FromProgram::Hello hello;
   do {
     const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
@@ -52,7 +53,11 @@ absl::Status AttachedModel::AwaitHello() {
     hello.MergeFrom(message->hello());
   } while (hello.more());
   device_ = absl::StrCat("program: ", hello.device());
-  return CheckHello(hello);
+  local_steps_ = hello.local_steps();
+  absl::Status status = CheckHello(hello);
+  greeted_ = status.ok();
+  if (greeted_) channels_.on_hello();
+  return status;
 }
 
 absl::Status AttachedModel::CheckHello(const v1::FromProgram::Hello& hello) const {
@@ -204,7 +209,12 @@ absl::StatusOr<Score> AttachedModel::ScoreTestSet(absl::Span<const float> weight
   v1::ToProgram evaluate;
   evaluate.mutable_evaluate();
   if (absl::Status status = channels_.link->Send(evaluate); !status.ok()) return status;
-  const absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
+  statistics_.clear();
+  absl::StatusOr<v1::FromProgram> message = channels_.link->Receive();
+  while (message.ok() && message->has_statistic()) {
+    AddStatistic(message->statistic());
+    message = channels_.link->Receive();
+  }
   if (!message.ok()) return message.status();
   if (!message->has_scored()) return Unexpected(*message, "scored");
   const v1::FromProgram::Scored& scored = message->scored();
@@ -213,6 +223,22 @@ absl::StatusOr<Score> AttachedModel::ScoreTestSet(absl::Span<const float> weight
   score.loss_sum = scored.loss_sum();
   score.correct = static_cast<int64_t>(scored.correct());
   return score;
+}
+
+void AttachedModel::AddStatistic(const v1::FromProgram::Statistic& part) {
+  if (statistics_.empty() || statistics_.back().name() != part.name()) {
+    statistics_.push_back(part);
+  } else {
+    statistics_.back().mutable_values()->MergeFrom(part.values());
+  }
+}
+
+std::vector<Trainable::Statistic> AttachedModel::statistics() const {
+  std::vector<Statistic> all;
+  for (const v1::FromProgram::Statistic& one : statistics_) {
+    all.push_back({one.name(), absl::MakeConstSpan(one.values().data(), one.values_size())});
+  }
+  return all;
 }
 
 }  // namespace catchment

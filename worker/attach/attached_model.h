@@ -14,6 +14,7 @@
 #define CATCHMENT_WORKER_ATTACH_ATTACHED_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct ProgramChannels {
   SharedMemory weights;
   SharedMemory gradient;
   PlanBoard plan;
+  std::function<void()> on_hello = [] {};  // called when the program has said Hello, and it is the job's
 };
 
 class AttachedModel final : public Trainable {
@@ -55,8 +57,8 @@ class AttachedModel final : public Trainable {
   // `child` may be null: the program is not the model's to end.
   AttachedModel(Options options, ProgramChannels channels, std::unique_ptr<ChildProgram> child);
 
-  // Waits for the program's Hello and compares it with the job. Call first. InvalidArgument names what
-  // differs.
+  // Waits for the program's Hello and compares it with the job. Call before Welcome; later calls change
+  // nothing. InvalidArgument names what differs.
   absl::Status AwaitHello();
   // Lets the program begin: the worker is a member of the job. Later calls change nothing.
   absl::Status Welcome(uint32_t worker);
@@ -86,9 +88,16 @@ class AttachedModel final : public Trainable {
   // The program scores a whole test set (ScoreTestSet), no minibatches.
   Score Evaluate(absl::Span<const float>, const Minibatch&) override { return Score(); }
 
+  // statistics() are then the program's.
   absl::StatusOr<Score> ScoreTestSet(absl::Span<const float> weights);
+  std::vector<Statistic> statistics() const override;
+
+  // Whether the program makes the local steps itself: what it reports is no gradient, but how far the weights
+  // moved.
+  bool local_steps() const { return local_steps_; }
 
  private:
+  void AddStatistic(const v1::FromProgram::Statistic& part);
   absl::Status CheckHello(const v1::FromProgram::Hello& hello) const;
   absl::Status RunPass(absl::Span<const float> weights, absl::Span<float> gradient, PassObserver* observer,
                        Score* score);
@@ -101,8 +110,11 @@ class AttachedModel final : public Trainable {
   const Options options_;
   ProgramChannels channels_;
   const std::unique_ptr<ChildProgram> child_;
-  std::string device_;
+  std::string device_ = "program";
+  bool local_steps_ = false;
+  bool greeted_ = false;
   bool welcomed_ = false;
+  std::vector<v1::FromProgram::Statistic> statistics_;
   absl::Status status_;
 
   Mutex mu_;
@@ -115,8 +127,9 @@ struct ProgramOptions {
   int local_index = 0;  // among this machine's workers
 };
 
-// Starts the program and waits for its Hello. Call on a thread that lasts (child_program.h). Errors: those of
-// Hello; Cancelled once `stopped` returns true.
+// Starts the program, whose Hello is still to be awaited. Call on a thread that lasts (child_program.h).
+// While the model waits for the program, it gives up with Cancelled once `stopped` returns true; of a step
+// that is under way only after a minute.
 absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
                                                                   AttachedModel::Options options,
                                                                   std::function<bool()> stopped);

@@ -98,13 +98,8 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramO
   if (!child.ok()) return child.status();
   LOG(INFO) << "started the program (pid " << (*child)->pid() << "): " << program.command;
   watch->SetChild(child->get());
-  auto model = std::make_unique<AttachedModel>(std::move(options), *std::move(channels), *std::move(child));
-  if (absl::Status status = model->AwaitHello(); !status.ok()) {
-    model->Finish(status);
-    return status;
-  }
-  watch->SetJoined();
-  return model;
+  channels->on_hello = [watch] { watch->SetJoined(); };
+  return std::make_unique<AttachedModel>(std::move(options), *std::move(channels), *std::move(child));
 }
 
 }  // namespace catchment

@@ -278,6 +278,13 @@ TEST_F(AttachedModelTest, ScoresATestSet) {
   scored.mutable_scored()->set_samples(10);
   scored.mutable_scored()->set_loss_sum(2.5);
   scored.mutable_scored()->set_correct(7);
+  for (const auto& [name, value] :
+       {std::pair("n.running_mean", 1.0f), {"n.running_mean", 2.0f}, {"n.running_var", 3.0f}}) {
+    v1::FromProgram statistic;
+    statistic.mutable_statistic()->set_name(name);
+    statistic.mutable_statistic()->add_values(value);
+    Send(statistic);
+  }
   Send(scored);
   const std::vector<float> weights(size_, 2.0f);
   const absl::StatusOr<Score> score = model_->ScoreTestSet(weights);
@@ -285,6 +292,10 @@ TEST_F(AttachedModelTest, ScoresATestSet) {
   EXPECT_EQ(score->samples, 10);
   EXPECT_EQ(score->loss_sum, 2.5);
   EXPECT_EQ(score->correct, 7);
+  ASSERT_EQ(model_->statistics().size(), 2u);
+  EXPECT_EQ(model_->statistics()[0].name, "n.running_mean");
+  EXPECT_THAT(model_->statistics()[0].values, ElementsAre(1.0f, 2.0f));
+  EXPECT_THAT(model_->statistics()[1].values, ElementsAre(3.0f));
   EXPECT_TRUE(Receive().has_evaluate());
   EXPECT_EQ(weights_[size_ - 1], 2.0f);
 }

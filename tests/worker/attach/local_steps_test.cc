@@ -1,0 +1,53 @@
+#include "worker/attach/local_steps.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/text_format.h"
+#include "common/job/validate.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kUnit[] = "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}";
+
+// What is wrong with a job of this preset and these changes.
+std::string Error(const std::string& preset, std::vector<std::string> overrides = {}) {
+  v1::Job job;
+  overrides.push_back("algorithm.preset=" + preset);
+  overrides.push_back("workers=2");
+  overrides.push_back("model.synthetic.parameters=10");
+  overrides.push_back("data.synthetic={}");
+  EXPECT_TRUE(ApplyOverrides(overrides, &job).ok());
+  const auto complete = FillDefaultsAndValidate(job);
+  EXPECT_TRUE(complete.ok()) << complete.status();
+  return std::string(CheckLocalSteps(*complete).message());
+}
+
+TEST(CheckLocalStepsTest, WhatTheErrorSaysMakesTheJobFit) {
+  const std::string local = "algorithm.contribution.pseudo_gradient.local_optimizer";
+  for (const char* preset : {"local_sgd", "diloco"}) {
+    EXPECT_THAT(Error(preset), HasSubstr(absl::StrCat("set ", local, kUnit))) << preset;
+    EXPECT_EQ(Error(preset, {local + kUnit}), "") << preset;
+    EXPECT_NE(Error(preset, {local + kUnit, local + ".learning_rate=0.5"}), "") << preset;
+    EXPECT_NE(Error(preset, {local + kUnit, local + ".weight_decay=0.1"}), "") << preset;
+    EXPECT_NE(Error(preset, {local + kUnit, local + ".clip_norm=1"}), "") << preset;
+    EXPECT_NE(Error(preset, {local + kUnit, local + ".schedule.warmup=0.1"}), "") << preset;
+  }
+  EXPECT_THAT(Error("easgd"), HasSubstr(absl::StrCat("set optimizer", kUnit)));
+  EXPECT_EQ(Error("easgd", {std::string("optimizer") + kUnit}), "");
+}
+
+TEST(CheckLocalStepsTest, OtherContributionsHaveNone) {
+  for (const char* preset : {"sync", "downpour", "dana", "gem"}) {
+    EXPECT_THAT(Error(preset), HasSubstr("take the preset local_sgd, diloco or easgd")) << preset;
+  }
+}
+
+}  // namespace
+}  // namespace catchment
