@@ -140,8 +140,8 @@ class TorchTest(unittest.TestCase):
         model, (x, y) = torch_program.Deep(), torch_program.rows(self.rows).tensors
         missing, unexpected = model.load_state_dict(after, strict=False)
         self.assertFalse(unexpected)
-        self.assertEqual(sorted(missing), ["also_last.weight", "frozen.bias", "frozen.weight",
-                                           "norm.num_batches_tracked"])
+        self.assertEqual(sorted(set(missing) - {"norm.num_batches_tracked"}),
+                         ["also_last.weight", "frozen.bias", "frozen.weight"])
         model.eval()
         with torch.no_grad():
             z = model(x)
