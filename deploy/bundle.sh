@@ -12,7 +12,8 @@
 #
 #   catchment-VERSION/bin        catchment, catchment_server, catchment_worker, libcatchment_cuda.so
 #   catchment-VERSION/lib        the libraries and the loader; every file finds its own by a path relative to itself
-#   catchment-VERSION/examples   job files
+#   catchment-VERSION/examples   job files, and programs that train their own models
+#   catchment-VERSION/python     the Python package for these (docs/python.md)
 #   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, containers; README.md says which
 #   catchment-VERSION/licenses   of the libraries
 #
@@ -31,6 +32,6 @@ begin "$@"
 make_tree catchment
 add_licenses
 check_complete
-cp -RL examples deploy LICENSE "$tree/"
-rm -f "$tree"/{examples,deploy}/BUILD
+cp -RL examples deploy python LICENSE "$tree/"
+rm -rf "$tree"/{examples,deploy,python}/BUILD "$tree"/python/catchment/__pycache__
 pack "${out:-$PWD/out-bundle/catchment-$version.tar.gz}"

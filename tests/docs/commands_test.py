@@ -44,7 +44,7 @@ def expect(truth, message):
 def make_directory(page):
     """The project as it is after `bazel build //...`, with a job of the user's own, job.textproto."""
     place = os.path.join(SCRATCH, page.replace("/", "_"))
-    for folder in ("examples", "deploy"):
+    for folder in ("examples", "deploy", "python"):
         shutil.copytree(folder, os.path.join(place, folder))
     shutil.copy("LICENSE", place)
     shutil.copy("examples/drawn_digits.textproto", os.path.join(place, "job.textproto"))
@@ -144,8 +144,10 @@ def same_as(page, difference):
 
 def program(command, place):
     """NumPy and PyTorch are not here: train_program_test trains with a program that needs neither."""
-    expect("train --program=" in pages.read("tests/cluster/train_program_test.sh"), "no test trains with a program")
-    expect_flags(re.sub(r'"[^"]*"', "", command), help_of("cli/catchment", "train"))
+    subcommand = command.split()[1]
+    expect(f'"$catchment" {subcommand} --program=' in pages.read("tests/cluster/train_program_test.sh"),
+           f"no test has {subcommand} with a program")
+    expect_flags(re.sub(r'"[^"]*"', "", command), help_of("cli/catchment", subcommand))
     for path in re.findall(r"examples/\S+\.py", command):
         expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
     return "files and flags exist; tests/cluster/train_program_test.sh does it with another program"
@@ -267,7 +269,9 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
                            ("--out=out", "--out=out-compare")])),
     ("docs/python.md", r"export .*", labels),
-    ("docs/python.md", r"catchment train .*", program),
+    ("docs/python.md", r"catchment (train|compare) .*", program),
+    ("docs/python.md", r"deploy/wheel\.sh|pip install .*",
+     taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
     ("docs/codecs.md", r"catchment train .*",
      run(f"{DIGITS} --set samples=512", replace=[("PUSH", "TOP_K"), ("PULL", "BFLOAT16"), ("F", "0.1")],
          leaves=["out/summary.json"])),
