@@ -286,6 +286,25 @@ TEST_F(AttachedTest, ProgramThatNeverJoinsEndsWithItsWorker) {
   EXPECT_TRUE(Await([program] { return !Runs(program); }));
 }
 
+// The steps that were planned before are left out; what they were of is planned again, for some worker.
+TEST_F(AttachedTest, ProgramGoesOnWhenItsWorkerRegistersAgain) {
+  const std::string more =
+      "epochs: 1000000 workers: 2 algorithm { preset: 'downpour' } faults { worker_lease_seconds: 2 }";
+  TestCluster cluster({.job = AttachedJob(more), .program = Program()});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 200)));
+  cluster.worker(1).Signal(SIGSTOP);
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "taken for lost"));
+  cluster.worker(1).Signal(SIGCONT);
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.worker(1), "the membership was lost"));
+  ASSERT_TRUE(cluster.AwaitStatus("both to train again", AllHaveTrained(2, 200)));
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const std::string output = cluster.worker(1).Output();
+  EXPECT_EQ(output.find("started the program"), output.rfind("started the program")) << output;
+}
+
 // Its steps end when servers have refused its gradients for so many times in a row.
 TEST_F(AttachedTest, GradientsThatAreNotFiniteEndTheJob) {
   TestCluster cluster(
