@@ -30,7 +30,7 @@ struct TrainOptions {
   std::vector<std::string> args;  // as given, to say how to go on
 };
 
-// InvalidArgument names the flag and the mend.
+// Errors: InvalidArgument with the flag and its remedy.
 absl::StatusOr<TrainOptions> ParseTrainOptions(const std::vector<std::string>& args);
 
 std::string TrainHelp();

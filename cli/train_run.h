@@ -14,7 +14,7 @@
 
 namespace catchment {
 
-// Threads of each worker where so many share this machine.
+// Returns the threads of each worker if this number of workers share this machine.
 int ThreadsPerWorker(int workers);
 
 // Returns the bounds of a run whose workers are started with `program`, which may be empty: it may still do

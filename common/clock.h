@@ -1,4 +1,4 @@
-// Time comes in from outside, so that tests and simulations can drive it.
+// The source of time, which tests and simulations replace.
 #ifndef CATCHMENT_COMMON_CLOCK_H_
 #define CATCHMENT_COMMON_CLOCK_H_
 
@@ -6,7 +6,7 @@
 
 namespace catchment {
 
-// Seconds since some fixed moment; never goes back. Thread-safe.
+// Now() returns seconds since a fixed moment and never decreases. Thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;

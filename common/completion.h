@@ -1,7 +1,8 @@
-// gRPC's completion queues, one thread to a queue.
+// gRPC's completion queues, with one thread for each queue.
 //
-// Measured: with one thread alone waiting for the connections of a process a megabyte goes round in two
-// thirds of the time that gRPC's own callback threads take, which wake each other for every event.
+// Measured: with a single thread that waits for the connections of a process, a round trip of a megabyte
+// takes two thirds of the time that it takes with gRPC's own callback threads, which wake each other for each
+// event.
 #ifndef CATCHMENT_COMMON_COMPLETION_H_
 #define CATCHMENT_COMMON_COMPLETION_H_
 
@@ -16,11 +17,11 @@
 
 namespace catchment {
 
-// An operation that gRPC is given.
+// An operation that is started in gRPC.
 class Completion {
  public:
-  // For gRPC, as the operation's tag. Whatever the thread that gives it has done comes before Done: gRPC sees
-  // to that, but with locks that ThreadSanitizer does not see, hence the atomic.
+  // Returns the operation's tag for gRPC. All that the calling thread has done before happens before Done:
+  // gRPC ensures that, but with locks that ThreadSanitizer does not know, hence the atomic.
   void* Tag() {
     given_.store(true, std::memory_order_release);
     return this;
@@ -31,7 +32,7 @@ class Completion {
     completion->Done(ok);
   }
 
-  // On the queue's thread. `ok`: the operation did what it was asked to.
+  // Called on the queue's thread. `ok`: the operation succeeded.
   virtual void Done(bool ok) = 0;
 
  protected:
@@ -41,7 +42,7 @@ class Completion {
   std::atomic<bool> given_{false};
 };
 
-// A completion that calls one method of its owner: an object with several kinds of operation has one of each.
+// A completion that calls a method of its owner; an object has one for each kind of operation.
 template <typename Owner>
 class MemberCompletion final : public Completion {
  public:
@@ -53,12 +54,12 @@ class MemberCompletion final : public Completion {
   void (Owner::*const method_)(bool);
 };
 
-// Runs what completes on a queue, from construction to destruction. All tags are Completions.
+// Runs the completions of a queue, from construction to destruction. All tags are Completions.
 class CompletionThread {
  public:
-  // `name`, at most 15 characters, is what tools show of the thread.
+  // `name`: the thread's name in tools, at most 15 characters.
   CompletionThread(std::unique_ptr<grpc::CompletionQueue> queue, const std::string& name);
-  // Runs what has been started to its end first. Nothing more may be started.
+  // Waits for all operations that have been started. No more may be started.
   ~CompletionThread();
 
   grpc::CompletionQueue* queue() { return queue_.get(); }

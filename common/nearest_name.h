@@ -1,4 +1,4 @@
-// Which name was meant.
+// Finds the name that a misspelled one probably means.
 #ifndef CATCHMENT_COMMON_NEAREST_NAME_H_
 #define CATCHMENT_COMMON_NEAREST_NAME_H_
 
@@ -7,7 +7,7 @@
 
 namespace catchment {
 
-// The candidate that needs the fewest edits to become `name`, in any case of letters; empty when none is near.
+// Returns the candidate with the fewest edits to `name`, ignoring case; empty if none is near.
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace catchment

@@ -1,7 +1,7 @@
-// How many files, connections among them, the process may have open (RLIMIT_NOFILE).
+// The limit of the process's open files and connections (RLIMIT_NOFILE).
 //
-// gRPC 1.51 never accepts from a listening socket again after it could not accept a connection for want of a
-// file descriptor (CVE-2023-4785): a server must not reach the limit.
+// gRPC 1.51 stops accepting from a listening socket forever when a connection could not be accepted because
+// there was no file descriptor (CVE-2023-4785): a server must not reach the limit.
 #ifndef CATCHMENT_COMMON_OPEN_FILES_H_
 #define CATCHMENT_COMMON_OPEN_FILES_H_
 
@@ -11,7 +11,7 @@
 
 namespace catchment {
 
-// For error messages: how the limit is raised.
+// How the limit is raised, for error messages.
 inline constexpr char kOpenFilesRemedy[] =
     "raise the hard limit with `ulimit -Hn`, LimitNOFILE= in a systemd unit, or --ulimit nofile= of a "
     "container";
@@ -19,15 +19,14 @@ inline constexpr char kOpenFilesRemedy[] =
 // Raises the limit to the hard limit. Call once, first thing in main().
 void RaiseOpenFiles();
 
-// Returns the limit as it is.
+// Returns the current limit.
 int64_t OpenFilesLimit();
 
-// Returns how many a server of a job with so many workers and servers needs, about: a connection for each
-// worker, and at the master another one for its calls, and one for each server.
+// Estimates the files of a server in a job with these workers and servers: a connection for each worker, and
+// at the master another one for its calls, and one for each server.
 int64_t OpenFilesNeeded(int64_t workers, int64_t servers, bool master);
 
-// FailedPrecondition, saying which limit is too low and how it is raised, when the server needs more than it
-// may have.
+// Returns FailedPrecondition, with the limit and how it is raised, if the server needs more files than that.
 absl::Status CheckOpenFiles(int64_t workers, int64_t servers, bool master);
 
 }  // namespace catchment

@@ -29,7 +29,8 @@ uint64_t Fingerprint(const std::vector<TensorSpec>& tensors) {
   return hash;
 }
 
-// The smallest size of part with which so many parts hold all tensors, none of them cut.
+// Returns the smallest size of the largest part if all tensors are divided into `parts` parts, without
+// cutting a tensor.
 int64_t SmallestLargestPart(const std::vector<Range>& tensors, int parts) {
   const auto fits = [&](int64_t most) {
     int needed = 1;
@@ -62,7 +63,8 @@ std::vector<int> EvenCuts(const std::vector<Range>& tensors, int parts) {
   const int n = static_cast<int>(tensors.size());
   std::vector<double> least(n + 1, std::numeric_limits<double>::infinity());
   least[0] = 0;
-  // Of the best split of the first t tensors into so many parts, the first tensor of the last part.
+  // first[part][t]: the first tensor of the last part, in the best split of the first t tensors into part + 1
+  // parts.
   std::vector<std::vector<int>> first(parts, std::vector<int>(n + 1, 0));
   for (int part = 0; part < parts; ++part) {
     std::vector<double> next(n + 1, std::numeric_limits<double>::infinity());

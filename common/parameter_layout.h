@@ -1,16 +1,16 @@
-// Where every parameter lives: tensors -> one flat vector -> shards, one a server -> blocks.
+// The place of every parameter: tensors -> one flat vector -> shards, one for each server -> blocks.
 //
-// The flat vector is the tensors one after another, each in row-major order, in the model's order. Shard s is
-// a contiguous part of it; a block is a contiguous part of a shard, the unit of locks, of the wire, of
-// exactly-once accounting and of versions. Where they are cut:
+// The flat vector consists of the tensors in the model's order, each in row-major order. Shard s is a
+// contiguous part of it; a block is a contiguous part of a shard, the unit of locks, of the wire, of
+// exactly-once accounting and of versions. The boundaries are placed:
 //   kAnywhere        Shards differ by at most 16 values, so servers are even by bytes, and a large tensor may
-//                    be split. A block is `block_size` values, the last one of a shard fewer.
-//   kBetweenTensors  For what takes norms over whole tensors. The largest shard is as small as whole tensors
-//                    allow, and the others are as even as that allows. A block is consecutive tensors of
-//                    together at most `block_size` values, or one larger tensor alone.
+//                    be split. A block has `block_size` values, the last one of a shard fewer.
+//   kBetweenTensors  For optimizers with norms of whole tensors. The largest shard is as small as whole tensors
+//                    allow, and the others are as even as possible. A block contains consecutive tensors of
+//                    at most `block_size` values together, or one larger tensor.
 //
 // Shapes: sizes and offsets count float32 values, not bytes.
-// Threads: immutable once made.
+// Threads: immutable after construction.
 #ifndef CATCHMENT_COMMON_PARAMETER_LAYOUT_H_
 #define CATCHMENT_COMMON_PARAMETER_LAYOUT_H_
 
@@ -43,9 +43,9 @@ enum class Cuts { kAnywhere, kBetweenTensors };
 
 class ParameterLayout {
  public:
-  // InvalidArgument for no tensors, a name given twice, a dimension below 1, no shards, or more shards than
-  // there are groups of 16 values; with kBetweenTensors, more shards than tensors, or a tensor of more than
-  // kLargestWholeTensor values.
+  // Errors: InvalidArgument for no tensors, a repeated name, a dimension below 1, no shards, or more shards
+  // than there are groups of 16 values; with kBetweenTensors, more shards than tensors, or a tensor of more
+  // than kLargestWholeTensor values.
   static absl::StatusOr<ParameterLayout> Create(std::vector<TensorSpec> tensors, int num_shards,
                                                 int64_t block_size, Cuts cuts = Cuts::kAnywhere);
 
@@ -61,17 +61,17 @@ class ParameterLayout {
 
   Cuts cuts() const { return cuts_; }
   int64_t block_size() const { return block_size_; }
-  // No block holds more values.
+  // The most values in a block.
   int64_t most_in_block() const { return most_in_block_; }
   int num_blocks(int shard) const;
-  // In the flat vector.
+  // Returns the block's range of the flat vector.
   Range block(int shard, int block) const;
-  // Indices begin .. end-1 of the shard's blocks that hold some of these values.
+  // Returns the indices of the shard's blocks that contain some of these values.
   Range BlocksOf(int shard, Range values) const;
-  // With kBetweenTensors: where each tensor of a block ends, counted from the block's first value.
+  // With kBetweenTensors: returns the end of each tensor of a block, relative to the block's first value.
   std::vector<int64_t> TensorEnds(int shard, int block) const;
 
-  // Names and shapes, hashed; the same for any number of shards and any size of block.
+  // A hash of names and shapes, independent of the number of shards and the size of blocks.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -79,7 +79,7 @@ class ParameterLayout {
   absl::Status AddTensors(std::vector<TensorSpec> tensors);
   absl::Status CutAnywhere(int num_shards);
   absl::Status CutBetweenTensors(int num_shards);
-  // Of tensors first .. last-1.
+  // Divides the tensors first .. last-1 into blocks; returns their ends.
   std::vector<int64_t> PackBlocks(int first, int last) const;
 
   std::vector<TensorSpec> tensors_;
@@ -93,7 +93,8 @@ class ParameterLayout {
   uint64_t fingerprint_ = 0;
 };
 
-// "1.weight 32x1x3x3" of the first tensor in which the two differ, in words that name both; empty when equal.
+// Describes the first tensor in which the two differ, such as "1.weight 32x1x3x3", in both; empty if they are
+// equal.
 std::string DescribeDifference(const std::vector<TensorSpec>& expected, const std::vector<TensorSpec>& got);
 
 }  // namespace catchment

@@ -1,6 +1,6 @@
-// Looks every few seconds whether new connections to the process's own port are still taken. gRPC 1.51 gives
-// up accepting for good when the process runs out of open files (CVE-2023-4785): open connections
-// go on, and the kernel still takes new ones, but the process never accepts them and logs nothing.
+// Checks every few seconds that new connections to the process's own port are still accepted. gRPC 1.51 stops
+// accepting forever when the process runs out of open files (CVE-2023-4785): open connections continue, and
+// the kernel still completes new ones, but the process never accepts them and logs nothing.
 #ifndef CATCHMENT_COMMON_PORT_WATCH_H_
 #define CATCHMENT_COMMON_PORT_WATCH_H_
 
@@ -15,26 +15,27 @@
 
 namespace catchment {
 
-// Threads: safe; it has one of its own.
+// Threads: safe; it has its own thread.
 class PortWatch {
  public:
   struct Options {
-    double look_seconds = 5;      // between two looks
-    double connect_seconds = 10;  // for a connection; ample also for a busy process
+    double look_seconds = 5;      // between two checks
+    double connect_seconds = 10;  // for a connection; enough also for a busy process
   };
-  // So many connections in a row must fail. One for which the process has no file descriptor does not count,
-  // and none does before one has succeeded: the process may not be able to reach itself under this address.
+  // The number of consecutive connections that must fail. A failure because the process has no file
+  // descriptor does not count, nor do failures before the first success: the process may not be able to reach
+  // itself under this address.
   static constexpr int kFailures = 3;
 
-  // `address`: HOST:PORT, where the process listens. on_lost is called once, on the watch's thread, with
-  // Unavailable that says what to do.
+  // `address`: HOST:PORT, where the process listens. on_lost is called once, on the watch's thread, with an
+  // Unavailable status that gives the remedy.
   PortWatch(std::string address, std::shared_ptr<grpc::ChannelCredentials> credentials,
             const Options& options, std::function<void(const absl::Status&)> on_lost);
   ~PortWatch() { End().IgnoreError(); }
 
-  // Whether a connection has succeeded.
+  // Returns true if a connection has succeeded.
   bool reached();
-  // Ends the watch; call it before the port is closed. Returns ok, or what on_lost was called with.
+  // Ends the watch; call it before the port is closed. Returns OK, or the status that on_lost received.
   absl::Status End();
 
  private:

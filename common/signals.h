@@ -1,5 +1,5 @@
-// Delivers SIGTERM, SIGINT and SIGHUP on a thread of their own, where any function may be called. SIGHUP is
-// left out in a process that was started with it ignored (nohup).
+// Delivers SIGTERM, SIGINT and SIGHUP on a separate thread, which may call any function. SIGHUP stays ignored
+// in a process that was started with it ignored (nohup).
 #ifndef CATCHMENT_COMMON_SIGNALS_H_
 #define CATCHMENT_COMMON_SIGNALS_H_
 
@@ -8,7 +8,8 @@
 
 namespace catchment {
 
-// First thing in main(), before any thread: the signals wait for a SignalThread.
+// Blocks the signals until a SignalThread waits for them. Call it first in main(), before any thread is
+// started.
 void BlockSignals();
 
 // Calls `on_signal` for every SIGTERM, SIGINT and SIGHUP, from construction to destruction.

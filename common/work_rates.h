@@ -1,9 +1,9 @@
-// How fast a job and its workers go, and where their time goes: between two readings of the status, or, of
-// one alone, since each worker's registration.
+// The speed of a job and its workers, and how they spend their time: between two readings of the status, or,
+// for a single reading, since each worker's registration.
 //
-// A worker's rates are over its own time (what its training thread spent computing and waiting), which comes
-// with its counts in one message: how old that message is does not matter. Units: seconds. Threads: pure
-// functions.
+// A worker's rates are relative to its own time (the time that its training thread has spent computing and
+// waiting), which is sent with its counts in one message, so the age of the message has no effect. Units:
+// seconds. Threads: pure functions.
 #ifndef CATCHMENT_COMMON_WORK_RATES_H_
 #define CATCHMENT_COMMON_WORK_RATES_H_
 
@@ -22,21 +22,21 @@ struct Work {
   double data = 0;
 
   double seconds() const { return compute + push + pull + data; }
-  // Nothing where no time was spent.
+  // Each returns nothing if no time was spent.
   std::optional<double> samples_per_second() const;
   std::optional<double> compute_per_step() const;
-  // Of part, one of the above.
+  // Returns the share of `part`, one of the above.
   std::optional<double> share(double part) const;
   Work& operator+=(const Work& other);
 };
 
-// `before`: an earlier reading of the same job, or null.
+// Returns the work of a worker. `before`: an earlier reading of the same job, or null.
 Work WorkOf(const v1::WorkerStatus& worker, const v1::JobStatus* before);
-// Of all members together.
+// Returns the sum over all members.
 Work WorkOf(const v1::JobStatus& status, const v1::JobStatus* before);
 
-// Of the whole job, over the time trained between the two readings, or, of one alone, over the last seconds
-// as the master tells. Nothing while the job does not train.
+// Returns the rate of the whole job over the training time between the two readings, or, for a single
+// reading, the master's rate over the last seconds. Nothing while the job does not train.
 std::optional<double> SamplesPerSecond(const v1::JobStatus& status, const v1::JobStatus* before);
 
 }  // namespace catchment

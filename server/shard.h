@@ -1,16 +1,15 @@
-// One server's part of the weights, and all that happens to it.
+// One server's part of the weights, and all operations on it.
 //
 // A request is one block of a worker's push, pull or exchange (proto/wire.proto, Block). The shard checks it,
-// asks the gate whether an update can be made of what is in, has the rule make it, and says whom to answer
-// what: the caller delivers the answers after the call. Requests that wait are kept, and cost no thread.
-// Contributions that were answered before they are applied are in no checkpoint.
+// asks the gate whether an update can be made of the contributions that have arrived, lets the rule make it,
+// and returns the answers, which the caller delivers after the call. Waiting requests are stored and use no
+// thread. Contributions that were answered before they are applied are in no checkpoint.
 //
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot begins. Order:
 // snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness: initial weights and the
-// time come in, snapshots go out to a function. Errors: a request that breaks the
-// protocol gets InvalidArgument, one of a worker that is no member FailedPrecondition; nothing has changed
-// then.
+// time are arguments, and snapshots are passed to a function. Errors: InvalidArgument for a request that
+// breaks the protocol, FailedPrecondition for one of a worker that is no member; neither changes anything.
 #ifndef CATCHMENT_SERVER_SHARD_H_
 #define CATCHMENT_SERVER_SHARD_H_
 
@@ -35,38 +34,38 @@
 
 namespace catchment {
 
-// Delivers answers, each over the connection that it belongs to.
+// Delivers each answer over its connection.
 void Deliver(std::vector<Answer>* answers);
 
-// A copy of a shard as it was at one moment.
+// A copy of a shard at one moment.
 struct ShardSnapshot {
   v1::ShardState state;
   std::vector<float> weights;              // empty: no values are kept
-  std::vector<std::vector<float>> states;  // of the rule
-  std::vector<std::string> state_names;    // of each of them
+  std::vector<std::vector<float>> states;  // the rule's
+  std::vector<std::string> state_names;    // one for each state
 };
 
 class Shard;
 
-// A snapshot that is being made, copy on write: the shard's state is noted at one moment, in which all blocks
+// A snapshot in progress, made by copy on write: at one moment the shard's state is recorded and all blocks
 // are marked; a block's values are copied by Finish, or before that by the first update that reaches the
-// block. So no request waits for more than the copy of one block, and the snapshot is of that moment all the
-// same.
+// block. So a request waits for the copy of one block at most, and the snapshot still has the values of that
+// moment.
 //
-// Threads: one at a time; updates go on meanwhile. Destroyed before its shard.
+// Threads: one at a time; updates continue in parallel. Destroyed before its shard.
 class PendingSnapshot {
  public:
-  // One that is complete from the start.
+  // Makes a snapshot that is already complete.
   explicit PendingSnapshot(ShardSnapshot complete) : snapshot_(std::move(complete)) {}
-  // The blocks that are not copied yet are not copied any more; the memory goes back to the shard, which must
-  // outlive the snapshot, for its next checkpoint.
+  // Cancels the copies that have not been made, and returns the memory to the shard, which must outlive the
+  // snapshot, for its next checkpoint.
   ~PendingSnapshot();
   PendingSnapshot(const PendingSnapshot&) = delete;
   PendingSnapshot& operator=(const PendingSnapshot&) = delete;
 
-  // Notes whose snapshot it is.
+  // Sets the run of the job to which the snapshot belongs.
   void set_run_id(uint64_t run_id) { snapshot_.state.set_run_id(run_id); }
-  // Copies the blocks that no update has copied, each under its lock. Returns the whole.
+  // Copies the blocks that no update has copied, each under its lock. Returns the complete snapshot.
   const ShardSnapshot& Finish();
 
  private:
@@ -80,78 +79,80 @@ class PendingSnapshot {
 
 class Shard {
  public:
-  // Called with every due snapshot, numbers ascending, on the thread whose request made it due, before that
-  // request is answered.
+  // Receives every snapshot that is due, in ascending order of numbers, on the thread of the request that
+  // reached its version, before that request is answered.
   using SnapshotSink = std::function<void(std::unique_ptr<PendingSnapshot>)>;
 
-  // What a shard begins with.
+  // The initial contents of a shard.
   struct Contents {
     std::vector<float> weights;
     std::vector<std::vector<float>> states;  // none: zeros
     std::vector<v1::BlockState> blocks;      // none: version 0
-    uint64_t checkpoint = 0;                 // that it all comes from; 0: none
+    uint64_t checkpoint = 0;                 // the source; 0: none
   };
 
-  // `job` is complete and valid. `layout` outlives the shard. With `keeps_values` the shard allocates the
-  // memory of one snapshot for the sink at once; without, those snapshots hold no values and cost no copy.
+  // `job` is complete and valid. `layout` outlives the shard. With `keeps_values` the shard immediately
+  // allocates the memory of one snapshot for the sink; without, those snapshots hold no values and cost no
+  // copy.
   Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
         SnapshotSink snapshot_sink, bool keeps_values = true);
   ~Shard();
 
-  // Where bytes become floats: fills in payload and finite of a request that has its header. One pass over
-  // memory. InvalidArgument for bytes that are no payload of the block in the job's codec.
+  // Decodes a payload: sets `payload` and `finite` of a request that has its header, in one pass over memory.
+  // Errors: InvalidArgument for bytes that are no payload of the block in the job's codec.
   absl::Status ReadPayload(const PayloadView& bytes, Request* request);
 
-  // The answers that are due now, to anybody, are appended to `answers`. Once every worker has pushed nothing
-  // is allocated but what `answers` needs to grow.
+  // Handles a request, and appends all answers that are due now, also those to other requests, to `answers`.
+  // After every worker's first push only `answers` allocates memory, when it grows.
   absl::Status Handle(Request request, std::vector<Answer>* answers);
 
-  // Takes the rosters, the checkpoint that is announced, the budget and the learning rate's factor; may
-  // release requests that wait. What waits in a group and is of a worker that is a member no more is dropped:
-  // the master deals its samples again. `now`: as in a request.
+  // Sets the rosters, the announced checkpoint, the budget and the learning rate's factor; may release
+  // waiting requests. Drops contributions in groups from workers that are no longer members; the master
+  // assigns their samples again. `now`: as in a request.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
-  // Begins a snapshot under this number for the sink, unless there was one under it or a higher one, or a
+  // Begins a snapshot with this number for the sink, unless there was one with it or a higher number, or a
   // weight is a NaN or an infinity.
   void Checkpoint(uint64_t number);
 
-  // As the shard is at one moment; copied on the caller's thread, block by block.
+  // Returns a copy of the shard at one moment, made on the caller's thread block by block.
   ShardSnapshot Snapshot() const;
-  // Weights alone, for an evaluator.
+  // Returns only the weights, for an evaluator.
   std::vector<float> Weights() const;
 
-  // Without `statistics` the workers' are left out, which grow with their number.
+  // Returns the shard's report; without `statistics` it omits those of workers, whose size grows with their
+  // number.
   v1::ShardReport Report(bool statistics = true) const;
-  // A worker's connection is open, until Disconnected. `by_peer`: the worker closed it, or it broke. A worker
-  // whose last connection ended so is reported until it opens another.
+  // Records that a worker's connection is open, until Disconnected. `by_peer`: the worker closed it, or it
+  // broke. A worker whose last connection ended in this way is reported until it opens another.
   void Connected(uint32_t worker, uint64_t incarnation);
   void Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer);
 
-  // The number of the worker's push of which some blocks have come and some have not; 0: there is none.
+  // Returns the number of the worker's push of which some blocks, but not all, have arrived; 0: none.
   uint64_t PushUnderWay(uint32_t worker, uint64_t incarnation) const;
-  // Payload bytes that have come and that have gone out since the start.
+  // Returns the payload bytes received and sent since the start.
   uint64_t bytes_moved() const { return bytes_pushed_ + bytes_pulled_; }
-  // Updates that the shard has seen: the mean over its blocks, rounded down.
+  // Returns the shard's version: the mean over its blocks, rounded down.
   uint64_t version() const { return total_updates_.load() / blocks_.size(); }
   bool IsMember(uint32_t worker, uint64_t incarnation) const;
 
   int index() const { return index_; }
   Range block_range(int block) const { return layout_.block(index_, block); }
   int num_blocks() const { return static_cast<int>(blocks_.size()); }
-  // Of all payloads, those that came and those that go out.
+  // The buffers of all payloads, received and sent.
   BufferPool* pool() { return &pool_; }
 
  private:
   struct BlockSlot;
   struct WorkerSlot;
   struct Contribution;
-  // What an answer carries; null: nothing.
+  // The weights of an answer; null: none.
   struct Payload {
     BufferPtr bytes;
     float scale = 1;
-    BufferPtr sample;  // of the center that it was made of
+    BufferPtr sample;  // of the same center
   };
-  // What a call leads to once its locks are released.
+  // The effects of a call after its locks are released.
   struct Effects {
     std::vector<Answer>* answers;
     double now;                   // seconds
@@ -165,63 +166,63 @@ class Shard {
   void HandlePull(BlockSlot* slot, Request request, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   absl::Status HandlePush(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Counts duplicates.
+  // Looks a push up in the worker's ledger, and counts duplicates.
   static absl::StatusOr<PushLedger::Seen> Look(const BlockHeader& header, WorkerSlot* worker);
   void HandleDuplicate(BlockSlot* slot, Request request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   bool IsLate(const BlockSlot& slot, const Request& request) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // A contribution that will be in no update.
+  // Rejects a contribution, which will be in no update.
   void Dismiss(BlockSlot* slot, WorkerSlot* worker, Request request, v1::Block::Fate fate, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Answers before the contribution is in an update.
+  // Answers a contribution before it is in an update.
   void Accept(BlockSlot* slot, WorkerSlot* worker, Request request, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Makes every update that the gate allows of what waits at the block.
+  // Makes every update of the block's waiting contributions that the gate allows.
   void Advance(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   void AdvanceGroup(BlockSlot* slot, uint32_t group, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   void AdvanceQueue(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Of the slot's contributions to it.
+  // Makes one update of the contributions that the slot has selected for it.
   void Update(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // The update itself; returns the weights after it, where a contribution asks for them.
+  // Applies the update; returns the weights after it if a contribution asks for them.
   Payload Apply(BlockSlot* slot, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // What became of it is counted.
+  // Counts the outcome of a contribution.
   void Settle(const Contribution& contribution) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Keeps its answer until ReleaseHeld finds that its worker may go on.
+  // Holds the answer to a contribution until ReleaseHeld finds that its worker may continue.
   void Hold(BlockSlot* slot, Contribution contribution) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Answers to all who are held up by nobody any more. `weights`: as they are, or nothing.
+  // Answers the held contributions whose workers may continue. `weights`: the current ones, or none.
   void ReleaseHeld(BlockSlot* slot, Payload weights, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   void ReleasePulls(BlockSlot* slot, Payload weights, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // An answer without an update: to what was applied already, is to be applied later, or came too late.
+  // Answers a contribution without an update: it was already applied, will be applied later, or is too late.
   void AnswerOnly(BlockSlot* slot, Request request, v1::Block::Fate fate, Effects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // `version`: of the block that the answer is of.
+  // Appends an answer. `version`: of the block.
   void Emit(Request request, v1::Block::Fate fate, uint64_t staleness, Payload payload, uint64_t version,
             Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  // Since the worker was sent what it computed with; nothing where this shard has sent it none.
+  // Returns the lag since the worker was sent the weights that it used; none if this shard has sent it none.
   std::optional<Lag> LagOf(const BlockSlot& slot, const Request& request, double now) const;
   BufferPtr CopyWeights(const BlockSlot& slot);
   BufferPtr TakeSample(const BlockSlot& slot);
-  // As the job sends them.
+  // Encodes the weights in the job's codec.
   Payload EncodeWeights(const BlockSlot& slot);
   Rule::Center CenterOf(const BlockSlot& slot) const;
   void SetVersion(BlockSlot* slot, uint64_t version, Effects* effects) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
 
   // Returns memory for the values of a snapshot, with all of its pages touched.
   ShardSnapshot Allocate(bool with_states) const;
-  // The same, for the sink: what the last one has given back, where there is one.
+  // The same for the sink, reusing the memory that the last snapshot has returned.
   ShardSnapshot TakeMemory();
-  // Marks all blocks, to be copied into `memory`. One without values is complete at once.
+  // Marks all blocks to be copied into `memory`. A snapshot without values is immediately complete.
   std::unique_ptr<PendingSnapshot> Begin(ShardSnapshot memory) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
-  // Everything but values.
+  // Fills in everything except values.
   void FillState(uint64_t number, v1::ShardState* state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
   // Returns the mark of the worker with this index, with the caller holding the lock of its ledger.
   v1::PushMark MarkOf(uint32_t index, const PushLedger& ledger) const;
-  // For the snapshots that wait for it; before an update writes to the block.
+  // Copies a block for the snapshots that have marked it, before an update writes to it.
   void CopyMarked(BlockSlot* slot) const;
   void CopyBlock(const BlockSlot& slot, ShardSnapshot* to) const;
-  // Takes the marks of a snapshot away; with `copy` the blocks that have them are copied first.
+  // Removes the marks of a snapshot; with `copy` the marked blocks are copied first.
   void Unmark(PendingSnapshot* pending, bool copy) const;
   void GiveBack(ShardSnapshot memory) const;
   friend class PendingSnapshot;

@@ -13,7 +13,7 @@ namespace catchment {
 namespace {
 
 constexpr double kPollSeconds = 0.1;
-// Training samples that batch_norm takes mean and variance of, at least where there are so many.
+// The least number of training samples for the mean and variance of batch_norm, if there are that many.
 constexpr int64_t kSamplesForStatistics = 1024;
 
 // Whole minibatches: that is how batch_norm saw samples in training.

@@ -124,7 +124,7 @@ def main():
     nearest = sorted({target for _, tests, _ in plan for target in tests})
     print(f"{len(plan)} breaks; building in {copy}", flush=True)
     if bazel_test(copy, nearest + SUITE):
-        sys.exit("the tests fail as they are; mend that first")
+        sys.exit("the tests fail without a mutation; fix that first")
 
     survivors, start = 0, time.time()
     for done, (file, tests, (number, line, broken)) in enumerate(plan, 1):

@@ -16,7 +16,7 @@
 namespace catchment {
 namespace {
 
-// What trying again cannot mend.
+// Returns true for errors that a retry cannot resolve.
 bool IsPermanent(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kFailedPrecondition:
