@@ -1,7 +1,6 @@
-// Which run of a job a server process belongs to: the first one that commands it, until the process ends. A
-// command, worker or reader of another run is refused, and so is a command that was meant for another process
-// at this address: neither a second job nor a master that was started again can change what a run is
-// training.
+// The run of a job to which a server process belongs: the first one that commands it, until the process ends.
+// Commands, workers and readers of another run are refused, and so is a command for another process at this
+// address: neither a second job nor a restarted master can change the weights of a run.
 #ifndef CATCHMENT_SERVER_RUN_CLAIM_H_
 #define CATCHMENT_SERVER_RUN_CLAIM_H_
 
@@ -25,15 +24,15 @@ class RunClaim {
   explicit RunClaim(uint64_t server_instance) : server_instance_(server_instance) {}
 
   uint64_t server_instance() const { return server_instance_; }
-  // The run that the server belongs to; its id is 0 while none has claimed it.
+  // Returns the run to which the server belongs; its id is 0 before a run has claimed it.
   v1::Run run() const;
 
-  // Claims the server for `run`. FailedPrecondition, naming both runs, when it belongs to another one.
+  // Claims the server for `run`. Errors: FailedPrecondition, with both runs, if it belongs to another one.
   absl::Status Claim(const v1::Run& run);
-  // Claims the server for the run of the command. Errors: those of Claim; NotFound when another process is
-  // meant.
+  // Claims the server for the run of the command. Errors: those of Claim; NotFound if the command is for
+  // another process.
   absl::Status Admit(const v1::ShardCommand& command);
-  // FailedPrecondition unless the server belongs to the run; `peer` is who says so: "the worker".
+  // Returns FailedPrecondition unless the server belongs to the run of `peer`, "the worker" for example.
   absl::Status Check(uint64_t run_id, absl::string_view peer) const;
 
  private:

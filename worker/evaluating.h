@@ -1,4 +1,5 @@
-// An evaluator's whole life: whenever the master asks for it, score the test set with a copy of the weights.
+// The life cycle of an evaluator: when the master asks for it, it scores the test set with a copy of the
+// weights.
 #ifndef CATCHMENT_WORKER_EVALUATING_H_
 #define CATCHMENT_WORKER_EVALUATING_H_
 
@@ -20,22 +21,23 @@ class Evaluating {
   // `clock` outlives it.
   Evaluating(WorkerOptions options, const Clock* clock);
 
-  // Runs until the job is over or Stop is called (ok), or until an error that trying again cannot fix.
+  // Runs until the job is over or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
   void Stop() { stop_.Set(); }
 
  private:
   absl::Status RunMembership(Session* session);
-  // Lets a program that scores the weights begin.
+  // Lets the program that scores the weights begin, if there is one.
   absl::Status Join(Session* session);
   absl::Status Answer(Session* session, uint64_t incarnation, bool* over);
-  // Returns why the job failed; empty where it has not.
+  // Returns why the job failed; empty if it has not.
   std::string Leave(uint64_t incarnation, const absl::Status& why);
-  // Ok while a server that is not to be reached may still come back.
+  // Returns OK while a server that cannot be reached may still return.
   absl::Status TolerateOutage(const absl::Status& status, double patience_seconds);
-  // Ends early, with a part of the score, when the evaluator is told to stop.
+  // Scores the test set. Ends early, with a partial score, when the evaluator is stopped.
   Score ScoreTestSet(Session* session, absl::Span<const float> weights);
-  // Of the servers' weights now, which *weights has then; empty where there is nothing to score them with.
+  // Scores the current weights of the servers, and copies them to *weights. The report is empty if there is
+  // no test set.
   absl::StatusOr<v1::EvaluationReport> Evaluate(Session* session, std::vector<float>* weights);
 
   const WorkerOptions options_;

@@ -1,4 +1,4 @@
-// Tells the master, a few times per lease, that the worker is alive and how far it is.
+// Sends the worker's heartbeats, with its progress, to the master several times in each lease_seconds.
 #ifndef CATCHMENT_WORKER_HEARTBEAT_H_
 #define CATCHMENT_WORKER_HEARTBEAT_H_
 
@@ -14,14 +14,15 @@
 
 namespace catchment {
 
-// A thread of its own, from construction to destruction. The callbacks come on it, each at most once.
+// Runs its own thread, from construction to destruction, which makes the calls. on_stop and on_lost are
+// called at most once each.
 class Heartbeat {
  public:
   struct Callbacks {
     std::function<v1::Progress()> progress;
-    // The master wants the worker to end.
+    // Called when the master asks the worker to end.
     std::function<void(const std::string& reason)> on_stop;
-    // The worker is no member any more, or the master was not to be reached for `give_up_seconds`.
+    // Called when the worker is no longer a member, or the master could not be reached for `give_up_seconds`.
     std::function<void(const absl::Status& status)> on_lost;
   };
 

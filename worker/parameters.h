@@ -1,15 +1,16 @@
-// A worker's view of the center: what algorithms push to and pull from, wherever it is.
+// A worker's interface to the center, with which algorithms push and pull, independent of its place.
 //
-// One operation at a time, in four steps, so that it can go on under a pass over the model:
-//   Start    what is to be done, with which memory
-//   Ready    a part of the input is final, and may leave
-//   Await    a part of the output is needed now
-//   Finish   all of it has been done; what became of it
+// There is one operation at a time, in four steps, so that it overlaps with a pass over the model:
+//   Start    begins an operation on given memory
+//   Ready    announces that a part of the input is final and may be sent
+//   Await    waits until a part of the output is complete
+//   Finish   waits until the operation is complete, and returns its outcome
 //
-// Shapes: every span is the whole flat vector of parameters (common/parameter_layout.h), ranges are parts of
-// it. Memory: the input stays as it is from Ready to Finish. The output's part of a range may be written from
-// the moment when the range is Ready (of a pull: from Start), whatever else is still to come. Threads: one
-// caller at a time. Errors: an error of Await or Finish ends the operation; nothing uses its memory any more.
+// Shapes: every span is the whole flat vector of parameters (common/parameter_layout.h), and ranges are parts
+// of it. Memory: the input must not change from Ready to Finish. The output's part of a range may be written
+// as soon as the range is Ready (in a pull: after Start), while other ranges are not Ready. Threads: one
+// caller at a time. Errors: an error of Await or Finish ends the operation; nothing uses its memory
+// afterwards.
 #ifndef CATCHMENT_WORKER_PARAMETERS_H_
 #define CATCHMENT_WORKER_PARAMETERS_H_
 
@@ -26,41 +27,41 @@ class Parameters {
  public:
   struct Operation {
     enum Kind {
-      // Weights at version `min_version` or later.
+      // Fetches the weights at version `min_version` or later.
       kPull,
-      // A gradient, the mean over `samples` samples.
+      // Sends a gradient, the mean over `samples` samples.
       kPush,
-      // A push, and the weights right after the update that the gradient is part of.
+      // A push, followed by the weights after the update that contains the gradient.
       kPushPull,
-      // x, and difference = moving_rate * (x - center), by which the center has moved. Where the outcome is
-      // non_finite the difference is left as it was.
+      // Sends x, and fetches difference = moving_rate * (x - center), by which the center has moved. If the
+      // outcome is non_finite, the difference is unchanged.
       kExchange,
     };
     Kind kind = kPull;
     uint64_t min_version = 0;
     uint32_t samples = 0;
-    absl::Span<const float> input;  // gradient, or x; of a pull none
-    absl::Span<float> output;       // weights, or difference; of a push none
-    uint64_t steps = 0;  // that the input and those before it hold (Block.steps in proto/wire.proto)
+    absl::Span<const float> input;  // gradient, or x; empty in a pull
+    absl::Span<float> output;       // weights, or difference; empty in a push
+    uint64_t steps = 0;             // in this input and all earlier ones (Block.steps in proto/wire.proto)
   };
-  // What became of a contribution.
+  // The outcome of a contribution.
   struct Outcome {
     uint64_t staleness = 0;   // the largest over all blocks
-    bool late = false;        // some block's update was made without it
-    bool non_finite = false;  // some block held a NaN or an infinity, and was dropped
+    bool late = false;        // the update of at least one block was made without it
+    bool non_finite = false;  // at least one block had a NaN or an infinity, and was dropped
   };
 
   virtual ~Parameters() = default;
 
   virtual void Start(const Operation& operation) = 0;
-  // Each value of the input once.
+  // Announces that a range of the input is final. Each value is announced once.
   virtual void Ready(Range range) = 0;
-  // Waits until the output of the range is complete. Returns at once if the operation has no output.
+  // Waits until the output of the range is complete. Returns immediately if the operation has no output.
   virtual absl::Status Await(Range range) = 0;
-  // All of the input is Ready.
+  // Waits until the operation is complete. All of the input must be Ready.
   virtual absl::StatusOr<Outcome> Finish() = 0;
 
-  // The four steps in one, for who has nothing to do meanwhile.
+  // Each makes a whole operation, without overlap.
   absl::Status Pull(uint64_t min_version, absl::Span<float> weights) {
     return Run({Operation::kPull, min_version, 0, {}, weights}).status();
   }

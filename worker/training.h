@@ -1,10 +1,11 @@
-// A worker's whole life: register, train on what the master leases, leave. Begin reading here.
+// The life cycle of a worker: it registers, trains on the leases of the master, and leaves. Begin reading
+// here.
 //
 //   lease (master) -> minibatch (data/batch_loader, on its own thread) -> gradient (model/network)
 //     -> algorithm (algorithms/) -> center (client/) and back
 //
-// A worker whose lease ran out (it was stopped for long, or cut off) registers again and goes on from the
-// center's weights.
+// A worker whose membership has expired (it was suspended for too long, or disconnected) registers again and
+// continues with the center's weights.
 #ifndef CATCHMENT_WORKER_TRAINING_H_
 #define CATCHMENT_WORKER_TRAINING_H_
 
@@ -31,29 +32,28 @@ class Training {
   Training(WorkerOptions options, const Clock* clock);
   ~Training();
 
-  // Runs until the job is done or Stop is called (ok), or until an error that trying again cannot fix.
+  // Runs until the job is done or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
 
-  // Ends after the step under way and its push, or, where nothing moves with the servers any more, in a few
-  // seconds.
+  // Ends after the current step and its push, or, if the servers no longer respond, in a few seconds.
   void Stop();
 
  private:
-  // One registration with all that belongs to it.
+  // The state of one registration.
   struct Membership;
 
-  // Ends the wait for servers with which nothing moves.
+  // Ends the wait for servers that do not respond.
   void WatchEnd();
   absl::Status RunMembership(Session* session);
   absl::Status Train(Session* session, Membership* membership);
   absl::Status RunSteps(Session* session, Membership* membership);
-  // Begins with the center's weights, and with the worker's saved state where the job was resumed with it.
+  // Begins with the center's weights, and with the worker's saved state if the job was resumed with it.
   absl::Status Start(Session* session, Membership* membership);
   // Does what the master asks for between two steps (the tags of LeaseSource).
   absl::Status Handle(uint64_t tag, Session* session, Membership* membership);
   absl::Status SaveOwnState(uint64_t checkpoint, Session* session, Membership* membership);
   absl::Status RunStep(Session* session, const LoadedBatch& batch, Membership* membership);
-  // All steps so far are done.
+  // Records that all steps so far are done.
   void Report(Membership* membership);
   void Leave(const v1::RegisterReply& me, const absl::Status& why);
   absl::Status JobFailed() const;
@@ -66,7 +66,7 @@ class Training {
   StopFlag stop_;
   StopFlag finished_;
   MasterClient master_;
-  GrowingPause pauses_;  // between registrations, of the thread that runs
+  GrowingPause pauses_;  // between registrations; for the thread of Run
   std::string
       job_failure_;  // of the thread that runs: why the job failed; empty: it has not, as far as is known
 
