@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rounding.h"
 
 namespace catchment {
 namespace {
@@ -33,9 +34,15 @@ std::optional<v1::WorkerStatePart> PartOf(const SavedWorker& state, uint64_t ind
       part.mutable_values()->set_values(values.data() + begin, count * sizeof(float));
       return part;
     }
-    index -= (values.size() + kValuesPerPart - 1) / kValuesPerPart;
+    index -= CeilDivide(values.size(), kValuesPerPart);
   }
   return std::nullopt;
+}
+
+// Answers a call that arrives after the end. `Call` is a variant of calls.
+template <typename Call>
+void Refuse(const Call& call) {
+  std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job is over")); }, call);
 }
 
 }  // namespace
@@ -73,7 +80,7 @@ void WorkerStateStore::Add(Call call) {
       return;
     }
   }
-  std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job is over")); }, call);
+  Refuse(call);
 }
 
 std::optional<WorkerStateStore::Call> WorkerStateStore::TakeNext() {
@@ -111,8 +118,7 @@ void WorkerStateStore::Handle(const Call& call) {
   {
     MutexLock lock(&mu_);
     if (ending_) {
-      std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job is over")); },
-                 call);
+      Refuse(call);
       return;
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/rounding.h"
+
 namespace catchment {
 
 CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous,
@@ -51,21 +53,18 @@ std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueAtRest(const
 
 std::optional<CheckpointSchedule::Announced> CheckpointSchedule::DueByUpdates(const Facts& facts) const {
   if (every_updates_ == 0) return std::nullopt;
-  const auto multiple_from = [this](uint64_t version) {
-    return (version + every_updates_ - 1) / every_updates_ * every_updates_;
-  };
-  const uint64_t after_last = multiple_from(std::max(last_.version, last_.number) + 1);
+  const uint64_t after_last = RoundUp(std::max(last_.version, last_.number) + 1, every_updates_);
   if (at_plan_ends_) {
     if (facts.granted < after_last) return std::nullopt;
     return Announced{.number = facts.granted, .version = facts.granted};
   }
   if (synchronous_) {
-    const uint64_t next = std::max(after_last, multiple_from(facts.granted));
+    const uint64_t next = std::max(after_last, RoundUp(facts.granted, every_updates_));
     if (next >= facts.reach) return std::nullopt;
     return Announced{.number = next, .version = next};
   }
   if (every_seconds_ == 0) {
-    const uint64_t next = std::max(after_last, multiple_from(facts.version + 1));
+    const uint64_t next = std::max(after_last, RoundUp(facts.version + 1, every_updates_));
     return Announced{.number = next, .version = next};
   }
   const uint64_t passed = facts.version / every_updates_ * every_updates_;

@@ -30,7 +30,8 @@ class CheckpointSchedule {
     uint64_t number = 0;      // 0: none yet
     uint64_t version = 0;     // 0: at once
     uint64_t generation = 0;  // of the command that announces it
-    bool at_rest = false;     // no update was made after it was announced, unless training went on
+    // It was announced while the job was being stopped, when no worker had anything left to push.
+    bool at_rest = false;
   };
   struct Facts {
     double now = 0;        // seconds
@@ -41,9 +42,8 @@ class CheckpointSchedule {
     uint64_t granted = 0;
     uint64_t reach = 0;
     bool failing = false;  // a shard reports that it could not save
-    // The job is being stopped and nothing but this is due: a checkpoint after all updates that are granted,
-    // in synchronous mode; otherwise one at once when all contributions are in, which is when `at_rest` says
-    // so.
+    // The job is being stopped: one more checkpoint is due, and no others. In synchronous mode it is taken
+    // after all granted updates; in all other modes at once, when all contributions are applied (`at_rest`).
     bool draining = false;
     bool at_rest = false;
   };

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "common/rounding.h"
+
 namespace catchment {
 
 LeaseLedger::LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_samples,
@@ -89,7 +91,7 @@ bool LeaseLedger::AllDealt() const { return budget_ ? dealt_minibatches_ >= *bud
 
 uint64_t LeaseLedger::MinibatchesLeft() const {
   if (budget_) return *budget_ - std::min(*budget_, dealt_minibatches_);
-  return (source_.remaining() + batch_size_ - 1) / batch_size_;
+  return CeilDivide(source_.remaining(), batch_size_);
 }
 
 v1::MasterState LeaseLedger::StateAt(const Cut& cut) const {
