@@ -22,11 +22,11 @@ constexpr char kBest[] = "model-best.safetensors";
 constexpr int kInputs = 784, kHidden = 32, kClasses = 10;
 constexpr int kEndless = 1000000;
 
-std::string Job(const std::string& evaluation) {
-  return SmallJob(
-      "downpour",
-      absl::StrCat("workers: 2 batch_size: 32 epochs: ", kEndless,
-                   " checkpoint { every_updates: 100 } evaluation { every_epochs: 0.5 ", evaluation, " }"));
+std::string Job(const std::string& evaluation, const std::string& more = "") {
+  return SmallJob("downpour",
+                  absl::StrCat("workers: 2 batch_size: 32 epochs: ", kEndless,
+                               " checkpoint { every_updates: 100 } evaluation { every_epochs: 0.5 ",
+                               evaluation, " } ", more));
 }
 
 using Weights = std::map<std::string, std::vector<float>>;
@@ -128,7 +128,9 @@ TEST(BestTest, PatienceEndsTheJobAndTheBestWeightsAreOlderThanTheLast) {
 }
 
 TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
-  TestCluster::Options options{Job("keep_best: true"), /*servers=*/2};
+  // The loss on the test samples falls for much longer than the job runs, however fast the machine is.
+  TestCluster::Options options{Job("keep_best: true", "optimizer { kind: SGD learning_rate: 0.0005 }"),
+                               /*servers=*/2};
   double loss = 0;
   {
     TestCluster cluster(options);
@@ -150,9 +152,8 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
   }));
   again.StartEvaluator();
   again.StartWorkers(2);
-  ASSERT_TRUE(again.AwaitStatus("a better one", [loss](const v1::JobStatus& status) {
-    return status.best_test_loss() < loss && status.evaluations_since_best() > 0;
-  }));
+  ASSERT_TRUE(again.AwaitStatus(
+      "a better one", [loss](const v1::JobStatus& status) { return status.best_test_loss() < loss; }));
   // Without workers no evaluation becomes due any more.
   for (int i : {0, 1}) again.worker(i).Signal(SIGTERM);
   ASSERT_TRUE(again.AwaitStatus("no workers", [](const auto& status) { return status.workers_size() == 0; }));
