@@ -14,6 +14,8 @@
 
 namespace catchment {
 
+// The thread has a low priority and rests half of the time, so that training goes on at nearly its own speed.
+//
 // Threads: safe. The destructor writes what still waits, so it goes before the shard.
 // Errors: the newest snapshot that could not be written is kept and tried again, after pauses that grow to a
 // few seconds, until it is written or a newer one takes its place; save_error says why until a write

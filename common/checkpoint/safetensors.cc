@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
@@ -22,11 +23,36 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr int64_t kValueBytes = sizeof(float);
 constexpr int64_t kLengthBytes = sizeof(uint64_t);
+constexpr size_t kPartValues = (1 << 20) / kValueBytes;
+
+using AfterPart = std::function<void()>;
 
 std::string ChecksumKey(const std::string& tensor) { return "crc32." + tensor; }
 
+// Calls `visit` with one part of `values` after the other, in order, until it fails, and `after_part` after each.
+absl::Status ForEachPart(absl::Span<const float> values, const AfterPart& after_part,
+                         absl::FunctionRef<absl::Status(absl::Span<const float>)> visit) {
+  for (; !values.empty(); values.remove_prefix(std::min(kPartValues, values.size()))) {
+    if (const absl::Status status = visit(values.first(std::min(kPartValues, values.size()))); !status.ok()) {
+      return status;
+    }
+    if (after_part) after_part();
+  }
+  return absl::OkStatus();
+}
+
+uint32_t ChecksumOf(absl::Span<const float> values, const AfterPart& after_part) {
+  uint32_t checksum = 0;
+  ForEachPart(values, after_part, [&](absl::Span<const float> part) {
+    checksum = Crc32(part.data(), part.size() * kValueBytes, checksum);
+    return absl::OkStatus();
+  }).IgnoreError();
+  return checksum;
+}
+
 SafetensorsHeader MakeHeader(const std::vector<TensorView>& tensors,
-                             const std::map<std::string, std::string>& metadata) {
+                             const std::map<std::string, std::string>& metadata,
+                             const AfterPart& after_part) {
   SafetensorsHeader header{{}, metadata};
   int64_t begin = 0;
   for (const TensorView& tensor : tensors) {
@@ -36,7 +62,7 @@ SafetensorsHeader MakeHeader(const std::vector<TensorView>& tensors,
     CHECK_EQ(product, size) << tensor.name << " has another number of values than its shape says";
     header.tensors.push_back({tensor.name, tensor.shape, begin, size});
     begin += size * kValueBytes;
-    header.metadata[ChecksumKey(tensor.name)] = ChecksumText(Crc32(tensor.values.data(), size * kValueBytes));
+    header.metadata[ChecksumKey(tensor.name)] = ChecksumText(ChecksumOf(tensor.values, after_part));
   }
   return header;
 }
@@ -48,8 +74,9 @@ absl::Status At(const std::string& path, const absl::Status& status) {
 }  // namespace
 
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
-  const std::string header = FormatHeader(MakeHeader(tensors, metadata));
+                              const std::map<std::string, std::string>& metadata,
+                              const AfterPart& after_part) {
+  const std::string header = FormatHeader(MakeHeader(tensors, metadata, after_part));
   const uint64_t length = header.size();
   if (header.size() > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": its header takes ", length,
@@ -62,7 +89,10 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorV
   absl::Status status = (*file)->Write(&length, sizeof(length));
   if (status.ok()) status = (*file)->Write(header.data(), header.size());
   for (const TensorView& tensor : tensors) {
-    if (status.ok()) status = (*file)->Write(tensor.values.data(), tensor.values.size() * kValueBytes);
+    if (!status.ok()) break;
+    status = ForEachPart(tensor.values, after_part, [&](absl::Span<const float> part) {
+      return (*file)->Write(part.data(), part.size() * kValueBytes);
+    });
   }
   return status.ok() ? (*file)->Commit() : status;
 }

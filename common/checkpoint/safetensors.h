@@ -7,6 +7,7 @@
 #define CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,9 +27,11 @@ struct TensorView {
 };
 
 // The file appears at `path` as a whole, on disk (atomic_file.h), or not at all. InvalidArgument when the
-// names and metadata are longer than readers accept.
+// names and metadata are longer than readers accept. Calls `after_part` (may be empty) each time that at most 1 MiB
+// of values has been checksummed or written, so that a caller in the background can rest.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata);
+                              const std::map<std::string, std::string>& metadata,
+                              const std::function<void()>& after_part = {});
 
 // An open file, its header checked. Threads: any number at a time.
 class SafetensorsFile {

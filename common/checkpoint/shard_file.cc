@@ -76,7 +76,8 @@ Range BlockRange(const v1::ShardState& state, int block) {
 }
 
 absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t number, int shard, int num_shards,
-                                          v1::ShardState state, const std::vector<ShardTensor>& tensors) {
+                                          v1::ShardState state, const std::vector<ShardTensor>& tensors,
+                                          const std::function<void()>& after_part) {
   state.set_checkpoint(number);
   CHECK_EQ(CountBlocks(state), state.blocks_size());
   CHECK_GT(state.blocks_size(), 0);
@@ -93,9 +94,9 @@ absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t numbe
   saved.set_checkpoint(number);
   saved.set_version(ShardVersion(state));
   saved.set_file(ShardFileName(shard, num_shards));
-  status =
-      WriteSafetensors(absl::StrCat(CheckpointDirectory(dir, number), "/", saved.file()), views,
-                       {{kStateKey, text}, {kChecksumKey, ChecksumText(Crc32(text.data(), text.size()))}});
+  status = WriteSafetensors(
+      absl::StrCat(CheckpointDirectory(dir, number), "/", saved.file()), views,
+      {{kStateKey, text}, {kChecksumKey, ChecksumText(Crc32(text.data(), text.size()))}}, after_part);
   if (!status.ok()) return status;
   return saved;
 }

@@ -3,6 +3,7 @@
 #ifndef CATCHMENT_COMMON_CHECKPOINT_SHARD_FILE_H_
 #define CATCHMENT_COMMON_CHECKPOINT_SHARD_FILE_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,9 +28,11 @@ inline std::string StateTensorName(const std::string& state) { return "state." +
 
 // Saves shard `shard` of `num_shards` as a part of checkpoint `number` in `dir`, whose directory is made if
 // need be; state.checkpoint need not be set. Returns what the manifest says of it. An error leaves no file
-// behind. A new save takes a number above all of ListCheckpoints(dir): older files may have a manifest.
+// behind. A new save takes a number above all of ListCheckpoints(dir): older files may have a manifest. `after_part`:
+// as for WriteSafetensors.
 absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t number, int shard, int num_shards,
-                                          v1::ShardState state, const std::vector<ShardTensor>& tensors);
+                                          v1::ShardState state, const std::vector<ShardTensor>& tensors,
+                                          const std::function<void()>& after_part = {});
 
 // Updates that all its blocks have seen: the lowest of their versions.
 uint64_t ShardVersion(const v1::ShardState& state);

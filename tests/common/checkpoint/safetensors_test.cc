@@ -219,6 +219,24 @@ TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
               HasSubstr("is no file"));
 }
 
+TEST(Safetensors, CallsBackAfterEachPartThatIsChecksummedOrWritten) {
+  const std::string path = FreshDirectory() + "/f.safetensors";
+  std::vector<float> values((5 << 20) / 2 / sizeof(float));  // 2.5 MiB
+  std::iota(values.begin(), values.end(), 0.0f);
+  const int64_t size = values.size();
+  int calls = 0;
+  const absl::Status status =
+      WriteSafetensors(path, {{"a", {size}, absl::MakeConstSpan(values)}}, {}, [&calls] { ++calls; });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(calls, 3 + 3);
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE((*file)->VerifyChecksums().ok());
+  std::vector<float> read(values.size());
+  ASSERT_TRUE((*file)->Read("a", 0, size, read.data()).ok());
+  EXPECT_EQ(read, values);
+}
+
 TEST(Safetensors, FullDiskLeavesNoFile) {
   const std::string path = FreshDirectory() + "/f.safetensors";
   std::filesystem::create_symlink("/dev/full", AtomicFile::TemporaryPath(path));
