@@ -45,7 +45,7 @@ class Optimizer {
   struct Step {
     float learning_rate = 0;
     uint64_t number = 1;  // updates of this part, this one included
-    // Replaces SGD's momentum where the measured staleness sets it (server/compensation/momentum_control.h).
+    // Replaces SGD's momentum where the measured staleness sets it (server/shard/momentum_control.h).
     std::optional<float> momentum = std::nullopt;
   };
 

@@ -45,9 +45,9 @@
 #include "server/edge/master_service.h"
 #include "server/edge/shard_service.h"
 #include "server/edge/sweeper.h"
-#include "server/master_host.h"
-#include "server/run_claim.h"
-#include "server/shard_host.h"
+#include "server/master/master_host.h"
+#include "server/shard/run_claim.h"
+#include "server/shard/shard_host.h"
 
 DEFINE_string(job, "", "The job file. Required; the same for all servers.");
 DEFINE_int32(index, 0, "Which of --servers this one is; 0 is also the master.");

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/mutex.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "proto/master.grpc.pb.h"
-#include "server/best_keeper.h"
+#include "server/master/best_keeper.h"
 #include "server/edge/calls.h"
 
 namespace catchment {

@@ -12,7 +12,7 @@
 #include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
-#include "server/run_claim.h"
+#include "server/shard/run_claim.h"
 
 namespace catchment {
 

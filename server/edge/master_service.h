@@ -4,7 +4,7 @@
 
 #include "proto/master.grpc.pb.h"
 #include "server/edge/calls.h"
-#include "server/master_host.h"
+#include "server/master/master_host.h"
 
 namespace catchment {
 

@@ -15,15 +15,15 @@
 #include "server/edge/snapshot_stream.h"
 #include "server/edge/stream_table.h"
 #include "server/edge/train_stream.h"
-#include "server/run_claim.h"
-#include "server/shard.h"
+#include "server/shard/run_claim.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 
 // Threads: safe; it runs on those of the listener and of the apply pool, and a waiting stream holds none.
 class ShardService final : public CallService {
  public:
-  // Executes the master's command and returns the report (server/shard_host.h).
+  // Executes the master's command and returns the report (server/shard/shard_host.h).
   using ControlHandler = std::function<v1::ShardReport(const v1::ShardCommand&)>;
 
   struct Options {

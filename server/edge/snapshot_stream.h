@@ -12,7 +12,7 @@
 #include "server/edge/calls.h"
 #include "server/edge/rate_floor.h"
 #include "server/edge/stream_table.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 

@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "server/edge/shard_service.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 

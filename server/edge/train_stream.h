@@ -25,8 +25,8 @@
 #include "server/edge/calls.h"
 #include "server/edge/rate_floor.h"
 #include "server/edge/stream_table.h"
-#include "server/ring.h"
-#include "server/shard.h"
+#include "server/shard/ring.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 

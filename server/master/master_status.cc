@@ -5,7 +5,7 @@
 #include "common/job/data_shape.h"
 #include "common/job/learning_rate.h"
 #include "server/master/master.h"
-#include "server/worker_scaling.h"
+#include "common/job/worker_scaling.h"
 
 namespace catchment {
 namespace {

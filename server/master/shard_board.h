@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "proto/wire.pb.h"
-#include "server/master/staleness.h"
+#include "common/staleness.h"
 
 namespace catchment {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "proto/job.pb.h"
-#include "server/rules/rule.h"
+#include "server/shard/rule.h"
 
 namespace catchment {
 

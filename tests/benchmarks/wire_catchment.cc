@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
-#include "server/run_claim.h"
+#include "server/shard/run_claim.h"
 #include "tests/benchmarks/wire_peers.h"
 #include "worker/client/parameter_client.h"
 

@@ -22,7 +22,7 @@
 
 #include "common/job/job_layout.h"
 #include "common/mutex.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "worker/client/block_schedule.h"
 #include "worker/parameters.h"
 

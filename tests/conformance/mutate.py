@@ -26,9 +26,9 @@ RULES = {
     "server/compensation": ["//tests/server/compensation/..."],
     "server/rules": ["//tests/server/rules/..."],
     "optim": ["//tests/optim/..."],
-    "server/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test"],
-    "server/group.cc": ["//tests/server:group_test"],
-    "server/worker_scaling.cc": ["//tests/server:worker_scaling_test"],
+    "server/shard/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test"],
+    "server/shard/group.cc": ["//tests/server:group_test"],
+    "common/job/worker_scaling.cc": ["//tests/server:worker_scaling_test"],
     "worker/algorithms": ["//tests/worker/algorithms/..."],
     "common/job/learning_rate.cc": ["//tests/common/job:learning_rate_test", "//tests/common/job:learning_rate_golden_test"],
 }

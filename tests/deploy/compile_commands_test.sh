@@ -19,8 +19,8 @@ END
 cat >"$TEST_TMPDIR/actions.json" <<'END'
 {"actions": [
   {"arguments": ["/usr/bin/gcc", "-MD", "-MF", "x.d", "-frandom-seed=x.o", "-fno-canonical-system-headers",
-                 "-iquote", ".", "-O3", "-include", "out/prelude.h", "-c", "server/shard.cc", "-o", "x.o"]},
-  {"arguments": ["/usr/bin/gcc", "-c", "server/shard.cc", "-o", "host.o"]},
+                 "-iquote", ".", "-O3", "-include", "out/prelude.h", "-c", "server/shard/shard.cc", "-o", "x.o"]},
+  {"arguments": ["/usr/bin/gcc", "-c", "server/shard/shard.cc", "-o", "host.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "external/system/x.cc", "-o", "y.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "bazel-out/k8-opt/bin/proto/job.pb.cc", "-o", "z.o"]},
   {"arguments": ["/usr/bin/gcc", "-c", "common/rpc.cc", "-o", "r.o"]}]}
@@ -32,7 +32,7 @@ expect_output "2 files in $project/compile_commands.json"
 run python3 - "$project/compile_commands.json" "$project" <<'END'
 import json, sys
 entries = json.load(open(sys.argv[1]))
-shard = sys.argv[2] + "/server/shard.cc"
+shard = sys.argv[2] + "/server/shard/shard.cc"
 assert [e["file"] for e in entries] == [sys.argv[2] + "/common/rpc.cc", shard], entries
 assert entries[1]["directory"] == "/exec/root", entries
 assert entries[1]["arguments"] == ["/usr/bin/gcc", "-iquote", ".", "-O3", "-c", shard, "-o", "x.o"], entries

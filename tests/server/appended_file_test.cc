@@ -1,4 +1,4 @@
-#include "server/appended_file.h"
+#include "server/outputs/appended_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

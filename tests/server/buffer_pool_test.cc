@@ -1,4 +1,4 @@
-#include "server/buffer_pool.h"
+#include "server/shard/buffer_pool.h"
 
 #include <gtest/gtest.h>
 

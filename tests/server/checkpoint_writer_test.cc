@@ -1,4 +1,4 @@
-#include "server/checkpoint_writer.h"
+#include "server/shard/checkpoint_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/command_schedule.h"
+#include "server/master/command_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/event_file.h"
+#include "server/outputs/event_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

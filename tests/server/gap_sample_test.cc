@@ -1,4 +1,4 @@
-#include "server/gap_sample.h"
+#include "server/shard/gap_sample.h"
 
 #include <gtest/gtest.h>
 

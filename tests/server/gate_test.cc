@@ -1,4 +1,4 @@
-#include "server/gate.h"
+#include "server/shard/gate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "server/group.h"
+#include "server/shard/group.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {

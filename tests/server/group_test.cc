@@ -1,4 +1,4 @@
-#include "server/group.h"
+#include "server/shard/group.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
-#include "server/best_keeper.h"
+#include "server/master/best_keeper.h"
 #include "server/edge/keep_best_stream.h"
 #include "server/edge/listener.h"
 

@@ -1,4 +1,4 @@
-#include "server/lease_waiters.h"
+#include "server/master/lease_waiters.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/outputs.h"
+#include "server/outputs/outputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

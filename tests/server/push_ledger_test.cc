@@ -1,4 +1,4 @@
-#include "server/push_ledger.h"
+#include "server/shard/push_ledger.h"
 
 #include <gtest/gtest.h>
 

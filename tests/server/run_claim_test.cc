@@ -1,4 +1,4 @@
-#include "server/run_claim.h"
+#include "server/shard/run_claim.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

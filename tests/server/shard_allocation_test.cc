@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "tests/common/allocation/allocation_counter.h"
 #include "tests/server/shard_harness.h"
 

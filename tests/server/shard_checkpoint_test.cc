@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 namespace catchment {
 

@@ -1,4 +1,4 @@
-#include "server/shard_host.h"
+#include "server/shard/shard_host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {

@@ -1,5 +1,5 @@
 // Rounds, pulls, exactly once, membership.
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "common/mutex.h"
 #include "server/edge/train_stream.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "tests/server/shard_harness.h"
 
 namespace catchment {

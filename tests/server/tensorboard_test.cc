@@ -1,4 +1,4 @@
-#include "server/tensorboard.h"
+#include "server/outputs/tensorboard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

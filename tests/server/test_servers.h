@@ -13,8 +13,8 @@
 #include "common/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
-#include "server/run_claim.h"
-#include "server/shard_host.h"
+#include "server/shard/run_claim.h"
+#include "server/shard/shard_host.h"
 
 namespace catchment {
 

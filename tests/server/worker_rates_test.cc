@@ -1,4 +1,4 @@
-#include "server/worker_rates.h"
+#include "server/outputs/worker_rates.h"
 
 #include <gtest/gtest.h>
 

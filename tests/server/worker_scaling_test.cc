@@ -1,4 +1,4 @@
-#include "server/worker_scaling.h"
+#include "common/job/worker_scaling.h"
 
 #include <gtest/gtest.h>
 

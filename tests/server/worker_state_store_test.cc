@@ -1,4 +1,4 @@
-#include "server/worker_state_store.h"
+#include "server/master/worker_state_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

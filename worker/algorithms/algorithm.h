@@ -1,5 +1,5 @@
 // What a worker does with its gradients: the worker's half of the second axis of an algorithm. The server's
-// half has the same basename in server/rules.
+// half has the same basename in server/shard.
 //
 // Communication goes on under the computation: Run may return while an operation on the center is under way,
 // which the next Run settles when it needs to.

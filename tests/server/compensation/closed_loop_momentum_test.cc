@@ -1,4 +1,4 @@
-#include "server/compensation/closed_loop_momentum.h"
+#include "server/shard/closed_loop_momentum.h"
 
 #include <gtest/gtest.h>
 

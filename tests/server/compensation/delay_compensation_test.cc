@@ -1,4 +1,4 @@
-#include "server/compensation/delay_compensation.h"
+#include "server/shard/delay_compensation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/compensation/gap_aware.h"
+#include "server/shard/gap_aware.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/compensation/momentum_log.h"
+#include "server/shard/momentum_log.h"
 
 #include <gtest/gtest.h>
 

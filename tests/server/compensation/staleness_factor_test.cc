@@ -1,4 +1,4 @@
-#include "server/compensation/staleness_factor.h"
+#include "server/shard/staleness_factor.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "server/master/progress_meter.h"
-#include "server/master/staleness.h"
+#include "common/staleness.h"
 #include "server/master/work_totals.h"
 
 namespace catchment {

@@ -1,4 +1,4 @@
-#include "server/rules/rule.h"
+#include "server/shard/rule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

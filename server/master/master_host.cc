@@ -1,0 +1,326 @@
+#include "server/master/master_host.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/snapshot_reader.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kRoundSeconds = 0.1;
+constexpr double kShortRoundSeconds = 0.01;  // where the end of the job waits for reports
+// A wait between two rounds that takes this long was not a wait: the process did not run.
+constexpr double kPauseSeconds = 1;
+// How long the end of the job is repeated to servers that do not answer.
+constexpr double kStopSeconds = 10;
+
+std::string Describe(const v1::JobStatus& status) {
+  return status.reason().empty() ? "the job failed" : status.reason();
+}
+
+std::vector<v1::Statistic> StatisticsOf(const v1::EvaluationReport& report) {
+  return {report.statistics().begin(), report.statistics().end()};
+}
+
+// Of an earlier life of the job.
+std::optional<v1::BestState> FindKept(const Outputs& outputs, const ParameterLayout& layout) {
+  absl::StatusOr<v1::BestState> kept = outputs.ReadBest(layout);
+  if (kept.ok()) return *std::move(kept);
+  if (!absl::IsNotFound(kept.status()))
+    LOG(WARNING) << kept.status().message() << "; no best weights are kept yet";
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, const ParameterLayout* layout,
+                                                               ShardHost* local, const Clock* clock,
+                                                               std::optional<v1::MasterState> resumed) {
+  absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
+  if (!outputs.ok()) return outputs.status();
+  const std::optional<v1::BestState> kept =
+      resumed && options.job.evaluation().keep_best() ? FindKept(**outputs, *layout) : std::nullopt;
+  if (resumed) *resumed->mutable_best() = BestOfBoth(options.job.evaluation(), resumed->best(), kept);
+  v1::MasterState from = std::move(resumed).value_or(v1::MasterState());
+  from.set_next_incarnation(std::max(from.next_incarnation(), options.first_incarnation));
+  absl::StatusOr<std::unique_ptr<Master>> master =
+      Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(from));
+  if (!master.ok()) return master.status();
+  return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock,
+                                                    *std::move(master), *std::move(outputs), kept));
+}
+
+MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
+                       std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs,
+                       std::optional<v1::BestState> kept)
+    : options_(std::move(options)),
+      layout_(*layout),
+      local_(*local),
+      clock_(*clock),
+      master_(std::move(master)),
+      peers_(options_.num_servers),
+      schedule_(options_.num_servers),
+      kept_(std::move(kept)),
+      outputs_(std::move(outputs)),
+      best_keeper_(layout_.size(), KeepsBest()),
+      state_store_({.directory = options_.checkpoint_dir,
+                    .num_values = layout_.size(),
+                    .resumed = options_.resumed_checkpoint},
+                   KeepsWorkerStates(), &clock_) {
+  if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
+    LOG(WARNING) << "evaluation.keep_best: there is no --out, and no weights are kept";
+  }
+  commander_ = std::make_unique<ShardCommander>();
+  thread_ = std::thread([this] { Run(); });
+}
+
+MasterHost::~MasterHost() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+  commander_.reset();
+}
+
+void MasterHost::SetAddress(const std::string& address) {
+  MutexLock lock(&mu_);
+  peers_[0].address = address;
+}
+
+v1::Run MasterHost::RunAt(const std::string& address) const {
+  v1::Run run;
+  run.set_id(options_.run_id);
+  run.set_job(options_.job.name());
+  run.set_master(address);
+  return run;
+}
+
+BestKeeper::Owner MasterHost::KeepsBest() {
+  BestKeeper::Owner owner;
+  owner.admit = [this](uint64_t incarnation, uint64_t evaluation) -> absl::StatusOr<v1::BestState> {
+    MutexLock lock(&mu_);
+    if (!outputs_->enabled())
+      return absl::FailedPreconditionError("the master has no --out to keep weights in");
+    return master_->BestWanted(incarnation, evaluation);
+  };
+  owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
+    ModelFacts facts = {.score = score, .statistics = {}};
+    {
+      MutexLock lock(&mu_);
+      if (best_report_.evaluation() == score.evaluation()) facts.statistics = StatisticsOf(best_report_);
+    }
+    return outputs_->WriteBest(options_.job, layout_, weights, facts);
+  };
+  owner.ended = [this](const v1::BestState& score, const absl::Status& status) {
+    MutexLock lock(&mu_);
+    if (status.ok()) kept_ = score;
+    if (status.ok())
+      LOG(INFO) << "kept the weights of evaluation " << score.evaluation() << ", the best so far";
+    master_->OnBestKept(score.evaluation(), status);
+  };
+  return owner;
+}
+
+WorkerStateStore::Owner MasterHost::KeepsWorkerStates() {
+  WorkerStateStore::Owner owner;
+  owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
+    MutexLock lock(&mu_);
+    return master_->CheckStateIsWanted(incarnation, checkpoint);
+  };
+  owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
+    MutexLock lock(&mu_);
+    master_->OnStateSaved(incarnation, checkpoint, status);
+    Kick();
+  };
+  return owner;
+}
+
+// ------------------------------------------------------------------------------------------------ the thread
+
+void MasterHost::Run() {
+  bool tick = true;
+  bool ended = false;
+  while (!ended) {
+    Round(tick);
+    MutexLock lock(&mu_);
+    const double begin = clock_.Now();
+    const double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
+    if (!over_) tick = !changed_.WaitFor(&mu_, wait, [this] { return HasWork(); });
+    if (const double pause = clock_.Now() - begin; pause > kPauseSeconds) {
+      LOG(WARNING) << "this process did not run for " << pause
+                   << " s; members get as much more time to be heard";
+      master_->ExtendDeadlines(pause);
+    }
+    ended = ending_ || over_;
+  }
+  AnswerWaiters();
+  state_store_.End();
+}
+
+bool MasterHost::AllServersHere() const {
+  return std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.address.empty(); });
+}
+
+void MasterHost::Round(bool tick) {
+  v1::ShardCommand command;
+  std::vector<Command> due;
+  std::vector<LeaseWaiters::Answer> leases;
+  bool proceed;
+  {
+    MutexLock lock(&mu_);
+    if (tick) schedule_.Tick();
+    answered_ = false;
+    master_->Tick();
+    for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
+    leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
+    command = NextCommand();
+    proceed = AllServersHere() || command.stop();
+    if (proceed) due = TakeDueCommands(command);
+  }
+  Deliver(std::move(leases));
+  if (!proceed) return;
+  Send(std::move(due));
+  FinishRound(command.stop());
+}
+
+void MasterHost::FinishRound(bool stop) {
+  std::vector<CompleteCheckpoint> checkpoints;
+  v1::JobStatus::Phase phase;
+  {
+    MutexLock lock(&mu_);
+    checkpoints = master_->TakeCompleteCheckpoints();
+    phase = master_->phase();
+  }
+  WriteManifests(std::move(checkpoints));
+  WriteMetrics();
+  if (phase == v1::JobStatus::DONE || phase == v1::JobStatus::STOPPED || phase == v1::JobStatus::FAILED) {
+    if (!outputs_written_) WriteFinalOutputs();
+  }
+  MutexLock lock(&mu_);
+  if (stop && StopIsKnown()) {
+    over_ = true;
+    const v1::JobStatus status = master_->Status();
+    if (phase == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(status));
+    changed_.Notify();
+  }
+}
+
+bool MasterHost::StopIsKnown() {
+  const double now = clock_.Now();
+  if (!stop_since_) stop_since_ = now;
+  if (now - *stop_since_ >= kStopSeconds) return true;
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    const Peer& peer = peers_[s];
+    const bool reachable = s == 0 || (peer.stub != nullptr && !peer.gone && now - peer.last_heard <= limit);
+    if (reachable && stopped_.count(static_cast<int>(s)) == 0) return false;
+  }
+  return true;
+}
+
+void MasterHost::WriteManifests(std::vector<CompleteCheckpoint> checkpoints) {
+  if (checkpoints.empty() && unrecorded_ && clock_.Now() >= record_at_) {
+    checkpoints.push_back(*std::exchange(unrecorded_, std::nullopt));
+  }
+  for (CompleteCheckpoint& checkpoint : checkpoints) {
+    const absl::Status status = RecordCheckpoint(checkpoint);
+    LOG_IF(ERROR, !status.ok()) << "checkpoint " << checkpoint.number << ": " << status.message();
+    {
+      MutexLock lock(&mu_);
+      master_->OnCheckpointRecorded(checkpoint.number, status);
+    }
+    unrecorded_.reset();
+    if (status.ok()) {
+      record_pauses_.Reset();
+    } else {
+      record_at_ = clock_.Now() + record_pauses_.Next();
+      unrecorded_ = std::move(checkpoint);
+    }
+  }
+}
+
+absl::Status MasterHost::RecordCheckpoint(const CompleteCheckpoint& checkpoint) const {
+  const std::string& directory = options_.checkpoint_dir;
+  if (directory.empty()) return absl::OkStatus();
+  const v1::Manifest manifest = MakeManifest(checkpoint);
+  if (const auto shards = OpenShards(directory, manifest); !shards.ok()) {
+    const char* const hint = absl::IsNotFound(shards.status())
+                                 ? "; is --checkpoint_dir the same directory, shared, for all servers?"
+                                 : "";
+    return absl::Status(
+        shards.status().code(),
+        absl::StrCat("the master cannot read what the servers saved: ", shards.status().message(), hint));
+  }
+  if (absl::Status status = WriteManifest(directory, manifest); !status.ok()) return status;
+  LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
+  const absl::Status pruned = Prune(directory, static_cast<int>(options_.job.checkpoint().keep()));
+  LOG_IF(ERROR, !pruned.ok()) << "old checkpoints: " << pruned.message();
+  return absl::OkStatus();
+}
+
+v1::Manifest MasterHost::MakeManifest(const CompleteCheckpoint& checkpoint) const {
+  v1::Manifest manifest;
+  manifest.set_number(checkpoint.number);
+  manifest.set_run_id(options_.run_id);
+  *manifest.mutable_job() = options_.job;
+  manifest.set_fingerprint(layout_.fingerprint());
+  for (const TensorSpec& tensor : layout_.tensors()) {
+    v1::TensorInfo* info = manifest.add_tensors();
+    info->set_name(tensor.name);
+    info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  }
+  *manifest.mutable_shards() = {checkpoint.shards.begin(), checkpoint.shards.end()};
+  *manifest.mutable_master() = checkpoint.state;
+  return manifest;
+}
+
+void MasterHost::WriteMetrics() {
+  {
+    MutexLock lock(&mu_);
+    const bool scored = std::exchange(scored_, false);
+    if (!scored && !outputs_->MetricsAreDue(master_->done_samples(), clock_.Now())) return;
+  }
+  const absl::Status status = outputs_->MaybeWriteMetrics(Status(), clock_.Now());
+  LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
+}
+
+void MasterHost::WriteFinalOutputs() {
+  outputs_written_ = true;
+  Outputs::SummaryFacts facts;
+  facts.servers = options_.num_servers;
+  std::vector<std::string> servers;
+  const v1::JobStatus job_status = Status();
+  ModelFacts model_facts;
+  bool has_weights;
+  {
+    MutexLock lock(&mu_);
+    facts.devices.assign(devices_.begin(), devices_.end());
+    for (const Peer& peer : peers_) servers.push_back(peer.address);
+    has_weights = AllServersHere() && master_->weights_are_final();
+    if (kept_) facts.best_weights = kept_->evaluation();
+    if (job_status.tested_at_samples() == job_status.samples()) {
+      model_facts.statistics = StatisticsOf(newest_report_);
+    }
+  }
+  absl::Status status;
+  if (outputs_->enabled() && has_weights) {
+    std::vector<float> weights(layout_.size());
+    SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_);
+    status = reader.Read(absl::MakeSpan(weights));
+    if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights, model_facts);
+    if (!status.ok()) LOG(ERROR) << "the weights are not written: " << status.message();
+  }
+  absl::Status summary = outputs_->WriteSummary(options_.job, job_status, facts);
+  if (!summary.ok()) LOG(ERROR) << "the summary is not written: " << summary.message();
+  MutexLock lock(&mu_);
+  result_ = status.ok() ? summary : status;
+  master_->OnOutputsWritten();
+}
+
+}  // namespace catchment

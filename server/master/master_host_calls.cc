@@ -1,0 +1,224 @@
+// Calls of the master's service.
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_text.h"
+#include "common/random_id.h"
+#include "common/version.h"
+#include "common/wire/protocol.h"
+#include "server/master/master_host.h"
+#include "server/shard/run_claim.h"
+
+namespace catchment {
+
+absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
+  MutexLock lock(&mu_);
+  v1::GetJobReply reply;
+  *reply.mutable_job() = options_.job;
+  reply.set_run_id(options_.run_id);
+  reply.set_protocol_version(kProtocolVersion);
+  reply.set_build(BuildVersion());
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    if (peers_[s].address.empty()) {
+      return absl::UnavailableError(absl::StrCat("server ", s, " of ", peers_.size(), " is not there yet"));
+    }
+    reply.add_servers(peers_[s].address);
+  }
+  return reply;
+}
+
+absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
+  MutexLock lock(&mu_);
+  if (absl::Status status = CheckServer(request); !status.ok()) return status;
+  if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " was told to end"));
+  Admit(request);
+  v1::RegisterServerReply reply;
+  reply.set_run_id(options_.run_id);
+  return reply;
+}
+
+absl::Status MasterHost::CheckRun(const v1::RegisterServerRequest& request) const {
+  const std::string server = absl::StrCat("server ", request.index(), " at ", request.address());
+  if (absl::Status status =
+          CheckProtocolVersion(server, request.protocol_version(), request.build(), "this master");
+      !status.ok()) {
+    return status;
+  }
+  if (request.run().id() == 0 || request.run().id() == options_.run_id) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(server, " belongs to ", Describe(request.run()), ", and this master began ",
+                   Describe(RunAt(peers_[0].address)), ": the server ends; start it again"));
+}
+
+absl::Status MasterHost::CheckServer(const v1::RegisterServerRequest& request) {
+  if (request.index() == 0 || request.index() >= peers_.size() || request.num_servers() != peers_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", request.index(), " of ", request.num_servers(), " does not fit a job of ",
+                     peers_.size(), " servers; give all the same --servers"));
+  }
+  if (absl::Status status = CheckRun(request); !status.ok()) {
+    LOG(WARNING) << status.message();
+    return status;
+  }
+  const Peer& peer = peers_[request.index()];
+  const bool replaces = peer.address == request.address() && peer.instance != request.server_instance();
+  if (replaces && master_->has_begun()) return FailRestarted(request.index());
+  if (request.job_fingerprint() != JobFingerprint(options_.job)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("server ", request.index(), " has another job file than the master; give all the same"));
+  }
+  if (request.resumed_checkpoint() != options_.resumed_checkpoint) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " begins with checkpoint ",
+                                                      request.resumed_checkpoint(), ", the master with ",
+                                                      options_.resumed_checkpoint,
+                                                      " (0: none); give all the same --resume "
+                                                      "and --checkpoint_dir"));
+  }
+  if (!peer.address.empty() && peer.address != request.address()) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
+                                                      " already; every server has an index of its own"));
+  }
+  return absl::OkStatus();
+}
+
+void MasterHost::Admit(const v1::RegisterServerRequest& request) {
+  Peer& peer = peers_[request.index()];
+  if (peer.instance == request.server_instance()) return;
+  if (peer.address.empty()) {
+    LOG(INFO) << "server " << request.index() << " is at " << request.address();
+    peer.stub = v1::ShardService::NewStub(ConnectForControl(request.address(), options_.credentials));
+    peer.address = request.address();
+  } else {
+    master_->OnServerReplaced(request.index(), peer.address);
+  }
+  peer.last_heard = clock_.Now();
+  peer.instance = request.server_instance();
+  schedule_.Forget(static_cast<int>(request.index()));
+  Kick();
+}
+
+absl::Status MasterHost::FailRestarted(size_t server) {
+  const std::string reason =
+      absl::StrCat("server ", server, " at ", peers_[server].address,
+                   " was restarted during the job: what its shard had learned is lost; ", RecoveryAdvice());
+  peers_[server].gone = true;
+  master_->Fail(reason);
+  Kick();
+  return absl::FailedPreconditionError(reason);
+}
+
+std::string MasterHost::RecoveryAdvice() const {
+  const uint64_t last = std::max(master_->Status().last_checkpoint(), options_.resumed_checkpoint);
+  if (last == 0) return "no checkpoint is complete yet: start all again from the beginning";
+  return absl::StrCat("start all again with --resume to continue from checkpoint ", last);
+}
+
+absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
+  if (absl::Status status = CheckWorker(request); !status.ok()) return status;
+  MutexLock lock(&mu_);
+  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
+  if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
+  Kick();
+  return reply;
+}
+
+absl::Status MasterHost::CheckWorker(const v1::RegisterRequest& request) const {
+  const std::string worker = absl::StrCat("the worker (", request.host(), ":", request.pid(), ")");
+  if (absl::Status status =
+          CheckProtocolVersion(worker, request.protocol_version(), request.build(), "this master");
+      !status.ok()) {
+    return status;
+  }
+  if (request.run_id() == options_.run_id) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(worker, " has the job of run ", FormatId(request.run_id()),
+                                         ", and this master began run ", FormatId(options_.run_id),
+                                         ": ask for the job again"));
+}
+
+absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
+  MutexLock lock(&mu_);
+  absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
+  Kick();
+  return reply;
+}
+
+v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
+  MutexLock lock(&mu_);
+  v1::LeaveReply reply = master_->Leave(request);
+  Kick();
+  return reply;
+}
+
+absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
+  MutexLock lock(&mu_);
+  return master_->GetEvaluation(request);
+}
+
+absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
+  MutexLock lock(&mu_);
+  absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
+  Kick();
+  if (!reply.ok()) return reply;
+  if (!outputs_->enabled()) reply->set_keep(false);
+  newest_report_ = report;
+  scored_ = true;
+  if (reply->keep()) best_report_ = report;
+  return reply;
+}
+
+v1::JobStatus MasterHost::GetStatus(const v1::GetStatusRequest& request) {
+  {
+    MutexLock lock(&mu_);
+    master_->Watch(request.again_in_seconds());
+  }
+  return Status();
+}
+
+v1::JobStatus MasterHost::Status() {
+  MutexLock lock(&mu_);
+  v1::JobStatus status = master_->Status();
+  const auto here =
+      std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.address.empty(); });
+  if (status.phase() == v1::JobStatus::WAITING && !AllServersHere()) {
+    status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " are here"));
+  }
+  status.set_writes_checkpoints(!options_.checkpoint_dir.empty());
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    v1::ServerStatus* server = status.add_servers();
+    server->set_address(peers_[s].address);
+    server->set_parameters(layout_.shard(static_cast<int>(s)).size());
+  }
+  return status;
+}
+
+void MasterHost::Stop(const std::string& reason) {
+  MutexLock lock(&mu_);
+  StopLocked(reason);
+}
+
+// Before all servers are there no worker can have come: nothing is to be kept, and nobody to be waited for.
+void MasterHost::StopLocked(const std::string& reason) {
+  called_off_ |= !AllServersHere();
+  master_->Stop(reason);
+  Kick();
+}
+
+absl::Status MasterHost::Wait() {
+  MutexLock lock(&mu_);
+  changed_.Wait(&mu_, [this] { return over_; });
+  return result_;
+}
+
+bool MasterHost::WaitFor(double seconds) {
+  MutexLock lock(&mu_);
+  return changed_.WaitFor(&mu_, seconds, [this] { return over_; });
+}
+
+bool MasterHost::training() {
+  MutexLock lock(&mu_);
+  return master_->training();
+}
+
+}  // namespace catchment

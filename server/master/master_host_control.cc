@@ -1,0 +1,180 @@
+// The master's commands to servers, and calls that wait for a lease.
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "server/master/master_host.h"
+
+namespace catchment {
+namespace {
+
+CommandSchedule::Wanted WantedOf(const v1::ShardCommand& command, v1::JobStatus::Phase phase) {
+  return {command.generation(), command.checkpoint(), command.stop(), phase};
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------------------------- commands
+
+v1::ShardCommand MasterHost::NextCommand() const {
+  v1::ShardCommand command = master_->Command(/*rosters=*/false);
+  *command.mutable_run() = RunAt(peers_[0].address);
+  if (called_off_) command.set_stop(true);
+  return command;
+}
+
+bool MasterHost::Commandable(size_t server) const {
+  return (server == 0 || peers_[server].stub != nullptr) && stopped_.count(static_cast<int>(server)) == 0;
+}
+
+bool MasterHost::HasWork() const {
+  if (ending_ || answered_ || waiters_.NeedReview(master_->lease_conditions())) return true;
+  const v1::ShardCommand command = master_->Command(/*rosters=*/false);
+  if (!AllServersHere() && !command.stop() && !called_off_) return false;
+  CommandSchedule::Wanted wanted = WantedOf(command, master_->phase());
+  wanted.stop |= called_off_;
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    if (Commandable(s) && schedule_.IsDueAtOnce(static_cast<int>(s), wanted)) return true;
+  }
+  return false;
+}
+
+std::vector<MasterHost::Command> MasterHost::TakeDueCommands(const v1::ShardCommand& command) {
+  std::vector<Command> due;
+  std::optional<v1::ShardCommand> with_rosters;
+  const CommandSchedule::Wanted wanted = WantedOf(command, master_->phase());
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    if (!Commandable(s)) continue;
+    const auto content = schedule_.Begin(static_cast<int>(s), wanted, master_->num_workers());
+    if (!content) continue;
+    Command& one = due.emplace_back(
+        Command{static_cast<int>(s), peers_[s].stub.get(), command, content->answer_seconds});
+    if (content->rosters && !with_rosters) with_rosters = master_->Command();
+    if (content->rosters) *one.command.mutable_rosters() = with_rosters->rosters();
+    one.command.set_without_statistics(!content->statistics);
+    one.command.set_server_instance(peers_[s].instance);
+  }
+  return due;
+}
+
+void MasterHost::Send(std::vector<Command> commands) {
+  for (Command& one : commands) {
+    if (one.stub == nullptr) continue;
+    commander_->Send(
+        one.stub, std::move(one.command), one.answer_seconds,
+        [this, shard = one.shard](const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer) {
+          OnAnswer(shard, command, std::move(answer));
+        });
+  }
+  // The local shard's work comes after the others have theirs.
+  for (const Command& one : commands) {
+    if (one.stub == nullptr) OnAnswer(one.shard, one.command, local_.Control(one.command, clock_.Now()));
+  }
+}
+
+void MasterHost::OnAnswer(int shard, const v1::ShardCommand& command,
+                          absl::StatusOr<v1::ShardReport> answer) {
+  MutexLock lock(&mu_);
+  // Another process may have registered meanwhile.
+  const bool meant = peers_[shard].instance == command.server_instance();
+  schedule_.End(shard, answer.ok() && meant ? &*answer : nullptr);
+  if (meant && answer.ok()) {
+    if (command.stop()) stopped_.insert(shard);
+    OnReport(shard, *answer);
+  } else if (meant) {
+    OnNoAnswer(shard, answer.status(), command.stop());
+  }
+  // While the job trains, only commands and leases need the thread at once, and HasWork looks at those.
+  answered_ |= master_->phase() != v1::JobStatus::TRAINING;
+  if (HasWork()) changed_.Notify();
+}
+
+void MasterHost::OnReport(int shard, const v1::ShardReport& report) {
+  peers_[shard].last_heard = clock_.Now();
+  if (absl::Status status = master_->OnShardReport(report); !status.ok()) LOG(ERROR) << status.message();
+}
+
+void MasterHost::OnNoAnswer(int shard, const absl::Status& why, bool stop) {
+  if (absl::IsNotFound(why) || absl::IsFailedPrecondition(why)) {
+    OnRefused(shard, why, stop);
+    return;
+  }
+  const Peer& peer = peers_[shard];
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  if (clock_.Now() - peer.last_heard <= limit || stop) return;
+  master_->Fail(absl::StrCat("server ", shard, " at ", peer.address, " was not to be reached for ", limit,
+                             " s (", why.message(),
+                             "); start all servers again with --resume to go on from the last checkpoint"));
+}
+
+void MasterHost::OnRefused(int shard, const absl::Status& why, bool stop) {
+  // The process that was to end is gone.
+  if (stop) stopped_.insert(shard);
+  if (absl::IsFailedPrecondition(why)) {
+    master_->Fail(
+        absl::StrCat("server ", shard, " at ", peers_[shard].address, " refuses this job: ", why.message()));
+  } else if (master_->has_begun()) {
+    FailRestarted(shard).IgnoreError();
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ leases
+
+absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& request) {
+  MutexLock lock(&mu_);
+  return GetLeaseLocked(request);
+}
+
+absl::StatusOr<v1::Lease> MasterHost::GetLeaseLocked(const v1::GetLeaseRequest& request) {
+  absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
+  Kick();
+  if (lease.ok()) lease->set_total_samples(master_->total_samples());
+  return lease;
+}
+
+void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond) {
+  std::optional<LeaseWaiters::Answer> answer;
+  {
+    MutexLock lock(&mu_);
+    const double seconds = std::min(request.wait_seconds(), master_->LongestLeaseWait());
+    absl::StatusOr<v1::Lease> lease = GetLeaseLocked(request);
+    const bool waits = seconds > 0 && lease.ok() && lease->state() == v1::Lease::WAIT && !lease->flush() &&
+                       lease->save_state() == 0 && !ending_ && !over_ && master_->MayWaitForLease(request);
+    if (waits) {
+      answer = waiters_.Add({request, clock_.Now() + seconds, *std::move(lease), std::move(respond)},
+                            master_->lease_conditions());
+      Kick();
+    } else {
+      answer = LeaseWaiters::Answer{std::move(respond), std::move(lease)};
+    }
+  }
+  if (answer) answer->respond(std::move(answer->lease));
+}
+
+LeaseWaiters::Ask MasterHost::AskAgain() {
+  return [this](const v1::GetLeaseRequest& request) {
+    absl::StatusOr<v1::Lease> lease = master_->GetLeaseAgain(request);
+    if (lease.ok()) lease->set_total_samples(master_->total_samples());
+    return lease;
+  };
+}
+
+void MasterHost::Deliver(std::vector<LeaseWaiters::Answer> answers) {
+  for (LeaseWaiters::Answer& answer : answers) answer.respond(std::move(answer.lease));
+}
+
+void MasterHost::AnswerWaiters() {
+  std::vector<LeaseWaiters::Answer> answers;
+  {
+    MutexLock lock(&mu_);
+    answers = waiters_.TakeAll(AskAgain());
+  }
+  Deliver(std::move(answers));
+}
+
+void MasterHost::Kick() {
+  if (HasWork()) changed_.Notify();
+}
+
+}  // namespace catchment

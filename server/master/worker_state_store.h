@@ -1,0 +1,115 @@
+// Writes the states of workers that belong to checkpoints to files, and reads them back after a resume
+// (SaveWorkerState and LoadWorkerState in proto/master.proto).
+//
+// All of it happens on the store's own thread, because a disk is slow and the threads that receive messages
+// serve training. One worker's state is put together at a time: the first part of another one waits until the
+// one before is complete, or until nothing has arrived for it in kTurnSeconds. So the store holds at most one
+// state in memory. A part that arrives twice is taken once.
+//
+// Threads: safe; the owner's functions are called on the store's thread, without locks. Errors, in the
+// answers: InvalidArgument for parts that do not fit the model or arrive out of order; DataLoss for a file
+// that is missing or damaged; those of the owner and of writing files.
+#ifndef CATCHMENT_SERVER_MASTER_WORKER_STATE_STORE_H_
+#define CATCHMENT_SERVER_MASTER_WORKER_STATE_STORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/checkpoint/worker_file.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "proto/master.pb.h"
+
+namespace catchment {
+
+class WorkerStateStore {
+ public:
+  static constexpr double kTurnSeconds = 30;
+
+  struct Options {
+    std::string directory;   // of checkpoints; empty: nothing is written or read
+    int64_t num_values = 0;  // of the model
+    uint64_t resumed = 0;    // the checkpoint that the job goes on from; 0: none
+  };
+  struct Owner {
+    // Returns OK where the state of this worker is wanted for this checkpoint.
+    std::function<absl::Status(uint64_t incarnation, uint64_t checkpoint)> admit;
+    // The state of an admitted worker is on disk, or why it is not.
+    std::function<void(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status)> saved;
+  };
+  using RespondToSave = std::function<void(absl::StatusOr<v1::SaveWorkerStateReply>)>;
+  using RespondToLoad = std::function<void(absl::StatusOr<v1::LoadWorkerStateReply>)>;
+
+  // `clock` outlives the store.
+  WorkerStateStore(Options options, Owner owner, const Clock* clock);
+  ~WorkerStateStore();
+
+  // `respond` is called once, on the store's thread, or, after End, on the caller's.
+  void Save(const v1::SaveWorkerStateRequest& request, RespondToSave respond);
+  void Load(const v1::LoadWorkerStateRequest& request, RespondToLoad respond);
+
+  // Answers all calls that wait, and from now on every call at once: Unavailable.
+  void End();
+
+ private:
+  struct SaveCall {
+    v1::SaveWorkerStateRequest request;
+    RespondToSave respond;
+  };
+  struct LoadCall {
+    v1::LoadWorkerStateRequest request;
+    RespondToLoad respond;
+  };
+  using Call = std::variant<SaveCall, LoadCall>;
+  // The worker whose state is being put together.
+  struct Turn {
+    uint32_t worker = 0;
+    uint64_t incarnation = 0;
+    uint64_t checkpoint = 0;
+    SavedWorker state;
+  };
+
+  void Add(Call call);
+  void Run();
+  // Waits for the next call that need not wait for another worker's turn; nothing at the end.
+  std::optional<Call> WaitForCall();
+  std::optional<Call> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Handle(const Call& call);
+  absl::Status HandleSave(const v1::SaveWorkerStateRequest& request);
+  absl::Status BeginTurn(const v1::SaveWorkerStateRequest& request);
+  void EndTurn(const absl::Status& status);
+  absl::Status TakePart(const v1::WorkerStatePart& part);
+  absl::Status Write() const;
+  absl::StatusOr<v1::LoadWorkerStateReply> HandleLoad(const v1::LoadWorkerStateRequest& request);
+  absl::StatusOr<const SavedWorker*> StateOf(uint32_t worker);
+
+  const Options options_;
+  const Owner owner_;
+  const Clock& clock_;
+
+  // Of the store's thread.
+  std::optional<Turn> turn_;
+  std::optional<uint32_t> loaded_worker_;  // the last that was read from its file
+  SavedWorker loaded_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Call> calls_ ABSL_GUARDED_BY(mu_);
+  uint64_t turn_of_ ABSL_GUARDED_BY(mu_) = 0;  // incarnation of turn_; 0: there is none
+  double turn_heard_ ABSL_GUARDED_BY(mu_) = 0;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_WORKER_STATE_STORE_H_

@@ -1,0 +1,243 @@
+#include "server/outputs/outputs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/model_file.h"
+#include "common/staleness.h"
+#include "server/outputs/push_report.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kMetricsSeconds = 1;
+// A line takes the time of a few microseconds for each worker and shard: those of many come less often.
+constexpr double kStatisticsPerSecond = 10'000;
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no NaN; what was not measured is null.
+Json TestValue(const v1::JobStatus& status, double value) {
+  return status.test_samples() > 0 ? Json(value) : Json();
+}
+
+// Of real targets there is none.
+Json TestAccuracy(const v1::JobStatus& status) {
+  return status.has_accuracy() ? TestValue(status, status.test_accuracy()) : Json();
+}
+
+Json PlateauFactor(const v1::JobStatus& status) {
+  return status.has_plateau_factor() ? Json(status.plateau_factor()) : Json();
+}
+
+// The best evaluation so far, and why training ended early.
+void AddBest(const v1::JobStatus& status, Json* object) {
+  const bool known = status.best_evaluation() > 0;
+  const auto value = [known](auto number) { return known ? Json(number) : Json(); };
+  (*object)["best_evaluation"] = value(status.best_evaluation());
+  (*object)["best_test_loss"] = value(status.best_test_loss());
+  (*object)["best_test_accuracy"] = status.has_accuracy() ? value(status.best_test_accuracy()) : Json();
+  (*object)["best_at_samples"] = value(status.best_at_samples());
+  (*object)["evaluations_since_best"] = status.evaluations_since_best();
+  (*object)["ended_early"] = status.ended_early().empty() ? Json() : Json(status.ended_early());
+}
+
+Json MetricsLine(const v1::JobStatus& status) {
+  Json line;
+  line["wall_seconds"] = status.wall_seconds();
+  line["epochs"] = status.epochs();
+  line["samples"] = status.samples();
+  line["updates"] = status.updates();
+  line["samples_per_second"] = status.samples_per_second();
+  line["train_loss"] = status.train_loss();
+  line["learning_rate"] = status.learning_rate();
+  line["train_accuracy"] = status.has_accuracy() ? Json(status.train_accuracy()) : Json();
+  line["test_loss"] = TestValue(status, status.test_loss());
+  line["test_accuracy"] = TestAccuracy(status);
+  line["tested_at_samples"] = TestValue(status, status.tested_at_samples());
+  line["tested_at_seconds"] = TestValue(status, status.tested_at_seconds());
+  AddBest(status, &line);
+  line["staleness_mean"] = status.staleness_mean();
+  line["staleness_p50"] = status.staleness_p50();
+  line["staleness_p99"] = status.staleness_p99();
+  line["plateau_factor"] = PlateauFactor(status);
+  line["pushes_applied"] = status.pushes_applied();
+  line["pushes_late"] = status.pushes_late();
+  line["pushes_non_finite"] = status.pushes_non_finite();
+  line["pushes_duplicate"] = status.pushes_duplicate();
+  line["bytes_pushed"] = status.bytes_pushed();
+  line["bytes_pulled"] = status.bytes_pulled();
+  line["workers"] = status.workers_size();
+  AddAsynchrony(status, &line);
+  line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
+  line["per_shard"] = PushesPerShard(status);
+  return line;
+}
+
+// Of every worker that there was, over all shards.
+Json StalenessPerWorker(const v1::JobStatus& status) {
+  std::map<uint32_t, StalenessDistribution> distributions;
+  for (const v1::ShardReport& shard : status.shards()) {
+    for (const v1::WorkerStatistics& worker : shard.workers()) distributions[worker.worker()].Add(worker);
+  }
+  Json list = Json::array();
+  for (const auto& [worker, distribution] : distributions) {
+    list.push_back({{"worker", worker},
+                    {"mean", distribution.mean()},
+                    {"p50", distribution.quantile(0.5)},
+                    {"p99", distribution.quantile(0.99)},
+                    {"max", distribution.max()}});
+  }
+  return list;
+}
+
+// Of all workers, over all shards: how many pushes had which staleness.
+std::map<uint64_t, uint64_t> StalenessCounts(const v1::JobStatus& status) {
+  std::map<uint64_t, uint64_t> counts;
+  for (const v1::ShardReport& shard : status.shards()) {
+    for (const v1::WorkerStatistics& worker : shard.workers()) {
+      for (int i = 0; i < worker.staleness_values_size(); ++i) {
+        counts[worker.staleness_values(i)] += worker.staleness_counts(i);
+      }
+    }
+  }
+  return counts;
+}
+
+Json ToJson(const std::map<uint64_t, uint64_t>& counts) {
+  Json list = Json::array();
+  for (const auto& [value, count] : counts) list.push_back({value, count});
+  return list;
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  absl::StatusOr<std::unique_ptr<AtomicFile>> file =
+      AtomicFile::Create(path, static_cast<int64_t>(text.size()));
+  if (!file.ok()) return file.status();
+  if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
+  return (*file)->Commit();
+}
+
+}  // namespace
+
+double Outputs::SystemTime() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+absl::StatusOr<std::unique_ptr<Outputs>> Outputs::Open(const std::string& directory, UnixTime unix_time) {
+  std::unique_ptr<Outputs> outputs(new Outputs(directory, std::move(unix_time)));
+  if (directory.empty()) return outputs;
+  if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
+  RemoveTemporaries(directory);
+  const std::string path = directory + "/metrics.jsonl";
+  absl::StatusOr<std::unique_ptr<AppendedFile>> metrics = AppendedFile::OpenLines(path);
+  if (!metrics.ok()) return metrics.status();
+  outputs->metrics_ = *std::move(metrics);
+  return outputs;
+}
+
+bool Outputs::MetricsAreDue(uint64_t samples, double now) const {
+  return enabled() && samples != last_samples_ && now - last_metrics_ >= pause_;
+}
+
+absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now) {
+  // Weights that hardly move may have the very same loss.
+  const bool scored = status.test_samples() > 0 && (status.test_loss() != last_test_loss_ ||
+                                                    status.tested_at_samples() != last_tested_at_);
+  if (!enabled() || (!scored && !MetricsAreDue(status.samples(), now))) return absl::OkStatus();
+  last_metrics_ = now;
+  int64_t statistics = 0;
+  for (const v1::ShardReport& shard : status.shards()) statistics += shard.workers_size();
+  pause_ = std::max(kMetricsSeconds, static_cast<double>(statistics) / kStatisticsPerSecond);
+  last_samples_ = status.samples();
+  if (scored) {
+    last_test_loss_ = status.test_loss();
+    last_tested_at_ = status.tested_at_samples();
+  }
+  Json line = MetricsLine(status);
+  const GapTotal gap = TotalGap(status);
+  line["gap_mean"] = gap.count > last_gap_.count
+                         ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))
+                         : Json();
+  last_gap_ = gap;
+  line["worker_rates"] = worker_rates_.Look(status);
+  const absl::Status written = metrics_->Append(line.dump() + "\n");
+  const absl::Status events = tensorboard_.Write(line, StalenessCounts(status), unix_time_());
+  return written.ok() ? events : written;
+}
+
+std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const Outputs::SummaryFacts& facts) {
+  const double seconds = status.wall_seconds();
+  Json summary;
+  summary["job"] = job.name();
+  summary["phase"] = v1::JobStatus::Phase_Name(status.phase());
+  summary["reason"] = status.reason();
+  summary["algorithm"] = job.algorithm().preset();
+  summary["servers"] = facts.servers;
+  summary["workers"] = job.workers();
+  summary["device"] = absl::StrJoin(facts.devices, "; ");
+  summary["epochs"] = status.epochs();
+  summary["samples"] = status.samples();
+  summary["repeated_samples"] = status.repeated_samples();
+  summary["updates"] = status.updates();
+  summary["wall_seconds"] = seconds;
+  summary["samples_per_second"] = seconds > 0 ? status.samples() / seconds : 0.0;
+  summary["test_accuracy"] = TestAccuracy(status);
+  summary["test_loss"] = TestValue(status, status.test_loss());
+  AddBest(status, &summary);
+  summary["best_weights"] = facts.best_weights > 0 ? Json(facts.best_weights) : Json();
+  summary["staleness_mean"] = status.staleness_mean();
+  summary["staleness_p50"] = status.staleness_p50();
+  summary["staleness_p99"] = status.staleness_p99();
+  summary["staleness_max"] = status.staleness_max();
+  summary["staleness_per_worker"] = StalenessPerWorker(status);
+  summary["staleness_counts"] = ToJson(StalenessCounts(status));
+  summary["pushes_applied"] = status.pushes_applied();
+  summary["pushes_late"] = status.pushes_late();
+  summary["pushes_non_finite"] = status.pushes_non_finite();
+  summary["pushes_duplicate"] = status.pushes_duplicate();
+  summary["bytes_pushed"] = status.bytes_pushed();
+  summary["bytes_pulled"] = status.bytes_pulled();
+  summary["compute_seconds"] = status.compute_seconds();
+  summary["push_seconds"] = status.push_seconds();
+  summary["pull_seconds"] = status.pull_seconds();
+  summary["data_seconds"] = status.data_seconds();
+  const bool measured = status.round_trip_p50_us() > 0;
+  summary["round_trip_p50_us"] = measured ? Json(status.round_trip_p50_us()) : Json();
+  summary["round_trip_p99_us"] = measured ? Json(status.round_trip_p99_us()) : Json();
+  summary["last_checkpoint"] = status.last_checkpoint();
+  summary["plateau_factor"] = PlateauFactor(status);
+  AddAsynchrony(status, &summary);
+  summary["per_worker"] = PushesPerWorker(status, /*shards=*/true);
+  summary["per_shard"] = PushesPerShard(status);
+  return summary.dump(2) + "\n";
+}
+
+absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& status,
+                                   const SummaryFacts& facts) {
+  if (!enabled()) return absl::OkStatus();
+  return WriteText(directory_ + "/summary.json", SummaryJson(job, status, facts));
+}
+
+absl::Status Outputs::WriteModel(const v1::Job& job, const ParameterLayout& layout,
+                                 absl::Span<const float> weights, const ModelFacts& facts) {
+  if (!enabled()) return absl::OkStatus();
+  return catchment::WriteModel(directory_ + "/model.safetensors", job, layout, weights, facts);
+}
+
+absl::Status Outputs::WriteBest(const v1::Job& job, const ParameterLayout& layout,
+                                absl::Span<const float> weights, const ModelFacts& facts) const {
+  return catchment::WriteModel(best_path(), job, layout, weights, facts);
+}
+
+absl::StatusOr<v1::BestState> Outputs::ReadBest(const ParameterLayout& layout) const {
+  if (!enabled()) return absl::NotFoundError("there is no output directory");
+  return ReadModelScore(best_path(), layout);
+}
+
+}  // namespace catchment

@@ -1,0 +1,124 @@
+#include "server/outputs/tensorboard.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+namespace {
+
+using Json = TensorBoard::Json;
+
+constexpr std::pair<const char*, const char*> kScalars[] = {
+    {"train_loss", "train/loss"},
+    {"train_accuracy", "train/accuracy"},
+    {"samples_per_second", "rate/samples_per_second"},
+    {"learning_rate", "optimizer/learning_rate"},
+    {"momentum", "optimizer/momentum"},
+    {"implicit_momentum", "optimizer/implicit_momentum"},
+    {"staleness_mean", "staleness/mean"},
+    {"staleness_p50", "staleness/p50"},
+    {"staleness_p99", "staleness/p99"},
+    {"bytes_pushed", "bytes/pushed"},
+    {"bytes_pulled", "bytes/pulled"},
+};
+constexpr std::pair<const char*, const char*> kTestScalars[] = {
+    {"test_loss", "test/loss"},
+    {"test_accuracy", "test/accuracy"},
+};
+
+tensorboard::Event At(double unix_time, int64_t step) {
+  tensorboard::Event event;
+  event.set_wall_time(unix_time);
+  event.set_step(step);
+  return event;
+}
+
+void AddScalar(const Json& number, const std::string& tag, tensorboard::Summary* summary) {
+  if (!number.is_number() || !std::isfinite(number.get<double>())) return;
+  tensorboard::Value* value = summary->add_value();
+  value->set_tag(tag);
+  value->set_simple_value(number.get<float>());
+}
+
+void AddWorkers(const Json& workers, tensorboard::Summary* summary) {
+  for (const Json& worker : workers) {
+    const std::string prefix = absl::StrCat("worker_", worker["worker"].get<uint32_t>(), "/");
+    for (const auto& [key, number] : worker.items()) {
+      if (key != "worker") AddScalar(number, prefix + key, summary);
+    }
+  }
+}
+
+}  // namespace
+
+tensorboard::Histogram HistogramOf(const std::map<uint64_t, uint64_t>& counts) {
+  tensorboard::Histogram histogram;
+  const auto add_bucket = [&histogram](double limit, double count) {
+    histogram.add_bucket_limit(limit);
+    histogram.add_bucket(count);
+  };
+  if (!counts.empty()) histogram.set_min(static_cast<double>(counts.begin()->first));
+  for (const auto& [whole, times] : counts) {
+    const auto value = static_cast<double>(whole), count = static_cast<double>(times);
+    const int buckets = histogram.bucket_limit_size();
+    if (buckets > 0 && histogram.bucket_limit(buckets - 1) < value - 0.5) add_bucket(value - 0.5, 0);
+    add_bucket(value + 0.5, count);
+    histogram.set_max(value);
+    histogram.set_num(histogram.num() + count);
+    histogram.set_sum(histogram.sum() + count * value);
+    histogram.set_sum_squares(histogram.sum_squares() + count * value * value);
+  }
+  return histogram;
+}
+
+absl::Status TensorBoard::Write(const Json& line, const std::map<uint64_t, uint64_t>& staleness,
+                                double unix_time) {
+  absl::Status status = WriteAll(line, staleness, unix_time);
+  const bool reported = std::exchange(error_reported_, !status.ok());
+  return reported ? absl::OkStatus() : status;
+}
+
+absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, uint64_t>& staleness,
+                                   double unix_time) {
+  const int64_t step = line["samples"];
+  if (file_ == nullptr) {
+    if (absl::Status status = Open(step, unix_time); !status.ok()) return status;
+  }
+  if (absl::Status status = WriteTest(line, unix_time); !status.ok()) return status;
+  tensorboard::Event event = At(unix_time, step);
+  tensorboard::Summary* const summary = event.mutable_summary();
+  for (const auto& [key, tag] : kScalars) AddScalar(line[key], tag, summary);
+  AddWorkers(line["worker_rates"], summary);
+  if (!staleness.empty()) {
+    tensorboard::Value* value = summary->add_value();
+    value->set_tag("staleness");
+    *value->mutable_histo() = HistogramOf(staleness);
+  }
+  return file_->Write(event);
+}
+
+// A job that is resumed has trained again what came after its checkpoint.
+absl::Status TensorBoard::Open(int64_t step, double unix_time) {
+  absl::StatusOr<std::unique_ptr<EventFile>> file = EventFile::Create(directory_, unix_time);
+  if (!file.ok()) return file.status();
+  tensorboard::Event start = At(unix_time, step);
+  start.mutable_session()->set_status(tensorboard::Session::START);
+  if (absl::Status status = (*file)->Write(start); !status.ok()) return status;
+  file_ = *std::move(file);
+  return absl::OkStatus();
+}
+
+absl::Status TensorBoard::WriteTest(const Json& line, double unix_time) {
+  // As text: a loss may be NaN, which is not equal to itself.
+  const std::string test = Json({line["tested_at_samples"], line["test_loss"], line["test_accuracy"]}).dump();
+  if (test == last_test_ || !line["tested_at_samples"].is_number()) return absl::OkStatus();
+  tensorboard::Event event = At(unix_time, line["tested_at_samples"]);
+  for (const auto& [key, tag] : kTestScalars) AddScalar(line[key], tag, event.mutable_summary());
+  if (absl::Status status = file_->Write(event); !status.ok()) return status;
+  last_test_ = test;
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

@@ -1,0 +1,34 @@
+#include "server/outputs/worker_rates.h"
+
+#include <optional>
+
+#include "common/work_rates.h"
+
+namespace catchment {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OrNull(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+
+Json Rates(uint32_t worker, const Work& work) {
+  return {{"worker", worker},
+          {"samples_per_second", OrNull(work.samples_per_second())},
+          {"compute_share", OrNull(work.share(work.compute))},
+          {"push_share", OrNull(work.share(work.push))},
+          {"pull_share", OrNull(work.share(work.pull))},
+          {"data_share", OrNull(work.share(work.data))}};
+}
+
+}  // namespace
+
+Json WorkerRates::Look(const v1::JobStatus& status) {
+  Json list = Json::array();
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    list.push_back(Rates(worker.worker(), WorkOf(worker, &last_)));
+  }
+  *last_.mutable_workers() = status.workers();
+  return list;
+}
+
+}  // namespace catchment

@@ -1,0 +1,72 @@
+// Downpour SGD (Dean et al. 2012, "Large scale distributed deep networks"), and with one group of all workers
+// synchronous SGD. The whole algorithm:
+//   worker, every step:         a += g ; x -= local_learning_rate * g
+//   worker, every push_period:  push a ; a = 0
+//   SERVER:                     a~ = sum_i b_i a_i / sum_i b_i  over the group, in worker order ;
+//                               w = optimizer(w, a~)
+//   worker, every fetch_period: x = pull()
+// b_i: the samples of worker i's contribution. A group of one leaves a unchanged. Pseudo-gradients,
+// look-ahead momentum and energy matching differ only on the worker: here a is what they push.
+//
+// If the job compensates for staleness (gradient_compensation.h), each a_i is first corrected, and has a factor
+// s_i of the learning rate eta:
+//   a~ = sum_i b_i s_i a_i / sum_i b_i s_i ;  eta' = eta * sum_i b_i s_i / sum_i b_i
+// which for SGD is eta * sum_i b_i s_i a_i / sum_i b_i.
+#ifndef CATCHMENT_SERVER_SHARD_ACCRUED_GRADIENT_H_
+#define CATCHMENT_SERVER_SHARD_ACCRUED_GRADIENT_H_
+
+#include <memory>
+
+#include "optim/optimizer.h"
+#include "server/shard/gradient_compensation.h"
+#include "server/shard/rule.h"
+
+namespace catchment {
+
+class AccruedGradientRule final : public Rule {
+ public:
+  // `gradient_compensation` may be null.
+  AccruedGradientRule(std::unique_ptr<Optimizer> optimizer, v1::Compensation compensation,
+                      std::unique_ptr<GradientCompensation> gradient_compensation)
+      : optimizer_(std::move(optimizer)),
+        compensation_(std::move(compensation)),
+        gradient_compensation_(std::move(gradient_compensation)),
+        optimizer_states_(optimizer_->num_states()) {}
+
+  std::vector<std::string> state_names() const override;
+  bool has_answers() const override { return false; }
+  bool needs_sent_weights() const override { return gradient_compensation_ != nullptr; }
+  bool Apply(absl::Span<const Contribution> contributions, const Center& center,
+             float* weights_copy) const override;
+
+ private:
+  // The sum of the contributions' samples and weights.
+  struct Sum {
+    double samples = 0;
+    double weight = 0;  // samples, each times the factor of its contribution
+    const Contribution* first = nullptr;
+    bool lone = false;
+  };
+
+  bool has_compensation_state() const;
+  float* compensation_state(const Center& center) const;
+  Sum SumUp(absl::Span<const Contribution> contributions) const;
+  void ApplyInPieces(absl::Span<const Contribution> contributions, const Sum& sum,
+                     const Optimizer::Step& step, const Center& center, const Optimizer::Part& block) const;
+  // Writes values begin .. begin+n-1 of the gradient to apply; n is at most the size of a piece.
+  void Combine(absl::Span<const Contribution> contributions, const Sum& sum, const Center& center,
+               int64_t begin, int64_t n, float* out) const;
+  void Average(absl::Span<const Contribution> contributions, double weight, int64_t begin, int64_t n,
+               float* average) const;
+  void AverageCompensated(absl::Span<const Contribution> contributions, double samples, const Center& center,
+                          int64_t begin, int64_t n, float* average) const;
+
+  const std::unique_ptr<Optimizer> optimizer_;
+  const v1::Compensation compensation_;
+  const std::unique_ptr<GradientCompensation> gradient_compensation_;
+  const int optimizer_states_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_ACCRUED_GRADIENT_H_

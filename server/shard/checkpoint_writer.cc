@@ -1,0 +1,143 @@
+#include "server/shard/checkpoint_writer.h"
+
+#include <glog/logging.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/shard_file.h"
+#include "common/growing_pause.h"
+
+namespace catchment {
+namespace {
+
+constexpr size_t kReported = 16;
+// What trains goes before what saves, where processors are short.
+constexpr int kNiceness = 19;
+
+// Keeps the calling thread off the processor for as long as it was on it, part by part. A low priority alone does not
+// keep checkpoints from slowing training down: what is written fills caches and memory's bandwidth.
+class Rests {
+ public:
+  void AfterPart() {
+    const double now = ThreadSeconds();
+    std::this_thread::sleep_for(std::chrono::duration<double>(now - last_));
+    last_ = now;
+  }
+
+ private:
+  static double ThreadSeconds() {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+
+  double last_ = ThreadSeconds();
+};
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed)
+    : directory_(std::move(directory)), shard_(shard), num_shards_(num_shards) {
+  if (resumed > 0) {
+    MutexLock lock(&mu_);
+    saved_.emplace_back().set_checkpoint(resumed);
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+}
+
+void CheckpointWriter::Write(std::unique_ptr<PendingSnapshot> snapshot) {
+  std::unique_ptr<PendingSnapshot> left_out;
+  MutexLock lock(&mu_);
+  left_out = std::exchange(waiting_, std::move(snapshot));
+  if (left_out != nullptr) {
+    LOG(WARNING) << "a checkpoint is left out: the disk is slower than the job's checkpoints come";
+  }
+  changed_.Notify();
+}
+
+void CheckpointWriter::Report(v1::ShardReport* report) const {
+  MutexLock lock(&mu_);
+  *report->mutable_saved() = {saved_.begin(), saved_.end()};
+  report->set_save_error(error_);
+}
+
+void CheckpointWriter::Run() {
+  // On Linux this is the priority of the calling thread alone.
+  if (setpriority(PRIO_PROCESS, 0, kNiceness) != 0) PLOG(WARNING) << "checkpoints may slow training down";
+  std::unique_ptr<PendingSnapshot> failed;
+  GrowingPause pauses;
+  double pause = 0;
+  while (std::unique_ptr<PendingSnapshot> snapshot = Next(&failed, pause)) {
+    if (WriteOne(snapshot->Finish())) {
+      failed.reset();
+      pauses.Reset();
+    } else {
+      failed = std::move(snapshot);
+      pause = pauses.Next();
+    }
+  }
+}
+
+std::unique_ptr<PendingSnapshot> CheckpointWriter::Next(std::unique_ptr<PendingSnapshot>* failed,
+                                                        double pause) {
+  MutexLock lock(&mu_);
+  const auto due = [this] { return ending_ || waiting_ != nullptr; };
+  if (*failed != nullptr) {
+    changed_.WaitFor(&mu_, pause, due);
+  } else {
+    changed_.Wait(&mu_, due);
+  }
+  if (waiting_ == nullptr) return ending_ ? nullptr : std::move(*failed);
+  return std::move(waiting_);
+}
+
+bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
+  const uint64_t number = snapshot.state.checkpoint();
+  v1::SavedShard saved;
+  saved.set_checkpoint(number);
+  saved.set_version(ShardVersion(snapshot.state));
+  if (!directory_.empty()) {
+    std::vector<ShardTensor> tensors = {{"weights", snapshot.weights}};
+    for (size_t i = 0; i < snapshot.states.size(); ++i) {
+      tensors.push_back({StateTensorName(snapshot.state_names[i]), snapshot.states[i]});
+    }
+    Rests rests;
+    absl::StatusOr<v1::SavedShard> written = WriteShard(
+        directory_, number, shard_, num_shards_, snapshot.state, tensors, [&rests] { rests.AfterPart(); });
+    if (!written.ok()) {
+      LOG(ERROR) << "checkpoint " << number << " is not saved: " << written.status().message();
+      MutexLock lock(&mu_);
+      error_ = std::string(written.status().message());
+      return false;
+    }
+    saved = *std::move(written);
+  }
+  for (const v1::Watermark& watermark : snapshot.state.watermarks()) {
+    saved.add_incarnations(watermark.incarnation());
+    saved.add_settled_steps(watermark.settled_steps());
+  }
+  MutexLock lock(&mu_);
+  error_.clear();
+  if (!saved_.empty()) {
+    saved_.back().clear_incarnations();
+    saved_.back().clear_settled_steps();
+  }
+  saved_.push_back(std::move(saved));
+  if (saved_.size() > kReported) saved_.pop_front();
+  return true;
+}
+
+}  // namespace catchment

@@ -1,0 +1,59 @@
+// Writes a shard's snapshots to disk on a thread of its own, one after another.
+#ifndef CATCHMENT_SERVER_SHARD_CHECKPOINT_WRITER_H_
+#define CATCHMENT_SERVER_SHARD_CHECKPOINT_WRITER_H_
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/wire.pb.h"
+#include "server/shard/shard.h"
+
+namespace catchment {
+
+// The thread has a low priority and rests half of the time, so that training goes on at nearly its own speed.
+//
+// Threads: safe. The destructor writes what still waits, so it goes before the shard.
+// Errors: the newest snapshot that could not be written is kept and tried again, after pauses that grow to a
+// few seconds, until it is written or a newer one takes its place; save_error says why until a write
+// succeeds.
+class CheckpointWriter {
+ public:
+  // `directory` empty: snapshots are taken for saved, and nothing is written. `resumed`: the checkpoint that the
+  // shard begins with, which is saved already; 0: none.
+  CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed);
+  ~CheckpointWriter();
+
+  // Copies what is not copied yet, and writes it. At most one waits; a second takes its place, with a
+  // warning: the disk is too slow for the job's checkpoints.
+  void Write(std::unique_ptr<PendingSnapshot> snapshot);
+
+  // Fills in saved and save_error.
+  void Report(v1::ShardReport* report) const;
+
+ private:
+  void Run();
+  // Returns the snapshot to write next, or null when the writer is to end. Waits for at most `pause`
+  // seconds where there is a `failed` one, which it takes when no newer one has arrived.
+  std::unique_ptr<PendingSnapshot> Next(std::unique_ptr<PendingSnapshot>* failed, double pause);
+  // Returns whether the snapshot is written.
+  bool WriteOne(const ShardSnapshot& snapshot);
+
+  const std::string directory_;
+  const int shard_;
+  const int num_shards_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::unique_ptr<PendingSnapshot> waiting_ ABSL_GUARDED_BY(mu_);  // may be null
+  std::deque<v1::SavedShard> saved_ ABSL_GUARDED_BY(mu_);          // the last ones
+  std::string error_ ABSL_GUARDED_BY(mu_);
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_CHECKPOINT_WRITER_H_

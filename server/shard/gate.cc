@@ -1,0 +1,134 @@
+#include "server/shard/gate.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/job/algorithm_facts.h"
+
+namespace catchment {
+namespace {
+
+uint64_t Clock(const v1::Member& member, absl::Span<const Gate::Finished> finished) {
+  const Gate::Finished& last = finished[member.worker()];
+  return member.clock() + (last.incarnation == member.incarnation() ? last.pushes : 0);
+}
+
+}  // namespace
+
+Gate::Gate(const v1::Algorithm& algorithm)
+    : synchronous_(IsSynchronous(algorithm.consistency())),
+      groups_(algorithm.consistency().groups()),
+      spare_workers_(algorithm.consistency().spare_workers()),
+      softsync_(algorithm.consistency().softsync()),
+      delay_(algorithm.emulated_delay()),
+      bounded_(algorithm.consistency().has_staleness_bound()),
+      staleness_bound_(algorithm.consistency().staleness_bound()) {}
+
+Gate::Table::Table(const v1::Roster& roster, uint32_t groups)
+    : from_version(roster.from_version()),
+      members(roster.members().begin(), roster.members().end()),
+      active_of_group(std::max(groups, 1u)) {
+  places.reserve(members.size());
+  for (size_t i = 0; i < members.size(); ++i) {
+    places.emplace(members[i].worker(), i);
+    if (members[i].idle()) continue;
+    ++active;
+    ++active_of_group[members[i].worker() % active_of_group.size()];
+  }
+}
+
+const v1::Member* Gate::Table::Find(uint32_t worker) const {
+  const auto found = places.find(worker);
+  return found == places.end() ? nullptr : &members[found->second];
+}
+
+bool Gate::Table::IsActive(const Arrival& arrival) const {
+  const v1::Member* member = Find(arrival.worker);
+  return member != nullptr && member->incarnation() == arrival.incarnation && !member->idle();
+}
+
+bool Gate::SetRosters(uint64_t generation, const std::vector<v1::Roster>& rosters) {
+  if (generation <= generation_) return false;
+  generation_ = generation;
+  rosters_.clear();
+  for (const v1::Roster& roster : rosters) rosters_.emplace_back(roster, groups_);
+  return true;
+}
+
+bool Gate::IsMember(uint32_t worker, uint64_t incarnation) const {
+  return std::any_of(rosters_.begin(), rosters_.end(), [&](const Table& roster) {
+    const v1::Member* member = roster.Find(worker);
+    return member != nullptr && member->incarnation() == incarnation;
+  });
+}
+
+uint32_t Gate::ActiveMembers(uint64_t version) const {
+  const Table* roster = RosterOf(version);
+  return roster == nullptr ? 0 : roster->active;
+}
+
+void Gate::Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const {
+  // It is counted again when it is used.
+  if (tally->generation != generation_) return;
+  const Table* roster = RosterOf(tally->from_version);
+  if (roster == nullptr) return;
+  tally->in += roster->IsActive(arrival);
+  if (replaced) tally->in -= roster->IsActive(*replaced);
+}
+
+Gate::Decision Gate::Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived,
+                            Tally* tally) const {
+  const Table* roster = RosterOf(version);
+  if (roster == nullptr) return Decision::kWait;
+  if (tally->generation != generation_ || tally->from_version != roster->from_version) {
+    const auto in = std::count_if(arrived.begin(), arrived.end(),
+                                  [roster](const Arrival& arrival) { return roster->IsActive(arrival); });
+    *tally = {generation_, roster->from_version, static_cast<uint32_t>(in)};
+  }
+  const uint32_t active = roster->active_of_group[group];
+  const uint32_t spare = active == 0 ? 0 : std::min(spare_workers_, active - 1);
+  if (tally->in < active - spare) return Decision::kWait;
+  if (!arrived.empty()) return Decision::kUpdate;
+  return synchronous_ && RosterAfter(version) != nullptr ? Decision::kSkip : Decision::kWait;
+}
+
+uint64_t Gate::SkipTo(uint64_t version) const { return RosterAfter(version)->from_version; }
+
+size_t Gate::Due(size_t waiting) const {
+  if (softsync_ == 0) return waiting > delay_ ? 1 : 0;
+  const size_t batch = std::max(1u, ActiveMembers(0) / softsync_);
+  return waiting >= batch ? batch : 0;
+}
+
+uint64_t Gate::ClockOf(uint32_t worker, absl::Span<const Finished> finished) const {
+  const Table* roster = RosterOf(0);
+  const v1::Member* member = roster == nullptr ? nullptr : roster->Find(worker);
+  return member == nullptr ? 0 : Clock(*member, finished);
+}
+
+uint64_t Gate::HighestClock(absl::Span<const Finished> finished) const {
+  const Table* roster = RosterOf(0);
+  if (roster == nullptr) return UINT64_MAX;
+  uint64_t slowest = UINT64_MAX - staleness_bound_;
+  for (const v1::Member& member : roster->members) {
+    if (!member.idle()) slowest = std::min(slowest, Clock(member, finished));
+  }
+  return slowest + staleness_bound_;
+}
+
+const Gate::Table* Gate::RosterOf(uint64_t version) const {
+  const Table* found = nullptr;
+  for (const Table& roster : rosters_) {
+    if (roster.from_version <= version) found = &roster;
+  }
+  return found;
+}
+
+const Gate::Table* Gate::RosterAfter(uint64_t version) const {
+  for (const Table& roster : rosters_) {
+    if (roster.from_version > version) return &roster;
+  }
+  return nullptr;
+}
+
+}  // namespace catchment

@@ -1,0 +1,141 @@
+// Decides when an update of a block is made, and of which contributions: the first axis of an algorithm. An
+// update is made
+//   in groups (groups k > 0, worker i in group i mod k)
+//     synchronous (k = 1):  of the contributions of all members, when the last of them has arrived;
+//     with spare workers s: of the first p - s contributions of the group's p members, at least of one;
+//     hybrid (k > 1):       of each group's contributions separately;
+//   in order of arrival (groups 0)
+//     asynchronous:         of every contribution, when it arrives;
+//     n-softsync:           of every max(1, floor(p / n)) contributions, from any workers;
+//     emulated delay D:     of the oldest contribution, when more than D wait;
+//     stale synchronous:    of every contribution, when it arrives, but its worker is answered, and continues, only while
+//                             clock <= slowest clock + staleness bound.
+//
+// The master determines the members (proto/wire.proto, Roster). Synchronous updates use the roster of their
+// version; a version whose members have all left without a contribution is skipped when a later roster shows
+// that training continues. All other updates use one roster of the current members. No update waits for a
+// worker that has left or has nothing to do (idle): it is made of the contributions that have arrived. In
+// groups the owner drops the contributions of a worker that leaves.
+//
+// A worker's clock is the number of its last push that the block has finished, plus those that the master
+// credits it with. It is the same on all blocks and servers as soon as the push has arrived everywhere. So no
+// block holds up the slowest worker, and at least one worker can always continue.
+//
+// Cost: membership and completeness of a group are known in constant time for each contribution, for any
+// number of members; a change of the rosters costs one pass over them.
+//
+// Threads: it has no lock; its owner holds one.
+// Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, spare workers); Kurth et al. 2017,
+// arXiv:1708.05256 (hybrid); Dean et al. 2012 (asynchronous); Zhang, Gupta et al. 2015, arXiv:1511.05950
+// (softsync); Ho et al. 2013 (stale synchronous parallel).
+#ifndef CATCHMENT_SERVER_SHARD_GATE_H_
+#define CATCHMENT_SERVER_SHARD_GATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+#include "proto/wire.pb.h"
+
+namespace catchment {
+
+class Gate {
+ public:
+  // `algorithm` is complete and valid (common/job/validate.h).
+  explicit Gate(const v1::Algorithm& algorithm);
+
+  // Takes the rosters, ascending by from_version, unless newer ones are known. Returns true if it did.
+  bool SetRosters(uint64_t generation, const std::vector<v1::Roster>& rosters);
+  uint64_t generation() const { return generation_; }
+
+  // Returns true if a roster contains the worker with this incarnation.
+  bool IsMember(uint32_t worker, uint64_t incarnation) const;
+  // Returns the number of workers that make version `version` and are not idle.
+  uint32_t ActiveMembers(uint64_t version) const;
+
+  // ------------------------------------------------------------------------------------------- in groups
+
+  // Returns true for updates in groups, false for updates in order of arrival.
+  bool in_groups() const { return groups_ > 0; }
+  uint32_t groups() const { return groups_; }
+  uint32_t GroupOf(uint32_t worker) const { return worker % groups_; }
+
+  // A worker whose contribution has arrived.
+  struct Arrival {
+    uint32_t worker = 0;
+    uint64_t incarnation = 0;
+  };
+  enum class Decision {
+    kWait,    // for more contributions
+    kUpdate,  // from those that have arrived
+    kSkip,    // to version SkipTo(version), without an update
+  };
+  // The number of a group's arrivals that are active members of the roster of the block's version. It is
+  // updated with each arrival, and counted again when the roster changes.
+  struct Tally {
+    uint64_t generation = 0;
+    uint64_t from_version = 0;  // of the roster
+    uint32_t in = 0;
+  };
+  // Counts an arrival, which replaces `replaced` if the worker's earlier contribution was there.
+  void Count(const Arrival& arrival, const std::optional<Arrival>& replaced, Tally* tally) const;
+  // Decides about the update of a group. `version` is that of the block; each of `arrived` has been counted.
+  Decision Decide(uint64_t version, uint32_t group, absl::Span<const Arrival> arrived, Tally* tally) const;
+  uint64_t SkipTo(uint64_t version) const;
+
+  // ------------------------------------------------------------------------------------ in order of arrival
+
+  // Returns true if contributions are answered when they arrive, and not when they are applied.
+  bool answers_at_once() const { return softsync_ > 0 || delay_ > 0; }
+
+  // Returns how many of the `waiting` contributions, the oldest ones, make an update now. 0: wait for more.
+  size_t Due(size_t waiting) const;
+
+  // Returns true if workers may be held up by the clocks of others.
+  bool bounded() const { return bounded_; }
+
+  // The pushes of a worker that a block has finished.
+  struct Finished {
+    uint64_t incarnation = 0;
+    uint64_t pushes = 0;
+  };
+  // Returns a worker's clock. `finished` is indexed by worker, and long enough for all members.
+  uint64_t ClockOf(uint32_t worker, absl::Span<const Finished> finished) const;
+  // Returns the highest clock with which a worker may continue.
+  uint64_t HighestClock(absl::Span<const Finished> finished) const;
+
+ private:
+  // A roster with an index.
+  struct Table {
+    explicit Table(const v1::Roster& roster, uint32_t groups);
+    const v1::Member* Find(uint32_t worker) const;
+    bool IsActive(const Arrival& arrival) const;
+
+    uint64_t from_version = 0;
+    std::vector<v1::Member> members;
+    std::unordered_map<uint32_t, size_t> places;  // of workers, among the members
+    uint32_t active = 0;
+    std::vector<uint32_t> active_of_group;
+  };
+
+  const Table* RosterOf(uint64_t version) const;
+  const Table* RosterAfter(uint64_t version) const;
+
+  const bool synchronous_;  // without spare workers
+  const uint32_t groups_;
+  const uint32_t spare_workers_;
+  const uint32_t softsync_;  // 0: off
+  const uint32_t delay_;
+  const bool bounded_;
+  const uint32_t staleness_bound_;
+  uint64_t generation_ = 0;
+  std::vector<Table> rosters_;  // by from_version
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_GATE_H_

@@ -1,0 +1,49 @@
+// Sets the optimizer's momentum so that it and the momentum that asynchrony adds (Mitliagkas et al. 2016,
+// arXiv:1605.09774: 1 - 1/g with g workers and exponential service times) together are the job's momentum.
+// There is one object for each block.
+//
+// Threads: it has no lock; the owner of the block holds one.
+#ifndef CATCHMENT_SERVER_SHARD_MOMENTUM_CONTROL_H_
+#define CATCHMENT_SERVER_SHARD_MOMENTUM_CONTROL_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "proto/job.pb.h"
+#include "proto/wire.pb.h"
+
+namespace catchment {
+
+class MomentumControl {
+ public:
+  // A contribution that is about to be applied.
+  struct Stale {
+    uint64_t version = 0;  // at which it was computed
+    uint64_t tau = 0;
+    const float* gradient = nullptr;
+    float learning_rate = 0;  // before any factor
+  };
+  struct Setting {
+    float momentum = 0;
+    float rate_factor = 1;  // of the learning rate
+  };
+
+  virtual ~MomentumControl() = default;
+
+  // Returns the setting for the step with this contribution.
+  virtual Setting Set(const Stale& stale) = 0;
+  // Observes the weights after the step, and their version.
+  virtual void Stepped(uint64_t version, const float* weights) {}
+
+  // Returns what it has measured and set, which is all that it needs to continue after a restart.
+  virtual v1::MomentumState state() const = 0;
+  virtual void Restore(const v1::MomentumState& state) = 0;
+};
+
+// Returns null if the job's compensation is of another kind. `size` is that of the block. `job` is complete
+// and valid.
+std::unique_ptr<MomentumControl> MakeMomentumControl(const v1::Job& job, int64_t size);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_MOMENTUM_CONTROL_H_

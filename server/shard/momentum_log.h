@@ -1,0 +1,30 @@
+// Describes for the log what staleness-aware momentum has measured and set, whenever it has changed enough to
+// matter.
+#ifndef CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_
+#define CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_
+
+#include <optional>
+#include <string>
+
+#include "proto/wire.pb.h"
+
+namespace catchment {
+
+// Threads: not safe.
+class MomentumLog {
+ public:
+  // `target`: the sum of the optimizer's momentum and what asynchrony adds.
+  explicit MomentumLog(float target) : target_(target) {}
+
+  // Returns a line for the log; nothing if momentum is not set by measuring, or hardly differs from that of
+  // the last line.
+  std::optional<std::string> Line(const v1::MomentumState& state);
+
+ private:
+  const float target_;
+  std::optional<float> last_logged_momentum_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_

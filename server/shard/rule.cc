@@ -1,0 +1,33 @@
+#include "server/shard/rule.h"
+
+#include <algorithm>
+
+#include "optim/optimizer.h"
+#include "server/shard/gradient_compensation.h"
+#include "server/shard/accrued_gradient.h"
+#include "server/shard/elastic_difference.h"
+
+namespace catchment {
+namespace {
+
+// Returns how many workers contribute to one update when the job's own number of workers takes part.
+int64_t PlannedMembers(const v1::Job& job) {
+  const int64_t workers = std::max<int64_t>(1, job.workers());
+  const int64_t groups = std::max<int64_t>(1, job.algorithm().consistency().groups());
+  return (workers + groups - 1) / groups;
+}
+
+}  // namespace
+
+std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  if (contribution.has_elastic()) {
+    return std::make_unique<ElasticDifferenceRule>(contribution.elastic().moving_rate(), PlannedMembers(job));
+  }
+  // All other contributions have the direction of a gradient: they are averaged like gradients, and the job's
+  // optimizer applies them like gradients.
+  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer()), job.algorithm().compensation(),
+                                               MakeGradientCompensation(job));
+}
+
+}  // namespace catchment

@@ -1,0 +1,138 @@
+#include "server/shard/shard_host.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/initial_weights.h"
+#include "common/initializer.h"
+#include "common/job/data_shape.h"
+#include "common/model_shapes.h"
+#include "optim/optimizer.h"
+#include "server/shard/rule.h"
+
+namespace catchment {
+namespace {
+
+// A vector that only one of them keeps begins at zero.
+bool HaveSameStates(const v1::Optimizer& a, const v1::Optimizer& b) {
+  return a.kind() == b.kind() && a.centered() == b.centered();
+}
+
+// Reads what is saved of the update rule's vector `name` into `state`. In older checkpoints a vector is named
+// by its index among those of the saved job's rule. NotFound where the saved job did not keep it.
+absl::Status ReadState(const std::string& checkpoint_dir, const v1::Manifest& manifest, const Range& range,
+                       const std::string& name, std::vector<float>* state) {
+  const absl::Status status =
+      ReadParameters(checkpoint_dir, manifest, range, StateTensorName(name), state->data());
+  if (!absl::IsNotFound(status)) return status;
+  const std::vector<std::string> saved = MakeRule(manifest.job())->state_names();
+  const auto index = std::find(saved.begin(), saved.end(), name) - saved.begin();
+  if (index == std::ssize(saved)) return status;
+  return ReadParameters(checkpoint_dir, manifest, range, StateTensorName(absl::StrCat(index)), state->data());
+}
+
+}  // namespace
+
+absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
+                                             const std::string& checkpoint_dir, const v1::Manifest* resumed) {
+  const Range range = layout.shard(index);
+  Shard::Contents contents;
+  contents.weights.resize(range.size());
+  if (resumed == nullptr) {
+    const DataShape data = ShapeOf(job.data());
+    absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
+    if (!layers.ok()) return layers.status();
+    InitializeParameters(*layers, job.seed(), range, contents.weights.data());
+    const std::string& file = job.model().initial_weights();
+    if (file.empty()) return contents;
+    absl::Status status = ReadInitialWeights(file, layout, range, contents.weights.data());
+    if (!status.ok()) return status;
+    return contents;
+  }
+  contents.checkpoint = resumed->number();
+  absl::Status status = ReadParameters(checkpoint_dir, *resumed, range, "weights", contents.weights.data());
+  if (!status.ok()) return status;
+  std::vector<Range> ranges;
+  for (int b = 0; b < layout.num_blocks(index); ++b) ranges.push_back(layout.block(index, b));
+  absl::StatusOr<std::vector<v1::BlockState>> blocks = ReadBlockStates(checkpoint_dir, *resumed, ranges);
+  if (!blocks.ok()) return blocks.status();
+  contents.blocks = *std::move(blocks);
+  if (!HaveSameStates(resumed->job().optimizer(), job.optimizer())) {
+    LOG(WARNING) << "the checkpoint's optimizer was another: its state begins anew";
+    for (v1::BlockState& block : contents.blocks) {
+      block.clear_optimizer_steps();
+      block.clear_compensation_begin();
+    }
+    return contents;
+  }
+  const int of_optimizer = MakeOptimizer(job.optimizer())->num_states();
+  for (const std::string& name : MakeRule(job)->state_names()) {
+    const bool of_compensation = std::ssize(contents.states) >= of_optimizer;
+    std::vector<float>& state = contents.states.emplace_back(range.size());
+    status = ReadState(checkpoint_dir, *resumed, range, name, &state);
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
+    if (status.ok()) continue;
+    LOG(WARNING) << "the checkpoint does not have the update rule's vector " << name << ": it begins at zero";
+    std::fill(state.begin(), state.end(), 0.0f);
+    if (!of_compensation) continue;
+    for (v1::BlockState& block : contents.blocks) block.set_compensation_begin(block.optimizer_steps());
+  }
+  return contents;
+}
+
+ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
+                     const std::string& checkpoint_dir)
+    : resumed_(contents.checkpoint),
+      shard_(
+          job, layout, index, std::move(contents),
+          [this](std::unique_ptr<PendingSnapshot> snapshot) {
+            snapshot->set_run_id(run_id_);
+            writer_.Write(std::move(snapshot));
+          },
+          /*keeps_values=*/!checkpoint_dir.empty()),
+      writer_(checkpoint_dir, index, layout.num_shards(), resumed_),
+      momentum_log_(job.optimizer().momentum()) {
+  if (MakeRule(job)->needs_sent_weights()) {
+    LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "
+              << layout.shard(index).size() * static_cast<int64_t>(sizeof(float)) << " bytes for each";
+  }
+}
+
+v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) {
+  run_id_ = command.run().id();
+  std::vector<Answer> answers;
+  shard_.SetRosters(command, now, &answers);
+  Deliver(&answers);
+  v1::ShardReport report = shard_.Report(!command.without_statistics());
+  writer_.Report(&report);
+  MutexLock lock(&mu_);
+  if (const auto line = momentum_log_.Line(report.momentum())) LOG(INFO) << *line;
+  training_ = command.training();
+  if (command.stop()) {
+    stop_ = true;
+    if (!command.failure().empty())
+      result_ = absl::InternalError(absl::StrCat("the job failed: ", command.failure()));
+    changed_.Notify();
+  }
+  return report;
+}
+
+bool ShardHost::WaitForStop(double seconds) {
+  MutexLock lock(&mu_);
+  return changed_.WaitFor(&mu_, seconds, [this] { return stop_; });
+}
+
+absl::Status ShardHost::result() {
+  MutexLock lock(&mu_);
+  return result_;
+}
+
+bool ShardHost::training() {
+  MutexLock lock(&mu_);
+  return training_;
+}
+
+}  // namespace catchment

@@ -1,0 +1,61 @@
+// A shard with its checkpoints, under the master's command.
+#ifndef CATCHMENT_SERVER_SHARD_SHARD_HOST_H_
+#define CATCHMENT_SERVER_SHARD_SHARD_HOST_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/parameter_layout.h"
+#include "proto/job.pb.h"
+#include "proto/wire.pb.h"
+#include "server/shard/checkpoint_writer.h"
+#include "server/shard/momentum_log.h"
+#include "server/shard/shard.h"
+
+namespace catchment {
+
+// What a shard begins with: the job's initial weights, or, with `resumed`, the checkpoint's.
+// Errors: those of reading the checkpoint.
+absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
+                                             const std::string& checkpoint_dir, const v1::Manifest* resumed);
+
+// Threads: safe.
+class ShardHost {
+ public:
+  // `layout` outlives the host. `checkpoint_dir` may be empty: nothing is kept.
+  ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
+            const std::string& checkpoint_dir);
+
+  // Takes the rosters and the announced checkpoint, notes the end; says how the shard stands. `now`: seconds,
+  // on the clock that requests come with.
+  v1::ShardReport Control(const v1::ShardCommand& command, double now);
+
+  Shard* shard() { return &shard_; }
+
+  // Returns whether the master has said that the job is over; waits for at most `seconds` for it.
+  bool WaitForStop(double seconds);
+  // Returns how the job ended, as the master said: Internal with the reason of a job that has failed.
+  absl::Status result();
+
+  // Whether the master has said that the job trains.
+  bool training();
+
+ private:
+  std::atomic<uint64_t> run_id_ = 0;  // of the last command
+  const uint64_t resumed_;            // the checkpoint that the shard begins with; 0: none
+  Shard shard_;
+  CheckpointWriter writer_;
+  Mutex mu_;
+  CondVar changed_;
+  bool stop_ ABSL_GUARDED_BY(mu_) = false;
+  bool training_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status result_ ABSL_GUARDED_BY(mu_);
+  MomentumLog momentum_log_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_SHARD_HOST_H_
