@@ -69,7 +69,12 @@ def check_file(path):
             yield number, "remove tabs and spaces at the end of the line"
     if text and (not text.endswith("\n") or text.endswith("\n\n")):
         yield len(lines), "end the file with one newline"
-    for node in ast.walk(ast.parse(text, path)):
+    try:
+        tree = ast.parse(text, path)
+    except SyntaxError as error:
+        yield error.lineno, error.msg
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for problem in check_call(node, lines):
                 yield node.lineno, problem

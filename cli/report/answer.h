@@ -9,20 +9,20 @@
 
 namespace catchment {
 
-// One or two sentences: who reached the target first, by how much, with the spread over seeds, and whether
-// that is more than noise.
+// Returns one or two sentences: the algorithm that reached the target first, the ratio to the next one with
+// its spread over seeds, and whether the difference is more than noise.
 std::string Answer(const Comparison& comparison, const Findings& findings);
 
-// "Synchronous training wins in ...; nowhere".
+// Returns sentences that list where synchronous and where asynchronous training is faster; empty without duels.
 std::string WhereSynchronousWins(const Findings& findings);
 
-// "3.1 s (2.9 to 3.3)".
+// Each returns a mean and its range: "3.1 s (2.9 to 3.3)".
 std::string SecondsWithSpread(const Spread& spread);
 std::string PercentWithSpread(const Spread& spread);
 std::string NumberWithSpread(const Spread& spread);
 std::string CountWithSpread(const Spread& spread);
 
-// "1.6 times (1.4 to 1.8)"; without an interval where there is one seed.
+// Returns "1.6 times (1.4 to 1.8)", without an interval if there is one seed.
 std::string RatioInWords(const Ratio& ratio);
 
 std::string MeasureInWords(Duel::Measure measure);

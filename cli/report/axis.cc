@@ -1,10 +1,9 @@
-#include "cli/report/axis.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/report/chart.h"
 #include "cli/text.h"
 
 namespace catchment {

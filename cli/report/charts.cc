@@ -6,11 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/report/answer.h"
-#include "cli/report/histogram_chart.h"
-#include "cli/report/line_chart.h"
-#include "cli/report/momentum.h"
-#include "cli/report/row_chart.h"
-#include "cli/report/seed_curve.h"
+#include "cli/report/chart.h"
+#include "cli/report/findings.h"
 #include "cli/text.h"
 
 namespace catchment {

@@ -1,11 +1,14 @@
-// The report's pictures, as SVG. Each is empty where there is nothing to draw.
+// The charts of a report, as SVG. Each is empty if there is nothing to draw.
 #ifndef CATCHMENT_CLI_REPORT_CHARTS_H_
 #define CATCHMENT_CLI_REPORT_CHARTS_H_
 
 #include <string>
+#include <vector>
 
+#include "cli/report/chart.h"
 #include "cli/report/comparison.h"
 #include "cli/report/findings.h"
+#include "cli/report/run_result.h"
 
 namespace catchment {
 
@@ -13,16 +16,22 @@ std::string AccuracyOverTime(const Comparison& comparison, const Findings& findi
 std::string AccuracyOverSamples(const Comparison& comparison, const Findings& findings, int workers);
 std::string TimeToTarget(const Comparison& comparison, const Findings& findings);
 std::string Throughput(const Comparison& comparison, const Findings& findings);
-// Against one worker; empty where no run had one.
+// The speed relative to one worker; empty if no run had one worker.
 std::string SpeedUp(const Comparison& comparison, const Findings& findings);
-// With the most workers.
+// For the largest number of workers.
 std::string StalenessDistributions(const Comparison& comparison);
 std::string WorkersTime(const Comparison& comparison);
 std::string BytesOnTheWire(const Comparison& comparison);
 std::string MomentumBars(const Comparison& comparison);
 
-// The lowest accuracy that the charts of accuracy show.
+// Returns the lowest accuracy that the charts of accuracy show.
 double LowestShown(const Comparison& comparison, const Findings& findings);
+
+// Returns one curve from the runs of several seeds, whose scores have different times. Accuracy over a
+// score's `x` (&Score::seconds, &Score::samples): each run is a straight line between its scores, and stays
+// at its last one; the curve is their mean, its band from the lowest to the highest, from where all runs have
+// a score. Empty without scores.
+std::vector<CurvePoint> AccuracyOver(double Score::*x, const std::vector<const RunResult*>& runs);
 
 }  // namespace catchment
 

@@ -6,10 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "cli/report/machine.h"
 #include "cli/report/run_result.h"
 
 namespace catchment {
+
+// The machine that a comparison ran on.
+struct Machine {
+  std::string processor;  // "AMD EPYC 7B13"; "unknown" where the kernel does not say
+  int processors = 1;     // that this process may use
+  double memory_bytes = 0;
+  std::string system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
+};
+
+Machine ThisMachine();
 
 // What an algorithm of the comparison was set to.
 struct AlgorithmFacts {

@@ -65,6 +65,16 @@ Findings Find(const Comparison& comparison);
 
 bool IsSynchronous(const Comparison& comparison, const std::string& algorithm);
 
+// The momentum with which a run trained. With mean staleness tau, asynchrony adds tau / (1 + tau), in the
+// model of Mitliagkas et al. 2016 (arXiv:1605.09774): 1 - 1/g with g = 1 + tau workers whose times are
+// exponential.
+struct Momentum {
+  std::optional<double> given;     // none: the optimizer has none, or a closed loop moves it
+  std::optional<double> implicit;  // none: the model is not of this algorithm
+};
+
+Momentum MomentumOf(const AlgorithmFacts& facts, double staleness_mean);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_CLI_REPORT_FINDINGS_H_

@@ -1,11 +1,9 @@
-#include "cli/report/histogram_chart.h"
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/report/axis.h"
-#include "cli/report/svg.h"
+#include "cli/report/chart.h"
+#include "cli/report/markup.h"
 
 namespace catchment {
 namespace {

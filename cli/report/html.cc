@@ -1,7 +1,5 @@
-#include "cli/report/html.h"
-
 #include "absl/strings/str_cat.h"
-#include "cli/report/svg.h"
+#include "cli/report/markup.h"
 
 namespace catchment {
 namespace {

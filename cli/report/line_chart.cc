@@ -1,7 +1,6 @@
-#include "cli/report/line_chart.h"
-
 #include "absl/strings/str_cat.h"
-#include "cli/report/svg.h"
+#include "cli/report/chart.h"
+#include "cli/report/markup.h"
 #include "cli/text.h"
 
 namespace catchment {

@@ -1,5 +1,3 @@
-#include "cli/report/machine.h"
-
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/report/comparison.h"
 
 namespace catchment {
 namespace {

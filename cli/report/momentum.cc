@@ -1,6 +1,6 @@
-#include "cli/report/momentum.h"
-
 #include <algorithm>
+
+#include "cli/report/findings.h"
 
 namespace catchment {
 

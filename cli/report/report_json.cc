@@ -1,7 +1,6 @@
-#include "cli/report/report_json.h"
-
 #include "cli/report/answer.h"
-#include "cli/report/momentum.h"
+#include "cli/report/findings.h"
+#include "cli/report/report.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,3 @@
-#include "cli/report/report_page.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -8,8 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "cli/report/answer.h"
 #include "cli/report/charts.h"
-#include "cli/report/html.h"
-#include "cli/report/svg.h"
+#include "cli/report/markup.h"
+#include "cli/report/report.h"
 #include "cli/text.h"
 
 namespace catchment {

@@ -1,6 +1,5 @@
-#include "cli/report/row_chart.h"
-
-#include "cli/report/svg.h"
+#include "cli/report/chart.h"
+#include "cli/report/markup.h"
 
 namespace catchment {
 namespace {

@@ -1,7 +1,6 @@
-#include "cli/report/seed_curve.h"
-
 #include <algorithm>
 
+#include "cli/report/charts.h"
 #include "cli/report/statistics.h"
 
 namespace catchment {

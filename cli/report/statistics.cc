@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "cli/report/student_t.h"
-
 namespace catchment {
 namespace {
 

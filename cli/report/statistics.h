@@ -15,7 +15,7 @@ struct Spread {
   double high = 0;  // the largest
 };
 
-// One value for each seed.
+// A value for each seed.
 using BySeed = std::map<uint64_t, double>;
 
 Spread SpreadOf(const std::vector<double>& values);
@@ -23,8 +23,8 @@ Spread SpreadOf(const BySeed& values);
 
 // The ratio of `values` to `base`, seed by seed: the geometric mean of the ratios, with its 95 % interval by
 // the paired t-test on their logarithms. Runs of one seed begin with the same weights, take the samples in
-// the same order, and follow each other on the machine, so an effect of the seed or of the hour on both is
-// not counted as noise.
+// the same order, and run one after another on the machine, so an effect of the seed or of the time of day on
+// both is not counted as noise.
 struct Ratio {
   double value = 1;
   double low = 1;
@@ -38,6 +38,13 @@ struct Ratio {
 // Computes the ratio over the seeds that both have; 1 without an interval if there are none. All values are
 // above 0.
 Ratio RatioOf(const BySeed& values, const BySeed& base);
+
+// Student's t distribution, for confidence intervals from few runs: P(T <= t) with `dof` degrees of freedom,
+// above 0 and not necessarily whole.
+double StudentTCdf(double t, double dof);
+
+// Returns t with P(|T| <= t) = confidence; confidence in (0, 1).
+double StudentTQuantile(double confidence, double dof);
 
 }  // namespace catchment
 

@@ -1,8 +1,8 @@
-#include "cli/report/student_t.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+
+#include "cli/report/statistics.h"
 
 namespace catchment {
 namespace {

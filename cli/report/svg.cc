@@ -1,11 +1,10 @@
-#include "cli/report/svg.h"
-
 #include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "cli/report/markup.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,4 @@
-#include "cli/report/axis.h"
-
+#include "cli/report/chart.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

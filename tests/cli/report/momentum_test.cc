@@ -1,5 +1,4 @@
-#include "cli/report/momentum.h"
-
+#include "cli/report/findings.h"
 #include "gtest/gtest.h"
 
 namespace catchment {

@@ -1,8 +1,7 @@
 // The schema is in docs/compare.md: what is asked for here is promised there.
-#include "cli/report/report_json.h"
-
 #include <set>
 
+#include "cli/report/report.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/report/made_comparison.h"

@@ -1,8 +1,7 @@
-#include "cli/report/report_page.h"
-
 #include "absl/strings/str_replace.h"
 #include "cli/report/answer.h"
-#include "cli/report/svg.h"
+#include "cli/report/markup.h"
+#include "cli/report/report.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/report/made_comparison.h"

@@ -1,5 +1,4 @@
-#include "cli/report/seed_curve.h"
-
+#include "cli/report/charts.h"
 #include "gtest/gtest.h"
 #include "tests/cli/report/made_comparison.h"
 

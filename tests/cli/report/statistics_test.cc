@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "cli/report/student_t.h"
 #include "gtest/gtest.h"
 
 namespace catchment {

@@ -1,16 +1,15 @@
-// An SVG picture, element by element, as text to put into an HTML page.
-//
-// Units: CSS pixels of the picture's own size; y grows downwards. Text is escaped here.
-#ifndef CATCHMENT_CLI_REPORT_SVG_H_
-#define CATCHMENT_CLI_REPORT_SVG_H_
+// Parts of an HTML page as text: pictures in SVG, tables and paragraphs.
+#ifndef CATCHMENT_CLI_REPORT_MARKUP_H_
+#define CATCHMENT_CLI_REPORT_MARKUP_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace catchment {
 
-// "<" becomes "&lt;", and so on; good for HTML too.
+// Escapes text for XML and HTML: "<" becomes "&lt;", for example.
 std::string EscapeXml(const std::string& text);
 
 using PixelPath = std::vector<std::pair<double, double>>;
@@ -23,9 +22,11 @@ struct Stroke {
 
 enum class Anchor { kStart, kMiddle, kEnd };
 
+// An SVG picture, element by element. Units: CSS pixels of the picture's own size; y grows downwards. Text is
+// escaped.
 class Svg {
  public:
-  // `label` is what a screen reader says.
+  // `label` is the text for screen readers.
   Svg(double width, double height, const std::string& label);
 
   void Line(double x1, double y1, double x2, double y2, const Stroke& stroke);
@@ -36,25 +37,36 @@ class Svg {
                  const std::string& border = "none");
   // shape: 0 circle, 1 square, 2 triangle, 3 diamond.
   void Marker(double x, double y, int shape, const std::string& color);
-  // Everything until EndClip is cut at the rectangle.
+  // Clips all elements until EndClip to the rectangle.
   void BeginClip(double x, double y, double width, double height);
   void EndClip();
   void Text(double x, double y, const std::string& text, Anchor anchor = Anchor::kStart, double size = 12,
             const std::string& color = "#222222");
-  // Upwards, around its middle.
+  // Draws text upwards, centred at the point.
   void VerticalText(double x, double y, const std::string& text);
-  // Stripes over a colour, so that it is also recognised without it: kind 0 plain, 1 rising, 2 falling, 3
-  // upright. Returns what `fill` takes.
+  // Defines stripes over a colour, which are visible also without colour: kind 0 plain, 1 rising, 2 falling,
+  // 3 upright. Returns a value for `fill`.
   std::string Pattern(const std::string& color, int kind);
 
   std::string Finish() const { return text_ + "</svg>\n"; }
 
  private:
   std::string text_;
-  std::string prefix_;  // of ids, which are one page's
+  std::string prefix_;  // of ids, which are unique in the page
   int ids_ = 0;
 };
 
+// Returns a table with `rows` of text, the first of which is the head. The first `left` columns are aligned
+// to the left, the others to the right.
+std::string HtmlTable(const std::vector<std::vector<std::string>>& rows, size_t left = 1);
+
+std::string HtmlParagraph(const std::string& text);
+
+// Returns a figure with pictures beside each other if there is enough width; empty ones are left out.
+std::string HtmlFigure(const std::vector<std::string>& pictures, const std::string& caption);
+
+std::string HtmlPage(const std::string& title, const std::string& body);
+
 }  // namespace catchment
 
-#endif  // CATCHMENT_CLI_REPORT_SVG_H_
+#endif  // CATCHMENT_CLI_REPORT_MARKUP_H_
