@@ -1,9 +1,8 @@
-#include "cli/algorithm_words.h"
-
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/job_explanation.h"
 #include "cli/text.h"
 #include "common/job/learning_rate.h"
 #include "optim/optimizer.h"

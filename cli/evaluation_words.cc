@@ -1,9 +1,8 @@
-#include "cli/evaluation_words.h"
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/job_explanation.h"
 #include "cli/text.h"
 #include "common/job/data_shape.h"
 

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/rpc.h"
 
 namespace catchment {
 
@@ -60,6 +61,13 @@ class FlagSet {
   std::set<std::string> set_;
   bool help_ = false;
 };
+
+// Declares the flags of a command that connects to servers with mutual TLS.
+inline void AddTlsFlags(TlsFiles* tls, FlagSet* flags) {
+  flags->AddString("tls_ca", "FILE", &tls->ca, "PEM file of the authority (mutual TLS).");
+  flags->AddString("tls_cert", "FILE", &tls->cert, "PEM file of this side's certificate.");
+  flags->AddString("tls_key", "FILE", &tls->key, "PEM file of its key.");
+}
 
 }  // namespace catchment
 

@@ -1,9 +1,7 @@
-#include "cli/health.h"
-
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cli/commands.h"
 #include "cli/flags.h"
-#include "cli/tls_flags.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
 

@@ -5,8 +5,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/algorithm_words.h"
-#include "cli/evaluation_words.h"
 #include "cli/placement.h"
 #include "cli/text.h"
 #include "common/job/data_shape.h"

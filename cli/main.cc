@@ -1,16 +1,12 @@
-// The `catchment` command. Each subcommand has its own files: cli/train.h, cli/validate.h,
-// cli/compare/compare.h, cli/status.h, cli/pack.h, cli/health.h.
+// The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h and cli/compare/compare.h.
 #include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "cli/commands.h"
 #include "cli/compare/compare.h"
-#include "cli/health.h"
-#include "cli/pack.h"
-#include "cli/status.h"
 #include "cli/train.h"
-#include "cli/validate.h"
 #include "common/nearest_name.h"
 #include "common/version.h"
 

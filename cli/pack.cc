@@ -1,5 +1,3 @@
-#include "cli/pack.h"
-
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/load.h"
 #include "cli/text.h"

@@ -1,5 +1,3 @@
-#include "cli/status.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,13 +9,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/job_control.h"
 #include "cli/signals.h"
-#include "cli/status_json.h"
 #include "cli/status_text.h"
 #include "cli/text.h"
-#include "cli/tls_flags.h"
 #include "common/clock.h"
 
 namespace catchment {

@@ -1,10 +1,9 @@
-#include "cli/status_json.h"
-
 #include <cmath>
 #include <optional>
 #include <string>
 
 #include "cli/advice.h"
+#include "cli/status_text.h"
 #include "common/work_rates.h"
 
 namespace catchment {

@@ -1,7 +1,8 @@
-// A job's status for people: job, progress, members, shards, events, warnings with advice.
+// The status of a job as text and as JSON.
 #ifndef CATCHMENT_CLI_STATUS_TEXT_H_
 #define CATCHMENT_CLI_STATUS_TEXT_H_
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,17 @@ namespace catchment {
 // The largest number of columns of the table.
 constexpr int kStatusColumns = 100;
 
-// Rates are between `before`, an earlier status, and `status`; null: see common/work_rates.h. What is not
-// known is left out, or a "-" in a table. Ends with a newline.
+// Returns the status as text for people: job, progress, members, shards, events, and warnings with advice.
+// Rates are those between `before`, an earlier status, and `status`; without `before` see
+// common/work_rates.h. Unknown values are left out, or "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
 
-// "no warnings", or each with its code, what was found, why it matters and what to do.
+// Returns "no warnings", or each warning with its code, the finding, its effect and the advice.
 std::string WarningsText(const std::vector<Warning>& warnings);
+
+// Returns the status as one JSON object, with null for unknown values. `before` as above. docs/operating.md
+// explains the names, which do not change.
+nlohmann::ordered_json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before);
 
 }  // namespace catchment
 

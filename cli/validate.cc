@@ -1,11 +1,9 @@
-#include "cli/validate.h"
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/job_explanation.h"
 #include "cli/job_facts.h"
-#include "cli/job_json.h"
 #include "cli/load.h"
 #include "cli/run_directory.h"
 #include "common/job/job_text.h"

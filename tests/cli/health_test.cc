@@ -1,11 +1,10 @@
-#include "cli/health.h"
-
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
 #include <memory>
 #include <sstream>
 
+#include "cli/commands.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"

@@ -4,11 +4,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "cli/algorithm_words.h"
-#include "cli/evaluation_words.h"
-#include "cli/job_json.h"
+#include "cli/commands.h"
 #include "cli/load.h"
-#include "cli/validate.h"
 #include "common/job/job_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

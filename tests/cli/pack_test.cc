@@ -1,10 +1,9 @@
-#include "cli/pack.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "cli/commands.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"

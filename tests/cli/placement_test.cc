@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/job_json.h"
+#include "cli/job_explanation.h"
 #include "cli/load.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

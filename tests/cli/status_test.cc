@@ -1,6 +1,4 @@
 // The command against a master that follows a script.
-#include "cli/status.h"
-
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -14,6 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_split.h"
+#include "cli/commands.h"
 #include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
-#include "cli/status_json.h"
 #include "cli/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
