@@ -1,5 +1,3 @@
-#include "cli/daemons.h"
-
 #include <unistd.h>
 
 #include <filesystem>
@@ -7,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cli/local_cluster.h"
 
 namespace catchment {
 namespace {

@@ -9,12 +9,25 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/daemons.h"
 #include "cli/process.h"
-#include "cli/signals.h"
 #include "common/rpc.h"
 
 namespace catchment {
+
+struct DaemonPaths {
+  std::string server;
+  std::string worker;
+};
+
+// Beside the command (an installation), or in ../server and ../worker (Bazel's output). `directory` is the
+// command's own. NotFound names every place looked at.
+absl::StatusOr<DaemonPaths> FindDaemons(const std::string& directory);
+
+// The directory of the running program's file.
+absl::StatusOr<std::string> OwnDirectory();
+
+// Those of the running command.
+absl::StatusOr<DaemonPaths> FindOwnDaemons();
 
 struct ClusterPlan {
   DaemonPaths daemons;

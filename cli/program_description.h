@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/signals.h"
+#include "cli/process.h"
 #include "proto/job.pb.h"
 
 namespace catchment {

@@ -1,6 +1,6 @@
-#include "cli/signals.h"
-
 #include <algorithm>
+
+#include "cli/process.h"
 
 namespace catchment {
 

@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/job_control.h"
-#include "cli/signals.h"
+#include "cli/process.h"
 #include "cli/status_text.h"
 #include "cli/text.h"
 #include "common/clock.h"

@@ -1,5 +1,3 @@
-#include "cli/summary.h"
-
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "cli/status_text.h"
 #include "cli/text.h"
 
 namespace catchment {

@@ -11,7 +11,6 @@
 #include "cli/program_description.h"
 #include "cli/run_directory.h"
 #include "cli/status_text.h"
-#include "cli/summary.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "common/job/job_text.h"

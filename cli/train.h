@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/daemons.h"
-#include "cli/signals.h"
+#include "cli/local_cluster.h"
+#include "cli/process.h"
 #include "cli/train_monitor.h"
 #include "cli/train_options.h"
 

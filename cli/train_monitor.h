@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "cli/job_control.h"
 #include "cli/local_cluster.h"
+#include "cli/process.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "common/clock.h"
 
 namespace catchment {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "cli/local_cluster.h"
+#include "cli/process.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "cli/train_monitor.h"
 
 namespace catchment {

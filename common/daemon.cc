@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/open_files.h"
-#include "common/signals.h"
 #include "common/version.h"
 
 DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");

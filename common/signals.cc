@@ -1,7 +1,7 @@
-#include "common/signals.h"
-
 #include <pthread.h>
 #include <signal.h>
+
+#include "common/daemon.h"
 
 namespace catchment {
 namespace {

@@ -36,7 +36,6 @@
 #include "common/port_watch.h"
 #include "common/random_id.h"
 #include "common/rpc.h"
-#include "common/signals.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
 #include "server/edge/apply_pool.h"

@@ -12,7 +12,6 @@
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/rpc.h"
-#include "common/signals.h"
 #include "worker/evaluating.h"
 #include "worker/training.h"
 

@@ -1,9 +1,8 @@
-#include "cli/compare/collect.h"
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/summary.h"
+#include "cli/compare/compare_directory.h"
+#include "cli/status_text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"

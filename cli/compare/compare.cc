@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "cli/compare/collect.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"

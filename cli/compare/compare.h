@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cli/compare/compare_options.h"
-#include "cli/daemons.h"
-#include "cli/signals.h"
+#include "cli/local_cluster.h"
+#include "cli/process.h"
 #include "cli/train_monitor.h"
 
 namespace catchment {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/run_directory.h"
-#include "cli/summary.h"
+#include "cli/status_text.h"
 #include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"

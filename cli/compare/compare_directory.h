@@ -8,11 +8,13 @@
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/compare/compare_options.h"
 #include "cli/compare/compare_plan.h"
+#include "cli/report/comparison.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -50,6 +52,17 @@ class CompareDirectory {
 
 // Whether the directory at `path` has all of the run: it ended as its budget wants, with the very same job.
 bool IsDone(const PlannedRun& run, const std::string& path);
+
+// From the directories of runs to what a report is made of.
+// A run that has not ended as its budget wants is there with the reason, and without results.
+RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
+
+// Of the probes that are done, the one with the best accuracy, of equal ones, and of real targets, with the
+// lowest loss; -1: none is.
+int BestProbe(const std::vector<RunResult>& probes);
+
+Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
+                   const FoundHyperparameters& found);
 
 }  // namespace catchment
 

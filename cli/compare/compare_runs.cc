@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/compare/compare_progress.h"
 #include "cli/run_directory.h"
-#include "cli/summary.h"
+#include "cli/status_text.h"
 #include "cli/text.h"
 #include "cli/train_run.h"
 #include "common/clock.h"

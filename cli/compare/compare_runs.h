@@ -9,8 +9,8 @@
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_options.h"
 #include "cli/compare/compare_plan.h"
-#include "cli/daemons.h"
-#include "cli/signals.h"
+#include "cli/local_cluster.h"
+#include "cli/process.h"
 #include "cli/train_monitor.h"
 
 namespace catchment {

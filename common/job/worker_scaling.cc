@@ -1,7 +1,7 @@
-#include "common/job/worker_scaling.h"
-
 #include <algorithm>
 #include <cmath>
+
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 

@@ -10,10 +10,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
 #include "server/master/span.h"
 
 namespace catchment {
@@ -89,6 +92,15 @@ class DataLedger {
   // any more (false).
   virtual void AwaitCheckpoint(bool awaited) = 0;
 };
+
+// The data ledger that a job's consistency asks for.
+// InvalidArgument for a state that no master can have written: pending samples that lie beyond the next fresh
+// one, or twice.
+absl::Status CheckMasterState(const v1::MasterState& state);
+
+// The job has its defaults filled in; `from` has passed CheckMasterState, or is the default: the beginning.
+std::unique_ptr<DataLedger> MakeDataLedger(const v1::Job& job, uint64_t train_samples,
+                                           const v1::MasterState& from);
 
 }  // namespace catchment
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "proto/master.pb.h"
 #include "server/master/budget.h"
 #include "server/master/data_ledger.h"
 #include "server/master/sample_source.h"
@@ -71,6 +72,15 @@ class LeaseLedger final : public DataLedger {
   uint64_t open_minibatches_ = 0;
   uint64_t open_samples_ = 0;
 };
+
+// How many minibatches a lease of asynchronous training has: about a second of the worker's steps, or, of
+// more than 100 workers, more seconds, so that all together ask for about 100 leases a second. What a worker
+// that is lost has not done goes to others, however large its lease was.
+inline constexpr uint64_t kMostPerLease = 1000;
+
+// Returns the size of the next lease of a worker that has made this progress, from kMinibatchesPerLease
+// (server/master/lease_ledger.h) to kMostPerLease; `workers`: members of the job.
+uint64_t LeaseSize(const v1::Progress& progress, int workers);
 
 }  // namespace catchment
 

@@ -1,5 +1,3 @@
-#include "server/master/lease_size.h"
-
 #include <algorithm>
 
 #include "server/master/lease_ledger.h"

@@ -1,10 +1,9 @@
-#include "server/master/make_data_ledger.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/master/budget.h"
+#include "server/master/data_ledger.h"
 #include "server/master/lease_ledger.h"
 #include "server/master/plan_ledger.h"
 

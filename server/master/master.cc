@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/master/budget.h"
-#include "server/master/make_data_ledger.h"
+#include "server/master/data_ledger.h"
 
 namespace catchment {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rounding.h"
-#include "server/master/lease_size.h"
+#include "server/master/lease_ledger.h"
 #include "server/master/master.h"
 #include "server/master/plan_ledger.h"
 

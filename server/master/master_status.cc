@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/data_shape.h"
 #include "common/job/learning_rate.h"
 #include "server/master/master.h"
-#include "common/job/worker_scaling.h"
 
 namespace catchment {
 namespace {

@@ -26,7 +26,6 @@
 #include "server/outputs/appended_file.h"
 #include "server/outputs/push_report.h"
 #include "server/outputs/tensorboard.h"
-#include "server/outputs/worker_rates.h"
 
 namespace catchment {
 

@@ -1,8 +1,7 @@
-#include "server/outputs/worker_rates.h"
-
 #include <optional>
 
 #include "common/work_rates.h"
+#include "server/outputs/push_report.h"
 
 namespace catchment {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "server/shard/staleness_factor.h"
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 namespace {

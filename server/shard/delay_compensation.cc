@@ -1,6 +1,6 @@
-#include "server/shard/delay_compensation.h"
-
 #include <cmath>
+
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 namespace {

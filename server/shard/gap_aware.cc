@@ -1,6 +1,6 @@
-#include "server/shard/gap_aware.h"
-
 #include <cmath>
+
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 namespace {

@@ -1,8 +1,5 @@
 #include "server/shard/gradient_compensation.h"
 
-#include "server/shard/delay_compensation.h"
-#include "server/shard/gap_aware.h"
-
 namespace catchment {
 
 std::unique_ptr<GradientCompensation> MakeGradientCompensation(const v1::Job& job) {

@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "common/codec/formats.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/learning_rate.h"
 #include "server/shard/momentum_control.h"
 #include "server/shard/shard_slots.h"
-#include "common/job/worker_scaling.h"
 
 namespace catchment {
 namespace {

@@ -1,7 +1,7 @@
-#include "server/shard/staleness_factor.h"
-
 #include <algorithm>
 #include <cmath>
+
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/daemons.h"
 #include "cli/flags.h"
 #include "cli/local_cluster.h"
 #include "cli/process.h"

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/daemons.h"
-#include "cli/signals.h"
+#include "cli/local_cluster.h"
+#include "cli/process.h"
 #include "tests/benchmarks/scaling_case.h"
 
 namespace catchment {

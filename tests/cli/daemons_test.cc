@@ -1,8 +1,7 @@
-#include "cli/daemons.h"
-
 #include <filesystem>
 #include <fstream>
 
+#include "cli/local_cluster.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

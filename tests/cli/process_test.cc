@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/signals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

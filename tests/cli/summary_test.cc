@@ -1,7 +1,6 @@
-#include "cli/summary.h"
-
 #include <algorithm>
 
+#include "cli/status_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

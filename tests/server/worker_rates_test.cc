@@ -1,6 +1,6 @@
-#include "server/outputs/worker_rates.h"
-
 #include <gtest/gtest.h>
+
+#include "server/outputs/push_report.h"
 
 namespace catchment {
 namespace {

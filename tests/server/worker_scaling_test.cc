@@ -1,6 +1,6 @@
-#include "common/job/worker_scaling.h"
-
 #include <gtest/gtest.h>
+
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {

@@ -1,5 +1,4 @@
-#include "cli/compare/collect.h"
-
+#include "cli/compare/compare_directory.h"
 #include "gtest/gtest.h"
 
 namespace catchment {

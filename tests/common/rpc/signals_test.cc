@@ -1,5 +1,3 @@
-#include "common/signals.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -7,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "common/daemon.h"
 #include "common/mutex.h"
 
 namespace catchment {

@@ -1,11 +1,10 @@
-#include "server/shard/gap_aware.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
 #include "common/random.h"
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 namespace {

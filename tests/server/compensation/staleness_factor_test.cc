@@ -1,8 +1,8 @@
-#include "server/shard/staleness_factor.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 namespace {

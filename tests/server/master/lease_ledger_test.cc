@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "server/master/make_data_ledger.h"
+#include "server/master/data_ledger.h"
 #include "server/master/plan_ledger.h"
 
 namespace catchment {

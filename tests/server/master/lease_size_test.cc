@@ -1,5 +1,3 @@
-#include "server/master/lease_size.h"
-
 #include <gtest/gtest.h>
 
 #include "server/master/lease_ledger.h"
