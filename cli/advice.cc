@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/text.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
+#include "common/text.h"
 #include "common/work_rates.h"
 
 namespace catchment {

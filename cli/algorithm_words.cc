@@ -3,40 +3,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/job_explanation.h"
-#include "cli/text.h"
+#include "common/job/compensation_kinds.h"
+#include "common/job/contribution_kinds.h"
 #include "common/job/learning_rate.h"
+#include "common/text.h"
 #include "optim/optimizer.h"
 
 namespace catchment {
 namespace {
 
 std::string Share(double share) { return absl::StrCat(Short(100 * share, 4), " %"); }
-
-std::string DescribeGradient(const JobFacts& facts) {
-  const v1::AccruedGradient& gradient = facts.job().algorithm().contribution().gradient();
-  const bool accrues = gradient.push_period() > 1;
-  std::string text = absl::StrCat(!accrues          ? "The gradient is pushed "
-                                  : gradient.mean() ? "Gradients are averaged, and the mean is pushed "
-                                                    : "Gradients are summed up, and the sum is pushed ",
-                                  EverySteps(gradient.push_period()), "; fresh weights are fetched ",
-                                  EverySteps(gradient.fetch_period()), ".");
-  if (gradient.fetch_period() > 1) {
-    absl::StrAppend(
-        &text, gradient.local_learning_rate() > 0
-                   ? absl::StrCat(" Between fetches each worker moves its own weights by SGD with learning "
-                                  "rate ",
-                                  Short(gradient.local_learning_rate()), ".")
-                   : " Between fetches a worker's weights stay as they are.");
-  }
-  return text;
-}
-
-std::string DescribeElastic(const JobFacts& facts) {
-  const v1::ElasticDifference& elastic = facts.job().algorithm().contribution().elastic();
-  return absl::StrCat("Each worker trains its own weights x and sends them ",
-                      EverySteps(elastic.communication_period()), "; d = ", Short(elastic.moving_rate(), 4),
-                      " * (x - center) is then added to the center and taken from x.");
-}
 
 std::string Formula(const v1::Optimizer& optimizer) {
   return FindOptimizerKind(optimizer.kind())->describe(optimizer);
@@ -45,18 +21,6 @@ std::string Formula(const v1::Optimizer& optimizer) {
 std::string KeptForEachWorker(const JobFacts& facts) {
   return absl::StrCat(Bytes(facts.layout().size() * static_cast<int64_t>(sizeof(float))),
                       " for each worker, on the servers");
-}
-
-// What is done to g beforehand.
-std::string Preparation(const v1::Optimizer& optimizer) {
-  std::string words;
-  if (optimizer.has_clip_value()) {
-    absl::StrAppend(&words, " Before, g is clipped to +-", Short(optimizer.clip_value()), ".");
-  }
-  if (optimizer.weight_decay() != 0 && !FindOptimizerKind(optimizer.kind())->decays_weights) {
-    absl::StrAppend(&words, " Weight decay: ", Short(optimizer.weight_decay()), " * w is added to g.");
-  }
-  return words;
 }
 
 // The course after the warm-up.
@@ -98,56 +62,12 @@ std::string DescribeDecay(const v1::Optimizer& optimizer) {
   }
 }
 
-std::string DescribePseudoGradient(const JobFacts& facts) {
-  const v1::PseudoGradient& config = facts.job().algorithm().contribution().pseudo_gradient();
-  const v1::Optimizer& local = config.local_optimizer();
-  std::string text = absl::StrCat(
-      "Each worker trains its own weights x by ", Formula(local), "; lr ", Short(local.learning_rate()), ", ",
-      v1::Schedule::Decay_Name(local.schedule().decay()), ".", Preparation(local));
-  if (local.has_clip_norm()) {
-    absl::StrAppend(&text, " Its gradients are scaled to a norm of at most ", Short(local.clip_norm()), ".");
-  }
-  return absl::StrCat(text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
-                      ", which the servers take for a gradient, and goes on from fresh weights.");
-}
-
-std::string DescribeEnergyMatching(const JobFacts& facts) {
-  const v1::EnergyMatching& config = facts.job().algorithm().contribution().energy_matching();
-  return absl::StrCat(
-      "Every step a worker sends a move of the center, -lr * g with lr = ", Short(config.learning_rate()),
-      ", times a factor from 0 to 5 for each weight, so that all "
-      "workers together move it ",
-      config.energy() == 1 ? "" : Short(config.energy()) + " times ", "as far as one with momentum ",
-      Short(config.momentum()), " would; fresh weights come with the answer.");
-}
-
-std::string DescribeLookAhead(const JobFacts& facts) {
-  const std::string mu = Short(facts.job().algorithm().contribution().look_ahead().momentum());
-  return absl::StrCat("Each worker keeps its own momentum, v = ", mu, " * v + g, and sends g + ", mu,
-                      " * v every step; fresh weights come with the answer.");
-}
-
 // What is scaled before it is sent.
 std::string DescribeClipNorm(const v1::Job& job) {
   if (!job.optimizer().has_clip_norm()) return "";
   return absl::StrCat(job.algorithm().contribution().has_pseudo_gradient() ? " D" : " A gradient",
                       " whose norm is above ", Short(job.optimizer().clip_norm()),
                       " is scaled down to it beforehand, so it cannot be sent before all of it is known.");
-}
-
-std::string DescribeKind(const JobFacts& facts) {
-  switch (facts.job().algorithm().contribution().kind_case()) {
-    case v1::Contribution::kElastic:
-      return DescribeElastic(facts);
-    case v1::Contribution::kPseudoGradient:
-      return DescribePseudoGradient(facts);
-    case v1::Contribution::kEnergyMatching:
-      return DescribeEnergyMatching(facts);
-    case v1::Contribution::kLookAhead:
-      return DescribeLookAhead(facts);
-    default:
-      return DescribeGradient(facts);
-  }
 }
 
 std::string DescribeSynchronous(const JobFacts& facts) {
@@ -217,10 +137,6 @@ std::string DescribeAsynchronous(const JobFacts& facts) {
 
 }  // namespace
 
-std::string EverySteps(int64_t steps) {
-  return steps == 1 ? "every step" : absl::StrCat("every ", Count(steps), " steps");
-}
-
 std::string DescribeConsistency(const JobFacts& facts) {
   const v1::Consistency& consistency = facts.job().algorithm().consistency();
   if (facts.synchronous()) return DescribeSynchronous(facts);
@@ -230,50 +146,20 @@ std::string DescribeConsistency(const JobFacts& facts) {
 }
 
 std::string DescribeContribution(const JobFacts& facts) {
-  return DescribeKind(facts) + DescribeClipNorm(facts.job());
+  const v1::Contribution& contribution = facts.job().algorithm().contribution();
+  return KindOf(contribution).describe(facts.job()) + DescribeClipNorm(facts.job());
 }
 
 std::string DescribeCompensation(const JobFacts& facts) {
-  const v1::Compensation& compensation = facts.job().algorithm().compensation();
-  const float momentum = facts.job().optimizer().momentum();
-  switch (compensation.kind_case()) {
-    case v1::Compensation::kInverse:
-      return "A contribution that is tau updates stale counts 1 / max(1, tau).";
-    case v1::Compensation::kPower:
-      return absl::StrCat("A contribution that is tau updates stale counts 1 / (1 + tau)^",
-                          Short(compensation.power().exponent()), ".");
-    case v1::Compensation::kExponential:
-      return absl::StrCat("A contribution that is tau updates stale counts exp(-",
-                          Short(compensation.exponential().rate()), " * tau).");
-    case v1::Compensation::kDelayCompensated:
-      return absl::StrCat(
-          "Each gradient g becomes g + lambda * g*g * (w - w_sent), lambda ",
-          Short(compensation.delay_compensated().lambda()),
-          compensation.delay_compensated().adaptive() ? " over the gradients' usual size" : "",
-          "; w_sent, what its worker was sent, takes ", KeptForEachWorker(facts), ".");
-    case v1::Compensation::kGapAware:
-      return absl::StrCat(
-          "Each gradient is divided by 1 + |w - w_sent| in usual steps; w_sent, what its worker "
-          "was sent, takes ",
-          KeptForEachWorker(facts), ".");
-    case v1::Compensation::kOpenLoopMomentum:
-      return absl::StrCat("Momentum is lowered by what the measured staleness adds, tau / (1 + tau), from ",
-                          Short(momentum), " down to ",
-                          Short(compensation.open_loop_momentum().min_momentum()),
-                          " at most; the learning rate rises for it.");
-    case v1::Compensation::kClosedLoopMomentum:
-      return absl::StrCat("Momentum is set so that the total that is measured comes to ", Short(momentum),
-                          ".");
-    default:
-      return facts.synchronous() ? "Nothing: there is none."
-                                 : "Nothing: a stale contribution counts like a fresh one.";
-  }
+  const CompensationKind& kind = KindOf(facts.job().algorithm().compensation());
+  return kind.describe(facts.job(), KeptForEachWorker(facts));
 }
 
 std::string DescribeOptimizer(const JobFacts& facts) {
   const v1::Optimizer& optimizer = facts.job().optimizer();
   if (!facts.elastic()) {
-    return absl::StrCat(Formula(optimizer), ". On the servers, on the center.", Preparation(optimizer));
+    return absl::StrCat(Formula(optimizer), ". On the servers, on the center.",
+                        DescribePreparation(optimizer));
   }
   const std::string mu = Short(optimizer.momentum());
   return absl::StrCat(

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/job_explanation.h"
-#include "cli/text.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

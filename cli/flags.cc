@@ -5,8 +5,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "cli/text.h"
 #include "common/nearest_name.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

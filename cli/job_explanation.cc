@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/placement.h"
-#include "cli/text.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {
@@ -93,32 +93,10 @@ void AddLayer(const LayerShape& layer, Table* table) {
               no_shapes ? "" : ToString(layer.output), parameters == 0 ? "" : Count(parameters)});
 }
 
-std::string DescribeTable(const v1::Table& table) {
-  const TargetShape target = TargetOfTable(table);
-  return absl::StrCat(
-      "table: samples of ", ToString(ShapeOfTable(table)), " with ",
-      target.is_real() ? Plural(target.reals, "real target")
-                       : absl::StrCat("one of ", target.classes, " classes"),
-      ", from ", absl::StrJoin(table.train(), ", "),
-      table.test().empty() ? "" : absl::StrCat("; for tests from ", absl::StrJoin(table.test(), ", ")),
-      table.directory().empty() ? "" : absl::StrCat("; in ", table.directory()),
-      ". How many rows: known when a worker has read them");
-}
-
 std::string DescribeData(const JobFacts& facts) {
-  const v1::Data& data = facts.job().data();
-  if (data.has_table()) return DescribeTable(data.table());
   const std::string sizes = absl::StrCat(Count(facts.train_samples()), " samples for training, ",
                                          Count(facts.test_samples()), " for tests");
-  if (data.has_synthetic()) return absl::StrCat("synthetic, without content or files: ", sizes);
-  if (data.has_external()) return absl::StrCat("loaded by the workers' program: ", sizes);
-  if (data.has_drawn_digits())
-    return absl::StrCat("digits drawn by the program, seed ", data.drawn_digits().seed(), ": ", sizes);
-  if (data.has_generated_events()) return absl::StrCat("events drawn by the program: ", sizes);
-  if (data.has_generated_images()) return absl::StrCat("images drawn by the program: ", sizes);
-  const std::string& directory = data.has_cifar10() ? data.cifar10().directory() : data.mnist().directory();
-  return absl::StrCat(data.has_cifar10() ? "CIFAR-10: " : "MNIST: ", sizes,
-                      directory.empty() ? "" : "; in " + directory);
+  return SourceOf(facts.job().data()).describe(facts.job().data(), sizes);
 }
 
 std::string DescribeCodec(const v1::Compression& compression, v1::Compression::Codec codec) {

@@ -31,9 +31,6 @@ std::string DescribeSchedule(const JobFacts& facts);
 std::string DescribeWorkerScaling(const JobFacts& facts);
 std::string DescribeBudget(const JobFacts& facts);
 
-// Returns "every step", "every 4 steps".
-std::string EverySteps(int64_t steps);
-
 // Returns sentences about the evaluations of a complete job: when they are made, what ends training early,
 // which weights are saved.
 std::string DescribeEvaluation(const v1::Job& job);

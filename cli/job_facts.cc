@@ -4,10 +4,11 @@
 
 #include "common/codec/codec.h"
 #include "common/job/algorithm_facts.h"
-#include "common/job/data_shape.h"
+#include "common/job/compensation_kinds.h"
+#include "common/job/contribution_kinds.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/rounding.h"
-#include "optim/optimizer.h"
 
 namespace catchment {
 namespace {
@@ -20,33 +21,6 @@ int64_t PayloadBytes(const ParameterLayout& layout, const Codec& codec) {
     for (int b = 0; b < layout.num_blocks(s); ++b) bytes += codec.PayloadBytes(layout.block(s, b).size());
   }
   return bytes;
-}
-
-// Float vectors, as long as the weights, beside what was sent.
-int CompensationStates(const v1::Compensation& compensation) {
-  return compensation.has_gap_aware() || compensation.delay_compensated().adaptive();
-}
-
-// Returns how many vectors as long as the weights the optimizer keeps.
-int OptimizerStates(const v1::Optimizer& optimizer) { return MakeOptimizer(optimizer)->num_states(); }
-
-// Vectors as long as the weights that a worker keeps beside weights and gradient.
-int WorkerStates(const v1::Job& job) {
-  const v1::Contribution& contribution = job.algorithm().contribution();
-  switch (contribution.kind_case()) {
-    // The difference, and with momentum the point that it looks ahead to.
-    case v1::Contribution::kElastic:
-      return 1 + 2 * OptimizerStates(job.optimizer());
-    // The weights that were pulled last, too.
-    case v1::Contribution::kPseudoGradient:
-      return 1 + OptimizerStates(contribution.pseudo_gradient().local_optimizer());
-    case v1::Contribution::kEnergyMatching:
-      return 2;
-    case v1::Contribution::kLookAhead:
-      return 1;
-    default:
-      return PushPeriod(contribution) > 1 ? 1 : 0;
-  }
 }
 
 }  // namespace
@@ -105,9 +79,10 @@ ServerBytes JobFacts::server(int index) const {
   bytes.parameters = layout_.shard(index).size();
   bytes.blocks = layout_.num_blocks(index);
   bytes.weights = bytes.parameters * kFloat;
-  bytes.optimizer_state = elastic() ? 0 : bytes.weights * OptimizerStates(job_.optimizer());
+  bytes.optimizer_state = elastic() ? 0 : bytes.weights * OptimizerVectors(job_.optimizer());
   const v1::Compensation& compensation = job_.algorithm().compensation();
-  const int64_t averages = bytes.weights * CompensationStates(compensation);
+  const auto vectors = KindOf(compensation).vectors;
+  const int64_t averages = vectors == nullptr ? 0 : bytes.weights * vectors(compensation);
   bytes.compensation = averages + (CorrectsGradients(compensation) ? bytes.weights * workers() : 0);
   bytes.waiting = bytes.weights * contributions_waiting();
   bytes.snapshot = bytes.weights + bytes.optimizer_state + averages;
@@ -118,7 +93,7 @@ WorkerBytes JobFacts::worker() const {
   const int64_t all = layout_.size() * kFloat;
   WorkerBytes bytes;
   bytes.model = EstimateMemoryBytes(layers_, job_.batch_size());
-  bytes.algorithm = all * WorkerStates(job_);
+  bytes.algorithm = all * KindOf(job_.algorithm().contribution()).worker_vectors(job_);
   if (job_.compression().push() == v1::Compression::TOP_K) bytes.algorithm += all;
   return bytes;
 }

@@ -9,9 +9,9 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/load.h"
-#include "cli/text.h"
 #include "common/checkpoint/atomic_file.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
+#include "common/text.h"
 #include "worker/data/load_data.h"
 #include "worker/data/table/formats.h"
 

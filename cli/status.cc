@@ -14,8 +14,8 @@
 #include "cli/job_control.h"
 #include "cli/process.h"
 #include "cli/status_text.h"
-#include "cli/text.h"
 #include "common/clock.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/advice.h"
 #include "cli/progress.h"
-#include "cli/text.h"
+#include "common/text.h"
 #include "common/work_rates.h"
 
 namespace catchment {

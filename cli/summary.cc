@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "cli/status_text.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -11,11 +11,11 @@
 #include "cli/program_description.h"
 #include "cli/run_directory.h"
 #include "cli/status_text.h"
-#include "cli/text.h"
 #include "cli/train_run.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

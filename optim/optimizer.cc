@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "optim/implementation.h"
 
 namespace catchment {
@@ -68,6 +69,17 @@ const OptimizerKind* FindOptimizerKind(v1::Optimizer::Kind kind) {
     if (candidate->kind == kind) return candidate;
   }
   return nullptr;
+}
+
+std::string DescribePreparation(const v1::Optimizer& config) {
+  std::string text;
+  if (config.has_clip_value()) {
+    absl::StrAppend(&text, " Before, g is clipped to +-", config.clip_value(), ".");
+  }
+  if (config.weight_decay() != 0 && !FindOptimizerKind(config.kind())->decays_weights) {
+    absl::StrAppend(&text, " Weight decay: ", config.weight_decay(), " * w is added to g.");
+  }
+  return text;
 }
 
 bool NeedsWholeTensors(const v1::Optimizer& config) {

@@ -100,6 +100,10 @@ absl::Span<const OptimizerKind* const> OptimizerKinds();
 // Returns null for UNSET and for a number that is no kind.
 const OptimizerKind* FindOptimizerKind(v1::Optimizer::Kind kind);
 
+// Returns sentences about what is done to the gradient before the optimizer's formula, each with a space before it; empty
+// for nothing.
+std::string DescribePreparation(const v1::Optimizer& config);
+
 // Returns true where tensors must not be split.
 bool NeedsWholeTensors(const v1::Optimizer& config);
 

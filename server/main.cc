@@ -26,7 +26,7 @@
 #include "common/codec/codec.h"
 #include "common/daemon.h"
 #include "common/directory_lock.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
 #include "common/model_shapes.h"

@@ -9,9 +9,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/flags.h"
-#include "cli/text.h"
 #include "common/job/presets.h"
 #include "common/nearest_name.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

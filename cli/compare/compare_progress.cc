@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

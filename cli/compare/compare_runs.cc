@@ -10,11 +10,11 @@
 #include "cli/compare/compare_progress.h"
 #include "cli/run_directory.h"
 #include "cli/status_text.h"
-#include "cli/text.h"
 #include "cli/train_run.h"
 #include "common/clock.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

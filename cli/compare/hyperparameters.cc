@@ -1,7 +1,9 @@
 #include "cli/compare/hyperparameters.h"
 
 #include "absl/strings/str_cat.h"
-#include "cli/text.h"
+#include "common/job/contribution_kinds.h"
+#include "common/text.h"
+#include "google/protobuf/message.h"
 #include "optim/optimizer.h"
 
 namespace catchment {
@@ -9,56 +11,45 @@ namespace {
 
 constexpr float kMomenta[] = {0, 0.3f, 0.6f, 0.9f};
 
-Hyperparameters HyperparametersOf(const v1::Optimizer& optimizer) {
-  Hyperparameters hyperparameters{optimizer.learning_rate(), std::nullopt};
-  if (FindOptimizerKind(optimizer.kind())->HasField("momentum"))
-    hyperparameters.momentum = optimizer.momentum();
-  return hyperparameters;
+// Returns the field of that name; null where the message has none, or its optimizer kind does not read it.
+const google::protobuf::FieldDescriptor* FieldOf(const google::protobuf::Message& message,
+                                                 const std::string& name) {
+  const auto* const optimizer = dynamic_cast<const v1::Optimizer*>(&message);
+  if (optimizer != nullptr && !FindOptimizerKind(optimizer->kind())->HasField(name)) return nullptr;
+  return message.GetDescriptor()->FindFieldByName(name);
 }
 
-// There is no Nesterov without momentum, and elastic averaging has no other kind.
-void SetHyperparameters(const Hyperparameters& hyperparameters, bool elastic, v1::Optimizer* optimizer) {
-  optimizer->set_learning_rate(hyperparameters.learning_rate);
-  if (!hyperparameters.momentum.has_value()) return;
-  optimizer->set_momentum(*hyperparameters.momentum);
-  if (optimizer->kind() == v1::Optimizer::SGD) {
-    optimizer->set_nesterov(*hyperparameters.momentum > 0 && (elastic || optimizer->nesterov()));
-  }
+float FloatOf(const google::protobuf::Message& message, const std::string& name) {
+  return message.GetReflection()->GetFloat(message, message.GetDescriptor()->FindFieldByName(name));
+}
+
+void SetFloat(const std::string& name, float value, google::protobuf::Message* message) {
+  message->GetReflection()->SetFloat(message, message->GetDescriptor()->FindFieldByName(name), value);
 }
 
 }  // namespace
 
 Hyperparameters HyperparametersOf(const v1::Job& job) {
-  const v1::Contribution& contribution = job.algorithm().contribution();
-  switch (contribution.kind_case()) {
-    case v1::Contribution::kPseudoGradient:
-      return HyperparametersOf(contribution.pseudo_gradient().local_optimizer());
-    case v1::Contribution::kEnergyMatching:
-      return {contribution.energy_matching().learning_rate(), contribution.energy_matching().momentum()};
-    case v1::Contribution::kLookAhead:
-      return {job.optimizer().learning_rate(), contribution.look_ahead().momentum()};
-    default:
-      return HyperparametersOf(job.optimizer());
-  }
+  v1::Job copy = job;
+  const ContributionKind& kind = KindOf(job.algorithm().contribution());
+  const google::protobuf::Message& momentum = *kind.momentum_of(&copy);
+  Hyperparameters hyperparameters{FloatOf(*kind.learning_rate_of(&copy), "learning_rate"), std::nullopt};
+  if (FieldOf(momentum, "momentum") != nullptr) hyperparameters.momentum = FloatOf(momentum, "momentum");
+  return hyperparameters;
 }
 
 void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job) {
-  v1::Contribution* const contribution = job->mutable_algorithm()->mutable_contribution();
-  switch (contribution->kind_case()) {
-    case v1::Contribution::kPseudoGradient:
-      return SetHyperparameters(hyperparameters, /*elastic=*/false,
-                                contribution->mutable_pseudo_gradient()->mutable_local_optimizer());
-    case v1::Contribution::kEnergyMatching:
-      contribution->mutable_energy_matching()->set_learning_rate(hyperparameters.learning_rate);
-      contribution->mutable_energy_matching()->set_momentum(*hyperparameters.momentum);
-      return;
-    case v1::Contribution::kLookAhead:
-      job->mutable_optimizer()->set_learning_rate(hyperparameters.learning_rate);
-      contribution->mutable_look_ahead()->set_momentum(*hyperparameters.momentum);
-      return;
-    default:
-      return SetHyperparameters(hyperparameters, contribution->has_elastic(), job->mutable_optimizer());
-  }
+  const v1::Contribution& contribution = job->algorithm().contribution();
+  const ContributionKind& kind = KindOf(contribution);
+  SetFloat("learning_rate", hyperparameters.learning_rate, kind.learning_rate_of(job));
+  if (!hyperparameters.momentum.has_value()) return;
+  google::protobuf::Message* const with_momentum = kind.momentum_of(job);
+  SetFloat("momentum", *hyperparameters.momentum, with_momentum);
+  auto* const optimizer = dynamic_cast<v1::Optimizer*>(with_momentum);
+  if (optimizer == nullptr || optimizer->kind() != v1::Optimizer::SGD) return;
+  // There is no Nesterov without momentum, and elastic averaging has no other kind of momentum.
+  optimizer->set_nesterov(*hyperparameters.momentum > 0 &&
+                          (contribution.has_elastic() || optimizer->nesterov()));
 }
 
 std::vector<Hyperparameters> SearchGrid(const Hyperparameters& start) {

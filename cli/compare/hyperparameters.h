@@ -20,8 +20,7 @@ struct Hyperparameters {
 // By algorithm.
 using FoundHyperparameters = std::map<std::string, Hyperparameters>;
 
-// The optimizer's, the local optimizer's of contribution pseudo_gradient, or those of look_ahead or
-// energy_matching. The job is complete.
+// Return or set those of the job's kind of contribution (common/job/contribution_kinds.h). The job is complete.
 Hyperparameters HyperparametersOf(const v1::Job& job);
 void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job);
 

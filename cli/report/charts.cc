@@ -8,7 +8,7 @@
 #include "cli/report/answer.h"
 #include "cli/report/chart.h"
 #include "cli/report/findings.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

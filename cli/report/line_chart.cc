@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/report/chart.h"
 #include "cli/report/markup.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

@@ -8,7 +8,7 @@
 #include "cli/report/charts.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
-#include "cli/text.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {

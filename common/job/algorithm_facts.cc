@@ -4,7 +4,20 @@
 
 #include <algorithm>
 
+#include "common/job/compensation_kinds.h"
+#include "common/job/contribution_kinds.h"
+
 namespace catchment {
+
+bool CorrectsGradients(const v1::Compensation& compensation) {
+  return KindOf(compensation).corrects_gradients;
+}
+
+uint32_t PushPeriod(const v1::Contribution& contribution) {
+  return contribution.kind_case() == v1::Contribution::KIND_NOT_SET
+             ? 1
+             : KindOf(contribution).period(contribution);
+}
 
 Pace PaceOf(const v1::Job& job) {
   Pace pace;
@@ -13,7 +26,7 @@ Pace PaceOf(const v1::Job& job) {
   pace.batch_size = job.batch_size();
   pace.workers = job.workers();
   pace.steps_per_version = PushPeriod(job.algorithm().contribution());
-  pace.contributes_first = ContributesFirst(job.algorithm().contribution());
+  pace.contributes_first = KindOf(job.algorithm().contribution()).contributes_first;
   if (consistency.groups() > 0) {
     pace.contributions = pace.workers;
     pace.updates = consistency.groups();

@@ -16,28 +16,11 @@ inline bool IsSynchronous(const v1::Consistency& consistency) {
 
 // Returns true if gradients are corrected by the move of the center since their workers were sent their
 // weights. Servers then keep what each worker was sent.
-inline bool CorrectsGradients(const v1::Compensation& compensation) {
-  return compensation.has_delay_compensated() || compensation.has_gap_aware();
-}
+bool CorrectsGradients(const v1::Compensation& compensation);
 
 // Returns the number of steps of one worker from one of its contributions to the next, at least 1 in a job
 // whose defaults are filled in. In synchronous mode this number of steps makes a version.
-inline uint32_t PushPeriod(const v1::Contribution& contribution) {
-  switch (contribution.kind_case()) {
-    case v1::Contribution::kGradient:
-      return contribution.gradient().push_period();
-    case v1::Contribution::kElastic:
-      return contribution.elastic().communication_period();
-    case v1::Contribution::kPseudoGradient:
-      return contribution.pseudo_gradient().local_steps();
-    default:
-      return 1;
-  }
-}
-
-// Returns true if a worker makes its contribution at the start of a period, from the steps before it, instead
-// of at the end.
-inline bool ContributesFirst(const v1::Contribution& contribution) { return contribution.has_elastic(); }
+uint32_t PushPeriod(const v1::Contribution& contribution);
 
 struct Pace {
   // True: all workers take every step together, as planned. False: each worker takes minibatches at its own

@@ -2,7 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/checks.h"
-#include "common/job/data_shape.h"
+#include "common/job/contribution_kinds.h"
+#include "common/job/data_sources.h"
 
 namespace catchment {
 namespace {
@@ -13,26 +14,16 @@ bool IsPlateau(const v1::Optimizer& optimizer) {
   return optimizer.schedule().decay() == v1::Schedule::PLATEAU;
 }
 
-// Whose learning rate is the workers' own; empty: the servers'.
-std::string WorkersRate(const v1::Contribution& contribution) {
-  if (contribution.has_elastic()) return "elastic";
-  return contribution.has_energy_matching() ? "energy_matching" : "";
-}
-
 }  // namespace
 
 void CheckPlateau(const v1::Job& job, Problems* problems) {
-  const v1::Contribution& contribution = job.algorithm().contribution();
-  if (IsPlateau(contribution.pseudo_gradient().local_optimizer())) {
-    problems->Add("algorithm.contribution.pseudo_gradient.local_optimizer.schedule.decay",
-                  absl::StrCat("is PLATEAU, of which only the servers are told", kElsewhere,
-                               ", or optimizer.schedule.decay to PLATEAU"));
-  }
   if (!IsPlateau(job.optimizer())) return;
   const std::string path = "optimizer.schedule.decay";
-  if (const std::string kind = WorkersRate(contribution); !kind.empty()) {
-    problems->Add(path, absl::StrCat("is PLATEAU, of which only the servers are told; with contribution ",
-                                     kind, " the learning rate is the workers'", kElsewhere));
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  if (KindOf(contribution).workers_apply_learning_rate) {
+    const auto* const field = contribution.GetDescriptor()->FindFieldByNumber(contribution.kind_case());
+    problems->Add(path, absl::StrCat("is PLATEAU, which only the servers can follow; with contribution ",
+                                     field->name(), " the learning rate is the workers'", kElsewhere));
   }
   if (const std::string reason = WhyNoTestSamples(job.data()); !reason.empty()) {
     problems->Add(path, absl::StrCat("is PLATEAU, which follows the test loss, and ", reason, kElsewhere));

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/checks.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 
 namespace catchment {
 namespace {

@@ -14,6 +14,12 @@
 #include "optim/optimizer.h"
 #include "proto/job.pb.h"
 
+// Sets field `name` of *message unless it is set.
+#define CATCHMENT_DEFAULT(message, name, value)                 \
+  do {                                                          \
+    if (!(message)->has_##name()) (message)->set_##name(value); \
+  } while (false)
+
 namespace catchment {
 
 // Gathers problems, one on each line.
@@ -56,17 +62,10 @@ class Problems {
 };
 
 // Each function checks its part of a job whose defaults are filled in.
-void CheckCompensation(const v1::Job& job, Problems* problems);
-
 void CheckComputation(const v1::Job& job, Problems* problems);
 
 // Checks algorithm.consistency, algorithm.emulated_delay and optimizer.worker_scaling.
 void CheckConsistency(const v1::Job& job, Problems* problems);
-
-// Each checks a job whose contribution is of that kind.
-void CheckPseudoGradient(const v1::Job& job, Problems* problems);
-void CheckEnergyMatching(const v1::Job& job, Problems* problems);
-void CheckLookAhead(const v1::Job& job, Problems* problems);
 
 // Checks ranges, that there are test samples, with classes if accuracy is needed, and that the job is not
 // deterministic.

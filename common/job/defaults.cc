@@ -1,5 +1,9 @@
 #include <algorithm>
 
+#include "common/job/checks.h"
+#include "common/job/compensation_kinds.h"
+#include "common/job/contribution_kinds.h"
+#include "common/job/data_sources.h"
 #include "common/job/presets.h"
 #include "common/model_shapes.h"
 #include "google/protobuf/descriptor.h"
@@ -8,15 +12,6 @@
 
 namespace catchment {
 namespace {
-
-// beta = workers * moving_rate of the paper (arXiv:1412.6651).
-constexpr double kElasticBeta = 0.9;
-
-// Sets field `name` of *message unless it is set.
-#define CATCHMENT_DEFAULT(message, name, value)                 \
-  do {                                                          \
-    if (!(message)->has_##name()) (message)->set_##name(value); \
-  } while (false)
 
 void FillJob(v1::Job* job) {
   if (job->name().empty()) job->set_name("job");
@@ -41,77 +36,16 @@ void FillModel(v1::Model* model) {
   if (loss->kind() != v1::Loss::MEAN_SQUARED_ERROR) CATCHMENT_DEFAULT(loss, label_smoothing, 0);
 }
 
-template <typename Drawn>
-void FillDrawn(uint32_t train_samples, uint32_t test_samples, Drawn* drawn) {
-  CATCHMENT_DEFAULT(drawn, train_samples, train_samples);
-  CATCHMENT_DEFAULT(drawn, test_samples, test_samples);
-  CATCHMENT_DEFAULT(drawn, seed, 1);
-}
-
 void FillData(v1::Data* data) {
-  if (data->has_synthetic()) CATCHMENT_DEFAULT(data->mutable_synthetic(), samples, 1000000);
-  if (data->has_drawn_digits()) FillDrawn(20000, 4000, data->mutable_drawn_digits());
-  if (data->has_generated_events()) FillDrawn(20000, 4000, data->mutable_generated_events());
-  if (data->has_generated_images()) {
-    FillDrawn(2048, 256, data->mutable_generated_images());
-    CATCHMENT_DEFAULT(data->mutable_generated_images(), size, 224);
-    CATCHMENT_DEFAULT(data->mutable_generated_images(), classes, 1000);
-  }
-  if (data->has_table()) {
-    CATCHMENT_DEFAULT(data->mutable_table(), features, "features");
-    CATCHMENT_DEFAULT(data->mutable_table(), labels, "labels");
-  }
+  if (const auto fill = SourceOf(*data).fill_defaults; fill != nullptr) fill(data);
   if (!data->has_augmentation()) return;
   CATCHMENT_DEFAULT(data->mutable_augmentation(), crop_padding, 0);
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
 }
 
-void FillContribution(uint32_t workers, v1::Contribution* contribution) {
-  if (contribution->has_gradient()) {
-    v1::AccruedGradient* gradient = contribution->mutable_gradient();
-    CATCHMENT_DEFAULT(gradient, push_period, 1);
-    CATCHMENT_DEFAULT(gradient, fetch_period, gradient->push_period());
-    CATCHMENT_DEFAULT(gradient, local_learning_rate, 0);
-    CATCHMENT_DEFAULT(gradient, mean, false);
-  } else if (contribution->has_elastic()) {
-    v1::ElasticDifference* elastic = contribution->mutable_elastic();
-    CATCHMENT_DEFAULT(elastic, communication_period, 4);
-    CATCHMENT_DEFAULT(elastic, moving_rate, static_cast<float>(kElasticBeta / std::max(1u, workers)));
-  } else if (contribution->has_pseudo_gradient()) {
-    CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), local_steps, 16);
-  } else if (contribution->has_energy_matching()) {
-    v1::EnergyMatching* energy_matching = contribution->mutable_energy_matching();
-    CATCHMENT_DEFAULT(energy_matching, learning_rate, 0.08f);
-    CATCHMENT_DEFAULT(energy_matching, momentum, 0.9f);
-    CATCHMENT_DEFAULT(energy_matching, energy, 1);
-  } else if (contribution->has_look_ahead()) {
-    CATCHMENT_DEFAULT(contribution->mutable_look_ahead(), momentum, 0.9f);
-  }
-}
-
 void FillCompensation(v1::Compensation* compensation) {
-  if (compensation->has_power()) {
-    CATCHMENT_DEFAULT(compensation->mutable_power(), exponent, 1);
-  } else if (compensation->has_exponential()) {
-    CATCHMENT_DEFAULT(compensation->mutable_exponential(), rate, 0.1f);
-  } else if (compensation->has_delay_compensated()) {
-    v1::DelayCompensation* const delay = compensation->mutable_delay_compensated();
-    CATCHMENT_DEFAULT(delay, adaptive, false);
-    CATCHMENT_DEFAULT(delay, lambda, delay->adaptive() ? 2 : 0.04f);
-    if (delay->adaptive()) CATCHMENT_DEFAULT(delay, decay, 0.95f);
-  } else if (compensation->has_open_loop_momentum()) {
-    v1::OpenLoopMomentum* const momentum = compensation->mutable_open_loop_momentum();
-    CATCHMENT_DEFAULT(momentum, min_momentum, 0);
-    CATCHMENT_DEFAULT(momentum, rate_correction, 0.7f);
-    CATCHMENT_DEFAULT(momentum, averaging, 0.01f);
-  } else if (compensation->has_closed_loop_momentum()) {
-    v1::ClosedLoopMomentum* const momentum = compensation->mutable_closed_loop_momentum();
-    CATCHMENT_DEFAULT(momentum, min_momentum, -0.9f);
-    CATCHMENT_DEFAULT(momentum, gain, 0.01f);
-    CATCHMENT_DEFAULT(momentum, coordinates, 64);
-  } else if (compensation->kind_case() == v1::Compensation::KIND_NOT_SET) {
-    compensation->mutable_none();
-  }
+  if (compensation->kind_case() == v1::Compensation::KIND_NOT_SET) compensation->mutable_none();
+  if (const auto fill = KindOf(*compensation).fill_defaults; fill != nullptr) fill(compensation);
 }
 
 void FillConsistency(v1::Job* job) {
@@ -216,8 +150,6 @@ void FillKeeping(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_faults(), stuck_seconds, 300);
 }
 
-#undef CATCHMENT_DEFAULT
-
 }  // namespace
 
 void FillDefaults(const Preset& preset, v1::Job* job) {
@@ -229,7 +161,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
   FillCompensation(algorithm->mutable_compensation());
   FillConsistency(job);
-  FillContribution(job->workers(), algorithm->mutable_contribution());
+  KindOf(algorithm->contribution()).fill_defaults(job->workers(), algorithm->mutable_contribution());
   FillOptimizer(job->mutable_optimizer());
   if (algorithm->contribution().has_pseudo_gradient()) {
     FillOptimizer(algorithm->mutable_contribution()->mutable_pseudo_gradient()->mutable_local_optimizer());

@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
-#include "common/job/data_shape.h"
+#include "common/job/compensation_kinds.h"
+#include "common/job/contribution_kinds.h"
+#include "common/job/data_sources.h"
 #include "common/job/presets.h"
 #include "common/model_shapes.h"
 #include "common/nearest_name.h"
@@ -70,34 +72,6 @@ void CheckJob(const v1::Job& job, Problems* problems) {
   CheckBudget(job, problems);
 }
 
-void CheckCountedSamples(const v1::Job& job, Problems* problems) {
-  const uint32_t samples = job.data().synthetic().samples();
-  problems->AtLeast<uint32_t>(1, "data.synthetic.samples", samples);
-  problems->Require(job.batch_size() <= std::max(1u, samples), "batch_size", job.batch_size(),
-                    absl::StrCat("must not be above data.synthetic.samples, ", samples));
-}
-
-// Data that the program makes itself.
-template <typename Drawn>
-void CheckDrawn(const std::string& path, const Drawn& drawn, uint32_t batch_size, Problems* problems) {
-  constexpr uint32_t kMost = 10'000'000;
-  problems->Within<uint32_t>(1, kMost, path + ".train_samples", drawn.train_samples());
-  problems->Within<uint32_t>(1, kMost, path + ".test_samples", drawn.test_samples());
-  problems->Require(batch_size <= std::max(1u, drawn.train_samples()), "batch_size", batch_size,
-                    absl::StrCat("must not be above ", path, ".train_samples, ", drawn.train_samples()));
-}
-
-// Each class has a grating of its own, and the finest must be coarser than two pixels.
-void CheckGratings(const v1::GeneratedImages& images, Problems* problems) {
-  constexpr uint32_t kLargest = 4096, kMostClasses = 100'000;
-  problems->Within<uint32_t>(4, kLargest, "data.generated_images.size", images.size());
-  problems->Within<uint32_t>(2, kMostClasses, "data.generated_images.classes", images.classes());
-  const auto half = static_cast<uint64_t>(images.size() / 2);
-  problems->Require(
-      images.classes() <= half * half, "data.generated_images.classes", images.classes(),
-      absl::StrCat("images of size ", images.size(), " have room for ", half * half, "; use a larger size"));
-}
-
 void CheckAugmentation(const v1::Data& data, Problems* problems) {
   const SampleShape shape = ShapeOf(data).input;
   if (data.has_synthetic() || shape.kind != SampleKind::kImage) {
@@ -111,22 +85,9 @@ void CheckAugmentation(const v1::Data& data, Problems* problems) {
 void CheckData(const v1::Job& job, Problems* problems) {
   const v1::Data& data = job.data();
   if (data.source_case() == v1::Data::SOURCE_NOT_SET) {
-    return problems->Add(
-        "data",
-        "has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-        "generated_images {}, table { ... }, synthetic {}, external { ... }");
+    return problems->Add("data", "has no source; give one of " + ListDataSources());
   }
-  const uint32_t batch_size = job.batch_size();
-  if (data.has_synthetic()) CheckCountedSamples(job, problems);
-  if (data.has_drawn_digits()) CheckDrawn("data.drawn_digits", data.drawn_digits(), batch_size, problems);
-  if (data.has_generated_events()) {
-    CheckDrawn("data.generated_events", data.generated_events(), batch_size, problems);
-  }
-  if (data.has_generated_images()) {
-    CheckDrawn("data.generated_images", data.generated_images(), batch_size, problems);
-    CheckGratings(data.generated_images(), problems);
-  }
-  if (data.has_table()) CheckTable(data.table(), problems);
+  if (const auto check = SourceOf(data).check; check != nullptr) check(job, problems);
   if (data.has_augmentation() && (!data.has_table() || SaysItsShape(data.table()))) {
     CheckAugmentation(data, problems);
   }
@@ -172,74 +133,10 @@ void CheckModel(v1::Job* job, Problems* problems) {
   NameLayers(job->mutable_model()->mutable_layers(), &next);
 }
 
-void CheckGradient(const v1::AccruedGradient& gradient, uint32_t groups, Problems* problems) {
-  const std::string path = "algorithm.contribution.gradient";
-  problems->AtLeast<uint32_t>(1, path + ".push_period", gradient.push_period());
-  problems->AtLeast<uint32_t>(1, path + ".fetch_period", gradient.fetch_period());
-  if (gradient.mean() && gradient.push_period() == 1) {
-    problems->Add(
-        path + ".mean",
-        "is true and push_period is 1: one gradient is its own mean; set push_period to the number of "
-        "minibatches that an update is to be made of, or leave mean out");
-  }
-  const float local = gradient.local_learning_rate();
-  problems->Require(local >= 0 && std::isfinite(local), path + ".local_learning_rate", local,
-                    "must be a number, 0 or above");
-  if (groups > 0 && gradient.fetch_period() != gradient.push_period()) {
-    problems->Add(path + ".fetch_period",
-                  absl::StrCat("is ", gradient.fetch_period(), " and push_period is ", gradient.push_period(),
-                               "; they must be equal with consistency.groups ", groups,
-                               ": every worker of a ", groups == 1 ? "synchronous" : "group's",
-                               " update computes at the same version; leave it out, or set groups to 0"));
-  }
-  if (local > 0 && gradient.fetch_period() == 1) {
-    problems->Add(
-        path + ".local_learning_rate",
-        absl::StrCat("is ", local, "; it needs ", groups > 0 ? "push_period" : "fetch_period",
-                     " above 1: with 1 the weights are fetched after every step, and the local step is "
-                     "lost"));
-  }
-}
-
-void CheckElastic(const v1::Job& job, Problems* problems) {
-  const v1::ElasticDifference& elastic = job.algorithm().contribution().elastic();
-  const std::string path = "algorithm.contribution.elastic";
-  problems->AtLeast<uint32_t>(1, path + ".communication_period", elastic.communication_period());
-  const double rate = elastic.moving_rate();
-  problems->Require(rate > 0 && rate <= 1, path + ".moving_rate", rate, "must be in (0, 1]");
-  const uint32_t groups = job.algorithm().consistency().groups();
-  if (groups == 0) return;
-  const uint32_t together = (job.workers() + groups - 1) / groups;
-  // Half a unit in the last place for 1.0f / workers.
-  if (rate <= 1 && rate * together > 1 + 1e-6) {
-    problems->Add(path + ".moving_rate",
-                  absl::StrCat("is ", rate, " with ", job.workers(), " workers; must be at most ",
-                               groups == 1 ? "1" : absl::StrCat(groups),
-                               " / workers with "
-                               "consistency.groups ",
-                               groups, ": the center would move beyond the workers' mean"));
-  }
-}
-
-void CheckContribution(const v1::Job& job, Problems* problems) {
-  const v1::Contribution& contribution = job.algorithm().contribution();
-  switch (contribution.kind_case()) {
-    case v1::Contribution::kElastic:
-      return CheckElastic(job, problems);
-    case v1::Contribution::kPseudoGradient:
-      return CheckPseudoGradient(job, problems);
-    case v1::Contribution::kEnergyMatching:
-      return CheckEnergyMatching(job, problems);
-    case v1::Contribution::kLookAhead:
-      return CheckLookAhead(job, problems);
-    default:
-      return CheckGradient(contribution.gradient(), job.algorithm().consistency().groups(), problems);
-  }
-}
-
 void CheckAlgorithm(const v1::Job& job, Problems* problems) {
   CheckConsistency(job, problems);
-  CheckContribution(job, problems);
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  KindOf(contribution).check(job, problems);
 }
 
 void CheckTopK(const v1::Compression& compression, Problems* problems) {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
 #include "server/master/master.h"
 

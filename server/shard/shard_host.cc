@@ -8,7 +8,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/initial_weights.h"
 #include "common/initializer.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/model_shapes.h"
 #include "optim/optimizer.h"
 #include "server/shard/rule.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/flags.h"
-#include "cli/text.h"
+#include "common/text.h"
 #include "tests/benchmarks/apply_case.h"
 #include "tests/benchmarks/apply_memory.h"
 #include "tests/benchmarks/report.h"

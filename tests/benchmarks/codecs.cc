@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/flags.h"
-#include "cli/text.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
 #include "common/random.h"
+#include "common/text.h"
 #include "glog/logging.h"
 #include "tests/benchmarks/report.h"
 

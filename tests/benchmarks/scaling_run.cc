@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/job_control.h"
 #include "cli/local_cluster.h"
-#include "cli/text.h"
 #include "common/clock.h"
+#include "common/text.h"
 #include "tests/benchmarks/process_usage.h"
 #include "tests/benchmarks/rate_meter.h"
 

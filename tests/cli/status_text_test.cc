@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_split.h"
-#include "cli/text.h"
+#include "common/text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/healthy_status.h"

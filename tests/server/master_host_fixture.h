@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_text.h"
 #include "common/model_shapes.h"
 #include "common/wire/protocol.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/model_shapes.h"
 #include "tests/conformance/jobs.h"
 #include "tests/server/shard_harness.h"

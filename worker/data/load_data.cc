@@ -1,6 +1,8 @@
 #include "worker/data/load_data.h"
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/data_sources.h"
 #include "worker/data/table/table.h"
 
 namespace catchment {
@@ -28,10 +30,7 @@ absl::StatusOr<DataSets> LoadData(const v1::Job& job, const DataPaths& paths) {
     case v1::Data::SOURCE_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError(
-      "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
-      "data { generated_events {} }, data { generated_images {} }, data { table { ... } }, data { "
-      "synthetic {} } or data { external { ... } }");
+  return absl::InvalidArgumentError(absl::StrCat("data: has no source; give one of ", ListDataSources()));
 }
 
 }  // namespace catchment

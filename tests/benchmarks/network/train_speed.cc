@@ -15,7 +15,7 @@
 
 #include "common/clock.h"
 #include "common/initializer.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "common/random.h"

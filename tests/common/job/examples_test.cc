@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
 #include "common/job/validate.h"

@@ -394,11 +394,11 @@ TEST(Presets, UnknownOneListsTheKnownOnesAndTheRestIsStillChecked) {
                 "\nbatch_size: is 0; must be from 1 to 1000000");
 }
 
-TEST(Validate, EmptyJobIsToldAllThatItLacks) {
+TEST(Validate, EmptyJobLacksAModelAndData) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
             "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
-            "generated_images {}, table { ... }, synthetic {}, external { ... }");
+            "generated_images {}, table {}, synthetic {}, external {}");
 }
 
 TEST(Validate, ModelIsCheckedAgainstTheData) {
@@ -1009,12 +1009,12 @@ TEST(Validate, PlateauNeedsATestLossAndARateThatIsTheServers) {
   const std::string path = "optimizer.schedule.decay: is PLATEAU";
   EXPECT_EQ(errors_on("easgd", {plateau}),
             path +
-                ", of which only the servers are told; with contribution elastic the learning rate is the "
+                ", which only the servers can follow; with contribution elastic the learning rate is the "
                 "workers'; set it to COSINE or STEP");
   EXPECT_EQ(
       errors_on("gem", {plateau}),
       path +
-          ", of which only the servers are told; with contribution energy_matching the learning rate is the "
+          ", which only the servers can follow; with contribution energy_matching the learning rate is the "
           "workers'; set it to COSINE or STEP");
   EXPECT_EQ(
       errors_on("sync", {plateau, "deterministic=true"}),
@@ -1028,7 +1028,7 @@ TEST(Validate, PlateauNeedsATestLossAndARateThatIsTheServers) {
   const std::string local = "algorithm.contribution.pseudo_gradient.local_optimizer.schedule.decay";
   EXPECT_EQ(errors_on("local_sgd", {local + "=PLATEAU"}),
             local +
-                ": is PLATEAU, of which only the servers are told; set it to COSINE or STEP, or "
+                ": is PLATEAU, which only the servers can follow; set it to COSINE or STEP, or "
                 "optimizer.schedule.decay to PLATEAU");
 }
 

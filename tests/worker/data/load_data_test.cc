@@ -12,9 +12,8 @@ TEST(LoadDataTest, SaysWhatToWriteWhereThereIsNoSource) {
   const absl::Status status = LoadData({}, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
-            "data: names no source; write data { mnist {} }, data { cifar10 {} }, data { drawn_digits {} }, "
-            "data { generated_events {} }, data { generated_images {} }, data { table { ... } }, data { "
-            "synthetic {} } or data { external { ... } }");
+            "data: has no source; give one of mnist {}, cifar10 {}, drawn_digits {}, generated_events {}, "
+            "generated_images {}, table {}, synthetic {}, external {}");
 }
 
 TEST(LoadDataTest, DrawsDigitsAsTheJobSays) {

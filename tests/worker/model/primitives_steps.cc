@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
 #include "glog/logging.h"

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/data_shape.h"
+#include "common/job/data_sources.h"
 #include "worker/data/table/content.h"
 #include "worker/data/table/files.h"
 #include "worker/data/table/formats.h"

@@ -1,4 +1,4 @@
-#include "cli/text.h"
+#include "common/text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -50,6 +50,10 @@ std::string Short(double value, int digits) { return absl::StrFormat("%.*g", dig
 
 std::string Plural(int64_t n, const std::string& noun) {
   return absl::StrCat(Count(n), " ", noun, n == 1 ? "" : "s");
+}
+
+std::string EverySteps(int64_t steps) {
+  return steps == 1 ? "every step" : absl::StrCat("every ", Count(steps), " steps");
 }
 
 std::string HangingParagraph(const std::string& head, const std::string& text, int indent, int width) {

@@ -1,8 +1,8 @@
 // Numbers, times and tables as people read them.
 //
 // Threads: pure functions, no locale: a point before decimals, a comma between thousands, everywhere.
-#ifndef CATCHMENT_CLI_TEXT_H_
-#define CATCHMENT_CLI_TEXT_H_
+#ifndef CATCHMENT_COMMON_TEXT_H_
+#define CATCHMENT_COMMON_TEXT_H_
 
 #include <cstdint>
 #include <string>
@@ -31,6 +31,9 @@ std::string Short(double value, int digits = 6);
 // "1 worker", "2 workers".
 std::string Plural(int64_t n, const std::string& noun);
 
+// "every step", "every 4 steps".
+std::string EverySteps(int64_t steps);
+
 // `text` in lines of at most `width` columns, after `head` and, from the second line on, indented by
 // `indent`. Ends with a newline. `head` may be longer than `indent`.
 std::string HangingParagraph(const std::string& head, const std::string& text, int indent, int width);
@@ -57,4 +60,4 @@ size_t Columns(const std::string& text);
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_CLI_TEXT_H_
+#endif  // CATCHMENT_COMMON_TEXT_H_

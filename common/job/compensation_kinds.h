@@ -1,0 +1,42 @@
+// The kinds of compensation for staleness (proto/job.proto, Compensation): one entry in a table states all that validation,
+// defaults and explanations need to know about a kind. What a kind computes is in server/shard.
+//
+// To add a kind: a message in Compensation's oneof (proto/job.proto), an entry in compensation_kinds.cc, and its formula in
+// server/shard/gradient_compensation.h, staleness_factor.cc or momentum_control.h.
+#ifndef CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
+#define CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
+
+#include <string>
+
+#include "common/job/checks.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+struct CompensationKind {
+  v1::Compensation::KindCase kind;
+  // Gradients are corrected by the move of the center since their workers were sent their weights, so that the servers keep
+  // what each worker was sent.
+  bool corrects_gradients = false;
+  // Sets the momentum of the servers' SGD, or computes with it.
+  bool sets_momentum = false;
+  bool reads_momentum = false;
+  // Sets the fields that have a default and are not set. Null: there are none.
+  void (*fill_defaults)(v1::Compensation* compensation) = nullptr;
+  // Checks the ranges of the kind's fields. `path`: its own, without a point at the end. Null: it has no fields.
+  void (*check)(const v1::Job& job, const std::string& path, Problems* problems) = nullptr;
+  // Returns a sentence about what a valid job does about staleness. `copies`: the memory for what was sent to workers.
+  std::string (*describe)(const v1::Job& job, const std::string& copies);
+  // Returns how many vectors as long as the weights a server keeps, without what was sent to each worker. Null: none.
+  int (*vectors)(const v1::Compensation& compensation) = nullptr;
+};
+
+// Returns the entry of the compensation's kind; where it has none, that of `none`.
+const CompensationKind& KindOf(const v1::Compensation& compensation);
+
+// Checks algorithm.compensation of a job whose defaults are filled in.
+void CheckCompensation(const v1::Job& job, Problems* problems);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
