@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, shell scripts with shellcheck, BUILD
-# files with tests/build_files.py. It takes seconds, and .ci/run fails where it does.
+# files with tests/build_files.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails where it does.
 #
 #   tests/lint.sh
 #
@@ -38,5 +38,6 @@ printf '%s\0' "${sources[@]}" |
 shellcheck "${scripts[@]}" ||
   hint "change the lines above as shellcheck suggests; where it is wrong, disable its check for that line, with the reason"
 tests/build_files.py "${builds[@]}" || hint "change the BUILD files as it is said above"
+tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"
 exit "$failed"
