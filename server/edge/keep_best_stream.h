@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "proto/master.grpc.pb.h"
-#include "server/master/best_keeper.h"
 #include "server/edge/calls.h"
+#include "server/master/best_keeper.h"
 
 namespace catchment {
 

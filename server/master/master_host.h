@@ -24,10 +24,10 @@
 #include "server/master/command_schedule.h"
 #include "server/master/lease_waiters.h"
 #include "server/master/master.h"
-#include "server/outputs/outputs.h"
 #include "server/master/shard_commander.h"
-#include "server/shard/shard_host.h"
 #include "server/master/worker_state_store.h"
+#include "server/outputs/outputs.h"
+#include "server/shard/shard_host.h"
 
 namespace catchment {
 

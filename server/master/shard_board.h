@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/wire.pb.h"
 #include "common/staleness.h"
+#include "proto/wire.pb.h"
 
 namespace catchment {
 

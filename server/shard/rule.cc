@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "optim/optimizer.h"
-#include "server/shard/gradient_compensation.h"
 #include "server/shard/accrued_gradient.h"
 #include "server/shard/elastic_difference.h"
+#include "server/shard/gradient_compensation.h"
 
 namespace catchment {
 namespace {

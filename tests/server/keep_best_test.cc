@@ -13,9 +13,9 @@
 #include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
-#include "server/master/best_keeper.h"
 #include "server/edge/keep_best_stream.h"
 #include "server/edge/listener.h"
+#include "server/master/best_keeper.h"
 
 namespace catchment {
 namespace {

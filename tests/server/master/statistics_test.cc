@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "server/master/progress_meter.h"
 #include "common/staleness.h"
+#include "server/master/progress_meter.h"
 #include "server/master/work_totals.h"
 
 namespace catchment {
