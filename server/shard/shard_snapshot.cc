@@ -1,18 +1,19 @@
-// Copies of a shard, and what it says of itself.
+// The copies of a shard, and its reports.
+#include "server/shard/shard_snapshot.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "server/shard/shard.h"
-#include "server/shard/shard_slots.h"
 
 namespace catchment {
 
 PendingSnapshot::~PendingSnapshot() {
   if (shard_ == nullptr) return;
   if (!finished_) shard_->Unmark(this, /*copy=*/false);
-  shard_->GiveBack(std::move(snapshot_));
+  shard_->Return(std::move(snapshot_));
 }
 
 const ShardSnapshot& PendingSnapshot::Finish() {
@@ -22,7 +23,7 @@ const ShardSnapshot& PendingSnapshot::Finish() {
 }
 
 void Shard::Checkpoint(uint64_t number) {
-  // Two that are due at once go out one after the other, the higher number never before the lower.
+  // Two snapshots that are due at the same time reach the sink in the order of their numbers.
   MutexLock snapshot_lock(&snapshot_mu_);
   {
     ReaderLock lock(&roster_mu_);
@@ -32,7 +33,7 @@ void Shard::Checkpoint(uint64_t number) {
   std::unique_ptr<PendingSnapshot> pending;
   {
     WriterLock lock(&roster_mu_);
-    if (non_finite_version_ > 0) return GiveBack(std::move(memory));
+    if (context_.non_finite_version > 0) return Return(std::move(memory));
     last_checkpoint_ = number;
     FillState(number, &memory.state);
     pending = Begin(std::move(memory));
@@ -66,10 +67,10 @@ std::vector<float> Shard::Weights() const {
 // Zeros are written, so that no page is missing when values are copied under a lock.
 ShardSnapshot Shard::Allocate(bool with_states) const {
   ShardSnapshot memory;
-  memory.weights.resize(weights_.size());
+  memory.weights.resize(context_.weights.size());
   if (!with_states) return memory;
-  memory.states.assign(states_.size(), std::vector<float>(weights_.size()));
-  memory.state_names = rule_->state_names();
+  memory.states.assign(context_.states.size(), std::vector<float>(context_.weights.size()));
+  memory.state_names = context_.rule->state_names();
   return memory;
 }
 
@@ -81,8 +82,9 @@ ShardSnapshot Shard::TakeMemory() {
   return Allocate(/*with_states=*/true);
 }
 
-void Shard::GiveBack(ShardSnapshot memory) const {
-  const bool fits = memory.weights.size() == weights_.size() && memory.states.size() == states_.size();
+void Shard::Return(ShardSnapshot memory) const {
+  const bool fits =
+      memory.weights.size() == context_.weights.size() && memory.states.size() == context_.states.size();
   if (!keeps_values_ || !fits) return;
   memory.state.Clear();
   MutexLock lock(&spare_mu_);
@@ -92,10 +94,7 @@ void Shard::GiveBack(ShardSnapshot memory) const {
 std::unique_ptr<PendingSnapshot> Shard::Begin(ShardSnapshot memory) const {
   if (memory.weights.empty()) return std::make_unique<PendingSnapshot>(std::move(memory));
   std::unique_ptr<PendingSnapshot> pending(new PendingSnapshot(this, std::move(memory)));
-  for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
-    MutexLock lock(&slot->mu);
-    slot->marks.push_back(pending.get());
-  }
+  for (const std::unique_ptr<Block>& block : blocks_) block->Mark(&pending->snapshot_);
   return pending;
 }
 
@@ -110,17 +109,16 @@ void Shard::FillState(uint64_t number, v1::ShardState* state) const {
   } else {
     for (int b = 0; b < num_blocks(); ++b) state->add_block_ends(block_range(b).end);
   }
-  state->set_optimizer(rule_->num_states() == 0 ? "" : v1::Optimizer::Kind_Name(job_.optimizer().kind()));
+  state->set_optimizer(
+      context_.rule->num_states() == 0 ? "" : v1::Optimizer::Kind_Name(context_.job.optimizer().kind()));
   uint64_t samples = 0;
-  for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
-    MutexLock lock(&slot->mu);
-    v1::BlockState* const block = state->add_blocks();
-    *block = slot->state;
-    if (slot->momentum != nullptr) *block->mutable_momentum() = slot->momentum->state();
-    samples += slot->state.samples();
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    v1::BlockState* const added = state->add_blocks();
+    *added = block->State();
+    samples += added->samples();
   }
   state->set_samples(samples / blocks_.size());
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : commanded_.workers) {
     MutexLock lock(&worker->mu);
     v1::Watermark* const watermark = state->add_watermarks();
     *watermark = worker->ledger.Watermark(index);
@@ -129,31 +127,14 @@ void Shard::FillState(uint64_t number, v1::ShardState* state) const {
   }
 }
 
-void Shard::CopyMarked(BlockSlot* slot) const {
-  for (PendingSnapshot* pending : slot->marks) CopyBlock(*slot, &pending->snapshot_);
-  slot->marks.clear();
-}
-
-void Shard::CopyBlock(const BlockSlot& slot, ShardSnapshot* to) const {
-  const int64_t begin = slot.local.begin;
-  const int64_t end = slot.local.end;
-  std::copy(weights_.begin() + begin, weights_.begin() + end, to->weights.begin() + begin);
-  for (size_t s = 0; s < to->states.size(); ++s) {
-    std::copy(states_[s].begin() + begin, states_[s].begin() + end, to->states[s].begin() + begin);
-  }
-}
-
 void Shard::Unmark(PendingSnapshot* pending, bool copy) const {
-  for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
-    MutexLock lock(&slot->mu);
-    if (std::erase(slot->marks, pending) > 0 && copy) CopyBlock(*slot, &pending->snapshot_);
-  }
+  for (const std::unique_ptr<Block>& block : blocks_) block->Unmark(&pending->snapshot_, copy);
 }
 
 v1::PushMark Shard::MarkOf(uint32_t index, const PushLedger& ledger) const {
   v1::PushMark mark = ledger.Mark(index);
-  // The last ones are never applied, and are not waited for.
-  if (job_.algorithm().emulated_delay() > 0) mark.set_settled_steps(mark.answered_steps());
+  // The last pushes are never applied, and no process waits for them.
+  if (context_.job.algorithm().emulated_delay() > 0) mark.set_settled_steps(mark.answered_steps());
   return mark;
 }
 
@@ -161,25 +142,23 @@ v1::ShardReport Shard::Report(bool statistics) const {
   v1::ShardReport report;
   ReaderLock lock(&roster_mu_);
   report.set_shard(index_);
-  report.set_generation(gate_.generation());
-  report.set_non_finite_version(non_finite_version_);
+  report.set_generation(commanded_.gate.generation());
+  report.set_non_finite_version(context_.non_finite_version);
   uint64_t samples = 0;
   uint64_t lowest = UINT64_MAX;
   std::set<uint32_t> waiting;
-  for (const std::unique_ptr<BlockSlot>& slot : blocks_) {
-    MutexLock slot_lock(&slot->mu);
-    samples += slot->state.samples();
-    lowest = std::min(lowest, slot->state.version());
-    for (const Request& pull : slot->pulls) waiting.insert(pull.worker);
-    for (const BlockSlot::Held& held : slot->held) waiting.insert(held.contribution.request.worker);
-    if (slot == blocks_.front() && slot->momentum != nullptr) {
-      *report.mutable_momentum() = slot->momentum->state();
-    }
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    const Block::Progress progress = block->Report(&waiting);
+    samples += progress.samples;
+    lowest = std::min(lowest, progress.version);
+  }
+  if (std::optional<v1::MomentumState> momentum = blocks_.front()->Momentum()) {
+    *report.mutable_momentum() = *std::move(momentum);
   }
   report.set_version(lowest);
   report.set_samples(samples / blocks_.size());
   report.set_without_statistics(!statistics);
-  for (const auto& [index, worker] : workers_) {
+  for (const auto& [index, worker] : commanded_.workers) {
     MutexLock worker_lock(&worker->mu);
     if (statistics) *report.add_workers() = worker->ledger.Statistics(index);
     v1::PushMark* const mark = report.add_marks();
@@ -188,7 +167,7 @@ v1::ShardReport Shard::Report(bool statistics) const {
     mark->set_disconnected(worker->open_connections == 0 && worker->closed_by_peer);
   }
   report.set_bytes_pushed(bytes_pushed_);
-  report.set_bytes_pulled(bytes_pulled_);
+  report.set_bytes_pulled(context_.bytes_pulled);
   return report;
 }
 

@@ -1,0 +1,198 @@
+// One block of a shard: its part of the weights and of the optimizer's states, its version, and the requests
+// that wait at it.
+//
+// A push or an exchange waits until the gate (server/shard/gate.h) finds that an update is due, which the rule
+// (server/shard/rule.h) then makes. Answers are appended to the caller's vector, which delivers them after all
+// locks are released.
+//
+// Threads: safe. A block has one lock, which is held while an update is applied. The caller of an operation
+// with a BlockCall holds the lock that guards BlockCall::commanded, at least for reading. A worker's lock is
+// taken under the block's. In steady state no operation allocates memory except for `answers`.
+#ifndef CATCHMENT_SERVER_SHARD_BLOCK_H_
+#define CATCHMENT_SERVER_SHARD_BLOCK_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/codec/codec.h"
+#include "common/mutex.h"
+#include "common/parameter_layout.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/wire.pb.h"
+#include "server/shard/buffer_pool.h"
+#include "server/shard/commanded_state.h"
+#include "server/shard/gap_sample.h"
+#include "server/shard/group.h"
+#include "server/shard/momentum_control.h"
+#include "server/shard/push_ledger.h"
+#include "server/shard/request.h"
+#include "server/shard/ring.h"
+#include "server/shard/rule.h"
+#include "server/shard/shard_snapshot.h"
+
+namespace catchment {
+
+// What the blocks of a shard share.
+struct BlockContext {
+  // `weights` and `states` are those of the whole shard.
+  BlockContext(const v1::Job& job, const ParameterLayout& layout, int index, std::vector<float> weights,
+               std::vector<std::vector<float>> states);
+
+  const v1::Job job;
+  const std::unique_ptr<const Rule> rule;
+  const Codec pull;
+  const GapSample gap_sample;
+  BufferPool pool;
+  // Each block's part is guarded by the block's lock.
+  std::vector<float> weights;
+  std::vector<std::vector<float>> states;
+
+  std::atomic<uint64_t> total_updates{0};  // of all blocks
+  // The version of a block after its first update with a weight that is not finite; 0: there was none.
+  std::atomic<uint64_t> non_finite_version{0};
+  std::atomic<uint64_t> bytes_pulled{0};
+};
+
+// The surroundings of one operation, and its effects after all locks are released.
+struct BlockCall {
+  BlockCall(const CommandedState& commanded, double now, std::vector<Answer>* answers)
+      : commanded(commanded), now(now), answers(answers) {}
+
+  const CommandedState& commanded;
+  const double now;                    // seconds
+  std::vector<Answer>* const answers;  // receives all answers that are due, also those to other requests
+  uint64_t due_checkpoint = 0;         // receives its number, if the operation reached its version
+};
+
+class Block {
+ public:
+  // `context` outlives the block. `range`: of the block, in the shard's vectors. `tensor_ends`: in the block,
+  // if the layout has whole tensors. `groups`: of the gate.
+  Block(BlockContext* context, Range range, std::vector<int64_t> tensor_ends, uint32_t groups,
+        v1::BlockState state);
+
+  int64_t size() const { return range_.size(); }
+
+  // Answers a pull, or keeps it until the block has the version that it asks for.
+  void Pull(Request request, BlockCall* call);
+  // Takes a push or an exchange of a member, whose record is `worker`. Errors: InvalidArgument if it breaks
+  // the protocol; it then changes nothing.
+  absl::Status Push(WorkerRecord* worker, Request request, BlockCall* call);
+  // Drops the waiting contributions in groups of workers that are no longer members, and makes the updates
+  // that are due with new rosters.
+  void TakeRosters(BlockCall* call);
+
+  v1::BlockState State() const;
+  struct Progress {
+    uint64_t version = 0;
+    uint64_t samples = 0;
+  };
+  // Returns how far the block is. Adds the workers whose answers wait for a version or for other workers to
+  // `waiting`.
+  Progress Report(std::set<uint32_t>* waiting) const;
+  // Returns the state of the momentum's control; absent if the job has none.
+  std::optional<v1::MomentumState> Momentum() const;
+
+  // Marks the block to be copied into `to` before it changes.
+  void Mark(ShardSnapshot* to);
+  // Removes the mark, if the block has not been copied yet; with `copy` copies it first.
+  void Unmark(ShardSnapshot* to, bool copy);
+
+ private:
+  // The weights of an answer; null: none.
+  struct Payload {
+    BufferPtr bytes;
+    float scale = 1;
+    BufferPtr sample;  // of the same center
+  };
+  // A contribution to an update, and its outcome.
+  struct Outcome {
+    Request request;
+    Payload answer;  // the contribution's own vector, or the weights
+    v1::Block::Fate fate = v1::Block::FATE_UNSET;
+    uint64_t staleness = 0;
+    std::optional<Lag> lag;
+  };
+  // A contribution that is applied, and is answered when the slowest workers have caught up.
+  struct Held {
+    Outcome outcome;
+    uint64_t version = 0;  // of the block, including this contribution
+    uint64_t clock = 0;    // of its worker, including this contribution
+  };
+
+  // Looks a push up in the worker's ledger, and counts duplicates.
+  static absl::StatusOr<PushLedger::Seen> Look(const BlockHeader& header, WorkerRecord* worker);
+  void HandleDuplicate(Request request, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the group of the request's worker has made an update without it.
+  bool IsLate(const Request& request, const Gate& gate) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Rejects a contribution, which will be in no update.
+  void Reject(WorkerRecord* worker, Request request, v1::Block::Fate fate, BlockCall* call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers a contribution before it is in an update.
+  void Accept(WorkerRecord* worker, Request request, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Make every update of the waiting contributions that the gate allows.
+  void AdvanceGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AdvanceQueue(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes one update of `current_`.
+  void Update(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the rule make the update; returns the weights after it if a contribution asks for them.
+  Payload Apply(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Fills in `applicable_` from the finite contributions of `current_`; returns the sum of their samples.
+  uint64_t SelectApplicable(double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  float LearningRateNow(const CommandedState& commanded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Records the outcome in the worker's ledger.
+  static void Settle(const Outcome& outcome, const CommandedState& commanded);
+  // Holds the answer to a contribution until ReleaseHeld finds that its worker may continue.
+  void Hold(Outcome outcome, const Gate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers the held contributions whose workers may continue. `weights`: the current ones, or none.
+  void ReleaseHeld(Payload weights, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers the pulls whose version is reached. `weights`: the current ones, or none.
+  void ReleasePulls(Payload weights, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetVersion(uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Answers a contribution without an update: it was already applied, will be applied later, or is too late.
+  void AnswerOnly(Request request, v1::Block::Fate fate, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Appends the answer to `outcome.request`. `version`: of the block.
+  void Emit(Outcome outcome, uint64_t version, BlockCall* call) const;
+  // Returns the elastic difference to the center as it is now, which is not moved.
+  Payload Difference(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the lag since the worker was sent the weights that it used; none if this shard has sent it none.
+  std::optional<Lag> LagOf(const Request& request, double now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Rule::Center Center() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  BufferPtr CopyWeights() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  BufferPtr TakeSample() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Encodes the weights in the job's codec.
+  Payload EncodeWeights() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CopyTo(ShardSnapshot* to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  BlockContext& context_;
+  const Range range_;
+  const std::vector<int64_t> tensor_ends_;
+
+  mutable Mutex mu_;
+  // Vectors keep their memory from update to update.
+  v1::BlockState state_ ABSL_GUARDED_BY(mu_);
+  const std::unique_ptr<MomentumControl> momentum_ ABSL_PT_GUARDED_BY(mu_);  // null if the job has none
+  // The waiting contributions, by group or in order of arrival.
+  std::vector<Group> groups_ ABSL_GUARDED_BY(mu_);
+  Ring<Request> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<Outcome> current_ ABSL_GUARDED_BY(mu_);                // the contributions to this update
+  std::vector<Rule::Contribution> applicable_ ABSL_GUARDED_BY(mu_);  // the finite ones, for the rule
+  std::vector<Request> pulls_ ABSL_GUARDED_BY(mu_);                  // of later versions
+  // Only with a staleness bound.
+  std::vector<Gate::Finished> finished_ ABSL_GUARDED_BY(mu_);  // by worker index
+  std::vector<Held> held_ ABSL_GUARDED_BY(mu_);
+  // The snapshots to which the block must be copied before it changes.
+  std::vector<ShardSnapshot*> marks_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_BLOCK_H_

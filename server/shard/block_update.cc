@@ -1,0 +1,203 @@
+// The updates of a block, and the weights that its answers contain.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/codec/formats.h"
+#include "common/job/algorithm_facts.h"
+#include "common/job/learning_rate.h"
+#include "server/shard/block.h"
+
+namespace catchment {
+
+void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
+  const Gate& gate = call->commanded.gate;
+  Group& members = groups_[group];
+  while (true) {
+    switch (gate.Decide(state_.version(), group, members.arrived(), &members.tally())) {
+      case Gate::Decision::kWait:
+        return;
+      case Gate::Decision::kUpdate:
+        for (Request& request : members.waiting()) current_.push_back({std::move(request)});
+        members.Clear();
+        Update(call);
+        break;
+      case Gate::Decision::kSkip:
+        SetVersion(gate.SkipTo(state_.version()), call);
+        ReleasePulls({}, call);
+        break;
+    }
+    members.set_base(state_.version());
+  }
+}
+
+void Block::AdvanceQueue(BlockCall* call) {
+  while (const size_t due = call->commanded.gate.Due(queue_.size())) {
+    for (size_t i = 0; i < due; ++i) current_.push_back({queue_.Pop()});
+    Update(call);
+  }
+}
+
+void Block::Update(BlockCall* call) {
+  const Gate& gate = call->commanded.gate;
+  const uint64_t version_before = state_.version();
+  const Payload weights = Apply(call);
+  for (Outcome& outcome : current_) {
+    const BlockHeader& header = outcome.request.header;
+    outcome.fate = outcome.request.finite ? v1::Block::APPLIED : v1::Block::NON_FINITE;
+    outcome.staleness = version_before - header.version;
+    Settle(outcome, call->commanded);
+    if (gate.answers_at_once()) continue;
+    if (gate.bounded()) {
+      Hold(std::move(outcome), gate);
+      continue;
+    }
+    if (header.operation == v1::Block::PUSH_PULL) outcome.answer = weights;
+    Emit(std::move(outcome), state_.version(), call);
+  }
+  current_.clear();
+  if (gate.bounded()) ReleaseHeld(weights, call);
+  ReleasePulls(weights, call);
+}
+
+Block::Payload Block::Apply(BlockCall* call) {
+  const Gate& gate = call->commanded.gate;
+  const Rule& rule = *context_.rule;
+  for (ShardSnapshot* snapshot : marks_) CopyTo(snapshot);
+  marks_.clear();
+  const uint64_t samples = SelectApplicable(call->now);
+  const bool averages = !tensor_ends_.empty() && (applicable_.size() > 1 || rule.needs_sent_weights());
+  const BufferPtr average = averages ? context_.pool.Get(size()) : nullptr;
+  const bool weights_wanted =
+      !gate.answers_at_once() && std::any_of(current_.begin(), current_.end(), [](const Outcome& outcome) {
+        return outcome.request.header.operation == v1::Block::PUSH_PULL;
+      });
+  // Plain weights are copied out while they are updated.
+  BufferPtr weights = weights_wanted && context_.pull.is_plain() ? context_.pool.Get(size()) : nullptr;
+  Rule::Center center = Center();
+  center.version = state_.version() + 1;
+  center.momentum = momentum_.get();
+  if (average != nullptr) center.average = average->data();
+  center.learning_rate = LearningRateNow(call->commanded);
+  const bool stepped = rule.Apply(applicable_, center, weights == nullptr ? nullptr : weights->data());
+
+  // The weights are checked here because they are in the cache.
+  if (context_.non_finite_version == 0 && !AreFinite(center.weights, size())) {
+    context_.non_finite_version = center.version;
+  }
+  state_.set_samples(state_.samples() + samples);
+  if (stepped) state_.set_optimizer_steps(state_.optimizer_steps() + 1);
+  // A contribution that is alone and not finite makes no update; in a group the version counts.
+  if (!applicable_.empty() || gate.in_groups()) SetVersion(state_.version() + 1, call);
+  if (rule.has_answers()) {
+    const BufferPtr sample = TakeSample();
+    for (Outcome& outcome : current_) outcome.answer.sample = sample;
+  }
+  if (!weights_wanted) return {};
+  if (weights == nullptr) return EncodeWeights();
+  return {std::move(weights), 1, TakeSample()};
+}
+
+uint64_t Block::SelectApplicable(double now) {
+  uint64_t samples = 0;
+  applicable_.clear();
+  for (Outcome& outcome : current_) {
+    const Request& request = outcome.request;
+    if (!request.finite) continue;
+    if (context_.rule->has_answers()) outcome.answer.bytes = context_.pool.Get(size());
+    const BufferPtr& own = outcome.answer.bytes;
+    const BufferPtr& sent = request.sent.weights;
+    applicable_.push_back({.values = request.payload->data(),
+                           .samples = request.header.samples,
+                           .answer = own == nullptr ? nullptr : own->data(),
+                           .version = request.header.version,
+                           .staleness = state_.version() - request.header.version,
+                           .sent = sent == nullptr ? nullptr : sent->data()});
+    outcome.lag = LagOf(request, now);
+    samples += request.header.samples;
+  }
+  return samples;
+}
+
+float Block::LearningRateNow(const CommandedState& commanded) const {
+  const v1::Job& job = context_.job;
+  const double spent = state_.samples() + state_.late_samples();
+  const double progress = commanded.total_samples == 0 ? 0 : spent / commanded.total_samples;
+  double rate = commanded.plateau_factor * LearningRate(job.optimizer(), progress);
+  // Members are counted only where the rate depends on their number.
+  if (const auto scaling = job.optimizer().worker_scaling(); scaling != v1::Optimizer::NO_SCALING) {
+    rate *= WorkerScale(scaling, commanded.gate.ActiveMembers(state_.version()), job.workers());
+  }
+  return static_cast<float>(rate);
+}
+
+void Block::SetVersion(uint64_t version, BlockCall* call) {
+  const uint64_t more = version - state_.version();
+  state_.set_version(version);
+  const uint64_t after = (context_.total_updates += more);
+  const uint64_t due_at = call->commanded.checkpoint_updates;
+  if (after >= due_at && after - more < due_at) call->due_checkpoint = call->commanded.checkpoint;
+}
+
+// ------------------------------------------------------------------------------------------------- weights
+
+Rule::Center Block::Center() {
+  Rule::Center center;
+  center.size = size();
+  center.weights = context_.weights.data() + range_.begin;
+  for (size_t s = 0; s < context_.states.size(); ++s) {
+    center.states[s] = context_.states[s].data() + range_.begin;
+  }
+  center.steps = state_.optimizer_steps();
+  center.compensation_begin = state_.compensation_begin();
+  center.tensor_ends = tensor_ends_;
+  return center;
+}
+
+Block::Payload Block::Difference(const Request& request) const {
+  const BufferPtr center_copy = CopyWeights();
+  Payload payload{context_.pool.Get(size()), 1, TakeSample()};
+  Rule::Center center;
+  center.size = size();
+  center.weights = center_copy->data();
+  context_.rule->Apply({Rule::Contribution{.values = request.payload->data(),
+                                           .samples = request.header.samples,
+                                           .answer = payload.bytes->data()}},
+                       center, nullptr);
+  return payload;
+}
+
+std::optional<Lag> Block::LagOf(const Request& request, double now) const {
+  const Sent& sent = request.sent;
+  if (!sent.at.has_value()) return std::nullopt;
+  Lag lag{.seconds = now - *sent.at};
+  if (sent.sample == nullptr) return lag;
+  lag.squared_gap = context_.gap_sample.SquaredGap(range_, context_.weights.data(), sent.sample->data());
+  lag.gap_values = sent.sample->size();
+  return lag;
+}
+
+BufferPtr Block::TakeSample() const {
+  const int64_t values = context_.gap_sample.SizeIn(range_);
+  if (values == 0) return nullptr;
+  BufferPtr sample = context_.pool.Get(values);
+  context_.gap_sample.Copy(range_, context_.weights.data(), sample->data());
+  return sample;
+}
+
+BufferPtr Block::CopyWeights() const {
+  BufferPtr copy = context_.pool.Get(size());
+  std::memcpy(copy->data(), context_.weights.data() + range_.begin, copy->bytes());
+  return copy;
+}
+
+Block::Payload Block::EncodeWeights() const {
+  const Codec& codec = context_.pull;
+  if (codec.is_plain()) return {CopyWeights(), 1, TakeSample()};
+  Payload payload{context_.pool.GetBytes(codec.PayloadBytes(size())), 1, TakeSample()};
+  char* const out = reinterpret_cast<char*>(payload.bytes->data());
+  payload.scale = codec.Encode(absl::MakeConstSpan(context_.weights).subspan(range_.begin, size()), out);
+  return payload;
+}
+
+}  // namespace catchment

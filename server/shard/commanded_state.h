@@ -1,0 +1,52 @@
+// The state of a shard that the master's commands set, as opposed to the state that requests change.
+#ifndef CATCHMENT_SERVER_SHARD_COMMANDED_STATE_H_
+#define CATCHMENT_SERVER_SHARD_COMMANDED_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/job.pb.h"
+#include "server/shard/gate.h"
+#include "server/shard/push_ledger.h"
+#include "server/shard/request.h"
+
+namespace catchment {
+
+// The state of a worker at a shard. It is kept when the worker leaves.
+struct WorkerRecord {
+  explicit WorkerRecord(int num_blocks) : ledger(num_blocks), sent(num_blocks) {}
+
+  // Begins another incarnation of the worker.
+  void Begin(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    ledger.Begin(incarnation);
+    open_connections = 0;
+    closed_by_peer = false;
+  }
+
+  Mutex mu;
+  PushLedger ledger ABSL_GUARDED_BY(mu);
+  std::vector<Sent> sent ABSL_GUARDED_BY(mu);  // by block
+  // Connections of the ledger's incarnation.
+  int open_connections ABSL_GUARDED_BY(mu) = 0;
+  bool closed_by_peer ABSL_GUARDED_BY(mu) = false;  // the last connection that ended
+};
+
+// Threads: not safe; the shard guards it with a reader-writer lock. The records of workers have their own.
+struct CommandedState {
+  explicit CommandedState(const v1::Algorithm& algorithm) : gate(algorithm) {}
+
+  Gate gate;
+  std::map<uint32_t, std::unique_ptr<WorkerRecord>> workers;  // by index; also former members
+  uint64_t total_samples = 0;                                 // the budget; 0: unknown
+  double plateau_factor = 1;                                  // of the learning rate
+  // The number of the next checkpoint, and the updates of all blocks after which it is taken.
+  uint64_t checkpoint = 0;
+  uint64_t checkpoint_updates = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_COMMANDED_STATE_H_
