@@ -57,7 +57,7 @@ void ApplyPool::Submit(std::shared_ptr<Client> client, Request request) {
     client->Apply(std::move(request));
     return;
   }
-  Queue& queue = *queues_[request.header.block % queues_.size()];
+  Queue& queue = *queues_[request.contribution.block % queues_.size()];
   MutexLock lock(&queue.mu);
   queue.tasks.push_back({std::move(client), std::move(request)});
   queue.changed.Notify();

@@ -85,9 +85,9 @@ absl::Status TrainStream::ReadRequest(Request* request) {
     MutexLock lock(&mu_);
     bytes_received_ += incoming_.Length();
   }
-  *request = {worker_, incarnation_, frame_.header(), nullptr, self_};
-  request->connection = number_;
-  const absl::Status status = shard_.ReadPayload(frame_.payload(), request);
+  const BlockHeader& header = frame_.header();
+  *request = MakeRequest(worker_, incarnation_, header, self_, number_);
+  const absl::Status status = shard_.ReadPayload(frame_.payload(), header.scale, &request->contribution);
   // While a worker computes, its stream holds no memory of blocks.
   frame_.Clear();
   incoming_.Clear();
@@ -97,8 +97,7 @@ absl::Status TrainStream::ReadRequest(Request* request) {
 void TrainStream::Apply(Request request) {
   // The vector of each thread keeps its memory.
   static thread_local std::vector<Answer> answers;
-  request.now = context_.clock.Now();
-  const absl::Status status = shard_.Handle(std::move(request), &answers);
+  const absl::Status status = shard_.Handle(std::move(request), context_.clock.Now(), &answers);
   catchment::Deliver(&answers);
   MutexLock lock(&mu_);
   --applying_;

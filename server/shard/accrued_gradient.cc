@@ -48,9 +48,9 @@ void Add(const Term* terms, int count, int64_t n, float* average) {
 
 }  // namespace
 
-AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Contribution> contributions) const {
+AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Input> contributions) const {
   Sum sum;
-  for (const Contribution& contribution : contributions) {
+  for (const Input& contribution : contributions) {
     if (contribution.samples == 0) continue;
     sum.lone = sum.first == nullptr;
     if (sum.lone) sum.first = &contribution;
@@ -74,12 +74,12 @@ float* AccruedGradientRule::compensation_state(const Center& center) const {
   return center.states[optimizer_states_];
 }
 
-void AccruedGradientRule::Average(absl::Span<const Contribution> contributions, double weight, int64_t begin,
+void AccruedGradientRule::Average(absl::Span<const Input> contributions, double weight, int64_t begin,
                                   int64_t n, float* average) const {
   std::fill_n(average, n, 0.0f);
   std::array<Term, kTogether> terms;
   int count = 0;
-  for (const Contribution& contribution : contributions) {
+  for (const Input& contribution : contributions) {
     if (contribution.samples == 0) continue;
     const double factor = StalenessFactor(compensation_, contribution.staleness);
     terms[count++] = {static_cast<float>(contribution.samples * factor / weight),
@@ -91,12 +91,12 @@ void AccruedGradientRule::Average(absl::Span<const Contribution> contributions, 
   Add(terms.data(), count, n, average);
 }
 
-void AccruedGradientRule::AverageCompensated(absl::Span<const Contribution> contributions, double samples,
+void AccruedGradientRule::AverageCompensated(absl::Span<const Input> contributions, double samples,
                                              const Center& center, int64_t begin, int64_t n,
                                              float* average) const {
   alignas(64) float compensated[kPiece];
   std::fill_n(average, n, 0.0f);
-  for (const Contribution& contribution : contributions) {
+  for (const Input& contribution : contributions) {
     if (contribution.samples == 0) continue;
     const float* const weights = center.weights + begin;
     GradientCompensation::Part part{.n = n, .gradient = contribution.values + begin, .weights = weights};
@@ -109,7 +109,7 @@ void AccruedGradientRule::AverageCompensated(absl::Span<const Contribution> cont
   }
 }
 
-bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
+bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Center& center,
                                 float* weights_copy) const {
   const Sum sum = SumUp(contributions);
   // Without weight, staleness has reduced every contribution to nothing, and their average is undefined.
@@ -120,7 +120,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, co
   Optimizer::Step step{static_cast<float>(center.learning_rate * (sum.weight / sum.samples)),
                        center.steps + 1};
   if (center.momentum != nullptr) {
-    const Contribution& first = *sum.first;
+    const Input& first = *sum.first;
     const MomentumControl::Setting setting =
         center.momentum->Set({first.version, first.staleness, first.values, step.learning_rate});
     step.momentum = setting.momentum;
@@ -146,7 +146,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Contribution> contributions, co
   return true;
 }
 
-void AccruedGradientRule::ApplyInPieces(absl::Span<const Contribution> contributions, const Sum& sum,
+void AccruedGradientRule::ApplyInPieces(absl::Span<const Input> contributions, const Sum& sum,
                                         const Optimizer::Step& step, const Center& center,
                                         const Optimizer::Part& block) const {
   alignas(64) float combined[kPiece];
@@ -161,8 +161,8 @@ void AccruedGradientRule::ApplyInPieces(absl::Span<const Contribution> contribut
   }
 }
 
-void AccruedGradientRule::Combine(absl::Span<const Contribution> contributions, const Sum& sum,
-                                  const Center& center, int64_t begin, int64_t n, float* out) const {
+void AccruedGradientRule::Combine(absl::Span<const Input> contributions, const Sum& sum, const Center& center,
+                                  int64_t begin, int64_t n, float* out) const {
   if (gradient_compensation_ == nullptr) return Average(contributions, sum.weight, begin, n, out);
   AverageCompensated(contributions, sum.samples, center, begin, n, out);
 }

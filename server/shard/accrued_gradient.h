@@ -36,29 +36,28 @@ class AccruedGradientRule final : public Rule {
   std::vector<std::string> state_names() const override;
   bool has_answers() const override { return false; }
   bool needs_sent_weights() const override { return gradient_compensation_ != nullptr; }
-  bool Apply(absl::Span<const Contribution> contributions, const Center& center,
-             float* weights_copy) const override;
+  bool Apply(absl::Span<const Input> contributions, const Center& center, float* weights_copy) const override;
 
  private:
   // The sum of the contributions' samples and weights.
   struct Sum {
     double samples = 0;
     double weight = 0;  // samples, each times the factor of its contribution
-    const Contribution* first = nullptr;
+    const Input* first = nullptr;
     bool lone = false;
   };
 
   bool has_compensation_state() const;
   float* compensation_state(const Center& center) const;
-  Sum SumUp(absl::Span<const Contribution> contributions) const;
-  void ApplyInPieces(absl::Span<const Contribution> contributions, const Sum& sum,
-                     const Optimizer::Step& step, const Center& center, const Optimizer::Part& block) const;
+  Sum SumUp(absl::Span<const Input> contributions) const;
+  void ApplyInPieces(absl::Span<const Input> contributions, const Sum& sum, const Optimizer::Step& step,
+                     const Center& center, const Optimizer::Part& block) const;
   // Writes values begin .. begin+n-1 of the gradient to apply; n is at most the size of a piece.
-  void Combine(absl::Span<const Contribution> contributions, const Sum& sum, const Center& center,
-               int64_t begin, int64_t n, float* out) const;
-  void Average(absl::Span<const Contribution> contributions, double weight, int64_t begin, int64_t n,
+  void Combine(absl::Span<const Input> contributions, const Sum& sum, const Center& center, int64_t begin,
+               int64_t n, float* out) const;
+  void Average(absl::Span<const Input> contributions, double weight, int64_t begin, int64_t n,
                float* average) const;
-  void AverageCompensated(absl::Span<const Contribution> contributions, double samples, const Center& center,
+  void AverageCompensated(absl::Span<const Input> contributions, double samples, const Center& center,
                           int64_t begin, int64_t n, float* average) const;
 
   const std::unique_ptr<Optimizer> optimizer_;

@@ -38,9 +38,10 @@ BlockContext::BlockContext(const v1::Job& job, const ParameterLayout& layout, in
       weights(std::move(weights)),
       states(std::move(states)) {}
 
-Block::Block(BlockContext* context, Range range, std::vector<int64_t> tensor_ends, uint32_t groups,
-             v1::BlockState state)
+Block::Block(BlockContext* context, uint32_t index, Range range, std::vector<int64_t> tensor_ends,
+             uint32_t groups, v1::BlockState state)
     : context_(*context),
+      index_(index),
       range_(range),
       tensor_ends_(std::move(tensor_ends)),
       state_(std::move(state)),
@@ -51,102 +52,110 @@ Block::Block(BlockContext* context, Range range, std::vector<int64_t> tensor_end
 
 // ------------------------------------------------------------------------------------------------ requests
 
-void Block::Pull(Request request, BlockCall* call) {
+void Block::Pull(Envelope envelope, uint64_t version, BlockCall* call) {
   MutexLock lock(&mu_);
-  if (request.header.version <= state_.version()) {
-    return Emit({std::move(request), EncodeWeights(), v1::Block::APPLIED}, state_.version(), call);
+  if (version <= state_.version()) {
+    return Emit({std::move(envelope), EncodeWeights(), v1::Block::APPLIED}, state_.version(), call);
   }
   // A worker waits for one version at a time: another request of it is of a connection that has broken.
-  for (const Request& pull : pulls_) {
-    const bool same = pull.worker == request.worker && pull.incarnation == request.incarnation;
-    if (same && pull.connection > request.connection) return;
+  for (const auto& [other, other_version] : pulls_) {
+    const bool same = other.worker == envelope.worker && other.incarnation == envelope.incarnation;
+    if (same && other.connection > envelope.connection) return;
   }
-  std::erase_if(pulls_, [&](const Request& pull) { return pull.worker == request.worker; });
-  pulls_.push_back(std::move(request));
+  std::erase_if(pulls_, [&](const WaitingPull& pull) { return pull.envelope.worker == envelope.worker; });
+  pulls_.push_back({std::move(envelope), version});
 }
 
-absl::Status Block::Push(WorkerRecord* worker, Request request, BlockCall* call) {
-  const BlockHeader& header = request.header;
+absl::Status Block::Push(WorkerRecord* worker, Envelope envelope, Contribution contribution,
+                         BlockCall* call) {
   const Gate& gate = call->commanded.gate;
   MutexLock lock(&mu_);
-  const absl::StatusOr<PushLedger::Seen> seen = Look(header, worker);
+  const absl::StatusOr<PushLedger::Seen> seen = Look(envelope.sequence, worker);
   if (!seen.ok()) return seen.status();
   if (*seen == PushLedger::Seen::kDone) {
-    HandleDuplicate(std::move(request), call);
+    HandleDuplicate(std::move(envelope), contribution, call);
     return absl::OkStatus();
   }
-  if (header.version > state_.version()) {
-    return absl::InvalidArgumentError(absl::StrCat("a contribution computed at version ", header.version,
-                                                   " of block ", header.block, ", which is at ",
-                                                   state_.version()));
+  if (contribution.version > state_.version()) {
+    return absl::InvalidArgumentError(absl::StrCat("a contribution computed at version ",
+                                                   contribution.version, " of block ", index_,
+                                                   ", which is at ", state_.version()));
   }
+  const uint32_t index = envelope.worker;
+  const bool late = IsLate(index, contribution.version, gate);
+  WaitingContribution arrived{std::move(envelope), std::move(contribution), {}};
   {
     MutexLock worker_lock(&worker->mu);
-    absl::Status status = worker->ledger.Arrived(header.sequence, header.block, header.steps);
+    absl::Status status = worker->ledger.Arrived(arrived.envelope.sequence, index_, arrived.envelope.steps);
     if (!status.ok()) return status;
-    request.sent = worker->sent[header.block];
+    arrived.sent = worker->sent[index_];
   }
-  if (IsLate(request, gate)) {
-    state_.set_late_samples(state_.late_samples() + header.samples);
-    Reject(worker, std::move(request), v1::Block::LATE, call);
+  if (late) {
+    state_.set_late_samples(state_.late_samples() + arrived.contribution.samples);
+    Reject(worker, std::move(arrived), v1::Block::LATE, call);
   } else if (gate.in_groups()) {
-    const uint32_t group = gate.GroupOf(request.worker);
-    const Gate::Arrival arrival{request.worker, request.incarnation};
+    const uint32_t group = gate.GroupOf(index);
+    const Gate::Arrival arrival{index, arrived.envelope.incarnation};
     Group& members = groups_[group];
-    gate.Count(arrival, members.Add(std::move(request)), &members.tally());
+    gate.Count(arrival, members.Add(std::move(arrived)), &members.tally());
     AdvanceGroup(group, call);
   } else if (gate.answers_at_once()) {
-    Accept(worker, std::move(request), call);
+    Accept(worker, std::move(arrived), call);
   } else {
-    queue_.Push(std::move(request));
+    queue_.Push(std::move(arrived));
     AdvanceQueue(call);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<PushLedger::Seen> Block::Look(const BlockHeader& header, WorkerRecord* worker) {
+absl::StatusOr<PushLedger::Seen> Block::Look(uint64_t sequence, WorkerRecord* worker) const {
   MutexLock lock(&worker->mu);
-  absl::StatusOr<PushLedger::Seen> seen = worker->ledger.Look(header.sequence, header.block);
+  absl::StatusOr<PushLedger::Seen> seen = worker->ledger.Look(sequence, index_);
   if (seen.ok() && *seen == PushLedger::Seen::kDone) worker->ledger.CountDuplicate();
   return seen;
 }
 
-void Block::HandleDuplicate(Request request, BlockCall* call) {
+void Block::HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call) {
   for (Held& held : held_) {
-    Request& first = held.outcome.request;
-    if (first.worker != request.worker || first.incarnation != request.incarnation) continue;
-    if (first.header.sequence != request.header.sequence) continue;
+    Envelope& first = held.outcome.envelope;
+    if (first.worker != envelope.worker || first.incarnation != envelope.incarnation) continue;
+    if (first.sequence != envelope.sequence) continue;
     // The connection over which the first copy was to be answered has broken, unless it is the newer one.
-    if (request.connection < first.connection) return;
-    first.sink = std::move(request.sink);
-    first.connection = request.connection;
+    if (envelope.connection < first.connection) return;
+    first.sink = std::move(envelope.sink);
+    first.connection = envelope.connection;
     return;
   }
-  AnswerOnly(std::move(request), v1::Block::DUPLICATE, call);
+  AnswerOnly(std::move(envelope), contribution, v1::Block::DUPLICATE, call);
 }
 
-bool Block::IsLate(const Request& request, const Gate& gate) const {
-  return gate.in_groups() && request.header.version < groups_[gate.GroupOf(request.worker)].base();
+bool Block::IsLate(uint32_t worker, uint64_t version, const Gate& gate) const {
+  return gate.in_groups() && version < groups_[gate.GroupOf(worker)].base();
 }
 
-void Block::Reject(WorkerRecord* worker, Request request, v1::Block::Fate fate, BlockCall* call) {
+void Block::Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block::Fate fate,
+                   BlockCall* call) {
   {
     MutexLock lock(&worker->mu);
-    worker->ledger.Done(request.header.sequence, request.header.block, fate, 0);
+    worker->ledger.Done(rejected.envelope.sequence, index_, fate, 0);
   }
-  AnswerOnly(std::move(request), fate, call);
+  AnswerOnly(std::move(rejected.envelope), rejected.contribution, fate, call);
 }
 
-void Block::Accept(WorkerRecord* worker, Request request, BlockCall* call) {
-  if (!request.finite) return Reject(worker, std::move(request), v1::Block::NON_FINITE, call);
+void Block::Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall* call) {
+  if (!accepted.contribution.finite) {
+    return Reject(worker, std::move(accepted), v1::Block::NON_FINITE, call);
+  }
   {
     MutexLock lock(&worker->mu);
-    worker->ledger.Accept(request.header.sequence, request.header.block);
+    worker->ledger.Accept(accepted.envelope.sequence, index_);
   }
-  Request answered{request.worker, request.incarnation, request.header, nullptr, std::move(request.sink)};
-  queue_.Push(std::move(request));
+  Envelope answered = accepted.envelope;
+  // The contribution must not keep the connection while it waits.
+  accepted.envelope.sink.reset();
+  queue_.Push(std::move(accepted));
   AdvanceQueue(call);
-  AnswerOnly(std::move(answered), v1::Block::ACCEPTED, call);
+  AnswerOnly(std::move(answered), Contribution(), v1::Block::ACCEPTED, call);
 }
 
 void Block::TakeRosters(BlockCall* call) {
@@ -155,7 +164,7 @@ void Block::TakeRosters(BlockCall* call) {
   MutexLock lock(&mu_);
   for (Group& group : groups_) {
     group.EraseIf(
-        [&gate](const Request& request) { return !gate.IsMember(request.worker, request.incarnation); });
+        [&gate](const Envelope& envelope) { return !gate.IsMember(envelope.worker, envelope.incarnation); });
   }
   if (gate.bounded() && !commanded.workers.empty()) finished_.resize(commanded.workers.rbegin()->first + 1);
   for (uint32_t group = 0; group < gate.groups(); ++group) AdvanceGroup(group, call);
@@ -165,21 +174,20 @@ void Block::TakeRosters(BlockCall* call) {
 
 // ------------------------------------------------------------------------------------------------- answers
 
-void Block::Settle(const Outcome& outcome, const CommandedState& commanded) {
-  const Request& request = outcome.request;
-  WorkerRecord* const worker = commanded.workers.at(request.worker).get();
+void Block::Settle(const Outcome& outcome, const std::optional<Lag>& lag,
+                   const CommandedState& commanded) const {
+  const Envelope& envelope = outcome.envelope;
+  WorkerRecord* const worker = commanded.workers.at(envelope.worker).get();
   MutexLock lock(&worker->mu);
   PushLedger& ledger = worker->ledger;
-  const BlockHeader& header = request.header;
-  if (ledger.incarnation() == request.incarnation) ledger.Accept(header.sequence, header.block);
-  ledger.Settle(request.incarnation, header.sequence, outcome.fate, outcome.staleness, outcome.lag);
+  if (ledger.incarnation() == envelope.incarnation) ledger.Accept(envelope.sequence, index_);
+  ledger.Settle(envelope.incarnation, envelope.sequence, outcome.fate, outcome.staleness, lag);
 }
 
 void Block::Hold(Outcome outcome, const Gate& gate) {
-  Request& request = outcome.request;
-  request.payload.reset();
-  finished_[request.worker] = {request.incarnation, request.header.sequence};
-  const uint64_t clock = gate.ClockOf(request.worker, finished_);
+  const Envelope& envelope = outcome.envelope;
+  finished_[envelope.worker] = {envelope.incarnation, envelope.sequence};
+  const uint64_t clock = gate.ClockOf(envelope.worker, finished_);
   held_.push_back({std::move(outcome), state_.version(), clock});
 }
 
@@ -188,13 +196,13 @@ void Block::ReleaseHeld(Payload weights, BlockCall* call) {
   const uint64_t highest = gate.HighestClock(finished_);
   auto later = held_.begin();
   for (Held& held : held_) {
-    const Request& request = held.outcome.request;
-    if (held.clock > highest && gate.IsMember(request.worker, request.incarnation)) {
+    const Envelope& envelope = held.outcome.envelope;
+    if (held.clock > highest && gate.IsMember(envelope.worker, envelope.incarnation)) {
       std::swap(*later++, held);
       continue;
     }
     // A worker goes on with the weights as they are now; its exchange was with the center as it was then.
-    if (request.header.operation == v1::Block::PUSH_PULL) {
+    if (envelope.operation == v1::Block::PUSH_PULL) {
       if (weights.bytes == nullptr) weights = EncodeWeights();
       held.outcome.answer = weights;
       held.version = state_.version();
@@ -206,43 +214,46 @@ void Block::ReleaseHeld(Payload weights, BlockCall* call) {
 
 void Block::ReleasePulls(Payload weights, BlockCall* call) {
   auto later = pulls_.begin();
-  for (Request& pull : pulls_) {
-    if (pull.header.version > state_.version()) {
+  for (WaitingPull& pull : pulls_) {
+    if (pull.version > state_.version()) {
       std::swap(*later++, pull);
       continue;
     }
     if (weights.bytes == nullptr) weights = EncodeWeights();
-    Emit({std::move(pull), weights, v1::Block::APPLIED}, state_.version(), call);
+    Emit({std::move(pull.envelope), weights, v1::Block::APPLIED}, state_.version(), call);
   }
   pulls_.erase(later, pulls_.end());
 }
 
-void Block::AnswerOnly(Request request, v1::Block::Fate fate, BlockCall* call) {
+void Block::AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate,
+                       BlockCall* call) {
   Payload payload;
-  if (request.header.operation == v1::Block::PUSH_PULL) payload = EncodeWeights();
-  if (request.header.operation == v1::Block::EXCHANGE) payload = Difference(request);
-  Emit({std::move(request), std::move(payload), fate}, state_.version(), call);
+  if (envelope.operation == v1::Block::PUSH_PULL) payload = EncodeWeights();
+  if (envelope.operation == v1::Block::EXCHANGE) payload = Difference(contribution);
+  Emit({std::move(envelope), std::move(payload), fate}, state_.version(), call);
 }
 
 void Block::Emit(Outcome outcome, uint64_t version, BlockCall* call) const {
-  Request& request = outcome.request;
+  Envelope& envelope = outcome.envelope;
   Payload& payload = outcome.answer;
   if (payload.bytes != nullptr) {
     context_.bytes_pulled += payload.bytes->bytes();
-    WorkerRecord* const worker = call->commanded.workers.at(request.worker).get();
+    WorkerRecord* const worker = call->commanded.workers.at(envelope.worker).get();
     MutexLock lock(&worker->mu);
-    Sent& sent = worker->sent[request.header.block];
+    Sent& sent = worker->sent[index_];
     sent.at = call->now;
     if (context_.rule->needs_sent_weights()) sent.weights = payload.bytes;
     sent.sample = std::move(payload.sample);
   }
-  BlockHeader header = request.header;
-  header.version = version;
-  header.samples = 0;
-  header.staleness = outcome.staleness;
-  header.fate = outcome.fate;
-  header.scale = payload.scale;
-  call->answers->push_back({std::move(request.sink), header, std::move(payload.bytes)});
+  const BlockHeader header{.operation = envelope.operation,
+                           .sequence = envelope.sequence,
+                           .version = version,
+                           .block = index_,
+                           .staleness = outcome.staleness,
+                           .fate = outcome.fate,
+                           .scale = payload.scale,
+                           .steps = envelope.steps};
+  call->answers->push_back({std::move(envelope.sink), header, std::move(payload.bytes)});
 }
 
 // ------------------------------------------------------------------------------------- reports and snapshots
@@ -256,8 +267,8 @@ v1::BlockState Block::State() const {
 
 Block::Progress Block::Report(std::set<uint32_t>* waiting) const {
   MutexLock lock(&mu_);
-  for (const Request& pull : pulls_) waiting->insert(pull.worker);
-  for (const Held& held : held_) waiting->insert(held.outcome.request.worker);
+  for (const WaitingPull& pull : pulls_) waiting->insert(pull.envelope.worker);
+  for (const Held& held : held_) waiting->insert(held.outcome.envelope.worker);
   return {state_.version(), state_.samples()};
 }
 

@@ -72,18 +72,18 @@ struct BlockCall {
 
 class Block {
  public:
-  // `context` outlives the block. `range`: of the block, in the shard's vectors. `tensor_ends`: in the block,
-  // if the layout has whole tensors. `groups`: of the gate.
-  Block(BlockContext* context, Range range, std::vector<int64_t> tensor_ends, uint32_t groups,
+  // `context` outlives the block. `index`: of the block in its shard. `range`: of the block in the shard's
+  // vectors. `tensor_ends`: in the block, if the layout has whole tensors. `groups`: of the gate.
+  Block(BlockContext* context, uint32_t index, Range range, std::vector<int64_t> tensor_ends, uint32_t groups,
         v1::BlockState state);
 
   int64_t size() const { return range_.size(); }
 
-  // Answers a pull, or keeps it until the block has the version that it asks for.
-  void Pull(Request request, BlockCall* call);
+  // Answers a pull, or keeps it until the block has this version.
+  void Pull(Envelope envelope, uint64_t version, BlockCall* call);
   // Takes a push or an exchange of a member, whose record is `worker`. Errors: InvalidArgument if it breaks
   // the protocol; it then changes nothing.
-  absl::Status Push(WorkerRecord* worker, Request request, BlockCall* call);
+  absl::Status Push(WorkerRecord* worker, Envelope envelope, Contribution contribution, BlockCall* call);
   // Drops the waiting contributions in groups of workers that are no longer members, and makes the updates
   // that are due with new rosters.
   void TakeRosters(BlockCall* call);
@@ -111,15 +111,24 @@ class Block {
     float scale = 1;
     BufferPtr sample;  // of the same center
   };
-  // A contribution to an update, and its outcome.
-  struct Outcome {
-    Request request;
-    Payload answer;  // the contribution's own vector, or the weights
-    v1::Block::Fate fate = v1::Block::FATE_UNSET;
-    uint64_t staleness = 0;
+  struct WaitingPull {
+    Envelope envelope;
+    uint64_t version = 0;
+  };
+  // A contribution to the current update.
+  struct Input {
+    WaitingContribution waiting;
+    Payload answer;  // the contribution's own vector, if the rule has answers
     std::optional<Lag> lag;
   };
-  // A contribution that is applied, and is answered when the slowest workers have caught up.
+  // The outcome of a request.
+  struct Outcome {
+    Envelope envelope;
+    Payload answer;
+    v1::Block::Fate fate = v1::Block::FATE_UNSET;
+    uint64_t staleness = 0;
+  };
+  // The outcome of a contribution that is applied, and is answered when the slowest workers have caught up.
   struct Held {
     Outcome outcome;
     uint64_t version = 0;  // of the block, including this contribution
@@ -127,15 +136,17 @@ class Block {
   };
 
   // Looks a push up in the worker's ledger, and counts duplicates.
-  static absl::StatusOr<PushLedger::Seen> Look(const BlockHeader& header, WorkerRecord* worker);
-  void HandleDuplicate(Request request, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns true if the group of the request's worker has made an update without it.
-  bool IsLate(const Request& request, const Gate& gate) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<PushLedger::Seen> Look(uint64_t sequence, WorkerRecord* worker) const;
+  void HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the worker's group has made the update to which a contribution computed at `version` belongs.
+  bool IsLate(uint32_t worker, uint64_t version, const Gate& gate) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Rejects a contribution, which will be in no update.
-  void Reject(WorkerRecord* worker, Request request, v1::Block::Fate fate, BlockCall* call)
+  void Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block::Fate fate, BlockCall* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers a contribution before it is in an update.
-  void Accept(WorkerRecord* worker, Request request, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall* call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Make every update of the waiting contributions that the gate allows.
   void AdvanceGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -147,8 +158,8 @@ class Block {
   // Fills in `applicable_` from the finite contributions of `current_`; returns the sum of their samples.
   uint64_t SelectApplicable(double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   float LearningRateNow(const CommandedState& commanded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Records the outcome in the worker's ledger.
-  static void Settle(const Outcome& outcome, const CommandedState& commanded);
+  // Records the outcome of a contribution in the worker's ledger.
+  void Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded) const;
   // Holds the answer to a contribution until ReleaseHeld finds that its worker may continue.
   void Hold(Outcome outcome, const Gate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers the held contributions whose workers may continue. `weights`: the current ones, or none.
@@ -158,13 +169,14 @@ class Block {
   void SetVersion(uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Answers a contribution without an update: it was already applied, will be applied later, or is too late.
-  void AnswerOnly(Request request, v1::Block::Fate fate, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Appends the answer to `outcome.request`. `version`: of the block.
+  void AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate, BlockCall* call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Appends the answer to a request. `version`: of the block.
   void Emit(Outcome outcome, uint64_t version, BlockCall* call) const;
   // Returns the elastic difference to the center as it is now, which is not moved.
-  Payload Difference(const Request& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Payload Difference(const Contribution& contribution) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the lag since the worker was sent the weights that it used; none if this shard has sent it none.
-  std::optional<Lag> LagOf(const Request& request, double now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<Lag> LagOf(const Sent& sent, double now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Rule::Center Center() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   BufferPtr CopyWeights() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   BufferPtr TakeSample() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -173,6 +185,7 @@ class Block {
   void CopyTo(ShardSnapshot* to) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   BlockContext& context_;
+  const uint32_t index_;
   const Range range_;
   const std::vector<int64_t> tensor_ends_;
 
@@ -182,10 +195,10 @@ class Block {
   const std::unique_ptr<MomentumControl> momentum_ ABSL_PT_GUARDED_BY(mu_);  // null if the job has none
   // The waiting contributions, by group or in order of arrival.
   std::vector<Group> groups_ ABSL_GUARDED_BY(mu_);
-  Ring<Request> queue_ ABSL_GUARDED_BY(mu_);
-  std::vector<Outcome> current_ ABSL_GUARDED_BY(mu_);                // the contributions to this update
-  std::vector<Rule::Contribution> applicable_ ABSL_GUARDED_BY(mu_);  // the finite ones, for the rule
-  std::vector<Request> pulls_ ABSL_GUARDED_BY(mu_);                  // of later versions
+  Ring<WaitingContribution> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<Input> current_ ABSL_GUARDED_BY(mu_);           // to the update that is being made
+  std::vector<Rule::Input> applicable_ ABSL_GUARDED_BY(mu_);  // the finite ones, for the rule
+  std::vector<WaitingPull> pulls_ ABSL_GUARDED_BY(mu_);       // of later versions
   // Only with a staleness bound.
   std::vector<Gate::Finished> finished_ ABSL_GUARDED_BY(mu_);  // by worker index
   std::vector<Held> held_ ABSL_GUARDED_BY(mu_);

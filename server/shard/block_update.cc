@@ -18,7 +18,7 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
       case Gate::Decision::kWait:
         return;
       case Gate::Decision::kUpdate:
-        for (Request& request : members.waiting()) current_.push_back({std::move(request)});
+        for (WaitingContribution& waiting : members.waiting()) current_.push_back({std::move(waiting)});
         members.Clear();
         Update(call);
         break;
@@ -42,17 +42,18 @@ void Block::Update(BlockCall* call) {
   const Gate& gate = call->commanded.gate;
   const uint64_t version_before = state_.version();
   const Payload weights = Apply(call);
-  for (Outcome& outcome : current_) {
-    const BlockHeader& header = outcome.request.header;
-    outcome.fate = outcome.request.finite ? v1::Block::APPLIED : v1::Block::NON_FINITE;
-    outcome.staleness = version_before - header.version;
-    Settle(outcome, call->commanded);
+  for (Input& input : current_) {
+    const Contribution& contribution = input.waiting.contribution;
+    Outcome outcome{std::move(input.waiting.envelope), std::move(input.answer),
+                    contribution.finite ? v1::Block::APPLIED : v1::Block::NON_FINITE,
+                    version_before - contribution.version};
+    Settle(outcome, input.lag, call->commanded);
     if (gate.answers_at_once()) continue;
     if (gate.bounded()) {
       Hold(std::move(outcome), gate);
       continue;
     }
-    if (header.operation == v1::Block::PUSH_PULL) outcome.answer = weights;
+    if (outcome.envelope.operation == v1::Block::PUSH_PULL) outcome.answer = weights;
     Emit(std::move(outcome), state_.version(), call);
   }
   current_.clear();
@@ -69,8 +70,8 @@ Block::Payload Block::Apply(BlockCall* call) {
   const bool averages = !tensor_ends_.empty() && (applicable_.size() > 1 || rule.needs_sent_weights());
   const BufferPtr average = averages ? context_.pool.Get(size()) : nullptr;
   const bool weights_wanted =
-      !gate.answers_at_once() && std::any_of(current_.begin(), current_.end(), [](const Outcome& outcome) {
-        return outcome.request.header.operation == v1::Block::PUSH_PULL;
+      !gate.answers_at_once() && std::any_of(current_.begin(), current_.end(), [](const Input& input) {
+        return input.waiting.envelope.operation == v1::Block::PUSH_PULL;
       });
   // Plain weights are copied out while they are updated.
   BufferPtr weights = weights_wanted && context_.pull.is_plain() ? context_.pool.Get(size()) : nullptr;
@@ -91,7 +92,7 @@ Block::Payload Block::Apply(BlockCall* call) {
   if (!applicable_.empty() || gate.in_groups()) SetVersion(state_.version() + 1, call);
   if (rule.has_answers()) {
     const BufferPtr sample = TakeSample();
-    for (Outcome& outcome : current_) outcome.answer.sample = sample;
+    for (Input& input : current_) input.answer.sample = sample;
   }
   if (!weights_wanted) return {};
   if (weights == nullptr) return EncodeWeights();
@@ -101,20 +102,20 @@ Block::Payload Block::Apply(BlockCall* call) {
 uint64_t Block::SelectApplicable(double now) {
   uint64_t samples = 0;
   applicable_.clear();
-  for (Outcome& outcome : current_) {
-    const Request& request = outcome.request;
-    if (!request.finite) continue;
-    if (context_.rule->has_answers()) outcome.answer.bytes = context_.pool.Get(size());
-    const BufferPtr& own = outcome.answer.bytes;
-    const BufferPtr& sent = request.sent.weights;
-    applicable_.push_back({.values = request.payload->data(),
-                           .samples = request.header.samples,
+  for (Input& input : current_) {
+    const Contribution& contribution = input.waiting.contribution;
+    if (!contribution.finite) continue;
+    if (context_.rule->has_answers()) input.answer.bytes = context_.pool.Get(size());
+    const BufferPtr& own = input.answer.bytes;
+    const BufferPtr& sent = input.waiting.sent.weights;
+    applicable_.push_back({.values = contribution.values->data(),
+                           .samples = contribution.samples,
                            .answer = own == nullptr ? nullptr : own->data(),
-                           .version = request.header.version,
-                           .staleness = state_.version() - request.header.version,
+                           .version = contribution.version,
+                           .staleness = state_.version() - contribution.version,
                            .sent = sent == nullptr ? nullptr : sent->data()});
-    outcome.lag = LagOf(request, now);
-    samples += request.header.samples;
+    input.lag = LagOf(input.waiting.sent, now);
+    samples += contribution.samples;
   }
   return samples;
 }
@@ -154,21 +155,20 @@ Rule::Center Block::Center() {
   return center;
 }
 
-Block::Payload Block::Difference(const Request& request) const {
+Block::Payload Block::Difference(const Contribution& contribution) const {
   const BufferPtr center_copy = CopyWeights();
   Payload payload{context_.pool.Get(size()), 1, TakeSample()};
   Rule::Center center;
   center.size = size();
   center.weights = center_copy->data();
-  context_.rule->Apply({Rule::Contribution{.values = request.payload->data(),
-                                           .samples = request.header.samples,
-                                           .answer = payload.bytes->data()}},
+  context_.rule->Apply({Rule::Input{.values = contribution.values->data(),
+                                    .samples = contribution.samples,
+                                    .answer = payload.bytes->data()}},
                        center, nullptr);
   return payload;
 }
 
-std::optional<Lag> Block::LagOf(const Request& request, double now) const {
-  const Sent& sent = request.sent;
+std::optional<Lag> Block::LagOf(const Sent& sent, double now) const {
   if (!sent.at.has_value()) return std::nullopt;
   Lag lag{.seconds = now - *sent.at};
   if (sent.sample == nullptr) return lag;

@@ -32,7 +32,7 @@ float ElasticDifferenceRule::MovingRateFor(int64_t members) const {
   return moving_rate_ * static_cast<float>(planned_members_) / static_cast<float>(members);
 }
 
-bool ElasticDifferenceRule::Apply(absl::Span<const Contribution> contributions, const Center& center,
+bool ElasticDifferenceRule::Apply(absl::Span<const Input> contributions, const Center& center,
                                   float* weights_copy) const {
   const float alpha = MovingRateFor(static_cast<int64_t>(contributions.size()));
   if (contributions.size() == 1) {
@@ -45,7 +45,7 @@ bool ElasticDifferenceRule::Apply(absl::Span<const Contribution> contributions, 
     const int64_t n = std::min(kStrip, center.size - begin);
     float* const c = center.weights + begin;
     std::fill_n(sum, n, 0.0f);
-    for (const Contribution& contribution : contributions) {
+    for (const Input& contribution : contributions) {
       AddStrip(alpha, contribution.values + begin, c, n, contribution.answer + begin, sum);
     }
     for (int64_t i = 0; i < n; ++i) c[i] += sum[i];

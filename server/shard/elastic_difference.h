@@ -26,8 +26,7 @@ class ElasticDifferenceRule final : public Rule {
 
   std::vector<std::string> state_names() const override { return {}; }
   bool has_answers() const override { return true; }
-  bool Apply(absl::Span<const Contribution> contributions, const Center& center,
-             float* weights_copy) const override;
+  bool Apply(absl::Span<const Input> contributions, const Center& center, float* weights_copy) const override;
 
  private:
   // Returns alpha for an update of `members` contributions.

@@ -5,27 +5,31 @@
 
 namespace catchment {
 
-std::optional<Gate::Arrival> Group::Add(Request contribution) {
-  const Gate::Arrival arrival{contribution.worker, contribution.incarnation};
+std::optional<Gate::Arrival> Group::Add(WaitingContribution waiting) {
+  const Envelope& envelope = waiting.envelope;
+  const Gate::Arrival arrival{envelope.worker, envelope.incarnation};
   const auto at = std::lower_bound(arrived_.begin(), arrived_.end(), arrival.worker,
                                    [](const Gate::Arrival& a, uint32_t worker) { return a.worker < worker; });
   const auto place = waiting_.begin() + (at - arrived_.begin());
   if (at != arrived_.end() && at->worker == arrival.worker) {
     const bool overtaken =
-        arrival.incarnation == at->incarnation && contribution.connection < place->connection;
+        arrival.incarnation == at->incarnation && envelope.connection < place->envelope.connection;
     if (overtaken) return arrival;
-    *place = std::move(contribution);
+    *place = std::move(waiting);
     return std::exchange(*at, arrival);
   }
   arrived_.insert(at, arrival);
-  waiting_.insert(place, std::move(contribution));
+  waiting_.insert(place, std::move(waiting));
   return std::nullopt;
 }
 
-void Group::EraseIf(absl::FunctionRef<bool(const Request&)> condition) {
-  if (std::erase_if(waiting_, condition) == 0) return;
+void Group::EraseIf(absl::FunctionRef<bool(const Envelope&)> condition) {
+  const auto erased = [&](const WaitingContribution& waiting) { return condition(waiting.envelope); };
+  if (std::erase_if(waiting_, erased) == 0) return;
   arrived_.clear();
-  for (const Request& request : waiting_) arrived_.push_back({request.worker, request.incarnation});
+  for (const WaitingContribution& waiting : waiting_) {
+    arrived_.push_back({waiting.envelope.worker, waiting.envelope.incarnation});
+  }
 }
 
 void Group::Clear() {

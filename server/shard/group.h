@@ -28,24 +28,24 @@ class Group {
   // Adds a contribution. At most one of each worker waits: another one, sent again over a new connection or
   // by a new incarnation, replaces it. Returns the arrival that is replaced. A contribution of the same
   // incarnation over an older connection is dropped, as if it replaced itself.
-  std::optional<Gate::Arrival> Add(Request contribution);
+  std::optional<Gate::Arrival> Add(WaitingContribution waiting);
 
   // Returns the workers whose contributions wait, by index.
   const std::vector<Gate::Arrival>& arrived() const { return arrived_; }
 
   // Returns their tally, for the gate.
   Gate::Tally& tally() { return tally_; }
-  // Drops the contributions for which the condition is true; the tally is counted again with the next
+  // Drops the contributions for whose envelopes the condition is true; the tally is counted again with the next
   // rosters.
-  void EraseIf(absl::FunctionRef<bool(const Request&)> condition);
+  void EraseIf(absl::FunctionRef<bool(const Envelope&)> condition);
 
   // Returns the contributions by worker. After they have been moved away, Clear must be called.
-  std::vector<Request>& waiting() { return waiting_; }
+  std::vector<WaitingContribution>& waiting() { return waiting_; }
   void Clear();
 
  private:
   uint64_t base_;
-  std::vector<Request> waiting_;
+  std::vector<WaitingContribution> waiting_;
   std::vector<Gate::Arrival> arrived_;
   Gate::Tally tally_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "common/wire/block_frame.h"
 #include "server/shard/buffer_pool.h"
@@ -25,27 +26,60 @@ struct Answer {
   BufferPtr payload;  // may be shared with other answers; null: none
 };
 
-// What a worker was sent last for a block.
-struct Sent {
-  std::optional<double> at;  // seconds, on the clock of Request::now; absent: it was sent nothing
-  BufferPtr weights;         // if the rule needs them
-  BufferPtr sample;          // of the center at that time (server/shard/gap_sample.h)
+// Who sent a request, and where the answer goes.
+struct Envelope {
+  uint32_t worker = 0;
+  uint64_t incarnation = 0;
+  // The number of the connection; a later connection of the worker has a higher number. A copy of a request
+  // over an older connection, whose thread was delayed, must not replace a newer one, because its answer
+  // would be lost.
+  uint64_t connection = 0;
+  v1::Block::Operation operation = v1::Block::OPERATION_UNSET;
+  uint64_t sequence = 0;  // of the push or exchange; 0 for a pull
+  uint64_t steps = 0;     // Block.steps (proto/wire.proto)
+  std::shared_ptr<AnswerSink> sink;
+};
+
+// What a worker contributes to an update of a block. Of a pull only `block` and `version` are set.
+struct Contribution {
+  uint32_t block = 0;
+  uint64_t version = 0;  // that it was computed at; of a pull: the lowest one that is an answer
+  uint32_t samples = 0;
+  BufferPtr values;    // null: none
+  bool finite = true;  // all values are finite
 };
 
 // One block of a worker's push, pull or exchange.
 struct Request {
-  uint32_t worker = 0;
-  uint64_t incarnation = 0;
-  BlockHeader header;
-  BufferPtr payload;  // of a push or exchange
-  std::shared_ptr<AnswerSink> sink;
-  bool finite = true;  // all values of the payload are finite
-  Sent sent;           // what it was computed with; set by the shard
-  double now = 0;      // the time when it is handled, in seconds, on any monotonic clock
-  // The number of its connection; a later connection of the worker has a higher number. A copy of a request
-  // over an older connection, whose thread was delayed, must not replace a newer one, because its answer
-  // would be lost.
-  uint64_t connection = 0;
+  Envelope envelope;
+  Contribution contribution;
+};
+
+// Makes a request from its header. The values of its contribution are still missing (Shard::ReadPayload).
+inline Request MakeRequest(uint32_t worker, uint64_t incarnation, const BlockHeader& header,
+                           std::shared_ptr<AnswerSink> sink, uint64_t connection = 0) {
+  return {{.worker = worker,
+           .incarnation = incarnation,
+           .connection = connection,
+           .operation = header.operation,
+           .sequence = header.sequence,
+           .steps = header.steps,
+           .sink = std::move(sink)},
+          {.block = header.block, .version = header.version, .samples = header.samples}};
+}
+
+// What a worker was sent last for a block.
+struct Sent {
+  std::optional<double> at;  // seconds, on the clock of Shard::Handle; absent: it was sent nothing
+  BufferPtr weights;         // if the rule needs them
+  BufferPtr sample;          // of the center at that time (server/shard/gap_sample.h)
+};
+
+// A contribution that waits at its block for the update.
+struct WaitingContribution {
+  Envelope envelope;
+  Contribution contribution;
+  Sent sent;  // what it was computed with
 };
 
 }  // namespace catchment

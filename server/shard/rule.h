@@ -21,8 +21,8 @@ class Rule {
  public:
   static constexpr int kMaxStates = 4;
 
-  // All vectors are as long as the block.
-  struct Contribution {
+  // A contribution. All vectors are as long as the block.
+  struct Input {
     const float* values = nullptr;  // a gradient, or a worker's weights
     uint32_t samples = 0;           // that the gradient is the mean of; 0: not part of the average
     float* answer = nullptr;        // receives the elastic difference, if has_answers()
@@ -59,7 +59,7 @@ class Rule {
   // Makes one update of one block from one or more contributions, in worker order. `weights_copy`, if not
   // null, receives the new weights. Returns true if the optimizer made a step. Thread-safe for distinct
   // blocks.
-  virtual bool Apply(absl::Span<const Contribution> contributions, const Center& center,
+  virtual bool Apply(absl::Span<const Input> contributions, const Center& center,
                      float* weights_copy) const = 0;
 };
 

@@ -47,7 +47,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
     if (!contents.blocks.empty()) state = std::move(contents.blocks[b]);
     context_.total_updates += state.version();
     blocks_.push_back(
-        std::make_unique<Block>(&context_, Range{block.begin - range.begin, block.end - range.begin},
+        std::make_unique<Block>(&context_, b, Range{block.begin - range.begin, block.end - range.begin},
                                 std::move(tensor_ends), commanded_.gate.groups(), std::move(state)));
   }
   if (keeps_values_) Return(Allocate(/*with_states=*/true));
@@ -57,30 +57,31 @@ Shard::~Shard() = default;
 
 // ------------------------------------------------------------------------------------------------ requests
 
-absl::Status Shard::ReadPayload(const PayloadView& bytes, Request* request) {
+absl::Status Shard::ReadPayload(const PayloadView& bytes, float scale, Contribution* contribution) {
   if (bytes.size() == 0) return absl::OkStatus();
-  const uint32_t block = request->header.block;
+  const uint32_t block = contribution->block;
   if (absl::Status status = CheckBlock(block); !status.ok()) return status;
   const int64_t size = blocks_[block]->size();
   BufferPtr values = context_.pool.Get(size);
-  const absl::StatusOr<bool> finite =
-      push_.Decode(bytes, request->header.scale, absl::MakeSpan(values->data(), size));
+  const absl::StatusOr<bool> finite = push_.Decode(bytes, scale, absl::MakeSpan(values->data(), size));
   if (!finite.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("block ", block, " of shard ", index_, ": ", finite.status().message()));
   }
-  request->payload = std::move(values);
-  request->finite = *finite;
+  contribution->values = std::move(values);
+  contribution->finite = *finite;
   return absl::OkStatus();
 }
 
-absl::Status Shard::Handle(Request request, std::vector<Answer>* answers) {
+absl::Status Shard::Handle(Request request, double now, std::vector<Answer>* answers) {
   if (absl::Status status = Check(request); !status.ok()) return status;
-  if (request.payload != nullptr) bytes_pushed_ += push_.PayloadBytes(request.payload->size());
+  if (const BufferPtr& values = request.contribution.values; values != nullptr) {
+    bytes_pushed_ += push_.PayloadBytes(values->size());
+  }
   uint64_t due_checkpoint = 0;
   {
     ReaderLock lock(&roster_mu_);
-    BlockCall call(commanded_, request.now, answers);
+    BlockCall call(commanded_, now, answers);
     if (absl::Status status = HandleLocked(std::move(request), &call); !status.ok()) return status;
     due_checkpoint = call.due_checkpoint;
   }
@@ -96,40 +97,45 @@ absl::Status Shard::CheckBlock(uint32_t block) const {
 }
 
 absl::Status Shard::Check(const Request& request) const {
-  const BlockHeader& header = request.header;
-  if (absl::Status status = CheckBlock(header.block); !status.ok()) return status;
-  const bool pull = header.operation == v1::Block::PULL;
-  const bool fits =
-      context_.rule->has_answers() ? header.operation == v1::Block::EXCHANGE : IsPush(header.operation);
+  const v1::Block::Operation operation = request.envelope.operation;
+  const uint32_t block = request.contribution.block;
+  if (absl::Status status = CheckBlock(block); !status.ok()) return status;
+  const bool pull = operation == v1::Block::PULL;
+  const bool fits = context_.rule->has_answers() ? operation == v1::Block::EXCHANGE : IsPush(operation);
   if (!pull && !fits) {
-    const std::string name = v1::Block::Operation_Name(header.operation);
+    const std::string name = v1::Block::Operation_Name(operation);
     return absl::InvalidArgumentError(absl::StrCat("operation ",
-                                                   name.empty() ? absl::StrCat(header.operation) : name,
+                                                   name.empty() ? absl::StrCat(operation) : name,
                                                    " does not belong to this job's algorithm"));
   }
-  const int64_t expected = pull ? 0 : blocks_[header.block]->size();
-  const int64_t got = request.payload == nullptr ? 0 : request.payload->size();
+  const BufferPtr& values = request.contribution.values;
+  const int64_t expected = pull ? 0 : blocks_[block]->size();
+  const int64_t got = values == nullptr ? 0 : values->size();
   if (expected != got) {
-    return absl::InvalidArgumentError(absl::StrCat("block ", header.block, " of shard ", index_, " takes ",
-                                                   expected, " values, and ", got, " came"));
+    return absl::InvalidArgumentError(absl::StrCat("block ", block, " of shard ", index_, " takes ", expected,
+                                                   " values, and ", got, " came"));
   }
   return absl::OkStatus();
 }
 
 absl::Status Shard::HandleLocked(Request request, BlockCall* call) {
-  const absl::StatusOr<WorkerRecord*> worker = FindMember(request);
+  Envelope& envelope = request.envelope;
+  Contribution& contribution = request.contribution;
+  const absl::StatusOr<WorkerRecord*> worker = FindMember(envelope);
   if (!worker.ok()) return worker.status();
-  Block& block = *blocks_[request.header.block];
-  if (request.header.operation != v1::Block::PULL) return block.Push(*worker, std::move(request), call);
-  block.Pull(std::move(request), call);
+  Block& block = *blocks_[contribution.block];
+  if (envelope.operation != v1::Block::PULL) {
+    return block.Push(*worker, std::move(envelope), std::move(contribution), call);
+  }
+  block.Pull(std::move(envelope), contribution.version, call);
   return absl::OkStatus();
 }
 
-absl::StatusOr<WorkerRecord*> Shard::FindMember(const Request& request) const {
-  WorkerRecord* const worker = FindWorker(request.worker);
-  if (worker == nullptr || !commanded_.gate.IsMember(request.worker, request.incarnation)) {
+absl::StatusOr<WorkerRecord*> Shard::FindMember(const Envelope& envelope) const {
+  WorkerRecord* const worker = FindWorker(envelope.worker);
+  if (worker == nullptr || !commanded_.gate.IsMember(envelope.worker, envelope.incarnation)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("worker ", request.worker, ", incarnation ", request.incarnation,
+        absl::StrCat("worker ", envelope.worker, ", incarnation ", envelope.incarnation,
                      ", is no member of the job (any more); register again"));
   }
   return worker;

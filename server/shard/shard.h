@@ -56,17 +56,19 @@ class Shard {
         SnapshotSink snapshot_sink, bool keeps_values = true);
   ~Shard();
 
-  // Decodes a payload: sets `payload` and `finite` of a request that has its header, in one pass over memory.
-  // Errors: InvalidArgument for bytes that are no payload of the block in the job's codec.
-  absl::Status ReadPayload(const PayloadView& bytes, Request* request);
+  // Decodes a payload: sets the values of a contribution that has its block, in one pass over memory.
+  // `scale`: of the header. Errors: InvalidArgument for bytes that are no payload of the block in the job's
+  // codec.
+  absl::Status ReadPayload(const PayloadView& bytes, float scale, Contribution* contribution);
 
   // Handles a request, and appends all answers that are due now, also those to other requests, to `answers`.
-  // After every worker's first push only `answers` allocates memory, when it grows.
-  absl::Status Handle(Request request, std::vector<Answer>* answers);
+  // `now`: seconds, on any monotonic clock. After every worker's first push only `answers` allocates memory,
+  // when it grows.
+  absl::Status Handle(Request request, double now, std::vector<Answer>* answers);
 
   // Sets the rosters, the announced checkpoint, the budget and the learning rate's factor; may release
   // waiting requests. Drops contributions in groups from workers that are no longer members; the master
-  // assigns their samples again. `now`: as in a request.
+  // assigns their samples again. `now`: as in Handle.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 
   // Begins a snapshot with this number for the sink, unless there was one with it or a higher number, or a
@@ -104,7 +106,7 @@ class Shard {
   absl::Status CheckBlock(uint32_t block) const;
   absl::Status Check(const Request& request) const;
   absl::Status HandleLocked(Request request, BlockCall* call) ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
-  absl::StatusOr<WorkerRecord*> FindMember(const Request& request) const
+  absl::StatusOr<WorkerRecord*> FindMember(const Envelope& envelope) const
       ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);
   // Returns the record of a worker; null if it was never a member.
   WorkerRecord* FindWorker(uint32_t worker) const ABSL_SHARED_LOCKS_REQUIRED(roster_mu_);

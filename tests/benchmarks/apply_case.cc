@@ -154,7 +154,7 @@ int64_t BytesPerParameter(const ApplyCase& c, const Rule& rule) {
 }
 
 void ApplyRule(const ApplyCase& c, const Rule& rule, const BlockVectors& block) {
-  std::array<Rule::Contribution, kGroup> contributions;
+  std::array<Rule::Input, kGroup> contributions;
   for (int i = 0; i < c.contributions; ++i) {
     contributions[i] = {block.values[i], kSamples, block.answers[i]};
   }

@@ -123,22 +123,19 @@ absl::Status SimulatedServers::PushTo(size_t server, uint32_t worker, uint64_t i
   Last& last = last_[server][worker];
   Shard& shard = *hosts_[server]->shard();
   const auto sink = std::make_shared<VersionSink>();
-  Request request{worker,
-                  incarnation,
-                  {.operation = v1::Block::PUSH_PULL,
-                   .sequence = ++last.sequence,
-                   .version = last.version,
-                   .samples = 1,
-                   .steps = step},
-                  nullptr,
-                  sink};
-  request.now = clock_.Now();
+  const BlockHeader header{.operation = v1::Block::PUSH_PULL,
+                           .sequence = ++last.sequence,
+                           .version = last.version,
+                           .samples = 1,
+                           .steps = step};
+  Request request = MakeRequest(worker, incarnation, header, sink);
   const std::vector<float> gradient(shard.block_range(0).size(), 1e-6f);
   const absl::string_view bytes(reinterpret_cast<const char*>(gradient.data()),
                                 gradient.size() * sizeof(float));
-  absl::Status status = shard.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);
+  absl::Status status =
+      shard.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), header.scale, &request.contribution);
   std::vector<Answer> answers;
-  if (status.ok()) status = shard.Handle(std::move(request), &answers);
+  if (status.ok()) status = shard.Handle(std::move(request), clock_.Now(), &answers);
   if (!status.ok()) return status;
   Deliver(&answers);
   last.version = sink->version;

@@ -36,7 +36,7 @@ const LeastSquares& Problem() {
 uint32_t Samples(int worker) { return 2 + worker; }
 int64_t FirstRow(int worker, int round) { return 37 * worker + 11 * round; }
 
-struct Contribution {
+struct Pushed {
   std::vector<double> g;
   double samples = 0;
 };
@@ -69,13 +69,13 @@ class Reference {
   int late() const { return late_; }
 
  protected:
-  virtual void Push(int i, Contribution contribution) = 0;
+  virtual void Push(int i, Pushed contribution) = 0;
 
   // w -= rate * sum b g / sum b
-  void Update(const std::vector<Contribution>& contributions) {
+  void Update(const std::vector<Pushed>& contributions) {
     double samples = 0;
-    for (const Contribution& c : contributions) samples += c.samples;
-    for (const Contribution& c : contributions) {
+    for (const Pushed& c : contributions) samples += c.samples;
+    for (const Pushed& c : contributions) {
       for (int64_t n = 0; n < kValues; ++n) w_[n] -= kRate * c.samples / samples * c.g[n];
     }
     ++updates_;
@@ -99,7 +99,7 @@ class Groups final : public Reference {
   }
 
  private:
-  void Push(int i, Contribution contribution) override {
+  void Push(int i, Pushed contribution) override {
     const int group = i % groups_;
     if (seen_[i] < rounds_of_[group]) {  // its weights are of before the group's last update
       ++late_;
@@ -118,7 +118,7 @@ class Groups final : public Reference {
     }
     const size_t enough = members > spare_ ? members - spare_ : 1;
     if (in.empty() || in.size() < enough) return;
-    std::vector<Contribution> contributions;
+    std::vector<Pushed> contributions;
     for (int i : in) contributions.push_back(waiting_[i]);
     Update(contributions);
     ++rounds_of_[group];
@@ -135,7 +135,7 @@ class Groups final : public Reference {
 
   const int groups_;
   const size_t spare_;
-  std::map<int, Contribution> waiting_;
+  std::map<int, Pushed> waiting_;
   std::map<int, int> rounds_of_;  // of each group
   std::map<int, int> seen_;       // its group's round, by each worker
 };
@@ -149,7 +149,7 @@ class Softsync final : public Reference {
   }
 
  private:
-  void Push(int i, Contribution contribution) override {
+  void Push(int i, Pushed contribution) override {
     queue_.push_back(contribution);
     Collect();
     x_[i] = w_;
@@ -164,7 +164,7 @@ class Softsync final : public Reference {
   }
 
   const size_t n_;
-  std::deque<Contribution> queue_;
+  std::deque<Pushed> queue_;
 };
 
 class Delay final : public Reference {
@@ -172,7 +172,7 @@ class Delay final : public Reference {
   explicit Delay(size_t delay) : delay_(delay) {}
 
  private:
-  void Push(int i, Contribution contribution) override {
+  void Push(int i, Pushed contribution) override {
     queue_.push_back(contribution);
     if (queue_.size() > delay_) {
       Update({queue_.front()});
@@ -182,7 +182,7 @@ class Delay final : public Reference {
   }
 
   const size_t delay_;
-  std::deque<Contribution> queue_;
+  std::deque<Pushed> queue_;
 };
 
 class Bounded final : public Reference {
@@ -195,7 +195,7 @@ class Bounded final : public Reference {
   }
 
  private:
-  void Push(int i, Contribution contribution) override {
+  void Push(int i, Pushed contribution) override {
     Update({contribution});
     ++clock_[i];
     held_.insert(i);

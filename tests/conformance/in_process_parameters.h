@@ -181,22 +181,23 @@ class VirtualCluster {
       static constexpr v1::Block::Operation kKinds[] = {v1::Block::PULL, v1::Block::PUSH,
                                                         v1::Block::PUSH_PULL, v1::Block::EXCHANGE};
       Shard& shard = *cluster_.shards_[s];
-      Request request{static_cast<uint32_t>(worker_), Incarnation(worker_), {}, nullptr, sink};
-      request.header = {.operation = kKinds[operation_.kind],
-                        .sequence = HasInput() ? sequence_ : 0,
-                        .version = HasInput() ? versions_[s][block] : operation_.min_version,
-                        .block = static_cast<uint32_t>(block),
-                        .samples = operation_.samples,
-                        .steps = operation_.steps};
+      const BlockHeader header{.operation = kKinds[operation_.kind],
+                               .sequence = HasInput() ? sequence_ : 0,
+                               .version = HasInput() ? versions_[s][block] : operation_.min_version,
+                               .block = static_cast<uint32_t>(block),
+                               .samples = operation_.samples,
+                               .steps = operation_.steps};
+      Request request = MakeRequest(static_cast<uint32_t>(worker_), Incarnation(worker_), header, sink);
       if (HasInput()) {
         const Range range = cluster_.layout_.block(s, block);
         const absl::string_view bytes(reinterpret_cast<const char*>(operation_.input.data() + range.begin),
                                       range.size() * sizeof(float));
         const PayloadView payload({&bytes, 1}, 0, bytes.size());
-        if (absl::Status status = shard.ReadPayload(payload, &request); !status.ok()) return status;
+        const absl::Status read = shard.ReadPayload(payload, header.scale, &request.contribution);
+        if (!read.ok()) return read;
       }
       std::vector<Answer> answers;
-      const absl::Status status = shard.Handle(std::move(request), &answers);
+      const absl::Status status = shard.Handle(std::move(request), /*now=*/0, &answers);
       catchment::Deliver(&answers);
       return status;
     }

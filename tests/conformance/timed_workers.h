@@ -50,15 +50,16 @@ class TimedWorkers {
     events_.pop();
     Worker& worker = *workers_[w];
     gradient_(worker.weights, &buffer_);
-    Request request{static_cast<uint32_t>(w), 1, {}, nullptr, workers_[w]};
-    request.header = {.operation = v1::Block::PUSH_PULL,
-                      .sequence = ++worker.pushes,
-                      .version = worker.version,
-                      .samples = 1};
+    const BlockHeader header{.operation = v1::Block::PUSH_PULL,
+                             .sequence = ++worker.pushes,
+                             .version = worker.version,
+                             .samples = 1};
+    Request request = MakeRequest(static_cast<uint32_t>(w), 1, header, workers_[w]);
     const absl::string_view bytes(reinterpret_cast<const char*>(buffer_.data()),
                                   buffer_.size() * sizeof(float));
-    CHECK(shard_.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request).ok());
-    CHECK(shard_.Handle(std::move(request), &answers_).ok());
+    const PayloadView payload({&bytes, 1}, 0, bytes.size());
+    CHECK(shard_.ReadPayload(payload, header.scale, &request.contribution).ok());
+    CHECK(shard_.Handle(std::move(request), /*now=*/0, &answers_).ok());
     Deliver(&answers_);
     events_.push({time + service_time_(w), w});
   }

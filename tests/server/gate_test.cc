@@ -237,12 +237,11 @@ class RandomGate {
         version_ += Draw(3);
         break;
       default: {
-        Request contribution;
-        contribution.worker = Draw(kWorkers);
-        contribution.incarnation = 1 + Draw(2);
-        Group& group = arrived_[contribution.worker % groups_];
-        const Gate::Arrival arrival{contribution.worker, contribution.incarnation};
-        gate_.Count(arrival, group.Add(std::move(contribution)), &group.tally());
+        const uint32_t worker = Draw(kWorkers);
+        const uint64_t incarnation = 1 + Draw(2);
+        Group& group = arrived_[worker % groups_];
+        WaitingContribution waiting{.envelope = {.worker = worker, .incarnation = incarnation}};
+        gate_.Count({worker, incarnation}, group.Add(std::move(waiting)), &group.tally());
       }
     }
     const uint32_t g = Draw(groups_);

@@ -5,20 +5,18 @@
 namespace catchment {
 namespace {
 
-Request From(uint32_t worker, uint64_t incarnation, uint64_t sequence) {
-  Request request;
-  request.worker = worker;
-  request.incarnation = incarnation;
-  request.header.sequence = sequence;
-  return request;
+WaitingContribution From(uint32_t worker, uint64_t incarnation, uint64_t sequence, uint64_t connection = 0) {
+  return {.envelope = {
+              .worker = worker, .incarnation = incarnation, .connection = connection, .sequence = sequence}};
 }
 
 // "worker/incarnation/sequence ..."
 std::string Waiting(Group* group) {
   std::string text;
-  for (const Request& request : group->waiting()) {
-    text += std::to_string(request.worker) + "/" + std::to_string(request.incarnation) + "/" +
-            std::to_string(request.header.sequence) + " ";
+  for (const WaitingContribution& waiting : group->waiting()) {
+    const Envelope& envelope = waiting.envelope;
+    text += std::to_string(envelope.worker) + "/" + std::to_string(envelope.incarnation) + "/" +
+            std::to_string(envelope.sequence) + " ";
   }
   return text;
 }
@@ -51,21 +49,17 @@ TEST(GroupTest, WorkersSecondContributionTakesThePlaceOfItsFirst) {
 // It is applied by a thread that the newer connection's has overtaken.
 TEST(GroupTest, CopyOfAnOlderConnectionDoesNotTakeThePlaceOfANewerOne) {
   Group group(0);
-  Request newer = From(4, 14, 3), older = From(4, 14, 3), restarted = From(4, 50, 1);
-  newer.connection = 8;
-  older.connection = 7;
-  restarted.connection = 6;
-  group.Add(std::move(newer));
-  const auto replaced = group.Add(std::move(older));
+  group.Add(From(4, 14, 3, /*connection=*/8));
+  const auto replaced = group.Add(From(4, 14, 3, /*connection=*/7));
   ASSERT_TRUE(replaced.has_value());
   EXPECT_EQ(replaced->incarnation, 14u) << "the gate's tally stays as it is";
   ASSERT_EQ(group.waiting().size(), 1u);
-  EXPECT_EQ(group.waiting()[0].connection, 8u);
-  group.Add(std::move(restarted));
+  EXPECT_EQ(group.waiting()[0].envelope.connection, 8u);
+  group.Add(From(4, 50, 1, /*connection=*/6));
   EXPECT_EQ(Waiting(&group), "4/50/1 ") << "numbers compare connections of one incarnation";
 }
 
-TEST(GroupTest, NobodyWaitsInAClearedGroup) {
+TEST(GroupTest, ClearedGroupIsEmpty) {
   Group group(0);
   group.Add(From(4, 14, 1));
   group.Clear();

@@ -42,10 +42,11 @@ class Worker {
     const bool pull = operation == v1::Block::PULL;
     const absl::string_view bytes(reinterpret_cast<const char*>(gradient_.data()),
                                   pull ? 0 : shard_.block_range(block).size() * sizeof(float));
-    Request request{index_, IncarnationOf(index_), BlockHeader{operation, sequence, version, block, 1},
-                    nullptr, sink_};
-    if (!shard_.ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request).ok()) return false;
-    const bool ok = shard_.Handle(std::move(request), &answers_).ok();
+    const BlockHeader header{operation, sequence, version, block, 1};
+    Request request = MakeRequest(index_, IncarnationOf(index_), header, sink_);
+    const PayloadView payload({&bytes, 1}, 0, bytes.size());
+    if (!shard_.ReadPayload(payload, header.scale, &request.contribution).ok()) return false;
+    const bool ok = shard_.Handle(std::move(request), /*now=*/0, &answers_).ok();
     Deliver(&answers_);
     return ok;
   }

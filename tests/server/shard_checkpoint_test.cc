@@ -127,11 +127,12 @@ TEST(ShardTest, UpdatesCopyABlockToTheSnapshotsThatWaitForItBeforeTheyChangeIt) 
   shard.SetRosters(command, /*now=*/0, &answers);
   std::vector<uint64_t> pushes(3);
   const auto push = [&](uint32_t block, uint64_t sequence) {
-    Request request{0, IncarnationOf(0), BlockHeader{v1::Block::PUSH, sequence, pushes[block]++, block, 1},
-                    shard.pool()->Get(shard.block_range(block).size()), std::make_shared<NamedSink>("")};
-    for (int64_t i = 0; i < request.payload->size(); ++i)
-      request.payload->data()[i] = std::sin(i + 3 * sequence);
-    ASSERT_TRUE(shard.Handle(std::move(request), &answers).ok());
+    const BufferPtr values = shard.pool()->Get(shard.block_range(block).size());
+    for (int64_t i = 0; i < values->size(); ++i) values->data()[i] = std::sin(i + 3 * sequence);
+    const BlockHeader header{v1::Block::PUSH, sequence, pushes[block]++, block, 1};
+    Request request = MakeRequest(0, IncarnationOf(0), header, std::make_shared<NamedSink>(""));
+    request.contribution.values = values;
+    ASSERT_TRUE(shard.Handle(std::move(request), /*now=*/0, &answers).ok());
   };
   std::vector<ShardSnapshot> expected;
   const auto begin = [&] {

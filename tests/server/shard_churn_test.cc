@@ -237,18 +237,17 @@ class Simulation {
 
   void Handle(const Worker& worker, const Place& place) {
     const auto& [s, b] = place;
-    Request request{worker.index,
-                    worker.incarnation,
-                    {.operation = v1::Block::PUSH_PULL,
-                     .sequence = worker.sequence,
-                     .version = worker.versions.at(place),
-                     .block = b,
-                     .samples = 1},
-                    shards_[s]->pool()->Get(shards_[s]->block_range(b).size()),
-                    std::make_shared<Sink>(this, worker.incarnation, s)};
-    std::fill_n(request.payload->data(), request.payload->size(), 0.5f);
+    Request request = MakeRequest(worker.index, worker.incarnation,
+                                  {.operation = v1::Block::PUSH_PULL,
+                                   .sequence = worker.sequence,
+                                   .version = worker.versions.at(place),
+                                   .block = b,
+                                   .samples = 1},
+                                  std::make_shared<Sink>(this, worker.incarnation, s));
+    request.contribution.values = shards_[s]->pool()->Get(shards_[s]->block_range(b).size());
+    std::fill_n(request.contribution.values->data(), request.contribution.values->size(), 0.5f);
     std::vector<Answer> answers;
-    const absl::Status status = shards_[s]->Handle(std::move(request), &answers);
+    const absl::Status status = shards_[s]->Handle(std::move(request), /*now=*/0, &answers);
     ASSERT_TRUE(status.ok()) << status;
     Deliver(&answers);
   }

@@ -54,10 +54,11 @@ struct OneBlock {
                       const Encoded& encoded) {
     BlockHeader header{operation, sequence, version, 0, 1};
     header.scale = encoded.scale;
-    Request request{0, IncarnationOf(0), header, nullptr, std::make_shared<NamedSink>("worker 0")};
+    Request request = MakeRequest(0, IncarnationOf(0), header, std::make_shared<NamedSink>("worker 0"));
     const absl::string_view bytes = encoded.bytes;
-    absl::Status status = harness.shard().ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);
-    if (status.ok()) status = harness.shard().Handle(std::move(request), &answers);
+    absl::Status status = harness.shard().ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), header.scale,
+                                                      &request.contribution);
+    if (status.ok()) status = harness.shard().Handle(std::move(request), /*now=*/0, &answers);
     return status;
   }
   std::string BytesOf(const Answer& answer) {

@@ -91,10 +91,10 @@ class ShardFuzz {
     frame->versions = Versions();
     frame->pushes = pushes_[frame->worker];
     const std::string before = harness_.State();
-    Request request{frame->worker, IncarnationOf(frame->worker), frame->header, nullptr,
-                    std::make_shared<NamedSink>(NameOf(frame->worker))};
-    frame->status = shard().ReadPayload(frame->payload, &request);
-    if (frame->status.ok()) frame->status = shard().Handle(std::move(request), &frame->answers);
+    Request request = MakeRequest(frame->worker, IncarnationOf(frame->worker), frame->header,
+                                  std::make_shared<NamedSink>(NameOf(frame->worker)));
+    frame->status = shard().ReadPayload(frame->payload, frame->header.scale, &request.contribution);
+    if (frame->status.ok()) frame->status = shard().Handle(std::move(request), /*now=*/0, &frame->answers);
     for (const Answer& answer : frame->answers) Note(answer);
     if (frame->status.ok()) return;
     ++refused_;

@@ -169,20 +169,20 @@ class ShardHarness {
   }
 
   absl::Status HandleValues(const Send& send, const std::vector<float>& values) {
-    Request request{send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation,
-                    BlockHeader{.operation = send.operation,
-                                .sequence = send.sequence,
-                                .version = send.version,
-                                .block = send.block,
-                                .samples = send.samples,
-                                .steps = send.sequence},
-                    nullptr, std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to)};
-    request.now = now_;
-    request.connection = send.connection;
+    const BlockHeader header{.operation = send.operation,
+                             .sequence = send.sequence,
+                             .version = send.version,
+                             .block = send.block,
+                             .samples = send.samples,
+                             .steps = send.sequence};
+    Request request = MakeRequest(
+        send.worker, send.incarnation == 0 ? IncarnationOf(send.worker) : send.incarnation, header,
+        std::make_shared<NamedSink>(send.to == nullptr ? NameOf(send.worker) : send.to), send.connection);
     const absl::string_view bytes(reinterpret_cast<const char*>(values.data()),
                                   values.size() * sizeof(float));
-    absl::Status status = shard_->ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), &request);
-    if (status.ok()) status = shard_->Handle(std::move(request), &answers_);
+    absl::Status status =
+        shard_->ReadPayload(PayloadView({&bytes, 1}, 0, bytes.size()), header.scale, &request.contribution);
+    if (status.ok()) status = shard_->Handle(std::move(request), now_, &answers_);
     return status;
   }
 

@@ -69,13 +69,13 @@ class ShardHostTest : public testing::Test {
 
   static void Push(Shard* shard, uint64_t version) {
     for (int b = 0; b < shard->num_blocks(); ++b) {
-      Request request{0, IncarnationOf(0),
-                      BlockHeader{v1::Block::PUSH, version + 1, version, static_cast<uint32_t>(b), 8},
-                      shard->pool()->Get(shard->block_range(b).size()), std::make_shared<NamedSink>("")};
-      for (int64_t i = 0; i < request.payload->size(); ++i)
-        request.payload->data()[i] = std::sin(i + b + version);
+      const BufferPtr values = shard->pool()->Get(shard->block_range(b).size());
+      for (int64_t i = 0; i < values->size(); ++i) values->data()[i] = std::sin(i + b + version);
+      const BlockHeader header{v1::Block::PUSH, version + 1, version, static_cast<uint32_t>(b), 8};
+      Request request = MakeRequest(0, IncarnationOf(0), header, std::make_shared<NamedSink>(""));
+      request.contribution.values = values;
       std::vector<Answer> answers;
-      ASSERT_TRUE(shard->Handle(std::move(request), &answers).ok());
+      ASSERT_TRUE(shard->Handle(std::move(request), /*now=*/0, &answers).ok());
     }
   }
 

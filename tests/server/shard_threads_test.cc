@@ -47,13 +47,13 @@ class Pusher {
 
   void Push(uint64_t sequence) {
     for (int block = 0; block < shard_.num_blocks(); ++block) {
-      Request request{
-          worker_, IncarnationOf(worker_),
-          BlockHeader{v1::Block::PUSH_PULL, sequence, versions_[block], static_cast<uint32_t>(block), 1},
-          shard_.pool()->Get(shard_.block_range(block).size()), inbox_};
-      std::fill_n(request.payload->data(), request.payload->size(), 1.0f);
+      const BlockHeader header{v1::Block::PUSH_PULL, sequence, versions_[block], static_cast<uint32_t>(block),
+                               1};
+      Request request = MakeRequest(worker_, IncarnationOf(worker_), header, inbox_);
+      request.contribution.values = shard_.pool()->Get(shard_.block_range(block).size());
+      std::fill_n(request.contribution.values->data(), request.contribution.values->size(), 1.0f);
       std::vector<Answer> answers;
-      ASSERT_TRUE(shard_.Handle(std::move(request), &answers).ok());
+      ASSERT_TRUE(shard_.Handle(std::move(request), /*now=*/0, &answers).ok());
       Deliver(&answers);
     }
     for (const Answer& answer : inbox_->Take(versions_.size())) {

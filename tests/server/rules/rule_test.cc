@@ -60,7 +60,7 @@ struct Group {
   }
   double Mean(int64_t k) const {
     double sum = 0, samples = 0;
-    for (const Rule::Contribution& contribution : contributions) {
+    for (const Rule::Input& contribution : contributions) {
       if (contribution.samples == 0) continue;
       sum += contribution.samples * double{contribution.values[k]};
       samples += contribution.samples;
@@ -69,7 +69,7 @@ struct Group {
   }
 
   std::vector<std::vector<float>> gradients;
-  std::vector<Rule::Contribution> contributions;
+  std::vector<Rule::Input> contributions;
 };
 
 // Over all of a long block, not its first piece alone.
@@ -89,7 +89,7 @@ TEST(AccruedGradientTest, CompensatesEveryValueOfEachContribution) {
   Rule::Center center = CenterOf(&weights, 0.5f);
   center.states[0] = ms.data();
   const std::vector<float> nan(kValues, std::numeric_limits<float>::quiet_NaN());
-  const std::vector<Rule::Contribution> contributions = {
+  const std::vector<Rule::Input> contributions = {
       {.values = gradients[0].data(), .samples = 1, .sent = sent[0].data()},
       {.values = gradients[1].data(), .samples = 3, .sent = sent[1].data()},
       {.values = nan.data(), .samples = 0, .sent = sent[1].data()}};
@@ -134,8 +134,7 @@ TEST(AccruedGradientTest, ContributionsOfNoWeightChangeNothing) {
   const std::vector<float> g = RandomVector(1);
   std::vector<float> weights = RandomVector(2), copy(kValues);
   const std::vector<float> before = weights;
-  const std::vector<Rule::Contribution> contributions(2,
-                                                      {.values = g.data(), .samples = 1, .staleness = 1000});
+  const std::vector<Rule::Input> contributions(2, {.values = g.data(), .samples = 1, .staleness = 1000});
   EXPECT_FALSE(rule->Apply(contributions, CenterOf(&weights), copy.data()));
   EXPECT_EQ(weights, before);
   EXPECT_EQ(copy, before);
@@ -230,8 +229,8 @@ TEST_P(AccruedGradientGroupTest, InBlocksIsInOneBitForBit) {
   for (int64_t block : {1, 7, 1000, 4999}) {
     std::vector<float> weights = start, state = momentum;
     for (int64_t begin = 0; begin < kValues; begin += block) {
-      std::vector<Rule::Contribution> parts = group.contributions;
-      for (Rule::Contribution& part : parts) part.values += begin;
+      std::vector<Rule::Input> parts = group.contributions;
+      for (Rule::Input& part : parts) part.values += begin;
       const int64_t n = std::min(block, kValues - begin);
       rule->Apply(parts, {n, weights.data() + begin, {state.data() + begin, nullptr}, 0, 0.5f}, nullptr);
     }
@@ -259,7 +258,7 @@ TEST(AccruedGradientRuleTest, LoneContributionIsTakenAsItIs) {
   for (int64_t i = 0; i < kValues; ++i) expected[i] -= g[i];
   // Alone, or among those that have no samples, in any place.
   for (int place = 0; place < 4; ++place) {
-    std::vector<Rule::Contribution> contributions(place == 3 ? 1 : 3, {other.data(), 0});
+    std::vector<Rule::Input> contributions(place == 3 ? 1 : 3, {other.data(), 0});
     contributions[place % 3] = {g.data(), 7};
     std::vector<float> weights(kValues, 0.0f);
     EXPECT_TRUE(rule->Apply(contributions, CenterOf(&weights), nullptr));
@@ -338,8 +337,8 @@ struct Workers {
   explicit Workers(int p) : x(p), d(p, std::vector<float>(kValues)) {
     for (int i = 0; i < p; ++i) x[i] = RandomVector(100 + i);
   }
-  std::vector<Rule::Contribution> Contributions() {
-    std::vector<Rule::Contribution> contributions;
+  std::vector<Rule::Input> Contributions() {
+    std::vector<Rule::Input> contributions;
     for (size_t i = 0; i < x.size(); ++i) contributions.push_back({x[i].data(), 1, d[i].data()});
     return contributions;
   }
@@ -386,11 +385,11 @@ TEST_P(ElasticDifferenceRuleTest, ExchangeConservesTheSumOfAllWeights) {
   for (int64_t k = 0; k < kValues; ++k) before[k] = sum(k);
   for (int round = 0; round < 10; ++round) {
     // All at once, and one after another.
-    std::vector<Rule::Contribution> all = workers.Contributions();
+    std::vector<Rule::Input> all = workers.Contributions();
     if (round % 2 == 0) {
       rule->Apply(all, CenterOf(&center), nullptr);
     } else {
-      for (const Rule::Contribution& one : all) rule->Apply({one}, CenterOf(&center), nullptr);
+      for (const Rule::Input& one : all) rule->Apply({one}, CenterOf(&center), nullptr);
     }
     workers.Move();
   }
