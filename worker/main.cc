@@ -1,5 +1,5 @@
 // catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a
-// master. Everything but the master's address it learns from the master. Read on in worker/training.h.
+// master, which sends it the job. Begin reading in worker/trainer.h.
 #include <gflags/gflags.h>
 #include <unistd.h>
 
@@ -12,8 +12,8 @@
 #include "common/clock.h"
 #include "common/daemon.h"
 #include "common/rpc.h"
-#include "worker/evaluating.h"
-#include "worker/training.h"
+#include "worker/evaluator.h"
+#include "worker/trainer.h"
 
 DEFINE_string(master, "", "HOST:PORT of the master, the catchment_server with --index=0. Required.");
 DEFINE_string(role, "worker", "worker: trains. evaluator: scores the test set from snapshots.");
@@ -79,8 +79,7 @@ void SleepWhenIdle(char** argv) {
 absl::Status Main() {
   const absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
   if (!options.ok()) return options.status();
-  return FLAGS_role == "evaluator" ? RunUntilSignal<Evaluating>(*options)
-                                   : RunUntilSignal<Training>(*options);
+  return FLAGS_role == "evaluator" ? RunUntilSignal<Evaluator>(*options) : RunUntilSignal<Trainer>(*options);
 }
 
 }  // namespace

@@ -198,7 +198,7 @@ class Worker:
 
     @torch.no_grad()
     def _estimate_statistics(self, forward):
-        """Means over minibatches, as the job's own models take them (worker/evaluating.cc). Returns (name, values)."""
+        """Means over minibatches, as the job's own models take them (worker/evaluator.cc). Returns (name, values)."""
         norms = [(name, module) for name, module in self._model.named_modules()
                  if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
         if not norms or isinstance(self._train, int):

@@ -60,7 +60,7 @@ TEST_P(ChangingWorkersTest, OneThatIsToldToEndLeavesInOrder) {
   ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1000)));
   cluster.worker(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
-  EXPECT_TRUE(cluster.AwaitOutput(cluster.server(0), "left: told to stop"));
+  EXPECT_TRUE(cluster.AwaitOutput(cluster.server(0), "left: asked to stop"));
   const uint64_t before = cluster.Status()->samples();
   ASSERT_TRUE(cluster.AwaitTrained(before + 5000)) << "the other one does not go on";
   Finish(&cluster);

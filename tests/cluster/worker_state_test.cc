@@ -66,8 +66,7 @@ class WorkerStateTest : public testing::TestWithParam<Case> {
     again.StartWorkers(2);
     EXPECT_TRUE(again.AwaitOrderlyEnd());
     for (int w = 0; w < 2; ++w) {
-      EXPECT_THAT(again.worker(w).Output(),
-                  HasSubstr("goes on with the state that the checkpoint has of it"));
+      EXPECT_THAT(again.worker(w).Output(), HasSubstr("continues with its state from the checkpoint"));
     }
     EXPECT_EQ(again.Summary()["samples"], kEpochs * 2000);
     return again.ModelBytes();
@@ -111,7 +110,7 @@ TEST(AsynchronousWorkerStateTest, AStoppedJobGoesOnWithIt) {
   ASSERT_TRUE(again.Start(2));
   ASSERT_TRUE(again.AwaitOrderlyEnd());
   for (int w = 0; w < 2; ++w) {
-    EXPECT_THAT(again.worker(w).Output(), HasSubstr("goes on with the state that the checkpoint has of it"));
+    EXPECT_THAT(again.worker(w).Output(), HasSubstr("continues with its state from the checkpoint"));
   }
   const nlohmann::json summary = again.Summary();
   EXPECT_EQ(summary["samples"], kEpochs * 2000);

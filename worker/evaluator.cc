@@ -1,4 +1,4 @@
-#include "worker/evaluating.h"
+#include "worker/evaluator.h"
 
 #include <glog/logging.h>
 
@@ -63,12 +63,12 @@ class SampleReader {
 
 }  // namespace
 
-Evaluating::Evaluating(WorkerOptions options, const Clock* clock)
+Evaluator::Evaluator(WorkerOptions options, const Clock* clock)
     : options_(std::move(options)),
       clock_(*clock),
       master_(options_.master, options_.credentials, options_.connect_timeout_seconds, clock, &stop_) {}
 
-absl::Status Evaluating::Run() {
+absl::Status Evaluator::Run() {
   absl::StatusOr<Session> session = OpenSession(options_, &master_);
   absl::Status status = session.status();
   if (session.ok()) {
@@ -86,7 +86,7 @@ absl::Status Evaluating::Run() {
   return stop_.IsSet() ? absl::OkStatus() : status;
 }
 
-absl::Status Evaluating::RunMembership(Session* session) {
+absl::Status Evaluator::RunMembership(Session* session) {
   const absl::StatusOr<v1::RegisterReply> me =
       master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::EVALUATOR));
   if (!me.ok()) return me.status();
@@ -110,13 +110,13 @@ absl::Status Evaluating::RunMembership(Session* session) {
   return lost && !over ? absl::NotFoundError("the evaluator's lease ran out") : absl::OkStatus();
 }
 
-absl::Status Evaluating::Join(Session* session) {
+absl::Status Evaluator::Join(Session* session) {
   if (session->attached == nullptr) return absl::OkStatus();
   absl::Status status = session->attached->AwaitHello();
   return status.ok() ? session->attached->Welcome(0) : status;
 }
 
-std::string Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {
+std::string Evaluator::Leave(uint64_t incarnation, const absl::Status& why) {
   v1::LeaveRequest leave;
   leave.set_role(v1::EVALUATOR);
   leave.set_incarnation(incarnation);
@@ -126,7 +126,7 @@ std::string Evaluating::Leave(uint64_t incarnation, const absl::Status& why) {
   return reply.ok() ? reply->job_failed() : "";
 }
 
-absl::Status Evaluating::TolerateOutage(const absl::Status& status, double patience_seconds) {
+absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patience_seconds) {
   if (!absl::IsUnavailable(status)) return status;
   const double now = clock_.Now();
   if (!unreachable_since_.has_value()) {
@@ -136,7 +136,7 @@ absl::Status Evaluating::TolerateOutage(const absl::Status& status, double patie
   return now - *unreachable_since_ >= patience_seconds ? status : absl::OkStatus();
 }
 
-absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* over) {
+absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* over) {
   v1::GetEvaluationRequest request;
   request.set_incarnation(incarnation);
   const absl::StatusOr<v1::GetEvaluationReply> task =
@@ -159,7 +159,7 @@ absl::Status Evaluating::Answer(Session* session, uint64_t incarnation, bool* ov
   return absl::OkStatus();
 }
 
-Score Evaluating::ScoreTestSet(Session* session, absl::Span<const float> weights) {
+Score Evaluator::ScoreTestSet(Session* session, absl::Span<const float> weights) {
   const int64_t batch_size = session->job.batch_size();
   SampleReader statistics(&session->data.train, SamplesForStatistics(session->data.train, batch_size),
                           batch_size);
@@ -171,7 +171,7 @@ Score Evaluating::ScoreTestSet(Session* session, absl::Span<const float> weights
   return total;
 }
 
-absl::StatusOr<v1::EvaluationReport> Evaluating::Evaluate(Session* session, std::vector<float>* weights) {
+absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::vector<float>* weights) {
   // Synthetic samples: there is nothing to say of the weights, so they need not come.
   if (session->data.test.size() == 0) return v1::EvaluationReport();
   weights->resize(session->layout.size());

@@ -1,4 +1,4 @@
-#include "worker/training.h"
+#include "worker/trainer.h"
 
 #include <glog/logging.h>
 #include <grpcpp/grpcpp.h>
@@ -66,14 +66,14 @@ class RefusingMaster final : public v1::MasterService::Service {
   const LoopbackServer server_{this};
 };
 
-TEST(TrainingTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
+TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
   RefusingMaster master;
   const SteadyClock clock;
-  Training training({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
   absl::Status status = absl::UnknownError("it has not ended");
-  std::thread thread([&] { status = training.Run(); });
+  std::thread thread([&] { status = trainer.Run(); });
   const std::vector<double> at = master.AwaitRegistrations(5);
-  training.Stop();
+  trainer.Stop();
   thread.join();
   EXPECT_TRUE(status.ok()) << status;
   for (int i = 0; i < 4; ++i) EXPECT_GE(at[i + 1] - at[i], 0.1 * (1 << i)) << "after registration " << i;

@@ -1,7 +1,7 @@
 // The life cycle of an evaluator: when the master asks for it, it scores the test set with a copy of the
 // weights.
-#ifndef CATCHMENT_WORKER_EVALUATING_H_
-#define CATCHMENT_WORKER_EVALUATING_H_
+#ifndef CATCHMENT_WORKER_EVALUATOR_H_
+#define CATCHMENT_WORKER_EVALUATOR_H_
 
 #include <optional>
 #include <string>
@@ -16,10 +16,10 @@
 namespace catchment {
 
 // Threads: Run on one; Stop from any.
-class Evaluating {
+class Evaluator {
  public:
   // `clock` outlives it.
-  Evaluating(WorkerOptions options, const Clock* clock);
+  Evaluator(WorkerOptions options, const Clock* clock);
 
   // Runs until the job is over or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
@@ -50,4 +50,4 @@ class Evaluating {
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_WORKER_EVALUATING_H_
+#endif  // CATCHMENT_WORKER_EVALUATOR_H_

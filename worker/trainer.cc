@@ -1,0 +1,164 @@
+#include "worker/trainer.h"
+
+#include <glog/logging.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/heartbeat.h"
+
+namespace catchment {
+namespace {
+
+constexpr double kLookSeconds = 0.1;
+
+bool IsLost(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
+}
+
+// Adds to an error of a server that cannot be reached what the user can do.
+absl::Status WithAdvice(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(absl::StrCat(status.message(),
+                                             "; if a server has ended, start all processes again with "
+                                             "--resume to continue from the last checkpoint"));
+}
+
+}  // namespace
+
+Trainer::Trainer(WorkerOptions options, const Clock* clock)
+    : options_(std::move(options)),
+      clock_(*clock),
+      master_(options_.master, options_.credentials, options_.connect_timeout_seconds, clock, &stop_) {}
+
+Trainer::~Trainer() {
+  finished_.Set();
+  if (watchdog_.joinable()) watchdog_.join();
+}
+
+void Trainer::Stop() {
+  MutexLock lock(&mu_);
+  if (stop_.IsSet()) return;
+  stop_.Set();
+  if (current_ != nullptr) current_->End();
+  watchdog_ = std::thread([this] { WatchEnd(); });
+}
+
+void Trainer::WatchEnd() {
+  while (!finished_.Pause(kLookSeconds)) {
+    MutexLock lock(&mu_);
+    if (current_ != nullptr && current_->EndStalled()) return;
+  }
+}
+
+void Trainer::SetCurrent(TrainingSession* training) {
+  MutexLock lock(&mu_);
+  current_ = training;
+  if (training != nullptr && stop_.IsSet()) training->End();
+}
+
+absl::Status Trainer::Run() {
+  absl::StatusOr<Session> session = OpenSession(options_, &master_);
+  absl::Status status = session.status();
+  while (session.ok()) {
+    status = RunSession(&*session);
+    if (!absl::IsAborted(status) || stop_.IsSet()) break;
+    const double pause = pauses_.Next();
+    LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
+    if (stop_.Pause(pause)) break;
+    status = FollowMaster(options_, &master_, &session);
+    if (!status.ok()) break;
+  }
+  finished_.Set();
+  const bool failed = !stop_.IsSet() && !status.ok();
+  const absl::Status job = job_failure_.empty() ? absl::OkStatus() : JobFailed();
+  if (session.ok() && session->attached != nullptr) session->attached->Finish(failed ? status : job);
+  return failed ? status : job;
+}
+
+absl::Status Trainer::JobFailed() const {
+  return absl::FailedPreconditionError("the job has failed: " + job_failure_);
+}
+
+absl::Status Trainer::RunSession(Session* session) {
+  const absl::StatusOr<v1::RegisterReply> me =
+      master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::WORKER));
+  if (!me.ok()) return me.status();
+  LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
+            << session->job.name() << "'";
+  if (absl::Status status = Join(*me, session); !status.ok()) {
+    Leave(*me, v1::Progress(), status);
+    return status;
+  }
+  TrainingSession training(*me, options_, &clock_, session, &master_);
+  SetCurrent(&training);
+  const absl::Status status = RunWithHeartbeat(*me, &training);
+  SetCurrent(nullptr);
+  const v1::Progress progress = training.progress();
+  // A worker that has trained was not refused.
+  if (progress.steps() > 0) pauses_.Reset();
+  const absl::Status lost = IsLost(status) ? status : training.lost();
+  if (lost.ok()) {
+    const absl::Status why = WithAdvice(status);
+    Leave(*me, progress, why);
+    return why;
+  }
+  if (!IsLost(lost)) return lost;
+  // If a server refused the worker, it is still a member at the master.
+  if (!absl::IsNotFound(lost)) LeaveToRegisterAgain(*me, progress, lost);
+  if (!job_failure_.empty()) return JobFailed();
+  return absl::AbortedError(absl::StrCat("the membership was lost: ", lost.message()));
+}
+
+absl::Status Trainer::Join(const v1::RegisterReply& me, Session* session) {
+  if (session->attached == nullptr) return absl::OkStatus();
+  session->attached->SkipPlanned();
+  return session->attached->Welcome(me.worker());
+}
+
+absl::Status Trainer::RunWithHeartbeat(const v1::RegisterReply& me, TrainingSession* training) {
+  v1::HeartbeatRequest request;
+  request.set_worker(me.worker());
+  request.set_incarnation(me.incarnation());
+  const auto on_stop = [this](const std::string& reason) {
+    LOG(INFO) << "the master ends the job: " << reason;
+    Stop();
+  };
+  Heartbeat heartbeat(request, me.lease_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
+                      {[training] { return training->progress(); }, on_stop,
+                       [training](const absl::Status& why) { training->EndLost(why); }});
+  return training->Run();
+}
+
+v1::LeaveRequest Trainer::MakeLeaveRequest(const v1::RegisterReply& me, const v1::Progress& progress) const {
+  v1::LeaveRequest request;
+  request.set_worker(me.worker());
+  request.set_incarnation(me.incarnation());
+  *request.mutable_progress() = progress;
+  return request;
+}
+
+void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
+                                   const absl::Status& why) {
+  v1::LeaveRequest request = MakeLeaveRequest(me, progress);
+  request.set_reason(absl::StrCat("it registers again, for ", why.message()));
+  SendLeave(request, "registers again");
+}
+
+void Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why) {
+  v1::LeaveRequest request = MakeLeaveRequest(me, progress);
+  const bool stopped = stop_.IsSet();
+  if (!why.ok() && !stopped) request.set_reason(std::string(why.message()));
+  if (why.ok() && stopped) request.set_reason("asked to stop");
+  request.set_failed(!why.ok() && !stopped);
+  SendLeave(request, "leaves");
+}
+
+void Trainer::SendLeave(const v1::LeaveRequest& request, const std::string& what) {
+  const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, request);
+  LOG_IF(WARNING, !reply.ok()) << "could not inform the master that this worker " << what << ": "
+                               << reply.status();
+  if (reply.ok()) job_failure_ = reply->job_failed();
+}
+
+}  // namespace catchment

@@ -1,0 +1,73 @@
+// The life cycle of a worker: it registers, trains (worker/training_session.h), and leaves. Begin reading
+// here.
+//
+// A worker whose membership is lost (its process was suspended for too long, or was disconnected) registers
+// again and continues with the center's weights.
+#ifndef CATCHMENT_WORKER_TRAINER_H_
+#define CATCHMENT_WORKER_TRAINER_H_
+
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/growing_pause.h"
+#include "common/mutex.h"
+#include "worker/master_client.h"
+#include "worker/session.h"
+#include "worker/stop_flag.h"
+#include "worker/training_session.h"
+
+namespace catchment {
+
+// Threads: Run on one; Stop from any.
+class Trainer {
+ public:
+  // `clock` outlives it.
+  Trainer(WorkerOptions options, const Clock* clock);
+  ~Trainer();
+
+  // Runs until the job is done or Stop is called (OK), or until an error that a retry cannot resolve.
+  absl::Status Run();
+
+  // Ends after the current step and its push, or, if the servers no longer respond, in a few seconds.
+  void Stop();
+
+ private:
+  // Ends the wait for servers that do not respond.
+  void WatchEnd();
+  // Registers and trains until the worker's part in the job ends (OK). Errors: Aborted if the membership was
+  // lost, and the worker may register again.
+  absl::Status RunSession(Session* session);
+  // Lets the attached program begin, if there is one.
+  absl::Status Join(const v1::RegisterReply& me, Session* session);
+  // Trains while the master is sent heartbeats.
+  absl::Status RunWithHeartbeat(const v1::RegisterReply& me, TrainingSession* training);
+  // Sets the session that Stop ends; null: there is none.
+  void SetCurrent(TrainingSession* training);
+  v1::LeaveRequest MakeLeaveRequest(const v1::RegisterReply& me, const v1::Progress& progress) const;
+  void Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why);
+  // Ends the membership of a worker that a server refused, so that no other worker waits for it.
+  void LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
+                            const absl::Status& why);
+  // Sends the request, and records whether the job has failed. `what`: the worker does.
+  void SendLeave(const v1::LeaveRequest& request, const std::string& what);
+  absl::Status JobFailed() const;
+
+  const WorkerOptions options_;
+  const Clock& clock_;
+  StopFlag stop_;
+  StopFlag finished_;
+  MasterClient master_;
+  // Used by the thread of Run.
+  GrowingPause pauses_;      // between registrations
+  std::string job_failure_;  // why the job failed; empty: it has not, as far as is known
+
+  Mutex mu_;
+  TrainingSession* current_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::thread watchdog_ ABSL_GUARDED_BY(mu_);  // after Stop
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_TRAINER_H_

@@ -1,0 +1,265 @@
+#include "worker/training_session.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
+#include "worker/attach/announced_plans.h"
+#include "worker/state_transfer.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kBatchesAhead = 3;
+// For an attached program, which may load samples in several processes.
+constexpr int kAttachedBatchesAhead = 16;
+// The least time that a worker that is to end waits for servers that do not respond.
+constexpr double kStopSeconds = 5;
+
+// Returns true if a call did not reach the master, or was cancelled.
+bool IsOutOfReach(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status);
+}
+
+// Returns the error that prevents the model from continuing.
+absl::Status StatusOf(const Session& session) {
+  return session.attached == nullptr ? absl::OkStatus() : session.attached->status();
+}
+
+double SlowdownOf(const v1::Job& job, uint32_t worker) {
+  for (const v1::Straggler& straggler : job.faults().stragglers()) {
+    if (straggler.worker() == worker) return straggler.times();
+  }
+  return 1;
+}
+
+// Returns how long a worker that is to end waits for servers that do not respond: at least as long as a block
+// takes over the slowest network that the job allows.
+double StopPatience(const v1::Job& job, const ParameterLayout& layout) {
+  const double bytes_per_second = 1024.0 * std::max(1u, job.faults().slowest_kib_per_second());
+  const double block_seconds = static_cast<double>(layout.most_in_block()) * sizeof(float) / bytes_per_second;
+  return std::max(kStopSeconds, std::min(block_seconds, job.faults().connect_timeout_seconds()));
+}
+
+ParameterClient::Options ClientOptions(const v1::RegisterReply& me, const WorkerOptions& options,
+                                       Session* session) {
+  return {.servers = session->servers,
+          .credentials = options.credentials,
+          .job = session->job.name(),
+          .worker = me.worker(),
+          .incarnation = me.incarnation(),
+          .connect_timeout_seconds = session->job.faults().connect_timeout_seconds(),
+          .compression = session->job.compression(),
+          .run_id = session->run_id};
+}
+
+EpochOrder OrderOf(const Session& session) {
+  return EpochOrder(session.job.seed(), session.data.train.size());
+}
+
+}  // namespace
+
+TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOptions& options,
+                                 const Clock* clock, Session* session, MasterClient* master)
+    : me_(me),
+      clock_(*clock),
+      session_(*session),
+      master_(*master),
+      slowdown_(SlowdownOf(session->job, me.worker())),
+      stop_patience_(StopPatience(session->job, session->layout)),
+      client_(ClientOptions(me, options, session), &session->layout, clock),
+      algorithm_(MakeAlgorithm(session->job, session->layout.size(), &client_)),
+      leases_(me.worker(), me.incarnation(), master, &end_, [this] { return progress(); }),
+      augmentation_(session->job.data().augmentation(), session->data.train.input_shape(),
+                    session->job.seed()),
+      loader_(&session->data.train, &augmentation_, OrderOf(*session),
+              session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock) {}
+
+TrainingSession::~TrainingSession() { end_.Set(); }
+
+NextPlan TrainingSession::Plans() {
+  NextPlan plans = [this] { return leases_.Next(); };
+  if (session_.attached == nullptr) return plans;
+  return AnnouncePlans(std::move(plans), OrderOf(session_), session_.attached);
+}
+
+// --------------------------------------------------------------------------------------------------- its end
+
+void TrainingSession::EndLost(const absl::Status& why) {
+  {
+    MutexLock lock(&mu_);
+    lost_ = why;
+  }
+  end_.Set();
+  client_.Cancel();
+}
+
+absl::Status TrainingSession::lost() const {
+  MutexLock lock(&mu_);
+  return lost_;
+}
+
+bool TrainingSession::EndStalled() {
+  if (client_.stalled_seconds() < stop_patience_) return false;
+  client_.Cancel();
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------------------- steps
+
+absl::Status TrainingSession::Run() {
+  const absl::Status status = RunSteps();
+  const bool finish = status.ok() && started_ && !end_.IsSet();
+  const absl::Status last = finish ? algorithm_->Finish() : algorithm_->Settle();
+  if (last.ok()) Report();
+  return status.ok() ? last : status;
+}
+
+absl::Status TrainingSession::RunSteps() {
+  while (!end_.IsSet()) {
+    // The master may grant nothing more until it knows that the last step is done.
+    if (!loader_.HasNext()) {
+      if (absl::Status status = algorithm_->Settle(); !status.ok()) return status;
+      Report();
+    }
+    const absl::StatusOr<const LoadedBatch*> batch = loader_.Next();
+    if (!batch.ok()) return batch.status();
+    if (*batch == nullptr) break;
+    if (LeaseSource::IsRequest((*batch)->tag)) {
+      if (absl::Status status = HandleRequest((*batch)->tag); !status.ok()) return status;
+      continue;
+    }
+    if (!started_) {
+      if (absl::Status status = Start(); !status.ok()) return status;
+    }
+    if (absl::Status status = RunStep(**batch); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSession::Start() {
+  waited_to_start_ = loader_.seconds_waited();
+  if (absl::Status status = algorithm_->Start(leases_.first_version()); !status.ok()) return status;
+  started_ = true;
+  return me_.restore_state() ? RestoreOwnState() : absl::OkStatus();
+}
+
+absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
+  Score score;
+  const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
+                            PassObserver* observer) {
+    score = ComputeGradient(batch, weights, gradient, observer);
+  };
+  const double start = clock_.Now();
+  const double blocked = client_.totals().blocked_seconds();
+  const absl::Status run = algorithm_->Run(StepOf(batch), gradient);
+  if (absl::Status status = StatusOf(session_); !status.ok()) return status;
+  if (!run.ok()) return run;
+  const double seconds = clock_.Now() - start - (client_.totals().blocked_seconds() - blocked);
+
+  // While the push of this step is in progress, only the steps before it are done.
+  if (algorithm_->under_way()) Report();
+  const LeaseSource::Place place = LeaseSource::PlaceOf(batch.tag);
+  current_.set_steps(current_.steps() + 1);
+  current_.set_samples(current_.samples() + batch.samples);
+  current_.set_loss_sum(current_.loss_sum() + score.loss_sum);
+  current_.set_correct(current_.correct() + score.correct);
+  current_.set_compute_seconds(current_.compute_seconds() + seconds);
+  current_.set_lease(place.lease);
+  current_.set_lease_steps(place.step);
+  if (!algorithm_->under_way()) Report();
+  return absl::OkStatus();
+}
+
+Algorithm::Step TrainingSession::StepOf(const LoadedBatch& batch) const {
+  Algorithm::Step step;
+  step.samples = static_cast<uint32_t>(batch.samples);
+  if (const uint64_t total = leases_.total_samples(); total > 0 && !batch.spans.empty()) {
+    const Span& first = batch.spans.front();
+    const double position = static_cast<double>(first.epoch) * session_.data.train.size() + first.begin;
+    step.progress = position / static_cast<double>(total);
+  }
+  return step;
+}
+
+Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<const float> weights,
+                                       absl::Span<float> gradient, PassObserver* observer) {
+  const double start = clock_.Now();
+  const Score score =
+      session_.model->Train(weights,
+                            {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
+                             static_cast<int>(batch.samples), batch.targets.data()},
+                            gradient, observer);
+  if (!StatusOf(session_).ok()) {
+    // The rest of the gradient will never be ready, so the push in progress cannot complete.
+    client_.Cancel();
+  } else if (slowdown_ > 1) {
+    end_.Pause((slowdown_ - 1) * (clock_.Now() - start));
+  }
+  return score;
+}
+
+// ----------------------------------------------------------------------------------- requests of the master
+
+absl::Status TrainingSession::HandleRequest(uint64_t tag) {
+  if (const uint64_t checkpoint = LeaseSource::CheckpointOf(tag)) return SaveOwnState(checkpoint);
+  if (tag == LeaseSource::kFlush) return algorithm_->Finish();
+  end_.Set();
+  return absl::OkStatus();
+}
+
+WorkerState TrainingSession::ListState() {
+  WorkerState state;
+  algorithm_->ListState(IsSynchronous(session_.job.algorithm().consistency()), &state);
+  client_.ListState(&state);
+  return state;
+}
+
+absl::Status TrainingSession::SaveOwnState(uint64_t checkpoint) {
+  if (absl::Status status = algorithm_->Settle(); !status.ok()) return status;
+  const absl::Status status = SaveState(ListState(), {me_.worker(), me_.incarnation()}, checkpoint, &master_);
+  if (status.ok() || IsOutOfReach(status)) return status;
+  // The master knows the reason, and completes the checkpoint without the state.
+  LOG(WARNING) << "checkpoint " << checkpoint << " does not have this worker's state: " << status.message();
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSession::RestoreOwnState() {
+  WorkerState state = ListState();
+  const absl::Status status = LoadState({me_.worker(), me_.incarnation()}, &master_, &state);
+  LOG_IF(INFO, status.ok()) << "this worker continues with its state from the checkpoint";
+  if (status.ok() || IsOutOfReach(status)) return status;
+  return absl::DataLossError(absl::StrCat(
+      "the state that worker ", me_.worker(), " had at the checkpoint cannot be restored: ", status.message(),
+      "; to continue without it, resume with checkpoint.worker_state: false"));
+}
+
+// ------------------------------------------------------------------------------------------------- progress
+
+void TrainingSession::Report() {
+  const ParameterClient::Totals totals = client_.totals();
+  current_.set_push_seconds(totals.push_seconds);
+  current_.set_pull_seconds(totals.pull_seconds);
+  current_.set_data_seconds(loader_.seconds_waited() - waited_to_start_);
+  current_.set_bytes_pushed(totals.bytes_pushed);
+  current_.set_bytes_pulled(totals.bytes_pulled);
+  current_.clear_round_trip_us();
+  current_.clear_round_trip_counts();
+  totals.round_trips.ForEach([this](uint64_t microseconds, uint64_t count) {
+    current_.add_round_trip_us(microseconds);
+    current_.add_round_trip_counts(count);
+  });
+  MutexLock lock(&mu_);
+  progress_ = current_;
+}
+
+v1::Progress TrainingSession::progress() const {
+  MutexLock lock(&mu_);
+  return progress_;
+}
+
+}  // namespace catchment
