@@ -136,7 +136,7 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   if (!layout.ok()) return layout.status();
   return Session{reply->run_id(),  reply->job(),      {reply->servers().begin(), reply->servers().end()},
                  *std::move(data), *std::move(model), *std::move(layout),
-                 attached};
+                 attached,         /*residual=*/{}};
 }
 
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,

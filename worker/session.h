@@ -29,7 +29,7 @@ struct WorkerOptions {
   v1::Role role = v1::WORKER;  // what the program is to do
 };
 
-// Immutable but for the model, which one thread uses.
+// The model and the residual are used by one thread; the other members are immutable.
 struct Session {
   uint64_t run_id = 0;  // of the master's run
   v1::Job job;
@@ -38,6 +38,9 @@ struct Session {
   std::unique_ptr<Trainable> model;
   ParameterLayout layout;
   AttachedModel* attached = nullptr;  // the model where it is a program's, otherwise null
+  // What TOP_K has not sent yet, kept from one registration of the worker to the next
+  // (ParameterClient::TakeResidual); empty: nothing is kept.
+  std::vector<float> residual;
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the

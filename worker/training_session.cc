@@ -77,9 +77,14 @@ TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOption
       augmentation_(session->job.data().augmentation(), session->data.train.input_shape(),
                     session->job.seed()),
       loader_(&session->data.train, &augmentation_, OrderOf(*session),
-              session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock) {}
+              session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock) {
+  if (!session->residual.empty()) client_.SetResidual(std::exchange(session->residual, {}));
+}
 
-TrainingSession::~TrainingSession() { end_.Set(); }
+TrainingSession::~TrainingSession() {
+  end_.Set();
+  session_.residual = client_.TakeResidual();
+}
 
 NextPlan TrainingSession::Plans() {
   NextPlan plans = [this] { return leases_.Next(); };

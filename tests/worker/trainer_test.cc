@@ -3,17 +3,24 @@
 #include <glog/logging.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/job/data_sources.h"
+#include "common/job/job_layout.h"
 #include "common/job/validate.h"
+#include "common/model_shapes.h"
 #include "common/mutex.h"
 #include "common/wire/protocol.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
+#include "tests/server/shard_harness.h"
+#include "tests/server/test_servers.h"
 
 namespace catchment {
 namespace {
@@ -29,14 +36,20 @@ v1::Job SmallestJob() {
   return *filled;
 }
 
+v1::GetJobReply ReplyWith(const v1::Job& job, uint64_t run_id, const std::string& server) {
+  v1::GetJobReply reply;
+  reply.set_protocol_version(kProtocolVersion);
+  reply.set_run_id(run_id);
+  reply.add_servers(server);
+  *reply.mutable_job() = job;
+  return reply;
+}
+
 // A master that takes every worker, and refuses it a lease.
 class RefusingMaster final : public v1::MasterService::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
-    reply->set_protocol_version(kProtocolVersion);
-    reply->set_run_id(1);
-    reply->add_servers("127.0.0.1:1");
-    *reply->mutable_job() = SmallestJob();
+    *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
     return grpc::Status::OK;
   }
   grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
@@ -77,6 +90,82 @@ TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
   thread.join();
   EXPECT_TRUE(status.ok()) << status;
   for (int i = 0; i < 4; ++i) EXPECT_GE(at[i + 1] - at[i], 0.1 * (1 << i)) << "after registration " << i;
+}
+
+constexpr int kParameters = 64, kSent = 16;
+
+v1::Job TopKJob() {
+  v1::Job job = SmallestJob();
+  job.set_name("test");
+  job.mutable_algorithm()->mutable_consistency()->set_groups(0);
+  job.mutable_model()->mutable_synthetic()->set_parameters(kParameters);
+  job.mutable_compression()->set_push(v1::Compression::TOP_K);
+  job.mutable_compression()->set_top_k_fraction(static_cast<float>(kSent) / kParameters);
+  return job;
+}
+
+ParameterLayout LayoutOfJob(const v1::Job& job) {
+  const DataShape data = ShapeOf(job.data());
+  const absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(job.model(), data.input, data.target);
+  CHECK(layers.ok()) << layers.status();
+  return *LayoutOf(job, ListTensors(*layers), /*num_servers=*/1);
+}
+
+// A master that grants each membership of worker 0 one step, and then ends the membership, of the second one
+// because the job is done.
+class ExpiringMaster final : public v1::MasterService::Service {
+ public:
+  explicit ExpiringMaster(const v1::Job& job) : job_(job), servers_(job, LayoutOfJob(job)) {}
+
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    *reply = ReplyWith(job_, kRunId, servers_.addresses()[0]);
+    return grpc::Status::OK;
+  }
+  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
+    reply->set_incarnation(++incarnation_);
+    reply->set_lease_seconds(100);
+    servers_.SetRosters({RosterOfLives(0, {{0, incarnation_}})});
+    return grpc::Status::OK;
+  }
+  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
+    if (request->after() == 0) {
+      lease->set_number(1);
+      v1::SampleSpan* const span = lease->add_minibatches()->add_spans();
+      span->set_end(4);
+      return grpc::Status::OK;
+    }
+    if (request->progress().lease_steps() < 1) {
+      lease->set_state(v1::Lease::WAIT);
+      lease->set_retry_seconds(10);
+      return grpc::Status::OK;
+    }
+    if (request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "the membership has expired");
+    lease->set_state(v1::Lease::FINISHED);
+    return grpc::Status::OK;
+  }
+
+  uint64_t memberships() const { return incarnation_; }
+  std::vector<float> Weights() { return servers_.Weights(); }
+  std::string address() const { return server_.address(); }
+
+ private:
+  const v1::Job job_;
+  TestServers servers_;
+  std::atomic<uint64_t> incarnation_{0};
+  const LoopbackServer server_{this};
+};
+
+// With a residual of zero the second push would send the same values as the first one.
+TEST(TrainerTest, WorkerThatRegistersAgainKeepsWhatTopKHasNotSent) {
+  ExpiringMaster master(TopKJob());
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  const absl::Status status = trainer.Run();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(master.memberships(), 2u);
+  const std::vector<float> weights = master.Weights();
+  const int64_t moved = kParameters - std::count(weights.begin(), weights.end(), 0.0f);
+  EXPECT_GT(moved, kSent);
 }
 
 }  // namespace

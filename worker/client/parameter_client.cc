@@ -136,6 +136,23 @@ void ParameterClient::ListState(WorkerState* state) {
   }
 }
 
+std::vector<float> ParameterClient::TakeResidual() {
+  GiveUp();
+  std::vector<float> residual;
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    residual.insert(residual.end(), shard->residual().begin(), shard->residual().end());
+  }
+  return residual;
+}
+
+void ParameterClient::SetResidual(absl::Span<const float> residual) {
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    const absl::Span<float> own = shard->residual();
+    const absl::Span<const float> kept = residual.subspan(shard->range().begin, own.size());
+    std::copy(kept.begin(), kept.end(), own.begin());
+  }
+}
+
 void ParameterClient::Start(const Operation& operation) {
   const bool has_input = operation.kind != Operation::kPull;
   {

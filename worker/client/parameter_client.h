@@ -66,6 +66,12 @@ class ParameterClient final : public Parameters {
   absl::Status Await(Range range) override;
   absl::StatusOr<Outcome> Finish() override;
 
+  // Returns the residuals of TOP_K, one for each parameter, and none for other codecs. Ends the operation in
+  // progress.
+  std::vector<float> TakeResidual();
+  // Continues with the residuals of an earlier client of the same job and layout, before the first operation.
+  void SetResidual(absl::Span<const float> residual);
+
   // Adds the residuals of TOP_K. No operation is under way, nor is one while the state is read or restored.
   void ListState(WorkerState* state);
 
