@@ -51,6 +51,10 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
                           absl::StatusOr<Session>* session);
 
+// Returns true for the error of a call that the master did not answer because its process was ending, as it
+// does when the job has ended. The call was not cancelled by the caller.
+inline bool HasMasterEnded(const absl::Status& error) { return absl::IsCancelled(error); }
+
 // The request with which a session registers; role and who it is.
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role);
 

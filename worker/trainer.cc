@@ -70,7 +70,7 @@ absl::Status Trainer::Run() {
     if (!status.ok()) break;
   }
   finished_.Set();
-  const bool failed = !stop_.IsSet() && !status.ok();
+  const bool failed = !stop_.IsSet() && !status.ok() && !HasMasterEnded(status);
   const absl::Status job = job_failure_.empty() ? absl::OkStatus() : JobFailed();
   if (session.ok() && session->attached != nullptr) session->attached->Finish(failed ? status : job);
   return failed ? status : job;

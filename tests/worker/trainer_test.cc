@@ -92,6 +92,30 @@ TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
   for (int i = 0; i < 4; ++i) EXPECT_GE(at[i + 1] - at[i], 0.1 * (1 << i)) << "after registration " << i;
 }
 
+// A master whose process ends while a worker registers: gRPC cancels the calls that are in progress.
+class EndingMaster final : public v1::MasterService::Service {
+ public:
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
+    return grpc::Status::OK;
+  }
+  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply*) override {
+    return grpc::Status::CANCELLED;
+  }
+  std::string address() const { return server_.address(); }
+
+ private:
+  const LoopbackServer server_{this};
+};
+
+TEST(TrainerTest, WorkerThatRegistersWhileTheJobEndsHasNotFailed) {
+  EndingMaster master;
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  const absl::Status status = trainer.Run();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 constexpr int kParameters = 64, kSent = 16;
 
 v1::Job TopKJob() {
