@@ -1,15 +1,15 @@
-// The center over gRPC: one stream to each server, blocks of all of them on their way at once.
+// The center over gRPC: one channel to each server (server_channel.h), with blocks of all servers in flight at
+// the same time.
 //
-// A block leaves as soon as all of its values are Ready, the lowest index first (block_schedule.h), and its
-// answer is written straight to where the caller wants it. Every push and exchange has a sequence number.
-// When a stream breaks it is opened again, with growing pauses, by whoever waits next, and the blocks that
-// were not answered are sent again under the same number: a server applies each once. With a codec
-// (docs/codecs.md) a block is encoded once, and the same bytes are sent again.
+// A block is sent as soon as all of its values are Ready, the lowest index first (block_schedule.h), and its
+// answer is written to the caller's memory. Every push and exchange has a sequence number. When a stream
+// breaks, the next wait opens it again, with growing pauses, and the blocks that were not answered are sent
+// again under the same number: a server applies each once. With a codec (docs/codecs.md) a block is encoded
+// once, and the same bytes are sent again.
 //
-// Threads: one caller at a time; Cancel and totals from any. In steady state no block allocates anything of
-// ours. Errors: Unavailable when a server was not to be reached for connect_timeout seconds;
-// FailedPrecondition when a server does not (or no longer) know this worker's incarnation; Cancelled after
-// Cancel.
+// Threads: one caller at a time; Cancel and totals from any. In steady state no block allocates memory of
+// ours. Errors: Unavailable if a server was unreachable for connect_timeout seconds; FailedPrecondition if a
+// server does not (or no longer) know this worker's incarnation; Cancelled after Cancel.
 #ifndef CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 #define CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 
@@ -25,12 +25,13 @@
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
+#include "worker/client/server_channel.h"
 #include "worker/parameters.h"
 #include "worker/worker_state.h"
 
 namespace catchment {
 
-class ParameterClient final : public Parameters {
+class ParameterClient final : public Parameters, private ServerChannel::Owner {
  public:
   struct Options {
     std::vector<std::string> servers;  // HOST:PORT, by shard
@@ -83,28 +84,30 @@ class ParameterClient final : public Parameters {
   double stalled_seconds() const;
 
  private:
-  class Shard;
+  // These require mu_, and record what happens on a channel.
+  void OnTaken() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnSent(size_t bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnAnswered(Range block, const Outcome& outcome, size_t bytes) override
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void OnStreamClosed() override { changed_.Notify(); }
 
+  v1::Hello HelloTo(int shard) const;
   absl::Status WaitFor(Range range);
   absl::Status WaitForAnswers(Range range);
-  // Null: none.
-  Shard* FindBroken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Reopen(Shard* shard);
+  // Returns a channel whose stream is broken; null: there is none.
+  ServerChannel* FindBroken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Reopen(ServerChannel* server);
   void GiveUp();
 
   bool AllSent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountWait(double from, double to) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CountAnswer(Range block, const Outcome& outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const ParameterLayout& layout_;
   const Clock& clock_;
   CompletionThread connections_;
 
-  // Changed by the caller only, while no stream has anything to answer.
-  Operation operation_;
-  uint64_t sequence_ = 0;  // of the last push or exchange
-  std::vector<std::unique_ptr<Shard>> shards_;
+  ServerChannel::Current current_;
 
   mutable Mutex mu_;
   CondVar changed_;
@@ -119,6 +122,8 @@ class ParameterClient final : public Parameters {
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;  // the caller, since moved_at_ or longer
   double moved_at_ ABSL_GUARDED_BY(mu_) = 0;
   Totals totals_ ABSL_GUARDED_BY(mu_);
+
+  std::vector<std::unique_ptr<ServerChannel>> servers_;  // by shard
 };
 
 }  // namespace catchment

@@ -71,7 +71,7 @@ class TlsTest : public testing::Test {
     const absl::Status status = PullWith(credentials);
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(status.message()),
-                MatchesRegex("server [01] at .* was not to be reached for 60 s: .*"));
+                MatchesRegex("server [01] at .* was unreachable for 60 s: .*"));
   }
 
   static TlsFiles *ours_, *theirs_;

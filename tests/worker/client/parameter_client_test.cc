@@ -198,7 +198,7 @@ TEST_P(ShardsTest, CancelEndsTheWaitAtAGateAndAllLaterCalls) {
   const absl::Status status = client->PushPull(gradient, 1, absl::MakeSpan(weights), 0).status();
   cancelling.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(std::string(status.message()), "the worker was told to stop");
+  EXPECT_EQ(std::string(status.message()), "the worker was asked to stop");
   EXPECT_EQ(client->Pull(0, absl::MakeSpan(weights)).code(), absl::StatusCode::kCancelled);
 }
 
@@ -360,7 +360,7 @@ TEST(ParameterClientTest, GivesUpOnAServerThatIsGoneForTheStatedTimeAndNamesIt) 
   const absl::Status status = client.Push(gradient, 1, 0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
-              StartsWith("server 1 at " + servers.addresses()[1] + " was not to be reached for 60 s: "));
+              StartsWith("server 1 at " + servers.addresses()[1] + " was unreachable for 60 s: "));
 }
 
 TEST(ParameterClientTest, GivesUpOnAServerThatWasNeverThere) {
@@ -369,7 +369,7 @@ TEST(ParameterClientTest, GivesUpOnAServerThatWasNeverThere) {
   ParameterClient client(OptionsOf({"127.0.0.1:1"}), &layout, &clock);
   std::vector<float> weights(kValues);
   EXPECT_THAT(std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
-              StartsWith("server 0 at 127.0.0.1:1 was not to be reached for 60 s: "));
+              StartsWith("server 0 at 127.0.0.1:1 was unreachable for 60 s: "));
 }
 
 TEST(ParameterClientTest, CancelEndsTheWaitForAServerThatIsGone) {

@@ -1,0 +1,192 @@
+#include "worker/client/server_channel.h"
+
+#include <glog/logging.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc.h"
+
+namespace catchment {
+namespace {
+
+// Returns true for errors that a retry cannot resolve.
+bool IsPermanent(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+v1::Block::Operation OnTheWire(Parameters::Operation::Kind kind) {
+  switch (kind) {
+    case Parameters::Operation::kPull:
+      return v1::Block::PULL;
+    case Parameters::Operation::kPush:
+      return v1::Block::PUSH;
+    case Parameters::Operation::kPushPull:
+      return v1::Block::PUSH_PULL;
+    case Parameters::Operation::kExchange:
+      return v1::Block::EXCHANGE;
+  }
+  LOG(FATAL) << "operation " << kind;
+}
+
+}  // namespace
+
+ServerChannel::ServerChannel(Options options, const ParameterLayout* layout, const Current* current,
+                             grpc::CompletionQueue* queue, Mutex* mu, Owner* owner)
+    : options_(std::move(options)),
+      index_(static_cast<int>(options_.hello.shard())),
+      layout_(*layout),
+      current_(*current),
+      queue_(queue),
+      mu_(*mu),
+      owner_(*owner),
+      channel_(Connect(options_.address, options_.credentials)),
+      versions_(layout->num_blocks(index_)),
+      pull_(Codec::ForPull(options_.compression)),
+      encoder_(options_.compression, layout->shard(index_).size()),
+      schedule_(layout, index_) {
+  if (encoder_.codec().is_plain()) return;
+  size_t bytes = 0;
+  for (int b = 0; b < layout->num_blocks(index_); ++b) {
+    encoded_.push_back({.payload = bytes});
+    bytes += encoder_.codec().PayloadBytes(layout->block(index_, b).size());
+  }
+  payloads_.reset(new char[bytes]);
+}
+
+std::string ServerChannel::name() const { return absl::StrCat("server ", index_, " at ", options_.address); }
+
+// --------------------------------------------------------------------------------------------- the stream
+
+void ServerChannel::Open() {
+  {
+    MutexLock lock(&mu_);
+    closed_ = false;
+  }
+  stream_ = std::make_unique<ShardStream>(channel_, queue_, options_.hello, this);
+}
+
+absl::StatusOr<double> ServerChannel::CloseBroken(double now, double give_up_seconds) {
+  Close();
+  // No stream is left that could change these members.
+  if (IsPermanent(close_status_)) {
+    return absl::Status(close_status_.code(), absl::StrCat(name(), ": ", close_status_.message()));
+  }
+  if (broken_since_ == 0) broken_since_ = now;
+  if (now - broken_since_ >= give_up_seconds) {
+    return absl::UnavailableError(
+        absl::StrCat(name(), " was unreachable for ", give_up_seconds, " s: ", close_status_.message()));
+  }
+  const double pause = pause_.Next();
+  LOG(WARNING) << name() << ": " << close_status_.message() << "; trying again in " << pause << " s";
+  return pause;
+}
+
+void ServerChannel::OpenAgain() {
+  {
+    MutexLock lock(&mu_);
+    schedule_.SendAgain();
+  }
+  Open();
+  Send();
+}
+
+void ServerChannel::OnClosed(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  closed_ = true;
+  close_status_ = status;
+  owner_.OnStreamClosed();
+}
+
+// ------------------------------------------------------------------------------------------------- blocks
+
+bool ServerChannel::Next(BlockHeader* header, absl::string_view* payload) {
+  {
+    MutexLock lock(&mu_);
+    const int block = schedule_.Next();
+    if (block == BlockSchedule::kNone) return false;
+    *header = HeaderOf(block);
+    owner_.OnTaken();
+  }
+  *payload = Encode(header);
+  MutexLock lock(&mu_);
+  owner_.OnSent(payload->size());
+  return true;
+}
+
+BlockHeader ServerChannel::HeaderOf(int block) const {
+  const Parameters::Operation& operation = current_.operation;
+  const bool pull = operation.kind == Parameters::Operation::kPull;
+  return {.operation = OnTheWire(operation.kind),
+          .sequence = pull ? 0 : current_.sequence,
+          .version = pull ? operation.min_version : versions_[block],
+          .block = static_cast<uint32_t>(block),
+          .samples = operation.samples,
+          .steps = operation.steps};
+}
+
+absl::string_view ServerChannel::Encode(BlockHeader* header) {
+  if (current_.operation.kind == Parameters::Operation::kPull) return {};
+  const Range range = layout_.block(index_, static_cast<int>(header->block));
+  const absl::Span<const float> values = current_.operation.input.subspan(range.begin, range.size());
+  const Codec& codec = encoder_.codec();
+  if (codec.is_plain()) return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+  Encoded& last = encoded_[header->block];
+  char* const out = payloads_.get() + last.payload;
+  if (last.sequence != header->sequence) {
+    last.scale = encoder_.Encode(range.begin - this->range().begin, values, header->samples, out);
+    last.sequence = header->sequence;
+  }
+  header->scale = last.scale;
+  return {out, codec.PayloadBytes(range.size())};
+}
+
+absl::Status ServerChannel::Decode(const BlockHeader& header, const PayloadView& payload) {
+  if (current_.operation.kind == Parameters::Operation::kPush) return absl::OkStatus();
+  if (header.fate == v1::Block::NON_FINITE && payload.size() == 0) return absl::OkStatus();
+  const Range range = layout_.block(index_, static_cast<int>(header.block));
+  const absl::Span<float> out = current_.operation.output.subspan(range.begin, range.size());
+  if (const auto decoded = pull_.Decode(payload, header.scale, out); !decoded.ok()) {
+    return absl::InternalError(
+        absl::StrCat("server ", index_, ", block ", header.block, ": ", decoded.status().message()));
+  }
+  versions_[header.block] = header.version;
+  return absl::OkStatus();
+}
+
+absl::Status ServerChannel::CheckAsked(const BlockHeader& header) const {
+  const Parameters::Operation& operation = current_.operation;
+  const uint64_t sequence = operation.kind == Parameters::Operation::kPull ? 0 : current_.sequence;
+  if (schedule_.OnItsWay(header.block) && header.operation == OnTheWire(operation.kind) &&
+      header.sequence == sequence) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat("server ", index_, " answered what it was not asked"));
+}
+
+absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadView& payload) {
+  {
+    MutexLock lock(&mu_);
+    if (absl::Status status = CheckAsked(header); !status.ok()) return status;
+  }
+  if (absl::Status status = Decode(header, payload); !status.ok()) return status;
+  MutexLock lock(&mu_);
+  const int block = static_cast<int>(header.block);
+  schedule_.Answered(block);
+  broken_since_ = 0;
+  pause_.Reset();
+  owner_.OnAnswered(layout_.block(index_, block),
+                    {header.staleness, header.fate == v1::Block::LATE, header.fate == v1::Block::NON_FINITE},
+                    payload.size());
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

@@ -1,0 +1,139 @@
+// One server, as a ParameterClient sees it: the stream to the server, the codec of its blocks, and the place of
+// each block in the current operation.
+//
+// Threads: one caller at a time; the stream calls on the thread of the connections and in Send. All channels of
+// a client share its lock, which guards the schedule and the state of the stream. Payloads are encoded and
+// decoded without it.
+#ifndef CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
+#define CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/codec/codec.h"
+#include "common/codec/push_encoder.h"
+#include "common/growing_pause.h"
+#include "common/mutex.h"
+#include "common/parameter_layout.h"
+#include "proto/job.pb.h"
+#include "proto/wire.pb.h"
+#include "worker/client/block_schedule.h"
+#include "worker/client/shard_stream.h"
+#include "worker/parameters.h"
+
+namespace catchment {
+
+class ServerChannel final : public ShardStream::Owner {
+ public:
+  // The client of the channel. The channel calls it with the lock held.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // A block was taken from the schedule to be sent.
+    virtual void OnTaken() = 0;
+    // A block with a payload of `bytes` is being sent.
+    virtual void OnSent(size_t bytes) = 0;
+    // `block` was answered with a payload of `bytes`.
+    virtual void OnAnswered(Range block, const Parameters::Outcome& outcome, size_t bytes) = 0;
+    virtual void OnStreamClosed() = 0;
+  };
+
+  // What all channels of a client carry out. It changes only while no stream has anything to answer.
+  struct Current {
+    Parameters::Operation operation;
+    uint64_t sequence = 0;  // of the last push or exchange
+  };
+
+  struct Options {
+    std::string address;  // HOST:PORT
+    std::shared_ptr<grpc::ChannelCredentials> credentials;
+    v1::Hello hello;
+    v1::Compression compression;
+  };
+
+  // All pointers outlive the channel. `mu` is the lock of the owner.
+  ServerChannel(Options options, const ParameterLayout* layout, const Current* current,
+                grpc::CompletionQueue* queue, Mutex* mu, Owner* owner);
+
+  // Opens a new stream. The channel has none.
+  void Open();
+  void Close() { stream_.reset(); }
+  bool IsOpen() const { return stream_ != nullptr; }
+  // Closes a broken stream. Returns the seconds after which it is to be opened again. Errors: that of a stream
+  // which a retry cannot repair; Unavailable if no answer came for `give_up_seconds`. `now`: seconds.
+  absl::StatusOr<double> CloseBroken(double now, double give_up_seconds);
+  // Opens a stream again, and sends again what was not answered.
+  void OpenAgain();
+
+  // Sends what is ready, on the thread of the connections.
+  void Wake() { stream_->Wake(); }
+  // The same, on this thread.
+  void Send() { stream_->Send(); }
+
+  Range range() const { return layout_.shard(index_); }
+  // Empty except for TOP_K.
+  absl::Span<float> residual() { return encoder_.residual(); }
+
+  // Both require the lock.
+  BlockSchedule& schedule() { return schedule_; }
+  // Returns true if the stream closed while answers are missing. One that closes after its last answer is opened
+  // again in the next operation.
+  bool IsBroken() const { return closed_ && schedule_.unanswered() > 0; }
+
+ private:
+  // The last encoding of a block.
+  struct Encoded {
+    size_t payload;  // where its bytes begin in payloads_
+    uint64_t sequence = 0;
+    float scale = 1;
+  };
+
+  bool Next(BlockHeader* header, absl::string_view* payload) override;
+  absl::Status OnAnswer(const BlockHeader& header, const PayloadView& payload) override;
+  void OnClosed(const absl::Status& status) override;
+
+  std::string name() const;
+  BlockHeader HeaderOf(int block) const;
+  // Returns a block's values as bytes, and sets their scale. They are the same whenever the block is sent again.
+  absl::string_view Encode(BlockHeader* header);
+  // Writes the values of an answer to the output of the operation.
+  absl::Status Decode(const BlockHeader& header, const PayloadView& payload);
+  absl::Status CheckAsked(const BlockHeader& header) const;
+
+  const Options options_;
+  const int index_;
+  const ParameterLayout& layout_;
+  const Current& current_;
+  grpc::CompletionQueue* const queue_;
+  Mutex& mu_;
+  Owner& owner_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<ShardStream> stream_;
+  std::vector<uint64_t> versions_;  // of each block, as last pulled
+  const Codec pull_;
+
+  // Two channels may send at the same time, so each has its own encoder. It is used by one thread at a time, the
+  // one that writes to the stream. Without a codec there are no payloads.
+  PushEncoder encoder_;
+  std::vector<Encoded> encoded_;  // by block
+  std::unique_ptr<char[]> payloads_;
+
+  // Guarded by mu_.
+  BlockSchedule schedule_;
+  bool closed_ = true;
+  absl::Status close_status_;
+  // For the attempts to open the stream since its last answer.
+  double broken_since_ = 0;  // seconds; 0: it has not broken
+  GrowingPause pause_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_CLIENT_SERVER_CHANNEL_H_
