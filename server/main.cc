@@ -40,8 +40,8 @@
 #include "common/wire/protocol.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/listener.h"
-#include "server/edge/master_link.h"
 #include "server/edge/master_service.h"
+#include "server/edge/server_registration.h"
 #include "server/edge/shard_service.h"
 #include "server/edge/sweeper.h"
 #include "server/master/master_host.h"
@@ -309,18 +309,19 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   Mutex mu;
   absl::Status failure;
   bool leaving = false;
-  MasterLink link(setting.servers[0], setting.client_credentials,
-                  MakeRegisterRequest(setting, listener->address(), claim.server_instance()), &claim,
-                  setting.job.faults().connect_timeout_seconds(), &clock, [&](const absl::Status& status) {
-                    MutexLock lock(&mu);
-                    failure = status;
-                  });
+  ServerRegistration registration(setting.servers[0], setting.client_credentials,
+                                  MakeRegisterRequest(setting, listener->address(), claim.server_instance()),
+                                  &claim, setting.job.faults().connect_timeout_seconds(), &clock,
+                                  [&](const absl::Status& status) {
+                                    MutexLock lock(&mu);
+                                    failure = status;
+                                  });
   const auto leave = [&] {
     {
       MutexLock lock(&mu);
       leaving = true;
     }
-    link.Leave();
+    registration.Leave();
   };
   PortWatch watch(listener->address(), setting.client_credentials, {}, [&](const absl::Status&) { leave(); });
   SignalThread signals([&](int) { leave(); });

@@ -1,4 +1,4 @@
-#include "server/edge/master_link.h"
+#include "server/edge/server_registration.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,16 +80,17 @@ class Failure {
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };
 
-class MasterLinkTest : public testing::Test {
+class ServerRegistrationTest : public testing::Test {
  protected:
-  MasterLinkTest()
+  ServerRegistrationTest()
       : listener_(*Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&master_}, {})) {
     request_.set_index(3);
     request_.set_address("here:7000");
   }
-  std::unique_ptr<MasterLink> Link(const std::string& master, const Clock* clock) {
-    return std::make_unique<MasterLink>(master, grpc::InsecureChannelCredentials(), request_, &claim_, 60,
-                                        clock, [this](const absl::Status& status) { failure_.Note(status); });
+  std::unique_ptr<ServerRegistration> Start(const std::string& master, const Clock* clock) {
+    return std::make_unique<ServerRegistration>(
+        master, grpc::InsecureChannelCredentials(), request_, &claim_, 60, clock,
+        [this](const absl::Status& status) { failure_.Note(status); });
   }
 
   FakeMaster master_;
@@ -99,21 +100,21 @@ class MasterLinkTest : public testing::Test {
   Failure failure_;
 };
 
-TEST_F(MasterLinkTest, RegistersAndTellsWhenItHasToEnd) {
+TEST_F(ServerRegistrationTest, RegistersAndAnnouncesItsEnd) {
   const SteadyClock clock;
-  const auto link = Link(listener_.address(), &clock);
+  const auto registration = Start(listener_.address(), &clock);
   EXPECT_EQ(master_.WaitFor(false).index(), 3u);
-  link->Leave();
+  registration->Leave();
   EXPECT_EQ(master_.WaitFor(true).address(), "here:7000");
 }
 
-TEST_F(MasterLinkTest, TellsTheRunThatTheServerBelongsTo) {
+TEST_F(ServerRegistrationTest, NamesTheRunThatTheServerBelongsTo) {
   v1::Run run;
   run.set_id(5);
   run.set_job("a");
   ASSERT_TRUE(claim_.Claim(run).ok());
   const SteadyClock clock;
-  const auto link = Link(listener_.address(), &clock);
+  const auto registration = Start(listener_.address(), &clock);
   EXPECT_EQ(master_.WaitFor(false).run().id(), 5u);
   // The master is started again: the server, which holds what the run before had trained, ends.
   master_.SetRunId(6);
@@ -123,34 +124,34 @@ TEST_F(MasterLinkTest, TellsTheRunThatTheServerBelongsTo) {
               HasSubstr("this server belongs to run 0000000000000005 of job 'a'"));
 }
 
-TEST_F(MasterLinkTest, MasterThatNamesNoRunIsOfAnotherRelease) {
+TEST_F(ServerRegistrationTest, MasterThatNamesNoRunIsOfAnotherRelease) {
   master_.SetRunId(0);
   const SteadyClock clock;
-  const auto link = Link(listener_.address(), &clock);
+  const auto registration = Start(listener_.address(), &clock);
   EXPECT_THAT(std::string(failure_.Wait().message()), HasSubstr("use binaries of one release"));
 }
 
-TEST_F(MasterLinkTest, RefusalIsFinalAndSaysWhy) {
+TEST_F(ServerRegistrationTest, RefusalIsFinalAndSaysWhy) {
   master_.AnswerWith(absl::FailedPreconditionError("another job file"));
   const SteadyClock clock;
-  const auto link = Link(listener_.address(), &clock);
+  const auto registration = Start(listener_.address(), &clock);
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()), "master at " + listener_.address() + ": another job file");
 }
 
-TEST_F(MasterLinkTest, ServerThatHasToEndWaitsAsLongAsTheMasterAnswersAndNotMuchLonger) {
+TEST_F(ServerRegistrationTest, ServerThatHasToEndWaitsAsLongAsTheMasterAnswersAndNotMuchLonger) {
   const HastyClock clock(50);
-  const auto link = Link(listener_.address(), &clock);
-  link->Leave();
+  const auto registration = Start(listener_.address(), &clock);
+  registration->Leave();
   for (int calls = 0; calls < 3; ++calls) master_.WaitForAnother();
   master_.AnswerWith(absl::UnavailableError("it has gone"));
   EXPECT_THAT(std::string(failure_.Wait().message()), StartsWith("gave up after 20 s: master at "));
 }
 
-TEST_F(MasterLinkTest, GivesUpOnAMasterThatIsNotThereAfterTheStatedTime) {
+TEST_F(ServerRegistrationTest, GivesUpOnAMasterThatIsNotThereAfterTheStatedTime) {
   const HastyClock clock(50);
-  const auto link = Link("127.0.0.1:1", &clock);
+  const auto registration = Start("127.0.0.1:1", &clock);
   const absl::Status status = failure_.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), StartsWith("gave up after 60 s: master at 127.0.0.1:1: "));

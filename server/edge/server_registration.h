@@ -1,6 +1,6 @@
 // Registers a server at the master.
-#ifndef CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
-#define CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
+#ifndef CATCHMENT_SERVER_EDGE_SERVER_REGISTRATION_H_
+#define CATCHMENT_SERVER_EDGE_SERVER_REGISTRATION_H_
 
 #include <functional>
 #include <memory>
@@ -17,16 +17,16 @@
 namespace catchment {
 
 // Registers the server once a second, on a separate thread, from construction to destruction.
-class MasterLink {
+class ServerRegistration {
  public:
   // `on_failed` is called once, on the thread, when the master refuses the server, belongs to another run, or
-  // has been unreachable for give_up_seconds. `claim` and `clock` outlive the link.
-  MasterLink(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-             v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
-             const Clock* clock, std::function<void(const absl::Status&)> on_failed);
-  ~MasterLink();
+  // has been unreachable for give_up_seconds. `claim` and `clock` outlive the object.
+  ServerRegistration(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                     v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
+                     const Clock* clock, std::function<void(const absl::Status&)> on_failed);
+  ~ServerRegistration();
 
-  // Notifies the master that this server must end, and therefore the job. From then on the link fails sooner
+  // Notifies the master that this server must end, and therefore the job. From then on it fails sooner
   // if the master does not answer.
   void Leave();
 
@@ -44,11 +44,11 @@ class MasterLink {
   Mutex mu_;
   CondVar changed_;
   v1::RegisterServerRequest request_ ABSL_GUARDED_BY(mu_);
-  bool hurry_ ABSL_GUARDED_BY(mu_) = false;
+  bool wake_now_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 
 }  // namespace catchment
 
-#endif  // CATCHMENT_SERVER_EDGE_MASTER_LINK_H_
+#endif  // CATCHMENT_SERVER_EDGE_SERVER_REGISTRATION_H_

@@ -1,4 +1,4 @@
-#include "server/edge/master_link.h"
+#include "server/edge/server_registration.h"
 
 #include <glog/logging.h>
 
@@ -21,10 +21,11 @@ constexpr char kNeverReached[] =
 
 }  // namespace
 
-MasterLink::MasterLink(const std::string& master,
-                       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-                       v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
-                       const Clock* clock, std::function<void(const absl::Status&)> on_failed)
+ServerRegistration::ServerRegistration(const std::string& master,
+                                       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                       v1::RegisterServerRequest request, const RunClaim* claim,
+                                       double give_up_seconds, const Clock* clock,
+                                       std::function<void(const absl::Status&)> on_failed)
     : master_(master),
       stub_(v1::MasterService::NewStub(ConnectForControl(master, credentials))),
       claim_(*claim),
@@ -34,7 +35,7 @@ MasterLink::MasterLink(const std::string& master,
       request_(std::move(request)),
       thread_([this] { Run(); }) {}
 
-MasterLink::~MasterLink() {
+ServerRegistration::~ServerRegistration() {
   {
     MutexLock lock(&mu_);
     ending_ = true;
@@ -43,14 +44,14 @@ MasterLink::~MasterLink() {
   thread_.join();
 }
 
-void MasterLink::Leave() {
+void ServerRegistration::Leave() {
   MutexLock lock(&mu_);
   request_.set_leaving(true);
-  hurry_ = true;
+  wake_now_ = true;
   changed_.Notify();
 }
 
-absl::Status MasterLink::Register(v1::RegisterServerRequest request) {
+absl::Status ServerRegistration::Register(v1::RegisterServerRequest request) {
   const v1::Run run = claim_.run();
   if (run.id() != 0) *request.mutable_run() = run;
   v1::RegisterServerReply reply;
@@ -69,7 +70,7 @@ absl::Status MasterLink::Register(v1::RegisterServerRequest request) {
                                                     Describe(run), ": start the server again"));
 }
 
-void MasterLink::Run() {
+void ServerRegistration::Run() {
   double last_heard = clock_.Now();
   bool reached = false;
   while (true) {
@@ -77,7 +78,7 @@ void MasterLink::Run() {
     {
       MutexLock lock(&mu_);
       if (ending_) return;
-      hurry_ = false;
+      wake_now_ = false;
       request = request_;
     }
     const double patience = request.leaving() ? std::min(kLeaveSeconds, give_up_seconds_) : give_up_seconds_;
@@ -97,7 +98,7 @@ void MasterLink::Run() {
                    << patience << " s";
     }
     MutexLock lock(&mu_);
-    changed_.WaitFor(&mu_, kInterval, [this] { return ending_ || hurry_; });
+    changed_.WaitFor(&mu_, kInterval, [this] { return ending_ || wake_now_; });
   }
 }
 
