@@ -21,10 +21,13 @@ import tempfile
 import time
 from pathlib import Path
 
-# Folder or file of rules -> the tests next to it.
+COMPENSATIONS = ("closed_loop_momentum", "delay_compensation", "gap_aware", "gradient_compensation", "momentum_control",
+                 "momentum_log", "open_loop_momentum", "staleness_factor")
+
+# Folder, file, or path without a suffix, of rules -> the tests next to it.
 RULES = {
-    "server/compensation": ["//tests/server/compensation/..."],
-    "server/rules": ["//tests/server/rules/..."],
+    **{f"server/shard/{name}": ["//tests/server/compensation/..."] for name in COMPENSATIONS},
+    **{f"server/shard/{name}": ["//tests/server/rules/..."] for name in ("accrued_gradient", "elastic_difference", "rule")},
     "optim": ["//tests/optim/..."],
     "server/shard/gate.cc": ["//tests/server:gate_test", "//tests/server:shard_waiting_test"],
     "server/shard/group.cc": ["//tests/server:group_test"],
@@ -74,7 +77,8 @@ def breaks_of(path):
 def sources(root):
     for rule, tests in RULES.items():
         path = root / rule
-        for file in sorted(path.glob("*.[ch]*")) if path.is_dir() else [path]:
+        files = path.glob("*.[ch]*") if path.is_dir() else [path] if path.suffix else path.parent.glob(f"{path.name}.[ch]*")
+        for file in sorted(files):
             yield file, tests
 
 
