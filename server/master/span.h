@@ -1,4 +1,4 @@
-// Which samples: parts of the shuffled order of one epoch.
+// The samples of steps, as spans (common/span.h) of the epochs.
 //
 // Units: positions count samples.
 #ifndef CATCHMENT_SERVER_MASTER_SPAN_H_
@@ -6,9 +6,9 @@
 
 #include <compare>
 #include <cstdint>
-#include <ostream>
 #include <vector>
 
+#include "common/span.h"
 #include "proto/master.pb.h"
 
 namespace catchment {
@@ -21,29 +21,15 @@ struct Position {
   auto operator<=>(const Position&) const = default;
 };
 
-// Positions begin .. end-1 of the order of `epoch`.
-struct Span {
-  uint64_t epoch = 0;
-  uint64_t begin = 0;
-  uint64_t end = 0;
-
-  uint64_t size() const { return end - begin; }
-  bool operator==(const Span&) const = default;
-};
-
-inline std::ostream& operator<<(std::ostream& out, const Span& span) {
-  return out << span.epoch << ":" << span.begin << "-" << span.end;
-}
-
 // The samples of one step, of one worker or of all together; may be none.
 using Step = std::vector<Span>;
 
 uint64_t NumSamples(const Step& step);
 
-// Adds to the last span where it goes on from it.
+// Adds a span, to the last one if it continues it.
 void Append(const Span& span, Step* step);
 
-// Samples begin .. end-1 of a step, counted along its spans.
+// Returns samples begin .. end-1 of a step, counted along its spans.
 Step Slice(const Step& step, uint64_t begin, uint64_t end);
 
 v1::SampleSpan ToProto(const Span& span);

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/span.h"
 #include "worker/data/aligned_floats.h"
 #include "worker/data/augmentation.h"
 #include "worker/data/dataset.h"
@@ -20,16 +21,8 @@
 
 namespace catchment {
 
-// Positions begin .. end-1 of an epoch's order (epoch_order.h).
-struct Span {
-  uint64_t epoch = 0;
-  uint64_t begin = 0;
-  uint64_t end = 0;
-
-  bool operator==(const Span&) const = default;
-};
-
-// What one minibatch is made of: the spans' samples, in their order. No spans: a minibatch of no samples.
+// The samples of one minibatch: those of the spans of the epochs' orders (epoch_order.h), in their order. No
+// spans: a minibatch of no samples.
 struct BatchPlan {
   uint64_t tag = 0;  // the caller's; handed back with the batch
   std::vector<Span> spans;
