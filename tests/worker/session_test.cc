@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "common/job/validate.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -65,6 +67,30 @@ TEST_F(SessionTest, JobWithAFieldThatTheWorkerDoesNotKnowIsRefused) {
   optimizer->GetReflection()->MutableUnknownFields(optimizer)->AddVarint(4321, 1);
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("catchment.v1.Optimizer has a field with number 4321"),
                                HasSubstr("update the worker to the master's build (9.9.9)")));
+}
+
+// The trainer keeps in it what TOP_K has not sent.
+TEST_F(SessionTest, ResidualIsKeptInARunAndDroppedWithIt) {
+  v1::Job job;
+  job.set_batch_size(4);
+  job.set_epochs(1);
+  job.mutable_data()->mutable_synthetic()->set_samples(8);
+  job.mutable_model()->mutable_synthetic()->set_parameters(2);
+  const absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
+  ASSERT_TRUE(filled.ok()) << filled.status();
+  *master_.reply()->mutable_job() = *filled;
+  master_.reply()->add_servers("127.0.0.1:1");
+  master_.reply()->set_run_id(1);
+  const WorkerOptions options{.credentials = grpc::InsecureChannelCredentials()};
+  absl::StatusOr<Session> session = OpenSession(options, &client_);
+  ASSERT_TRUE(session.ok()) << session.status();
+  session->residual = {0.5f, -1};
+  ASSERT_TRUE(FollowMaster(options, &client_, &session).ok());
+  EXPECT_EQ(session->residual, std::vector<float>({0.5f, -1}));
+  master_.reply()->set_run_id(2);
+  ASSERT_TRUE(FollowMaster(options, &client_, &session).ok());
+  EXPECT_EQ(session->run_id, 2u);
+  EXPECT_TRUE(session->residual.empty());
 }
 
 }  // namespace
