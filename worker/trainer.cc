@@ -12,9 +12,8 @@ namespace {
 
 constexpr double kLookSeconds = 0.1;
 
-bool IsLost(const absl::Status& status) {
-  return absl::IsNotFound(status) || absl::IsFailedPrecondition(status);
-}
+// Returns true if the master or a server no longer counts this registration as a member.
+bool IsLost(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsAborted(status); }
 
 // Adds to an error of a server that cannot be reached what the user can do.
 absl::Status WithAdvice(const absl::Status& status) {

@@ -10,8 +10,8 @@
 namespace catchment {
 
 // Hello.protocol_version, and in every registration. Version 2 has ids of runs and of server processes,
-// version 3 Block.steps.
-inline constexpr uint32_t kProtocolVersion = 3;
+// version 3 Block.steps, version 4 Aborted for a worker that is to register again.
+inline constexpr uint32_t kProtocolVersion = 4;
 // The metadata key of the call for the serialised Hello.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
 

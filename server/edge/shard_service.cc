@@ -93,9 +93,8 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
   }
   if (absl::Status status = claim_->Check(hello->run_id(), "the worker"); !status.ok()) return status;
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
-                     ", is no member of the job (any more); register again"));
+    return absl::AbortedError(absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
+                                           ", is no member of the job (any more); register again"));
   }
   return absl::OkStatus();
 }

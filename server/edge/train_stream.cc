@@ -152,7 +152,7 @@ void TrainStream::FinishWhenIdle() {
 
 void TrainStream::Replace() {
   MutexLock lock(&mu_);
-  EndStream(absl::FailedPreconditionError(absl::StrCat(name(), " has opened a newer connection")));
+  EndStream(absl::AbortedError(absl::StrCat(name(), " has opened a newer connection")));
   if (writing_ && call_ != nullptr) call_->Cancel();
 }
 
@@ -165,8 +165,8 @@ void TrainStream::Sweep(double now) {
     if (cancel_at_ == 0) cancel_at_ = now + kFinalStatusSeconds;
     if (now >= cancel_at_) call_->Cancel();
   } else if (!member) {
-    EndStream(absl::FailedPreconditionError(
-        absl::StrCat(name(), " is no member of the job (any more); register again")));
+    EndStream(
+        absl::AbortedError(absl::StrCat(name(), " is no member of the job (any more); register again")));
   } else if (absl::Status status = CheckRates(now, push); !status.ok()) {
     LOG(WARNING) << status.message() << "; its connection is ended";
     EndStream(status);

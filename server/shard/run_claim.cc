@@ -48,9 +48,8 @@ absl::Status RunClaim::Check(uint64_t run_id, absl::string_view peer) const {
   if (run_id != 0 && run_id == run_.id()) return absl::OkStatus();
   const std::string mine =
       run_.id() == 0 ? "no run yet: it was started after the run had begun" : Describe(run_);
-  return absl::FailedPreconditionError(absl::StrCat(peer, " belongs to run ", FormatId(run_id),
-                                                    ", and this server to ", mine,
-                                                    "; ask the master for the job, and register again"));
+  return absl::AbortedError(absl::StrCat(peer, " belongs to run ", FormatId(run_id), ", and this server to ",
+                                         mine, "; ask the master for the job, and register again"));
 }
 
 }  // namespace catchment

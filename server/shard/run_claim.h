@@ -32,7 +32,8 @@ class RunClaim {
   // Claims the server for the run of the command. Errors: those of Claim; NotFound if the command is for
   // another process.
   absl::Status Admit(const v1::ShardCommand& command);
-  // Returns FailedPrecondition unless the server belongs to the run of `peer`, "the worker" for example.
+  // Returns Aborted unless the server belongs to the run of `peer`, "the worker" for example, who is to ask the
+  // master for the job again.
   absl::Status Check(uint64_t run_id, absl::string_view peer) const;
 
  private:

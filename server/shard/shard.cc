@@ -134,9 +134,8 @@ absl::Status Shard::HandleLocked(Request request, BlockCall* call) {
 absl::StatusOr<WorkerRecord*> Shard::FindMember(const Envelope& envelope) const {
   WorkerRecord* const worker = FindWorker(envelope.worker);
   if (worker == nullptr || !commanded_.gate.IsMember(envelope.worker, envelope.incarnation)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker ", envelope.worker, ", incarnation ", envelope.incarnation,
-                     ", is no member of the job (any more); register again"));
+    return absl::AbortedError(absl::StrCat("worker ", envelope.worker, ", incarnation ", envelope.incarnation,
+                                           ", is no member of the job (any more); register again"));
   }
   return worker;
 }

@@ -9,7 +9,7 @@
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot begins. Order:
 // snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness: initial weights and the
 // time are arguments, and snapshots are passed to a function. Errors: InvalidArgument for a request that
-// breaks the protocol, FailedPrecondition for one of a worker that is no member; neither changes anything.
+// breaks the protocol, Aborted for one of a worker that is no member; neither changes anything.
 #ifndef CATCHMENT_SERVER_SHARD_SHARD_H_
 #define CATCHMENT_SERVER_SHARD_SHARD_H_
 

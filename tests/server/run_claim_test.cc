@@ -52,6 +52,7 @@ TEST(RunClaim, PeersMustBelongToTheRun) {
   ASSERT_TRUE(claim.Claim(CommandOf(1, "a", "m:1").run()).ok());
   EXPECT_TRUE(claim.Check(1, "the worker").ok());
   EXPECT_FALSE(claim.Check(0, "the worker").ok());
+  EXPECT_EQ(claim.Check(2, "the worker").code(), absl::StatusCode::kAborted);
   EXPECT_EQ(std::string(claim.Check(2, "the worker").message()),
             "the worker belongs to run 0000000000000002, and this server to run 0000000000000001 of job 'a' "
             "(master "

@@ -59,11 +59,11 @@ TEST(ShardTest, WhatBreaksTheProtocolIsRefusedByNameAndChangesNothing) {
        "a contribution computed at version 1 of block 1, which is at 0"},
       {"worker",
        {.worker = 7},
-       absl::StatusCode::kFailedPrecondition,
+       absl::StatusCode::kAborted,
        "worker 7, incarnation 17, is no member of the job (any more); register again"},
       {"incarnation",
        {.worker = 0, .incarnation = 9},
-       absl::StatusCode::kFailedPrecondition,
+       absl::StatusCode::kAborted,
        "worker 0, incarnation 9, is no member of the job (any more); register again"},
   };
   for (bool synchronous : {false, true}) {
@@ -111,7 +111,7 @@ TEST(ShardTest, WorkerThatHasLeftIsRefused) {
   shard.SetRosters({MakeRoster(0, {0})});
   for (v1::Block::Operation operation : {v1::Block::PUSH_PULL, v1::Block::PULL}) {
     EXPECT_EQ(shard.Handle({.worker = 1, .operation = operation, .sequence = 2, .version = 1}).code(),
-              absl::StatusCode::kFailedPrecondition);
+              absl::StatusCode::kAborted);
   }
 }
 

@@ -78,20 +78,23 @@ TEST_F(ShardServiceTest, RefusesPeersThatAreNoWorkers) {
 }
 
 TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
-  const auto message = [this](const auto& change) {
+  const auto refusal = [this](grpc::StatusCode code, const auto& change) {
     v1::Hello hello = HelloOf(servers_.layout(), 0);
     change(&hello);
     const grpc::Status status = Refusal(hello);
-    EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
     return status.error_message();
   };
+  // The worker is to give up, or to register again.
+  const auto message = [&](const auto& change) { return refusal(grpc::FAILED_PRECONDITION, change); };
+  const auto outdated = [&](const auto& change) { return refusal(grpc::ABORTED, change); };
   EXPECT_THAT(message([](v1::Hello* h) { h->set_protocol_version(1); }),
-              AllOf(StartsWith("the worker speaks protocol version 1, this server 3 (Catchment "),
+              AllOf(StartsWith("the worker speaks protocol version 1, this server 4 (Catchment "),
                     HasSubstr("use binaries of one release")));
   EXPECT_THAT(
-      message([](v1::Hello* h) { h->set_run_id(kRunId - 1); }),
+      outdated([](v1::Hello* h) { h->set_run_id(kRunId - 1); }),
       HasSubstr("the worker belongs to run 0000000000000046, and this server to run 0000000000000047"));
-  EXPECT_THAT(message([](v1::Hello* h) { h->clear_run_id(); }), HasSubstr("register again"));
+  EXPECT_THAT(outdated([](v1::Hello* h) { h->clear_run_id(); }), HasSubstr("register again"));
   EXPECT_EQ(message([](v1::Hello* h) { h->set_job("other"); }),
             "the worker works on job 'other', this server on 'test'");
   EXPECT_EQ(message([](v1::Hello* h) { h->set_fingerprint(h->fingerprint() + 1); }),
@@ -100,9 +103,9 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
             "the worker wants shard 1 of 1, this is shard 0 of 1");
   EXPECT_EQ(message([](v1::Hello* h) { h->set_num_shards(2); }),
             "the worker wants shard 0 of 2, this is shard 0 of 1");
-  EXPECT_EQ(message([](v1::Hello* h) { h->set_worker(9); }),
+  EXPECT_EQ(outdated([](v1::Hello* h) { h->set_worker(9); }),
             "worker 9, incarnation 10, is no member of the job (any more); register again");
-  EXPECT_EQ(message([](v1::Hello* h) { h->set_incarnation(3); }),
+  EXPECT_EQ(outdated([](v1::Hello* h) { h->set_incarnation(3); }),
             "worker 0, incarnation 3, is no member of the job (any more); register again");
   ExpectWorks(0);
 }
@@ -157,7 +160,7 @@ TEST_F(ShardServiceTest, EndsTheStreamOfAWorkerThatHasLeft) {
   ASSERT_TRUE(peer.Write(PushOf(1, 0, 16, 1)));
   EXPECT_FALSE(peer.Read(&answer));
   const grpc::Status status = peer.Finish();
-  EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(status.error_code(), grpc::ABORTED);
   EXPECT_EQ(status.error_message(),
             "worker 1, incarnation 11, is no member of the job (any more); register again");
 }
@@ -320,7 +323,7 @@ TEST(SnapshotTest, ReaderOfAnotherRunIsRefused) {
   const absl::Status status =
       SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), kRunId + 1, &servers.layout())
           .Read(absl::MakeSpan(weights));
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the reader belongs to run 0000000000000048, and this "
                                                        "server to run 0000000000000047 of job 'test'"));
 }

@@ -48,6 +48,8 @@ v1::GetJobReply ReplyWith(const v1::Job& job, uint64_t run_id, const std::string
 // A master that takes every worker, and refuses it a lease.
 class RefusingMaster final : public v1::MasterService::Service {
  public:
+  explicit RefusingMaster(grpc::StatusCode refusal) : refusal_(refusal) {}
+
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
     *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
     return grpc::Status::OK;
@@ -61,7 +63,7 @@ class RefusingMaster final : public v1::MasterService::Service {
     return grpc::Status::OK;
   }
   grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest*, v1::Lease*) override {
-    return grpc::Status(grpc::FAILED_PRECONDITION, "no");
+    return grpc::Status(refusal_, "no");
   }
 
   // When workers registered; waits for `count` registrations.
@@ -76,11 +78,20 @@ class RefusingMaster final : public v1::MasterService::Service {
   Mutex mu_;
   CondVar changed_;
   std::vector<double> registered_at_ ABSL_GUARDED_BY(mu_);
+  const grpc::StatusCode refusal_;
   const LoopbackServer server_{this};
 };
 
+TEST(TrainerTest, WorkerThatDoesNotFitTheJobEnds) {
+  RefusingMaster master(grpc::FAILED_PRECONDITION);
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  EXPECT_EQ(trainer.Run().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(master.AwaitRegistrations(1).size(), 1u);
+}
+
 TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
-  RefusingMaster master;
+  RefusingMaster master(grpc::ABORTED);
   const SteadyClock clock;
   Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
   absl::Status status = absl::UnknownError("it has not ended");

@@ -8,8 +8,9 @@
 // once, and the same bytes are sent again.
 //
 // Threads: one caller at a time; Cancel and totals from any. In steady state no block allocates memory of
-// ours. Errors: Unavailable if a server was unreachable for connect_timeout seconds; FailedPrecondition if a
-// server does not (or no longer) know this worker's incarnation; Cancelled after Cancel.
+// ours. Errors: Unavailable if a server was unreachable for connect_timeout seconds; Aborted if a server does
+// not (or no longer) know this worker's incarnation, which a new registration resolves; FailedPrecondition if it has
+// another job, model or protocol version; Cancelled after Cancel.
 #ifndef CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 #define CATCHMENT_WORKER_CLIENT_PARAMETER_CLIENT_H_
 

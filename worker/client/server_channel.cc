@@ -13,6 +13,7 @@ namespace {
 // Returns true for errors that a retry cannot resolve.
 bool IsPermanent(const absl::Status& status) {
   switch (status.code()) {
+    case absl::StatusCode::kAborted:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kResourceExhausted:
