@@ -15,6 +15,7 @@ readonly packages=(
   libabsl-dev libgoogle-glog-dev libgflags-dev nlohmann-json3-dev
   libdnnl-dev libhdf5-dev zlib1g-dev libssl-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  python3-grpcio python3-protobuf python3-numpy
   openssl ca-certificates iproute2 patchelf
   clang-format-14 shellcheck
 )

@@ -34,6 +34,7 @@ _PLAIN = {
 
 _TOOLS = {
     "grpc_cpp_plugin": "protobuf-compiler-grpc",
+    "grpc_python_plugin": "protobuf-compiler-grpc",
     "protoc": "protobuf-compiler",
 }
 
