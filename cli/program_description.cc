@@ -52,8 +52,8 @@ absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* s
                                                     .defaults = {"CATCHMENT_DESCRIBE=" + directory_}});
   if (!process.ok()) return process.status();
   std::optional<ProcessEnd> end;
-  while (!(end = process->Poll()).has_value()) {
-    const int signal = signals->Wait(kLookSeconds);
+  while (!(end = process->WaitFor(kLookSeconds)).has_value()) {
+    const int signal = signals == nullptr ? 0 : signals->Wait(kLookSeconds);
     if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
   }
   if (end->in_order()) return absl::OkStatus();

@@ -17,7 +17,7 @@ class ProgramDescription {
  public:
   // Runs `command` with /bin/sh until it has described itself, which it does in place of joining a job.
   // Aborted when a signal to end comes; Internal where it ends without a description, with the last lines
-  // that it printed.
+  // that it printed. `signals` may be null.
   static absl::StatusOr<ProgramDescription> Ask(const std::string& command, SignalWaiter* signals);
 
   ProgramDescription(ProgramDescription&& other) noexcept;

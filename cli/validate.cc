@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands.h"
@@ -5,6 +7,7 @@
 #include "cli/job_explanation.h"
 #include "cli/job_facts.h"
 #include "cli/load.h"
+#include "cli/program_description.h"
 #include "cli/run_directory.h"
 #include "common/job/job_text.h"
 #include "nlohmann/json.hpp"
@@ -23,6 +26,7 @@ Examples:
   catchment validate examples/mnist_cnn.textproto --set algorithm.preset=easgd --servers=2 --workers=4
   catchment validate examples/mnist_cnn.textproto --servers=3 --json | jq '.placement[].bytes'
   catchment validate examples/mnist_cnn.textproto --set epochs=3 --workers=8 --write=job.textproto
+  catchment validate --program="python train.py" --workers=8 --write=job.textproto
 
 Flags:
 )";
@@ -32,6 +36,7 @@ struct Options {
   int servers = 1;
   int workers = 0;
   bool json = false;
+  std::string program;
   std::string write;
 };
 
@@ -44,14 +49,23 @@ FlagSet MakeFlags(Options* o) {
   flags.AddString(
       "write", "FILE", &o->write,
       "Writes the job there, with the changes and every default, for daemons that are started one by "
-      "one: they take no --set.");
+      "one: they take no --set. The weights that a program described go beside it, as FILE.safetensors.");
+  flags.AddString("program", "COMMAND", &o->program,
+                  "Describes the model of JOB, which may then be left out: docs/python.md.");
   return flags;
 }
 
 // *complete: the job with the changes and every default, as text.
 absl::StatusOr<std::string> Explain(const std::string& path, const Options& options, std::string* complete) {
-  const absl::StatusOr<v1::Job> job = LoadCompleteJob(path, options.set, options.workers);
+  std::optional<ProgramDescription> description;
+  absl::StatusOr<v1::Job> job = ReadJob(path, options.program, /*signals=*/nullptr, &description);
+  if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
   if (!job.ok()) return job.status();
+  if (description.has_value() && !options.write.empty()) {
+    if (absl::Status status = description->KeepWeights(options.write + ".safetensors", &*job); !status.ok()) {
+      return status;
+    }
+  }
   const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
   if (!facts.ok()) return facts.status();
   *complete = JobText(*job);
@@ -85,19 +99,20 @@ int RunValidate(const std::vector<std::string>& args, std::ostream* out, std::os
     *out << ValidateHelp();
     return 0;
   }
-  if (positional->size() != 1) {
+  if (positional->size() > 1 || (positional->empty() && options.program.empty())) {
     *err << "catchment validate: takes one job, for example: catchment validate "
             "examples/mnist_cnn.textproto\n";
     return 2;
   }
   std::string complete;
-  const absl::StatusOr<std::string> text = Explain(positional->front(), options, &complete);
+  const std::string path = positional->empty() ? "" : positional->front();
+  const absl::StatusOr<std::string> text = Explain(path, options, &complete);
   if (!text.ok() && options.json) {
     *out << ErrorsToJson(text.status()).dump(2) << '\n';
     return 1;
   }
   if (!text.ok()) {
-    *err << positional->front() << " is not valid:\n" << text.status().message() << '\n';
+    *err << (path.empty() ? "the job" : path) << " is not valid:\n" << text.status().message() << '\n';
     return 1;
   }
   if (!options.write.empty()) {

@@ -42,6 +42,16 @@ TEST_SAMPLES=1 "$catchment" train "$TEST_TMPDIR/job.textproto" --program="$progr
 [[ $(summary algorithm) == easgd && $(summary samples) == 480 ]] || fail "the job file was not heard"
 [[ $(summary test_loss) != None ]] || fail "the program did not score the weights"
 
+# For daemons that are started one by one.
+"$catchment" validate --program="$program" --set epochs=2 --write="$TEST_TMPDIR/written.textproto" >"$log" 2>&1 ||
+  fail "exit code $?"
+grep -q "started with a program" "$log" || fail "the model is not explained"
+grep -q "initial_weights: \"$TEST_TMPDIR/written.textproto.safetensors\"" "$TEST_TMPDIR/written.textproto" ||
+  fail "the job does not name its weights"
+"$catchment" train "$TEST_TMPDIR/written.textproto" --program="$program" --overwrite --out="$out" >"$log" 2>&1 ||
+  fail "exit code $?"
+[[ $(summary samples) == 480 ]] || fail "the job that was written is another"
+
 readonly compare=("$catchment" compare --program="$program" --workers=1 --seeds=1 --set epochs=1 --set batch_size=16
   --out="$TEST_TMPDIR/compared")
 TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"

@@ -56,6 +56,7 @@ if [[ ${1:-} != --inside ]]; then
   trap clean_up EXIT
   tar -xzf deploy/catchment.tar.gz -C "$work"
   mv "$work"/catchment-* "$work/catchment"
+  cp -rL python "$work/python"
   unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc bash "$0" --inside "$work" &
   inside=$!
   wait "$inside"
@@ -220,6 +221,30 @@ job=$(submit --nodes=2 --gpus-per-node=2 "$script" --no-evaluator --set device=C
 await "job $job ends" ended "$job"
 [[ $(exit_code "$job") == 0 ]] || fail "job $job: $(log "$job")"
 expect_summary "$work/out-gpu" '"workers": 4'
+
+echo "== a program with a model of its own, without a job file; resumed, it is not asked for its model again"
+cat >"$work/program.py" <<'END'
+import array, os
+import catchment
+if os.environ.get("CATCHMENT_DESCRIBE"):
+    print("asked for the model", file=open("asked", "a"))
+worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 64))}, 640)
+for _ in worker.minibatches():
+    for i in range(64):
+        worker.gradients["w"][i] = worker.parameters["w"][i] - 1
+    worker.step(0.5)
+END
+program="PYTHONPATH=$work/python python3 $work/program.py"
+job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-program" --program="$program" --set epochs=2)
+await "job $job ends" ended "$job"
+[[ $(exit_code "$job") == 0 ]] || fail "job $job: $(log "$job")"
+expect_summary "$work/out-program" '"phase": "DONE"' '"workers": 2' '"samples": 1280'
+[[ ! -e $work/out-program/logs/evaluator.log ]] || fail "an evaluator was started, and there is no test set"
+job=$(submit --nodes=1 --ntasks=1 "$script" --out="$work/out-program" --program="$program" --resume --set epochs=4)
+await "job $job ends" ended "$job"
+[[ $(exit_code "$job") == 0 ]] || fail "job $job: $(log "$job")"
+expect_summary "$work/out-program" '"phase": "DONE"' '"samples": 2560'
+[[ $(wc -l <"$work/asked") -eq 1 ]] || fail "the program was asked for its model $(wc -l <"$work/asked") times"
 
 echo "== without any worker left the job fails"
 job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-e" "${long[@]}")

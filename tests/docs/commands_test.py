@@ -269,7 +269,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
                            ("--out=out", "--out=out-compare")])),
     ("docs/python.md", r"export .*", labels),
-    ("docs/python.md", r"catchment (train|compare) .*", program),
+    ("docs/python.md", r"catchment (train|compare|validate) .*", program),
     ("docs/python.md", r"deploy/wheel\.sh|pip install .*",
      taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
     ("docs/codecs.md", r"catchment train .*",
