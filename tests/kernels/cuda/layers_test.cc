@@ -1,6 +1,6 @@
-// The CUDA layers against the CPU's, as networks: losses, gradients, scores. On a device where there is one,
-// and in plain loops on the processor everywhere: those are the same layers, with another device.h and gemm.h
-// under them.
+// The CUDA layers against the CPU's, as networks: losses, gradients, scores. OnDevice: on a device where there is one.
+// OnHost: in plain loops on the processor, the same layers with another device.h and gemm.h under them. OnPtx...: what nvcc
+// makes of all of them, executed on the processor (tests/kernels/cuda/ptx), in several orders of the streams.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -20,8 +20,25 @@ namespace catchment {
 namespace {
 
 constexpr char kOnHost[] = "./tests/kernels/cuda/cuda_plugin_on_host.so";
+constexpr char kOnPtx[] = "./tests/kernels/cuda/ptx/cuda_plugin_on_ptx.so";
 constexpr char kReal[] = "./kernels/cuda/libcatchment_cuda.so";
 constexpr int kBatch = 6;
+
+struct Place {
+  std::string name;
+  const char* plugin;
+  const char* order;  // of the streams, $CATCHMENT_PTX_ORDER
+};
+
+const Place kPlaces[] = {{"OnHost", kOnHost, ""},
+                         {"OnDevice", kReal, ""},
+                         {"OnPtxEager", kOnPtx, "eager"},
+                         {"OnPtxLazy", kOnPtx, "lazy"},
+                         {"OnPtxCopiesInFirst", kOnPtx, "first:1"},
+                         {"OnPtxCopiesOutFirst", kOnPtx, "first:2"},
+                         {"OnPtxRandom1", kOnPtx, "random:1"},
+                         {"OnPtxRandom2", kOnPtx, "random:2"},
+                         {"OnPtxRandom3", kOnPtx, "random:3"}};
 
 struct Case {
   std::string name;
@@ -175,12 +192,16 @@ double Distance(const std::vector<float>& got, const std::vector<float>& want) {
   return std::sqrt(difference / size);
 }
 
-class LayersTest : public testing::TestWithParam<std::tuple<std::string, Case>> {
+class LayersTest : public testing::TestWithParam<std::tuple<Place, Case>> {
  protected:
   void SetUp() override { Open(CATCHMENT_CUDA_FLOAT32); }
 
   void Open(CatchmentCudaPrecision precision) {
-    const auto plugin = OpenCudaPlugin(std::get<0>(GetParam()) == "OnHost" ? kOnHost : kReal);
+    const Place& place = std::get<0>(GetParam());
+    // Read when the backend makes its first stream; all of those before are gone.
+    cuda_.reset();
+    setenv("CATCHMENT_PTX_ORDER", place.order, /*overwrite=*/1);
+    const auto plugin = OpenCudaPlugin(place.plugin);
     if (!plugin.ok()) GTEST_SKIP() << plugin.status().message();
     if (const auto devices = ListCudaDevices(**plugin); !devices.ok())
       GTEST_SKIP() << devices.status().message();
@@ -283,16 +304,16 @@ TEST_P(LayersTest, ScoreLikeTheCpus) {
   ExpectClose(cuda_->Evaluate(weights_, batch), cpu_->Evaluate(weights_, batch));
 }
 
-std::vector<std::tuple<std::string, Case>> Everywhere() {
-  std::vector<std::tuple<std::string, Case>> all;
+std::vector<std::tuple<Place, Case>> Everywhere() {
+  std::vector<std::tuple<Place, Case>> all;
   for (const Case& c : Cases()) {
-    for (const std::string where : {"OnHost", "OnDevice"}) all.emplace_back(where, c);
+    for (const Place& place : kPlaces) all.emplace_back(place, c);
   }
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(, LayersTest, testing::ValuesIn(Everywhere()), [](const auto& info) {
-  return std::get<1>(info.param).name + std::get<0>(info.param);
+  return std::get<1>(info.param).name + std::get<0>(info.param).name;
 });
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Workers with the CUDA plugin, its layers in plain loops where no GPU is: they train what CPU workers train.
+// Workers with the CUDA plugin train what CPU workers train, on machines without a GPU: compiled as cuda_on_host_test with
+// its layers in plain loops, and as cuda_on_ptx_test (ON_PTX 1) with the PTX that nvcc makes of them.
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -29,8 +30,17 @@ std::string Job(const std::string& device, const std::string& computation = "") 
                       computation, " } device: ", device);
 }
 
-TEST(CudaOnHostTest, TrainsTheCpusWeights) {
-  setenv("CATCHMENT_CUDA_PLUGIN", Runfile("tests/kernels/cuda/cuda_plugin_on_host.so").c_str(), 1);
+constexpr const char* kPlugin =
+    ON_PTX ? "tests/kernels/cuda/ptx/cuda_plugin_on_ptx.so" : "tests/kernels/cuda/cuda_plugin_on_host.so";
+constexpr const char* kDescription = ON_PTX ? "PTX on the processor" : "cuda:0 in plain loops";
+
+void UsePlugin() {
+  setenv("CATCHMENT_CUDA_PLUGIN", Runfile(kPlugin).c_str(), /*overwrite=*/1);
+  setenv("CATCHMENT_PTX_ORDER", "random:7", /*overwrite=*/1);
+}
+
+TEST(CudaPluginTest, TrainsTheCpusWeights) {
+  UsePlugin();
   std::map<std::string, std::vector<float>> weights[2];
   for (const bool cuda : {false, true}) {
     TestCluster cluster({Job(cuda ? "CUDA" : "CPU"), 2, TestDirectory() + (cuda ? "/cuda" : "/cpu")});
@@ -38,8 +48,7 @@ TEST(CudaOnHostTest, TrainsTheCpusWeights) {
     cluster.StartWorkers(2);
     cluster.StartEvaluator();
     ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-    EXPECT_THAT(cluster.Summary()["device"].get<std::string>(),
-                HasSubstr(cuda ? "cuda:0 in plain loops" : "cpu"));
+    EXPECT_THAT(cluster.Summary()["device"].get<std::string>(), HasSubstr(cuda ? kDescription : "cpu"));
     weights[cuda] = cluster.Tensors();
   }
   EXPECT_EQ(weights[0].size(), 7u) << "with the mean and the variance of batch_norm";
@@ -47,9 +56,9 @@ TEST(CudaOnHostTest, TrainsTheCpusWeights) {
 }
 
 // The first scale is one that overflows: minibatches are taken again, nothing that is not finite leaves, and
-// nobody waits in vain.
-TEST(CudaOnHostTest, TrainsNearlyTheCpusWeightsInFloat16) {
-  setenv("CATCHMENT_CUDA_PLUGIN", Runfile("tests/kernels/cuda/cuda_plugin_on_host.so").c_str(), 1);
+// no worker waits for ever.
+TEST(CudaPluginTest, TrainsNearlyTheCpusWeightsInFloat16) {
+  UsePlugin();
   std::map<std::string, std::vector<float>> weights[2];
   for (const bool cuda : {false, true}) {
     TestCluster cluster(

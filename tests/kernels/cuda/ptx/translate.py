@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Translates PTX, as nvcc makes it of the CUDA layers, to C++ that the emulator beside it executes.
+
+    translate.py FILE.ptx > FILE.cc
+
+Each kernel becomes a function that executes one thread. Its registers are in a struct, so that a thread can stop at a
+barrier, let the other threads of its block reach it, and continue. An instruction that is not in the tables below is an
+error that names it: a new compiler or a new kernel then needs an entry, with its meaning from NVIDIA's PTX ISA.
+"""
+import re
+import sys
+
+C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
+           "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
+           "b8": "uint8_t", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t", "f32": "float", "pred": "bool"}
+BYTES = {"u8": 1, "b8": 1, "u16": 2, "b16": 2, "u32": 4, "b32": 4, "f32": 4, "u64": 8, "b64": 8}
+SPECIAL = {f"%{name}.{axis}": f"thread.{field}.{axis}"
+           for name, field in (("tid", "index"), ("ntid", "block_size"), ("ctaid", "block"), ("nctaid", "grid_size"))
+           for axis in "xy"}
+COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+INTEGER_OPERATORS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "div": "/", "rem": "%"}
+FLOAT_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+# By all of the name but the type. The arguments are the source operands.
+FLOAT_FUNCTIONS = {
+    "add.rz": "AddTowardsZero({0}, {1})", "fma.rn": "std::fmaf({0}, {1}, {2})", "fma.rm": "FmaDown({0}, {1}, {2})",
+    "rcp.rn": "1.0f / {0}", "rcp.approx.ftz": "1.0f / {0}", "sqrt.rn": "std::sqrt({0})", "ex2.approx.ftz": "std::exp2({0})",
+    "neg": "-{0}", "abs": "std::fabs({0})", "max": "std::fmax({0}, {1})", "min": "std::fmin({0}, {1})",
+    "copysign": "std::copysign({1}, {0})", "cvt.sat.f32": "Saturate({0})"}
+
+
+class TranslationError(Exception):
+    pass
+
+
+def unsigned(kind):
+    return C_TYPES[kind].replace("int", "uint").replace("uuint", "uint")
+
+
+def split_operands(text):
+    """Returns the operands between commas that are outside of braces."""
+    return [operand.strip() for operand in re.findall(r"(?:\{[^}]*\}|[^,{])+", text)]
+
+
+class Kernel:
+    """One kernel's translation."""
+
+    def __init__(self, name, parameters, body):
+        self.name = name
+        self.parameter_sizes = [size for _, size in parameters]
+        self.parameters = {parameter: index for index, (parameter, _) in enumerate(parameters)}
+        self.registers, self.shared, self.shared_bytes, self.barriers = [], {}, 0, 0
+        self.statements = []
+        for line in body.split("\n"):
+            line = line.split("//")[0].strip()
+            # cvt.rn.bf16 comes in a block of its own.
+            if line.startswith("{") and line.endswith("}"):
+                line = line[1:-1].strip()
+            if line:
+                self.translate(line)
+
+    def translate(self, line):
+        if line.startswith("."):
+            return self.declare(line)
+        if label := re.fullmatch(r"\$(\S+):", line):
+            self.statements.append(f"{label[1]}:;")
+            return None
+        match = re.fullmatch(r"(?:@(!?)%(p\d+)\s+)?(\S+?)(?:\s+(.*))?;", line)
+        if not match:
+            raise TranslationError(f"cannot read: {line}")
+        negated, predicate, name, operands = match.groups()
+        statement = self.instruction(name, split_operands(operands or ""))
+        if predicate:
+            if name.startswith("bar."):
+                raise TranslationError(f"a barrier under a condition: {line}")
+            statement = f"if ({negated}r.{predicate}) {{ {statement} }}"
+        self.statements.append(statement)
+        return None
+
+    def declare(self, line):
+        if match := re.fullmatch(r"\.reg \.(\w+)\s+%(\w+)<(\d+)>;", line):
+            kind, prefix, count = match.groups()
+            names = ", ".join(f"{prefix}{i}" for i in range(int(count)))
+            self.registers.append(f"{C_TYPES[kind]} {names};")
+        elif match := re.fullmatch(r"\.shared \.align \d+ \.b8 (\S+)\[(\d+)\];", line):
+            self.shared[match[1]] = self.shared_bytes
+            self.shared_bytes += (int(match[2]) + 15) // 16 * 16
+        elif not line.startswith(".pragma"):
+            raise TranslationError(f"unknown directive: {line}")
+
+    def value(self, operand, kind):
+        if operand in SPECIAL:
+            return SPECIAL[operand]
+        if operand.startswith("%"):
+            return f"r.{operand[1:]}"
+        if operand.startswith("0f"):
+            return f"Float(0x{operand[2:]}u)"
+        if re.fullmatch(r"-?\d+", operand):
+            return f"static_cast<{C_TYPES[kind]}>({operand}LL)"
+        if operand in self.shared:
+            return f"static_cast<{C_TYPES[kind]}>({self.shared[operand]})"
+        raise TranslationError(f"unknown operand: {operand}")
+
+    def address(self, operand, space):
+        base, offset = re.fullmatch(r"\[([^+\]]+)(?:\+(-?\d+))?\]", operand).groups()
+        offset = offset or "0"
+        if base in self.parameters:
+            return f"parameters[{self.parameters[base]}] + {offset}"
+        if base in self.shared:
+            return f"thread.shared + {self.shared[base]} + {offset}"
+        if space == "shared":
+            return f"thread.shared + r.{base[1:]} + {offset}"
+        return f"reinterpret_cast<char*>(r.{base[1:]}) + {offset}"
+
+    def instruction(self, name, operands):
+        """Returns the statement of one instruction without its condition."""
+        parts = name.split(".")
+        if name == "ret":
+            return "return kEnded;"
+        if parts[0] == "bra":
+            return f"goto {operands[0][1:]};"
+        if name == "bar.sync":
+            self.barriers += 1
+            return f"return {self.barriers}; case {self.barriers}:;"
+        if parts[0] == "ld":
+            return self.load(parts, operands)
+        if parts[0] == "st":
+            kind = parts[-1]
+            value = self.value(operands[1], kind)
+            return f"Store<{C_TYPES[kind]}>({self.address(operands[0], parts[1])}, {value});"
+        if parts[0] in ("mov", "cvta"):
+            return f"r.{operands[0][1:]} = {self.move(parts[-1], *operands)};"
+        return f"r.{operands[0][1:]} = {self.expression(parts, operands[1:])};"
+
+    def load(self, parts, operands):
+        kind, space = parts[-1], parts[1]
+        source = self.address(operands[1], space)
+        targets = split_operands(operands[0].strip("{}")) if parts[2].startswith("v") else [operands[0]]
+        return " ".join(f"r.{target[1:]} = Load<{C_TYPES[kind]}>({source} + {i * BYTES[kind]});"
+                        for i, target in enumerate(targets))
+
+    def expression(self, parts, sources):
+        """Returns what an instruction assigns to its first operand."""
+        operation, kind = parts[0], parts[-1]
+        values = [self.value(source, kind) for source in sources]
+        if operation == "setp":
+            return self.compare(parts[1], kind, values)
+        if operation == "selp":
+            return f"r.{sources[2][1:]} ? {values[0]} : {values[1]}"
+        if operation == "cvt":
+            return self.convert(parts[1:], sources[0])
+        if kind == "f32":
+            function = FLOAT_FUNCTIONS.get(".".join(parts[:-1]))
+            if function:
+                return function.format(*values)
+            if operation in FLOAT_OPERATORS and parts[1:-1] in ([], ["rn"]):
+                return f"{values[0]} {FLOAT_OPERATORS[operation]} {values[1]}"
+        elif kind in C_TYPES:
+            return self.integer(parts, values)
+        raise TranslationError(f"unknown instruction: {'.'.join(parts)}")
+
+    def move(self, kind, target, source):
+        value = self.value(source, kind)
+        # A move of bits between a register of floats and one of integers.
+        if kind == "b32" and source.startswith("%f") and not target.startswith("%f"):
+            return f"Bits({value})"
+        if kind == "b32" and target.startswith("%f") and not source.startswith(("%f", "0f")):
+            return f"Float({value})"
+        return value
+
+    @staticmethod
+    def compare(comparison, kind, values):
+        # A comparison of floats that ends with u is true where one is NaN; the others, ne included, are false.
+        unordered = kind == "f32" and comparison not in COMPARISONS and comparison[-1:] == "u"
+        operator = COMPARISONS.get(comparison[:-1] if unordered else comparison)
+        if operator is None:
+            raise TranslationError(f"unknown comparison: {comparison}")
+        if kind != "f32":
+            first, second = (f"static_cast<{C_TYPES[kind]}>({value})" for value in values)
+            return f"{first} {operator} {second}"
+        either_is_nan = f"(std::isnan({values[0]}) || std::isnan({values[1]}))"
+        combined = f"|| {either_is_nan}" if unordered else f"&& !{either_is_nan}"
+        return f"({values[0]} {operator} {values[1]}) {combined}"
+
+    def convert(self, parts, source):
+        if parts == ["rn", "f16", "f32"]:
+            return f"HalfBits({self.value(source, 'f32')})"
+        if parts == ["rn", "bf16", "f32"]:
+            return f"Bfloat16Bits({self.value(source, 'f32')})"
+        if parts == ["sat", "f32", "f32"]:
+            return FLOAT_FUNCTIONS["cvt.sat.f32"].format(self.value(source, "f32"))
+        if parts[:-1] == ["rn", "f32"] and parts[-1] in ("s32", "u32"):
+            return f"static_cast<float>(static_cast<{C_TYPES[parts[-1]]}>({self.value(source, parts[-1])}))"
+        if len(parts) == 2 and "f32" not in parts and set(parts) <= set(C_TYPES):
+            value = f"static_cast<{C_TYPES[parts[1]]}>({self.value(source, parts[1])})"
+            return f"static_cast<{C_TYPES[parts[0]]}>({value})"
+        raise TranslationError(f"unknown instruction: cvt.{'.'.join(parts)}")
+
+    @staticmethod
+    def integer(parts, values):
+        operation, kind = parts[0], parts[-1]
+        c_type = C_TYPES[kind]
+        typed = [f"static_cast<{c_type}>({value})" for value in values]
+        if kind == "pred" and operation in INTEGER_OPERATORS:
+            return f"{values[0]} {INTEGER_OPERATORS[operation]} {values[1]}"
+        if operation == "not":
+            return f"!{values[0]}" if kind == "pred" else f"~{typed[0]}"
+        if operation in ("max", "min"):
+            return f"std::{operation}({typed[0]}, {typed[1]})"
+        if operation in ("shl", "shr"):
+            # A shift by all bits or more gives 0, or the sign.
+            return f"Shift{'Left' if operation == 'shl' else 'Right'}<{c_type}>({values[0]}, {values[1]})"
+        # Additions and products wrap around, which is defined for unsigned numbers only.
+        wrapped = [f"static_cast<{unsigned(kind)}>({value})" for value in values]
+        if operation in ("add", "sub"):
+            return f"{wrapped[0]} {INTEGER_OPERATORS[operation]} {wrapped[1]}"
+        if operation == "neg":
+            return f"-{wrapped[0]}"
+        if operation in INTEGER_OPERATORS:
+            return f"{typed[0]} {INTEGER_OPERATORS[operation]} {typed[1]}"
+        if operation in ("mul", "mad") and parts[1] in ("lo", "wide"):
+            if parts[1] == "wide":
+                wide = "int64_t" if kind.startswith("s") else "uint64_t"
+                product = f"static_cast<{wide}>({typed[0]}) * {typed[1]}"
+                return product if operation == "mul" else f"{product} + {values[2]}"
+            product = f"{wrapped[0]} * {wrapped[1]}"
+            return product if operation == "mul" else f"{product} + {wrapped[2]}"
+        raise TranslationError(f"unknown instruction: {'.'.join(parts)}")
+
+    def source(self, number):
+        registers = "\n  ".join(self.registers)
+        statements = "\n    ".join(self.statements)
+        return (f"// {self.name}\nstruct Registers{number} {{\n  {registers}\n}};\n\n"
+                f"int Execute{number}(void* registers, const Thread& thread, char* const* parameters, int resume) {{\n"
+                f"  auto& r = *static_cast<Registers{number}*>(registers);\n"
+                f"  switch (resume) {{\n    case 0:;\n    {statements}\n  }}\n  return kEnded;\n}}\n")
+
+    def entry(self, number):
+        sizes = ", ".join(map(str, self.parameter_sizes))
+        return (f'{{"{self.name}", Execute{number}, sizeof(Registers{number}), {self.shared_bytes}, {self.barriers}, '
+                f"{{{sizes}}}}}")
+
+
+def parse_parameters(text):
+    """Returns the name and the size in bytes of each parameter."""
+    parameters = []
+    for declaration in filter(None, (part.strip() for part in text.split(",\n"))):
+        match = re.fullmatch(r"\.param (?:\.align \d+ )?\.(\w+) (\S+?)(?:\[(\d+)\])?", declaration)
+        if not match:
+            raise TranslationError(f"cannot read the parameter: {declaration}")
+        parameters.append((match[2], int(match[3] or BYTES[match[1]])))
+    return parameters
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        text = file.read()
+    kernels = []
+    for match in re.finditer(r"\.entry (\S+?)\((.*?)\)\s*(?:\.\w+[^{]*)?\{(.*?)\n\}", text, re.DOTALL):
+        try:
+            kernels.append(Kernel(match[1], parse_parameters(match[2]), match[3]))
+        except TranslationError as error:
+            sys.exit(f"{sys.argv[1]}: kernel {match[1]}: {error}")
+    if len(kernels) != len(re.findall(r"\.entry ", text)):
+        sys.exit(f"{sys.argv[1]}: has an .entry that cannot be read")
+    print('#include "tests/kernels/cuda/ptx/kernel.h"\n\nnamespace catchment::ptx {\nnamespace {\n')
+    for number, kernel in enumerate(kernels):
+        print(kernel.source(number))
+    entries = ",\n    ".join(kernel.entry(number) for number, kernel in enumerate(kernels))
+    if kernels:
+        print(f"const KernelTable kTable({{\n    {entries}}});\n")
+    print("}  // namespace\n}  // namespace catchment::ptx")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Tests of translate.py: what it cannot translate is an error that names it."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRANSLATE = pathlib.Path(__file__).with_name("translate.py")
+KERNEL = """.visible .entry Add(
+\t.param .u64 Add_param_0
+)
+{{
+\t.reg .f32 \t%f<3>;
+\t.reg .b64 \t%rd<2>;
+\tld.param.u64 \t%rd1, [Add_param_0];
+\tld.global.f32 \t%f1, [%rd1+4];
+\t{instruction}
+\tst.global.f32 \t[%rd1], %f2;
+\tret;
+}}
+"""
+
+
+def translate(instruction):
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(KERNEL.format(instruction=instruction))
+        file.flush()
+        return subprocess.run([sys.executable, TRANSLATE, file.name], capture_output=True, text=True, check=False)
+
+
+class TranslateTest(unittest.TestCase):
+    def test_translates_an_instruction(self):
+        result = translate("add.f32 \t%f2, %f1, 0f3F800000;")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("r.f2 = r.f1 + Float(0x3F800000u);", result.stdout)
+        self.assertIn("r.f1 = Load<float>(reinterpret_cast<char*>(r.rd1) + 4 + 0);", result.stdout)
+
+    def test_names_what_it_does_not_know(self):
+        for instruction in ("sin.approx.f32 \t%f2, %f1;", "add.rp.f32 \t%f2, %f1, %f1;", "cvt.rni.f32.f32 \t%f2, %f1;"):
+            result = translate(instruction)
+            self.assertNotEqual(result.returncode, 0, instruction)
+            self.assertIn("kernel Add: unknown instruction: " + instruction.split()[0], result.stderr)
+
+    def test_refuses_a_barrier_under_a_condition(self):
+        result = translate("@%p1 bar.sync \t0;")
+        self.assertIn("kernel Add: a barrier under a condition", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
