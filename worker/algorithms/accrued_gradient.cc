@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/algorithms/clip_norm.h"
+#include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
 

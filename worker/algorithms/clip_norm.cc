@@ -1,7 +1,7 @@
-#include "worker/algorithms/clip_norm.h"
-
 #include <cmath>
 #include <cstddef>
+
+#include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
 namespace {

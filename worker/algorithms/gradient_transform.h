@@ -27,6 +27,12 @@ class GradientTransform {
   virtual void ListState(WorkerState* state) = 0;
 };
 
+// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_:
+//   g *= min(1, max_norm / (|g| + 1e-6))      |g|: the Euclidean norm over the whole vector
+// The norm is summed up in double precision. A NaN in g makes all of it NaN, as in PyTorch, so that servers
+// refuse all of the contribution and not some blocks of it.
+void ClipNorm(float max_norm, absl::Span<float> g);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_WORKER_ALGORITHMS_GRADIENT_TRANSFORM_H_

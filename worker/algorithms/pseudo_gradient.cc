@@ -1,7 +1,7 @@
 #include "worker/algorithms/pseudo_gradient.h"
 
 #include "common/job/learning_rate.h"
-#include "worker/algorithms/clip_norm.h"
+#include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
 

@@ -1,10 +1,10 @@
-#include "worker/algorithms/clip_norm.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include "worker/algorithms/gradient_transform.h"
 
 namespace catchment {
 namespace {
