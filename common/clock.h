@@ -1,4 +1,4 @@
-// The source of time, which tests and simulations replace.
+// The source of time. Tests and simulations replace it.
 #ifndef CATCHMENT_COMMON_CLOCK_H_
 #define CATCHMENT_COMMON_CLOCK_H_
 
@@ -6,7 +6,7 @@
 
 namespace catchment {
 
-// Now() returns seconds since a fixed moment and never decreases. Thread-safe.
+// Now() returns the seconds since a fixed time and never decreases. Thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -20,8 +20,8 @@ namespace catchment {
 // An operation that is started in gRPC.
 class Completion {
  public:
-  // Returns the operation's tag for gRPC. All that the calling thread has done before happens before Done:
-  // gRPC ensures that, but with locks that ThreadSanitizer does not know, hence the atomic.
+  // Returns the operation's tag for gRPC. Everything that the calling thread did before happens before Done:
+  // gRPC ensures that, but with locks that ThreadSanitizer does not see, hence the atomic.
   void* Tag() {
     given_.store(true, std::memory_order_release);
     return this;
@@ -32,7 +32,7 @@ class Completion {
     completion->Done(ok);
   }
 
-  // Called on the queue's thread. `ok`: the operation succeeded.
+  // Called on the queue's thread. `ok` is true if the operation succeeded.
   virtual void Done(bool ok) = 0;
 
  protected:
@@ -57,9 +57,9 @@ class MemberCompletion final : public Completion {
 // Runs the completions of a queue, from construction to destruction. All tags are Completions.
 class CompletionThread {
  public:
-  // `name`: the thread's name in tools, at most 15 characters.
+  // `name` is the thread's name, at most 15 characters.
   CompletionThread(std::unique_ptr<grpc::CompletionQueue> queue, const std::string& name);
-  // Waits for all operations that have been started. No more may be started.
+  // Waits for all operations in progress. No more may be started.
   ~CompletionThread();
 
   grpc::CompletionQueue* queue() { return queue_.get(); }

@@ -1,5 +1,5 @@
 // CRC-32C: the cyclic redundancy check with Castagnoli's polynomial 0x1EDC6F41, bits reflected (RFC 3720,
-// appendix B.4), by the processor's own instruction (SSE 4.2, which comes with AVX2).
+// appendix B.4), computed by an instruction of SSE 4.2, which all processors with AVX2 have.
 #ifndef CATCHMENT_COMMON_CRC32C_H_
 #define CATCHMENT_COMMON_CRC32C_H_
 

@@ -13,7 +13,8 @@
 #include "common/open_files.h"
 #include "common/version.h"
 
-DEFINE_string(tls_ca, "", "PEM file of the authority that both sides' certificates come from (mutual TLS).");
+DEFINE_string(tls_ca, "",
+              "PEM file of the authority that has issued the certificates of both sides (mutual TLS).");
 DEFINE_string(tls_cert, "", "PEM file of this daemon's certificate.");
 DEFINE_string(tls_key, "", "PEM file of this daemon's key.");
 
@@ -24,7 +25,7 @@ bool IsOurs(const gflags::CommandLineFlagInfo& flag) {
   return flag.filename.ends_with("/main.cc") || flag.filename == __FILE__;
 }
 
-// gflags' own help lists the flags of every library too.
+// Prints the help. That of gflags would also list the flags of all libraries.
 void PrintHelp(const std::string& usage) {
   std::cout << usage << "\n\nFlags:\n";
   std::vector<gflags::CommandLineFlagInfo> flags;
@@ -45,9 +46,9 @@ int RunDaemon(int argc, char** argv, const std::string& usage, const std::functi
   TuneProcess();
   RaiseOpenFiles();
   BlockSignals();
-  // A file that grows beyond the limit gives an error that says so, instead of ending the process.
+  // Writing a file beyond the size limit then returns an error instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
-  // When the reader of a pipe that takes the log ends, writing gives an error instead of ending the process.
+  // Writing the log to a pipe whose reader has ended then returns an error instead of ending the process.
   std::signal(SIGPIPE, SIG_IGN);
   const std::string name = std::filesystem::path(argv[0]).filename();
   if (std::find(argv, argv + argc, std::string("--help")) != argv + argc) {
@@ -63,7 +64,7 @@ int RunDaemon(int argc, char** argv, const std::string& usage, const std::functi
   gflags::SetUsageMessage(usage);
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   const absl::Status status = argc > 1 ? absl::InvalidArgumentError(absl::StrCat(
-                                             "takes flags only, and got '", argv[1], "'; --help lists them"))
+                                             "accepts only flags, but got '", argv[1], "'; see --help"))
                                        : run();
   if (!status.ok()) std::cerr << name << ": " << status.message() << std::endl;
   return status.ok() ? 0 : 1;

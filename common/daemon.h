@@ -1,4 +1,4 @@
-// What the main functions of the daemons share.
+// The common parts of the daemons' main functions.
 #ifndef CATCHMENT_COMMON_DAEMON_H_
 #define CATCHMENT_COMMON_DAEMON_H_
 
@@ -11,22 +11,22 @@
 
 namespace catchment {
 
-// --tls_ca, --tls_cert and --tls_key, once flags are parsed.
+// Returns --tls_ca, --tls_cert and --tls_key. Call it after the flags have been parsed.
 TlsFiles TlsFilesFromFlags();
 
-// Sets the process up (as many open files as the hard limit allows, logs to standard error, signals held for
-// a SignalThread, flags parsed; --help shows `usage` and the daemon's own flags, --version what was built),
-// runs `run`, and gives main's exit code: 1 with the reason as the last line on standard error where it
-// failed.
+// Prepares the process, calls `run`, and returns main's exit code. If `run` fails, that is 1, and the last
+// line on standard error is the reason. Preparing raises the limit of open files to the hard limit, sends
+// logs to standard error, blocks signals for a SignalThread, and parses flags; --help prints `usage` and the
+// daemon's flags, and --version the version.
 int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run);
 
-// Delivers SIGTERM, SIGINT and SIGHUP on a separate thread, which may call any function. SIGHUP stays ignored
-// in a process that was started with it ignored (nohup).
-// Blocks the signals until a SignalThread waits for them. Call it first in main(), before any thread is
-// started.
+// Blocks SIGTERM, SIGINT and SIGHUP until a SignalThread waits for them. Call it at the beginning of main(),
+// before any thread is started.
 void BlockSignals();
 
-// Calls `on_signal` for every SIGTERM, SIGINT and SIGHUP, from construction to destruction.
+// Calls `on_signal` for every SIGTERM, SIGINT and SIGHUP, from construction to destruction, on a separate
+// thread, which may call any function. SIGHUP stays ignored in a process that was started with it ignored
+// (nohup).
 class SignalThread {
  public:
   explicit SignalThread(std::function<void(int signal)> on_signal);

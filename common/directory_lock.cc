@@ -22,7 +22,7 @@ std::string ThisProcess() {
   return absl::StrCat(host, " ", getpid(), "\n");
 }
 
-// "on host node1 with pid 7"; what another process wrote, which may not have come that far.
+// Returns "on host node1 with pid 7", or less if the other process has not written it yet.
 std::string DescribeOwner(int fd) {
   char text[512] = "";
   const ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
@@ -34,7 +34,8 @@ std::string DescribeOwner(int fd) {
                       owner.substr(space + 1, end - space - 1));
 }
 
-// The content is for the message of another process only: a full disk must not keep the owner from its work.
+// Writes the content, which is used only in the messages of other processes. A full disk is therefore no
+// error.
 void WriteOwner(int fd, const std::string& path) {
   const std::string owner = ThisProcess();
   const bool written = ftruncate(fd, 0) == 0 &&
@@ -64,7 +65,7 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, 
   const int error = errno;
   if (HasNoLocks(error)) {
     LOG(WARNING) << "the file system of " << directory << " has no locks (" << std::strerror(error)
-                 << "): take care that no other master writes there";
+                 << "): make sure that no other master writes there";
     return lock;
   }
   if (error != EWOULDBLOCK) return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));

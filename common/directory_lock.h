@@ -1,4 +1,4 @@
-// Keeps a second process from writing where one writes already.
+// A lock that prevents two processes from writing to the same directory.
 #ifndef CATCHMENT_COMMON_DIRECTORY_LOCK_H_
 #define CATCHMENT_COMMON_DIRECTORY_LOCK_H_
 
@@ -9,16 +9,16 @@
 
 namespace catchment {
 
-// Holds DIRECTORY/master.lock, whose content is "HOST PID", until it is destroyed or the process ends,
-// also by a signal: the lock is the kernel's (flock), and the file stays.
+// Holds DIRECTORY/master.lock, whose content is "HOST PID", until it is destroyed or the process ends in any
+// way. The lock is one of the kernel (flock); the file is not deleted.
 class DirectoryLock {
  public:
   using Flock = std::function<int(int fd, int operation)>;
 
-  // Errors: FailedPrecondition when another process has it, naming directory, host and pid; those of opening
-  // the file. Where the file system has no locks it only warns.
+  // Takes the lock. Errors: FailedPrecondition, naming directory, host and pid, if another process holds it;
+  // the errors of opening the file. Only logs a warning if the file system does not support locks.
   static absl::StatusOr<DirectoryLock> Take(const std::string& directory);
-  // `flock`: in place of the system's, for tests.
+  // For tests: uses `flock` instead of the system call.
   static absl::StatusOr<DirectoryLock> Take(const std::string& directory, const Flock& flock);
 
   ~DirectoryLock();

@@ -1,4 +1,4 @@
-// How long to wait before the next attempt of something that fails.
+// Exponentially growing pauses between attempts.
 #ifndef CATCHMENT_COMMON_GROWING_PAUSE_H_
 #define CATCHMENT_COMMON_GROWING_PAUSE_H_
 
@@ -6,16 +6,16 @@
 
 namespace catchment {
 
-// Pauses that double from one failure to the next, up to a limit. Units: seconds. Threads: not thread-safe.
+// The pauses double with each failure, up to a limit. Units: seconds. Threads: not thread-safe.
 class GrowingPause {
  public:
-  // Returns how long to wait after one more failure.
+  // Returns the pause after another failure.
   double Next() {
     const double pause = next_;
     next_ = std::min(kLongest, 2 * next_);
     return pause;
   }
-  // After a success: the next pause is the shortest again.
+  // Notes a success: the next pause is the shortest one.
   void Reset() { next_ = kFirst; }
 
  private:

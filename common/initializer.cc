@@ -50,7 +50,8 @@ void InitializeParameters(const std::vector<LayerShape>& layers, uint64_t seed, 
       ++index;
     }
   }
-  CHECK(range.begin >= 0 && range.end <= offset) << "a range outside the model's " << offset << " parameters";
+  CHECK(range.begin >= 0 && range.end <= offset)
+      << "the range exceeds the model's " << offset << " parameters";
 }
 
 }  // namespace catchment

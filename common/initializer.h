@@ -1,7 +1,7 @@
-// The weights that training starts from.
+// Initializes the weights.
 //
-// Each tensor's distribution is its layer's (LayerShape::initial). A value depends on (seed, tensor, element)
-// alone: however the flat vector is split over servers, the model is the same.
+// LayerShape::initial has the distribution of each tensor. A value depends only on (seed, tensor, element),
+// so that the model is the same for any number of servers.
 #ifndef CATCHMENT_COMMON_INITIALIZER_H_
 #define CATCHMENT_COMMON_INITIALIZER_H_
 

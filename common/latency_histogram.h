@@ -1,8 +1,8 @@
-// How often something took how long, on a logarithmic scale: four buckets to a factor of two, each
-// represented by its geometric middle, which is within 10 % of all that is in it.
+// A histogram of durations on a logarithmic scale, with four buckets per factor of two. Each bucket is
+// represented by its geometric mean, which is within 10 % of all values in it.
 //
-// Units: microseconds, from 8 to 2^32, more than an hour; what is outside counts as the nearest.
-// Threads: not thread-safe. Of one size, however much is counted.
+// Units: microseconds, from 8 to 2^32 (more than an hour); values outside are clamped.
+// Memory: constant. Threads: not thread-safe.
 #ifndef CATCHMENT_COMMON_LATENCY_HISTOGRAM_H_
 #define CATCHMENT_COMMON_LATENCY_HISTOGRAM_H_
 
@@ -21,8 +21,8 @@ class LatencyHistogram {
     count_ += count;
   }
 
-  // visit(uint64_t microseconds, uint64_t count) for each bucket that is not empty, ascending. What is told
-  // so can be added to another histogram, and falls into the same bucket.
+  // Calls visit(uint64_t microseconds, uint64_t count) for each nonempty bucket in ascending order. Adding
+  // these values to another histogram counts them in the same buckets.
   template <typename Visit>
   void ForEach(Visit visit) const {
     for (int b = 0; b < kBuckets; ++b) {
@@ -31,8 +31,8 @@ class LatencyHistogram {
   }
 
   uint64_t count() const { return count_; }
-  // What at least this share of all is at or below, to within a bucket; share in (0, 1]. 0 where nothing was
-  // counted.
+  // Returns the smallest bucket's value that at least the fraction `share`, in (0, 1], of all values is at or
+  // below; 0 if the histogram is empty.
   double Quantile(double share) const {
     uint64_t seen = 0;
     for (int b = 0; b < kBuckets; ++b) {
@@ -44,7 +44,7 @@ class LatencyHistogram {
 
  private:
   static constexpr int kPerOctave = 4;
-  // Middles below would not differ as whole numbers.
+  // In lower octaves the means of the buckets would not differ after rounding.
   static constexpr int kFirstOctave = 3;
   static constexpr int kBuckets = (32 - kFirstOctave) * kPerOctave;
 

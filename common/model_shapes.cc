@@ -14,7 +14,7 @@
 namespace catchment {
 namespace {
 
-// Values in one tensor, or in one sample between two layers. Kernels count in 32 bits.
+// The largest number of values in a tensor, or in a sample between two layers. Kernels use 32-bit indices.
 constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
 
 // Returns the product, or kLargest + 1 if it is larger than kLargest. No factor may be negative.
@@ -117,14 +117,13 @@ std::string ListKinds() {
   return absl::StrJoin(names, ", ");
 }
 
-// Infers the layers one after another and gathers every problem. After a layer whose output cannot be
-// inferred, shape_ is empty and what depends on it is not checked, so that one mistake is not reported as
-// several.
+// Infers the layers in order and collects all problems. After a layer whose output cannot be inferred, shape_
+// is empty and checks that depend on it are skipped, so that one mistake is not reported several times.
 class Inference {
  public:
   explicit Inference(const SampleShape& input) : shape_(input) {}
 
-  // `path` is that of the list: "model.layers".
+  // `path` is the path of the list, such as "model.layers".
   void AddAll(const google::protobuf::RepeatedPtrField<v1::Layer>& layers, const std::string& path) {
     for (int i = 0; i < layers.size(); ++i) Add(layers[i], absl::StrCat(path, "[", i, "]"));
   }
@@ -146,7 +145,7 @@ class Inference {
   }
 
  private:
-  // `field` is empty for the layer as a whole, or ".filters".
+  // `field` is a field such as ".filters", or empty for the layer as a whole.
   void Problem(const std::string& field, const std::string& text) {
     problems_.push_back(absl::StrCat(path_, field, ": ", text));
   }
@@ -164,7 +163,8 @@ class Inference {
     Append(layer, path, std::move(out), [&](LayerShape* out) { Dispatch(layer, out); });
   }
 
-  // Adds a layer whose input is shape_; infer(out) fills what belongs to its kind, and moves shape_ on.
+  // Adds a layer whose input is shape_. infer(out) fills the fields of its kind and sets shape_ to its
+  // output.
   template <typename Infer>
   void Append(const v1::Layer& layer, const std::string& path, LayerShape out, Infer infer) {
     path_ = path;
@@ -245,7 +245,7 @@ class Inference {
         return Dropout(layer.dropout(), out);
       case v1::Layer::kSoftmax:
         return Softmax();
-      default:  // an activation function, which takes any shape and leaves it as it is
+      default:  // an activation function, which accepts any shape and does not change it
         return;
     }
   }
@@ -295,7 +295,7 @@ class Inference {
     if (Slide("size", out)) Narrow(*out);
   }
 
-  // True when the window is sound and fits into a known input; otherwise shape_ is empty.
+  // Returns true if the window is valid and fits into a known input; otherwise empties shape_.
   bool Slide(const char* size_field, LayerShape* out) {
     bool sound = TakesImages();
     if (out->kernel_size == 0) {
@@ -314,7 +314,7 @@ class Inference {
     return shape_.has_value();
   }
 
-  // False after a problem; then shape_ is to be emptied.
+  // Returns false, after reporting the problem, if the input is no image; the caller must then empty shape_.
   bool TakesImages() {
     if (!shape_ || shape_->kind == SampleKind::kImage) return true;
     Problem("",
@@ -436,10 +436,10 @@ class Inference {
 
   void CheckInitializer(v1::Initializer initializer) {
     if (v1::Initializer_IsValid(initializer)) return;
-    Problem(".initializer", absl::StrCat(static_cast<int>(initializer), " is none of them"));
+    Problem(".initializer", absl::StrCat(static_cast<int>(initializer), " is not a known value"));
   }
 
-  // Outputs x inputs, or filters x channels x k x k.
+  // Adds a weight of outputs x inputs, or of filters x channels x k x k, and its bias.
   void AddWeight(std::vector<int64_t> weight, v1::Initializer initializer, LayerShape* out) {
     const int64_t units = weight[0];
     int64_t size = 1;
@@ -483,7 +483,7 @@ class Inference {
     }
     path_ = "model.loss";
     if (!v1::Loss::Kind_IsValid(loss.kind())) {
-      Problem(".kind", absl::StrCat(static_cast<int>(loss.kind()), " is none of them"));
+      Problem(".kind", absl::StrCat(static_cast<int>(loss.kind()), " is not a known value"));
     }
     if (target.is_real() && is_softmax) {
       Problem(".kind",
@@ -507,13 +507,13 @@ class Inference {
   int last_ = LayerShape::kData;  // the layer that shape_ is the output of
   std::vector<LayerShape> layers_;
   std::vector<std::string> problems_;
-  absl::flat_hash_map<std::string, std::string> names_;  // to the path of the first of that name
+  absl::flat_hash_map<std::string, std::string> names_;  // the path of the first layer of each name
   absl::flat_hash_map<int, int> ordinals_;
   std::string path_;
 };
 
-// Parts in which a synthetic model's weights come and its gradient goes, like a network's layers. Every part
-// costs a worker two awakenings in each step, so small models have few.
+// The number of parts in which a synthetic model's weights and gradient are transferred, like the layers of a
+// network. Each part costs a worker two context switches per step, so small models have few.
 constexpr int64_t kFewestSyntheticLayers = 2, kMostSyntheticLayers = 8;
 constexpr int64_t kSyntheticLayerParameters = 16384;
 
@@ -545,11 +545,11 @@ absl::Status CheckOneKind(const v1::Model& model) {
   if (model.has_external()) kinds.push_back("external");
   if (kinds.size() <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("model.", kinds.back(), ": stands beside ", kinds.front(),
-                   "; a model is made of layers, synthetic or external: leave all but one of them out"));
+      absl::StrCat("model.", kinds.back(), ": is given together with ", kinds.front(),
+                   "; a model has layers, or is synthetic or external: remove all but one of them"));
 }
 
-// Returns the part of a tensor's name before its last dot: the module that PyTorch has it in.
+// Returns the part of a tensor's name before its last dot, which is its module in PyTorch.
 std::string ModuleOf(const std::string& tensor) {
   const size_t dot = tensor.rfind('.');
   return dot == std::string::npos || dot == 0 ? tensor : tensor.substr(0, dot);

@@ -1,8 +1,8 @@
-// Infers the layers of a job's model from the shape of its input: every layer's name, shapes and tensors.
-// Servers, checkpoints and the network all take the parameters from here, so that they agree.
+// Infers the layers of a job's model, with their names, shapes and tensors, from the shape of its input.
+// Servers, checkpoints and networks all use this list of parameters, so that they agree.
 //
-// Residual blocks are flattened: the layers of the branch, those of the shortcut, then an addition that has
-// the block's name. So the layers are a graph in topological order.
+// Residual blocks are flattened: the layers of the branch, those of the shortcut, then an addition with the
+// name of the block. The layers are therefore a graph in topological order.
 //
 // Shapes are those of one sample: C x H x W, a vector, or a sequence. Weights have PyTorch's names and
 // layouts: "conv1.weight" is filters x C/groups x k x k, "dense1.weight" is units x n; biases are
@@ -40,10 +40,10 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
-// "64x12x12"; "128" for a vector; "50x19" for a sequence.
+// Returns "64x12x12"; "128" for a vector; "50x19" for a sequence.
 std::string ToString(const SampleShape& shape);
 
-// The target of a sample: one of `classes`, or `reals` real numbers.
+// The target of a sample: one of `classes` classes, or `reals` real numbers.
 struct TargetShape {
   int classes = 0;
   int reals = 0;  // 0: a class
@@ -101,14 +101,14 @@ struct LayerShape {
 void FillLayerDefaults(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
 
 // Infers every layer of `model`, whose optional fields need not be set. The output of the last layer must
-// have the shape that model.loss takes for `target`: a vector with a value for each class, or for each real
+// have the shape that model.loss requires for `target`: a vector with one value for each class or each real
 // number. Synthetic and external models ignore `input` and `target`.
-// Errors: InvalidArgument with every problem on a line of its own that names its field:
+// Errors: InvalidArgument with one line for each problem, which names its field:
 // "model.layers[3].dense: its input is 64x12x12, and dense takes a vector; put flatten before it".
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
                                                     const TargetShape& target);
 
-// Returns all tensors in the order of the flat parameter vector, which is the model's.
+// Returns all tensors in the order of the flat parameter vector, which is that of the model.
 std::vector<TensorSpec> ListTensors(const std::vector<LayerShape>& layers);
 
 int64_t CountParameters(const std::vector<LayerShape>& layers);

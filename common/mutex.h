@@ -1,5 +1,5 @@
-// Locks with thread-safety annotations, over the standard library's. Abseil's own mutex is not built with
-// ThreadSanitizer's instrumentation in Debian and gives false races; these do not.
+// Locks of the standard library with thread-safety annotations. Abseil's mutex in Debian is not instrumented
+// for ThreadSanitizer and causes false reports of races.
 #ifndef CATCHMENT_COMMON_MUTEX_H_
 #define CATCHMENT_COMMON_MUTEX_H_
 
@@ -34,7 +34,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* mu_;
 };
 
-// Waits release the mutex and take it again before they return.
+// The wait functions release the mutex and acquire it again before they return.
 class CondVar {
  public:
   void Notify() { cv_.notify_all(); }
@@ -46,11 +46,11 @@ class CondVar {
     lock.release();
   }
 
-  // Returns condition(), false after `seconds` without it.
+  // Waits until condition() is true, for at most `seconds`. Returns condition().
   template <typename Condition>
   bool WaitFor(Mutex* mu, double seconds, Condition condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
-    // The system clock's wait_until is the one that ThreadSanitizer of g++ 12 intercepts.
+    // ThreadSanitizer of g++ 12 intercepts only wait_until with the system clock.
     const bool met = cv_.wait_until(
         lock,
         std::chrono::system_clock::now() + std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)),
@@ -63,8 +63,8 @@ class CondVar {
   std::condition_variable cv_;
 };
 
-// Many readers or one writer. A writer that waits goes before new readers, so that constant traffic cannot
-// keep it out (std::shared_mutex on Linux lets it); a thread must not take it for reading twice.
+// A lock for many readers or one writer. A waiting writer takes precedence over new readers, so that it
+// cannot starve (with std::shared_mutex on Linux it can). A thread must not acquire it for reading twice.
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() {

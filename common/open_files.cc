@@ -9,7 +9,7 @@
 namespace catchment {
 namespace {
 
-// Logs, checkpoints, libraries, gRPC's own, connections of commands that ask for the status.
+// Files for logs, checkpoints, libraries and gRPC, and connections of clients that poll the status.
 constexpr int64_t kOwnFiles = 50;
 
 }  // namespace

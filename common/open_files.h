@@ -1,7 +1,7 @@
-// The limit of the process's open files and connections (RLIMIT_NOFILE).
+// The limit of open files and connections of the process (RLIMIT_NOFILE).
 //
-// gRPC 1.51 stops accepting from a listening socket forever when a connection could not be accepted because
-// there was no file descriptor (CVE-2023-4785): a server must not reach the limit.
+// A server must not reach the limit: when a connection cannot be accepted because there is no file
+// descriptor, gRPC 1.51 permanently stops accepting connections (CVE-2023-4785).
 #ifndef CATCHMENT_COMMON_OPEN_FILES_H_
 #define CATCHMENT_COMMON_OPEN_FILES_H_
 
@@ -11,12 +11,12 @@
 
 namespace catchment {
 
-// How the limit is raised, for error messages.
+// Explains in error messages how to raise the limit.
 inline constexpr char kOpenFilesRemedy[] =
     "raise the hard limit with `ulimit -Hn`, LimitNOFILE= in a systemd unit, or --ulimit nofile= of a "
     "container";
 
-// Raises the limit to the hard limit. Call once, first thing in main().
+// Raises the limit to the hard limit. Call it once, at the beginning of main().
 void RaiseOpenFiles();
 
 // Returns the current limit.
@@ -26,7 +26,7 @@ int64_t OpenFilesLimit();
 // at the master another one for its calls, and one for each server.
 int64_t OpenFilesNeeded(int64_t workers, int64_t servers, bool master);
 
-// Returns FailedPrecondition, with the limit and how it is raised, if the server needs more files than that.
+// Returns FailedPrecondition, with the limit and how to raise it, if the server needs more files.
 absl::Status CheckOpenFiles(int64_t workers, int64_t servers, bool master);
 
 }  // namespace catchment

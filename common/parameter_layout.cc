@@ -55,9 +55,9 @@ int64_t SmallestLargestPart(const std::vector<Range>& tensors, int parts) {
   return low;
 }
 
-// Splits consecutive tensors into parts, each of at least one. Of the splits whose largest part is smallest,
-// the one with the smallest sum of squared sizes, found part by part: least[t] is that sum over the first t
-// tensors. Returns for each part the index behind its last tensor.
+// Splits consecutive tensors into nonempty parts. Among the splits with the smallest largest part, finds the
+// one with the smallest sum of squared sizes, by dynamic programming: least[t] is that sum over the first t
+// tensors. Returns, for each part, the index after its last tensor.
 std::vector<int> EvenCuts(const std::vector<Range>& tensors, int parts) {
   const int64_t most = SmallestLargestPart(tensors, parts);
   const int n = static_cast<int>(tensors.size());
@@ -96,7 +96,7 @@ int64_t TensorSpec::size() const {
 absl::StatusOr<ParameterLayout> ParameterLayout::Create(std::vector<TensorSpec> tensors, int num_shards,
                                                         int64_t block_size, Cuts cuts) {
   if (tensors.empty()) return absl::InvalidArgumentError("the model has no parameters");
-  if (block_size < 1) return absl::InvalidArgumentError("a block holds no values");
+  if (block_size < 1) return absl::InvalidArgumentError("the block size must be at least 1");
   ParameterLayout layout;
   layout.block_size_ = layout.most_in_block_ = block_size;
   layout.cuts_ = cuts;
@@ -112,7 +112,7 @@ absl::Status ParameterLayout::AddTensors(std::vector<TensorSpec> tensors) {
   absl::flat_hash_set<std::string> names;
   for (const TensorSpec& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("two tensors are called ", tensor.name));
+      return absl::InvalidArgumentError(absl::StrCat("two tensors have the name ", tensor.name));
     }
     if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](int64_t d) { return d < 1; })) {
       return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// The place of every parameter: tensors -> one flat vector -> shards, one for each server -> blocks.
+// The division of the parameters: tensors -> one flat vector -> shards, one for each server -> blocks.
 //
 // The flat vector consists of the tensors in the model's order, each in row-major order. Shard s is a
 // contiguous part of it; a block is a contiguous part of a shard, the unit of locks, of the wire, of
@@ -23,14 +23,14 @@
 namespace catchment {
 
 struct TensorSpec {
-  std::string name;  // PyTorch's: "conv1.weight"
+  std::string name;  // PyTorch's name, such as "conv1.weight"
   std::vector<int64_t> shape;
 
   int64_t size() const;
   bool operator==(const TensorSpec&) const = default;
 };
 
-// Values begin .. end-1 of the flat vector.
+// The values begin .. end-1 of the flat vector.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -49,7 +49,7 @@ class ParameterLayout {
   static absl::StatusOr<ParameterLayout> Create(std::vector<TensorSpec> tensors, int num_shards,
                                                 int64_t block_size, Cuts cuts = Cuts::kAnywhere);
 
-  // 512 MiB. As a block it must fit into one message, whose size gRPC counts in 31 bits, in any codec.
+  // 512 MiB: as a block it must fit into one message in every codec, and gRPC limits messages to 2 GiB.
   static constexpr int64_t kLargestWholeTensor = int64_t{1} << 27;
 
   int64_t size() const { return size_; }
@@ -61,7 +61,7 @@ class ParameterLayout {
 
   Cuts cuts() const { return cuts_; }
   int64_t block_size() const { return block_size_; }
-  // The most values in a block.
+  // Returns the largest number of values in a block.
   int64_t most_in_block() const { return most_in_block_; }
   int num_blocks(int shard) const;
   // Returns the block's range of the flat vector.
@@ -71,7 +71,7 @@ class ParameterLayout {
   // With kBetweenTensors: returns the end of each tensor of a block, relative to the block's first value.
   std::vector<int64_t> TensorEnds(int shard, int block) const;
 
-  // A hash of names and shapes, independent of the number of shards and the size of blocks.
+  // Returns a hash of names and shapes, which does not depend on the number of shards and the size of blocks.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

@@ -15,9 +15,9 @@
 namespace catchment {
 namespace {
 
-// Slices in which a connection is awaited, so that the watch ends soon.
+// The interval at which a wait for a connection checks whether the watch has ended.
 constexpr double kSliceSeconds = 0.1;
-// Both ends of a connection, and what gRPC opens for it.
+// The files of both ends of a connection, and those that gRPC opens for it.
 constexpr int kSpareFiles = 6;
 
 bool HasSpareFiles() {
@@ -68,7 +68,7 @@ bool PortWatch::reached() {
 
 bool PortWatch::Pause() {
   MutexLock lock(&mu_);
-  return changed_.WaitFor(&mu_, options_.look_seconds, [this] { return ending_; });
+  return changed_.WaitFor(&mu_, options_.check_seconds, [this] { return ending_; });
 }
 
 void PortWatch::Run() {
@@ -82,7 +82,7 @@ void PortWatch::Run() {
       ending = ending_;
     }
     if (ending) return;
-    LOG_IF(INFO, connected && !reached()) << "this process is reached at " << address_;
+    LOG_IF(INFO, connected && !reached()) << "this process is reachable at " << address_;
     if (connected) {
       failures = 0;
       MutexLock lock(&mu_);
@@ -93,10 +93,10 @@ void PortWatch::Run() {
     if (failures < kFailures && Pause()) return;
   }
   const absl::Status lost =
-      absl::UnavailableError(absl::StrCat("this process takes no connections at ", address_,
-                                          " any more: gRPC gives up accepting them for good when the process "
-                                          "runs out of open files (the limit is ",
-                                          OpenFilesLimit(), "); ", kOpenFilesRemedy, ", and start it again"));
+      absl::UnavailableError(absl::StrCat("this process no longer accepts connections at ", address_,
+                                          ": gRPC stops accepting them when the process runs out of open "
+                                          "files (the limit is ",
+                                          OpenFilesLimit(), "); ", kOpenFilesRemedy, ", and restart it"));
   LOG(ERROR) << lost.message();
   {
     MutexLock lock(&mu_);

@@ -19,7 +19,7 @@ namespace catchment {
 class PortWatch {
  public:
   struct Options {
-    double look_seconds = 5;      // between two checks
+    double check_seconds = 5;     // between two checks
     double connect_seconds = 10;  // for a connection; enough also for a busy process
   };
   // The number of consecutive connections that must fail. A failure because the process has no file

@@ -1,9 +1,9 @@
-// What most source files of the project include, parsed once for a whole build: //common:prelude compiles it
-// ahead, and //common/bazel:cc.bzl puts it in front of every source file. A source file still includes what
-// it uses, since the sanitizers' builds do without it.
+// The headers that most source files include. //common:prelude precompiles them once per build, and
+// //common/bazel:cc.bzl includes them in front of every source file. Source files must still include what
+// they use, because builds with sanitizers do not use the precompiled header.
 //
-// Nothing of gRPC: its headers define an object in each file that includes them, which then has to be linked
-// with gRPC.
+// gRPC's headers are not among them: they define an object in each file that includes them, which must then
+// be linked with gRPC.
 #ifndef CATCHMENT_COMMON_PRELUDE_H_
 #define CATCHMENT_COMMON_PRELUDE_H_
 

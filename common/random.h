@@ -1,5 +1,5 @@
-// Random numbers that are the same on every machine and compiler (the standard library's distributions are
-// not). Nothing below main() takes a seed from the air: a seed is handed in, and streams are derived from it.
+// Random numbers that are the same on every machine and compiler, unlike the distributions of the standard
+// library. Seeds are always passed in, and streams of random numbers are derived from them.
 #ifndef CATCHMENT_COMMON_RANDOM_H_
 #define CATCHMENT_COMMON_RANDOM_H_
 
@@ -8,7 +8,7 @@
 
 namespace catchment {
 
-// One output of SplitMix64 (Steele, Lea, Flood 2014): a bijection that scatters close inputs.
+// Returns one output of SplitMix64 (Steele, Lea, Flood 2014), a bijection that scatters close inputs.
 inline uint64_t Scatter(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -16,13 +16,14 @@ inline uint64_t Scatter(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The seed of stream `stream` of `seed`. Nest it for more dimensions: Derive(Derive(seed, epoch), sample).
+// Returns the seed of stream `stream` of `seed`. For more dimensions, nest it: Derive(Derive(seed, epoch),
+// sample).
 inline uint64_t Derive(uint64_t seed, uint64_t stream) { return Scatter(Scatter(seed) ^ stream); }
 
-// A generator of one stream. Not thread-safe; make one where it is needed.
+// A generator of one stream. Not thread-safe, but cheap to create.
 class Random {
  public:
-  // Streams of neighbouring seeds have nothing in common.
+  // The streams of neighboring seeds are unrelated.
   explicit Random(uint64_t seed) : state_(Scatter(seed)) {}
 
   uint64_t Next() {
@@ -31,16 +32,16 @@ class Random {
     return value;
   }
 
-  // Uniform in [0, 1), 53 bits.
+  // Returns a uniform number in [0, 1) with 53 random bits.
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   double Uniform(double low, double high) { return low + (high - low) * Uniform(); }
 
-  // Uniform in 0 .. n-1; n must be positive. The bias of at most n / 2^64 is left in.
+  // Returns a uniform number in 0 .. n-1; n must be positive. Its bias is at most n / 2^64.
   uint64_t Below(uint64_t n) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * n) >> 64);
   }
 
-  // Standard normal (Box and Muller; one of the pair is dropped).
+  // Returns a standard normal number (Box and Muller; one of the pair is dropped).
   double Normal() {
     const double radius = std::sqrt(-2 * std::log(1 - Uniform()));
     return radius * std::cos(6.283185307179586 * Uniform());

@@ -9,8 +9,9 @@ namespace catchment {
 
 uint64_t RandomId() {
   uint64_t id = 0;
-  // The kernel never gives fewer than 256 bytes, and waits only early in the machine's start.
-  while (id == 0) PCHECK(getrandom(&id, sizeof(id), 0) == sizeof(id)) << "no random bits from the system";
+  // The kernel returns requests of up to 256 bytes in full, and blocks only early in the machine's boot.
+  while (id == 0)
+    PCHECK(getrandom(&id, sizeof(id), 0) == sizeof(id)) << "cannot get random bits from the system";
   return id;
 }
 

@@ -1,4 +1,4 @@
-// Identifiers that no other process gives.
+// Random identifiers.
 #ifndef CATCHMENT_COMMON_RANDOM_ID_H_
 #define CATCHMENT_COMMON_RANDOM_ID_H_
 
@@ -7,10 +7,10 @@
 
 namespace catchment {
 
-// Returns 64 random bits of the operating system's, never 0.
+// Returns 64 random bits from the operating system, never 0.
 uint64_t RandomId();
 
-// Returns 16 hexadecimal digits, as messages show an id.
+// Returns the 16 hexadecimal digits with which messages show an id.
 std::string FormatId(uint64_t id);
 
 }  // namespace catchment

@@ -1,4 +1,4 @@
-// Divisions of integers that round up.
+// Integer divisions that round up.
 #ifndef CATCHMENT_COMMON_ROUNDING_H_
 #define CATCHMENT_COMMON_ROUNDING_H_
 

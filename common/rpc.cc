@@ -13,8 +13,8 @@
 namespace catchment {
 namespace {
 
-// How much a peer may send ahead of what is read. What a worker asks for it wants; a server must not keep
-// much of a message that never ends.
+// The number of bytes that a peer may send before they are read. A worker has requested what it receives, but
+// a server must not buffer much of a message that never ends.
 constexpr int kWorkerLookaheadBytes = 64 << 20;
 constexpr int kServerLookaheadBytes = 8 << 20;
 constexpr int kServerReadBytes = 128 << 10;
@@ -35,11 +35,11 @@ struct Pem {
   std::string ca, cert, key;
 };
 
-// An empty one for a connection in the clear.
+// Reads the files. The result is empty for an unencrypted connection.
 absl::StatusOr<Pem> ReadAll(const TlsFiles& tls) {
   if (tls.ca.empty() && tls.cert.empty() && tls.key.empty()) return Pem();
   if (tls.ca.empty() || tls.cert.empty() || tls.key.empty()) {
-    return absl::InvalidArgumentError("mutual TLS takes all of --tls_ca, --tls_cert and --tls_key");
+    return absl::InvalidArgumentError("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key");
   }
   absl::StatusOr<std::string> ca = ReadPem("tls_ca", tls.ca);
   if (!ca.ok()) return ca.status();
@@ -77,7 +77,7 @@ grpc::ChannelArguments TrainingChannelArguments() {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
-  // Also how long one attempt, handshakes included, may take.
+  // This also limits the time of one attempt, including handshakes.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -93,7 +93,7 @@ void SetTrainingOptions(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  // gRPC keeps a buffer of this size for every connection, also when nothing comes over it.
+  // gRPC keeps a buffer of this size for every connection, even an idle one.
   builder->AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kServerReadBytes);
   // Without it two servers could listen on one port, and the second start would not fail.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -131,11 +131,10 @@ std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds) {
 }
 
 void TuneProcess() {
-  // gRPC 1.51 otherwise keeps buffers for every connection that grow with what has come over it, to a
-  // megabyte.
+  // Otherwise gRPC 1.51 keeps buffers for every connection, which grow with its traffic up to a megabyte.
   setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0);
-  // gRPC's locks are Abseil's, and Debian's build of it looks for deadlocks at every one of them, under one
-  // lock of the process.
+  // gRPC uses Abseil's locks, and Debian's build of Abseil checks for deadlocks at each of them, under one
+  // global lock.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);

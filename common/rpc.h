@@ -1,4 +1,4 @@
-// What every user of gRPC here shares: credentials, channel and server settings, status conversion.
+// The common parts of all users of gRPC: credentials, channel and server settings, status conversion.
 #ifndef CATCHMENT_COMMON_RPC_H_
 #define CATCHMENT_COMMON_RPC_H_
 
@@ -12,41 +12,42 @@
 
 namespace catchment {
 
-// PEM files for mutual TLS; all three or none. Both sides show a certificate of the same authority, and both
-// check it.
+// PEM files for mutual TLS; all three or none. Both sides present a certificate of the same authority and
+// verify that of the other.
 struct TlsFiles {
   std::string ca;
   std::string cert;
   std::string key;
 };
 
-// InvalidArgument when only some are given; the errors of reading them name the file.
+// Return credentials. InvalidArgument if only some files are given; errors of reading a file name it.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls);
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls);
 
-// For channels that carry weights: large frames, no limit on a message's size, a connection of its own, quick
-// reconnection, keepalive.
+// Returns the arguments of channels that transfer weights: large frames, no limit on message sizes, a
+// separate connection, fast reconnection, keepalive.
 grpc::ChannelArguments TrainingChannelArguments();
 void SetTrainingOptions(grpc::ServerBuilder* builder);
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address,
                                        const std::shared_ptr<grpc::ChannelCredentials>& credentials);
-// Returns a channel for calls that carry no weights. It does not measure the bandwidth, which costs a ping
-// for nearly every message where messages are rare.
+// Returns a channel for calls that transfer no weights. It does not measure the bandwidth, which would cost a
+// ping for nearly every message if messages are rare.
 std::shared_ptr<grpc::Channel> ConnectForControl(
     const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-// The two have the same codes. `context` goes before the message: "server 1 at host:port".
+// Convert statuses; both types have the same codes. `context`, such as "server 1 at host:port", prefixes the
+// message.
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context = "");
 grpc::Status ToGrpc(const absl::Status& status);
 
-// A context whose call ends after `seconds`.
+// Returns the context of a call that ends after `seconds`.
 std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds);
 
-// Call once, first thing in main(). Large buffers come from the heap instead of from mmap, so that their
-// pages are not taken from and given back to the kernel for every message (measured: half of a large round
-// trip); and gRPC keeps little memory for a connection over which nothing comes (measured: 0.1 instead of 1.1
-// MiB).
+// Configures memory allocation and gRPC. Call it once, at the beginning of main(). Large buffers are
+// allocated from the heap instead of by mmap, so that their pages are not returned to the kernel after every
+// message (measured: half of the time of a large round trip), and gRPC keeps little memory for an idle
+// connection (measured: 0.1 instead of 1.1 MiB).
 void TuneProcess();
 
 }  // namespace catchment

@@ -6,10 +6,11 @@
 namespace catchment {
 namespace {
 
-// Ends the thread; sent to it alone.
+// The signal that ends the thread; it is sent only to that thread.
 constexpr int kEnd = SIGUSR2;
 
-// Linux queues a blocked signal also where it is ignored, so a process under nohup must not wait for SIGHUP.
+// Returns true if SIGHUP is ignored. Linux queues a blocked signal even if it is ignored, so a process under
+// nohup must not wait for SIGHUP.
 bool IgnoresHangup() {
   struct sigaction action;
   return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

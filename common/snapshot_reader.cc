@@ -8,7 +8,7 @@
 namespace catchment {
 namespace {
 
-// What one block may take is added to the time in which something must arrive.
+// The time of one block at this rate is added to the time in which data must arrive.
 constexpr double kSlowestBytesPerSecond = 16 << 10;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Reads a copy of all weights from the servers, off the hot path.
+// Reads a copy of all weights from the servers.
 #ifndef CATCHMENT_COMMON_SNAPSHOT_READER_H_
 #define CATCHMENT_COMMON_SNAPSHOT_READER_H_
 
@@ -19,16 +19,17 @@ namespace catchment {
 // Threads: one caller at a time.
 class SnapshotReader {
  public:
-  // How long a server may send nothing, beside the time of a block over a slow network.
+  // The time for which a server may send nothing, in addition to the time of a block over a slow network.
   static constexpr double kStallSeconds = 60;
 
-  // `servers`: HOST:PORT by shard. `run_id`: of the run that they belong to. `layout` outlives the reader.
+  // `servers` has the HOST:PORT of each shard. `run_id` is the run that they belong to. `layout` must outlive
+  // the reader.
   SnapshotReader(const std::vector<std::string>& servers,
                  const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
                  const ParameterLayout* layout, double stall_seconds = kStallSeconds);
 
-  // Each shard as it was at one moment. weights: the whole flat vector. DeadlineExceeded for a server that
-  // stops sending.
+  // Reads each shard in a consistent state into `weights`, the whole flat vector. DeadlineExceeded if a
+  // server stops sending.
   absl::Status Read(absl::Span<float> weights);
 
  private:

@@ -15,7 +15,7 @@ void StalenessDistribution::Add(uint64_t value, uint64_t count) {
 void StalenessDistribution::Replace(uint64_t value, uint64_t before, uint64_t after) {
   if (before == after) return;
   const auto entry = counts_.try_emplace(value, 0).first;
-  CHECK_GE(entry->second, before) << "more is taken back than was added";
+  CHECK_GE(entry->second, before) << "more is removed than was added";
   entry->second += after - before;
   if (entry->second == 0) counts_.erase(entry);
   count_ += after - before;

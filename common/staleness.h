@@ -1,4 +1,4 @@
-// How stale pushes were: the distribution of counted whole numbers.
+// The distribution of the staleness of pushes.
 //
 // Units: versions. Threads: not thread-safe.
 #ifndef CATCHMENT_COMMON_STALENESS_H_
@@ -14,15 +14,15 @@ namespace catchment {
 class StalenessDistribution {
  public:
   void Add(uint64_t value, uint64_t count);
-  // Its staleness_values and staleness_counts.
+  // Adds staleness_values and staleness_counts of the statistics.
   void Add(const v1::WorkerStatistics& statistics);
-  // Counts the value `after` times where it was counted `before` times.
+  // Changes the count of the value from `before` to `after` for one source.
   void Replace(uint64_t value, uint64_t before, uint64_t after);
 
   uint64_t count() const { return count_; }
-  // All are 0 when nothing was counted.
+  // All of these are 0 if nothing was counted.
   double mean() const;
-  // The smallest value that at least this share of all is at or below; share in (0, 1].
+  // Returns the smallest value that at least the fraction `share`, in (0, 1], of all values is at or below.
   double quantile(double share) const;
   double max() const;
 

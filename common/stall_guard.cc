@@ -31,7 +31,7 @@ void StallGuard::Progress() {
 absl::Status StallGuard::Explain(const absl::Status& status) {
   MutexLock lock(&mu_);
   if (!stalled_ || status.ok()) return status;
-  return absl::DeadlineExceededError(absl::StrCat(status.message(), ": nothing moved for ", seconds_, " s"));
+  return absl::DeadlineExceededError(absl::StrCat(status.message(), ": no progress for ", seconds_, " s"));
 }
 
 void StallGuard::Run() {

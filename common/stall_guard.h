@@ -1,4 +1,4 @@
-// Ends a call in which nothing moves any more.
+// Cancels a streaming call that makes no progress.
 #ifndef CATCHMENT_COMMON_STALL_GUARD_H_
 #define CATCHMENT_COMMON_STALL_GUARD_H_
 
@@ -12,20 +12,20 @@
 
 namespace catchment {
 
-// Watches a streaming call, on a thread of its own, from construction to destruction. A deadline would also
-// end a call that goes on over a slow network; this limits only the time between two messages.
+// Watches a streaming call on a separate thread from construction to destruction. It limits the time between
+// two messages; a deadline would also end a call that makes progress over a slow network.
 //
 // Threads: safe.
 class StallGuard {
  public:
-  // Cancels the call when `seconds` pass without Progress. `context` and `clock` outlive the guard.
+  // Cancels the call after `seconds` without Progress. `context` and `clock` must outlive the guard.
   StallGuard(grpc::ClientContext* context, double seconds, const Clock* clock);
   ~StallGuard();
 
-  // A message has arrived, or has been sent.
+  // Notes that a message has arrived or has been sent.
   void Progress();
 
-  // Returns DeadlineExceeded where the guard has ended the call, and otherwise `status`, its own.
+  // Returns DeadlineExceeded if the guard has canceled the call, otherwise `status`, the status of the call.
   absl::Status Explain(const absl::Status& status);
 
  private:

@@ -1,4 +1,4 @@
-// Time that can be waited for, for what paces itself.
+// A clock on which one can sleep.
 #ifndef CATCHMENT_COMMON_TIMER_H_
 #define CATCHMENT_COMMON_TIMER_H_
 
@@ -11,11 +11,11 @@ namespace catchment {
 
 class Timer : public Clock {
  public:
-  // Returns once Now() is `time` or later; at once where it is already.
+  // Blocks until Now() is at least `time`.
   virtual void SleepUntil(double time) = 0;
 };
 
-// The operating system's, in the time of SteadyClock.
+// Sleeps with the operating system, on the time of SteadyClock.
 class SteadyTimer final : public Timer {
  public:
   double Now() const override { return clock_.Now(); }

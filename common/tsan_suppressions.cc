@@ -1,5 +1,5 @@
-// ThreadSanitizer sees nothing of what Debian's libraries do with their own locks and atomics, since they are not
-// built with it; reports from inside them are not ours. Linked into every program that uses gRPC.
+// Suppresses ThreadSanitizer's reports from inside Debian's libraries: they are not built with it, so it does
+// not see their locks and atomics. Linked into every program that uses gRPC.
 #if defined(__SANITIZE_THREAD__)
 
 extern "C" const char* __tsan_default_suppressions() {
@@ -10,7 +10,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libprotobuf.so\n"
          "called_from_lib:libglog.so\n"
          "called_from_lib:libcares.so\n"
-         // Templates of these that are compiled into our objects, and hand data over through the libraries' locks.
+         // Templates of these libraries in our objects, which pass data through the libraries' locks.
          "race:^grpc::\n"
          "race:^grpc_core::\n"
          "race:libgrpc\n"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-// common/version_stamp.cc
+// Defined in common/version_stamp.cc.
 extern const std::string_view kVersionCommit;
 
 namespace catchment {

@@ -1,5 +1,5 @@
-// Compiled when a program is linked. Bazel includes a header before it that has the --embed_label of a build
-// with --stamp, and "redacted" or nothing in others.
+// Compiled when a program is linked. Bazel includes a header in front of it that contains the --embed_label
+// in builds with --stamp, and "redacted" or nothing in others.
 #include <string_view>
 
 #ifndef BUILD_EMBED_LABEL

@@ -5,7 +5,7 @@
 namespace catchment {
 namespace {
 
-// A NaN is no time.
+// Returns the growth; 0 if a value is NaN.
 double Growth(double before, double now) { return now > before ? now - before : 0; }
 
 const v1::Progress& ProgressBefore(const v1::WorkerStatus& worker, const v1::JobStatus* before) {

@@ -1,4 +1,4 @@
-// The speed of a job and its workers, and how they spend their time: between two readings of the status, or,
+// The rates of a job and its workers, and how they spend their time: between two readings of the status, or,
 // for a single reading, since each worker's registration.
 //
 // A worker's rates are relative to its own time (the time that its training thread has spent computing and
@@ -25,12 +25,12 @@ struct Work {
   // Each returns nothing if no time was spent.
   std::optional<double> samples_per_second() const;
   std::optional<double> compute_per_step() const;
-  // Returns the share of `part`, one of the above.
+  // Returns the fraction of the time in `part`, one of the members above.
   std::optional<double> share(double part) const;
   Work& operator+=(const Work& other);
 };
 
-// Returns the work of a worker. `before`: an earlier reading of the same job, or null.
+// Returns the work of a worker. `before` is an earlier reading of the same job, or null.
 Work WorkOf(const v1::WorkerStatus& worker, const v1::JobStatus* before);
 // Returns the sum over all members.
 Work WorkOf(const v1::JobStatus& status, const v1::JobStatus* before);

@@ -31,7 +31,7 @@ CatchmentCudaPrecision PrecisionOf(v1::Computation::Precision precision) {
   }
 }
 
-// What there is to say of a precision that a CPU does not have; otherwise empty.
+// Returns a note if a CPU does not support the precision; otherwise an empty string.
 std::string NotOnCpu(v1::Computation::Precision precision) {
   if (PrecisionOf(precision) == CATCHMENT_CUDA_FLOAT32) return "";
   return absl::StrCat(" (in float32: ", v1::Computation::Precision_Name(precision), " is of CUDA devices)");

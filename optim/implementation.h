@@ -1,4 +1,4 @@
-// What the optimizers of this folder share: the loop over the parameters, norms over tensors, Adam's bias
+// The common parts of the optimizers: the loop over the parameters, norms over tensors, Adam's bias
 // correction, and the table of all kinds.
 #ifndef CATCHMENT_OPTIM_IMPLEMENTATION_H_
 #define CATCHMENT_OPTIM_IMPLEMENTATION_H_

@@ -1,6 +1,6 @@
-// catchment_server: holds one shard of a job's weights; the one with --index=0 is also the job's master.
-// What happens to a gradient: edge/train_stream.h -> shard.h -> gate.h -> rules/ -> optim/. The master:
-// edge/master_service.h -> master_host.h -> master/master.h.
+// catchment_server: holds one shard of a job's weights. The server with --index=0 is also the job's master.
+// A gradient passes through edge/train_stream.h, shard/shard.h, shard/gate.h, a rule in shard/, and optim/;
+// calls of the master pass through edge/master_service.h, master/master_host.h and master/master.h.
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <unistd.h>
@@ -49,33 +49,33 @@
 #include "server/shard/shard_host.h"
 
 DEFINE_string(job, "", "The job file. Required; the same for all servers.");
-DEFINE_int32(index, 0, "Which of --servers this one is; 0 is also the master.");
+DEFINE_int32(index, 0, "The index of this server in --servers; server 0 is also the master.");
 DEFINE_string(
     servers, "127.0.0.1:0",
-    "HOST:PORT of every server of the job, separated by commas, the master's first. Port 0 picks a free "
-    "one; the master's port must be given to the others.");
+    "HOST:PORT of every server of the job, separated by commas, the master's first. With port 0 a server "
+    "chooses a free port; the others need to be given the master's port.");
 DEFINE_string(out, "", "Master only: directory for metrics.jsonl, summary.json and model.safetensors.");
 DEFINE_string(
     checkpoint_dir, "",
-    "Directory for checkpoints, the same for all servers (on a shared file system where they are on "
-    "several machines). Default: OUT/checkpoints where --out is given, otherwise none are written.");
+    "Directory for checkpoints, the same for all servers (on a shared file system if they run on several "
+    "machines). Default: OUT/checkpoints if --out is given; otherwise no checkpoints are written.");
 DEFINE_int32(
     threads, 0,
-    "Threads that read what workers send and write answers; each connection stays with one. 0: a quarter of "
-    "the processors, from 1 to 4.");
-DEFINE_int32(
-    apply_threads, -1,
-    "Threads that apply what workers send. 0: the threads that receive it do. -1: 0 below 4 processors, "
-    "else half of them, at most 8.");
-DEFINE_bool(pin_threads, false, "Give each of --apply_threads a processor of its own.");
-DEFINE_bool(resume, false, "Go on from the newest complete checkpoint in --checkpoint_dir.");
+    "Number of threads that read requests and write answers; each connection is served by one of them. 0: a "
+    "quarter of the processors, from 1 to 4.");
+DEFINE_int32(apply_threads, -1,
+             "Number of threads that apply contributions. 0: the receiving threads apply them. -1: 0 with "
+             "fewer than 4 "
+             "processors, otherwise half of them, at most 8.");
+DEFINE_bool(pin_threads, false, "Bind each of the --apply_threads to a processor.");
+DEFINE_bool(resume, false, "Resume from the newest complete checkpoint in --checkpoint_dir.");
 
 namespace catchment {
 namespace {
 
 constexpr double kShutdownSeconds = 1;
-constexpr double kLookSeconds = 0.1;
-// Names of the health service.
+constexpr double kPollSeconds = 0.1;
+// Service names in the health protocol.
 constexpr char kMasterName[] = "catchment.v1.MasterService";
 constexpr char kShardName[] = "catchment.v1.ShardService";
 constexpr int kControlMessageBytes = 4 << 20;
@@ -88,7 +88,7 @@ struct Setting {
   int listener_threads = 1;
   ApplyPool::Options apply;
   std::string checkpoint_dir;
-  std::vector<DirectoryLock> locks;  // of the master
+  std::vector<DirectoryLock> locks;  // held by the master
   std::optional<v1::Manifest> resumed;
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
@@ -98,8 +98,9 @@ absl::Status CheckFlags(const Setting& setting) {
   if (FLAGS_job.empty()) return absl::InvalidArgumentError("--job=FILE is required");
   const int servers = static_cast<int>(setting.servers.size());
   if (setting.index < 0 || setting.index >= servers) {
-    return absl::InvalidArgumentError(absl::StrCat("--index=", setting.index, " is none of the ", servers,
-                                                   " --servers, which count from 0"));
+    return absl::InvalidArgumentError(absl::StrCat("--index=", setting.index,
+                                                   " is out of range: --servers lists ", servers,
+                                                   " servers, numbered from 0"));
   }
   if (setting.listener_threads < 1 || setting.listener_threads > kMostThreads) {
     return absl::InvalidArgumentError(
@@ -110,7 +111,7 @@ absl::Status CheckFlags(const Setting& setting) {
         absl::StrCat("--apply_threads=", FLAGS_apply_threads, " must be from 0 to ", kMostThreads));
   }
   if (FLAGS_resume && setting.checkpoint_dir.empty()) {
-    return absl::InvalidArgumentError("--resume takes --checkpoint_dir (or --out)");
+    return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
   }
   return absl::OkStatus();
 }
@@ -122,8 +123,8 @@ absl::Status FindCheckpoint(Setting* setting) {
     if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
     if (found.ok()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          setting->checkpoint_dir, " holds checkpoint ", found->manifest.number(), " of job '",
-          found->manifest.job().name(), "': go on from it with --resume, or choose another directory"));
+          setting->checkpoint_dir, " contains checkpoint ", found->manifest.number(), " of job '",
+          found->manifest.job().name(), "': resume from it with --resume, or choose another directory"));
     }
     return absl::OkStatus();
   }
@@ -133,10 +134,10 @@ absl::Status FindCheckpoint(Setting* setting) {
   const std::string conflict = DescribeResumeConflict(found->manifest.job(), setting->job);
   if (!conflict.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("checkpoint ", found->manifest.number(), " in ",
-                                                      setting->checkpoint_dir, " is of another job:\n",
-                                                      conflict));
+                                                      setting->checkpoint_dir,
+                                                      " belongs to a different job:\n", conflict));
   }
-  LOG(INFO) << "going on from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;
+  LOG(INFO) << "resuming from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;
   if (setting->index == 0) {
     const auto lines = SetAsideNewerThan(setting->checkpoint_dir, found->manifest.number());
     if (!lines.ok()) return lines.status();
@@ -146,7 +147,7 @@ absl::Status FindCheckpoint(Setting* setting) {
   return absl::OkStatus();
 }
 
-// Better said now than after hours, when the first one is to be saved.
+// Creates the directory, and checks that it is writable now rather than when the first checkpoint is due.
 absl::Status PrepareCheckpointDirectory(const std::string& directory) {
   if (directory.empty()) return absl::OkStatus();
   if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
@@ -154,10 +155,10 @@ absl::Status PrepareCheckpointDirectory(const std::string& directory) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot write checkpoints to ", directory));
 }
 
-// --out and the directory for checkpoints belong to one master at a time: before it reads or deletes anything
-// there it takes them.
+// Locks --out and the directory for checkpoints, so that only one master at a time reads or deletes files
+// there.
 absl::Status LockDirectories(Setting* setting) {
-  std::map<std::string, std::string> directories;  // by canonical path: both may be one
+  std::map<std::string, std::string> directories;  // by canonical path; both may be the same
   for (const std::string& directory : {FLAGS_out, setting->checkpoint_dir}) {
     if (directory.empty()) continue;
     if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
@@ -233,8 +234,8 @@ void SetShardServing(Listener* listener, int index, bool serving) {
   listener->SetServing(absl::StrCat("shard-", index), serving);
 }
 
-// Returns a number above the incarnations that earlier runs gave, whose workers may still be alive. Two runs
-// that begin in one second differ in the lower bits, which are random.
+// Returns a number above all incarnations of earlier runs, whose workers may still be alive. Two runs that
+// start in the same second differ in the lower bits, which are random.
 uint64_t FirstIncarnation() {
   constexpr int kBits = 20;
   return (static_cast<uint64_t>(std::time(nullptr)) << kBits) + (RandomId() >> (64 - kBits + 1));
@@ -272,8 +273,8 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   Announce(setting, *listener);
   PortWatch watch(listener->address(), setting.client_credentials, {},
                   [&](const absl::Status& status) { (*host)->Stop(std::string(status.message())); });
-  SignalThread signals([&](int) { (*host)->Stop("the master was told to end"); });
-  while (!(*host)->WaitFor(kLookSeconds)) {
+  SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
+  while (!(*host)->WaitFor(kPollSeconds)) {
     SetShardServing(&*listener, 0, shard_host->training());
     listener->SetServing(kMasterName, (*host)->training());
   }
@@ -326,7 +327,7 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   PortWatch watch(listener->address(), setting.client_credentials, {}, [&](const absl::Status&) { leave(); });
   SignalThread signals([&](int) { leave(); });
   absl::Status status;
-  while (!shard_host->WaitForStop(kLookSeconds)) {
+  while (!shard_host->WaitForStop(kPollSeconds)) {
     SetShardServing(&*listener, setting.index, shard_host->training());
     MutexLock lock(&mu);
     if (leaving && !failure.ok()) break;

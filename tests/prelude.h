@@ -1,4 +1,4 @@
-// What most tests include, parsed once for a whole build, as common/prelude.h is for the libraries.
+// The headers that most tests include, precompiled once per build, like common/prelude.h for the libraries.
 #ifndef CATCHMENT_TESTS_PRELUDE_H_
 #define CATCHMENT_TESTS_PRELUDE_H_
 

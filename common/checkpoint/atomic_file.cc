@@ -88,12 +88,12 @@ absl::Status CreateDirectories(const std::string& path) {
   if (parent != path && !std::filesystem::exists(parent, error)) {
     if (const absl::Status status = CreateDirectories(parent); !status.ok()) return status;
   }
-  // Another process may have made it in between.
+  // Another process may have created it in the meantime.
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot create the directory ", path));
   }
   if (!std::filesystem::is_directory(path, error)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is there and is no directory"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " exists and is not a directory"));
   }
   return SyncDirectory(parent);
 }
@@ -104,7 +104,7 @@ absl::Status SyncDirectory(const std::string& path) {
   const bool synced = fsync(directory) == 0;
   const int error = errno;
   close(directory);
-  // Some network file systems cannot sync directories, and need not.
+  // Some network file systems do not support syncing directories, and do not need it.
   if (!synced && error != EINVAL) {
     return absl::ErrnoToStatus(error, absl::StrCat("cannot sync the directory ", path));
   }

@@ -1,7 +1,7 @@
-// A file that is there as a whole or not at all: written beside its place, synced, and renamed into it.
+// A file that is written atomically: to a temporary file, which is synced and then renamed.
 //
-// Errors: name the file, and how many bytes it needs; the unfinished file is removed.
-// Threads: one at a time.
+// Errors: name the file and the number of bytes that it needs. The temporary file is removed.
+// Threads: not thread-safe.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_ATOMIC_FILE_H_
 #define CATCHMENT_COMMON_CHECKPOINT_ATOMIC_FILE_H_
 
@@ -16,20 +16,20 @@ namespace catchment {
 
 class AtomicFile {
  public:
-  // Begins TemporaryPath(path). `bytes` is what will be written, for messages.
+  // Creates TemporaryPath(path). `bytes` is the number of bytes to be written, for messages.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path, int64_t bytes);
 
-  // Returns where a file is while it is written: PATH.ID.tmp, where ID is a random one of this process. No
-  // other process writes there.
+  // Returns the path of the temporary file, PATH.ID.tmp, where ID is a random id of this process, so that no
+  // other process writes to it.
   static std::string TemporaryPath(const std::string& path);
 
-  // Without Commit() the file is removed, and what stood at `path` before stays.
+  // Without Commit(), removes the temporary file and leaves `path` unchanged.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   absl::Status Write(const void* data, size_t size);
-  // Afterwards the file is at `path`, also after a power failure.
+  // Renames the file to `path`. Afterwards it survives a power failure.
   absl::Status Commit();
 
  private:
@@ -43,14 +43,14 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// Deletes files in `directory` that processes which were killed had begun (AtomicFile::TemporaryPath). To be
-// called by the only process that writes there.
+// Deletes the temporary files in `directory` (AtomicFile::TemporaryPath) of processes that were killed. Must
+// be called by the only process that writes there.
 void RemoveTemporaries(const std::string& directory);
 
-// mkdir -p, down to the disk.
+// Creates the directory and its parents, and syncs them to disk.
 absl::Status CreateDirectories(const std::string& path);
 
-// Makes what was created, renamed or deleted in the directory last.
+// Syncs the directory, so that creations, renames and deletions in it survive a power failure.
 absl::Status SyncDirectory(const std::string& path);
 
 }  // namespace catchment

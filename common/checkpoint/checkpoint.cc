@@ -18,19 +18,19 @@ Range Overlap(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a
 
 Range RangeOf(const v1::ShardState& state) { return {state.begin(), state.end()}; }
 
-// Empty when the shard is the next one of the checkpoint, whose values before `begin` are there.
-std::string DescribeStranger(const v1::Manifest& manifest, const v1::SavedShard& saved,
+// Returns why the shard is not the next one of the checkpoint, which begins at `begin`; empty if it is.
+std::string DescribeMismatch(const v1::Manifest& manifest, const v1::SavedShard& saved,
                              const v1::ShardState& state, int64_t begin) {
-  if (state.fingerprint() != manifest.fingerprint()) return "is a shard of another model";
+  if (state.fingerprint() != manifest.fingerprint()) return "is a shard of a different model";
   if (state.checkpoint() != manifest.number()) {
     return absl::StrCat("is a shard of checkpoint ", state.checkpoint());
   }
   if (state.run_id() != manifest.run_id()) {
-    return absl::StrCat("is of run ", FormatId(state.run_id()), ", and the manifest of run ",
+    return absl::StrCat("belongs to run ", FormatId(state.run_id()), ", but the manifest to run ",
                         FormatId(manifest.run_id()));
   }
   if (ShardVersion(state) != saved.version()) {
-    return absl::StrCat("was saved at version ", ShardVersion(state), ", and the manifest says ",
+    return absl::StrCat("was saved at version ", ShardVersion(state), ", but the manifest says ",
                         saved.version());
   }
   if (state.begin() != begin) return absl::StrCat("begins at parameter ", state.begin(), ", not ", begin);
@@ -43,11 +43,11 @@ absl::Status CheckRange(const v1::Manifest& manifest, Range range) {
   }
   return absl::OutOfRangeError(absl::StrCat("checkpoint ", manifest.number(), " has ",
                                             CountParameters(manifest), " parameters; ", range.begin, " .. ",
-                                            range.end, " were asked for"));
+                                            range.end, " were requested"));
 }
 
-// Returns whether `status`, of reading a checkpoint, says that its files are missing or damaged, and not that
-// they could not be read this time.
+// Returns true if `status`, of reading a checkpoint, says that its files are missing or damaged, and not that
+// they could not be read at the moment.
 bool IsUnusable(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
@@ -66,7 +66,7 @@ absl::StatusOr<v1::Manifest> ReadComplete(const std::string& dir, uint64_t numbe
   return manifest;
 }
 
-// Returns a path beside that of checkpoint `number` that is not in use.
+// Returns an unused path in the same directory for checkpoint `number`.
 std::string UnusablePath(const std::string& dir, uint64_t number) {
   const std::string base = absl::StrCat(CheckpointDirectory(dir, number), ".unusable");
   std::string path = base;
@@ -75,7 +75,8 @@ std::string UnusablePath(const std::string& dir, uint64_t number) {
   return path;
 }
 
-// The manifest goes first, so that what is half deleted is not taken for complete.
+// Deletes the checkpoint, and its manifest first, so that a partly deleted checkpoint does not count as
+// complete.
 absl::Status Delete(const std::string& dir, uint64_t number) {
   const std::string path = CheckpointDirectory(dir, number);
   std::error_code error;
@@ -85,7 +86,7 @@ absl::Status Delete(const std::string& dir, uint64_t number) {
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot delete ", path));
 }
 
-// Raises the counters in `state` to those of `saved`, and takes its momentum where it is the newer one: a
+// Raises the counters in `state` to those of `saved`, and takes its momentum if it is newer, because a
 // measured momentum cannot be combined from several blocks.
 void Raise(const v1::BlockState& saved, v1::BlockState* state) {
   if (saved.has_momentum() && (!state->has_momentum() || saved.version() > state->version())) {
@@ -113,12 +114,13 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
     if (!IsUnusable(manifest.status())) {
       return absl::Status(
           manifest.status().code(),
-          absl::StrCat("checkpoint ", number, " in ", dir, " cannot be read: ", manifest.status().message(),
-                       "; make it readable and try again, or move it away to continue from an older one"));
+          absl::StrCat(
+              "checkpoint ", number, " in ", dir, " cannot be read: ", manifest.status().message(),
+              "; make it readable and try again, or move it away to continue from an older checkpoint"));
     }
     found.warnings.push_back(absl::StrCat("skipped checkpoint ", number, ": ", manifest.status().message()));
   }
-  return absl::NotFoundError(absl::StrCat("there is no checkpoint to go on from in ", dir,
+  return absl::NotFoundError(absl::StrCat("there is no checkpoint to resume from in ", dir,
                                           found.warnings.empty() ? "" : "\n",
                                           absl::StrJoin(found.warnings, "\n")));
 }
@@ -131,7 +133,7 @@ absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& di
     if (other <= number) continue;
     if (absl::IsNotFound(ReadManifest(dir, other).status())) {
       if (const absl::Status status = Delete(dir, other); !status.ok()) return status;
-      lines.push_back(absl::StrCat("checkpoint ", other, " was never complete, and is deleted"));
+      lines.push_back(absl::StrCat("checkpoint ", other, " was never complete and has been deleted"));
       continue;
     }
     const std::string path = UnusablePath(dir, other);
@@ -141,7 +143,8 @@ absl::StatusOr<std::vector<std::string>> SetAsideNewerThan(const std::string& di
       return absl::ErrnoToStatus(error.value(),
                                  absl::StrCat("cannot rename ", CheckpointDirectory(dir, other)));
     }
-    lines.push_back(absl::StrCat("checkpoint ", other, " is damaged or incomplete, and is now ", path));
+    lines.push_back(
+        absl::StrCat("checkpoint ", other, " is damaged or incomplete and has been renamed to ", path));
   }
   return lines;
 }
@@ -152,17 +155,17 @@ absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const 
   for (const v1::SavedShard& saved : manifest.shards()) {
     auto shard = OpenShard(absl::StrCat(CheckpointDirectory(dir, manifest.number()), "/", saved.file()));
     if (!shard.ok()) return shard.status();
-    const std::string stranger = DescribeStranger(manifest, saved, shard->state, begin);
-    if (!stranger.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(shard->file->path(), ": ", stranger));
+    const std::string mismatch = DescribeMismatch(manifest, saved, shard->state, begin);
+    if (!mismatch.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(shard->file->path(), ": ", mismatch));
     }
     begin = shard->state.end();
     shards.push_back(*std::move(shard));
   }
   if (begin == CountParameters(manifest)) return shards;
   return absl::InvalidArgumentError(
-      absl::StrCat(CheckpointDirectory(dir, manifest.number()), ": its shards hold ", begin,
-                   " parameters, and its model has ", CountParameters(manifest)));
+      absl::StrCat(CheckpointDirectory(dir, manifest.number()), ": its shards contain ", begin,
+                   " parameters, but its model has ", CountParameters(manifest)));
 }
 
 absl::Status ReadParameters(const std::string& dir, const v1::Manifest& manifest, Range range,
@@ -207,8 +210,8 @@ absl::Status CheckSameModel(const std::string& dir, const v1::Manifest& manifest
   const std::string difference = DescribeDifference(tensors, ManifestTensors(manifest));
   if (difference.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      CheckpointDirectory(dir, manifest.number()), " is of another model, job \"", manifest.job().name(),
-      "\": ", difference, "; go on with that job's model, or from another directory"));
+      CheckpointDirectory(dir, manifest.number()), " belongs to a different model, that of job \"",
+      manifest.job().name(), "\": ", difference, "; use that job's model, or another directory"));
 }
 
 absl::Status Prune(const std::string& dir, int keep) {

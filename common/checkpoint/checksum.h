@@ -1,4 +1,4 @@
-// zlib's CRC-32, and how files here write it: eight hexadecimal digits.
+// CRC-32 as computed by zlib, and its form in files: eight hexadecimal digits.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_CHECKSUM_H_
 #define CATCHMENT_COMMON_CHECKPOINT_CHECKSUM_H_
 
@@ -11,7 +11,7 @@
 
 namespace catchment {
 
-// Of `size` bytes that follow those of which `before` is the checksum.
+// Returns the checksum of `size` bytes that follow bytes with the checksum `before`.
 inline uint32_t Crc32(const void* data, size_t size, uint32_t before = 0) {
   return static_cast<uint32_t>(crc32_z(before, static_cast<const Bytef*>(data), size));
 }

@@ -21,11 +21,11 @@ absl::Status CheckTensors(const SafetensorsFile& file, const ParameterLayout& la
     if (entry == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.path(), ": has no tensor \"", tensor.name,
-                       "\", which the model has; tensors have PyTorch's names"));
+                       "\", which the model has; tensors must have PyTorch's names"));
     }
     if (entry->shape != tensor.shape) {
       return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor \"", tensor.name, "\" is ",
-                                                     ShapeText(entry->shape), ", and the model's is ",
+                                                     ShapeText(entry->shape), ", but the model's is ",
                                                      ShapeText(tensor.shape)));
     }
   }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kPrefix[] = "checkpoint-";
 constexpr char kManifest[] = "manifest.textproto";
-constexpr int64_t kLargest = int64_t{1} << 48;  // values; more than any disk here holds
+constexpr int64_t kLargest = int64_t{1} << 48;  // values
 
 std::string ManifestPath(const std::string& dir, uint64_t number) {
   return absl::StrCat(CheckpointDirectory(dir, number), "/", kManifest);
@@ -30,7 +30,7 @@ std::string ChecksumLine(const std::string& text) {
   return absl::StrCat("# crc32 ", ChecksumText(Crc32(text.data(), text.size())), "\n");
 }
 
-// The text without its last line, when that line is right.
+// Returns the text without its last line, the checksum, which must be correct.
 absl::StatusOr<std::string> TakeChecked(const std::string& path, const std::string& text) {
   const size_t line = text.rfind("# crc32 ");
   if (line == std::string::npos) {
@@ -38,11 +38,10 @@ absl::StatusOr<std::string> TakeChecked(const std::string& path, const std::stri
   }
   const std::string checked = text.substr(0, line);
   if (text.substr(line) == ChecksumLine(checked)) return checked;
-  return absl::DataLossError(
-      absl::StrCat(path, ": is damaged: its checksum is another than its last line says"));
+  return absl::DataLossError(absl::StrCat(path, ": is damaged: its checksum does not match its last line"));
 }
 
-// Empty when all is well.
+// Returns an empty string if there is no problem.
 std::string DescribeTensorProblem(const v1::Manifest& manifest) {
   __int128 total = 0;
   for (const v1::TensorInfo& tensor : manifest.tensors()) {

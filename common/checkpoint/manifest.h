@@ -1,11 +1,11 @@
-// Where a checkpoint's files are, and its manifest (proto/checkpoint.proto).
+// The files of a checkpoint, and its manifest (proto/checkpoint.proto).
 //
 //   DIR/checkpoint-12/shard-0-of-2.safetensors
 //   DIR/checkpoint-12/shard-1-of-2.safetensors
 //   DIR/checkpoint-12/manifest.textproto         written last: without it the checkpoint is not complete
 //
-// The manifest's last line is a comment with the CRC-32 of all lines before it, since a text that was cut
-// short may well parse.
+// The last line of the manifest is a comment with the CRC-32 of all lines before it, because a truncated text
+// may be valid.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_MANIFEST_H_
 #define CATCHMENT_COMMON_CHECKPOINT_MANIFEST_H_
 
@@ -20,26 +20,26 @@
 
 namespace catchment {
 
-// "DIR/checkpoint-12"
+// Returns "DIR/checkpoint-12".
 std::string CheckpointDirectory(const std::string& dir, uint64_t number);
 
-// "shard-0-of-2.safetensors"
+// Returns "shard-0-of-2.safetensors".
 std::string ShardFileName(int shard, int num_shards);
 
-// Numbers of the directories checkpoint-NUMBER in `dir`, complete or not, the newest (highest) first.
-// NotFound when there is no `dir`.
+// Returns the numbers of the directories checkpoint-NUMBER in `dir`, complete or not, the newest (highest)
+// first. NotFound if `dir` does not exist.
 absl::StatusOr<std::vector<uint64_t>> ListCheckpoints(const std::string& dir);
 
-// Makes checkpoint manifest.number() complete. Call it when all its shards are saved.
+// Completes checkpoint manifest.number(), all shards of which must be saved.
 absl::Status WriteManifest(const std::string& dir, const v1::Manifest& manifest);
 
-// NotFound when there is no manifest: the checkpoint is not complete. DataLoss when it is damaged. What it
-// says of tensors and shards agrees with itself; the shards' files are not looked at.
+// Reads a manifest and checks that it is consistent; does not read the shards' files. NotFound if there is no
+// manifest, so that the checkpoint is not complete; DataLoss if it is damaged.
 absl::StatusOr<v1::Manifest> ReadManifest(const std::string& dir, uint64_t number);
 
 std::vector<TensorSpec> ManifestTensors(const v1::Manifest& manifest);
 
-// Values in the flat vector of parameters. `manifest` is one of ReadManifest.
+// Returns the size of the flat parameter vector. `manifest` must come from ReadManifest.
 int64_t CountParameters(const v1::Manifest& manifest);
 
 }  // namespace catchment

@@ -19,7 +19,7 @@ constexpr char kAccuracy[] = "catchment.test_accuracy";
 
 using Metadata = std::map<std::string, std::string>;
 
-// Text that reads back as the same number.
+// Returns a text that is parsed as the same number.
 std::string Exact(double value) { return absl::StrFormat("%.17g", value); }
 
 void AddScore(const v1::BestState& score, Metadata* metadata) {
@@ -39,7 +39,7 @@ absl::StatusOr<v1::BestState> ScoreIn(const std::string& path, const Metadata& m
     return found == metadata.end() ? std::string() : found->second;
   };
   if (text(kEvaluation).empty()) {
-    return absl::NotFoundError(absl::StrCat(path, ": does not say which evaluation it is of"));
+    return absl::NotFoundError(absl::StrCat(path, ": has no score of an evaluation"));
   }
   uint64_t evaluation, samples;
   double loss, accuracy;
@@ -68,7 +68,7 @@ absl::Status WriteModel(const std::string& path, const v1::Job& job, const Param
   for (const v1::Statistic& statistic : facts.statistics) {
     views.push_back({statistic.name(), {statistic.values_size()}, absl::MakeConstSpan(statistic.values())});
   }
-  // "format" tells Hugging Face's loaders whose names and layouts these are.
+  // "format" tells Hugging Face's loaders that the names and layouts are PyTorch's.
   Metadata metadata = {{"format", "pt"}, {"catchment.job", JobText(job)}};
   if (facts.score) AddScore(*facts.score, &metadata);
   return WriteSafetensors(path, views, metadata);
@@ -83,7 +83,7 @@ absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const Para
   }
   const std::string difference = DescribeDifference(layout.tensors(), tensors);
   if (!difference.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is of another model: ", difference));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": belongs to a different model: ", difference));
   }
   return ScoreIn(path, (*file)->metadata());
 }

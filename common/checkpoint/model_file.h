@@ -1,4 +1,4 @@
-// The trained weights as one file that PyTorch and others read.
+// The trained weights in a file that PyTorch and other programs can read.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_MODEL_FILE_H_
 #define CATCHMENT_COMMON_CHECKPOINT_MODEL_FILE_H_
 
@@ -16,22 +16,22 @@
 
 namespace catchment {
 
-// What is known of a model's weights beside their values.
+// Information about a model's weights.
 struct ModelFacts {
-  // Goes into the metadata, under "catchment.evaluation", "catchment.samples", "catchment.test_loss" and
+  // Stored in the metadata, as "catchment.evaluation", "catchment.samples", "catchment.test_loss" and
   // "catchment.test_accuracy".
   std::optional<v1::BestState> score;
-  // Of batch_norm, with these weights: tensors NAME.running_mean and NAME.running_var.
+  // Statistics of batch_norm with these weights, stored as tensors NAME.running_mean and NAME.running_var.
   std::vector<v1::Statistic> statistics;
 };
 
-// A safetensors file with PyTorch's tensor names and shapes, and the job in its metadata, under
+// Writes a safetensors file with PyTorch's tensor names and shapes and with the job in its metadata, as
 // "catchment.job". `weights` is the whole flat vector. Errors: those of WriteSafetensors.
 absl::Status WriteModel(const std::string& path, const v1::Job& job, const ParameterLayout& layout,
                         absl::Span<const float> weights, const ModelFacts& facts = {});
 
-// The score that the file was written with. NotFound: there is no file, or it has none. InvalidArgument for a
-// file that is damaged, or has other tensors than `layout`.
+// Returns the score in the file. NotFound if there is no file, or no score in it; InvalidArgument if the file
+// is damaged or has other tensors than `layout`.
 absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const ParameterLayout& layout);
 
 }  // namespace catchment

@@ -29,7 +29,7 @@ using AfterPart = std::function<void()>;
 
 std::string ChecksumKey(const std::string& tensor) { return "crc32." + tensor; }
 
-// Calls `visit` with one part of `values` after the other, in order, until it fails, and `after_part` after each.
+// Calls `visit` with consecutive parts of `values` until it fails, and `after_part` after each.
 absl::Status ForEachPart(absl::Span<const float> values, const AfterPart& after_part,
                          absl::FunctionRef<absl::Status(absl::Span<const float>)> visit) {
   for (; !values.empty(); values.remove_prefix(std::min(kPartValues, values.size()))) {
@@ -59,7 +59,7 @@ SafetensorsHeader MakeHeader(const std::vector<TensorView>& tensors,
     const int64_t size = tensor.values.size();
     int64_t product = 1;
     for (int64_t dimension : tensor.shape) product *= dimension;
-    CHECK_EQ(product, size) << tensor.name << " has another number of values than its shape says";
+    CHECK_EQ(product, size) << tensor.name << " has a number of values that does not match its shape";
     header.tensors.push_back({tensor.name, tensor.shape, begin, size});
     begin += size * kValueBytes;
     header.metadata[ChecksumKey(tensor.name)] = ChecksumText(ChecksumOf(tensor.values, after_part));
@@ -80,7 +80,7 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorV
   const uint64_t length = header.size();
   if (header.size() > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": its header takes ", length,
-                                                   " bytes, and readers accept ", kMaxHeaderBytes));
+                                                   " bytes, but readers accept at most ", kMaxHeaderBytes));
   }
   int64_t bytes = kLengthBytes + static_cast<int64_t>(length);
   for (const TensorView& tensor : tensors) bytes += tensor.values.size() * kValueBytes;
@@ -114,15 +114,15 @@ absl::Status SafetensorsFile::ReadHeader() {
   const auto wrong = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what...));
   };
-  if (!S_ISREG(info.st_mode)) return wrong("is no file");
+  if (!S_ISREG(info.st_mode)) return wrong("is not a regular file");
   if (file_bytes < kLengthBytes) {
-    return wrong("has ", file_bytes, " bytes; it is cut short, or no safetensors file");
+    return wrong("has ", file_bytes, " bytes; it is truncated, or not a safetensors file");
   }
   uint64_t length;
   if (const absl::Status status = ReadBytes(0, sizeof(length), &length); !status.ok()) return status;
   if (length > static_cast<uint64_t>(std::min<int64_t>(kMaxHeaderBytes, file_bytes - kLengthBytes))) {
-    return wrong("its header would take ", length, " bytes, and the file has ", file_bytes,
-                 "; it is cut short, or no safetensors file");
+    return wrong("its header would need ", length, " bytes, but the file has ", file_bytes,
+                 "; it is truncated, or not a safetensors file");
   }
   std::string text(length, '\0');
   if (const absl::Status status = ReadBytes(kLengthBytes, length, text.data()); !status.ok()) return status;
@@ -152,7 +152,7 @@ absl::Status SafetensorsFile::Read(const std::string& name, int64_t first, int64
   }
   if (first < 0 || count < 0 || first > tensor->size || count > tensor->size - first) {
     return absl::OutOfRangeError(absl::StrCat(path_, ": tensor \"", name, "\" has ", tensor->size,
-                                              " values; ", count, " from ", first, " on were asked for"));
+                                              " values; ", count, " from ", first, " on were requested"));
   }
   const absl::Status status =
       ReadBytes(values_begin_ + tensor->begin + first * kValueBytes, count * kValueBytes, out);
@@ -185,7 +185,7 @@ absl::Status SafetensorsFile::CompareChecksum(const TensorEntry& tensor, uint32_
   const auto expected = metadata().find(ChecksumKey(tensor.name));
   if (expected == metadata().end() || expected->second == ChecksumText(found)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(path_, ": tensor \"", tensor.name, "\" is damaged: its CRC-32 is ",
-                                          ChecksumText(found), ", and ", expected->second, " was written"));
+                                          ChecksumText(found), ", expected ", expected->second));
 }
 
 absl::Status SafetensorsFile::ReadBytes(int64_t offset, int64_t count, void* out) const {
@@ -194,7 +194,7 @@ absl::Status SafetensorsFile::ReadBytes(int64_t offset, int64_t count, void* out
     const ssize_t got = pread(file_, next, std::min<int64_t>(count, int64_t{1} << 30), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path_));
-    if (got == 0) return absl::DataLossError(absl::StrCat(path_, ": was cut short while it was read"));
+    if (got == 0) return absl::DataLossError(absl::StrCat(path_, ": was truncated while it was read"));
     next += got;
     offset += got;
     count -= got;

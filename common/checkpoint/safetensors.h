@@ -1,7 +1,7 @@
-// Tensors in files that others read: safetensors, in float32 (format and source: safetensors_header.h).
+// Reads and writes safetensors files with float32 tensors (see safetensors_header.h for the format).
 //
-// Each tensor's CRC-32 is kept in the metadata, under "crc32.NAME", and checked when the whole tensor is
-// read. Files of others have none, and are read without that check.
+// The CRC-32 of each tensor is stored in the metadata, as "crc32.NAME", and verified when the whole tensor is
+// read. Files of other programs have none and are read without this check.
 // Errors: name the file.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_H_
 #define CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_H_
@@ -23,20 +23,20 @@ namespace catchment {
 struct TensorView {
   std::string name;
   std::vector<int64_t> shape;
-  absl::Span<const float> values;  // row-major; as many as the shape says
+  absl::Span<const float> values;  // row-major
 };
 
-// The file appears at `path` as a whole, on disk (atomic_file.h), or not at all. InvalidArgument when the
-// names and metadata are longer than readers accept. Calls `after_part` (may be empty) each time that at most 1 MiB
-// of values has been checksummed or written, so that a caller in the background can rest.
+// Writes the file atomically (atomic_file.h). InvalidArgument if the names and metadata are longer than
+// readers accept. Calls `after_part`, which may be empty, each time at most 1 MiB of values has been
+// checksummed or written, so that a background thread can pause.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata,
                               const std::function<void()>& after_part = {});
 
-// An open file, its header checked. Threads: any number at a time.
+// An open file whose header has been checked. Threads: safe.
 class SafetensorsFile {
  public:
-  // InvalidArgument for a file that is damaged, cut short or of another format.
+  // Opens a file. InvalidArgument if it is damaged, truncated or in another format.
   static absl::StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
 
   ~SafetensorsFile();
@@ -46,16 +46,16 @@ class SafetensorsFile {
   const std::string& path() const { return path_; }
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
-  // Null when there is none.
+  // Returns null if there is no such tensor.
   const TensorEntry* Find(const std::string& name) const;
 
   bool HasChecksum(const TensorEntry& tensor) const;
 
-  // Values first .. first+count-1 of tensor `name`, flat. NotFound when there is no such tensor, OutOfRange
-  // when it is shorter, DataLoss when its checksum is another.
+  // Reads values first .. first+count-1 of tensor `name`, flattened. NotFound if there is no such tensor,
+  // OutOfRange if it is shorter, DataLoss if its checksum does not match.
   absl::Status Read(const std::string& name, int64_t first, int64_t count, float* out) const;
 
-  // Reads all that has a checksum. DataLoss naming the tensor that is damaged.
+  // Reads all tensors that have a checksum. DataLoss, naming the tensor, if one is damaged.
   absl::Status VerifyChecksums() const;
 
  private:

@@ -18,7 +18,7 @@ constexpr int64_t kValueBytes = sizeof(float);
 
 absl::Status Invalid(const std::string& text) { return absl::InvalidArgumentError(text); }
 
-// Fails for a key given twice, which JSON parsers let pass.
+// Parses a JSON object. Fails if a key occurs twice, which JSON parsers accept.
 absl::StatusOr<json> ParseJson(const std::string& text) {
   std::set<std::string> keys;
   std::string twice;
@@ -42,7 +42,7 @@ bool IsListOfSizes(const json& tensor, const char* key) {
          });
 }
 
-// The product of the shape, or limit + 1 when it is more than `limit`.
+// Returns the product of the shape, or limit + 1 if it is more than `limit`.
 int64_t CountValues(const std::vector<int64_t>& shape, int64_t limit) {
   if (std::count(shape.begin(), shape.end(), 0) > 0) return 0;
   __int128 count = 1;
@@ -57,7 +57,7 @@ absl::StatusOr<TensorEntry> ParseTensor(const std::string& name, const json& ten
   if (!tensor.is_object()) return wrong("is not a JSON object");
   const auto dtype = tensor.find("dtype");
   if (dtype == tensor.end() || !dtype->is_string()) return wrong("has no dtype");
-  if (*dtype != "F32") return wrong("dtype is ", dtype->get<std::string>(), ", and only F32 is read here");
+  if (*dtype != "F32") return wrong("dtype is ", dtype->get<std::string>(), ", but only F32 is supported");
   if (!IsListOfSizes(tensor, "shape")) return wrong("shape is not a list of sizes");
   if (!IsListOfSizes(tensor, "data_offsets") || tensor["data_offsets"].size() != 2) {
     return wrong("data_offsets are not two offsets");
@@ -71,7 +71,7 @@ absl::StatusOr<TensorEntry> ParseTensor(const std::string& name, const json& ten
   TensorEntry entry{name, tensor["shape"].get<std::vector<int64_t>>(), begin, 0};
   entry.size = CountValues(entry.shape, data_bytes);
   if (entry.size * kValueBytes != end - begin) {
-    return wrong("shape ", absl::StrJoin(entry.shape, "x"), " does not take the ", end - begin,
+    return wrong("shape ", absl::StrJoin(entry.shape, "x"), " does not need the ", end - begin,
                  " bytes of its data_offsets");
   }
   return entry;
@@ -80,25 +80,25 @@ absl::StatusOr<TensorEntry> ParseTensor(const std::string& name, const json& ten
 absl::Status ParseMetadata(const json& metadata, std::map<std::string, std::string>* out) {
   if (!metadata.is_object()) return Invalid("its __metadata__ is not a JSON object");
   for (const auto& [key, value] : metadata.items()) {
-    if (!value.is_string()) return Invalid(absl::StrCat("its __metadata__ \"", key, "\" is not a text"));
+    if (!value.is_string()) return Invalid(absl::StrCat("its __metadata__ \"", key, "\" is not a string"));
     (*out)[key] = value.get<std::string>();
   }
   return absl::OkStatus();
 }
 
-// Tensors one after another, from the first byte to the last.
+// Checks that the tensors cover all bytes without gaps or overlaps.
 absl::Status CheckCoverage(const std::vector<TensorEntry>& tensors, int64_t data_bytes) {
   int64_t covered = 0;
   for (const TensorEntry& tensor : tensors) {
     if (tensor.begin != covered) {
       return Invalid(absl::StrCat("tensor \"", tensor.name, "\" begins at byte ", tensor.begin,
-                                  ", and the one before ",
-                                  tensor.begin < covered ? "it overlaps: it ends at " : "ends at ", covered));
+                                  ", but the previous one ",
+                                  tensor.begin < covered ? "overlaps it: it ends at " : "ends at ", covered));
     }
     covered += tensor.size * kValueBytes;
   }
   if (covered == data_bytes) return absl::OkStatus();
-  return Invalid(absl::StrCat("its tensors take ", covered, " bytes, and it has ", data_bytes));
+  return Invalid(absl::StrCat("its tensors have ", covered, " bytes, but the file has ", data_bytes));
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ std::string FormatHeader(const SafetensorsHeader& header) {
                         {"shape", tensor.shape},
                         {"data_offsets", {tensor.begin, tensor.begin + tensor.size * kValueBytes}}};
   }
-  // `replace` keeps the library from throwing.
+  // `replace` prevents the library from throwing.
   std::string text = out.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;

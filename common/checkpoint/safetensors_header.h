@@ -1,12 +1,12 @@
-// The header of a safetensors file: which tensors it has, where, and what else is said about them.
+// The header of a safetensors file, with its tensors, their positions, and metadata.
 //
 //   8 bytes    N, the header's length, little-endian
 //   N bytes    JSON: {"__metadata__": {KEY: TEXT, ...},
 //                     NAME: {"dtype": "F32", "shape": [32, 1, 3, 3], "data_offsets": [BEGIN, END]}, ...},
-//              ended by as many spaces as make N a multiple of 8
-//   the rest   the tensors' values; offsets count bytes from here, and leave no byte out
+//              padded with spaces to a multiple of 8
+//   the rest   the tensors' values, without gaps; offsets count bytes from here
 //
-// Source: https://github.com/huggingface/safetensors, "Format". Departure: only F32 is written and read.
+// Source: https://github.com/huggingface/safetensors, "Format". Difference: only F32 is written and read.
 #ifndef CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_
 #define CATCHMENT_COMMON_CHECKPOINT_SAFETENSORS_HEADER_H_
 
@@ -32,14 +32,14 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// What the reference implementation accepts.
+// The limit of the reference implementation.
 constexpr size_t kMaxHeaderBytes = 100000000;
 
-// The JSON with its padding. Names and metadata are UTF-8.
+// Returns the JSON with its padding. Names and metadata must be UTF-8.
 std::string FormatHeader(const SafetensorsHeader& header);
 
-// `data_bytes` is the size of the file without its length and header. InvalidArgument when the header does
-// not describe exactly these bytes.
+// Parses a header. `data_bytes` is the size of the file without length and header. InvalidArgument if the
+// header does not describe exactly these bytes.
 absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& json, int64_t data_bytes);
 
 }  // namespace catchment

@@ -18,7 +18,7 @@ namespace {
 constexpr char kStateKey[] = "catchment";
 constexpr char kChecksumKey[] = "crc32-catchment";
 
-// 0 for ends that are not those of blocks from begin to end.
+// Returns 0 if the ends are not those of blocks from begin to end.
 int64_t CountBlockEnds(const v1::ShardState& state) {
   int64_t begin = state.begin();
   for (const int64_t end : state.block_ends()) {
@@ -28,29 +28,29 @@ int64_t CountBlockEnds(const v1::ShardState& state) {
   return begin == state.end() ? state.block_ends_size() : 0;
 }
 
-// 0 for a range or blocks that cannot be.
+// Returns 0 for an impossible range or impossible blocks.
 int64_t CountBlocks(const v1::ShardState& state) {
   if (state.begin() < 0 || state.end() <= state.begin() || state.block_size() < 0) return 0;
   if (state.block_size() == 0) return CountBlockEnds(state);
   return (state.end() - state.begin() - 1) / state.block_size() + 1;
 }
 
-// Empty when all is well.
+// Returns an empty string if there is no problem.
 std::string DescribeProblem(const SafetensorsFile& file, const v1::ShardState& state) {
   if (CountBlocks(state) == 0) {
     return absl::StrCat(
         "its range ", state.begin(), " .. ", state.end(), " or ",
         state.block_size() == 0 ? "where its blocks end" : absl::StrCat("block size ", state.block_size()),
-        " cannot be");
+        " are impossible");
   }
   if (CountBlocks(state) != state.blocks_size()) {
-    return absl::StrCat("it tells of ", state.blocks_size(), " blocks, and its range has ",
+    return absl::StrCat("it has states of ", state.blocks_size(), " blocks, but its range has ",
                         CountBlocks(state));
   }
   if (!file.Find("weights")) return "it has no tensor \"weights\"";
   for (const TensorEntry& tensor : file.tensors()) {
     if (tensor.size != state.end() - state.begin()) {
-      return absl::StrCat("tensor \"", tensor.name, "\" has ", tensor.size, " values, and its range ",
+      return absl::StrCat("tensor \"", tensor.name, "\" has ", tensor.size, " values, but its range ",
                           state.end() - state.begin());
     }
     if (!file.HasChecksum(tensor)) return absl::StrCat("tensor \"", tensor.name, "\" has no checksum");
@@ -110,14 +110,14 @@ absl::StatusOr<ShardFile> OpenShard(const std::string& path) {
   if (text == metadata.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path,
-                     ": is a safetensors file, and no shard of a checkpoint: its "
+                     ": is a safetensors file, but not a shard of a checkpoint: its "
                      "metadata has no \"",
                      kStateKey, "\""));
   }
   const auto checksum = metadata.find(kChecksumKey);
   if (checksum == metadata.end() ||
       checksum->second != ChecksumText(Crc32(text->second.data(), text->second.size()))) {
-    return absl::DataLossError(absl::StrCat(path, ": its metadata is damaged: the CRC-32 is another"));
+    return absl::DataLossError(absl::StrCat(path, ": its metadata is damaged: the CRC-32 does not match"));
   }
   const absl::Status status = ParseText(text->second, path + ", metadata", "", &shard.state);
   if (!status.ok()) return status;

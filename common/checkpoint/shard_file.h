@@ -1,5 +1,5 @@
-// One shard of a checkpoint: its weights, its optimizer's state and what it knows of its blocks and workers,
-// in one safetensors file (proto/checkpoint.proto, ShardState).
+// One shard of a checkpoint in a safetensors file: its weights, its optimizer's state, and the state of its
+// blocks and workers (proto/checkpoint.proto, ShardState).
 #ifndef CATCHMENT_COMMON_CHECKPOINT_SHARD_FILE_H_
 #define CATCHMENT_COMMON_CHECKPOINT_SHARD_FILE_H_
 
@@ -17,36 +17,37 @@
 
 namespace catchment {
 
-// Values state.begin .. state.end-1 of one flat vector: "weights", or one named by StateTensorName.
+// Values state.begin .. state.end-1 of a flat vector: "weights", or one named by StateTensorName.
 struct ShardTensor {
   std::string name;
   absl::Span<const float> values;
 };
 
-// Returns the name in a file of the vector that the update rule calls `state`: "state.momentum_buffer".
+// Returns the name in files of the update rule's vector `state`, such as "state.momentum_buffer".
 inline std::string StateTensorName(const std::string& state) { return "state." + state; }
 
-// Saves shard `shard` of `num_shards` as a part of checkpoint `number` in `dir`, whose directory is made if
-// need be; state.checkpoint need not be set. Returns what the manifest says of it. An error leaves no file
-// behind. A new save takes a number above all of ListCheckpoints(dir): older files may have a manifest. `after_part`:
-// as for WriteSafetensors.
+// Saves shard `shard` of `num_shards` as a part of checkpoint `number` in `dir`, and creates its directory if
+// necessary; state.checkpoint need not be set. Returns the shard's entry in the manifest. An error leaves no
+// file behind. `number` must be above all of ListCheckpoints(dir), because older files may have a manifest.
+// `after_part` is passed to WriteSafetensors.
 absl::StatusOr<v1::SavedShard> WriteShard(const std::string& dir, uint64_t number, int shard, int num_shards,
                                           v1::ShardState state, const std::vector<ShardTensor>& tensors,
                                           const std::function<void()>& after_part = {});
 
-// Updates that all its blocks have seen: the lowest of their versions.
+// Returns the lowest version of the shard's blocks.
 uint64_t ShardVersion(const v1::ShardState& state);
 
-// The values of one of its blocks, in the flat vector. `state` is of a ShardFile.
+// Returns the range of a block in the flat vector. `state` must be that of a ShardFile.
 Range BlockRange(const v1::ShardState& state, int block);
 
-// A saved shard, open.
+// An open file of a shard.
 struct ShardFile {
   std::unique_ptr<SafetensorsFile> file;
   v1::ShardState state;
 };
 
-// InvalidArgument when the file is no shard, DataLoss when its state does not agree with its tensors.
+// Opens a shard. InvalidArgument if the file is not a shard, DataLoss if its state does not match its
+// tensors.
 absl::StatusOr<ShardFile> OpenShard(const std::string& path);
 
 }  // namespace catchment

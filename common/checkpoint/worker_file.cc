@@ -11,7 +11,7 @@
 namespace catchment {
 namespace {
 
-constexpr char kNumber[] = "number.";  // before the name, in the file's metadata
+constexpr char kNumber[] = "number.";  // prefix of names in the file's metadata
 
 std::string PathOf(const std::string& dir, uint64_t number, uint32_t worker) {
   return absl::StrCat(CheckpointDirectory(dir, number), "/worker-", worker, ".safetensors");
@@ -41,7 +41,7 @@ absl::StatusOr<SavedWorker> ReadWorkerState(const std::string& dir, uint64_t num
     if (!absl::ConsumePrefix(&name, kNumber)) continue;
     if (absl::SimpleAtoi(text, &state.numbers[std::string(name)])) continue;
     return absl::DataLossError(
-        absl::StrCat((*file)->path(), ": ", key, " is \"", text, "\", which is no number"));
+        absl::StrCat((*file)->path(), ": ", key, " is \"", text, "\", which is not a number"));
   }
   for (const TensorEntry& tensor : (*file)->tensors()) {
     std::vector<float>& values = state.vectors[tensor.name];

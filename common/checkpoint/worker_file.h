@@ -18,13 +18,13 @@ struct SavedWorker {
   std::map<std::string, uint64_t> numbers;
 };
 
-// Saves the state of worker `worker` as a part of checkpoint `number`, whose directory is made where it is
-// missing. The file appears as a whole or not at all.
+// Saves the state of worker `worker` atomically as a part of checkpoint `number`, and creates its directory
+// if necessary.
 absl::Status WriteWorkerState(const std::string& dir, uint64_t number, uint32_t worker,
                               const SavedWorker& state);
 
-// Reads it back, with its checksums verified. Errors: those of SafetensorsFile; DataLoss for a number that is
-// none.
+// Reads the state and verifies its checksums. Errors: those of SafetensorsFile; DataLoss if a number is
+// malformed.
 absl::StatusOr<SavedWorker> ReadWorkerState(const std::string& dir, uint64_t number, uint32_t worker);
 
 }  // namespace catchment

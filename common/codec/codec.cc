@@ -55,11 +55,11 @@ absl::Status Codec::Check(const PayloadView& payload, float scale, int64_t n) co
   const std::string& name = v1::Compression::Codec_Name(kind_);
   if (payload.size() != PayloadBytes(n)) {
     return absl::InvalidArgumentError(absl::StrCat("a ", name, " payload of ", n, " values has ",
-                                                   PayloadBytes(n), " bytes, and ", payload.size(), " came"));
+                                                   PayloadBytes(n), " bytes, but received ", payload.size()));
   }
   if (kind_ != v1::Compression::FLOAT16 && scale != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a ", name, " payload has no scale, and ", scale, " came"));
+        absl::StrCat("a ", name, " payload has no scale, but received scale ", scale));
   }
   if (!(scale > 0 && std::isfinite(scale))) {
     return absl::InvalidArgumentError(absl::StrCat("scale is ", scale, "; it must be a number above 0"));

@@ -65,7 +65,7 @@ inline bool AreFinite(const float* values, int64_t size) {
 static_assert(std::endian::native == std::endian::little);
 
 // Calls convert(const char* bytes, size_t count) for runs of `count` consecutive values, unaligned, in order;
-// a value that is divided between two pieces of the payload is a run of its own. The payload's size is a
+// a value that is divided between two pieces of the payload is a separate run. The payload's size is a
 // multiple of kBytes.
 template <size_t kBytes, typename Convert>
 void ForEachRun(PayloadView payload, Convert convert) {

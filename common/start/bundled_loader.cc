@@ -22,7 +22,8 @@ union FileStart {
   char bytes[kPage];
 };
 
-// Appends the path of the loader: ../lib/ld-linux-x86-64.so.2, seen from the folder of the program.
+// Appends the path of the loader, which is ../lib/ld-linux-x86-64.so.2 relative to the directory of the
+// program.
 void AppendLoaderPath(const char* program, Line* path) {
   char self[PATH_MAX];
   const int64_t length = SystemCall(SYS_readlink, Address("/proc/self/exe"), Address(self), sizeof self - 1);
@@ -41,7 +42,7 @@ void AppendLoaderPath(const char* program, Line* path) {
   Line message;
   message.Append("cannot load ");
   message.Append(path.text());
-  message.Append("; unpack the whole bundle, and keep its folders bin and lib together");
+  message.Append("; unpack the whole bundle, and keep its directories bin and lib together");
   Fail(program, message);
 }
 
@@ -59,7 +60,7 @@ int Protection(uint32_t flags) {
          ((flags & PF_X) != 0 ? PROT_EXEC : 0);
 }
 
-// Maps one segment of `file` at `base` plus its address. What lies beyond the segment's part of the file is
+// Maps one segment of `file` at `base` plus its address. Memory beyond the segment's part of the file is
 // zero.
 bool MapSegment(int64_t file, uint64_t base, const Elf64_Phdr& segment) {
   const int protection = Protection(segment.p_flags);
@@ -94,8 +95,8 @@ uint64_t MapSegments(int64_t file, const Elf64_Phdr* segments, int count) {
   return base;
 }
 
-// Gives the loader a copy of the program's headers in which the one that the bundle has emptied (PT_NULL)
-// names the loader at `path`, as the loader expects of a program that the kernel has started with it.
+// Gives the loader a copy of the program's headers in which the one that the bundle has cleared (PT_NULL)
+// names the loader at `path`, as the loader expects it in a program that the kernel has started with it.
 bool RestoreInterpreter(const Line& path, const Auxiliary& auxiliary) {
   static Elf64_Phdr headers[kMostHeaders];
   static char interpreter[sizeof(Line)];

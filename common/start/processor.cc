@@ -7,17 +7,17 @@
 namespace catchment::start {
 namespace {
 
-// The registers that the instruction cpuid answers in.
+// The registers in which the instruction cpuid returns its results.
 enum Register { kEbx, kEcx, kEdx };
 
 struct Feature {
-  char name[8];  // in place, since a pointer would have to be relocated
+  char name[8];  // an array, because a pointer would have to be relocated
   uint32_t leaf;
   Register reg;
   uint32_t bit;
 };
 
-// x86-64-v3 as the x86-64 psABI defines it, with what v2 asks for beyond x86-64.
+// The features of x86-64-v3 beyond x86-64, as the x86-64 psABI defines them.
 constexpr Feature kFeatures[] = {
     {"CX16", 1, kEcx, bit_CMPXCHG16B},
     {"LAHF", 0x80000001, kEcx, bit_LAHF_LM},
@@ -40,7 +40,7 @@ bool Has(const Feature& feature) {
   return (value & feature.bit) != 0;
 }
 
-// Whether the operating system saves the SSE and AVX registers when it switches threads.
+// Returns true if the operating system saves the SSE and AVX registers when it switches threads.
 bool SystemSavesAvx() {
   if (!Has({"OSXSAVE", 1, kEcx, bit_OSXSAVE})) return false;
   constexpr uint32_t kSseAndAvx = 6;

@@ -3,9 +3,9 @@
 
 namespace catchment::start {
 
-// Ends the process with exit code 1, and with one line that names what is missing, where the processor lacks
-// an instruction set that the programs are compiled for (x86-64-v3, as .bazelrc says), or where the operating
-// system does not save the AVX registers.
+// Ends the process with exit code 1 and one line that names what is missing if the processor lacks an
+// instruction set that the programs are compiled for (x86-64-v3, see .bazelrc), or if the operating system
+// does not save the AVX registers.
 void RequireProcessor(const char* program);
 
 }  // namespace catchment::start

@@ -1,13 +1,13 @@
-// The entry point of the programs: checks the processor before any code that needs more than plain x86-64,
-// then goes on to the C library's _start. In a bundle there is no loader yet when it runs: it maps the
-// bundle's loader (bundled_loader.h), which relocates the program and comes back here as to the program's
-// entry point.
+// The entry point of the programs. It checks the processor before any code that needs more than baseline
+// x86-64, and then continues at the C library's _start. In a bundle no loader has run yet: the entry point
+// maps the bundle's loader (bundled_loader.h), which relocates the program and jumps to the entry point
+// again.
 #include "common/start/bundled_loader.h"
 #include "common/start/processor.h"
 #include "common/start/system.h"
 
-// Calls ContinueAt with the process's first stack, which the System V ABI describes, and jumps to the address
-// that it returns. %rdx is for _start: the function that the loader wants called at exit.
+// Calls ContinueAt with the process's initial stack, which the System V ABI describes, and jumps to the
+// address that it returns. %rdx is passed to _start: the function that the loader wants to be called at exit.
 asm(R"(
   .text
   .globl catchment_start
@@ -47,7 +47,7 @@ Auxiliary FindAuxiliary(uint64_t* stack) {
 
 }  // namespace
 
-// Returns the address at which the process goes on.
+// Returns the address at which the process continues.
 extern "C" [[gnu::used]] uint64_t catchment_continue_at(uint64_t* stack, uint64_t at_exit) {
   const char* const program = stack[0] > 0 ? BaseName(reinterpret_cast<const char*>(stack[1])) : "catchment";
   RequireProcessor(program);

@@ -1,6 +1,7 @@
-// System calls and text for the code of this folder, which runs before the C library does: nothing here is
-// relocated yet, there is no errno, and any call that leaves the folder would end in a crash. Headers of the
-// C++ library are left out, since the linker could take their inline functions from a file compiled for AVX2.
+// System calls and text for the code in this directory, which runs before the C library: nothing is relocated
+// yet, there is no errno, and any call to a function outside this directory would crash. Headers of the C++
+// library are not included, because the linker could take their inline functions from a file compiled for
+// AVX2.
 #ifndef CATCHMENT_COMMON_START_SYSTEM_H_
 #define CATCHMENT_COMMON_START_SYSTEM_H_
 
@@ -26,7 +27,7 @@ inline int64_t SystemCall(int64_t number, int64_t a = 0, int64_t b = 0, int64_t 
 
 inline int64_t Address(const void* pointer) { return reinterpret_cast<int64_t>(pointer); }
 
-// Returns what follows the last slash of `path`.
+// Returns the part of `path` after its last slash.
 inline const char* BaseName(const char* path) {
   const char* name = path;
   for (const char* c = path; *c != '\0'; ++c) {
@@ -35,7 +36,7 @@ inline const char* BaseName(const char* path) {
   return name;
 }
 
-// One line of text in a buffer of fixed size; what does not fit is cut off.
+// One line of text in a buffer of fixed size; longer text is truncated.
 class Line {
  public:
   Line() { text_[0] = '\0'; }

@@ -10,7 +10,7 @@ namespace {
 
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-// The most that protobuf reads of a tag or a length; a number may have ten.
+// The largest number of bytes that protobuf reads for a tag or a length; a number may have ten.
 constexpr int kTagBytes = 5;
 
 constexpr uint32_t Tag(uint32_t field, WireType type) { return field << 3 | type; }
@@ -24,13 +24,13 @@ char* WriteVarint(uint64_t value, char* out) {
   return out;
 }
 
-// proto3 leaves out what is zero.
+// Writes a field; proto3 omits zeros.
 char* WriteField(uint32_t field, uint64_t value, char* out) {
   if (value == 0) return out;
   return WriteVarint(value, WriteVarint(Tag(field, kVarint), out));
 }
 
-// A bit pattern, little-endian; zero is left out.
+// Writes a little-endian bit pattern; zero is omitted.
 char* WriteFixed32(uint32_t field, uint32_t bits, char* out) {
   if (bits == 0) return out;
   out = WriteVarint(Tag(field, kFixed32), out);
@@ -38,7 +38,7 @@ char* WriteFixed32(uint32_t field, uint32_t bits, char* out) {
   return out;
 }
 
-// Walks through the pieces.
+// Reads the pieces sequentially.
 class Reader {
  public:
   explicit Reader(absl::Span<const absl::string_view> pieces) : pieces_(pieces) { SkipEmpty(); }
@@ -178,7 +178,7 @@ absl::Status DecodeFrame(absl::Span<const absl::string_view> pieces, BlockHeader
         break;
       case kFixed32:
         if (!reader.ReadFixed32(&bits)) return Malformed("truncated field");
-        // Protobuf has no number 0 on the wire: it is an absent one.
+        // Protobuf does not encode 0, so it means that the field is absent.
         if (tag >> 3 == 8) header->scale = bits == 0 ? 1 : std::bit_cast<float>(bits);
         break;
       default:

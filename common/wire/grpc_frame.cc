@@ -10,7 +10,7 @@ grpc::ByteBuffer Frame(const BlockHeader& header, const grpc::Slice& payload) {
 }
 
 absl::Status ReceivedFrame::Decode(const grpc::ByteBuffer& buffer) {
-  // Only a compressed message that is damaged fails to be taken apart.
+  // This fails only for a damaged compressed message.
   if (!buffer.Dump(&slices_).ok()) return absl::InvalidArgumentError("unreadable message");
   pieces_.clear();
   for (const grpc::Slice& slice : slices_) {

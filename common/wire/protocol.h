@@ -1,4 +1,4 @@
-// The parts of the protocol beside the messages (proto/wire.proto, proto/master.proto).
+// The parts of the protocol other than the messages (proto/wire.proto, proto/master.proto).
 #ifndef CATCHMENT_COMMON_WIRE_PROTOCOL_H_
 #define CATCHMENT_COMMON_WIRE_PROTOCOL_H_
 
@@ -9,14 +9,14 @@
 
 namespace catchment {
 
-// Hello.protocol_version, and in every registration. Version 2 has ids of runs and of server processes,
-// version 3 Block.steps, version 4 Aborted for a worker that is to register again.
+// The version in Hello and in every registration. Version 2 added ids of runs and of server processes, version 3
+// Block.steps, version 4 Aborted for a worker that has to register again.
 inline constexpr uint32_t kProtocolVersion = 4;
-// The metadata key of the call for the serialised Hello.
+// The metadata key of the serialized Hello.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
 
-// Returns FailedPrecondition, naming both sides, if the peer has another protocol version than `me`, this
-// process. `build` is that of the peer, empty if it is not known.
+// Returns FailedPrecondition, naming both sides, if the protocol version of the peer differs from that of
+// `me`, this process. `build` is that of the peer, empty if it is not known.
 absl::Status CheckProtocolVersion(absl::string_view peer, uint32_t version, absl::string_view build,
                                   absl::string_view me);
 

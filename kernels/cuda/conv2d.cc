@@ -191,7 +191,7 @@ class Conv2d final : public Layer {
     });
   }
 
-  // Of a chunk, as a factor.
+  // Returns the output's gradient of a chunk in the form of a factor of a product.
   const void* OutputGradient(int64_t sample) {
     const float* const d_out = output->gradient + sample * pixels_ * filters_;
     if (d_out_bytes_ == 0) return d_out;

@@ -15,7 +15,7 @@
 
 namespace catchment::reference {
 
-// Of output i, one for each class, or one for two classes.
+// Returns the target of output i; there is one output for each class, or one for two classes.
 template <typename T>
 T Target(int64_t size, int64_t i, int32_t label, T smoothing) {
   const T t = size == 1 ? T(label) : T(i == label);

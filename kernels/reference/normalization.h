@@ -17,7 +17,7 @@ struct Moments {
   T variance = 0;
 };
 
-// Of `count` values x(0), x(1), ...
+// Returns the moments of `count` values x(0), x(1), ...
 template <typename T, typename X>
 Moments<T> MomentsOf(int64_t count, X x) {
   Moments<T> moments;

@@ -1,5 +1,5 @@
-// The calls of a server, on completion queues (common/completion.h). An object lives from waiting for a call
-// to its end.
+// The calls of a server, on completion queues (common/completion.h). An object exists from the time when it
+// waits for a call to the end of the call.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -153,12 +153,12 @@ class StreamCall final {
 
   template <typename Message>
   void StartRead(Message* message) {
-    ++under_way_;
+    ++in_flight_;
     stream.Read(message, read_.Tag());
   }
   template <typename Message>
   void StartWrite(const Message& message) {
-    ++under_way_;
+    ++in_flight_;
     stream.Write(message, write_.Tag());
   }
   void Finish(const grpc::Status& status) { stream.Finish(status, finish_.Tag()); }
@@ -203,7 +203,7 @@ class StreamCall final {
 
   // Finish counts as in progress from the beginning.
   void Leave() {
-    if (--under_way_ > 0) return;
+    if (--in_flight_ > 0) return;
     if (owner_ != nullptr) owner_->OnDone();
     delete this;
   }
@@ -211,7 +211,7 @@ class StreamCall final {
   const Next next_;
   const Taker taker_;
   StreamOwner* owner_ = nullptr;
-  std::atomic<int> under_way_{1};
+  std::atomic<int> in_flight_{1};
   MemberCompletion<StreamCall> accept_{this, &StreamCall::OnAccept};
   MemberCompletion<StreamCall> read_{this, &StreamCall::OnRead};
   MemberCompletion<StreamCall> write_{this, &StreamCall::OnWrite};

@@ -15,8 +15,8 @@ void KeepBestStream::OnReadDone(bool ok) {
     if (!status.ok()) return Answer(status);
     return call_.StartRead(&message_);
   }
-  // The sender's last message was the one before, or it has gone: the keeper sees which by their values.
-  if (stream_ == 0) return Answer(absl::InvalidArgumentError("no best weights came"));
+  // The previous message was the last, or the sender has gone; the keeper distinguishes them by the values.
+  if (stream_ == 0) return Answer(absl::InvalidArgumentError("received no weights"));
   keeper_.End(stream_, [this](const absl::Status& status) { Answer(status); });
 }
 

@@ -15,12 +15,12 @@
 namespace catchment {
 namespace {
 
-// The streams of one connection. A worker has one stream to a server.
+// The largest number of streams in one connection. A worker has one stream to a server.
 constexpr int kMostStreams = 100;
-// A peer whose machine has gone says nothing: it is asked.
+// The interval of keepalive pings, which detect a peer whose machine has failed.
 constexpr int kKeepaliveMs = 30'000;
 
-void BoundConnections(grpc::ServerBuilder* builder) {
+void LimitConnections(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -28,7 +28,7 @@ void BoundConnections(grpc::ServerBuilder* builder) {
 }
 
 // Returns the reason of a failure, which gRPC does not report, from the operating system.
-std::string WhyNot(const std::string& host, const std::string& port) {
+std::string ExplainListenFailure(const std::string& host, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -60,7 +60,7 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   const std::string port = address.substr(colon + 1);
   grpc::ServerBuilder builder;
   SetTrainingOptions(&builder);
-  BoundConnections(&builder);
+  LimitConnections(&builder);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   int picked = 0;
   builder.AddListeningPort(address, credentials, &picked);
@@ -72,7 +72,8 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   listener.server_ = builder.BuildAndStart();
   if (listener.server_ == nullptr || picked == 0) {
     for (const auto& queue : queues) queue->Shutdown();
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", WhyNot(host, port),
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ",
+                                               ExplainListenFailure(host, port),
                                                "; choose another port, or 0 for a free one"));
   }
   listener.address_ = host == "unix" ? address : absl::StrCat(host, ":", picked);

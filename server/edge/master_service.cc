@@ -65,7 +65,7 @@ void MasterService::AcceptOthers(CallQueue* queue) {
                                                              });
   UnaryCall<Async, v1::StopRequest, v1::StopReply>::Accept(
       queue, &service_, &Async::RequestStop, [this](const auto& request, auto*) {
-        host_.Stop(request.reason().empty() ? "asked to stop" : request.reason());
+        host_.Stop(request.reason().empty() ? "a stop was requested" : request.reason());
         return absl::OkStatus();
       });
 }

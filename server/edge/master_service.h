@@ -20,7 +20,7 @@ class MasterService final : public CallService {
  private:
   using Async = v1::MasterService::AsyncService;
 
-  // Calls without a reply of their own, or without a request, and streams.
+  // Accepts the calls without a reply or request message, and streams.
   void AcceptOthers(CallQueue* queue);
 
   MasterHost& host_;

@@ -12,12 +12,11 @@ namespace {
 
 constexpr double kInterval = 1;
 constexpr double kCallSeconds = 5;
-// How long a server that has to end waits for a master that does not answer; one that answers ends the job.
+// The time for which a server that must end waits for a master that does not answer.
 constexpr double kLeaveSeconds = 20;
 constexpr char kNeverReached[] =
-    "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one "
-    "authority, or "
-    "neither?";
+    "; check the master's address, and that either both sides have --tls_ca, --tls_cert and --tls_key of the "
+    "same authority or neither has";
 
 }  // namespace
 
@@ -61,13 +60,13 @@ absl::Status ServerRegistration::Register(v1::RegisterServerRequest request) {
   if (!status.ok()) return status;
   if (reply.run_id() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "master at ", master_, ": it does not say which run of the job it is: use binaries of one release"));
+        "master at ", master_, ": it does not report the run of the job: use binaries of one release"));
   }
   if (run.id() == 0 || run.id() == reply.run_id()) return status;
   return absl::FailedPreconditionError(absl::StrCat("master at ", master_,
-                                                    ": it began another run, and this server "
+                                                    ": it has started another run, but this server "
                                                     "belongs to ",
-                                                    Describe(run), ": start the server again"));
+                                                    Describe(run), ": restart the server"));
 }
 
 void ServerRegistration::Run() {

@@ -42,8 +42,8 @@ void MemoryTrimmer::Trim(uint64_t traffic) {
   pool_.Trim();
   const bool idle = traffic == traffic_;
   traffic_ = traffic;
-  if (idle && !given_back_) malloc_trim(0);
-  given_back_ = idle;
+  if (idle && !trimmed_) malloc_trim(0);
+  trimmed_ = idle;
 }
 
 }  // namespace catchment

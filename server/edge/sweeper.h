@@ -40,7 +40,7 @@ class MemoryTrimmer {
  private:
   BufferPool& pool_;
   uint64_t traffic_ = 0;
-  bool given_back_ = false;
+  bool trimmed_ = false;
 };
 
 }  // namespace catchment

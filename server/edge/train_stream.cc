@@ -13,10 +13,10 @@ namespace catchment {
 namespace {
 
 constexpr size_t kWindow = 8;
-// How long the final status of a stream may take to reach a peer that does not read.
+// The time that the final status of a stream may take to reach a peer that does not read.
 constexpr double kFinalStatusSeconds = 10;
 
-// The payload's memory belongs to the buffer, which goes back to its pool when gRPC has sent it.
+// Returns a slice that owns the buffer, which returns to its pool when gRPC has sent it.
 grpc::Slice SliceOf(BufferPtr payload) {
   if (payload == nullptr) return grpc::Slice();
   float* const data = payload->data();

@@ -39,7 +39,7 @@ class TrainStream final : public StreamOwner,
                           public ServedStream,
                           public std::enable_shared_from_this<TrainStream> {
  public:
-  // What all streams of a service share. It outlives them.
+  // Shared by all streams of a service, and outlives them.
   struct Context {
     Shard* shard = nullptr;
     ApplyPool* appliers = nullptr;

@@ -9,7 +9,7 @@ namespace catchment {
 namespace {
 
 absl::Status TakenOver() {
-  return absl::AbortedError("another stream of best weights has taken this one's place");
+  return absl::AbortedError("another stream of best weights has replaced this one");
 }
 
 }  // namespace
@@ -70,20 +70,20 @@ absl::Status BestKeeper::CheckCurrent(uint64_t stream) const {
 absl::Status BestKeeper::Take(const v1::BestWeights& message, Incoming* incoming) const {
   if (message.incarnation() != incoming->incarnation ||
       message.evaluation() != incoming->score.evaluation()) {
-    return absl::InvalidArgumentError(absl::StrCat("best weights of evaluation ", message.evaluation(),
-                                                   " came in a stream of evaluation ",
+    return absl::InvalidArgumentError(absl::StrCat("received weights of evaluation ", message.evaluation(),
+                                                   " in the stream of evaluation ",
                                                    incoming->score.evaluation()));
   }
   if (message.begin() != incoming->next) {
-    return absl::InvalidArgumentError(absl::StrCat("best weights from value ", message.begin(),
-                                                   " on came where value ", incoming->next, " is next"));
+    return absl::InvalidArgumentError(absl::StrCat("received the best weights from value ", message.begin(),
+                                                   ", expected value ", incoming->next, " next"));
   }
   const size_t bytes = message.values().size();
   const uint64_t left = num_values_ - incoming->next;
   if (bytes == 0 || bytes % sizeof(float) != 0 || bytes / sizeof(float) > left) {
-    return absl::InvalidArgumentError(absl::StrCat("best weights came in a message of ", bytes,
-                                                   " bytes where ", left, " values of ", sizeof(float),
-                                                   " bytes are left"));
+    return absl::InvalidArgumentError(absl::StrCat("received a message of ", bytes,
+                                                   " bytes of the best weights, expected at most ", left,
+                                                   " values of ", sizeof(float), " bytes"));
   }
   std::memcpy(incoming->weights.data() + incoming->next, message.values().data(), bytes);
   incoming->next += bytes / sizeof(float);
@@ -99,36 +99,37 @@ void BestKeeper::End(uint64_t stream, Done done) {
     if (status.ok()) incoming = std::exchange(incoming_, {});
   }
   if (!status.ok()) return done(status);
-  if (incoming.next == num_values_) return Hand(std::move(incoming), std::move(done));
+  if (incoming.next == num_values_) return Enqueue(std::move(incoming), std::move(done));
   status = absl::DataLossError(
-      absl::StrCat("best weights ended after ", incoming.next, " of ", num_values_, " values"));
+      absl::StrCat("the best weights ended after ", incoming.next, " of ", num_values_, " values"));
   owner_.ended(incoming.score, status);
   done(status);
 }
 
-// A disk that is slower than evaluations is given the newest.
-void BestKeeper::Hand(Incoming incoming, Done done) {
-  std::optional<Whole> late = Whole{std::move(incoming.score), std::move(incoming.weights), std::move(done)};
+// If the disk is slower than evaluations, only the newest weights are written.
+void BestKeeper::Enqueue(Incoming incoming, Done done) {
+  std::optional<Received> replaced =
+      Received{std::move(incoming.score), std::move(incoming.weights), std::move(done)};
   {
     MutexLock lock(&mu_);
-    waiting_.swap(late);
+    waiting_.swap(replaced);
     changed_.Notify();
   }
-  if (late) late->done(TakenOver());
+  if (replaced) replaced->done(TakenOver());
 }
 
 void BestKeeper::Run() {
   while (true) {
-    std::optional<Whole> whole;
+    std::optional<Received> next;
     {
       MutexLock lock(&mu_);
       changed_.Wait(&mu_, [this] { return ending_ || waiting_.has_value(); });
-      waiting_.swap(whole);
+      waiting_.swap(next);
     }
-    if (!whole) return;
-    const absl::Status status = owner_.write(whole->score, whole->weights);
-    owner_.ended(whole->score, status);
-    whole->done(status);
+    if (!next) return;
+    const absl::Status status = owner_.write(next->score, next->weights);
+    owner_.ended(next->score, status);
+    next->done(status);
   }
 }
 

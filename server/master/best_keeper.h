@@ -1,13 +1,12 @@
-// Keeps the weights of the best evaluation: puts them together from an evaluator's messages (KeepBest in
-// proto/master.proto), and has them written on a thread of its own, since a disk takes its time and the
-// threads that receive serve training.
+// Receives the weights of the best evaluation from an evaluator (KeepBest in proto/master.proto) and writes
+// them on a separate thread, because writing to disk is slow and the receiving threads serve training.
 //
-// One stream at a time: a new one takes the place of the one before, which may be of an evaluator that hangs.
-// Memory: one copy of the weights while they come, one while they wait, one while they are written.
-// Errors: InvalidArgument for values that are out of order, too many or none, or of another evaluation than
-// the stream's first; DataLoss where they end too early; Aborted for a stream whose place another took; the
-// owner's.
-// Threads: safe. The owner is called without locks: admit on the caller's thread, write on the keeper's.
+// It serves one stream at a time. A new stream replaces the previous one, whose evaluator may hang.
+// Memory: one copy of the weights for each of these: being received, waiting to be written, being written.
+// Errors: InvalidArgument if values are out of order, missing or too many, or if a message belongs to another
+// evaluation than the stream; DataLoss if the stream ends too early; Aborted if another stream has replaced
+// this one; errors of the owner.
+// Threads: safe. The owner is called without locks: `admit` on the caller's thread, `write` on the keeper's.
 #ifndef CATCHMENT_SERVER_MASTER_BEST_KEEPER_H_
 #define CATCHMENT_SERVER_MASTER_BEST_KEEPER_H_
 
@@ -29,24 +28,25 @@ namespace catchment {
 class BestKeeper {
  public:
   struct Owner {
-    // The score of an evaluation whose weights are wanted from this evaluator, or why they are not.
+    // Returns the score of the evaluation if its weights are wanted from this evaluator, otherwise an error.
     std::function<absl::StatusOr<v1::BestState>(uint64_t incarnation, uint64_t evaluation)> admit;
     std::function<absl::Status(const v1::BestState& score, absl::Span<const float> weights)> write;
-    // What became of an admitted stream, unless another took its place.
+    // Called when an admitted stream has ended, with its result, unless another stream has replaced it.
     std::function<void(const v1::BestState& score, const absl::Status& status)> ended;
   };
   using Done = std::function<void(const absl::Status&)>;
 
-  // num_values: of the flat vector of parameters.
+  // `num_values` is the size of the flat parameter vector.
   BestKeeper(int64_t num_values, Owner owner);
-  // Writes what still waits.
+  // Writes the weights that are still waiting.
   ~BestKeeper();
 
-  // Begins a stream with its first message; returns its number.
+  // Begins a stream with its first message and returns the stream's number.
   absl::StatusOr<uint64_t> Begin(const v1::BestWeights& first);
-  // The next message. After an error the stream is over.
+  // Adds the next message. An error ends the stream.
   absl::Status Add(uint64_t stream, const v1::BestWeights& message);
-  // There are no more messages. `done` hears once, on this thread or the keeper's, whether all are on disk.
+  // Ends the stream. `done` is called once, on this thread or the keeper's, when the weights are on disk or
+  // the stream has failed.
   void End(uint64_t stream, Done done);
 
  private:
@@ -55,18 +55,20 @@ class BestKeeper {
     uint64_t incarnation = 0;
     v1::BestState score;
     std::vector<float> weights;
-    uint64_t next = 0;  // value
+    uint64_t next = 0;  // index of the next value
   };
-  struct Whole {
+  struct Received {
     v1::BestState score;
     std::vector<float> weights;
     Done done;
   };
 
-  // Of the stream that `incoming` is of.
+  // Appends the message's values to `incoming`, the stream that the message belongs to.
   absl::Status Take(const v1::BestWeights& message, Incoming* incoming) const;
+  // Returns Aborted if another stream has replaced `stream`.
   absl::Status CheckCurrent(uint64_t stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Hand(Incoming incoming, Done done);
+  // Queues the weights for writing; they replace weights that are still waiting.
+  void Enqueue(Incoming incoming, Done done);
   void Run();
 
   const uint64_t num_values_;
@@ -74,10 +76,10 @@ class BestKeeper {
 
   Mutex mu_;
   CondVar changed_;
-  uint64_t streams_ ABSL_GUARDED_BY(mu_) = 0;  // how many have asked to begin
-  uint64_t newest_ ABSL_GUARDED_BY(mu_) = 0;   // the last one that was admitted
+  uint64_t streams_ ABSL_GUARDED_BY(mu_) = 0;  // calls of Begin
+  uint64_t newest_ ABSL_GUARDED_BY(mu_) = 0;   // the last admitted stream
   Incoming incoming_ ABSL_GUARDED_BY(mu_);
-  std::optional<Whole> waiting_ ABSL_GUARDED_BY(mu_);
+  std::optional<Received> waiting_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

@@ -9,12 +9,12 @@
 namespace catchment {
 namespace {
 
-// Samples that one step of the job takes.
+// Returns the number of samples in one step of the job.
 uint64_t SamplesPerStep(const Pace& pace) {
   return pace.synchronous ? pace.workers * pace.batch_size : pace.batch_size;
 }
 
-// Steps of the job, or minibatches, that make so many updates.
+// Returns the number of steps of the job, or of minibatches, that make `updates` updates.
 uint64_t StepsFor(uint64_t updates, const Pace& pace) {
   const uint64_t contributions =
       pace.synchronous ? updates : CeilDivide(updates * pace.contributions, pace.updates);
@@ -57,7 +57,7 @@ Budget BudgetOf(const v1::Job& job, uint64_t train_samples) {
     case v1::Job::BUDGET_NOT_SET:
       break;
   }
-  LOG(FATAL) << "a job without a budget: its defaults were not filled in";
+  LOG(FATAL) << "the job has no budget: its defaults were not filled in";
 }
 
 }  // namespace catchment

@@ -1,4 +1,4 @@
-// How many samples or steps a job trains with in all.
+// The total number of samples or steps that a job trains with.
 #ifndef CATCHMENT_SERVER_MASTER_BUDGET_H_
 #define CATCHMENT_SERVER_MASTER_BUDGET_H_
 
@@ -12,15 +12,17 @@
 namespace catchment {
 
 struct Budget {
-  // For epochs and samples: fresh samples end here. Samples are rounded up to whole minibatches (synchronous
-  // mode: of all Job.workers), or to the end of the epoch.
+  // For budgets in epochs or samples: the end of the fresh samples. A budget in samples is rounded up to a
+  // multiple of the batch size (in synchronous mode, of the batches of all Job.workers), or to the end of the
+  // epoch.
   std::optional<Position> end;
-  // For updates: steps of the job (synchronous mode), or minibatches.
+  // For budgets in updates: steps of the job (synchronous mode), or minibatches (other modes).
   std::optional<uint64_t> steps;
-  // In samples; for updates what is expected with Job.workers workers.
+  // The budget in samples; for budgets in updates, the number expected with Job.workers workers.
   uint64_t total_samples = 0;
 };
 
+// Returns the budget of a job whose defaults are filled in.
 Budget BudgetOf(const v1::Job& job, uint64_t train_samples);
 
 }  // namespace catchment

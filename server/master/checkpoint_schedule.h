@@ -1,17 +1,19 @@
-// When the shards save themselves, and under which number: one checkpoint at a time.
+// Decides when the shards take checkpoints, and numbers them. One checkpoint is in progress at a time.
 //
-// A checkpoint is announced to all shards with the version that it is taken at; a shard takes it when it
-// reaches that version, or at once where it is there already. The next one is announced when the last is
-// settled: saved by all shards, or failed at one of them while another falls due. A disk that is too slow so
-// skips checkpoints, on all shards the same ones.
+// A checkpoint is announced to all shards together with its version. A shard takes it when it reaches that
+// version, or at once if it has already reached it. The next checkpoint is announced when the last one is
+// settled, that is, when all shards have saved it, or when one of them has failed to and another checkpoint
+// is due. If the disk is too slow, checkpoints are therefore skipped, and all shards skip the same ones.
 //
-// By updates, checkpoints fall due at the multiples of every_updates, and take them as numbers. By seconds,
-// one falls due every_seconds after the one before, where there were updates since. Synchronous mode: all
-// shards take a checkpoint at exactly its version, which is none that workers have been granted updates
-// beyond; until all shards have acknowledged it no updates beyond it are to be granted. Where checkpoints
-// have the states of workers, which save them between two leases, it is the version after all granted
-// updates: the first of these at or above the multiple. All other modes: by updates a multiple is announced
-// ahead, or, where there is every_seconds too, once it is passed; by seconds a checkpoint is taken at once.
+// With every_updates, checkpoints are due at its multiples, which are also their numbers. With every_seconds,
+// a checkpoint is due that many seconds after the previous one if there were updates in between.
+//
+// Synchronous mode: all shards take a checkpoint at exactly its version. The version is never below one up to
+// which updates were already granted, and until all shards have acknowledged the announcement, no updates
+// beyond it may be granted. If checkpoints include the states of workers, which save them between two leases,
+// the version is the one after all granted updates, as soon as that is at or above the multiple.
+// Other modes: with every_updates alone, a multiple is announced in advance; together with every_seconds,
+// when it has been passed. With every_seconds, a checkpoint is taken at once.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_CHECKPOINT_SCHEDULE_H_
@@ -27,51 +29,51 @@ namespace catchment {
 class CheckpointSchedule {
  public:
   struct Announced {
-    uint64_t number = 0;      // 0: none yet
+    uint64_t number = 0;      // 0: no checkpoint yet
     uint64_t version = 0;     // 0: at once
     uint64_t generation = 0;  // of the command that announces it
-    // It was announced while the job was being stopped, when no worker had anything left to push.
+    // Announced while the job was being stopped and no worker had anything left to push.
     bool at_rest = false;
   };
   struct Facts {
     double now = 0;        // seconds
-    uint64_t earlier = 0;  // number of the checkpoint that the job continued from; 0: none
+    uint64_t earlier = 0;  // number of the checkpoint that the job was resumed from; 0: none
     uint64_t version = 0;  // the highest of all shards
-    // Synchronous mode: the version after all updates that are granted, and the highest that it can have
-    // after the next grant.
+    // Synchronous mode: the version after all granted updates, and its highest possible value after the next
+    // grant.
     uint64_t granted = 0;
     uint64_t reach = 0;
-    bool failing = false;  // a shard reports that it could not save
-    // The job is being stopped: one more checkpoint is due, and no others. In synchronous mode it is taken
-    // after all granted updates; in all other modes at once, when all contributions are applied (`at_rest`).
+    bool failing = false;  // a shard has reported that it could not save
+    // The job is being stopped: exactly one more checkpoint is due. In synchronous mode it is taken after all
+    // granted updates; in other modes at once when all contributions have been applied (`at_rest`).
     bool draining = false;
     bool at_rest = false;
   };
 
-  // `settings` are complete. `first_version`: of the shards at the start.
+  // `settings` has its defaults filled in. `first_version` is the version of the shards at the start.
   CheckpointSchedule(const v1::Checkpointing& settings, bool synchronous, uint64_t first_version);
 
-  // Training goes on: announces a checkpoint if one is due. `generation`: of the command that will announce
-  // it. Returns whether there is one.
+  // Announces a checkpoint if one is due, and returns true if so. `generation` is that of the command that
+  // will announce it. Called only while the job trains.
   bool Step(const Facts& facts, uint64_t generation);
 
-  // All shards have saved checkpoint `number`. Returns whether it is the last one that was announced, and was
-  // not settled.
+  // Notes that all shards have saved checkpoint `number`. Returns true if it is the last one announced and
+  // was not settled before.
   bool Settle(uint64_t number);
 
-  // The last one that was announced.
+  // Returns the last checkpoint that was announced.
   const Announced& last() const { return last_; }
-  // The lowest version that a checkpoint still needs, of those from `version` on.
+  // Returns the lowest version from `version` on that a checkpoint still needs.
   uint64_t LowestNeeded(uint64_t version) const;
-  // The highest number that shards at `version` or below may have used for anything but their state at that
-  // version; 0: none.
+  // Returns the highest number that shards at `version` or below may have used for a state other than the one
+  // at that version; 0: none.
   uint64_t UsedNumber(uint64_t version) const;
 
  private:
-  // Returns the highest number that shards at `version` may have used for another state, of these two and up
-  // to `announced`.
+  // Returns the highest number up to that of `announced` that shards at `version` may have used for another
+  // state.
   uint64_t UsedUpTo(const Announced& announced, uint64_t version) const;
-  // What is due; nothing: nothing is.
+  // Return the checkpoint that is due, if any.
   std::optional<Announced> Due(const Facts& facts) const;
   std::optional<Announced> DueAtRest(const Facts& facts) const;
   std::optional<Announced> DueByUpdates(const Facts& facts) const;
@@ -82,9 +84,9 @@ class CheckpointSchedule {
   const bool synchronous_;
   const bool at_plan_ends_;  // synchronous mode: workers save their states, which they do between two leases
   Announced last_;
-  Announced before_;             // the one before the last
-  bool pending_ = false;         // the last one is not settled
-  uint64_t seen_version_;        // the highest of all shards when the last one was announced
+  Announced before_;             // the checkpoint before the last
+  bool pending_ = false;         // the last checkpoint is not settled
+  uint64_t seen_version_;        // the highest version of all shards when the last one was announced
   std::optional<double> since_;  // when the last one was announced, or training began
 };
 

@@ -4,7 +4,7 @@
 
 namespace catchment {
 
-std::vector<CheckpointTracker::Whole> CheckpointTracker::Observe(const v1::ShardReport& report) {
+std::vector<CheckpointTracker::Saved> CheckpointTracker::Observe(const v1::ShardReport& report) {
   std::map<uint64_t, v1::SavedShard>& saved = saved_[report.shard()];
   saved.clear();
   for (const v1::SavedShard& one : report.saved()) saved[one.checkpoint()] = one;
@@ -12,22 +12,22 @@ std::vector<CheckpointTracker::Whole> CheckpointTracker::Observe(const v1::Shard
     heard_[report.shard()] = true;
     if (!saved.empty()) old_ = std::max(old_, saved.rbegin()->first);
   }
-  std::vector<Whole> whole;
+  std::vector<Saved> newly_saved;
   for (const auto& [number, one] : saved) {
     if (number <= last_ || !AllSaved(number)) continue;
     last_ = number;
     if (number <= old_) continue;
-    whole.push_back({number, {}});
-    for (const auto& shard : saved_) whole.back().shards.push_back(shard.at(number));
+    newly_saved.push_back({number, {}});
+    for (const auto& shard : saved_) newly_saved.back().shards.push_back(shard.at(number));
   }
-  return whole;
+  return newly_saved;
 }
 
-Cut CutOf(const CheckpointTracker::Whole& whole) {
+Cut CutOf(const CheckpointTracker::Saved& saved) {
   Cut cut;
   std::vector<std::map<uint64_t, uint64_t>> steps;  // by shard and incarnation
-  for (const v1::SavedShard& shard : whole.shards) {
-    // Shards differ only where a worker was lost between two of them; its samples are pending again.
+  for (const v1::SavedShard& shard : saved.shards) {
+    // Versions differ only if a worker was lost in between; its samples are pending again.
     cut.version = std::max(cut.version, shard.version());
     std::map<uint64_t, uint64_t>& of_shard = steps.emplace_back();
     for (int i = 0; i < shard.incarnations_size(); ++i) {
@@ -41,8 +41,8 @@ Cut CutOf(const CheckpointTracker::Whole& whole) {
       if (found != of_shard.end()) {
         settled = std::min(settled, found->second);
       } else if (of_shard.empty() || holder > of_shard.rbegin()->first) {
-        // The shard had not heard of it yet. One that it knows no more has nothing left to settle: another
-        // worker has taken its index.
+        // The shard did not know the holder yet. A holder that it no longer knows has nothing left to settle,
+        // because another worker has taken its index.
         settled = 0;
       }
     }

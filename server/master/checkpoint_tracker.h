@@ -1,7 +1,8 @@
-// Tracks which checkpoints are whole (saved by every shard) and recorded (their manifest is written too, so
-// that a job can continue from them).
+// Tracks which checkpoints have been saved by every shard, and which are also recorded: their manifest has
+// been written, so that a job can be resumed from them.
 //
-// Those that shards list in their first reports are of an earlier life of the job, and are not news.
+// Checkpoints that shards list in their first reports are from an earlier run of the job and are not returned
+// as new.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_CHECKPOINT_TRACKER_H_
@@ -21,35 +22,35 @@ class CheckpointTracker {
  public:
   explicit CheckpointTracker(int num_shards) : saved_(num_shards), heard_(num_shards) {}
 
-  struct Whole {
+  struct Saved {
     uint64_t number = 0;
     std::vector<v1::SavedShard> shards;  // by index
   };
 
-  // What became whole with this report, by number; each number once, and none below one that was whole
-  // before. The report is of one of the job's shards.
-  std::vector<Whole> Observe(const v1::ShardReport& report);
+  // Returns the checkpoints that, with this report, all shards have saved, by number. Each number is returned
+  // once, and none below one that was returned before. The report must come from one of the job's shards.
+  std::vector<Saved> Observe(const v1::ShardReport& report);
 
-  // By every shard, as their last reports say.
+  // Returns true if every shard has saved checkpoint `number`, according to its last report.
   bool AllSaved(uint64_t number) const;
 
-  // Notes that the manifest of checkpoint `number`, which is whole, is written.
+  // Notes that the manifest of checkpoint `number`, which all shards have saved, has been written.
   void SetRecorded(uint64_t number) { recorded_ = std::max(recorded_, number); }
-  // The newest that a job can continue from, also of an earlier life; 0: none.
+  // Returns the newest checkpoint that a job can be resumed from, including those of earlier runs; 0: none.
   uint64_t recorded() const { return std::max(old_, recorded_); }
-  // The one that the shards began with; 0: none.
+  // Returns the checkpoint that the shards started from; 0: none.
   uint64_t earlier() const { return old_; }
 
  private:
   std::vector<std::map<uint64_t, v1::SavedShard>> saved_;  // by shard and number
   std::vector<bool> heard_;
-  uint64_t old_ = 0;   // numbers up to here are of an earlier life
-  uint64_t last_ = 0;  // the newest that is whole
+  uint64_t old_ = 0;   // the highest number of an earlier run
+  uint64_t last_ = 0;  // the newest that all shards have saved
   uint64_t recorded_ = 0;
 };
 
-// Returns what the shards had when they took the checkpoint.
-Cut CutOf(const CheckpointTracker::Whole& whole);
+// Returns the state of the shards when they took the checkpoint.
+Cut CutOf(const CheckpointTracker::Saved& saved);
 
 }  // namespace catchment
 

@@ -30,12 +30,12 @@ int CommandSchedule::StatisticsPeriod(const Wanted& wanted, int num_workers) con
 
 bool CommandSchedule::IsDueAtOnce(int server, const Wanted& wanted) const {
   const Server& s = servers_[server];
-  return !s.under_way && s.failures == 0 && !(s.sent == wanted);
+  return !s.in_flight && s.failures == 0 && !(s.sent == wanted);
 }
 
 bool CommandSchedule::IsDueNow(int server, const Wanted& wanted, int num_workers) const {
   const Server& s = servers_[server];
-  if (s.under_way) return false;
+  if (s.in_flight) return false;
   if (IsDueAtOnce(server, wanted)) return true;
   if (s.since_sent == 0) return false;
   return s.failures > 0 || (ticks_ + server) % Period(wanted, num_workers) == 0;
@@ -45,7 +45,7 @@ std::optional<CommandSchedule::Content> CommandSchedule::Begin(int server, const
                                                                int num_workers) {
   if (!IsDueNow(server, wanted, num_workers)) return std::nullopt;
   Server& s = servers_[server];
-  s.under_way = true;
+  s.in_flight = true;
   const int period = StatisticsPeriod(wanted, num_workers);
   s.asked_for_statistics = period == 0 || (s.since_statistics >= period && allowance_ > 0);
   if (s.asked_for_statistics) allowance_ -= num_workers;
@@ -58,7 +58,7 @@ std::optional<CommandSchedule::Content> CommandSchedule::Begin(int server, const
 
 void CommandSchedule::End(int server, const v1::ShardReport* report) {
   Server& s = servers_[server];
-  s.under_way = false;
+  s.in_flight = false;
   s.failures = report == nullptr ? s.failures + 1 : 0;
   if (report == nullptr) {
     s.since_sent = 0;
@@ -70,9 +70,9 @@ void CommandSchedule::End(int server, const v1::ShardReport* report) {
 }
 
 void CommandSchedule::Forget(int server) {
-  const bool under_way = servers_[server].under_way;
+  const bool in_flight = servers_[server].in_flight;
   servers_[server] = Server();
-  servers_[server].under_way = under_way;
+  servers_[server].in_flight = in_flight;
 }
 
 }  // namespace catchment

@@ -1,13 +1,14 @@
-// Which servers the master is to command now, and what the command has to carry. A server has at most one
-// command under way, so that one that hangs delays no other. It is commanded at once when something has
-// changed that it must know, and otherwise, while the job trains, so often that the servers together answer
-// at most kServersPerTick commands and report at most kMarksPerTick marks of workers in a tick: many servers
-// and workers together cost the master no more than a few, and are heard of less often. Two parts of commands
-// and reports that grow with the workers are left out where they are not needed: the rosters, once a server
-// has acknowledged them, and, while the job trains, statistics of workers, of which the master takes in at
-// most kStatisticsPerTick a tick.
+// Decides which servers the master sends a command to, and what the command contains.
 //
-// Units: ticks, of about a tenth of a second, where nothing else is said. Threads: not thread-safe.
+// A server has at most one command in flight, so that a server that hangs does not delay the others. It gets
+// a command at once when something has changed that it must know. Otherwise, while the job trains, commands
+// are spaced so that all servers together answer at most kServersPerTick commands and report at most
+// kMarksPerTick marks of workers in a tick; the master's load is therefore bounded however many servers and
+// workers there are. Two parts of commands and reports that grow with the number of workers are left out
+// where possible: the rosters once a server has acknowledged them, and, while the job trains, the statistics
+// of workers, of which the master processes at most kStatisticsPerTick in a tick.
+//
+// Units: ticks of about a tenth of a second, unless stated otherwise. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_COMMAND_SCHEDULE_H_
 #define CATCHMENT_SERVER_MASTER_COMMAND_SCHEDULE_H_
 
@@ -25,14 +26,14 @@ class CommandSchedule {
   static constexpr int kServersPerTick = 8;
   static constexpr int kMarksPerTick = 2000;
   static constexpr int kStatisticsPerTick = 1000;
-  // How long a server may take to answer: twice as long after each command that failed, as reports of many workers
-  // take their time over a slow network; but the end of the job is repeated soon.
+  // The time that a server has to answer. It doubles after each failed command, because the reports of many
+  // workers may take long over a slow network, except for the command to stop, which is repeated soon.
   static constexpr double kAnswerSeconds = 5;
   static constexpr double kLongestAnswerSeconds = 20;
 
   explicit CommandSchedule(int num_servers) : servers_(num_servers) {}
 
-  // What servers are to know at once.
+  // The state that servers must learn at once.
   struct Wanted {
     uint64_t generation = 0;
     uint64_t checkpoint = 0;
@@ -40,29 +41,29 @@ class CommandSchedule {
     v1::JobStatus::Phase phase = v1::JobStatus::WAITING;
     bool operator==(const Wanted&) const = default;
   };
-  // What a command has to carry beside that.
+  // The optional parts of a command.
   struct Content {
     bool rosters = false;
-    bool statistics = false;  // asks for them
+    bool statistics = false;  // asks for statistics
     double answer_seconds = kAnswerSeconds;
   };
 
   void Tick();
-  // Whether the server is due for a reason that does not wait for a tick.
+  // Returns true if the server must get a command before the next tick.
   bool IsDueAtOnce(int server, const Wanted& wanted) const;
-  // Returns what a command to the server has to carry, which is under way from now on; nothing where none is
-  // due.
+  // Begins a command to the server and returns its content, or nothing if no command is due. The command is
+  // in flight until End.
   std::optional<Content> Begin(int server, const Wanted& wanted, int num_workers);
-  // The command under way is answered; a null report: it failed, and is tried again at the next tick.
+  // Ends the command in flight. A null report means that it failed; it is repeated at the next tick.
   void End(int server, const v1::ShardReport* report);
-  // Another process takes the server's place.
+  // Forgets the server's state because another process has replaced it.
   void Forget(int server);
 
  private:
   static constexpr int kNever = 1 << 20;
 
   struct Server {
-    bool under_way = false;
+    bool in_flight = false;
     int failures = 0;  // since the last answer
     bool asked_for_statistics = false;
     Wanted sent;
@@ -72,7 +73,7 @@ class CommandSchedule {
   };
 
   bool IsDueNow(int server, const Wanted& wanted, int num_workers) const;
-  // Ticks between two commands to a server for which nothing has changed. Servers take turns in them.
+  // Returns the number of ticks between two commands to a server for which nothing has changed.
   int Period(const Wanted& wanted, int num_workers) const;
   int StatisticsPeriod(const Wanted& wanted, int num_workers) const;
 

@@ -62,8 +62,8 @@ std::string EarlyStopping::PatienceEnded(const v1::BestState& score) const {
                       end);
 }
 
-v1::BestState BestOfBoth(const v1::Evaluation& evaluation, const v1::BestState& checkpoint,
-                         const std::optional<v1::BestState>& kept) {
+v1::BestState BetterOf(const v1::Evaluation& evaluation, const v1::BestState& checkpoint,
+                       const std::optional<v1::BestState>& kept) {
   if (!kept) return checkpoint;
   v1::Evaluation strictly = evaluation;
   strictly.set_min_improvement(0);

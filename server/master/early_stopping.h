@@ -1,13 +1,15 @@
-// Which evaluation was the best, and when training is good enough or no longer gets better (Evaluation in
-// proto/job.proto): early stopping on the test set (Prechelt 1998, "Early Stopping - But When?"), with
-// Keras's margin. Of each evaluation, where m is its loss, or 1 - accuracy with best_by ACCURACY:
+// Early stopping on the test set: finds the best evaluation, and decides when training has reached its target
+// or no longer improves (Evaluation in proto/job.proto).
+// Source: Prechelt 1998, "Early Stopping - But When?", with the margin of Keras's EarlyStopping.
+//
+// For each evaluation, where m is its loss, or 1 - accuracy with best_by ACCURACY:
 //   m < m_best - min_improvement:  m_best = m ; since = 0
 //   otherwise:                     since += 1
 //   training ends when each target that is set is reached, or patience > 0 and since >= patience
-// Small steps add up, since m_best stays until they are a larger one. An evaluation whose loss is NaN or
-// infinite is not better, and reaches no target.
+// Small improvements add up, because m_best does not change until their sum exceeds min_improvement. An
+// evaluation whose loss is NaN or infinite is not an improvement and reaches no target.
 //
-// Targets are float32, and are compared in float32: 98 of 100 reach 0.98.
+// Targets are float32 and are compared in float32, so 98 of 100 reach 0.98.
 // Threads: not thread-safe. It has no clock: it counts evaluations.
 #ifndef CATCHMENT_SERVER_MASTER_EARLY_STOPPING_H_
 #define CATCHMENT_SERVER_MASTER_EARLY_STOPPING_H_
@@ -22,15 +24,15 @@ namespace catchment {
 
 class EarlyStopping {
  public:
-  // `evaluation`: complete. `from`: where a job that is resumed was; empty for a fresh one.
+  // `evaluation` has its defaults filled in. `from` is the state of a resumed job, empty for a new one.
   EarlyStopping(const v1::Evaluation& evaluation, const v1::BestState& from);
 
-  // Of one more evaluation; its `since` means nothing. Returns whether it is the best.
+  // Records an evaluation, whose `since` is ignored. Returns true if it is the best so far.
   bool Observe(const v1::BestState& score);
 
-  // Why training may end after the evaluation observed last, for people; empty: it goes on.
+  // Returns, for people, why training may end after the last evaluation; empty if it continues.
   const std::string& enough() const { return enough_; }
-  // The best one, and how many came since.
+  // Returns the best evaluation and the number of evaluations since.
   const v1::BestState& state() const { return state_; }
 
  private:
@@ -44,10 +46,10 @@ class EarlyStopping {
   std::string enough_;
 };
 
-// What a resumed job has for its best evaluation: its checkpoint's, or that of the weights that were kept,
-// which may have come after the checkpoint. `kept` absent: there are none.
-v1::BestState BestOfBoth(const v1::Evaluation& evaluation, const v1::BestState& checkpoint,
-                         const std::optional<v1::BestState>& kept);
+// Returns the best evaluation of a resumed job: that of its checkpoint, or that of the kept weights, which
+// may be newer than the checkpoint. `kept` is absent if no weights were kept.
+v1::BestState BetterOf(const v1::Evaluation& evaluation, const v1::BestState& checkpoint,
+                       const std::optional<v1::BestState>& kept);
 
 }  // namespace catchment
 

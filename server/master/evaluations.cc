@@ -10,13 +10,14 @@ Evaluations::Evaluations(double every_epochs, uint64_t next)
 
 void Evaluations::Observe(double epochs) {
   if (every_epochs_ <= 0 || final_ > 0) return;
-  // A share such as 0.1 is not exact: the third of 0.1 is due at 0.3 epochs, not a sample later.
+  // A fraction such as 0.1 is not exact; the tolerance makes evaluation 3 due at 0.3 epochs, not a sample
+  // later.
   due_ = std::max(due_, static_cast<uint64_t>(std::floor(epochs / every_epochs_ + 1e-6)));
 }
 
 void Evaluations::DemandFinal() {
   if (final_ > 0) return;
-  // One that an evaluator may be at work on has older weights: its number is not taken again.
+  // An evaluation that an evaluator may be working on has older weights, so its number is not reused.
   final_ = std::max(due_, std::max(done_, given_) + 1);
   due_ = final_;
 }

@@ -1,5 +1,5 @@
-// When the test set is scored: evaluation k is due when k * every_epochs epochs have been trained. One that
-// is due takes the place of older ones that are not done. At the end there is a final one.
+// Decides when the test set is scored. Evaluation k is due when k * every_epochs epochs have been trained,
+// and replaces older evaluations that are not done. The job ends with a final evaluation.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_EVALUATIONS_H_
@@ -13,31 +13,32 @@ namespace catchment {
 
 class Evaluations {
  public:
-  // How far training is.
+  // A point of training.
   struct Moment {
     uint64_t samples = 0;  // over all workers
     double seconds = 0;    // of training
   };
 
-  // every_epochs <= 0: only the final one. Evaluations below `next` are done.
+  // With every_epochs <= 0 there is only the final evaluation. Evaluations below `next` are done.
   Evaluations(double every_epochs, uint64_t next);
 
-  // So many epochs are trained now.
+  // Notes that `epochs` epochs have been trained.
   void Observe(double epochs);
-  // The weights are final.
+  // Makes the final evaluation due, because the weights are final.
   void DemandFinal();
 
-  // What to do now. Asked again, it answers the same or a newer one. The weights are read next: those of `now`.
+  // Returns the evaluation that is due, if any; when called again, the same or a newer one. The evaluator
+  // will read the weights at `now`.
   v1::GetEvaluationReply Current(const Moment& now);
 
-  // Late or repeated reports change nothing. Returns whether this one has a new score.
+  // Takes a report. Returns true if it has a new score; late and repeated reports have no effect.
   bool Report(const v1::EvaluationReport& report);
 
   bool final_done() const { return final_ > 0 && done_ >= final_; }
   uint64_t next() const { return done_ + 1; }
-  // The newest report; samples 0: none.
+  // Returns the newest report; its `samples` are 0 if there is none.
   const v1::EvaluationReport& last() const { return last_; }
-  // Of the weights that it is of.
+  // Returns the point of training of the weights that last() scored.
   const Moment& last_moment() const { return last_moment_; }
 
  private:
@@ -45,7 +46,7 @@ class Evaluations {
   uint64_t due_ = 0;
   uint64_t done_;
   uint64_t given_ = 0;
-  uint64_t final_ = 0;  // number of the final one; 0: not yet demanded
+  uint64_t final_ = 0;  // number of the final evaluation; 0: not yet due
   Moment given_moment_;
   v1::EvaluationReport last_;
   Moment last_moment_;

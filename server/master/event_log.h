@@ -1,4 +1,4 @@
-// What happened, in words for people: the last ones, and those not yet fetched.
+// A log of events, worded for people. It keeps the last events and those that were not fetched yet.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_EVENT_LOG_H_
@@ -22,10 +22,10 @@ class EventLog {
     if (last_.size() > kKept) last_.pop_front();
   }
 
-  // The last kKept, oldest first.
+  // Returns the last kKept events, oldest first.
   const std::deque<std::string>& last() const { return last_; }
 
-  // All since the call before.
+  // Returns all events since the previous call.
   std::vector<std::string> TakeFresh() { return std::exchange(fresh_, {}); }
 
  private:

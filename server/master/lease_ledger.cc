@@ -13,36 +13,36 @@ LeaseLedger::LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_
     : batch_size_(pace.batch_size),
       budget_(budget.steps),
       source_(train_samples, budget.end, from),
-      dealt_minibatches_(from.steps()) {}
+      assigned_minibatches_(from.steps()) {}
 
 std::optional<uint64_t> LeaseLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {
-  if (closed_ || AllDealt()) return std::nullopt;
+  if (closed_ || AllAssigned()) return std::nullopt;
   return 0;
 }
 
-Deal LeaseLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
+Assignment LeaseLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
   const uint64_t left = MinibatchesLeft();
   CHECK_GT(left, 0u);
   const uint64_t share = std::max<uint64_t>(1, left / (2 * std::max<uint64_t>(1, members.size())));
   Holder& to = holders_[holder];
-  Deal deal;
-  deal.number = ++to.leases;
-  for (uint64_t i = 0; i < std::min(to.most, share) && !AllDealt(); ++i) {
-    deal.minibatches.push_back(source_.Take(batch_size_));
-    to.kept.push_back(deal.minibatches.back());
+  Assignment assignment;
+  assignment.number = ++to.leases;
+  for (uint64_t i = 0; i < std::min(to.most, share) && !AllAssigned(); ++i) {
+    assignment.minibatches.push_back(source_.Take(batch_size_));
+    to.kept.push_back(assignment.minibatches.back());
     open_samples_ += NumSamples(to.kept.back());
     ++open_minibatches_;
-    ++dealt_minibatches_;
+    ++assigned_minibatches_;
   }
-  return deal;
+  return assignment;
 }
 
 void LeaseLedger::MarkDone(uint64_t holder, uint64_t steps) {
   const auto found = holders_.find(holder);
   if (found == holders_.end()) return;
-  Holder& of = found->second;
-  while (of.done < steps && of.has_open()) FinishNext(&of);
-  if (!checkpoint_awaited_) Drop(&of);
+  Holder& entry = found->second;
+  while (entry.done < steps && entry.has_open()) FinishNext(&entry);
+  if (!checkpoint_awaited_) Drop(&entry);
 }
 
 void LeaseLedger::FinishNext(Holder* holder) {
@@ -64,33 +64,35 @@ void LeaseLedger::AwaitCheckpoint(bool awaited) {
   for (auto& [incarnation, holder] : holders_) Drop(&holder);
 }
 
-uint64_t LeaseLedger::GiveBack(uint64_t holder, uint64_t begun) {
+uint64_t LeaseLedger::Return(uint64_t holder, uint64_t begun) {
   const auto found = holders_.find(holder);
   if (found == holders_.end()) return 0;
-  Holder& of = found->second;
+  Holder& entry = found->second;
   uint64_t repeated = 0;
-  for (; of.has_open(); of.kept.pop_back()) {
-    const Step& last = of.kept.back();
-    if (of.end() <= begun) repeated += NumSamples(last);
-    source_.GiveBack(last);
+  for (; entry.has_open(); entry.kept.pop_back()) {
+    const Step& last = entry.kept.back();
+    if (entry.end() <= begun) repeated += NumSamples(last);
+    source_.Return(last);
     open_samples_ -= NumSamples(last);
     --open_minibatches_;
-    --dealt_minibatches_;
+    --assigned_minibatches_;
   }
-  of.gone = true;
+  entry.gone = true;
   if (!checkpoint_awaited_) holders_.erase(found);
   return repeated;
 }
 
 bool LeaseLedger::HasWork(uint64_t holder) const {
   const auto found = holders_.find(holder);
-  return !AllDealt() || (found != holders_.end() && found->second.has_open());
+  return !AllAssigned() || (found != holders_.end() && found->second.has_open());
 }
 
-bool LeaseLedger::AllDealt() const { return budget_ ? dealt_minibatches_ >= *budget_ : source_.empty(); }
+bool LeaseLedger::AllAssigned() const {
+  return budget_ ? assigned_minibatches_ >= *budget_ : source_.empty();
+}
 
 uint64_t LeaseLedger::MinibatchesLeft() const {
-  if (budget_) return *budget_ - std::min(*budget_, dealt_minibatches_);
+  if (budget_) return *budget_ - std::min(*budget_, assigned_minibatches_);
   return CeilDivide(source_.remaining(), batch_size_);
 }
 
@@ -103,13 +105,13 @@ v1::MasterState LeaseLedger::StateAt(const Cut& cut) const {
       pending.Add(holder.step(i));
   }
   v1::MasterState state;
-  // Leases do not depend on it, but a synchronous algorithm that continues from this state counts from it.
+  // Leases do not depend on the version, but a synchronous algorithm that resumes from this state does.
   state.set_version(cut.version);
   state.set_train_samples(source_.samples_per_epoch());
   for (const Span& span : pending.spans()) *state.add_pending() = ToProto(span);
   state.set_next_epoch(source_.next().epoch);
   state.set_next_position(source_.next().position);
-  state.set_steps(dealt_minibatches_ - minibatches);
+  state.set_steps(assigned_minibatches_ - minibatches);
   state.set_samples(source_.taken() - (pending.num_samples() - source_.pool().num_samples()));
   return state;
 }

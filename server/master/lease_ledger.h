@@ -1,8 +1,9 @@
-// The data ledger of asynchronous training: each worker gets a few minibatches of its own at a time.
+// The data ledger of asynchronous training: each worker gets a lease of a few minibatches at a time.
 //
-// A lease has kMinibatchesPerLease minibatches of batch_size samples, or as many as SetLeaseSize says; near the
-// end of the budget fewer, at most (minibatches left) / (2 * members) and at least 1, so that all workers end
-// together. A minibatch holds samples of one epoch; the last of an epoch may be smaller.
+// A lease has kMinibatchesPerLease minibatches of batch_size samples, or the number set by SetLeaseSize. Near
+// the end of the budget it has fewer, at most (minibatches left) / (2 * members) and at least 1, so that all
+// workers finish at about the same time. The samples of a minibatch belong to one epoch; the last minibatch
+// of an epoch may be smaller.
 #ifndef CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
 #define CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
 
@@ -23,18 +24,18 @@ inline constexpr uint64_t kMinibatchesPerLease = 8;
 
 class LeaseLedger final : public DataLedger {
  public:
-  // `from`: where to begin; a default MasterState is the beginning.
+  // Starts from `from`; a default MasterState is the beginning.
   LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_samples, const v1::MasterState& from);
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
   void SetLeaseSize(uint64_t holder, uint64_t minibatches) override { holders_[holder].most = minibatches; }
-  Deal Next(uint64_t holder, const std::vector<uint64_t>& members) override;
+  Assignment Next(uint64_t holder, const std::vector<uint64_t>& members) override;
   void MarkDone(uint64_t holder, uint64_t steps) override;
   void SetLeaving(uint64_t holder) override {}
-  uint64_t GiveBack(uint64_t holder, uint64_t begun) override;
+  uint64_t Return(uint64_t holder, uint64_t begun) override;
   bool HasWork(uint64_t holder) const override;
-  bool AllDealt() const override;
-  bool AllDone() const override { return AllDealt() && open_minibatches_ == 0; }
+  bool AllAssigned() const override;
+  bool AllDone() const override { return AllAssigned() && open_minibatches_ == 0; }
   uint64_t done_samples() const override { return source_.taken() - open_samples_; }
   v1::MasterState StateAt(const Cut& cut) const override;
   void Forget(uint64_t version) override {}
@@ -42,15 +43,15 @@ class LeaseLedger final : public DataLedger {
   void Close() override { closed_ = true; }
 
  private:
-  // The minibatches of all its leases, numbered from 0. They are done from the first to the last; those that
-  // are done are kept while a checkpoint is awaited.
+  // The minibatches of all leases of a holder, numbered from 0. They are done in order; while a checkpoint is
+  // awaited, those that are done are kept.
   struct Holder {
-    uint64_t most = kMinibatchesPerLease;  // in a lease
+    uint64_t most = kMinibatchesPerLease;  // the largest number in a lease
     uint64_t leases = 0;
-    uint64_t first = 0;  // that is kept
+    uint64_t first = 0;  // the first that is kept
     uint64_t done = 0;
     std::deque<Step> kept;
-    bool gone = false;  // what it had not done was given back
+    bool gone = false;  // its unfinished minibatches were returned
 
     uint64_t end() const { return first + kept.size(); }
     const Step& step(uint64_t number) const { return kept[number - first]; }
@@ -68,18 +69,19 @@ class LeaseLedger final : public DataLedger {
   std::map<uint64_t, Holder> holders_;
   bool checkpoint_awaited_ = false;
   bool closed_ = false;
-  uint64_t dealt_minibatches_;  // and not given back
+  uint64_t assigned_minibatches_;  // and not returned
   uint64_t open_minibatches_ = 0;
   uint64_t open_samples_ = 0;
 };
 
-// How many minibatches a lease of asynchronous training has: about a second of the worker's steps, or, of
-// more than 100 workers, more seconds, so that all together ask for about 100 leases a second. What a worker
-// that is lost has not done goes to others, however large its lease was.
+// The largest number of minibatches in a lease of asynchronous training. A lease has about one second of the
+// worker's steps. With more than 100 workers it has more, so that all workers together request about 100
+// leases per second. The unfinished minibatches of a lost worker are assigned to others, however large its
+// lease was.
 inline constexpr uint64_t kMostPerLease = 1000;
 
-// Returns the size of the next lease of a worker that has made this progress, from kMinibatchesPerLease
-// (server/master/lease_ledger.h) to kMostPerLease; `workers`: members of the job.
+// Returns the number of minibatches, from kMinibatchesPerLease to kMostPerLease, in the next lease of a
+// worker that has made this progress. `workers` is the number of workers of the job.
 uint64_t LeaseSize(const v1::Progress& progress, int workers);
 
 }  // namespace catchment

@@ -6,7 +6,7 @@ namespace catchment {
 namespace {
 
 constexpr double kLeaseSeconds = 1;
-// Of all workers together.
+// The limit for all workers together.
 constexpr double kMostLeasesPerSecond = 100;
 
 }  // namespace

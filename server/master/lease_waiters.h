@@ -1,6 +1,6 @@
-// Workers whose call for a lease waits at the master until there is one, or a change that gives another
-// answer: a long poll. None of them costs a thread, and all are asked for again only when what leases depend
-// on has changed (Master::LeaseConditions).
+// Holds the calls of workers that wait at the master for a lease (long polling). A waiting call uses no
+// thread, and is reconsidered only when the conditions that leases depend on have changed
+// (Master::LeaseConditions).
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_LEASE_WAITERS_H_
@@ -21,31 +21,32 @@ namespace catchment {
 class LeaseWaiters {
  public:
   using Respond = std::function<void(absl::StatusOr<v1::Lease>)>;
-  // What is to be answered, once no lock is held.
+  // An answer to send when no lock is held.
   struct Answer {
     Respond respond;
     absl::StatusOr<v1::Lease> lease;
   };
   using Ask = std::function<absl::StatusOr<v1::Lease>(const v1::GetLeaseRequest&)>;
 
-  // A call that is to be answered by `until`.
+  // A call that must be answered by `until`.
   struct Waiter {
     v1::GetLeaseRequest request;
     double until = 0;
-    v1::Lease answer;  // "wait", under the conditions of now
+    v1::Lease answer;  // WAIT, under the current conditions
     Respond respond;
   };
-  // An older call of the same worker, which its client has given up, is to be answered by the caller.
+  // Adds a waiter. If an older call of the same worker is still waiting, its client has given it up; the
+  // caller must send the returned answer to it.
   std::optional<Answer> Add(Waiter waiter, const Master::LeaseConditions& conditions);
 
-  // Whether Review would ask again.
+  // Returns true if Review would call `ask`.
   bool NeedReview(const Master::LeaseConditions& conditions) const {
     return !waiters_.empty() && (overdue_ || conditions != reviewed_);
   }
-  // Asks again for those who wait where the conditions have changed, and returns the answers that are due:
-  // all but "wait", and every one whose time is over.
+  // Asks again for all waiters if the conditions have changed, and returns the answers that are due: those
+  // other than WAIT, and those of calls whose time has expired.
   std::vector<Answer> Review(const Master::LeaseConditions& conditions, double now, const Ask& ask);
-  // Returns answers to all, as they are now.
+  // Removes all waiters and returns their current answers.
   std::vector<Answer> TakeAll(const Ask& ask);
 
   size_t size() const { return waiters_.size(); }
@@ -53,7 +54,7 @@ class LeaseWaiters {
  private:
   std::map<uint64_t, Waiter> waiters_;  // by incarnation
   Master::LeaseConditions reviewed_;
-  bool overdue_ = false;  // conditions have been others than reviewed_ since the last review
+  bool overdue_ = false;  // conditions have differed from reviewed_ since the last review
 };
 
 }  // namespace catchment

@@ -10,7 +10,7 @@
 namespace catchment {
 namespace {
 
-absl::Status Broken(const std::string& what) {
+absl::Status Damaged(const std::string& what) {
   return absl::InvalidArgumentError(
       absl::StrCat("the checkpoint's manifest is damaged: ", what, "; resume from another checkpoint"));
 }
@@ -21,10 +21,10 @@ absl::Status CheckMasterState(const v1::MasterState& state) {
   if (state.train_samples() == 0) {
     if (state.pending_size() == 0 && state.next_epoch() == 0 && state.next_position() == 0)
       return absl::OkStatus();
-    return Broken("samples are dealt of a data set without any");
+    return Damaged("samples of an empty data set are assigned");
   }
   if (state.next_position() >= state.train_samples()) {
-    return Broken(
+    return Damaged(
         absl::StrCat("next_position ", state.next_position(), " of ", state.train_samples(), " samples"));
   }
   std::vector<Span> spans;
@@ -37,10 +37,11 @@ absl::Status CheckMasterState(const v1::MasterState& state) {
     const Span& span = spans[i];
     if (span.begin >= span.end || span.end > state.train_samples() ||
         Position{span.epoch, span.end - 1} >= next) {
-      return Broken(absl::StrCat("pending samples ", span.begin, " to ", span.end, " of epoch ", span.epoch));
+      return Damaged(
+          absl::StrCat("pending samples ", span.begin, " to ", span.end, " of epoch ", span.epoch));
     }
     if (i > 0 && spans[i - 1].epoch == span.epoch && spans[i - 1].end > span.begin) {
-      return Broken(absl::StrCat("sample ", span.begin, " of epoch ", span.epoch, " is pending twice"));
+      return Damaged(absl::StrCat("sample ", span.begin, " of epoch ", span.epoch, " is pending twice"));
     }
   }
   return absl::OkStatus();

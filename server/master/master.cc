@@ -10,11 +10,11 @@
 namespace catchment {
 namespace {
 
-// Of one kind, of all workers together.
+// The limit for calls of one kind by all workers together.
 constexpr double kMostCallsPerSecond = 200;
-// What a worker sends of its own accord.
+// The shortest interval between two heartbeats of a worker.
 constexpr double kHeartbeatSeconds = 0.5;
-// A worker without a connection to a server is lost after this number of missed heartbeats.
+// A worker that has lost its connection to a server is lost after this number of missed heartbeats.
 constexpr double kMissedHeartbeats = 3;
 
 std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
@@ -51,8 +51,8 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       from_(from),
       membership_(job_.faults().worker_lease_seconds(), from.next_incarnation(), &events_),
       rosters_(synchronous_ ? from.version() : 0),
-      course_(static_cast<int>(job_.workers()), from.wall_seconds()),
-      board_(num_shards),
+      state_machine_(static_cast<int>(job_.workers()), from.wall_seconds()),
+      shard_reports_(num_shards),
       schedule_(job_.checkpoint(), synchronous_, from.version()),
       granted_(from.version()),
       checkpoints_(num_shards),
@@ -75,20 +75,20 @@ void Master::OpenLedger(uint64_t train_samples) {
 
 absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& request) {
   if (phase() == v1::JobStatus::FAILED) {
-    return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", course_.reason()));
+    return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
   }
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
   const Member& member = *membership_.Register(request, clock_->Now());
   if (member.role == v1::WORKER && ledger_ == nullptr) OpenLedger(request.train_samples());
-  if (member.role == v1::WORKER && !synchronous_ && course_.open()) {
-    rosters_.Join(member.index, member.incarnation, ClockBesideSlowest(0));
+  if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
+    rosters_.Join(member.index, member.incarnation, ClockForJoiner(0));
   }
   v1::RegisterReply reply;
   reply.set_worker(member.index);
   reply.set_incarnation(member.incarnation);
-  reply.set_lease_seconds(membership_.lease_seconds());
+  reply.set_lease_seconds(membership_.heartbeat_timeout_seconds());
   reply.set_restore_state(
-      member.role == v1::WORKER && !course_.begun() &&
+      member.role == v1::WORKER && !state_machine_.begun() &&
       std::count(from_.worker_states().begin(), from_.worker_states().end(), member.index) > 0);
   Advance();
   return reply;
@@ -99,8 +99,8 @@ absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
   const std::string difference = DescribeDifference(tensors_, TensorsOf(request));
   if (!difference.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the worker ", where, " builds another model than the servers: ", difference,
-                     "; start workers and servers of one version of Catchment"));
+        absl::StrCat("the worker ", where, " builds a different model than the servers: ", difference,
+                     "; start workers and servers of the same version of Catchment"));
   }
   if (request.role() != v1::WORKER) return absl::OkStatus();
   if (request.train_samples() == 0) {
@@ -108,24 +108,24 @@ absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
         absl::StrCat("the worker ", where, " has no training samples; see the job's data"));
   }
   if (train_samples_ > 0 && request.train_samples() != train_samples_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the worker ", where, " has ", request.train_samples(), " training samples, the job ",
-                     train_samples_, "; give all workers, and a resumed job, the same data"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the worker ", where, " has ", request.train_samples(), " training samples, and the job has ",
+        train_samples_, "; give all workers, and a resumed job, the same data"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
   absl::StatusOr<Member*> member =
-      membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
+      membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
   if (!member.ok()) return member.status();
   if (absl::Status status = Observe(request.progress(), *member); !status.ok()) return status;
   Advance();
   v1::HeartbeatReply reply;
   reply.set_again_in_seconds(Spread(kHeartbeatSeconds));
-  if (!course_.cut_short()) return reply;
+  if (!state_machine_.cut_short()) return reply;
   reply.set_stop(true);
-  reply.set_reason(course_.reason());
+  reply.set_reason(state_machine_.reason());
   return reply;
 }
 
@@ -136,13 +136,13 @@ double Master::Spread(double seconds) const {
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
   Remove(request);
   v1::LeaveReply reply;
-  if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(course_.reason());
+  if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(state_machine_.reason());
   return reply;
 }
 
 void Master::Remove(const v1::LeaveRequest& request) {
   absl::StatusOr<Member*> found =
-      membership_.Hear(request.role(), request.worker(), request.incarnation(), clock_->Now());
+      membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
   if (!found.ok()) return;
   if (absl::Status status = Observe(request.progress(), *found); !status.ok()) {
     events_.Add(std::string(status.message()));
@@ -155,7 +155,7 @@ void Master::Remove(const v1::LeaveRequest& request) {
   membership_.Remove(member.role, member.index);
   if (member.role == v1::WORKER) {
     Release(member);
-    if (request.failed() && course_.open() && membership_.num_workers() == 0) {
+    if (request.failed() && state_machine_.open() && membership_.num_workers() == 0) {
       Fail(absl::StrCat("no worker is left, and the last one, ", member.name(), ", failed: ", reason));
     }
   }
@@ -166,7 +166,7 @@ void Master::DismissWorkers() {
   std::vector<Member> late;
   for (const Member* worker : membership_.workers()) late.push_back(*worker);
   for (const Member& worker : late) {
-    events_.Add(absl::StrCat(worker.name(), " did not leave in time: taken for lost"));
+    events_.Add(absl::StrCat(worker.name(), " did not leave in time: considered lost"));
     membership_.Remove(worker.role, worker.index);
     Release(worker);
   }
@@ -175,18 +175,18 @@ void Master::DismissWorkers() {
 // ----------------------------------------------------------------------------------------------- shards
 
 absl::Status Master::OnShardReport(const v1::ShardReport& report) {
-  if (absl::Status status = board_.Update(report); !status.ok()) {
+  if (absl::Status status = shard_reports_.Update(report); !status.ok()) {
     if (absl::IsFailedPrecondition(status)) {
       Fail(absl::StrCat(status.message(), "; start all servers again with --resume"));
     }
     return status;
   }
-  TakeMarks(report);
+  ApplyMarks(report);
   TakeDisconnected(report);
-  for (const CheckpointTracker::Whole& whole : checkpoints_.Observe(report)) TakeWhole(whole);
-  // Checkpoints that are still to be announced are of versions that no shard has passed.
+  for (const CheckpointTracker::Saved& saved : checkpoints_.Observe(report)) OnSavedByAll(saved);
+  // Later checkpoints have versions that no shard has passed.
   if (ledger_ != nullptr && !held_.has_value()) {
-    ledger_->Forget(schedule_.LowestNeeded(board_.lowest_version()));
+    ledger_->Forget(schedule_.LowestNeeded(shard_reports_.lowest_version()));
   }
   CheckForNonFinite(report);
   Advance();
@@ -202,19 +202,19 @@ void Master::TakeDisconnected(const v1::ShardReport& report) {
 }
 
 void Master::OnServerReplaced(uint32_t index, const std::string& address) {
-  board_.Forget(index);
+  shard_reports_.Forget(index);
   marks_.Forget(index);
-  events_.Add(absl::StrCat("server ", index, " at ", address, " was started again before training began"));
+  events_.Add(absl::StrCat("server ", index, " at ", address, " was restarted before training began"));
 }
 
 void Master::AnnounceCheckpoint() {
-  if (course_.stage() != Course::Stage::kTraining || held_.has_value()) return;
+  if (state_machine_.state() != JobStateMachine::State::kTraining || held_.has_value()) return;
   const bool announced = schedule_.Step({.now = clock_->Now(),
                                          .earlier = checkpoints_.earlier(),
-                                         .version = board_.highest_version(),
+                                         .version = shard_reports_.highest_version(),
                                          .granted = granted_,
                                          .reach = granted_ + VersionsPerPlan(),
-                                         .failing = !board_.save_error().empty(),
+                                         .failing = !shard_reports_.save_error().empty(),
                                          .draining = draining_,
                                          .at_rest = draining_ && IsAtRest()},
                                         rosters_.generation() + 1);
@@ -227,8 +227,8 @@ void Master::AnnounceCheckpoint() {
 void Master::BeginStates(const CheckpointSchedule::Announced& checkpoint) {
   std::map<uint64_t, uint32_t> workers;
   for (const Member* worker : membership_.workers()) {
-    // In synchronous mode a worker that is yet to get its lease takes part in the updates before the
-    // checkpoint, too.
+    // In synchronous mode, a worker that has not got its lease yet also takes part in the updates before the
+    // checkpoint.
     const bool trains = synchronous_ ? rosters_.Since(checkpoint.version - 1, worker->incarnation).has_value()
                                      : worker->granted_steps > 0;
     if (trains) workers[worker->incarnation] = worker->index;
@@ -236,23 +236,23 @@ void Master::BeginStates(const CheckpointSchedule::Announced& checkpoint) {
   states_.Begin(checkpoint.number, checkpoint.version, std::move(workers));
 }
 
-void Master::TakeWhole(const CheckpointTracker::Whole& whole) {
-  // What came before it is forgotten where another one was announced meanwhile.
-  if (!schedule_.Settle(whole.number) && whole.number != course_.final_checkpoint()) return;
-  held_ = whole;
-  MaybeRelease();
+void Master::OnSavedByAll(const CheckpointTracker::Saved& saved) {
+  // Ignores the checkpoint if another one has been announced in the meantime.
+  if (!schedule_.Settle(saved.number) && saved.number != state_machine_.final_checkpoint()) return;
+  held_ = saved;
+  MaybeComplete();
 }
 
-void Master::MaybeRelease() {
+void Master::MaybeComplete() {
   if (!held_.has_value() || !states_.IsComplete(held_->number)) return;
-  const CheckpointTracker::Whole whole = *std::exchange(held_, std::nullopt);
-  Cut cut = CutOf(whole);
-  const std::vector<uint32_t> saved = states_.Saved(whole.number);
-  if (!saved.empty()) {
+  const CheckpointTracker::Saved held = *std::exchange(held_, std::nullopt);
+  Cut cut = CutOf(held);
+  const std::vector<uint32_t> with_state = states_.Saved(held.number);
+  if (!with_state.empty()) {
     cut.state_is_saved = [this](uint64_t incarnation) { return states_.IsSaved(incarnation); };
   }
-  complete_.push_back({whole.number, whole.shards, StateAt(cut)});
-  *complete_.back().state.mutable_worker_states() = {saved.begin(), saved.end()};
+  complete_.push_back({held.number, held.shards, StateAt(cut)});
+  *complete_.back().state.mutable_worker_states() = {with_state.begin(), with_state.end()};
   for (v1::SavedShard& shard : complete_.back().shards) {
     shard.clear_incarnations();
     shard.clear_settled_steps();
@@ -272,10 +272,10 @@ void Master::OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Sta
     states_.SetSaved(incarnation);
   } else {
     events_.Add(
-        absl::StrCat("checkpoint ", number, " goes without the state of a worker: ", status.message()));
+        absl::StrCat("checkpoint ", number, " will not include the state of a worker: ", status.message()));
     states_.Remove(incarnation);
   }
-  MaybeRelease();
+  MaybeComplete();
   Advance();
 }
 
@@ -288,21 +288,21 @@ void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
 }
 
 std::string Master::SaveError() const {
-  const std::string error = board_.save_error();
+  const std::string error = shard_reports_.save_error();
   return error.empty() ? record_error_ : error;
 }
 
 void Master::CheckForNonFinite(const v1::ShardReport& report) {
   if (report.non_finite_version() > 0) {
     Fail(absl::StrCat(
-        "a weight of server ", report.shard(), " is a NaN or an infinity since update ",
+        "server ", report.shard(), " has had a NaN or infinite weight since update ",
         report.non_finite_version(),
         ": training has diverged; lower optimizer.learning_rate, raise optimizer.schedule.warmup, or "
-        "set optimizer.clip_norm, and go on from the last checkpoint with --resume"));
+        "set optimizer.clip_norm, and resume from the last checkpoint with --resume"));
     return;
   }
   const uint64_t limit = job_.faults().non_finite_limit();
-  if (limit == 0 || course_.ended()) return;
+  if (limit == 0 || state_machine_.ended()) return;
   for (const v1::WorkerStatistics& worker : report.workers()) {
     if (worker.non_finite_in_a_row() < limit) continue;
     Fail(absl::StrCat("worker ", worker.worker(), " sent ", worker.non_finite_in_a_row(),
@@ -318,14 +318,14 @@ v1::ShardCommand Master::Command(bool rosters) const {
   if (rosters) rosters_.Fill(&command);
   command.set_total_samples(total_samples_);
   if (plateau_) command.set_plateau_factor(plateau_->factor());
-  if (course_.final_checkpoint() > 0) {
-    command.set_checkpoint(course_.final_checkpoint());
+  if (state_machine_.final_checkpoint() > 0) {
+    command.set_checkpoint(state_machine_.final_checkpoint());
   } else {
     command.set_checkpoint(schedule_.last().number);
     command.set_checkpoint_version(schedule_.last().version);
   }
   command.set_stop(Over());
-  if (phase() == v1::JobStatus::FAILED) command.set_failure(course_.reason());
+  if (phase() == v1::JobStatus::FAILED) command.set_failure(state_machine_.reason());
   command.set_training(training());
   return command;
 }
@@ -336,18 +336,18 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
   v1::MasterState state;
   if (ledger_ != nullptr) state = ledger_->StateAt(cut);
   state.set_next_incarnation(membership_.next_incarnation());
-  state.set_wall_seconds(course_.trained_seconds(clock_->Now()));
+  state.set_wall_seconds(state_machine_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());
   if (plateau_) *state.mutable_plateau() = plateau_->state();
   *state.mutable_best() = early_stopping_.state();
   return state;
 }
 
-// ----------------------------------------------------------------------------------------------- course
+// ------------------------------------------------------------------------------------------ job states
 
 void Master::Stop(const std::string& reason) {
-  course_.RequestStop(reason);
-  if (job_.checkpoint().worker_state() && course_.stage() == Course::Stage::kTraining) {
+  state_machine_.RequestStop(reason);
+  if (job_.checkpoint().worker_state() && state_machine_.state() == JobStateMachine::State::kTraining) {
     draining_ = true;
     ledger_->Close();
   }
@@ -369,14 +369,14 @@ bool Master::Drains() const {
 }
 
 void Master::Fail(const std::string& reason) {
-  if (course_.ended()) return;
-  course_.Fail(reason, clock_->Now());
-  OnStage();
+  if (state_machine_.ended()) return;
+  state_machine_.Fail(reason, clock_->Now());
+  OnStateEntered();
 }
 
 void Master::OnOutputsWritten() {
-  if (!course_.ended()) return;
-  course_.OutputsWritten();
+  if (!state_machine_.ended()) return;
+  state_machine_.OutputsWritten();
   Advance();
 }
 
@@ -390,7 +390,7 @@ void Master::Tick() {
   for (const Member& member : membership_.TakeExpired(now)) {
     if (member.role == v1::WORKER) Release(member);
   }
-  if (course_.overdue(now, LeavePatience())) DismissWorkers();
+  if (state_machine_.overdue(now, LeavePatience())) DismissWorkers();
   WatchProgress();
   Advance();
 }
@@ -399,53 +399,54 @@ void Master::Advance() {
   if (ledger_ != nullptr) {
     evaluations_.Observe(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
   }
-  while (course_.Step(GatherFacts(), clock_->Now())) OnStage();
+  while (state_machine_.Step(GatherFacts(), clock_->Now())) OnStateEntered();
   AnnounceCheckpoint();
 }
 
-Course::Facts Master::GatherFacts() const {
-  Course::Facts facts;
+JobStateMachine::Facts Master::GatherFacts() const {
+  JobStateMachine::Facts facts;
   facts.workers = membership_.num_workers();
   facts.evaluators = membership_.num_evaluators();
   facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
   facts.drains = Drains();
-  facts.settled = board_.all_reported() && board_.lowest_generation() >= rosters_.generation();
-  facts.highest_version = board_.highest_version();
-  facts.bytes_pushed = board_.bytes_pushed();
+  facts.settled =
+      shard_reports_.all_reported() && shard_reports_.lowest_generation() >= rosters_.generation();
+  facts.highest_version = shard_reports_.highest_version();
+  facts.bytes_pushed = shard_reports_.bytes_pushed();
   facts.earlier_checkpoint = checkpoints_.earlier();
-  facts.used_checkpoint = schedule_.UsedNumber(board_.highest_version());
-  facts.saved = checkpoints_.AllSaved(course_.final_checkpoint()) &&
-                checkpoints_.recorded() >= course_.final_checkpoint();
+  facts.used_checkpoint = schedule_.UsedNumber(shard_reports_.highest_version());
+  facts.saved = checkpoints_.AllSaved(state_machine_.final_checkpoint()) &&
+                checkpoints_.recorded() >= state_machine_.final_checkpoint();
   facts.save_error = SaveError();
   facts.evaluated = evaluations_.final_done() && !membership_.HasEvaluator(best_awaited_from_);
   facts.watched = clock_->Now() < watched_until_;
   return facts;
 }
 
-void Master::OnStage() {
-  switch (course_.stage()) {
-    case Course::Stage::kWaiting:
-      events_.Add(course_.reason());
+void Master::OnStateEntered() {
+  switch (state_machine_.state()) {
+    case JobStateMachine::State::kWaiting:
+      events_.Add(state_machine_.reason());
       break;
-    case Course::Stage::kTraining:
+    case JobStateMachine::State::kTraining:
       meter_.Restart(clock_->Now());
       events_.Add(absl::StrCat("training with ", membership_.num_workers(), " workers"));
       break;
-    case Course::Stage::kLeaving:
-      events_.Add(course_.cut_short() ? course_.reason() : "the budget is spent");
+    case JobStateMachine::State::kLeaving:
+      events_.Add(state_machine_.cut_short() ? state_machine_.reason() : "the budget is spent");
       break;
-    case Course::Stage::kEvaluating:
+    case JobStateMachine::State::kEvaluating:
       evaluations_.DemandFinal();
       break;
-    case Course::Stage::kEnded:
-      events_.Add(absl::StrCat("the job is over: ", v1::JobStatus::Phase_Name(phase()),
-                               course_.reason().empty() ? "" : ", ", course_.reason()));
+    case JobStateMachine::State::kEnded:
+      events_.Add(absl::StrCat("the job has ended: ", v1::JobStatus::Phase_Name(phase()),
+                               state_machine_.reason().empty() ? "" : ", ", state_machine_.reason()));
       break;
-    case Course::Stage::kSaving:
+    case JobStateMachine::State::kSaving:
       rosters_.Renew();
       break;
-    case Course::Stage::kSettling:
-    case Course::Stage::kOver:
+    case JobStateMachine::State::kSettling:
+    case JobStateMachine::State::kOver:
       break;
   }
 }

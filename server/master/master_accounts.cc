@@ -1,5 +1,5 @@
-// The master's accounts: what workers say that they have done, what the shards say that they have of it, and
-// who makes no progress.
+// The part of the master that tracks progress: what workers report as done, what the shards have settled, and
+// which workers make no progress.
 #include <algorithm>
 #include <cmath>
 
@@ -10,21 +10,21 @@
 namespace catchment {
 namespace {
 
-constexpr double kWatchSeconds = 1;  // between looks at who makes progress
-// A worker that is to leave finishes a step, which may take longer than usual, and then pushes; servers see
-// of a push only whole blocks.
+constexpr double kWatchSeconds = 1;  // between two checks of the workers' progress
+// A worker that must leave finishes a step, which may take longer than usual, and then pushes. Servers count
+// the bytes of a push only when a block is complete.
 constexpr double kStepsToLeave = 3;
 constexpr double kBlocksToLeave = 2;
 
-bool SaysItHasDoneAll(const Member& worker) {
+bool ReportsAllDone(const Member& worker) {
   return worker.progress.lease() == worker.lease.number() &&
          worker.progress.lease_steps() == static_cast<uint64_t>(worker.lease.minibatches_size());
 }
 
 absl::Status CheckProgress(const v1::Progress& progress, const Member& member) {
   const auto refuse = [&member](absl::string_view field, const auto& value, const auto& limit) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(member.name(), " reports Progress.", field, " ", value, ", but it was given ", limit));
+    return absl::InvalidArgumentError(absl::StrCat(member.name(), " reports Progress.", field, " ", value,
+                                                   ", but it was assigned ", limit));
   };
   if (progress.lease() > member.lease.number()) {
     return refuse("lease", progress.lease(), absl::StrCat("lease ", member.lease.number(), " last"));
@@ -59,7 +59,7 @@ absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
   if (member->role != v1::WORKER) return absl::OkStatus();
   if (absl::Status status = CheckProgress(progress, *member); !status.ok()) return status;
   const v1::Progress& before = member->progress;
-  // Calls of one worker may overtake each other.
+  // Calls of one worker may arrive out of order.
   if (progress.steps() < before.steps() || progress.samples() < before.samples()) return absl::OkStatus();
   meter_.Add(before, progress, clock_->Now());
   work_.Add(before, progress);
@@ -69,7 +69,8 @@ absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
 
 ProgressWatch::Work Master::WorkOf(const Member& worker) const {
   ProgressWatch::Work work;
-  work.to_do = course_.stage() == Course::Stage::kTraining && ledger_->HasWork(worker.incarnation) &&
+  work.to_do = state_machine_.state() == JobStateMachine::State::kTraining &&
+               ledger_->HasWork(worker.incarnation) &&
                !marks_.WaitsForOthers(worker.index, worker.incarnation);
   work.granted = worker.granted_steps;
   work.reported = worker.progress.steps();
@@ -86,19 +87,20 @@ void Master::WatchProgress() {
   for (const Member* worker : membership_.workers()) {
     const ProgressWatch::Work work = WorkOf(*worker);
     const ProgressWatch::Verdict verdict = watch_.Observe(worker->incarnation, work, now);
-    if (verdict == ProgressWatch::Verdict::kFine) noticed_.erase(worker->incarnation);
+    if (verdict == ProgressWatch::Verdict::kFine) no_progress_logged_.erase(worker->incarnation);
     if (verdict == ProgressWatch::Verdict::kStuck) stuck.push_back(*worker);
     if (verdict != ProgressWatch::Verdict::kNoProgress) continue;
-    if (!noticed_.insert(worker->incarnation).second) continue;
+    if (!no_progress_logged_.insert(worker->incarnation).second) continue;
     const double limit = watch_.Limit(work);
-    events_.Add(absl::StrFormat("no_progress: %s has work and has made no progress for %.0f s%s",
-                                worker->name(), watch_.SecondsWithout(worker->incarnation, now),
-                                limit > 0 ? absl::StrFormat("; it is let go after %.0f s", limit) : ""));
+    events_.Add(
+        absl::StrFormat("no_progress: %s has work and has made no progress for %.0f s%s", worker->name(),
+                        watch_.SecondsWithout(worker->incarnation, now),
+                        limit > 0 ? absl::StrFormat("; it will be removed after %.0f s", limit) : ""));
   }
   for (const Member& worker : stuck) {
     events_.Add(
-        absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): taken for "
-                        "lost; its samples go to others",
+        absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered "
+                        "lost; its samples are assigned to other workers",
                         worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
     membership_.Remove(worker.role, worker.index);
     Release(worker);
@@ -106,8 +108,8 @@ void Master::WatchProgress() {
 }
 
 double Master::LeavePatience() const {
-  double seconds = Course::kLeaveSeconds;
-  if (course_.stage() != Course::Stage::kLeaving) return seconds;
+  double seconds = JobStateMachine::kLeaveSeconds;
+  if (state_machine_.state() != JobStateMachine::State::kLeaving) return seconds;
   const double slowest = job_.faults().slowest_kib_per_second();
   if (slowest > 0) seconds = std::max(seconds, kBlocksToLeave * job_.block_kib() / slowest);
   for (const Member* worker : membership_.workers()) {
@@ -119,16 +121,16 @@ double Master::LeavePatience() const {
 void Master::Release(const Member& worker) {
   watch_.Forget(worker.incarnation);
   states_.Remove(worker.incarnation);
-  MaybeRelease();
-  noticed_.erase(worker.incarnation);
+  MaybeComplete();
+  no_progress_logged_.erase(worker.incarnation);
   if (ledger_ != nullptr) ledger_->SetLeaving(worker.incarnation);
-  // Shards that had it in no roster have nothing of it.
+  // If it was in no roster, the shards have no contributions from it.
   const bool known = rosters_.Remove(worker.incarnation);
   leaving_.push_back({worker, known ? rosters_.generation() : 0});
   SettleLeaving();
 }
 
-void Master::TakeMarks(const v1::ShardReport& report) {
+void Master::ApplyMarks(const v1::ShardReport& report) {
   const std::vector<PushMarks::Change> changes = marks_.Update(report);
   if (ledger_ == nullptr) return;
   for (const PushMarks::Change& worker : changes) ledger_->MarkDone(worker.incarnation, worker.settled);
@@ -136,25 +138,25 @@ void Master::TakeMarks(const v1::ShardReport& report) {
 }
 
 void Master::SettleLeaving() {
-  const uint64_t heard = board_.lowest_generation();
+  const uint64_t heard = shard_reports_.lowest_generation();
   std::erase_if(leaving_, [this, heard](const Leaving& leaving) {
     const Member& worker = leaving.worker;
     const PushMarks::Mark mark = marks_.Of(worker.index, worker.incarnation);
     if (leaving.generation > heard || mark.waiting) return false;
     membership_.FreeIndex(worker.index);
     if (ledger_ == nullptr) return true;
-    const uint64_t repeated = ledger_->GiveBack(worker.incarnation, mark.begun);
+    const uint64_t repeated = ledger_->Return(worker.incarnation, mark.begun);
     repeated_samples_ += repeated;
     if (repeated > 0) {
-      events_.Add(absl::StrCat("the last contribution of ", worker.name(), " came to part of the blocks: ",
-                               repeated, " samples are computed again that those have already"));
+      events_.Add(absl::StrCat("the last contribution of ", worker.name(),
+                               " reached only some blocks: ", repeated, " samples are computed again"));
     }
     return true;
   });
 }
 
 bool Master::HasDoneAll(const Member& worker) const {
-  return SaysItHasDoneAll(worker) ||
+  return ReportsAllDone(worker) ||
          marks_.Of(worker.index, worker.incarnation).answered == worker.granted_steps;
 }
 
@@ -163,10 +165,12 @@ bool Master::HasPushedAll(const Member& worker) const {
 }
 
 bool Master::awaits_reports() const {
-  if (course_.stage() != Course::Stage::kTraining || ledger_ == nullptr || !ledger_->AllDealt()) return false;
+  if (state_machine_.state() != JobStateMachine::State::kTraining || ledger_ == nullptr ||
+      !ledger_->AllAssigned())
+    return false;
   const std::vector<const Member*> workers = membership_.workers();
   return std::all_of(workers.begin(), workers.end(),
-                     [](const Member* worker) { return SaysItHasDoneAll(*worker); });
+                     [](const Member* worker) { return ReportsAllDone(*worker); });
 }
 
 }  // namespace catchment

@@ -12,10 +12,10 @@ namespace catchment {
 namespace {
 
 constexpr double kRoundSeconds = 0.1;
-constexpr double kShortRoundSeconds = 0.01;  // where the end of the job waits for reports
-// A wait between two rounds that takes this long was not a wait: the process did not run.
+constexpr double kShortRoundSeconds = 0.01;  // while the end of the job waits for reports
+// If a wait between two rounds takes longer than this, the process did not run in the meantime.
 constexpr double kPauseSeconds = 1;
-// How long the end of the job is repeated to servers that do not answer.
+// The time for which servers that do not answer are sent the command to stop.
 constexpr double kStopSeconds = 10;
 
 std::string Describe(const v1::JobStatus& status) {
@@ -26,12 +26,12 @@ std::vector<v1::Statistic> StatisticsOf(const v1::EvaluationReport& report) {
   return {report.statistics().begin(), report.statistics().end()};
 }
 
-// Of an earlier life of the job.
-std::optional<v1::BestState> FindKept(const Outputs& outputs, const ParameterLayout& layout) {
+// Returns the score of the best weights that an earlier run of the job has written, if any.
+std::optional<v1::BestState> ReadKeptScore(const Outputs& outputs, const ParameterLayout& layout) {
   absl::StatusOr<v1::BestState> kept = outputs.ReadBest(layout);
   if (kept.ok()) return *std::move(kept);
   if (!absl::IsNotFound(kept.status()))
-    LOG(WARNING) << kept.status().message() << "; no best weights are kept yet";
+    LOG(WARNING) << kept.status().message() << "; the best weights of earlier runs are ignored";
   return std::nullopt;
 }
 
@@ -43,8 +43,8 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   absl::StatusOr<std::unique_ptr<Outputs>> outputs = Outputs::Open(options.out_dir);
   if (!outputs.ok()) return outputs.status();
   const std::optional<v1::BestState> kept =
-      resumed && options.job.evaluation().keep_best() ? FindKept(**outputs, *layout) : std::nullopt;
-  if (resumed) *resumed->mutable_best() = BestOfBoth(options.job.evaluation(), resumed->best(), kept);
+      resumed && options.job.evaluation().keep_best() ? ReadKeptScore(**outputs, *layout) : std::nullopt;
+  if (resumed) *resumed->mutable_best() = BetterOf(options.job.evaluation(), resumed->best(), kept);
   v1::MasterState from = std::move(resumed).value_or(v1::MasterState());
   from.set_next_incarnation(std::max(from.next_incarnation(), options.first_incarnation));
   absl::StatusOr<std::unique_ptr<Master>> master =
@@ -66,13 +66,13 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       schedule_(options_.num_servers),
       kept_(std::move(kept)),
       outputs_(std::move(outputs)),
-      best_keeper_(layout_.size(), KeepsBest()),
+      best_keeper_(layout_.size(), BestKeeperOwner()),
       state_store_({.directory = options_.checkpoint_dir,
                     .num_values = layout_.size(),
                     .resumed = options_.resumed_checkpoint},
-                   KeepsWorkerStates(), &clock_) {
+                   StateStoreOwner(), &clock_) {
   if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
-    LOG(WARNING) << "evaluation.keep_best: there is no --out, and no weights are kept";
+    LOG(WARNING) << "evaluation.keep_best has no effect without --out: no weights are written";
   }
   commander_ = std::make_unique<ShardCommander>();
   thread_ = std::thread([this] { Run(); });
@@ -101,12 +101,12 @@ v1::Run MasterHost::RunAt(const std::string& address) const {
   return run;
 }
 
-BestKeeper::Owner MasterHost::KeepsBest() {
+BestKeeper::Owner MasterHost::BestKeeperOwner() {
   BestKeeper::Owner owner;
   owner.admit = [this](uint64_t incarnation, uint64_t evaluation) -> absl::StatusOr<v1::BestState> {
     MutexLock lock(&mu_);
     if (!outputs_->enabled())
-      return absl::FailedPreconditionError("the master has no --out to keep weights in");
+      return absl::FailedPreconditionError("the master has no --out directory to write the weights to");
     return master_->BestWanted(incarnation, evaluation);
   };
   owner.write = [this](const v1::BestState& score, absl::Span<const float> weights) {
@@ -121,13 +121,13 @@ BestKeeper::Owner MasterHost::KeepsBest() {
     MutexLock lock(&mu_);
     if (status.ok()) kept_ = score;
     if (status.ok())
-      LOG(INFO) << "kept the weights of evaluation " << score.evaluation() << ", the best so far";
+      LOG(INFO) << "wrote the weights of evaluation " << score.evaluation() << ", the best so far";
     master_->OnBestKept(score.evaluation(), status);
   };
   return owner;
 }
 
-WorkerStateStore::Owner MasterHost::KeepsWorkerStates() {
+WorkerStateStore::Owner MasterHost::StateStoreOwner() {
   WorkerStateStore::Owner owner;
   owner.admit = [this](uint64_t incarnation, uint64_t checkpoint) {
     MutexLock lock(&mu_);
@@ -136,7 +136,7 @@ WorkerStateStore::Owner MasterHost::KeepsWorkerStates() {
   owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
     MutexLock lock(&mu_);
     master_->OnStateSaved(incarnation, checkpoint, status);
-    Kick();
+    WakeIfNeeded();
   };
   return owner;
 }
@@ -154,7 +154,7 @@ void MasterHost::Run() {
     if (!over_) tick = !changed_.WaitFor(&mu_, wait, [this] { return HasWork(); });
     if (const double pause = clock_.Now() - begin; pause > kPauseSeconds) {
       LOG(WARNING) << "this process did not run for " << pause
-                   << " s; members get as much more time to be heard";
+                   << " s; the heartbeat timeouts of all members are extended by as much";
       master_->ExtendDeadlines(pause);
     }
     ended = ending_ || over_;
@@ -260,7 +260,7 @@ absl::Status MasterHost::RecordCheckpoint(const CompleteCheckpoint& checkpoint) 
   if (absl::Status status = WriteManifest(directory, manifest); !status.ok()) return status;
   LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
   const absl::Status pruned = Prune(directory, static_cast<int>(options_.job.checkpoint().keep()));
-  LOG_IF(ERROR, !pruned.ok()) << "old checkpoints: " << pruned.message();
+  LOG_IF(ERROR, !pruned.ok()) << "cannot delete old checkpoints: " << pruned.message();
   return absl::OkStatus();
 }
 
@@ -314,10 +314,10 @@ void MasterHost::WriteFinalOutputs() {
     SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_);
     status = reader.Read(absl::MakeSpan(weights));
     if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights, model_facts);
-    if (!status.ok()) LOG(ERROR) << "the weights are not written: " << status.message();
+    if (!status.ok()) LOG(ERROR) << "cannot write the weights: " << status.message();
   }
   absl::Status summary = outputs_->WriteSummary(options_.job, job_status, facts);
-  if (!summary.ok()) LOG(ERROR) << "the summary is not written: " << summary.message();
+  if (!summary.ok()) LOG(ERROR) << "cannot write the summary: " << summary.message();
   MutexLock lock(&mu_);
   result_ = status.ok() ? summary : status;
   master_->OnOutputsWritten();

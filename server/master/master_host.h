@@ -1,5 +1,5 @@
-// Drives the master (server/master/master.h): passes calls on to it, carries its commands to all shards,
-// writes manifests, metrics and what the job leaves behind.
+// Runs the master (server/master/master.h): forwards calls to it, sends its commands to all shards, and
+// writes manifests, metrics and the outputs of the job.
 #ifndef CATCHMENT_SERVER_MASTER_MASTER_HOST_H_
 #define CATCHMENT_SERVER_MASTER_MASTER_HOST_H_
 
@@ -31,41 +31,42 @@
 
 namespace catchment {
 
-// Threads: safe; it has one of its own that decides on commands, answers calls that waited and writes files, and
-// one that takes the servers' answers.
+// Threads: safe. One thread of the host decides on commands, answers waiting calls and writes files; another
+// one receives the servers' answers.
 class MasterHost {
  public:
   struct Options {
     v1::Job job;
     int num_servers = 1;
     std::shared_ptr<grpc::ChannelCredentials> credentials;
-    std::string checkpoint_dir;  // "": none
-    std::string out_dir;         // "": none
+    std::string checkpoint_dir;  // "": no checkpoints are written
+    std::string out_dir;         // "": no outputs are written
     uint64_t resumed_checkpoint = 0;
     uint64_t run_id = 0;             // random, never 0
     uint64_t first_incarnation = 1;  // higher than those of all earlier runs
   };
 
-  // layout, local and clock outlive the host. Errors: those of Master::Create and of the output directory.
+  // Creates the host. `layout`, `local` and `clock` must outlive it. Errors: those of Master::Create and
+  // Outputs::Open.
   static absl::StatusOr<std::unique_ptr<MasterHost>> Create(Options options, const ParameterLayout* layout,
                                                             ShardHost* local, const Clock* clock,
                                                             std::optional<v1::MasterState> resumed);
   ~MasterHost();
 
-  // HOST:PORT of this server, for workers, once it listens; nothing begins before.
+  // Sets the HOST:PORT on which this server listens. The job does not begin before.
   void SetAddress(const std::string& address);
-  // Returns the run, as a master at `address` describes it to servers.
+  // Returns the run as a master at `address` describes it to servers.
   v1::Run RunAt(const std::string& address) const;
 
-  // Calls of the master's service.
+  // The calls of the master's service.
   absl::StatusOr<v1::GetJobReply> GetJob();
   absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
-  // Answers at once.
+  // Returns the answer at once.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
-  // Calls `respond` once with the lease: now, or, where the request allows to wait, within
-  // Master::LongestLeaseWait, on the host's thread.
+  // Calls `respond` once with the lease: at once, or, if the request allows waiting, on the host's thread
+  // within Master::LongestLeaseWait.
   void AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Respond respond);
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
@@ -78,12 +79,12 @@ class MasterHost {
   v1::JobStatus Status();
   void Stop(const std::string& reason);
 
-  // Returns when the job is over and all servers know: ok, or why it failed.
+  // Blocks until the job has ended and all servers have been notified. Returns OK, or why the job failed.
   absl::Status Wait();
-  // False when that did not come within so many seconds.
+  // Returns false if that has not happened after `seconds`.
   bool WaitFor(double seconds);
 
-  // Workers train, or the job is being finished.
+  // Returns true while workers train and while the job is being finished.
   bool training();
 
  private:
@@ -92,7 +93,7 @@ class MasterHost {
     uint64_t instance = 0;  // RegisterServerRequest.server_instance
     std::unique_ptr<v1::ShardService::Stub> stub;
     double last_heard = 0;
-    bool gone = false;  // the process that had the job's shard
+    bool gone = false;  // the process that had the job's shard has ended
   };
 
   MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
@@ -107,55 +108,56 @@ class MasterHost {
   };
 
   void Run();
-  // `tick`: about kRoundSeconds have passed.
+  // Does one round of work. `tick` is true if about kRoundSeconds have passed.
   void Round(bool tick);
-  // Returns the commands that are due, which are under way from now on.
+  // Returns the commands that are due, and marks them as in flight.
   std::vector<Command> TakeDueCommands(const v1::ShardCommand& command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether the server can be commanded, and has not been stopped yet.
+  // Returns true if the server is reachable and has not been stopped.
   bool Commandable(size_t server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Without rosters.
+  // Returns the next command, without rosters.
   v1::ShardCommand NextCommand() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether something is to be done before the next tick.
+  // Returns true if there is work that cannot wait for the next tick.
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Send(std::vector<Command> commands);
   void OnAnswer(int shard, const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer);
   void OnReport(int shard, const v1::ShardReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnNoAnswer(int shard, const absl::Status& why, bool stop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The process at the server's address obeys another run, or is not the one that registered.
+  // Handles the refusal of a process that belongs to another run, or that is not the one that registered.
   void OnRefused(int shard, const absl::Status& why, bool stop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::Lease> GetLeaseLocked(const v1::GetLeaseRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   LeaseWaiters::Ask AskAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The rest of a round; `stop`: servers are commanded to end.
+  // Does the rest of a round. `stop` is true if servers are being stopped.
   void FinishRound(bool stop);
   static void Deliver(std::vector<LeaseWaiters::Answer> answers);
-  // Answers those who still wait for a lease.
+  // Answers all calls that still wait for a lease.
   void AnswerWaiters();
-  // Writes the manifests of checkpoints that all shards have saved. The newest that could not be written is
-  // tried again in later rounds.
+  // Writes the manifests of checkpoints that all shards have saved. The newest one that failed is retried in
+  // later rounds.
   void WriteManifests(std::vector<CompleteCheckpoint> checkpoints);
-  // Reads the shards' files back before it writes the manifest: a checkpoint counts once a job could continue
-  // from it.
+  // Checks that the shards' files can be read, and then writes the manifest, so that a recorded checkpoint
+  // can always be resumed from.
   absl::Status RecordCheckpoint(const CompleteCheckpoint& checkpoint) const;
   v1::Manifest MakeManifest(const CompleteCheckpoint& checkpoint) const;
-  // Whether all servers know that the job is over, or have had the time to hear of it.
+  // Returns true if all servers know that the job has ended, or have had enough time to learn it.
   bool StopIsKnown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteMetrics();
-  // Weights, metrics and summary of a job that has ended.
+  // Writes the weights, metrics and summary of a job that has ended.
   void WriteFinalOutputs();
-  BestKeeper::Owner KeepsBest();
-  WorkerStateStore::Owner KeepsWorkerStates();
+  BestKeeper::Owner BestKeeperOwner();
+  WorkerStateStore::Owner StateStoreOwner();
   void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckServer(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckWorker(const v1::RegisterRequest& request) const;
   void Admit(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the job, of which a server has lost its part. Returns why.
+  // Fails the job because a server was restarted and has lost its shard. Returns the error.
   absl::Status FailRestarted(size_t server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What to do when a server's state is lost.
+  // Returns what the user can do when a server's state is lost.
   std::string RecoveryAdvice() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Kick() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Wakes the host's thread if it has work.
+  void WakeIfNeeded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const ParameterLayout& layout_;
@@ -169,27 +171,29 @@ class MasterHost {
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   CommandSchedule schedule_ ABSL_GUARDED_BY(mu_);
   LeaseWaiters waiters_ ABSL_GUARDED_BY(mu_);
-  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);    // servers that have answered the stop
-  bool answered_ ABSL_GUARDED_BY(mu_) = false;    // a server, what the job's end may wait for
-  bool called_off_ ABSL_GUARDED_BY(mu_) = false;  // stopped before all servers had come
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;      // the host is destroyed
+  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);  // servers that have answered the stop
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // a server has answered since the last round
+  bool stopped_before_start_ ABSL_GUARDED_BY(mu_) =
+      false;                                  // Stop was called before all servers had registered
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);
-  std::optional<v1::BestState> kept_ ABSL_GUARDED_BY(mu_);  // whose weights are in model-best.safetensors
-  // What batch_norm scored with in the newest evaluation, and in the one whose weights are to be kept.
+  std::optional<v1::BestState> kept_ ABSL_GUARDED_BY(mu_);  // the score of model-best.safetensors
+  // The reports, with batch_norm's statistics, of the newest evaluation and of the one whose weights are
+  // saved.
   v1::EvaluationReport newest_report_ ABSL_GUARDED_BY(mu_);
   v1::EvaluationReport best_report_ ABSL_GUARDED_BY(mu_);
   bool scored_ ABSL_GUARDED_BY(mu_) = false;  // an evaluation has been reported since metrics were written
 
-  // Of the thread, but for what is best.
+  // Used by the host's thread; WriteBest is called on the keeper's.
   const std::unique_ptr<Outputs> outputs_;
   BestKeeper best_keeper_;
   WorkerStateStore state_store_;
 
-  // Of the thread.
+  // Used by the host's thread.
   bool outputs_written_ = false;
-  std::optional<CompleteCheckpoint> unrecorded_;  // whose manifest could not be written
-  double record_at_ = 0;                          // when to try again
+  std::optional<CompleteCheckpoint> unrecorded_;  // a checkpoint whose manifest could not be written
+  double record_at_ = 0;                          // time of the next attempt
   GrowingPause record_pauses_;
   std::optional<double> stop_since_;
   std::unique_ptr<ShardCommander> commander_;

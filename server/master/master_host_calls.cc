@@ -1,4 +1,4 @@
-// Calls of the master's service.
+// The calls of the master's service.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
   reply.set_build(BuildVersion());
   for (size_t s = 0; s < peers_.size(); ++s) {
     if (peers_[s].address.empty()) {
-      return absl::UnavailableError(absl::StrCat("server ", s, " of ", peers_.size(), " is not there yet"));
+      return absl::UnavailableError(
+          absl::StrCat("server ", s, " of ", peers_.size(), " has not registered yet"));
     }
     reply.add_servers(peers_[s].address);
   }
@@ -32,7 +33,7 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
 absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
   MutexLock lock(&mu_);
   if (absl::Status status = CheckServer(request); !status.ok()) return status;
-  if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " was told to end"));
+  if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " is shutting down"));
   Admit(request);
   v1::RegisterServerReply reply;
   reply.set_run_id(options_.run_id);
@@ -48,15 +49,15 @@ absl::Status MasterHost::CheckRun(const v1::RegisterServerRequest& request) cons
   }
   if (request.run().id() == 0 || request.run().id() == options_.run_id) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(server, " belongs to ", Describe(request.run()), ", and this master began ",
-                   Describe(RunAt(peers_[0].address)), ": the server ends; start it again"));
+      absl::StrCat(server, " belongs to ", Describe(request.run()), ", but this master started ",
+                   Describe(RunAt(peers_[0].address)), ": the server exits; restart it"));
 }
 
 absl::Status MasterHost::CheckServer(const v1::RegisterServerRequest& request) {
   if (request.index() == 0 || request.index() >= peers_.size() || request.num_servers() != peers_.size()) {
     return absl::FailedPreconditionError(
         absl::StrCat("server ", request.index(), " of ", request.num_servers(), " does not fit a job of ",
-                     peers_.size(), " servers; give all the same --servers"));
+                     peers_.size(), " servers; give all servers the same --servers"));
   }
   if (absl::Status status = CheckRun(request); !status.ok()) {
     LOG(WARNING) << status.message();
@@ -67,18 +68,19 @@ absl::Status MasterHost::CheckServer(const v1::RegisterServerRequest& request) {
   if (replaces && master_->has_begun()) return FailRestarted(request.index());
   if (request.job_fingerprint() != JobFingerprint(options_.job)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("server ", request.index(), " has another job file than the master; give all the same"));
+        absl::StrCat("server ", request.index(),
+                     " has a different job file than the master; give all servers the same --job"));
   }
   if (request.resumed_checkpoint() != options_.resumed_checkpoint) {
-    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " begins with checkpoint ",
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " starts from checkpoint ",
                                                       request.resumed_checkpoint(), ", the master with ",
                                                       options_.resumed_checkpoint,
-                                                      " (0: none); give all the same --resume "
+                                                      " (0: none); give all servers the same --resume "
                                                       "and --checkpoint_dir"));
   }
   if (!peer.address.empty() && peer.address != request.address()) {
     return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
-                                                      " already; every server has an index of its own"));
+                                                      " already; every server needs its own index"));
   }
   return absl::OkStatus();
 }
@@ -96,23 +98,23 @@ void MasterHost::Admit(const v1::RegisterServerRequest& request) {
   peer.last_heard = clock_.Now();
   peer.instance = request.server_instance();
   schedule_.Forget(static_cast<int>(request.index()));
-  Kick();
+  WakeIfNeeded();
 }
 
 absl::Status MasterHost::FailRestarted(size_t server) {
   const std::string reason =
       absl::StrCat("server ", server, " at ", peers_[server].address,
-                   " was restarted during the job: what its shard had learned is lost; ", RecoveryAdvice());
+                   " was restarted during the job and has lost its shard; ", RecoveryAdvice());
   peers_[server].gone = true;
   master_->Fail(reason);
-  Kick();
+  WakeIfNeeded();
   return absl::FailedPreconditionError(reason);
 }
 
 std::string MasterHost::RecoveryAdvice() const {
   const uint64_t last = std::max(master_->Status().last_checkpoint(), options_.resumed_checkpoint);
-  if (last == 0) return "no checkpoint is complete yet: start all again from the beginning";
-  return absl::StrCat("start all again with --resume to continue from checkpoint ", last);
+  if (last == 0) return "no checkpoint is complete yet: start all servers again from the beginning";
+  return absl::StrCat("start all servers again with --resume to continue from checkpoint ", last);
 }
 
 absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
@@ -120,7 +122,7 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
   MutexLock lock(&mu_);
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
   if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
-  Kick();
+  WakeIfNeeded();
   return reply;
 }
 
@@ -133,21 +135,21 @@ absl::Status MasterHost::CheckWorker(const v1::RegisterRequest& request) const {
   }
   if (request.run_id() == options_.run_id) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(worker, " has the job of run ", FormatId(request.run_id()),
-                                         ", and this master began run ", FormatId(options_.run_id),
-                                         ": ask for the job again"));
+                                         ", but this master started run ", FormatId(options_.run_id),
+                                         ": request the job again"));
 }
 
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
   MutexLock lock(&mu_);
   absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
-  Kick();
+  WakeIfNeeded();
   return reply;
 }
 
 v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
   MutexLock lock(&mu_);
   v1::LeaveReply reply = master_->Leave(request);
-  Kick();
+  WakeIfNeeded();
   return reply;
 }
 
@@ -159,7 +161,7 @@ absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEv
 absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
   MutexLock lock(&mu_);
   absl::StatusOr<v1::ReportEvaluationReply> reply = master_->ReportEvaluation(report);
-  Kick();
+  WakeIfNeeded();
   if (!reply.ok()) return reply;
   if (!outputs_->enabled()) reply->set_keep(false);
   newest_report_ = report;
@@ -182,7 +184,7 @@ v1::JobStatus MasterHost::Status() {
   const auto here =
       std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.address.empty(); });
   if (status.phase() == v1::JobStatus::WAITING && !AllServersHere()) {
-    status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " are here"));
+    status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " have registered"));
   }
   status.set_writes_checkpoints(!options_.checkpoint_dir.empty());
   for (size_t s = 0; s < peers_.size(); ++s) {
@@ -198,11 +200,11 @@ void MasterHost::Stop(const std::string& reason) {
   StopLocked(reason);
 }
 
-// Before all servers are there no worker can have come: nothing is to be kept, and nobody to be waited for.
+// Before all servers have registered no worker can have: there is nothing to save and no worker to wait for.
 void MasterHost::StopLocked(const std::string& reason) {
-  called_off_ |= !AllServersHere();
+  stopped_before_start_ |= !AllServersHere();
   master_->Stop(reason);
-  Kick();
+  WakeIfNeeded();
 }
 
 absl::Status MasterHost::Wait() {

@@ -1,4 +1,4 @@
-// The master's commands to servers, and calls that wait for a lease.
+// The part of the host that sends commands to servers and answers calls that wait for a lease.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ CommandSchedule::Wanted WantedOf(const v1::ShardCommand& command, v1::JobStatus:
 v1::ShardCommand MasterHost::NextCommand() const {
   v1::ShardCommand command = master_->Command(/*rosters=*/false);
   *command.mutable_run() = RunAt(peers_[0].address);
-  if (called_off_) command.set_stop(true);
+  if (stopped_before_start_) command.set_stop(true);
   return command;
 }
 
@@ -31,9 +31,9 @@ bool MasterHost::Commandable(size_t server) const {
 bool MasterHost::HasWork() const {
   if (ending_ || answered_ || waiters_.NeedReview(master_->lease_conditions())) return true;
   const v1::ShardCommand command = master_->Command(/*rosters=*/false);
-  if (!AllServersHere() && !command.stop() && !called_off_) return false;
+  if (!AllServersHere() && !command.stop() && !stopped_before_start_) return false;
   CommandSchedule::Wanted wanted = WantedOf(command, master_->phase());
-  wanted.stop |= called_off_;
+  wanted.stop |= stopped_before_start_;
   for (size_t s = 0; s < peers_.size(); ++s) {
     if (Commandable(s) && schedule_.IsDueAtOnce(static_cast<int>(s), wanted)) return true;
   }
@@ -67,7 +67,7 @@ void MasterHost::Send(std::vector<Command> commands) {
           OnAnswer(shard, command, std::move(answer));
         });
   }
-  // The local shard's work comes after the others have theirs.
+  // The local shard executes its command after those of the others have been sent.
   for (const Command& one : commands) {
     if (one.stub == nullptr) OnAnswer(one.shard, one.command, local_.Control(one.command, clock_.Now()));
   }
@@ -76,16 +76,16 @@ void MasterHost::Send(std::vector<Command> commands) {
 void MasterHost::OnAnswer(int shard, const v1::ShardCommand& command,
                           absl::StatusOr<v1::ShardReport> answer) {
   MutexLock lock(&mu_);
-  // Another process may have registered meanwhile.
-  const bool meant = peers_[shard].instance == command.server_instance();
-  schedule_.End(shard, answer.ok() && meant ? &*answer : nullptr);
-  if (meant && answer.ok()) {
+  // Another process may have registered in the meantime.
+  const bool current = peers_[shard].instance == command.server_instance();
+  schedule_.End(shard, answer.ok() && current ? &*answer : nullptr);
+  if (current && answer.ok()) {
     if (command.stop()) stopped_.insert(shard);
     OnReport(shard, *answer);
-  } else if (meant) {
+  } else if (current) {
     OnNoAnswer(shard, answer.status(), command.stop());
   }
-  // While the job trains, only commands and leases need the thread at once, and HasWork looks at those.
+  // While the job trains, only commands and leases need the thread at once, and HasWork checks those.
   answered_ |= master_->phase() != v1::JobStatus::TRAINING;
   if (HasWork()) changed_.Notify();
 }
@@ -103,13 +103,13 @@ void MasterHost::OnNoAnswer(int shard, const absl::Status& why, bool stop) {
   const Peer& peer = peers_[shard];
   const double limit = options_.job.faults().connect_timeout_seconds();
   if (clock_.Now() - peer.last_heard <= limit || stop) return;
-  master_->Fail(absl::StrCat("server ", shard, " at ", peer.address, " was not to be reached for ", limit,
-                             " s (", why.message(),
-                             "); start all servers again with --resume to go on from the last checkpoint"));
+  master_->Fail(absl::StrCat(
+      "server ", shard, " at ", peer.address, " was unreachable for ", limit, " s (", why.message(),
+      "); start all servers again with --resume to continue from the last checkpoint"));
 }
 
 void MasterHost::OnRefused(int shard, const absl::Status& why, bool stop) {
-  // The process that was to end is gone.
+  // The process that should exit has already gone.
   if (stop) stopped_.insert(shard);
   if (absl::IsFailedPrecondition(why)) {
     master_->Fail(
@@ -128,7 +128,7 @@ absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& reques
 
 absl::StatusOr<v1::Lease> MasterHost::GetLeaseLocked(const v1::GetLeaseRequest& request) {
   absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
-  Kick();
+  WakeIfNeeded();
   if (lease.ok()) lease->set_total_samples(master_->total_samples());
   return lease;
 }
@@ -144,7 +144,7 @@ void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Re
     if (waits) {
       answer = waiters_.Add({request, clock_.Now() + seconds, *std::move(lease), std::move(respond)},
                             master_->lease_conditions());
-      Kick();
+      WakeIfNeeded();
     } else {
       answer = LeaseWaiters::Answer{std::move(respond), std::move(lease)};
     }
@@ -173,7 +173,7 @@ void MasterHost::AnswerWaiters() {
   Deliver(std::move(answers));
 }
 
-void MasterHost::Kick() {
+void MasterHost::WakeIfNeeded() {
   if (HasWork()) changed_.Notify();
 }
 

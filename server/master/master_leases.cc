@@ -1,4 +1,4 @@
-// The master's leases: who works on which samples, and until when a worker waits for them.
+// The part of the master that grants leases.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +10,11 @@
 namespace catchment {
 namespace {
 
-// Seconds after which a worker asks again that waits for ...
-constexpr double kRetry = 0.005;       // shards to hear of the roster, or for its first plan
-constexpr double kRetryAtEnd = 0.02;   // others to finish their last lease
-constexpr double kRetryWaiting = 0.1;  // other workers to arrive
-// All workers together shall not ask more often than this.
+// The intervals at which a waiting worker asks again, in seconds.
+constexpr double kRetry = 0.005;       // until the shards know the roster, or until its first plan
+constexpr double kRetryAtEnd = 0.02;   // until others have finished their last leases
+constexpr double kRetryWaiting = 0.1;  // until other workers have registered
+// The limit for all workers together.
 constexpr double kMostRetriesPerSecond = 1000;
 
 v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
@@ -24,19 +24,19 @@ v1::Lease Answer(v1::Lease::State state, double retry_seconds) {
   return lease;
 }
 
-v1::Lease Granted(const Deal& deal) {
+v1::Lease Granted(const Assignment& assignment) {
   v1::Lease lease;
   lease.set_state(v1::Lease::GRANTED);
-  lease.set_number(deal.number);
-  lease.set_first_version(deal.first_version);
-  lease.set_first_step(deal.first_step);
-  for (const Step& step : deal.minibatches) *lease.add_minibatches() = ToMinibatch(step);
+  lease.set_number(assignment.number);
+  lease.set_first_version(assignment.first_version);
+  lease.set_first_step(assignment.first_step);
+  for (const Step& step : assignment.minibatches) *lease.add_minibatches() = ToMinibatch(step);
   return lease;
 }
 
-uint64_t SamplesIn(const Deal& deal) {
+uint64_t SamplesIn(const Assignment& assignment) {
   uint64_t samples = 0;
-  for (const Step& step : deal.minibatches) samples += NumSamples(step);
+  for (const Step& step : assignment.minibatches) samples += NumSamples(step);
   return samples;
 }
 
@@ -44,7 +44,7 @@ uint64_t SamplesIn(const Deal& deal) {
 
 absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
   absl::StatusOr<Member*> found =
-      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
+      membership_.Renew(v1::WORKER, request.worker(), request.incarnation(), clock_->Now());
   if (!found.ok()) return found.status();
   Member* member = *found;
   if (absl::Status status = Observe(request.progress(), member); !status.ok()) return status;
@@ -53,32 +53,32 @@ absl::StatusOr<v1::Lease> Master::GetLease(const v1::GetLeaseRequest& request) {
 }
 
 absl::StatusOr<v1::Lease> Master::GetLeaseAgain(const v1::GetLeaseRequest& request) {
-  constexpr double kLongAgo = 0;  // nothing is heard of it now
+  constexpr double kLongAgo = 0;  // does not renew its heartbeat
   absl::StatusOr<Member*> member =
-      membership_.Hear(v1::WORKER, request.worker(), request.incarnation(), kLongAgo);
+      membership_.Renew(v1::WORKER, request.worker(), request.incarnation(), kLongAgo);
   if (!member.ok()) return member.status();
   return LeaseFor(request, *member);
 }
 
 bool Master::MayWaitForLease(const v1::GetLeaseRequest& request) const {
-  if (synchronous_ || course_.stage() != Course::Stage::kTraining) return true;
+  if (synchronous_ || state_machine_.state() != JobStateMachine::State::kTraining) return true;
   const Member* member = membership_.Find(v1::WORKER, request.worker(), request.incarnation());
   return member != nullptr && HasDoneAll(*member);
 }
 
 double Master::LongestLeaseWait() const {
-  return std::min(Spread(kLeaseWaitSeconds), membership_.lease_seconds() / 3);
+  return std::min(Spread(kLeaseWaitSeconds), membership_.heartbeat_timeout_seconds() / 3);
 }
 
 Master::LeaseConditions Master::lease_conditions() const {
   LeaseConditions conditions;
-  conditions.stage = course_.stage();
-  if (conditions.stage != Course::Stage::kTraining) return conditions;
-  conditions.all_dealt = ledger_->AllDealt();
+  conditions.state = state_machine_.state();
+  if (conditions.state != JobStateMachine::State::kTraining) return conditions;
+  conditions.all_assigned = ledger_->AllAssigned();
   conditions.draining = draining_;
   conditions.states_for = states_.number();
-  // A plan is still to be acknowledged after the last samples are dealt.
-  if (synchronous_ || !conditions.all_dealt) conditions.acknowledged = board_.lowest_generation();
+  // A plan must still be acknowledged after the last samples are assigned.
+  if (synchronous_ || !conditions.all_assigned) conditions.acknowledged = shard_reports_.lowest_generation();
   return conditions;
 }
 
@@ -88,18 +88,18 @@ v1::Lease Master::Wait(double retry_seconds) const {
 }
 
 absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, Member* member) {
-  if (!course_.open()) {
+  if (!state_machine_.open()) {
     v1::Lease finished = Answer(v1::Lease::FINISHED, 0);
-    finished.set_stopped(draining_ && course_.cut_short());
+    finished.set_stopped(draining_ && state_machine_.cut_short());
     return finished;
   }
   if (member->lease.number() == request.after() + 1) return member->lease;
   if (member->lease.number() != request.after()) {
     return absl::InvalidArgumentError(absl::StrCat(member->name(), " asks for the lease after ",
-                                                   request.after(), ", but the last it was given is ",
+                                                   request.after(), ", but its last lease is ",
                                                    member->lease.number()));
   }
-  if (course_.stage() != Course::Stage::kTraining) return Wait(kRetryWaiting);
+  if (state_machine_.state() != JobStateMachine::State::kTraining) return Wait(kRetryWaiting);
   return NextLease(member);
 }
 
@@ -114,46 +114,46 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   if (synchronous_ && draining_ && version.value_or(granted_) >= granted_) return Wait(kRetry);
   if (!version) {
     if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
-    v1::Lease wait = Wait(ledger_->AllDealt() ? kRetryAtEnd : kRetry);
-    const bool last = ledger_->AllDealt() || (draining_ && !synchronous_);
+    v1::Lease wait = Wait(ledger_->AllAssigned() ? kRetryAtEnd : kRetry);
+    const bool last = ledger_->AllAssigned() || (draining_ && !synchronous_);
     wait.set_flush(last && !HasPushedAll(*member));
     return wait;
   }
   if (synchronous_) {
-    rosters_.Begin(*version, RosterEntries(), board_.lowest_version());
+    rosters_.Begin(*version, RosterEntries(), shard_reports_.lowest_version());
   } else if (rosters_.IsIdle(member->incarnation)) {
-    rosters_.SetActive(member->incarnation, ClockBesideSlowest(PushesOf(*member)));
+    rosters_.SetActive(member->incarnation, ClockForJoiner(PushesOf(*member)));
   }
   const bool known = Acknowledged(*version, member->incarnation) && CheckpointIsKnown(*version);
   if (!known) return Wait(kRetry);
   ledger_->SetLeaseSize(member->incarnation, LeaseSize(member->progress, static_cast<int>(holders.size())));
-  const Deal deal = ledger_->Next(member->incarnation, holders);
-  member->granted_steps += deal.minibatches.size();
-  member->granted_samples += SamplesIn(deal);
-  member->lease = Granted(deal);
+  const Assignment assignment = ledger_->Next(member->incarnation, holders);
+  member->granted_steps += assignment.minibatches.size();
+  member->granted_samples += SamplesIn(assignment);
+  member->lease = Granted(assignment);
   if (synchronous_) {
-    granted_ = std::max(granted_, *version + deal.minibatches.size() / pace_.steps_per_version);
+    granted_ = std::max(granted_, *version + assignment.minibatches.size() / pace_.steps_per_version);
   }
   return member->lease;
 }
 
 bool Master::CheckpointIsKnown(uint64_t version) const {
   if (!synchronous_ || version + VersionsPerPlan() <= schedule_.last().version) return true;
-  return schedule_.last().generation <= board_.lowest_generation();
+  return schedule_.last().generation <= shard_reports_.lowest_generation();
 }
 
 uint64_t Master::VersionsPerPlan() const { return CeilDivide(kStepsPerPlan, pace_.steps_per_version); }
 
 bool Master::Acknowledged(uint64_t version, uint64_t incarnation) const {
   const std::optional<uint64_t> since = rosters_.Since(version, incarnation);
-  return since && *since <= board_.lowest_generation();
+  return since && *since <= shard_reports_.lowest_generation();
 }
 
 uint64_t Master::PushesOf(const Member& worker) const {
   return worker.progress.steps() / pace_.steps_per_version;
 }
 
-uint64_t Master::ClockBesideSlowest(uint64_t pushes) const {
+uint64_t Master::ClockForJoiner(uint64_t pushes) const {
   uint64_t slowest = UINT64_MAX;
   for (const Rosters::Entry& entry : rosters_.Current()) {
     const Member* worker = membership_.Find(v1::WORKER, entry.worker, entry.incarnation);

@@ -1,4 +1,4 @@
-// Master's answer to GetStatus.
+// The master's answer to GetStatus.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ void FillStaleness(const StalenessDistribution& staleness, Message* message) {
 }  // namespace
 
 void Master::Watch(double seconds) {
-  if (!course_.ended()) watched_until_ = std::max(watched_until_, clock_->Now() + seconds);
+  if (!state_machine_.ended()) watched_until_ = std::max(watched_until_, clock_->Now() + seconds);
 }
 
 v1::JobStatus Master::Status() const {
@@ -29,11 +29,11 @@ v1::JobStatus Master::Status() const {
   status.set_job(job_.name());
   *status.mutable_settings() = settings_;
   status.set_phase(phase());
-  status.set_reason(course_.reason());
+  status.set_reason(state_machine_.reason());
   if (phase() == v1::JobStatus::TRAINING && !SaveError().empty()) {
     status.set_reason(absl::StrCat("a checkpoint could not be saved: ", SaveError()));
   }
-  status.set_wall_seconds(course_.trained_seconds(clock_->Now()));
+  status.set_wall_seconds(state_machine_.trained_seconds(clock_->Now()));
   status.set_last_checkpoint(checkpoints_.recorded());
   if (plateau_) status.set_plateau_factor(plateau_->factor());
   FillProgress(&status);
@@ -80,12 +80,12 @@ void Master::FillBest(v1::JobStatus* status) const {
   status->set_best_test_accuracy(best.accuracy());
   status->set_best_at_samples(best.samples());
   status->set_evaluations_since_best(best.since());
-  if (phase() != v1::JobStatus::FAILED) status->set_ended_early(course_.ended_early());
+  if (phase() != v1::JobStatus::FAILED) status->set_ended_early(state_machine_.ended_early());
 }
 
 void Master::FillShards(v1::JobStatus* status) const {
-  FillStaleness(board_.staleness(), status);
-  for (const auto& report : board_.reports()) {
+  FillStaleness(shard_reports_.staleness(), status);
+  for (const auto& report : shard_reports_.reports()) {
     if (!report) continue;
     *status->add_shards() = *report;
     status->set_bytes_pushed(status->bytes_pushed() + report->bytes_pushed());
@@ -126,7 +126,7 @@ v1::WorkerStatus Master::StatusOf(const Member& worker) const {
   status.set_seconds_since_heartbeat(clock_->Now() - worker.heard_at);
   status.set_seconds_without_progress(watch_.SecondsWithout(worker.incarnation, clock_->Now()));
   *status.mutable_progress() = worker.progress;
-  FillStaleness(board_.StalenessOf(worker.index), &status);
+  FillStaleness(shard_reports_.StalenessOf(worker.index), &status);
   return status;
 }
 

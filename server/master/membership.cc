@@ -10,9 +10,9 @@ namespace {
 
 const char* NameOf(v1::Role role) { return role == v1::WORKER ? "worker" : "evaluator"; }
 
-absl::Status NoMember(const std::string& who) {
+absl::Status NotAMember(const std::string& name) {
   return absl::NotFoundError(
-      absl::StrCat(who, " is no member: it was not heard of for too long, or has left; register again"));
+      absl::StrCat(name, " is not a member: it sent no heartbeat for too long, or has left; register again"));
 }
 
 void SetHeard(Member* member, double now) {
@@ -20,10 +20,10 @@ void SetHeard(Member* member, double now) {
   member->disconnected_at.reset();
 }
 
-// For the event: how the member that is lost fell silent.
+// Returns, for the event log, why the member is considered lost.
 std::string DescribeSilence(const Member& member, double now) {
-  if (!member.disconnected_at) return absl::StrFormat("was not heard of for %.1f s", now - member.heard_at);
-  return absl::StrFormat("has no connection with server %d any more and was not heard of for %.1f s",
+  if (!member.disconnected_at) return absl::StrFormat("sent no heartbeat for %.1f s", now - member.heard_at);
+  return absl::StrFormat("lost its connection to server %d and sent no heartbeat for %.1f s",
                          member.disconnected_from, now - *member.disconnected_at);
 }
 
@@ -31,8 +31,8 @@ std::string DescribeSilence(const Member& member, double now) {
 
 std::string Member::name() const { return absl::StrCat(NameOf(role), " ", index, " (", host, ":", pid, ")"); }
 
-Membership::Membership(double lease_seconds, uint64_t next_incarnation, EventLog* events)
-    : lease_seconds_(lease_seconds),
+Membership::Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events)
+    : heartbeat_timeout_seconds_(heartbeat_timeout_seconds),
       next_incarnation_(std::max<uint64_t>(1, next_incarnation)),
       events_(events) {}
 
@@ -65,23 +65,23 @@ const Member* Membership::Find(v1::Role role, uint32_t index, uint64_t incarnati
   return found != members_.end() && found->second.incarnation == incarnation ? &found->second : nullptr;
 }
 
-absl::StatusOr<Member*> Membership::Hear(v1::Role role, uint32_t index, uint64_t incarnation, double now) {
+absl::StatusOr<Member*> Membership::Renew(v1::Role role, uint32_t index, uint64_t incarnation, double now) {
   const auto found = members_.find({role, index});
   if (found == members_.end() || found->second.incarnation != incarnation) {
-    return NoMember(absl::StrCat(NameOf(role), " ", index, " of incarnation ", incarnation));
+    return NotAMember(absl::StrCat(NameOf(role), " ", index, " of incarnation ", incarnation));
   }
   SetHeard(&found->second, now);
   return &found->second;
 }
 
-absl::StatusOr<Member*> Membership::HearEvaluator(uint64_t incarnation, double now) {
+absl::StatusOr<Member*> Membership::RenewEvaluator(uint64_t incarnation, double now) {
   for (auto& [key, member] : members_) {
     if (key.first == v1::EVALUATOR && member.incarnation == incarnation) {
       SetHeard(&member, now);
       return &member;
     }
   }
-  return NoMember(absl::StrCat("the evaluator of incarnation ", incarnation));
+  return NotAMember(absl::StrCat("the evaluator of incarnation ", incarnation));
 }
 
 bool Membership::HasEvaluator(uint64_t incarnation) const {
@@ -110,7 +110,7 @@ void Membership::SetDisconnected(uint32_t worker, uint64_t incarnation, uint32_t
   const auto found = members_.find({v1::WORKER, worker});
   if (found == members_.end() || found->second.incarnation != incarnation) return;
   Member& member = found->second;
-  // Later reports are of the same connection.
+  // Later reports are about the same connection.
   if (member.disconnected_at) return;
   member.disconnected_at = now;
   member.disconnected_from = server;
@@ -118,7 +118,7 @@ void Membership::SetDisconnected(uint32_t worker, uint64_t incarnation, uint32_t
 }
 
 bool Membership::IsLost(const Member& member, double now) const {
-  if (now - member.heard_at > lease_seconds_) return true;
+  if (now - member.heard_at > heartbeat_timeout_seconds_) return true;
   return member.disconnected_at && now - *member.disconnected_at > member.silence_limit;
 }
 
@@ -130,8 +130,9 @@ std::vector<Member> Membership::TakeExpired(double now) {
       ++at;
       continue;
     }
-    events_->Add(absl::StrCat(member.name(), " ", DescribeSilence(member, now), ": taken for lost",
-                              member.role == v1::WORKER ? "; its samples go to others" : ""));
+    events_->Add(
+        absl::StrCat(member.name(), " ", DescribeSilence(member, now), ": considered lost",
+                     member.role == v1::WORKER ? "; its samples are assigned to other workers" : ""));
     if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
     --num_[member.role];

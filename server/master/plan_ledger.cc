@@ -9,17 +9,18 @@
 namespace catchment {
 
 bool PlanLedger::Plan::abandoned() const {
-  return std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.gone; });
+  return std::all_of(participants.begin(), participants.end(),
+                     [](const Participant& participant) { return participant.gone; });
 }
 
 Step PlanLedger::Plan::Part(uint64_t step, uint64_t rank) const {
   const uint64_t samples = NumSamples(steps[step]);
-  return Slice(steps[step], samples * rank / seats.size(), samples * (rank + 1) / seats.size());
+  return Slice(steps[step], samples * rank / participants.size(), samples * (rank + 1) / participants.size());
 }
 
 uint64_t PlanLedger::Plan::PartSize(uint64_t step, uint64_t rank) const {
   const uint64_t samples = NumSamples(steps[step]);
-  return samples * (rank + 1) / seats.size() - samples * rank / seats.size();
+  return samples * (rank + 1) / participants.size() - samples * rank / participants.size();
 }
 
 PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_samples,
@@ -35,7 +36,7 @@ PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_sa
 std::optional<uint64_t> PlanLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {
   const Plan* plan = NextPlan(holder);
   if (plan == nullptr) {
-    if (closed_ || AllDealt() || !MayAskForPlan(holder)) return std::nullopt;
+    if (closed_ || AllAssigned() || !MayAskForPlan(holder)) return std::nullopt;
     MakePlan(members);
     plan = NextPlan(holder);
     CHECK(plan != nullptr) << "holder " << holder << " is not among the members";
@@ -43,20 +44,20 @@ std::optional<uint64_t> PlanLedger::Prepare(uint64_t holder, const std::vector<u
   return plan->first_step / steps_per_version_;
 }
 
-Deal PlanLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
+Assignment PlanLedger::Next(uint64_t holder, const std::vector<uint64_t>& members) {
   const Plan* plan = NextPlan(holder);
-  CHECK(plan != nullptr) << "nothing was prepared for holder " << holder;
+  CHECK(plan != nullptr) << "Prepare has returned no version for holder " << holder;
   Holder& to = holders_[holder];
   to.leases.push_back(plan->first_step);
-  Deal deal;
-  deal.number = to.leases.size();
-  deal.first_step = plan->first_step;
-  deal.first_version = plan->first_step / steps_per_version_;
-  for (uint64_t rank = 0; rank < plan->seats.size(); ++rank) {
-    if (plan->seats[rank].holder != holder) continue;
-    for (uint64_t i = 0; i < plan->steps.size(); ++i) deal.minibatches.push_back(plan->Part(i, rank));
+  Assignment assignment;
+  assignment.number = to.leases.size();
+  assignment.first_step = plan->first_step;
+  assignment.first_version = plan->first_step / steps_per_version_;
+  for (uint64_t rank = 0; rank < plan->participants.size(); ++rank) {
+    if (plan->participants[rank].holder != holder) continue;
+    for (uint64_t i = 0; i < plan->steps.size(); ++i) assignment.minibatches.push_back(plan->Part(i, rank));
   }
-  return deal;
+  return assignment;
 }
 
 PlanLedger::Plan* PlanLedger::PlanAt(uint64_t first_step) {
@@ -73,8 +74,8 @@ const PlanLedger::Plan* PlanLedger::NextPlan(uint64_t holder) const {
         plan->first_step <= found->second.leases.back()) {
       break;
     }
-    for (const Seat& seat : plan->seats) {
-      if (seat.holder == holder) next = &*plan;
+    for (const Participant& participant : plan->participants) {
+      if (participant.holder == holder) next = &*plan;
     }
   }
   return next;
@@ -82,18 +83,18 @@ const PlanLedger::Plan* PlanLedger::NextPlan(uint64_t holder) const {
 
 bool PlanLedger::MayAskForPlan(uint64_t holder) const {
   if (plans_.empty() || plans_.back().abandoned()) return true;
-  const std::vector<Seat>& seats = plans_.back().seats;
-  return std::any_of(seats.begin(), seats.end(),
-                     [holder](const Seat& seat) { return seat.holder == holder; });
+  const std::vector<Participant>& participants = plans_.back().participants;
+  return std::any_of(participants.begin(), participants.end(),
+                     [holder](const Participant& participant) { return participant.holder == holder; });
 }
 
 void PlanLedger::MakePlan(const std::vector<uint64_t>& members) {
   Plan plan;
   plan.first_step = next_step_;
   plan.budget_steps = budget_steps_;
-  for (uint64_t member : members) plan.seats.push_back({member});
+  for (uint64_t member : members) plan.participants.push_back({member});
   const uint64_t steps = RoundUp(kStepsPerPlan, steps_per_version_);
-  for (uint64_t i = 0; i < steps && !AllDealt(); ++i) {
+  for (uint64_t i = 0; i < steps && !AllAssigned(); ++i) {
     plan.steps.push_back(source_.Take(members.size() * batch_size_));
     open_samples_ += NumSamples(plan.steps.back());
     ++budget_steps_;
@@ -104,75 +105,76 @@ void PlanLedger::MakePlan(const std::vector<uint64_t>& members) {
   plans_.push_back(std::move(plan));
 }
 
-PlanLedger::Seat* PlanLedger::SeatOf(uint64_t holder, Plan* plan, uint64_t* rank) {
-  for (*rank = 0; *rank < plan->seats.size(); ++*rank) {
-    if (plan->seats[*rank].holder == holder) return &plan->seats[*rank];
+PlanLedger::Participant* PlanLedger::FindParticipant(uint64_t holder, Plan* plan, uint64_t* rank) {
+  for (*rank = 0; *rank < plan->participants.size(); ++*rank) {
+    if (plan->participants[*rank].holder == holder) return &plan->participants[*rank];
   }
-  LOG(FATAL) << "holder " << holder << " has no seat in its lease's plan";
+  LOG(FATAL) << "holder " << holder << " does not participate in the plan of its lease";
 }
 
 void PlanLedger::MarkDone(uint64_t holder, uint64_t steps) {
   const auto found = holders_.find(holder);
   if (found == holders_.end()) return;
-  Holder& of = found->second;
-  while (of.done < of.leases.size() && of.done_steps < steps) {
-    Plan* const plan = PlanAt(of.leases[of.done]);
-    CHECK(plan != nullptr) << "a plan was forgotten that holder " << holder << " has not done";
+  Holder& entry = found->second;
+  while (entry.done < entry.leases.size() && entry.done_steps < steps) {
+    Plan* const plan = PlanAt(entry.leases[entry.done]);
+    CHECK(plan != nullptr) << "the plan of a lease that holder " << holder
+                           << " has not finished was forgotten";
     uint64_t rank;
-    Seat* const seat = SeatOf(holder, plan, &rank);
-    FinishSeat(*plan, rank, steps - of.done_steps, seat);
-    if (seat->done < plan->steps.size()) return;
-    of.done_steps += plan->steps.size();
-    ++of.done;
+    Participant* const participant = FindParticipant(holder, plan, &rank);
+    MarkStepsDone(*plan, rank, steps - entry.done_steps, participant);
+    if (participant->done < plan->steps.size()) return;
+    entry.done_steps += plan->steps.size();
+    ++entry.done;
   }
 }
 
-void PlanLedger::FinishSeat(const Plan& plan, uint64_t rank, uint64_t steps, Seat* seat) {
-  if (seat->gone) return;
-  for (; seat->done < std::min<uint64_t>(steps, plan.steps.size()); ++seat->done) {
-    open_samples_ -= plan.PartSize(seat->done, rank);
+void PlanLedger::MarkStepsDone(const Plan& plan, uint64_t rank, uint64_t steps, Participant* participant) {
+  if (participant->gone) return;
+  for (; participant->done < std::min<uint64_t>(steps, plan.steps.size()); ++participant->done) {
+    open_samples_ -= plan.PartSize(participant->done, rank);
   }
 }
 
 void PlanLedger::SetLeaving(uint64_t holder) {
   for (Plan& plan : plans_) {
-    for (Seat& seat : plan.seats) seat.leaving |= seat.holder == holder;
+    for (Participant& participant : plan.participants) participant.leaving |= participant.holder == holder;
   }
 }
 
-uint64_t PlanLedger::GiveBack(uint64_t holder, uint64_t begun) {
+uint64_t PlanLedger::Return(uint64_t holder, uint64_t begun) {
   const auto found = holders_.find(holder);
   uint64_t repeated = 0;
   for (Plan& plan : plans_) {
-    for (uint64_t rank = 0; rank < plan.seats.size(); ++rank) {
-      if (plan.seats[rank].holder != holder || plan.seats[rank].gone) continue;
-      // Of the plan that the holder was at work on.
+    for (uint64_t rank = 0; rank < plan.participants.size(); ++rank) {
+      if (plan.participants[rank].holder != holder || plan.participants[rank].gone) continue;
+      // `before` counts the steps before the plan that the holder was working on.
       const bool current = found != holders_.end() && found->second.done < found->second.leases.size() &&
                            found->second.leases[found->second.done] == plan.first_step;
       const uint64_t before = current ? found->second.done_steps : begun;
-      repeated += GiveBackSeat(&plan, rank, begun - std::min(begun, before));
+      repeated += ReturnShare(&plan, rank, begun - std::min(begun, before));
     }
   }
   holders_.erase(holder);
   return repeated;
 }
 
-uint64_t PlanLedger::GiveBackSeat(Plan* plan, uint64_t rank, uint64_t begun) {
-  Seat& seat = plan->seats[rank];
+uint64_t PlanLedger::ReturnShare(Plan* plan, uint64_t rank, uint64_t begun) {
+  Participant& participant = plan->participants[rank];
   uint64_t repeated = 0;
-  for (uint64_t i = seat.done; i < plan->steps.size(); ++i) {
-    source_.GiveBack(plan->Part(i, rank));
+  for (uint64_t i = participant.done; i < plan->steps.size(); ++i) {
+    source_.Return(plan->Part(i, rank));
     open_samples_ -= plan->PartSize(i, rank);
     if (i < begun) repeated += plan->PartSize(i, rank);
   }
-  seat.gone = true;
+  participant.gone = true;
   if (plan->abandoned()) Abandon(*plan);
   return repeated;
 }
 
 void PlanLedger::Abandon(const Plan& plan) {
   uint64_t reached = 0;
-  for (const Seat& seat : plan.seats) reached = std::max(reached, seat.done);
+  for (const Participant& participant : plan.participants) reached = std::max(reached, participant.done);
   const uint64_t skipped = plan.steps.size() - reached;
   budget_steps_ -= skipped;
   for (Plan& later : plans_) {
@@ -182,14 +184,15 @@ void PlanLedger::Abandon(const Plan& plan) {
 
 bool PlanLedger::HasWork(uint64_t holder) const {
   for (auto plan = plans_.rbegin(); plan != plans_.rend(); ++plan) {
-    for (const Seat& seat : plan->seats) {
-      if (seat.holder == holder && !seat.gone && seat.done < plan->steps.size()) return true;
+    for (const Participant& participant : plan->participants) {
+      if (participant.holder == holder && !participant.gone && participant.done < plan->steps.size())
+        return true;
     }
   }
   return false;
 }
 
-bool PlanLedger::AllDealt() const { return budget_ ? budget_steps_ >= *budget_ : source_.empty(); }
+bool PlanLedger::AllAssigned() const { return budget_ ? budget_steps_ >= *budget_ : source_.empty(); }
 
 uint64_t PlanLedger::BudgetStepsAt(uint64_t step) const {
   uint64_t steps = budget_steps_;
@@ -211,15 +214,15 @@ v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
   uint64_t done = at_version;  // by all members
   SpanPool pending = source_.pool();
   for (const Plan& plan : plans_) {
-    for (uint64_t rank = 0; rank < plan.seats.size(); ++rank) {
-      const Seat& seat = plan.seats[rank];
-      const bool saved = cut.state_is_saved && cut.state_is_saved(seat.holder);
+    for (uint64_t rank = 0; rank < plan.participants.size(); ++rank) {
+      const Participant& participant = plan.participants[rank];
+      const bool saved = cut.state_is_saved && cut.state_is_saved(participant.holder);
       const uint64_t step = saved ? at_version : in_center;
       if (!saved && plan.first_step < at_version && plan.end_step() > in_center) done = in_center;
-      const uint64_t end = seat.gone ? seat.done : plan.steps.size();
+      const uint64_t end = participant.gone ? participant.done : plan.steps.size();
       uint64_t begin = step > plan.first_step ? step - plan.first_step : 0;
-      // The version may have been made without it.
-      if (seat.leaving && !seat.gone) begin = std::min(begin, seat.done);
+      // The version may have been made without this participant.
+      if (participant.leaving && !participant.gone) begin = std::min(begin, participant.done);
       for (uint64_t i = begin; i < end; ++i) pending.Add(plan.Part(i, rank));
     }
   }
@@ -237,10 +240,12 @@ v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
 
 void PlanLedger::Forget(uint64_t version) {
   const auto settled = [](const Plan& plan) {
-    return std::all_of(plan.seats.begin(), plan.seats.end(),
-                       [&plan](const Seat& seat) { return seat.gone || seat.done == plan.steps.size(); });
+    return std::all_of(plan.participants.begin(), plan.participants.end(),
+                       [&plan](const Participant& participant) {
+                         return participant.gone || participant.done == plan.steps.size();
+                       });
   };
-  // The last one stays: its members are who may ask for the next.
+  // The last plan is kept, because only its participants may request the next one.
   while (plans_.size() > 1 && plans_.front().end_step() <= StepsInCenter(version) &&
          settled(plans_.front())) {
     plans_.pop_front();

@@ -1,13 +1,12 @@
-// What is left of the learning rate of schedule PLATEAU (proto/job.proto): it falls when the test loss has
-// stopped falling, as with PyTorch's ReduceLROnPlateau in mode "min" with a relative threshold and no
-// cooldown. Of each evaluation's loss:
+// The learning rate's factor in schedule PLATEAU (proto/job.proto). It is reduced when the test loss no
+// longer falls, as by PyTorch's ReduceLROnPlateau in mode "min" with a relative threshold and no cooldown.
+// For the loss of each evaluation:
 //   loss < (1 - threshold) * best:  best = loss ; bad = 0
 //   otherwise:                      bad += 1, and once bad > patience:
-//                                   factor = max(factor * f_step, f_least) ; bad = 0
-// f_step is Schedule.factor, f_least Schedule.final_fraction. A loss that is NaN is not better.
+//                                   factor = max(factor * f_step, f_min) ; bad = 0
+// where f_step is Schedule.factor and f_min is Schedule.final_fraction. A NaN is not an improvement.
 //
-// Departure: PyTorch leaves a rate as it is that would change by less than its eps, 1e-8; here it always
-// falls.
+// Difference: PyTorch does not reduce a learning rate that would change by less than its eps, 1e-8.
 // Threads: not thread-safe. It has no clock: it counts evaluations.
 #ifndef CATCHMENT_SERVER_MASTER_PLATEAU_H_
 #define CATCHMENT_SERVER_MASTER_PLATEAU_H_
@@ -19,13 +18,13 @@ namespace catchment {
 
 class Plateau {
  public:
-  // `schedule`: complete, with decay PLATEAU. `from`: where a job that is resumed was; empty for a fresh one.
+  // `schedule` has decay PLATEAU and its defaults filled in. `from` is the state of a resumed job, or empty.
   Plateau(const v1::Schedule& schedule, const v1::PlateauState& from);
 
-  // Of one more evaluation. Returns whether the factor fell.
+  // Records the loss of an evaluation. Returns true if the factor was reduced.
   bool Observe(double loss);
 
-  // What the learning rate is multiplied with.
+  // Returns the factor of the learning rate.
   double factor() const { return state_.factor(); }
   const v1::PlateauState& state() const { return state_; }
 

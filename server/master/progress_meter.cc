@@ -5,7 +5,7 @@
 namespace catchment {
 namespace {
 
-// Totals are kept at most this often.
+// The shortest time between two totals that are kept.
 constexpr double kSpacing = 0.1;
 
 double Difference(uint64_t before, uint64_t after) {

@@ -1,5 +1,5 @@
-// How fast the job goes and what its training loss is, over the last seconds, from what workers tell of their
-// progress. Workers may come and go.
+// Computes the job's samples per second, training loss and training accuracy over the last seconds from the
+// progress that workers report. Workers may join and leave.
 //
 // Units: seconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_PROGRESS_METER_H_
@@ -15,15 +15,15 @@ class ProgressMeter {
  public:
   static constexpr double kWindow = 10;
 
-  // Training begins, or goes on after a pause: what came before does not count for the rates.
+  // Restarts the window, because training begins or continues after a pause.
   void Restart(double now);
 
-  // One worker went on from `before` to `after`.
+  // Adds the difference between two reports of one worker.
   void Add(const v1::Progress& before, const v1::Progress& after, double now);
 
-  // Over the last kWindow seconds, or since Restart; 0 when nothing is known.
+  // Returns the rate over the last kWindow seconds, or since Restart; 0 if nothing is known.
   double samples_per_second(double now) const;
-  // Over the kWindow seconds that end with the last Add.
+  // Return the means over the kWindow seconds that end with the last Add.
   double mean_loss() const;
   double accuracy() const;
 
@@ -32,11 +32,11 @@ class ProgressMeter {
     double time = 0;
     double samples = 0;
     double loss_sum = 0;
-    double loss_samples = 0;  // whose loss is finite
+    double loss_samples = 0;  // those with a finite loss
     double correct = 0;
   };
 
-  // The last totals of at least kWindow seconds before, or the first.
+  // Returns the newest totals that are at least kWindow seconds old, or the oldest ones.
   const Totals& Before(double now) const;
 
   std::deque<Totals> history_;

@@ -5,11 +5,11 @@
 namespace catchment {
 namespace {
 
-// People hear of a worker after so many leases, or after the time of so many of its steps where that is
-// longer.
-constexpr double kLeases = 3;
+// A worker without progress is reported after this number of heartbeat timeouts, or of its mean steps if that
+// is longer.
+constexpr double kTimeouts = 3;
 constexpr double kSteps = 10;
-// A worker is never stuck within the time of so many of its steps.
+// A worker is never considered stuck within the time of this number of its mean steps.
 constexpr double kStuckSteps = 20;
 
 }  // namespace
@@ -24,7 +24,7 @@ ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& 
   watched.last = work;
   const double seconds = now - watched.since;
   watched.verdict = Verdict::kFine;
-  if (seconds >= std::max(kLeases * lease_seconds_, kSteps * work.mean_step_seconds)) {
+  if (seconds >= std::max(kTimeouts * heartbeat_timeout_seconds_, kSteps * work.mean_step_seconds)) {
     watched.verdict = Verdict::kNoProgress;
   }
   if (const double limit = Limit(work); limit > 0 && seconds >= limit) watched.verdict = Verdict::kStuck;

@@ -1,9 +1,9 @@
-// Which workers make no progress although they have work, and for how long: one whose training thread hangs
-// goes on sending heartbeats, and a synchronous job would wait for it for ever.
+// Detects workers that have work but make no progress. A worker whose training thread hangs continues to send
+// heartbeats, and a synchronous job would wait for it forever.
 //
 // A worker makes progress when it reports more steps, when servers answer more of its contributions, and when
-// it is given samples; it need not make any while it has no work, and while its contribution waits for those
-// of others.
+// it is assigned samples. No progress is expected while it has no work, or while its contribution waits for
+// those of other workers.
 //
 // Units: seconds, on any clock that never goes back. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_PROGRESS_WATCH_H_
@@ -16,45 +16,45 @@ namespace catchment {
 
 class ProgressWatch {
  public:
-  // One worker at one moment; steps since its registration.
+  // The state of a worker. Steps are counted from its registration.
   struct Work {
-    bool to_do = false;  // it has work, and does not wait for others
+    bool to_do = false;  // it has work and does not wait for others
     uint64_t granted = 0;
     uint64_t reported = 0;         // by the worker
     uint64_t answered = 0;         // by all servers
-    double mean_step_seconds = 0;  // 0: none is done yet
+    double mean_step_seconds = 0;  // 0: no step is done yet
   };
 
-  // stuck_seconds: faults.stuck_seconds; 0: no worker is ever stuck. lease_seconds:
-  // faults.worker_lease_seconds.
-  ProgressWatch(double stuck_seconds, double lease_seconds)
-      : stuck_seconds_(stuck_seconds), lease_seconds_(lease_seconds) {}
+  // `stuck_seconds` is faults.stuck_seconds; with 0, no worker is ever considered stuck.
+  // `heartbeat_timeout_seconds` is faults.worker_lease_seconds.
+  ProgressWatch(double stuck_seconds, double heartbeat_timeout_seconds)
+      : stuck_seconds_(stuck_seconds), heartbeat_timeout_seconds_(heartbeat_timeout_seconds) {}
 
   enum class Verdict {
     kFine,
-    kNoProgress,  // for so long that people should look at it
-    kStuck,       // for so long that it is to be let go
+    kNoProgress,  // for long enough to be reported
+    kStuck,       // for long enough to be removed from the job
   };
-  // Takes the state of a worker, by incarnation.
+  // Records the state of the worker of this incarnation and judges it.
   Verdict Observe(uint64_t incarnation, const Work& work, double now);
-  // Returns for how long the worker has made no progress, as last observed; 0 where that is fine.
+  // Returns the seconds without progress as of the last Observe; 0 if the verdict was kFine.
   double SecondsWithout(uint64_t incarnation, double now) const;
-  // Returns after how many seconds without progress the worker is stuck; 0: never.
+  // Returns the number of seconds without progress after which the worker is stuck; 0: never.
   double Limit(const Work& work) const;
 
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }
-  // Counts `seconds` in which the master did not run as no time at all.
+  // Does not count `seconds`, in which the master did not run.
   void Extend(double seconds);
 
  private:
   struct Watched {
     Work last;
-    double since = 0;  // of the last progress
+    double since = 0;  // time of the last progress
     Verdict verdict = Verdict::kFine;
   };
 
   const double stuck_seconds_;
-  const double lease_seconds_;
+  const double heartbeat_timeout_seconds_;
   std::map<uint64_t, Watched> workers_;
 };
 

@@ -16,9 +16,9 @@ std::vector<PushMarks::Change> PushMarks::Update(const v1::ShardReport& report) 
                          mark.waits()};
     const AtShard before = std::exchange(worker.shards.at(report.shard()), now);
     const bool same = before.incarnation == now.incarnation && worker.last.incarnation == now.incarnation;
-    // The lowest of all shards has not risen where this one's was higher already, or has not risen.
-    const bool holds_up = before.settled <= worker.last.settled && before.settled != now.settled;
-    if (same && !holds_up) continue;
+    // The minimum over all shards cannot have risen if this shard's value was above it or has not changed.
+    const bool was_lowest = before.settled <= worker.last.settled && before.settled != now.settled;
+    if (same && !was_lowest) continue;
     const uint64_t settled = Of(mark.worker(), now.incarnation).settled;
     if (same && settled == worker.last.settled) continue;
     worker.last = {now.incarnation, settled};

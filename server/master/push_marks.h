@@ -1,4 +1,4 @@
-// How far each worker's contributions have come, over all shards: what is trained is counted by it.
+// Tracks which steps of each worker all shards have answered and settled; trained samples are counted by it.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_PUSH_MARKS_H_
@@ -15,31 +15,32 @@ class PushMarks {
  public:
   explicit PushMarks(int num_shards) : num_shards_(num_shards) {}
 
-  // A worker of which all shards together have settled another number of steps than before.
+  // A worker for which the number of steps settled by all shards has changed.
   struct Change {
     uint64_t incarnation = 0;
     uint64_t settled = 0;
     bool operator==(const Change&) const = default;
   };
-  // Takes the marks of a shard that the job has. Returns the workers for which Mark::settled has changed.
+  // Records the marks in a report of one of the job's shards. Returns the workers whose Mark::settled has
+  // changed.
   std::vector<Change> Update(const v1::ShardReport& report);
-  // Takes back what the shard has reported: another process reports for it.
+  // Forgets the shard's reports, because another process has replaced it.
   void Forget(uint32_t shard);
 
-  // In steps of the worker since its registration (Block.steps in proto/wire.proto).
+  // Counts steps of the worker since its registration (Block.steps in proto/wire.proto).
   struct Mark {
     uint64_t answered = 0;  // by all shards
     uint64_t settled = 0;   // by all shards
-    uint64_t begun = 0;     // at one block of one shard, at least
-    bool waiting = false;   // some shard has answered contributions that it has not settled
+    uint64_t begun = 0;     // by at least one block of one shard
+    bool waiting = false;   // a shard has answered contributions that it has not settled
   };
   Mark Of(uint32_t worker, uint64_t incarnation) const;
-  // Returns whether the worker waits for others, as all shards say that have answered the fewest of its
+  // Returns true if the worker waits for others according to all shards that have answered the fewest of its
   // steps.
   bool WaitsForOthers(uint32_t worker, uint64_t incarnation) const;
 
  private:
-  // A v1::PushMark: there is one for each worker and shard, all of a worker beside each other.
+  // The last v1::PushMark of a worker from a shard. Those of one worker are stored together.
   struct AtShard {
     uint64_t incarnation = 0;
     uint64_t answered = 0;
@@ -49,7 +50,7 @@ class PushMarks {
   };
   struct Worker {
     std::vector<AtShard> shards;
-    Change last;  // that Update has found
+    Change last;  // the last change that Update returned
   };
 
   const size_t num_shards_;

@@ -1,9 +1,9 @@
-// Whose contributions make which versions of the center, as the shards are told: see ShardCommand in
-// proto/wire.proto. Every change makes a new generation; a lease is granted only when all shards have
-// acknowledged the generation that its member came in with.
+// The rosters that are sent to the shards: the workers whose contributions make each version of the center
+// (ShardCommand in proto/wire.proto). Every change makes a new generation. A lease is granted only after all
+// shards have acknowledged the generation in which the worker was added.
 //
-// Synchronous mode: a roster for each plan. All other modes: one from version 0, which members join at once,
-// and which tells who of them is idle.
+// Synchronous mode: one roster for each plan. Other modes: a single roster from version 0, which workers join
+// at once, and which also says which of them are idle.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_ROSTERS_H_
@@ -23,37 +23,39 @@ class Rosters {
   struct Entry {
     uint32_t worker = 0;
     uint64_t incarnation = 0;
-    uint64_t since = 0;  // generation
+    uint64_t since = 0;  // the generation in which it was added
     bool idle = false;
     uint64_t clock = 0;  // proto/wire.proto, Member
   };
 
-  // Versions below `first_version` are made already: with one above 0 there is an empty roster for them.
+  // Versions below `first_version` exist already; if it is above 0, they have an empty roster.
   explicit Rosters(uint64_t first_version);
 
-  // The one roster: a member comes in, has nothing to do, and has work again. The last two do nothing for one
-  // who is no member, or is that already; who has work again is in since then.
+  // Asynchronous mode: Join adds a worker to the roster, SetIdle notes that it has no work, and SetActive
+  // that it has work again, which counts as being added again. SetIdle and SetActive have no effect on a
+  // worker that is not in the roster, or already in that state.
   void Join(uint32_t worker, uint64_t incarnation, uint64_t clock);
   void SetIdle(uint64_t incarnation);
   void SetActive(uint64_t incarnation, uint64_t clock);
   bool IsIdle(uint64_t incarnation) const;
-  // By worker index.
+  // Returns the current roster, by worker index.
   absl::Span<const Entry> Current() const;
 
-  // Synchronous mode: a roster for the versions from this one on, unless one begins there or later. Rosters
-  // that all shards have passed, being at `passed` or further, are dropped.
+  // Synchronous mode: adds a roster for the versions from `from_version` on, unless one begins there or
+  // later. Drops the rosters that all shards have passed; these are at version `passed` or later.
   void Begin(uint64_t from_version, const std::vector<Entry>& members, uint64_t passed);
 
-  // Removes the member from all rosters. Returns whether it was in any.
+  // Removes the worker from all rosters. Returns true if it was in any.
   bool Remove(uint64_t incarnation);
 
-  // The generation since which a member is in the roster that makes the version; nothing when it is not.
+  // Returns the generation in which the worker was added to the roster of this version; nothing if it is not
+  // in that roster.
   std::optional<uint64_t> Since(uint64_t version, uint64_t incarnation) const;
 
   uint64_t generation() const { return generation_; }
-  // Makes a new generation, of a command that differs from the last one in something else.
+  // Makes a new generation for a command that differs from the last one in other fields than the rosters.
   void Renew() { ++generation_; }
-  // generation and rosters.
+  // Fills `generation` and `rosters`.
   void Fill(v1::ShardCommand* command) const;
 
  private:

@@ -1,5 +1,5 @@
-// Where steps take their samples from: first those that were given back, then fresh ones, epoch after epoch,
-// up to the end of the budget.
+// The source of the samples of steps: first samples that were returned, then fresh ones, epoch by epoch, up
+// to the end of the budget.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_SAMPLE_SOURCE_H_
@@ -16,22 +16,21 @@ namespace catchment {
 
 class SampleSource {
  public:
-  // Begins where `from` says; a default MasterState is the beginning. `end`: where fresh samples end, if
-  // ever.
+  // Starts from `from`; a default MasterState is the beginning. Fresh samples end at `end`, if it is given.
   SampleSource(uint64_t samples_per_epoch, std::optional<Position> end, const v1::MasterState& from);
 
-  // The next samples, at most so many, all of one epoch. None only when nothing is left.
+  // Takes up to `at_most` samples of one epoch. The result is empty only if no samples are left.
   Step Take(uint64_t at_most);
 
-  // They will be taken again, before fresh ones.
-  void GiveBack(const Step& step) { pool_.Add(step); }
+  // Returns samples, which will be taken again before fresh ones.
+  void Return(const Step& step) { pool_.Add(step); }
 
   bool empty() const { return pool_.empty() && FreshOfEpoch() == 0; }
 
-  // Samples still to be taken. Only with an end.
+  // Returns the number of samples left to take. Requires an end.
   uint64_t remaining() const;
 
-  // Samples taken and not given back, since the beginning of the job.
+  // Returns the number of samples taken and not returned since the beginning of the job.
   uint64_t taken() const { return Linear(next_) - pool_.num_samples(); }
 
   uint64_t samples_per_epoch() const { return samples_per_epoch_; }
@@ -40,7 +39,7 @@ class SampleSource {
 
  private:
   uint64_t Linear(const Position& at) const { return at.epoch * samples_per_epoch_ + at.position; }
-  // Fresh samples that are left of the present epoch.
+  // Returns the number of fresh samples left in the current epoch.
   uint64_t FreshOfEpoch() const;
   Span TakeFresh(uint64_t at_most);
 

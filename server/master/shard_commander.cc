@@ -25,7 +25,7 @@ class ShardCommander::Call final : public Completion {
   void Cancel() { context_->TryCancel(); }
 
   void Done(bool) override {
-    // It is not canceled any more once it is gone.
+    // After this the commander no longer cancels the call.
     commander_.Leave(this);
     const absl::Status status = FromGrpc(status_);
     if (status.ok()) {

@@ -1,11 +1,11 @@
-// Sends commands to servers, as many side by side as are asked for: none waits for another's answer.
+// Sends commands to servers concurrently; none waits for the answer to another.
 //
-// Its thread looks for events of gRPC only while commands are under way. Of several threads that do, gRPC
-// wakes another one for every event, also of connections that are none of its own: with one that always
-// looks, each call of a worker cost the master twice the processor time.
+// Its thread polls gRPC for events only while commands are in flight. If several threads poll, gRPC wakes a
+// different one for each event, also for events of other connections; a thread that always polled doubled the
+// processor time that each call of a worker cost the master.
 //
-// Threads: safe; answers are delivered on a thread of its own. Errors: those of the call, DeadlineExceeded
-// where the server took longer than it was given.
+// Threads: safe; answers are delivered on a separate thread. Errors: those of the call; DeadlineExceeded if
+// the server did not answer in time.
 #ifndef CATCHMENT_SERVER_MASTER_SHARD_COMMANDER_H_
 #define CATCHMENT_SERVER_MASTER_SHARD_COMMANDER_H_
 
@@ -27,17 +27,17 @@ class ShardCommander {
       std::function<void(const v1::ShardCommand& command, absl::StatusOr<v1::ShardReport> answer)>;
 
   ShardCommander();
-  // Breaks off what is under way, and returns when all of it has been answered.
+  // Cancels the commands in flight, and returns when the callbacks of all of them have been called.
   ~ShardCommander();
 
-  // `seconds`: how long the server may take. `stub` lives until the answer.
+  // Sends a command that the server must answer within `seconds`. `stub` must live until the answer.
   void Send(v1::ShardService::Stub* stub, v1::ShardCommand command, double seconds, OnAnswer on_answer);
 
  private:
   class Call;
 
   void Run();
-  // Returns whether a call is under way, once one is or the commander ends.
+  // Blocks until a call is in flight or the commander ends. Returns true if a call is in flight.
   bool AwaitCall();
   void Leave(Call* call);
 

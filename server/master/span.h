@@ -1,4 +1,4 @@
-// The samples of steps, as spans (common/span.h) of the epochs.
+// Spans of samples (common/span.h) in the shuffled order of an epoch.
 //
 // Units: positions count samples.
 #ifndef CATCHMENT_SERVER_MASTER_SPAN_H_
@@ -13,7 +13,7 @@
 
 namespace catchment {
 
-// A place in the endless sequence of epochs.
+// A position in the infinite sequence of epochs.
 struct Position {
   uint64_t epoch = 0;
   uint64_t position = 0;
@@ -21,12 +21,12 @@ struct Position {
   auto operator<=>(const Position&) const = default;
 };
 
-// The samples of one step, of one worker or of all together; may be none.
+// The samples of one step, either of one worker or of all workers together; may be empty.
 using Step = std::vector<Span>;
 
 uint64_t NumSamples(const Step& step);
 
-// Adds a span, to the last one if it continues it.
+// Appends a span; it is merged with the last span if it continues it.
 void Append(const Span& span, Step* step);
 
 // Returns samples begin .. end-1 of a step, counted along its spans.

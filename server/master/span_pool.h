@@ -1,4 +1,4 @@
-// Samples that wait to be dealt: disjoint spans in order of epoch and position. Adjacent ones become one.
+// Samples that wait to be assigned: disjoint spans ordered by epoch and position. Adjacent spans are merged.
 //
 // Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_SPAN_POOL_H_
@@ -13,11 +13,11 @@ namespace catchment {
 
 class SpanPool {
  public:
-  // None of its samples may be here already.
+  // Adds samples, none of which may be in the pool already.
   void Add(const Span& span);
   void Add(const Step& step);
 
-  // Takes the first samples, at most so many, of the first span. The pool must not be empty.
+  // Takes up to `at_most` samples from the first span. The pool must not be empty.
   Span TakeFront(uint64_t at_most);
 
   bool empty() const { return ends_.empty(); }

@@ -1,5 +1,5 @@
-// What all workers together have spent their time on, and how long their round trips took, from what they
-// tell of their progress. Those that have gone count, too.
+// Sums up how all workers, including those that have left, have spent their time, and how long their round
+// trips took, from the progress that they report.
 //
 // Units: seconds; round trips in microseconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_WORK_TOTALS_H_
@@ -12,10 +12,10 @@ namespace catchment {
 
 class WorkTotals {
  public:
-  // One worker went on from `before` to `after`.
+  // Adds the difference between two reports of one worker.
   void Add(const v1::Progress& before, const v1::Progress& after);
 
-  // The fields from compute_seconds on.
+  // Fills the fields of the status from compute_seconds on.
   void Fill(v1::JobStatus* status) const;
 
  private:

@@ -11,11 +11,11 @@
 namespace catchment {
 namespace {
 
-constexpr double kLookSeconds = 0.5;          // while a call waits for another worker's turn
+constexpr double kPollSeconds = 0.5;          // while a call waits for another worker's turn
 constexpr uint64_t kValuesPerPart = 1 << 18;  // 1 MiB
 
-// Returns part `index` of the state: its numbers by name, then its vectors by name, each in parts of
-// kValuesPerPart. Nothing: there are no more.
+// Returns part `index` of the state, or nothing after the last part. The parts are the numbers by name, then
+// the vectors by name, each in parts of kValuesPerPart.
 std::optional<v1::WorkerStatePart> PartOf(const SavedWorker& state, uint64_t index) {
   v1::WorkerStatePart part;
   if (index < state.numbers.size()) {
@@ -39,10 +39,10 @@ std::optional<v1::WorkerStatePart> PartOf(const SavedWorker& state, uint64_t ind
   return std::nullopt;
 }
 
-// Answers a call that arrives after the end. `Call` is a variant of calls.
+// Answers a call that arrives after End. `Call` is a variant of calls.
 template <typename Call>
 void Refuse(const Call& call) {
-  std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job is over")); }, call);
+  std::visit([](const auto& refused) { refused.respond(absl::UnavailableError("the job has ended")); }, call);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ std::optional<WorkerStateStore::Call> WorkerStateStore::WaitForCall() {
     if (seen == 0) {
       changed_.Wait(&mu_, changed);
     } else {
-      changed_.WaitFor(&mu_, kLookSeconds, changed);
+      changed_.WaitFor(&mu_, kPollSeconds, changed);
     }
   }
 }
@@ -181,11 +181,11 @@ absl::Status WorkerStateStore::TakePart(const v1::WorkerStatePart& part) {
   const uint64_t num_values = static_cast<uint64_t>(options_.num_values);
   const bool fits =
       size > 0 && bytes.size() % sizeof(float) == 0 && begin <= num_values && size <= num_values - begin;
-  if (fits && begin + size == vector.size()) return absl::OkStatus();  // it arrives again
+  if (fits && begin + size == vector.size()) return absl::OkStatus();  // a duplicate
   if (!fits || begin != vector.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("vector \"", part.name(), "\" of a worker's state: ", bytes.size(), " bytes from value ",
-                     begin, " on arrived where value ", vector.size(), " of ", num_values, " is next"));
+        absl::StrCat("vector \"", part.name(), "\" of a worker's state: received ", bytes.size(),
+                     " bytes from value ", begin, ", expected value ", vector.size(), " of ", num_values));
   }
   vector.resize(begin + size);
   std::memcpy(vector.data() + begin, bytes.data(), bytes.size());
@@ -205,7 +205,7 @@ absl::Status WorkerStateStore::Write() const {
 absl::StatusOr<const SavedWorker*> WorkerStateStore::StateOf(uint32_t worker) {
   if (loaded_worker_ == worker) return &loaded_;
   if (options_.directory.empty() || options_.resumed == 0) {
-    return absl::FailedPreconditionError("the job goes on from no checkpoint");
+    return absl::FailedPreconditionError("the job was not resumed from a checkpoint");
   }
   absl::StatusOr<SavedWorker> state = ReadWorkerState(options_.directory, options_.resumed, worker);
   if (!state.ok()) return absl::DataLossError(state.status().message());
@@ -228,7 +228,7 @@ absl::StatusOr<v1::LoadWorkerStateReply> WorkerStateStore::HandleLoad(
   if (std::optional<v1::WorkerStatePart> part = PartOf(**state, request.part())) {
     *reply.mutable_part() = *std::move(part);
   } else {
-    // The memory is free until another worker asks.
+    // Frees the memory until another worker loads its state.
     loaded_worker_.reset();
     loaded_ = {};
   }

@@ -1,10 +1,10 @@
-// Writes the states of workers that belong to checkpoints to files, and reads them back after a resume
+// Writes the states of workers that belong to checkpoints to files, and reads them after a resume
 // (SaveWorkerState and LoadWorkerState in proto/master.proto).
 //
-// All of it happens on the store's own thread, because a disk is slow and the threads that receive messages
-// serve training. One worker's state is put together at a time: the first part of another one waits until the
-// one before is complete, or until nothing has arrived for it in kTurnSeconds. So the store holds at most one
-// state in memory. A part that arrives twice is taken once.
+// All work is done on the store's own thread, because writing to disk is slow and the receiving threads serve
+// training. The store receives one worker's state at a time: the first part of another state waits until the
+// current one is complete, or until no part of it has arrived for kTurnSeconds. The store therefore holds at
+// most one state in memory. Duplicate parts are ignored.
 //
 // Threads: safe; the owner's functions are called on the store's thread, without locks. Errors, in the
 // answers: InvalidArgument for parts that do not fit the model or arrive out of order; DataLoss for a file
@@ -36,14 +36,14 @@ class WorkerStateStore {
   static constexpr double kTurnSeconds = 30;
 
   struct Options {
-    std::string directory;   // of checkpoints; empty: nothing is written or read
-    int64_t num_values = 0;  // of the model
-    uint64_t resumed = 0;    // the checkpoint that the job goes on from; 0: none
+    std::string directory;   // for checkpoints; if empty, nothing is written or read
+    int64_t num_values = 0;  // parameters of the model
+    uint64_t resumed = 0;    // the checkpoint that the job was resumed from; 0: none
   };
   struct Owner {
-    // Returns OK where the state of this worker is wanted for this checkpoint.
+    // Returns OK if the state of this worker is wanted for this checkpoint.
     std::function<absl::Status(uint64_t incarnation, uint64_t checkpoint)> admit;
-    // The state of an admitted worker is on disk, or why it is not.
+    // Called with the result when the state of an admitted worker is on disk or could not be saved.
     std::function<void(uint64_t incarnation, uint64_t checkpoint, const absl::Status& status)> saved;
   };
   using RespondToSave = std::function<void(absl::StatusOr<v1::SaveWorkerStateReply>)>;
@@ -57,7 +57,7 @@ class WorkerStateStore {
   void Save(const v1::SaveWorkerStateRequest& request, RespondToSave respond);
   void Load(const v1::LoadWorkerStateRequest& request, RespondToLoad respond);
 
-  // Answers all calls that wait, and from now on every call at once: Unavailable.
+  // Answers all waiting calls, and later ones at once, with Unavailable.
   void End();
 
  private:
@@ -70,7 +70,7 @@ class WorkerStateStore {
     RespondToLoad respond;
   };
   using Call = std::variant<SaveCall, LoadCall>;
-  // The worker whose state is being put together.
+  // The worker whose state is being received.
   struct Turn {
     uint32_t worker = 0;
     uint64_t incarnation = 0;
@@ -80,7 +80,7 @@ class WorkerStateStore {
 
   void Add(Call call);
   void Run();
-  // Waits for the next call that need not wait for another worker's turn; nothing at the end.
+  // Blocks until there is a call that need not wait for another worker's turn; returns nothing after End.
   std::optional<Call> WaitForCall();
   std::optional<Call> TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Handle(const Call& call);
@@ -96,15 +96,15 @@ class WorkerStateStore {
   const Owner owner_;
   const Clock& clock_;
 
-  // Of the store's thread.
+  // Used by the store's thread.
   std::optional<Turn> turn_;
-  std::optional<uint32_t> loaded_worker_;  // the last that was read from its file
+  std::optional<uint32_t> loaded_worker_;  // the worker whose state is in loaded_
   SavedWorker loaded_;
 
   Mutex mu_;
   CondVar changed_;
   std::deque<Call> calls_ ABSL_GUARDED_BY(mu_);
-  uint64_t turn_of_ ABSL_GUARDED_BY(mu_) = 0;  // incarnation of turn_; 0: there is none
+  uint64_t turn_of_ ABSL_GUARDED_BY(mu_) = 0;  // the incarnation of turn_; 0: none
   double turn_heard_ ABSL_GUARDED_BY(mu_) = 0;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;

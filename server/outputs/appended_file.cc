@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<AppendedFile>> AppendedFile::OpenLines(const std:
 absl::Status AppendedFile::RemoveUnfinishedLine() {
   std::array<char, 4096> bytes;
   const off_t size = lseek(file_, 0, SEEK_END);
-  off_t end = size;  // of the last line that is whole, at most
+  off_t end = size;  // an upper bound of the end of the last complete line
   while (end > 0) {
     const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(bytes.size()));
     const ssize_t count = pread(file_, bytes.data(), end - begin, begin);

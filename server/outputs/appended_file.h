@@ -1,5 +1,5 @@
-// A file to which records are appended, each as a whole: what a full disk has left of one is taken back, as
-// it would spoil the next.
+// A file to which records are appended atomically: if the disk is full, the part of a record that was written
+// is removed, because it would corrupt the next one.
 #ifndef CATCHMENT_SERVER_OUTPUTS_APPENDED_FILE_H_
 #define CATCHMENT_SERVER_OUTPUTS_APPENDED_FILE_H_
 
@@ -13,19 +13,20 @@
 
 namespace catchment {
 
-// Threads: one. Errors: name the file.
+// Threads: not thread-safe. Errors: name the file.
 class AppendedFile {
  public:
-  // Takes `descriptor` over, which writes to the file at `path`.
+  // Takes ownership of `descriptor`, which must be open for writing to the file at `path`.
   AppendedFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {}
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
-  // Opens a file of lines, which need not exist. A last line without its end, which a process left that was
-  // killed while it wrote, is removed.
+  // Opens a file of lines, and creates it if necessary. Removes an incomplete last line, which a process
+  // leaves if it is killed while writing.
   static absl::StatusOr<std::unique_ptr<AppendedFile>> OpenLines(const std::string& path);
 
+  // Appends the record completely, or not at all.
   absl::Status Append(std::string_view record);
 
   const std::string& path() const { return path_; }

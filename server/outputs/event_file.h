@@ -1,14 +1,15 @@
-// A file of events for TensorBoard: TFRecord's framing of messages. Of each record
+// A file of events for TensorBoard: messages in TFRecord framing. The format of each record is
 //   8 bytes    N, the message's length, little-endian
 //   4 bytes    masked CRC-32C of these eight
 //   N bytes    the message
 //   4 bytes    masked CRC-32C of the message
-// masked(c) = (c rotated right by 15 bits) + 0xa282ead8 modulo 2^32: a CRC over data that hold their own CRC
-// would be the same for all data. Source: tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format".
+// where masked(c) = (c rotated right by 15 bits) + 0xa282ead8 modulo 2^32; the mask is needed because the CRC
+// of data that contain their own CRC is a constant.
+// Source: tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format".
 //
-// A record is there as a whole or not at all, unless the process is killed in between, which readers take for
-// a record that is still being written.
-// Threads: one. Errors: name the file.
+// A record is written completely or not at all, unless the process is killed in between; readers treat an
+// incomplete record as one that is still being written.
+// Threads: not thread-safe. Errors: name the file.
 #ifndef CATCHMENT_SERVER_OUTPUTS_EVENT_FILE_H_
 #define CATCHMENT_SERVER_OUTPUTS_EVENT_FILE_H_
 
@@ -24,8 +25,8 @@ namespace catchment {
 
 class EventFile {
  public:
-  // Makes the directory if need be, and in it a new file events.out.tfevents.SECONDS.HOST (of a later second
-  // where that is taken), which begins with its version.
+  // Creates the directory if necessary, and in it a new file events.out.tfevents.SECONDS.HOST, which begins
+  // with the format's version. If a file of that name exists, a later second is used.
   static absl::StatusOr<std::unique_ptr<EventFile>> Create(const std::string& directory, double unix_time);
 
   absl::Status Write(const tensorboard::Event& event);
@@ -38,7 +39,7 @@ class EventFile {
   AppendedFile file_;
 };
 
-// A record's bytes.
+// Returns the bytes of a record.
 std::string FrameRecord(const std::string& message);
 
 }  // namespace catchment

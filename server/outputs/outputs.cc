@@ -15,17 +15,18 @@ namespace catchment {
 namespace {
 
 constexpr double kMetricsSeconds = 1;
-// A line takes the time of a few microseconds for each worker and shard: those of many come less often.
+// Writing a line takes a few microseconds per worker and shard; with many of them lines are written less
+// often.
 constexpr double kStatisticsPerSecond = 10'000;
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no NaN; what was not measured is null.
+// Returns null if nothing was measured, because JSON has no NaN.
 Json TestValue(const v1::JobStatus& status, double value) {
   return status.test_samples() > 0 ? Json(value) : Json();
 }
 
-// Of real targets there is none.
+// Returns null for real-valued targets, which have no accuracy.
 Json TestAccuracy(const v1::JobStatus& status) {
   return status.has_accuracy() ? TestValue(status, status.test_accuracy()) : Json();
 }
@@ -34,7 +35,7 @@ Json PlateauFactor(const v1::JobStatus& status) {
   return status.has_plateau_factor() ? Json(status.plateau_factor()) : Json();
 }
 
-// The best evaluation so far, and why training ended early.
+// Adds the best evaluation so far, and why training ended early.
 void AddBest(const v1::JobStatus& status, Json* object) {
   const bool known = status.best_evaluation() > 0;
   const auto value = [known](auto number) { return known ? Json(number) : Json(); };
@@ -78,7 +79,7 @@ Json MetricsLine(const v1::JobStatus& status) {
   return line;
 }
 
-// Of every worker that there was, over all shards.
+// Returns the staleness of each present and former worker over all shards.
 Json StalenessPerWorker(const v1::JobStatus& status) {
   std::map<uint32_t, StalenessDistribution> distributions;
   for (const v1::ShardReport& shard : status.shards()) {
@@ -95,7 +96,7 @@ Json StalenessPerWorker(const v1::JobStatus& status) {
   return list;
 }
 
-// Of all workers, over all shards: how many pushes had which staleness.
+// Returns the number of pushes with each staleness, of all workers and over all shards.
 std::map<uint64_t, uint64_t> StalenessCounts(const v1::JobStatus& status) {
   std::map<uint64_t, uint64_t> counts;
   for (const v1::ShardReport& shard : status.shards()) {
@@ -146,7 +147,7 @@ bool Outputs::MetricsAreDue(uint64_t samples, double now) const {
 }
 
 absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now) {
-  // Weights that hardly move may have the very same loss.
+  // The loss alone does not suffice, because weights that hardly change may have the same loss.
   const bool scored = status.test_samples() > 0 && (status.test_loss() != last_test_loss_ ||
                                                     status.tested_at_samples() != last_tested_at_);
   if (!enabled() || (!scored && !MetricsAreDue(status.samples(), now))) return absl::OkStatus();
@@ -165,7 +166,7 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
                          ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))
                          : Json();
   last_gap_ = gap;
-  line["worker_rates"] = worker_rates_.Look(status);
+  line["worker_rates"] = worker_rates_.Update(status);
   const absl::Status written = metrics_->Append(line.dump() + "\n");
   const absl::Status events = tensorboard_.Write(line, StalenessCounts(status), unix_time_());
   return written.ok() ? events : written;

@@ -11,10 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of some workers' pushes to some shards.
+// Accumulates the statistics of pushes of some workers to some shards.
 class Tally {
  public:
-  // All shards see all pushes: their fates are those of one shard.
+  // All shards receive all pushes, so the fates of one shard suffice.
   void AddFates(const v1::WorkerStatistics& worker) {
     applied_ += worker.applied();
     waiting_ += worker.waiting();
@@ -51,7 +51,7 @@ class Tally {
     (*object)["staleness_max"] = versions_.max();
   }
 
-  // A bucket's middle may lie above all that is in it, but not above the maximum.
+  // The middle of a bucket may exceed all values in it, so it is limited to the maximum.
   void WriteSecondsAndGap(Json* object) const {
     const bool timed = microseconds_.count() > 0;
     const auto quantile = [&](double share) {
@@ -95,8 +95,8 @@ Tally OfAll(const v1::JobStatus& status) {
   return tally;
 }
 
-// What asynchrony adds: of the open loop the model's prediction from the measured staleness, of the closed
-// loop what it measured beyond what it set.
+// Returns the momentum that asynchrony adds. In the open loop this is the prediction of the model from the
+// measured staleness; in the closed loop it is the measured total momentum minus the momentum that was set.
 Json ImplicitMomentum(const v1::MomentumState& state) {
   if (state.has_staleness_mean()) return state.staleness_mean() / (1 + state.staleness_mean());
   if (state.has_total_momentum()) return state.total_momentum() - state.momentum();

@@ -1,5 +1,5 @@
-// The outcomes of pushes, their staleness, and the move of the center in the meantime, by worker and by
-// shard, as JSON for metrics.jsonl and summary.json. docs/operating.md explains each key.
+// The outcomes of pushes, their staleness and their gap, by worker and by shard, as JSON for metrics.jsonl
+// and summary.json. docs/operating.md explains each key.
 #ifndef CATCHMENT_SERVER_OUTPUTS_PUSH_REPORT_H_
 #define CATCHMENT_SERVER_OUTPUTS_PUSH_REPORT_H_
 
@@ -9,11 +9,11 @@
 
 namespace catchment {
 
-// Returns one object for each worker of the job, also former ones, ascending; its distributions are over all
-// shards, and with `shards` also over each shard, under that key.
+// Returns one object for each present and former worker of the job, in ascending order. Its distributions are
+// over all shards; with `shards`, there is also one for each shard under that key.
 nlohmann::ordered_json PushesPerWorker(const v1::JobStatus& status, bool shards);
 
-// Returns one object for each shard, over all workers, with the momentum that the shard has measured and set.
+// Returns one object for each shard, over all workers, with the momentum that the shard measured and set.
 nlohmann::ordered_json PushesPerShard(const v1::JobStatus& status);
 
 // Adds the values of the whole job to `object`: pushes_waiting, staleness in seconds and the gap over all
@@ -27,18 +27,18 @@ struct GapTotal {
 };
 GapTotal TotalGap(const v1::JobStatus& status);
 
-// How fast each worker goes, and what its training thread spends its time on, from one look to the next.
+// Computes the rate of each worker, and how its training thread has spent its time, since the previous call.
 //
-// Progress comes with heartbeats and leases, not by the clock: the time is the training thread's own, which
-// is all in the parts that Progress has (proto/master.proto). Threads: one.
+// Progress is reported at irregular times, so rates are based on the time of the training thread, which is
+// the sum of the parts in Progress (proto/master.proto). Threads: not thread-safe.
 class WorkerRates {
  public:
-  // An object for each member: worker, samples_per_second, compute_share, push_share, pull_share, data_share,
-  // since the look before, or its registration; null where nothing was heard of it meanwhile.
-  nlohmann::ordered_json Look(const v1::JobStatus& status);
+  // Returns an object for each worker with worker, samples_per_second, compute_share, push_share, pull_share
+  // and data_share since the previous call, or its registration; null if it reported no progress since.
+  nlohmann::ordered_json Update(const v1::JobStatus& status);
 
  private:
-  v1::JobStatus last_;  // its workers alone
+  v1::JobStatus last_;  // contains only workers
 };
 
 }  // namespace catchment

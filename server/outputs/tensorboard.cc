@@ -99,7 +99,7 @@ absl::Status TensorBoard::WriteAll(const Json& line, const std::map<uint64_t, ui
   return file_->Write(event);
 }
 
-// A job that is resumed has trained again what came after its checkpoint.
+// Writes the start of a session: a resumed job trains the steps after its checkpoint again.
 absl::Status TensorBoard::Open(int64_t step, double unix_time) {
   absl::StatusOr<std::unique_ptr<EventFile>> file = EventFile::Create(directory_, unix_time);
   if (!file.ok()) return file.status();
@@ -111,7 +111,7 @@ absl::Status TensorBoard::Open(int64_t step, double unix_time) {
 }
 
 absl::Status TensorBoard::WriteTest(const Json& line, double unix_time) {
-  // As text: a loss may be NaN, which is not equal to itself.
+  // Compared as text, because a loss may be NaN, which is not equal to itself.
   const std::string test = Json({line["tested_at_samples"], line["test_loss"], line["test_accuracy"]}).dump();
   if (test == last_test_ || !line["tested_at_samples"].is_number()) return absl::OkStatus();
   tensorboard::Event event = At(unix_time, line["tested_at_samples"]);

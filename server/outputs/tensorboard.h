@@ -1,15 +1,16 @@
-// Lines of metrics.jsonl as events for TensorBoard, in DIRECTORY/events.out.tfevents.*; the step is how many
-// samples had been trained.
+// Writes the lines of metrics.jsonl as events for TensorBoard to DIRECTORY/events.out.tfevents.*. The step is
+// the number of trained samples.
 //   scalars      train/loss, train/accuracy, rate/samples_per_second, optimizer/learning_rate,
 //                optimizer/momentum, optimizer/implicit_momentum, staleness/mean, staleness/p50,
 //                staleness/p99, bytes/pushed, bytes/pulled, worker_I/samples_per_second,
 //                worker_I/compute_share, worker_I/push_share, worker_I/pull_share, worker_I/data_share
-//   and once for each evaluation, at the samples that its weights had, test/loss and test/accuracy
-//   histogram    staleness: of all pushes since the servers' start, in updates
+//   scalars      once for each evaluation, at the samples of its weights: test/loss and test/accuracy
+//   histogram    staleness: that of all pushes since the start of the servers, in updates
 //
-// What is null or not finite in a line is left out.
+// Values that are null or not finite are left out.
 //
-// Threads: one. Errors: name the file, and are returned once until a line is written again.
+// Threads: not thread-safe. Errors: name the file. After an error, later ones are not returned until a line
+// has been written.
 #ifndef CATCHMENT_SERVER_OUTPUTS_TENSORBOARD_H_
 #define CATCHMENT_SERVER_OUTPUTS_TENSORBOARD_H_
 
@@ -31,7 +32,7 @@ class TensorBoard {
 
   explicit TensorBoard(std::string directory) : directory_(std::move(directory)) {}
 
-  // staleness: how many pushes had which. unix_time: seconds since 1970.
+  // `staleness` is the number of pushes by staleness; `unix_time` is in seconds since 1970.
   absl::Status Write(const Json& line, const std::map<uint64_t, uint64_t>& staleness, double unix_time);
 
  private:
@@ -40,12 +41,12 @@ class TensorBoard {
   absl::Status WriteTest(const Json& line, double unix_time);
 
   const std::string directory_;
-  std::unique_ptr<EventFile> file_;  // null: no line is written yet
-  std::string last_test_;            // of the last line
+  std::unique_ptr<EventFile> file_;  // null if no line has been written yet
+  std::string last_test_;            // the test values of the last line
   bool error_reported_ = false;
 };
 
-// For each value a bucket of its own, half a unit to either side.
+// Returns a histogram with one bucket for each value, from value - 0.5 to value + 0.5.
 tensorboard::Histogram HistogramOf(const std::map<uint64_t, uint64_t>& counts);
 
 }  // namespace catchment

@@ -21,7 +21,7 @@ Json Rates(uint32_t worker, const Work& work) {
 
 }  // namespace
 
-Json WorkerRates::Look(const v1::JobStatus& status) {
+Json WorkerRates::Update(const v1::JobStatus& status) {
   Json list = Json::array();
   for (const v1::WorkerStatus& worker : status.workers()) {
     list.push_back(Rates(worker.worker(), WorkOf(worker, &last_)));

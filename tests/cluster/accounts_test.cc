@@ -63,8 +63,8 @@ TEST_P(AccountsTest, HoldWhenAWorkerIsKilledAndOthersJoin) {
   ExpectRightAccounts(cluster);
 }
 
-// Of a contribution that was on its way when a checkpoint was taken some blocks have the samples and some
-// have not, and they are computed again.
+// If a contribution was in flight when a checkpoint was taken, only some blocks include its samples, which
+// are computed again.
 TEST_P(AccountsTest, HoldWhenAJobIsKilledAndResumed) {
   const std::string job = SmallJob(
       GetParam(), absl::StrCat("epochs: ", kEpochs,
@@ -122,7 +122,7 @@ TEST_P(AccountsTest, HoldWhenAJobIsStoppedAndResumedAsEachOtherFamily) {
   TestCluster::Options options{"", /*servers=*/2};
   const absl::StatusOr<FoundCheckpoint> last = FindLatest(options.directory + "/out/checkpoints");
   ASSERT_TRUE(last.ok()) << last.status();
-  // Samples of this epoch have been assigned, and are to be trained whatever the budget is.
+  // Samples of this epoch have been assigned and must be trained whatever the budget is.
   const uint64_t epochs = last->manifest.master().next_epoch() + 2;
   options.job = job(preset, epochs);
   options.resume = true;
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, AccountsTest, testing::ValuesIn(Names()),
                          [](const auto& info) { return info.param; });
 
 // Rounds of 100 steps: what a worker has computed and not pushed when it is killed is computed again, and
-// what others have not pushed when the samples are all dealt is pushed before the job ends.
+// gradients that others have not pushed when all samples are assigned are pushed before the job ends.
 TEST(LocalStepsTest, SamplesOfRoundsThatWereNotPushedAreComputedAgain) {
   const std::string job =
       absl::StrReplaceAll(SmallJob("local_sgd", absl::StrCat("epochs: ", kEpochs,

@@ -107,7 +107,7 @@ class AttachedTest : public testing::Test {
 
 class AttachedPresetTest : public AttachedTest, public testing::WithParamInterface<std::string> {};
 
-// What two presets need to do with one worker.
+// Returns the changes with which two presets work with one worker.
 std::string ForOneWorker(const std::string& preset) {
   if (preset == "sync_backup") return "consistency { spare_workers: 0 }";
   return preset == "hybrid" ? "consistency { groups: 1 }" : "";
@@ -274,7 +274,7 @@ TEST_F(AttachedTest, WorkerAndJobDoNotGoTogetherWithoutAProgram) {
   EXPECT_TRUE(cluster.AwaitExit(worker, 1));
 }
 
-// It is not waited for when the worker is told to stop before the program has joined.
+// A worker that must stop before the program has joined does not wait for it.
 TEST_F(AttachedTest, ProgramThatNeverJoinsEndsWithItsWorker) {
   TestCluster cluster({.job = AttachedJob("epochs: 1"), .program = "sleep 100000; true"});
   ASSERT_TRUE(cluster.StartServers());
@@ -295,7 +295,7 @@ TEST_F(AttachedTest, ProgramGoesOnWhenItsWorkerRegistersAgain) {
   cluster.StartWorkers(2);
   ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 200)));
   cluster.worker(1).Signal(SIGSTOP);
-  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "taken for lost"));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "considered lost"));
   cluster.worker(1).Signal(SIGCONT);
   ASSERT_TRUE(cluster.AwaitOutput(cluster.worker(1), "the membership was lost"));
   ASSERT_TRUE(cluster.AwaitStatus("both to train again", AllHaveTrained(2, 200)));
@@ -305,7 +305,7 @@ TEST_F(AttachedTest, ProgramGoesOnWhenItsWorkerRegistersAgain) {
   EXPECT_EQ(output.find("started the program"), output.rfind("started the program")) << output;
 }
 
-// Its steps end when servers have refused its gradients for so many times in a row.
+// The job ends when servers have refused the limit of consecutive gradients.
 TEST_F(AttachedTest, GradientsThatAreNotFiniteEndTheJob) {
   TestCluster cluster(
       {.job = AttachedJob("epochs: 20 faults { non_finite_limit: 3 }"), .program = Program("nan")});

@@ -1,5 +1,5 @@
-// What users and networks get wrong: each ends the daemon with exit code 1 and a message that names the bad
-// thing and the mend.
+// Mistakes of users and failures of networks: each ends the daemon with exit code 1 and a message that names
+// the problem and its solution.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,7 @@ std::string WriteFile(const std::string& name, const std::string& text) {
 
 std::string GoodJob() { return WriteFile("job.textproto", SmallJob("sync", "epochs: 1")); }
 
-// Says why it ends: on a line of its own, after the program's name.
+// Expects the reason on a separate line, after the program's name.
 void ExpectRefusal(const std::vector<std::string>& argv,
                    const testing::Matcher<const std::string&>& message) {
   const Finished finished = RunToEnd(argv);
@@ -68,7 +68,7 @@ TEST(BadServerTest, AddressWithoutPort) {
 
 TEST(BadServerTest, IndexOutOfRange) {
   ExpectRefusal(Server(GoodJob(), {"--servers=127.0.0.1:0,127.0.0.1:0", "--index=2"}),
-                HasSubstr("--index=2 is none of the 2 --servers, which count from 0"));
+                HasSubstr("--index=2 is out of range: --servers lists 2 servers, numbered from 0"));
   ExpectRefusal(Server(GoodJob(), {"--index=-1"}), HasSubstr("--index=-1"));
 }
 
@@ -101,19 +101,19 @@ TEST(BadServerTest, AnotherJobThanTheMaster) {
   ASSERT_TRUE(cluster.StartMaster());
   const std::string address = cluster.master();
   const std::string other = WriteFile("other.textproto", SmallJob("sync", "seed: 2"));
-  ExpectRefusal(Server(other, {"--index=1", "--servers=" + address + ",127.0.0.1:0"}),
-                HasSubstr("server 1 has another job file than the master; give all the same"));
+  ExpectRefusal(
+      Server(other, {"--index=1", "--servers=" + address + ",127.0.0.1:0"}),
+      HasSubstr("server 1 has a different job file than the master; give all servers the same --job"));
   ExpectRefusal(
       Server(cluster.job_file(), {"--index=1", "--servers=" + address + ",127.0.0.1:0,127.0.0.1:0"}),
-      HasSubstr("does not fit a job of 2 servers; give all the same --servers"));
+      HasSubstr("does not fit a job of 2 servers; give all servers the same --servers"));
 }
 
 TEST(BadServerTest, TwoServersOfOneIndex) {
   TestCluster cluster({SmallJob("sync", ""), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "server 1 is at"));
-  ExpectRefusal(cluster.ServerCommand(1, cluster.master()),
-                HasSubstr("every server has an index of its own"));
+  ExpectRefusal(cluster.ServerCommand(1, cluster.master()), HasSubstr("every server needs its own index"));
 }
 
 TEST(BadServerTest, OutputDirectoryThatCannotBe) {
@@ -145,7 +145,7 @@ TEST(BadServerTest, CheckpointDirectoryThatCannotBe) {
 
 TEST(BadServerTest, HalfOfTheTlsFiles) {
   ExpectRefusal(Server(GoodJob(), {"--tls_ca=ca.pem"}),
-                HasSubstr("mutual TLS takes all of --tls_ca, --tls_cert and --tls_key"));
+                HasSubstr("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key"));
   ExpectRefusal(Server(GoodJob(), {"--tls_ca=no.pem", "--tls_cert=no.pem", "--tls_key=no.pem"}),
                 HasSubstr("--tls_ca=no.pem is not a readable PEM file"));
 }
@@ -157,8 +157,8 @@ TEST(BadResumeTest, NoCheckpoint) {
   ExpectRefusal(Server(GoodJob(), {"--resume", "--checkpoint_dir=" + empty}), HasSubstr(empty));
   std::filesystem::create_directories(empty);
   ExpectRefusal(Server(GoodJob(), {"--resume", "--checkpoint_dir=" + empty}),
-                HasSubstr("there is no checkpoint to go on from in " + empty));
-  ExpectRefusal(Server(GoodJob(), {"--resume"}), HasSubstr("--resume takes --checkpoint_dir (or --out)"));
+                HasSubstr("there is no checkpoint to resume from in " + empty));
+  ExpectRefusal(Server(GoodJob(), {"--resume"}), HasSubstr("--resume requires --checkpoint_dir (or --out)"));
 }
 
 TEST(BadResumeTest, CheckpointsThatDoNotFit) {
@@ -169,18 +169,18 @@ TEST(BadResumeTest, CheckpointsThatDoNotFit) {
   const std::string dir = "--checkpoint_dir=" + cluster.checkpoint_dir();
 
   // Starting anew would mix two runs.
-  ExpectRefusal(Server(GoodJob(), {dir}), AllOf(HasSubstr(cluster.checkpoint_dir() + " holds checkpoint"),
+  ExpectRefusal(Server(GoodJob(), {dir}), AllOf(HasSubstr(cluster.checkpoint_dir() + " contains checkpoint"),
                                                 HasSubstr("--resume, or choose another directory")));
   const std::string wider = absl::StrReplaceAll(SmallJob("sync", "epochs: 1"), {{"units: 32", "units: 33"}});
   ExpectRefusal(Server(WriteFile("wider.textproto", wider), {dir, "--resume"}),
-                AllOf(HasSubstr("is of another job"), HasSubstr("model")));
+                AllOf(HasSubstr("belongs to a different job"), HasSubstr("model")));
 
   // Damaged: nothing to go on from, and it says why.
   for (const auto& entry : std::filesystem::recursive_directory_iterator(cluster.checkpoint_dir())) {
     if (entry.path().extension() == ".safetensors") std::filesystem::resize_file(entry.path(), 1000);
   }
   ExpectRefusal(Server(GoodJob(), {dir, "--resume"}),
-                AllOf(HasSubstr("there is no checkpoint to go on from"), HasSubstr("skipped checkpoint"),
+                AllOf(HasSubstr("there is no checkpoint to resume from"), HasSubstr("skipped checkpoint"),
                       HasSubstr("shard-0-of-1.safetensors")));
 }
 
@@ -199,7 +199,7 @@ TEST(BadResumeTest, ServersThatDisagree) {
   ASSERT_TRUE(again.AwaitOutput(again.server(0), "server 1 is at"));
   ExpectRefusal(
       Server(again.job_file(), {"--index=1", "--servers=" + again.master() + ",127.0.0.1:0"}),
-      AllOf(HasSubstr("server 1 begins with checkpoint 0"), HasSubstr("give all the same --resume")));
+      AllOf(HasSubstr("server 1 starts from checkpoint 0"), HasSubstr("give all servers the same --resume")));
 }
 
 // --------------------------------------------------------------------------------------------------- workers
@@ -234,7 +234,7 @@ TEST(BadWorkerTest, MasterThatIsNotThereAndASignal) {
   EXPECT_EQ(end->signal, 0) << worker->Output();
 }
 
-// How often a worker said that it will try again.
+// Returns how often a worker reported that it will try again.
 int Tries(const std::string& output) {
   return static_cast<int>(std::vector<std::string>(absl::StrSplit(output, "trying again")).size()) - 1;
 }
@@ -299,8 +299,8 @@ TEST(BadWorkerTest, LastWorkerThatCannotGoOnFailsTheJobWithItsReason) {
 
 class DivergenceTest : public testing::TestWithParam<std::string> {};
 
-// Where the center's weights overflow first, the server is named, otherwise the worker whose contributions
-// are refused.
+// The message names the server if the center's weights overflow first, otherwise the worker whose
+// contributions are refused.
 TEST_P(DivergenceTest, JobFailsNamingWhereAndTheRemedy) {
   const std::string job =
       SmallJob(GetParam(),

@@ -73,7 +73,7 @@ Score ScoreOf(const Weights& weights) {
   return score;
 }
 
-// That the best weights are of, as their file says.
+// Returns the evaluation of the best weights according to their file.
 std::string KeptEvaluation(const TestCluster& cluster) {
   const auto file = SafetensorsFile::Open(cluster.out_dir() + "/" + kBest);
   return file.ok() ? (*file)->metadata().at("catchment.evaluation") : "";

@@ -55,8 +55,8 @@ TEST(CudaPluginTest, TrainsTheCpusWeights) {
   EXPECT_LT(LargestDifference(weights[0], weights[1]), 1e-3);
 }
 
-// The first scale is one that overflows: minibatches are taken again, nothing that is not finite leaves, and
-// no worker waits for ever.
+// The initial scale overflows: minibatches are repeated, no value that is not finite is sent, and no worker
+// waits forever.
 TEST(CudaPluginTest, TrainsNearlyTheCpusWeightsInFloat16) {
   UsePlugin();
   std::map<std::string, std::vector<float>> weights[2];

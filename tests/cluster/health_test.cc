@@ -27,7 +27,7 @@ std::string Ask(const std::string& address, const std::string& service) {
                      : absl::StatusCodeToString(status.code());
 }
 
-// Where server 1 listens, by what it prints.
+// Returns the address of server 1 from its output.
 std::string SecondServer(TestCluster& cluster) {
   const std::string said = "listening on ";
   EXPECT_TRUE(cluster.AwaitOutput(cluster.server(1), said));

@@ -23,7 +23,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Without a checkpoint before the end. A job that is to be disturbed is endless: it is ended by its test.
+// Returns a job without checkpoints before its end. Jobs that a test disturbs are endless, and the test ends
+// them.
 std::string Job(const std::string& preset, int epochs) {
   return SmallJob(preset, absl::StrCat("workers: 2 epochs: ", epochs, " checkpoint { every_updates: 0 }"));
 }
@@ -41,9 +42,10 @@ TEST_P(RestartedServerTest, DuringTheJobEndsItAtOnceForThatReason) {
   for (int i : {0, 1}) ASSERT_TRUE(cluster.AwaitExit(cluster.server(i), 1));
   for (int i : {0, 1}) ASSERT_TRUE(cluster.AwaitExit(cluster.worker(i), 1));
   const std::string reason = "server 1 at " + cluster.address(1) + " was restarted during the job";
-  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("the job is over: FAILED, " + reason));
+  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("the job has ended: FAILED, " + reason));
   EXPECT_THAT(cluster.server(1).Output(), HasSubstr(reason));
-  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("no checkpoint is complete yet: start all again"));
+  EXPECT_THAT(cluster.server(0).Output(),
+              HasSubstr("no checkpoint is complete yet: start all servers again"));
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "FAILED");
   EXPECT_THAT(std::string(summary["reason"]), HasSubstr(reason));
@@ -56,14 +58,14 @@ TEST_P(RestartedServerTest, BeforeTheJobHasBegunTrainsAsIfItWereTheFirst) {
       "the servers", [](const v1::JobStatus& status) { return !status.servers(1).address().empty(); }));
   cluster.Kill(cluster.server(1));
   ASSERT_TRUE(cluster.RestartServer(1));
-  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "was started again before training began"));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "was restarted before training began"));
   cluster.StartWorkers(2);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   EXPECT_EQ(cluster.Summary()["phase"], "DONE");
   EXPECT_EQ(cluster.Summary()["samples"], 2 * 2000);
 }
 
-// Those that a worker has had, in order.
+// Returns the incarnations that a worker has had, in order.
 std::vector<uint64_t> IncarnationsOf(const Process& worker) {
   const std::string output = worker.Output();
   const std::regex line("worker [0-9]+, incarnation ([0-9]+), of job");
@@ -74,7 +76,7 @@ std::vector<uint64_t> IncarnationsOf(const Process& worker) {
   return incarnations;
 }
 
-// The master that is started again has a job of its own: the servers of the one before end, the workers join
+// A restarted master begins a new run of the job: the servers of the previous run end, the workers join
 // anew.
 TEST_P(RestartedServerTest, MasterThatIsStartedAgainTrainsWithServersOfItsOwn) {
   TestCluster cluster({Job(GetParam(), kEndless), /*servers=*/2});
@@ -87,8 +89,8 @@ TEST_P(RestartedServerTest, MasterThatIsStartedAgainTrainsWithServersOfItsOwn) {
   ASSERT_TRUE(cluster.AwaitExit(cluster.server(1), 1));
   EXPECT_THAT(cluster.server(1).Output(),
               AllOf(HasSubstr("server 1 at " + cluster.address(1) + " belongs to run "),
-                    HasSubstr("and this master began run "), HasSubstr("the server ends; start it again")));
-  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("the server ends; start it again"));
+                    HasSubstr("but this master started run "), HasSubstr("the server exits; restart it")));
+  EXPECT_THAT(cluster.server(0).Output(), HasSubstr("the server exits; restart it"));
   ASSERT_TRUE(cluster.RestartServer(1));
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   const nlohmann::json summary = cluster.Summary();

@@ -75,7 +75,7 @@ TEST_P(ChangingWorkersTest, JobWithoutWorkersWaitsForNewOnes) {
   ASSERT_TRUE(cluster.AwaitExit(cluster.worker(0), 0));
   const auto waits = [](const v1::JobStatus& status) {
     return status.phase() == v1::JobStatus::WAITING &&
-           status.reason().find("no workers are left") != std::string::npos;
+           status.reason().find("no worker is left") != std::string::npos;
   };
   ASSERT_TRUE(cluster.AwaitStatus("the job to say that it waits", waits));
   cluster.StartWorkers(1);

@@ -22,7 +22,8 @@ TEST_P(KilledWorkerTest, OthersTrainItsShare) {
   ASSERT_TRUE(cluster.Start(3));
   ASSERT_TRUE(cluster.AwaitStatus("all three to train", AllHaveTrained(3, 1000)));
   cluster.Kill(cluster.worker(1));
-  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "taken for lost; its samples go to others"));
+  ASSERT_TRUE(
+      cluster.AwaitOutput(cluster.server(0), "considered lost; its samples are assigned to other workers"));
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
 
   const nlohmann::json summary = cluster.Summary();
@@ -43,7 +44,7 @@ TEST(BrokenConnectionTest, NobodyWaitsForTheLeaseOfAKilledWorker) {
   ASSERT_TRUE(cluster.Start(2));
   ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1000)));
   cluster.Kill(cluster.worker(1));
-  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "has no connection with server"));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "lost its connection to server"));
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
@@ -54,7 +55,7 @@ TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {
   const std::string more = absl::StrCat(kEndless, kShortLease, "evaluation { every_epochs: 1 }");
   TestCluster cluster({SmallJob("downpour", more), /*servers=*/2});
   ASSERT_TRUE(cluster.Start(1));
-  // Of the whole test set.
+  // Wait for an evaluation of the whole test set.
   ASSERT_TRUE(
       cluster.AwaitStatus("an evaluation", [](const auto& status) { return status.test_samples() == 500; }));
   cluster.evaluator(0).Signal(SIGTERM);
@@ -65,7 +66,7 @@ TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {
   ASSERT_TRUE(cluster.AwaitOutput(cluster.evaluator(1), "test accuracy"));
   cluster.Kill(cluster.evaluator(1));
   // The job does not miss it for ever.
-  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "was not heard of for"));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "sent no heartbeat for"));
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
 }

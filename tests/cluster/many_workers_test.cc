@@ -1,5 +1,5 @@
-// What a connected worker costs a server: no thread, and little memory once it has pushed and computes. The
-// workers are connections of this process that speak to the real daemon by hand.
+// The cost of a connected worker at a server: no thread, and little memory while it computes after a push.
+// The workers are connections of this process that speak to the real daemon by hand.
 #include <fstream>
 #include <memory>
 #include <string>
@@ -57,8 +57,8 @@ class ManyWorkersTest : public testing::Test {
       tensors_.push_back(tensor);
     }
     v1::GetJobReply reply;
-    const grpc::Status told = stub_->GetJob(DeadlineContext(60).get(), v1::GetJobRequest(), &reply);
-    ASSERT_TRUE(told.ok()) << told.error_message();
+    const grpc::Status reached = stub_->GetJob(DeadlineContext(60).get(), v1::GetJobRequest(), &reply);
+    ASSERT_TRUE(reached.ok()) << reached.error_message();
     request_.set_run_id(reply.run_id());
     request_.set_protocol_version(kProtocolVersion);
     request_.set_role(v1::WORKER);
@@ -115,7 +115,7 @@ TEST_F(ManyWorkersTest, ServerHasAsManyThreadsWithFiftyAsWithOne) {
   Join();
   const int64_t with_one = ServerStatus("Threads");
   for (int i = 1; i < 50; ++i) Join();
-  // gRPC starts one or two of its own, for timers, when they are first needed.
+  // gRPC starts one or two threads for timers when they are first needed.
   EXPECT_LE(ServerStatus("Threads"), with_one + 2);
 }
 

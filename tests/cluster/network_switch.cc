@@ -108,7 +108,7 @@ class Switch {
     }
   }
 
-  // By the destination's last byte; other packets than IPv4's are for nobody.
+  // Forwards by the last byte of the destination; packets other than IPv4 are dropped.
   void Send(Host* from, std::string bytes) {
     if (bytes.size() < sizeof(iphdr) || (bytes[0] & 0xf0) != 0x40) return;
     const size_t to = static_cast<uint8_t>(bytes[offsetof(iphdr, daddr) + 3]) - size_t{1};

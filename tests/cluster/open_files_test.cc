@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The command in a process that may have no more than so many files open.
+// Returns a command line that runs the command with a limit of `files` open files.
 std::vector<std::string> WithLimit(int files, std::vector<std::string> argv) {
   const std::string script = absl::StrCat("ulimit -n ", files, " && exec \"$0\" \"$@\"");
   std::vector<std::string> command = {"/bin/sh", "-c", script};
@@ -82,7 +82,7 @@ class OpenFilesTest : public testing::Test {
     const auto says = [&server](const std::string& text) {
       return Await([&] { return server.Output().find(text) != std::string::npos; });
     };
-    ASSERT_TRUE(says("this process is reached at " + address)) << server.Output();
+    ASSERT_TRUE(says("this process is reachable at " + address)) << server.Output();
     SilentPeers peers;
     while (peers.size() < 200) peers.AddOne(port);
     ASSERT_TRUE(says("Too many open files")) << server.Output();
@@ -92,7 +92,7 @@ class OpenFilesTest : public testing::Test {
     const std::optional<ProcessEnd> end = server->WaitFor(kPatience);
     ASSERT_TRUE(end) << server->Output();
     EXPECT_EQ(end->exit_code, 1) << server->Output();
-    EXPECT_THAT(server->Output(), HasSubstr("takes no connections at"));
+    EXPECT_THAT(server->Output(), HasSubstr("no longer accepts connections at"));
     EXPECT_THAT(server->Output(), HasSubstr("LimitNOFILE="));
   }
 };

@@ -25,7 +25,7 @@ TEST(PlateauTest, RateFallsToItsLeastAndStaysThereWhenTheJobIsResumed) {
     ASSERT_TRUE(cluster.Start(2));
     ASSERT_TRUE(cluster.AwaitStatus(
         "the least rate", [](const v1::JobStatus& status) { return status.plateau_factor() == 0.125; }));
-    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "the learning rate is 0.5 of the job's from now on"));
+    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "the learning rate is now multiplied by 0.5"));
     cluster.server(0).Signal(SIGTERM);
     ASSERT_TRUE(cluster.AwaitOrderlyEnd());
     EXPECT_EQ(cluster.Summary()["plateau_factor"], 0.125);

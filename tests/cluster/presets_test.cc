@@ -102,7 +102,7 @@ TEST(StalenessTest, LoneAsynchronousWorkerNeverMeetsANewerVersion) {
     const nlohmann::json summary = cluster.Summary();
     EXPECT_EQ(summary["staleness_max"], 0.0) << summary.dump(2);
     EXPECT_EQ(summary["samples"], 8000);
-    EXPECT_TRUE(summary["test_accuracy"].is_null()) << "nobody scored the test set";
+    EXPECT_TRUE(summary["test_accuracy"].is_null()) << "there was no evaluator";
   }
 }
 

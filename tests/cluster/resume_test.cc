@@ -28,7 +28,7 @@ std::string Job(const std::string& preset, uint64_t epochs = kEpochs) {
 // Number of the checkpoint that a life of the job went on from.
 uint64_t ResumedFrom(TestCluster* cluster) {
   const std::string said = cluster->server(0).Output();
-  const std::string mark = "going on from checkpoint ";
+  const std::string mark = "resuming from checkpoint ";
   const size_t at = said.find(mark);
   return at == std::string::npos ? 0 : std::stoull(said.substr(at + mark.size()));
 }
@@ -129,7 +129,7 @@ TEST_P(ResumeTest, MasterThatIsToldToEndSavesWhatThereIs) {
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   const nlohmann::json stopped = cluster.Summary();
   EXPECT_EQ(stopped["phase"], "STOPPED");
-  EXPECT_THAT(std::string(stopped["reason"]), HasSubstr("told to end"));
+  EXPECT_THAT(std::string(stopped["reason"]), HasSubstr("is shutting down"));
   const uint64_t samples = stopped["samples"];
   EXPECT_GE(samples, 4000u);
 

@@ -84,7 +84,7 @@ for out in good bad; do
 done
 cmp "$work/good/model.safetensors" "$work/bad/model.safetensors" ||
   fail "the bad network changed the weights"
-# No update can be made before a gradient has come over the network and the weights have gone back.
+# An update takes at least the time in which a gradient and the weights cross the network.
 awk -v seconds="$(value bad wall_seconds)" -v updates="$(value bad updates)" \
   'BEGIN { exit !(updates > 0 && seconds >= updates * 0.010) }' ||
   fail "$(value bad updates) updates in $(value bad wall_seconds) s: the network has no delay"

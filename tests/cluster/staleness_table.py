@@ -5,7 +5,7 @@ compensation, and writes the table and the picture of docs/results/staleness.md.
     bazel build -c opt //cli:catchment && CATCHMENT_DATA=/data tests/cluster/staleness_table.py OUT_DIR
 
 examples/mnist_mlp.textproto with one worker, asynchronous, learning rate 0.01, momentum 0.9, batches of 64, 3 epochs. A
-delay is algorithm.emulated_delay: each push is applied so many versions late. Takes about ten minutes on 2 cores.
+delay is algorithm.emulated_delay: each push is applied that number of versions late. Takes about ten minutes on 2 cores.
 CATCHMENT: the command, default bazel-bin/cli/catchment.
 """
 import json

@@ -108,14 +108,14 @@ TEST(StatusTest, AddressOfAnotherServerOrOfNobodyIsNamed) {
   EXPECT_EQ(other.end.exit_code, 3);
   EXPECT_THAT(other.output, HasSubstr(second + " answers, but is no master"));
   cluster.KillAll();
-  const Finished nobody = RunToEnd(Command(cluster.master(), {}));
-  EXPECT_EQ(nobody.end.exit_code, 3);
-  EXPECT_THAT(nobody.output, HasSubstr("master at " + cluster.master()));
+  const Finished without_master = RunToEnd(Command(cluster.master(), {}));
+  EXPECT_EQ(without_master.end.exit_code, 3);
+  EXPECT_THAT(without_master.output, HasSubstr("master at " + cluster.master()));
   EXPECT_EQ(RunToEnd(Command(cluster.master(), {"--jsn"})).end.exit_code, 2);
 }
 
 TEST(StatusTest, WatchingSeesThatTheJobHasFailed) {
-  // Such a learning rate makes the weights infinite within a few steps.
+  // This learning rate makes the weights infinite within a few steps.
   const std::string more =
       "workers: 1 epochs: 1000000 optimizer { learning_rate: 1e30 } faults { non_finite_limit: 3 }";
   TestCluster cluster({SmallJob("downpour", more), /*servers=*/1});
@@ -123,7 +123,7 @@ TEST(StatusTest, WatchingSeesThatTheJobHasFailed) {
   absl::StatusOr<Process> watch =
       Process::Start({"watch", Command(cluster.master(), {"--watch=0.3"}), TestDirectory() + "/watch.log"});
   ASSERT_TRUE(watch.ok()) << watch.status();
-  ASSERT_TRUE(cluster.AwaitOutput(*watch, "waiting for workers: 0 of 1 are here"));
+  ASSERT_TRUE(cluster.AwaitOutput(*watch, "waiting for workers: 0 of 1 have registered"));
   cluster.StartWorkers(1);
   ASSERT_TRUE(cluster.AwaitExit(*watch, 1)) << watch->Output();
   EXPECT_THAT(watch->Output(), HasSubstr("small (downpour), failed: worker 0 sent "));

@@ -1,4 +1,4 @@
-// How jobs end before their budget is spent: asked to, or because a server is gone.
+// Jobs that end before their budget is spent: on request, or because a server has ended.
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +23,7 @@ TEST(StopTest, ServerThatIsToldToEndEndsTheJobInOrder) {
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "STOPPED");
-  EXPECT_THAT(std::string(summary["reason"]), HasSubstr("server 1 was told to end"));
+  EXPECT_THAT(std::string(summary["reason"]), HasSubstr("server 1 is shutting down"));
   EXPECT_GT(summary["last_checkpoint"], 0);
 }
 

@@ -28,7 +28,7 @@ namespace catchment {
 // Seconds that a wait may take: ample, also for a busy machine and under a sanitizer.
 constexpr double kPatience = 600;
 
-// Where a file of the tree is, among the test's runfiles.
+// Returns the path of a file of the source tree among the test's runfiles.
 std::string Runfile(const std::string& path);
 std::string ServerProgram();
 std::string WorkerProgram();
@@ -46,7 +46,8 @@ struct Finished {
 };
 Finished RunToEnd(const std::vector<std::string>& argv);
 
-// For AwaitStatus: there are so many workers, and each has trained so many samples since it registered.
+// For AwaitStatus: true when there are `workers` workers, each of which has trained `samples` since it
+// registered.
 std::function<bool(const v1::JobStatus&)> AllHaveTrained(int workers, uint64_t samples);
 
 // A job with a small dense network on drawn digits (2000 for training), the preset and `more` fields.
@@ -61,14 +62,14 @@ class TestCluster {
     std::string directory = TestDirectory() + "/run";
     bool resume = false;
     TlsFiles tls;
-    // What servers print goes through a pipe, whose reader ends as soon as they listen.
+    // The output of servers goes to a pipe whose reader ends as soon as they listen.
     bool servers_lose_their_log = false;
     // Command that workers and evaluators are started with; empty: none.
     std::string program = "";
   };
   explicit TestCluster(Options options);
 
-  // Those that were not started yet, the master first. Fails where one does not listen.
+  // Starts the servers that are not running yet, the master first. Fails if one does not listen.
   testing::AssertionResult StartServers();
   testing::AssertionResult StartMaster();
   void StartWorkers(int count);
@@ -108,7 +109,7 @@ class TestCluster {
   void Kill(Process& process);
   void KillAll();
 
-  // What the master left; an empty object, or no tensors, and a test failure where it is not there.
+  // Return the outputs of the master. If there are none, the test fails, and the results are empty.
   nlohmann::json Summary() const;
   std::map<std::string, std::vector<float>> Tensors(const std::string& file = "model.safetensors") const;
   std::string ModelBytes() const;

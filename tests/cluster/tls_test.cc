@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// An authority of its own, and a certificate for this machine, as the README makes them.
+// A separate authority and a certificate for this machine, created as in the README.
 TlsFiles MakeCertificates(const std::string& name) {
   const std::string dir = TestDirectory() + "/" + name;
   const Finished made = RunToEnd({Runfile("deploy/make_test_certs.sh"), dir});

@@ -6,7 +6,7 @@ readonly catchment=cli/catchment
 readonly out=$TEST_TMPDIR/out
 readonly log=$TEST_TMPDIR/log
 readonly rows=$TEST_TMPDIR/rows.csv
-# Where the command keeps a description while it runs.
+# The directory of descriptions while the command runs.
 export TMPDIR=$TEST_TMPDIR
 readonly program="python3 tests/cluster/attached_program.py $rows"
 
@@ -65,7 +65,7 @@ grep -q "give join() a test set" "$log" || fail "it does not say what is missing
 grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" || fail "no reason"
 "$catchment" train --program="echo a hint; exit 3" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a failure was taken"
 if ! grep -q 'ended (exit code 3)' "$log" || ! grep -q 'a hint' "$log"; then
-  fail "the program's words are not told"
+  fail "the program's message is not shown"
 fi
 [[ ! -e $TEST_TMPDIR/none ]] || fail "a directory was made for nothing"
 "$catchment" train examples/mnist_mlp.textproto --program="$program" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&

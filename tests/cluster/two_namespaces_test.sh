@@ -4,7 +4,7 @@
 #
 # The job is a small one that needs no data, in the place of the README's. CATCHMENT_NETNS_JOB: another job
 # file, and CATCHMENT_NETNS_SECONDS: how long it may take, for a full run by hand.
-# Where namespaces cannot be made (not root, say) the test says so and is skipped.
+# If namespaces cannot be created (for example, without root), the test reports this and is skipped.
 set -euo pipefail
 
 source tests/cluster/namespaces.sh

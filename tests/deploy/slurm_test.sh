@@ -4,7 +4,7 @@
 #   bazel test //tests/deploy:slurm_test
 #
 # As root on Debian 12. Installs slurm-wlm and munge where they are missing, and uses nothing of an installed
-# Slurm but its programs. Everything runs in namespaces of its own (processes, network, mounts), which end
+# Slurm but its programs. Everything runs in separate namespaces (processes, network, mounts), which end
 # with the test, however it ends. Trains on MNIST from $CATCHMENT_DATA/mnist.
 set -euo pipefail
 
@@ -86,7 +86,7 @@ start_slurm() {
   chmod 600 "$work/munge/key"
   munged --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
     --log-file="$work/munge/log" --seed-file="$work/munge/seed" --force >"$work/munged.log" 2>&1 &
-  # Each node has an address of its own; processors are said to be there, not looked for.
+  # Each node has its own address; the number of processors is configured, not detected.
   cat >"$SLURM_CONF" <<END
 ClusterName=catchment
 SlurmctldHost=slurmhost(10.213.78.10)
@@ -193,7 +193,7 @@ await "job $a ends" ended "$a"
 expect_summary "$work/out-a" '"phase": "STOPPED"'
 trains "$b" || fail "job $b does not outlive job $a"
 
-echo "== told to end before its time is up: in order, with a checkpoint, which the next one goes on from"
+echo "== signaled before its time limit: it ends in order with a checkpoint, from which the next job resumes"
 scancel --batch --signal=TERM "$b"
 await "job $b ends" ended "$b"
 [[ $(exit_code "$b") == 143 ]] || fail "exit code $(exit_code "$b"), not 143; $(log "$b")"
@@ -201,7 +201,7 @@ expect_summary "$work/out-b" '"phase": "STOPPED"'
 await "no daemon is left" no_daemons
 job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-b" --resume "${long[@]}")
 await "job $job trains" trains "$job"
-grep -q "going on from checkpoint" "$work/out-b/logs/server-1.log" || fail "server 1 does not go on from a checkpoint"
+grep -q "resuming from checkpoint" "$work/out-b/logs/server-1.log" || fail "server 1 does not go on from a checkpoint"
 scancel "$job"
 await "no daemon is left" no_daemons
 
@@ -212,7 +212,7 @@ scontrol requeue "$job"
 # Slurm would let two minutes pass.
 await "job $job waits again" pending "$job"
 scontrol update JobId="$job" StartTime=now
-await "job $job goes on" grep -q "going on from checkpoint" "$work/out-c/logs/server-0.log"
+await "job $job goes on" grep -q "resuming from checkpoint" "$work/out-c/logs/server-0.log"
 scancel "$job"
 await "no daemon is left" no_daemons
 

@@ -1,5 +1,5 @@
-// Peers that do not keep to their part, over real sockets: each is told or cut off, another worker trains on
-// meanwhile, and memory stays bounded.
+// Peers that violate the protocol, over real sockets: each gets an error or is disconnected, another worker
+// continues to train, and memory stays bounded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -139,8 +139,8 @@ TEST_F(BadPeersTest, WhoSendsAsFastAsTheFloorOrHasNothingToSendIsLeftAlone) {
   ExpectTrains();
 }
 
-// Of a first block nothing is seen until it is whole; it is one block's memory, as long as the worker's
-// lease.
+// An incomplete first block is not noticed; it costs the memory of one block until the membership of the
+// worker ends.
 TEST_F(BadPeersTest, WhoStopsInTheMiddleOfTheFirstBlockIsEndedWithItsMembership) {
   Http2Peer peer(servers_.addresses()[0]);
   const uint32_t stream = peer.Call(kTrain, hello_);

@@ -78,7 +78,7 @@ TEST(BufferPoolTest, TrimKeepsWhatTheBusiestMomentSinceTheLastOneNeeded) {
   pool.Trim();
   const std::multiset<const float*> two = NextOf(&pool, 2);
   NextOf(&pool, 1);
-  // What lies at the freed addresses, so that new buffers come to lie elsewhere.
+  // Occupy the freed addresses, so that new buffers have other addresses.
   std::vector<std::unique_ptr<FloatBuffer>> others;
   pool.Trim();
   for (int i = 0; i < 20; ++i) others.push_back(std::make_unique<FloatBuffer>(16));

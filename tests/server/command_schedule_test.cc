@@ -122,7 +122,7 @@ TEST(CommandScheduleTest, AReplacedServersCommandUnderWayIsAwaited) {
   EXPECT_TRUE(schedule.Begin(0, At(1), kFew));
 }
 
-// Over so many ticks: calls, and statistics that they brought.
+// The number of calls over some ticks, and of the statistics in their answers.
 struct Load {
   int calls = 0;
   int64_t statistics = 0;

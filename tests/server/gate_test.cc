@@ -31,7 +31,7 @@ std::vector<Gate::Arrival> In(const std::vector<uint32_t>& workers) {
 
 using Decision = Gate::Decision;
 
-// Of contributions none of which was counted before.
+// Returns the gate's decision on contributions none of which was counted before.
 Decision Decide(const Gate& gate, uint64_t version, uint32_t group,
                 const std::vector<Gate::Arrival>& arrived) {
   Gate::Tally tally;
@@ -71,9 +71,9 @@ TEST(GateTest, WithoutRostersNobodyIsThereOrSlow) {
 }
 
 TEST(GateTest, EmptyRosterIsSkippedOnlyWhenALaterOneExists) {
-  const std::vector<uint32_t> nobody;
-  EXPECT_EQ(Decide(Synchronous({MakeRoster(0, nobody)}), 3, 0, {}), Decision::kWait);
-  const Gate gate = Synchronous({MakeRoster(0, nobody), MakeRoster(5, nobody), MakeRoster(9, {1})});
+  const std::vector<uint32_t> no_members;
+  EXPECT_EQ(Decide(Synchronous({MakeRoster(0, no_members)}), 3, 0, {}), Decision::kWait);
+  const Gate gate = Synchronous({MakeRoster(0, no_members), MakeRoster(5, no_members), MakeRoster(9, {1})});
   EXPECT_EQ(Decide(gate, 3, 0, {}), Decision::kSkip);
   EXPECT_EQ(gate.SkipTo(3), 5u);
   EXPECT_EQ(Decide(gate, 5, 0, {}), Decision::kSkip);
@@ -82,10 +82,11 @@ TEST(GateTest, EmptyRosterIsSkippedOnlyWhenALaterOneExists) {
 }
 
 TEST(GateTest, WhatIsInCountsWhenItsSendersHaveGone) {
-  const std::vector<uint32_t> nobody;
+  const std::vector<uint32_t> no_members;
   for (const char* groups : {"consistency { groups: 1 }", "consistency { groups: 3 }",
                              "consistency { groups: 1 spare_workers: 2 }"}) {
-    EXPECT_EQ(Decide(MakeGate(groups, {MakeRoster(0, nobody)}), 0, 0, In({3})), Decision::kUpdate) << groups;
+    EXPECT_EQ(Decide(MakeGate(groups, {MakeRoster(0, no_members)}), 0, 0, In({3})), Decision::kUpdate)
+        << groups;
   }
 }
 
@@ -213,7 +214,7 @@ class PlainGate {
   const bool synchronous_;
 };
 
-// Rosters, contributions and versions come as they like; what has come is counted once, as a shard does it.
+// Rosters, contributions and versions arrive in random order; contributions are counted once, as by a shard.
 class RandomGate {
  public:
   static constexpr uint32_t kWorkers = 7;

@@ -31,13 +31,13 @@ class Http2Peer {
   bool Send(uint32_t stream, const std::string& bytes, double patience_seconds = 60);
   // The same, all at once and the last of the stream.
   bool SendLast(uint32_t stream, const std::string& bytes);
-  // Allows the server so many bytes more.
+  // Allows the server to send `bytes` more bytes.
   void Grant(uint32_t stream, uint32_t bytes);
 
   // Reads until it holds; false when the connection ends, or after a minute.
   bool ReadUntil(const std::function<bool()>& condition);
 
-  // What has come so far.
+  // The state of what has been received so far.
   bool Ended(uint32_t stream) const { return ended_.count(stream) > 0; }  // in order, or reset
   const std::string& Headers(uint32_t stream) {
     return headers_[stream];
@@ -63,7 +63,7 @@ class Http2Peer {
 
   int fd_ = -1;
   uint32_t next_stream_ = 1;
-  // Of what may be sent.
+  // Flow-control windows for sending.
   int64_t initial_window_ = 65535;
   std::map<uint32_t, int64_t> windows_;  // 0: the connection's
 

@@ -1,4 +1,5 @@
-// The stream of best weights over a real socket: what is kept, and what each kind of broken stream is told.
+// The stream of best weights over a real socket: the weights that are saved, and the errors of broken
+// streams.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +90,7 @@ class KeepBestTest : public testing::Test {
     return call->Finish();
   }
 
-  // Such a stream leaves nothing behind, and the owner hears why.
+  // Expects that the stream leaves nothing behind, and that the owner gets the error.
   void ExpectRefused(const std::vector<v1::BestWeights>& messages, absl::StatusCode code,
                      const std::string& words) {
     Forget();
@@ -100,7 +101,7 @@ class KeepBestTest : public testing::Test {
     EXPECT_TRUE(written().empty());
   }
 
-  // What the owner was given; complete when the client has its answer.
+  // Returns the weights that the owner received; they are complete when the client has its answer.
   std::vector<float> written() {
     MutexLock lock(&mu_);
     return written_;
@@ -168,16 +169,16 @@ TEST_F(KeepBestTest, KeepsWhatComesWholeInAnySizeOfMessage) {
 
 TEST_F(KeepBestTest, ValuesOutOfOrderAreRefused) {
   const auto code = absl::StatusCode::kInvalidArgument;
-  ExpectRefused({Part(1, 9)}, code, "from value 1 on came where value 0 is next");
-  ExpectRefused({Part(0, 4), Part(5, 5)}, code, "from value 5 on came where value 4 is next");
-  ExpectRefused({Part(0, 4), Part(0, 4)}, code, "from value 0 on came where value 4 is next");
+  ExpectRefused({Part(1, 9)}, code, "from value 1, expected value 0 next");
+  ExpectRefused({Part(0, 4), Part(5, 5)}, code, "from value 5, expected value 4 next");
+  ExpectRefused({Part(0, 4), Part(0, 4)}, code, "from value 0, expected value 4 next");
 }
 
 TEST_F(KeepBestTest, MessagesOfWrongSizesAreRefused) {
   const auto code = absl::StatusCode::kInvalidArgument;
-  ExpectRefused({Part(0, 11)}, code, "44 bytes where 10 values of 4 bytes are left");
-  ExpectRefused({Part(0, 10), Part(10, 1)}, code, "4 bytes where 0 values");
-  ExpectRefused({Part(0, 5), Part(5, 0)}, code, "0 bytes where 5 values");
+  ExpectRefused({Part(0, 11)}, code, "44 bytes of the best weights, expected at most 10 values of 4 bytes");
+  ExpectRefused({Part(0, 10), Part(10, 1)}, code, "4 bytes of the best weights, expected at most 0 values");
+  ExpectRefused({Part(0, 5), Part(5, 0)}, code, "0 bytes of the best weights, expected at most 5 values");
   v1::BestWeights torn = Part(0, 2);
   torn.mutable_values()->pop_back();
   ExpectRefused({torn}, code, "7 bytes");
@@ -187,7 +188,7 @@ TEST_F(KeepBestTest, AnEvaluationOrEvaluatorThatChangesOnTheWayIsRefused) {
   v1::BestWeights other = Part(5, 5);
   other.set_evaluation(6);
   ExpectRefused({Part(0, 5), other}, absl::StatusCode::kInvalidArgument,
-                "of evaluation 6 came in a stream of evaluation 5");
+                "of evaluation 6 in the stream of evaluation 5");
   other = Part(5, 5);
   other.set_incarnation(8);
   ExpectRefused({Part(0, 5), other}, absl::StatusCode::kInvalidArgument, "best weights of evaluation 5");
@@ -204,12 +205,12 @@ TEST_F(KeepBestTest, WhatNobodyWantsIsRefusedAtOnce) {
   message = Part(0, 10);
   message.set_incarnation(8);
   EXPECT_EQ(Send({message}).code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Send({}).message(), "no best weights came");
+  EXPECT_EQ(Send({}).message(), "received no weights");
   EXPECT_TRUE(written().empty());
   EXPECT_TRUE(ended().empty());
 }
 
-TEST_F(KeepBestTest, AFullDiskIsToldToTheSender) {
+TEST_F(KeepBestTest, FullDiskIsReportedToTheSender) {
   FailWritesWith(absl::ResourceExhaustedError("no space left on device"));
   ExpectRefused({Part(0, 10)}, absl::StatusCode::kResourceExhausted, "no space left on device");
   FailWritesWith(absl::OkStatus());
@@ -229,7 +230,7 @@ TEST_F(KeepBestTest, ASenderThatHangsGivesWayToAnother) {
 }
 
 // A refused first message is no reason to give up a stream under way.
-TEST_F(KeepBestTest, AStrangerDisturbsNobody) {
+TEST_F(KeepBestTest, RefusedStreamDoesNotDisturbAnother) {
   const absl::StatusOr<uint64_t> stream = keeper_.Begin(Part(0, 5));
   ASSERT_TRUE(stream.ok()) << stream.status();
   v1::BestWeights stranger = Part(0, 10);
@@ -247,9 +248,9 @@ TEST_F(KeepBestTest, OfTwoStreamsTheNewerCounts) {
   const uint64_t first = *keeper_.Begin(Part(0, 5));
   const uint64_t second = *keeper_.Begin(Part(0, 5));
   EXPECT_EQ(keeper_.Add(first, Part(5, 5)).code(), absl::StatusCode::kAborted);
-  absl::Status told;
-  keeper_.End(first, [&](const absl::Status& status) { told = status; });
-  EXPECT_EQ(told.code(), absl::StatusCode::kAborted);
+  absl::Status first_status;
+  keeper_.End(first, [&](const absl::Status& status) { first_status = status; });
+  EXPECT_EQ(first_status.code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(keeper_.Add(second, Part(5, 5)).ok());
   EXPECT_TRUE(ended().empty()) << "the second one is under way";
 }

@@ -16,7 +16,7 @@ v1::Lease LeaseIn(v1::Lease::State state) {
 }
 
 Master::LeaseConditions Acknowledged(uint64_t generation) {
-  return {.stage = Course::Stage::kTraining, .acknowledged = generation};
+  return {.state = JobStateMachine::State::kTraining, .acknowledged = generation};
 }
 
 // Workers of one master that the test plays.
@@ -71,9 +71,9 @@ TEST_F(LeaseWaitersTest, AreAskedForAgainWhenConditionsChangeAndOnlyThen) {
   EXPECT_EQ(answers_, (Answers{{2, {"GRANTED"}}}));
   EXPECT_EQ(waiters_.size(), 1u);
   leases_[1] = LeaseIn(v1::Lease::FINISHED);
-  Review({.stage = Course::Stage::kLeaving}, 3);
+  Review({.state = JobStateMachine::State::kLeaving}, 3);
   EXPECT_EQ(answers_, (Answers{{1, {"FINISHED"}}, {2, {"GRANTED"}}}));
-  EXPECT_FALSE(waiters_.NeedReview(Acknowledged(7))) << "nobody waits";
+  EXPECT_FALSE(waiters_.NeedReview(Acknowledged(7))) << "no call waits";
 }
 
 TEST_F(LeaseWaitersTest, AreAnsweredWhenTheirTimeIsOver) {

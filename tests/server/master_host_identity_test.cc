@@ -1,4 +1,4 @@
-// Who takes part in a run: processes of other runs and releases are refused, restarted servers noticed.
+// The members of a run: processes of other runs and releases are refused, and restarted servers are detected.
 #include <string>
 
 #include "tests/server/master_host_fixture.h"
@@ -25,9 +25,9 @@ TEST_F(MasterHostTest, ServersOfAnotherReleaseOrRunAreRefused) {
   EXPECT_EQ(
       std::string(status.message()),
       "server 1 at " + listeners_[1].address() +
-          " belongs to run 00000000000000b2 of job 'old' (master at there:7000), and this master began run "
+          " belongs to run 00000000000000b2 of job 'old' (master at there:7000), but this master started run "
           "00000000000000a1 of job '" +
-          job_.name() + "' (master at " + listeners_[0].address() + "): the server ends; start it again");
+          job_.name() + "' (master at " + listeners_[0].address() + "): the server exits; restart it");
   const absl::StatusOr<v1::RegisterServerReply> reply = master_->RegisterServer(Server1());
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->run_id(), kRunId);
@@ -45,7 +45,7 @@ TEST_F(MasterHostTest, WorkersOfAnotherReleaseOrRunAreRefused) {
   const absl::Status status = master_->Register(other).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("has the job of run 00000000000000a2, and this master began run 00000000000000a1"));
+              HasSubstr("has the job of run 00000000000000a2, but this master started run 00000000000000a1"));
   const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   EXPECT_EQ(me->incarnation(), kFirstIncarnation);
@@ -57,7 +57,7 @@ TEST_F(MasterHostTest, ServerThatIsRestartedBeforeTrainingTakesThePlaceOfTheOldO
   ASSERT_TRUE(master_->RegisterServer(before).ok());
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   EXPECT_THAT(master_->Status().events(), testing::Contains("server 1 at " + listeners_[1].address() +
-                                                            " was started again before training began"));
+                                                            " was restarted before training began"));
   const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   ASSERT_NO_FATAL_FAILURE(Train(*me));
@@ -73,7 +73,8 @@ TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingAndRegistersFailsTheJo
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   const std::string reason = "server 1 at " + listeners_[1].address() + " was restarted during the job";
   EXPECT_THAT(std::string(status.message()), HasSubstr(reason));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no checkpoint is complete yet: start all again"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no checkpoint is complete yet: start all servers again"));
   ExpectFailedFor(reason);
 }
 

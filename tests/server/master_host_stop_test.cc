@@ -1,4 +1,4 @@
-// How servers hear of the end of a job when commands are lost.
+// Servers learn of the end of a job even if commands are lost.
 #include "tests/server/master_host_fixture.h"
 
 namespace catchment {

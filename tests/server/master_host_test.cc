@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
-  EXPECT_EQ(std::string(master_->GetJob().status().message()), "server 1 of 2 is not there yet");
+  EXPECT_EQ(std::string(master_->GetJob().status().message()), "server 1 of 2 has not registered yet");
   EXPECT_EQ(master_->GetJob().status().code(), absl::StatusCode::kUnavailable);
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   const absl::StatusOr<v1::GetJobReply> reply = master_->GetJob();
@@ -34,7 +34,7 @@ TEST_F(MasterHostTest, JobIsToldWhenAllServersAreThere) {
 TEST_F(MasterHostTest, StatusTellsWhereServersAreAndWhatTheyHold) {
   v1::JobStatus status = master_->GetStatus({});
   EXPECT_EQ(status.phase(), v1::JobStatus::WAITING);
-  EXPECT_EQ(status.reason(), "waiting for servers: 1 of 2 are here");
+  EXPECT_EQ(status.reason(), "waiting for servers: 1 of 2 have registered");
   ASSERT_EQ(status.servers_size(), 2);
   EXPECT_EQ(status.servers(1).address(), "");
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
@@ -57,18 +57,18 @@ TEST_F(MasterHostTest, ServersThatDoNotFitAreRefusedByName) {
   };
   using Request = v1::RegisterServerRequest;
   EXPECT_EQ(message([](Request* r) { r->set_index(0); }),
-            "server 0 of 2 does not fit a job of 2 servers; give all the same --servers");
+            "server 0 of 2 does not fit a job of 2 servers; give all servers the same --servers");
   EXPECT_EQ(message([](Request* r) { r->set_index(2); }),
-            "server 2 of 2 does not fit a job of 2 servers; give all the same --servers");
+            "server 2 of 2 does not fit a job of 2 servers; give all servers the same --servers");
   EXPECT_EQ(message([](Request* r) { r->set_num_servers(3); }),
-            "server 1 of 3 does not fit a job of 2 servers; give all the same --servers");
+            "server 1 of 3 does not fit a job of 2 servers; give all servers the same --servers");
   EXPECT_EQ(message([](Request* r) { r->set_job_fingerprint(1); }),
-            "server 1 has another job file than the master; give all the same");
+            "server 1 has a different job file than the master; give all servers the same --job");
   EXPECT_THAT(message([](Request* r) { r->set_resumed_checkpoint(7); }),
-              HasSubstr("server 1 begins with checkpoint 7, the master with 0"));
+              HasSubstr("server 1 starts from checkpoint 7, the master with 0"));
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   EXPECT_EQ(message([](Request* r) { r->set_address("elsewhere:1"); }),
-            "server 1 is at " + listeners_[1].address() + " already; every server has an index of its own");
+            "server 1 is at " + listeners_[1].address() + " already; every server needs its own index");
 }
 
 TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
@@ -142,7 +142,7 @@ TEST_F(MasterHostTest, ACallForALeaseWaitsUntilThereIsOneAndUntilTheJobEnds) {
   const absl::StatusOr<v1::RegisterReply> newcomer = master_->Register(Worker());
   ASSERT_TRUE(newcomer.ok()) << newcomer.status();
   LeaseCall waits(master_.get(), *newcomer, 60);
-  EXPECT_FALSE(waits.answered()) << "all samples are dealt";
+  EXPECT_FALSE(waits.answered()) << "all samples are assigned";
   master_->Stop("enough");
   EXPECT_EQ(waits.Await().state(), v1::Lease::FINISHED);
 }
@@ -235,7 +235,7 @@ TEST_F(MasterHostBestTest, WeightsOfTheBestEvaluationAreAFileOfTheirOwn) {
   EXPECT_TRUE(summary["ended_early"].is_null());
 }
 
-// Where the temporary file would be there is a directory: nothing can be written, as on a full disk.
+// A directory is in the place of the temporary file, so that writing fails, as on a full disk.
 TEST_F(MasterHostBestTest, WhereTheyCannotBeWrittenTheOldOnesStayAndTheJobGoesOn) {
   std::ofstream(best_file()) << "those before";
   std::filesystem::create_directories(AtomicFile::TemporaryPath(best_file()));
@@ -248,7 +248,7 @@ TEST_F(MasterHostBestTest, WhereTheyCannotBeWrittenTheOldOnesStayAndTheJobGoesOn
   EXPECT_EQ(summary["phase"], "DONE");
   EXPECT_TRUE(summary["best_weights"].is_null());
   EXPECT_EQ(summary["best_test_loss"], 0.5);
-  EXPECT_THAT(master_->Status().events(), testing::Contains(HasSubstr("are not kept: cannot create")));
+  EXPECT_THAT(master_->Status().events(), testing::Contains(HasSubstr("were not saved: cannot create")));
 }
 
 TEST_F(MasterHostTest, StopBeforeAllServersHaveComeEndsTheJob) {
@@ -265,7 +265,7 @@ TEST_F(MasterHostTest, ServerThatIsToldToEndEndsTheJob) {
   ASSERT_TRUE(master_->RegisterServer(request).ok());
   EXPECT_TRUE(master_->Wait().ok());
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::STOPPED);
-  EXPECT_THAT(master_->Status().reason(), HasSubstr("server 1 was told to end"));
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("server 1 is shutting down"));
   EXPECT_TRUE(hosts_[1]->WaitForStop(60));
 }
 
@@ -276,8 +276,8 @@ TEST_F(MasterHostTest, ServerThatIsGoneFailsTheJobAfterTheStatedTimeAndIsNamed) 
   const absl::Status status = master_->Wait();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("server 1 at " + listeners_[1].address() + " was not to be reached for 60 s"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("with --resume to go on from the last checkpoint"));
+              HasSubstr("server 1 at " + listeners_[1].address() + " was unreachable for 60 s"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("with --resume to continue from the last checkpoint"));
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST(PushLedgerTest, PushIsUnderWayFromItsFirstBlockToItsLast) {
     ledger.Done(sequence, 1, v1::Block::APPLIED, 0);
     EXPECT_EQ(ledger.under_way(), sequence);
     EXPECT_TRUE(ledger.Arrived(sequence, 0, sequence).ok());
-    EXPECT_EQ(ledger.under_way(), 0u) << "it waits to be dealt with";
+    EXPECT_EQ(ledger.under_way(), 0u) << "it waits to be handled";
     ledger.Done(sequence, 0, v1::Block::APPLIED, 0);
   }
   EXPECT_TRUE(ledger.Arrived(3, 0, 3).ok());

@@ -1,5 +1,4 @@
-// A peer that may break every rule of the wire protocol: sends what bytes it is told to over
-// ShardService.Train.
+// A peer that may violate every rule of the wire protocol: it sends arbitrary bytes over ShardService.Train.
 #ifndef CATCHMENT_TESTS_SERVER_RAW_STREAM_H_
 #define CATCHMENT_TESTS_SERVER_RAW_STREAM_H_
 
@@ -16,7 +15,7 @@ namespace catchment {
 
 class RawStream {
  public:
-  // `hello`: the metadata's bytes; null: none. The stream has a connection of its own.
+  // `hello`: the metadata's bytes; null: none. The stream has a separate connection.
   RawStream(const std::string& address, const std::string* hello)
       : stub_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), Arguments())) {
     if (hello != nullptr) context_.AddMetadata("catchment-hello-bin", *hello);

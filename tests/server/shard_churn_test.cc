@@ -1,5 +1,5 @@
-// Workers that push, rest, break their connections, leave and come, in any order, against two shards that
-// hear of it at different times: in every mode somebody can always go on, and every block counts once.
+// Workers that push, pause, lose their connections, leave and join, in any order, with two shards that learn
+// of it at different times: in every mode some worker can always continue, and every block counts once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ class Simulation {
     }
   }
 
-  // False where nobody can do anything, though some have work.
+  // Returns false if no worker can continue although some have work.
   bool Step(bool churning) {
     if (churning) Disturb();
     if (workers_.empty()) Join();

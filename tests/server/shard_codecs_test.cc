@@ -1,4 +1,4 @@
-// What a shard makes of payloads in the job's codecs, and which payloads it answers with.
+// A shard decodes payloads in the job's codecs and encodes its answers with them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

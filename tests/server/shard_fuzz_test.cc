@@ -27,7 +27,7 @@ constexpr uint32_t kWorkers = 2;
 
 int64_t SizeOf(uint32_t block) { return block + 1 < kBlocks ? 16 : 8; }
 
-// What a shard must remember of a worker's pushes, in the words of proto/wire.proto.
+// The state of a worker's pushes that a shard must keep, in the terms of proto/wire.proto.
 struct Pushes {
   uint64_t complete = 0;    // up to this one
   std::set<uint32_t> done;  // blocks of the next one
@@ -160,7 +160,7 @@ class ShardFuzz {
 
 // ------------------------------------------------------------------------------------ what must come of it
 
-// What a shard of an asynchronous gradient job must say, from the protocol alone.
+// The required answer of a shard in an asynchronous gradient job, derived from the protocol alone.
 struct Verdict {
   bool refused = false;
   v1::Block::Fate fate = v1::Block::FATE_UNSET;  // unset: no answer yet

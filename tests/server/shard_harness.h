@@ -1,5 +1,5 @@
-// What tests of a shard share: small jobs, a shard with small blocks, and requests and answers in a line
-// each.
+// Common parts of a shard's tests: small jobs, a shard with small blocks, and requests and answers in one
+// line each.
 #ifndef CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
 #define CATCHMENT_TESTS_SERVER_SHARD_HARNESS_H_
 
@@ -51,7 +51,7 @@ inline ParameterLayout FlatLayout(int64_t values, int num_shards, int64_t block_
   return *ParameterLayout::Create({{"w", {values}}}, num_shards, block_size);
 }
 
-// What tests call a worker's life unless they say otherwise.
+// Returns the incarnation of a worker unless tests set another one.
 inline uint64_t IncarnationOf(uint32_t worker) { return 10 + worker; }
 
 inline v1::Roster RosterOfLives(uint64_t from_version,
@@ -128,7 +128,8 @@ class ShardHarness {
 
   Shard& shard() { return *shard_; }
   const ParameterLayout& layout() const { return layout_; }
-  // Those for the sink, finished now: what the shard has done since they began is not to be in them.
+  // Returns the snapshots for the sink, finished now. They must not contain what the shard has done since
+  // they began.
   const std::vector<ShardSnapshot>& snapshots() {
     for (; snapshots_.size() < pending_.size(); pending_[snapshots_.size() - 1].reset()) {
       snapshots_.push_back(pending_[snapshots_.size()]->Finish());
@@ -136,7 +137,7 @@ class ShardHarness {
     return snapshots_;
   }
 
-  // What the master says of schedule PLATEAU, in every command from here on.
+  // Sets the factor of schedule PLATEAU in every later command.
   void SetPlateauFactor(double factor) { plateau_factor_ = factor; }
 
   // The master announces this checkpoint, in every command from here on.
@@ -158,7 +159,7 @@ class ShardHarness {
     shard_->SetRosters(command, now_, &answers_);
   }
 
-  // What comes from here on comes then.
+  // Sets the time of later requests.
   void SetTime(double now) { now_ = now; }
 
   absl::Status Handle(const Send& send) {

@@ -1,4 +1,4 @@
-// How old, in seconds, and how far from the center what a worker computed with is when its push is applied.
+// The staleness in seconds and the gap of the weights with which a push was computed when it is applied.
 // The learning rate is 1 and weights begin at 0.
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST_F(LagTest, IsFromTheSendingOfTheWeightsToTheApplication) {
   Pull(10.5, 1);
   All(12, {.worker = 1, .value = 3});
   EXPECT_EQ(MaxSeconds(1), 1.5);
-  EXPECT_EQ(Gaps(1), 0) << "nobody has moved the center";
+  EXPECT_EQ(Gaps(1), 0) << "the center has not moved";
   All(14, {.worker = 0, .value = 1});
   EXPECT_EQ(MaxSeconds(0), 4);
   EXPECT_EQ(Gaps(0), 3) << "from 0 to -3, before its own step";
@@ -86,8 +86,8 @@ TEST_F(LagTest, SynchronousPushIsAppliedWhenTheLastOfTheGroupIsIn) {
   EXPECT_EQ(MaxSeconds(0), 21) << "the other was given up";
 }
 
-// Answered at once, applied when two later ones have come: the weights of the answers in between are not
-// those that it was computed with.
+// A push is answered at once and applied when two later ones have arrived. It was not computed with the
+// weights of the answers in between.
 TEST_F(LagTest, DelayedPushIsAsOldAsWhatItWasComputedWith) {
   Make(GradientJobWith("emulated_delay: 2"), {0});
   Pull(1, 0);

@@ -1,4 +1,4 @@
-// What a shard refuses, by name, and what holds a NaN or an infinity.
+// Requests that a shard refuses with a reason, and contributions with a NaN or an infinity.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,11 +86,11 @@ TEST(ShardTest, PayloadOfTheWrongSizeIsRefused) {
     return std::string(shard.HandleValues(send, std::vector<float>(values, 1.0f)).message());
   };
   EXPECT_EQ(message({.worker = 0}, 15),
-            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, and 60 came");
+            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, but received 60");
   EXPECT_EQ(message({.worker = 0}, 17),
-            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, and 68 came");
+            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, but received 68");
   EXPECT_EQ(message({.worker = 0, .block = 2}, 16),
-            "block 2 of shard 0: a FLOAT32 payload of 8 values has 32 bytes, and 64 came");
+            "block 2 of shard 0: a FLOAT32 payload of 8 values has 32 bytes, but received 64");
   EXPECT_EQ(message({.worker = 0}, 0), "block 0 of shard 0 takes 16 values, and 0 came");
   EXPECT_EQ(message({.worker = 0, .operation = v1::Block::PULL}, 16),
             "block 0 of shard 0 takes 0 values, and 16 came");

@@ -27,13 +27,13 @@ class ShardServiceTest : public testing::Test {
     servers_.SetRosters({MakeRoster(0, {0, 1})});
   }
 
-  // What the server says to a hello.
+  // Returns the server's answer to a hello.
   grpc::Status Refusal(const v1::Hello& hello) { return Refusal(hello.SerializeAsString()); }
   grpc::Status Refusal(const std::string& hello) {
     return RawStream(servers_.addresses()[0], &hello).Finish();
   }
 
-  // How the server ends a stream over which these bytes came as one message.
+  // Returns the status with which the server ends a stream on which it received these bytes as one message.
   grpc::Status EndAfter(const std::string& bytes) {
     Peer peer(servers_, 0);
     peer.Write(bytes);
@@ -137,9 +137,9 @@ TEST_F(ShardServiceTest, EndsAStreamOfGarbageByNameAndOthersDoNotNotice) {
 
 TEST_F(ShardServiceTest, RefusesPayloadsOfTheWrongSizeByName) {
   EXPECT_EQ(EndAfter(PushOf(1, 0, 15, 1).SerializeAsString()).error_message(),
-            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, and 60 came");
+            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, but received 60");
   EXPECT_EQ(EndAfter(PushOf(1, 2, 16, 1).SerializeAsString()).error_message(),
-            "block 2 of shard 0: a FLOAT32 payload of 8 values has 32 bytes, and 64 came");
+            "block 2 of shard 0: a FLOAT32 payload of 8 values has 32 bytes, but received 64");
   EXPECT_EQ(EndAfter(PushOf(1, 3, 16, 1).SerializeAsString()).error_message(),
             "block 3 of shard 0, which has 3 blocks");
   EXPECT_EQ(EndAfter(PushOf(1, 0, 0, 1).SerializeAsString()).error_message(),
@@ -147,7 +147,7 @@ TEST_F(ShardServiceTest, RefusesPayloadsOfTheWrongSizeByName) {
   v1::Block odd = PushOf(1, 0, 16, 1);
   odd.mutable_payload()->pop_back();
   EXPECT_EQ(EndAfter(odd.SerializeAsString()).error_message(),
-            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, and 63 came");
+            "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, but received 63");
   EXPECT_EQ(servers_.shard(0).Weights(), std::vector<float>(40, 0.0f));
 }
 

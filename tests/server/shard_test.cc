@@ -127,7 +127,7 @@ TEST(SynchronousShardTest, ElasticMembersExchangeAgainstOneCenter) {
   EXPECT_THAT(shard.shard().Weights(), Each(3.0f));
 }
 
-// The warm-up ends half way; the factor holds before and after, and until the next is told.
+// The warm-up ends half way; the factor holds before and after, and until the next one is set.
 TEST(SynchronousShardTest, LearningRateIsMultipliedByThePlateausFactor) {
   v1::Job job = GradientJob(true);
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::PLATEAU);
@@ -360,8 +360,8 @@ TEST(SynchronousShardTest, RoundsWhoseMembersAllVanishedAreSkippedToTheNextRoste
   shard.Take();
   EXPECT_EQ(shard.shard().Snapshot().state.blocks(0).version(), 1u);
 
-  const std::vector<uint32_t> nobody;
-  shard.SetRosters({MakeRoster(0, nobody), MakeRoster(5, {1})});
+  const std::vector<uint32_t> no_members;
+  shard.SetRosters({MakeRoster(0, no_members), MakeRoster(5, {1})});
   const std::vector<Reply> replies = shard.Take();
   ASSERT_EQ(Names(replies), (std::vector<std::string>{"worker 1", "worker 1"}));
   EXPECT_EQ(replies[0].header.version, 5u);
@@ -377,10 +377,10 @@ TEST(SynchronousShardTest, RoundsWhoseMembersAllVanishedAreSkippedToTheNextRoste
 
 TEST(SynchronousShardTest, NothingIsSkippedWhileNoLaterRosterSaysThatTrainingGoesOn) {
   ShardHarness shard(GradientJob(true), 16, 16, {0});
-  const std::vector<uint32_t> nobody;
-  shard.SetRosters({MakeRoster(0, nobody)});
+  const std::vector<uint32_t> no_members;
+  shard.SetRosters({MakeRoster(0, no_members)});
   EXPECT_EQ(shard.shard().version(), 0u);
-  shard.SetRosters({MakeRoster(0, nobody), MakeRoster(3, {1})});
+  shard.SetRosters({MakeRoster(0, no_members), MakeRoster(3, {1})});
   EXPECT_EQ(shard.shard().version(), 3u);
 }
 

@@ -1,6 +1,6 @@
-// Who waits at a shard, for whom, and what comes of it: groups, spare workers, softsync, emulated delay,
-// stale synchronous parallel. The learning rate is 1 and weights begin at 0, so that figures can be followed
-// by hand.
+// The workers that wait at a shard, and the resulting updates: groups, spare workers, softsync, emulated
+// delay, stale synchronous parallel. The learning rate is 1 and weights begin at 0, so that the numbers can
+// be verified by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -208,7 +208,7 @@ TEST(SoftsyncShardTest, UpdateIsMadeOfAsManyAsThereAreMembersAWorkersOwnAmongThe
   ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1}).ok());
   ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .value = 4, .samples = 2}).ok());
   std::vector<Reply> replies = shard.Take();
-  ASSERT_EQ(replies.size(), 2u) << "nobody waits";
+  ASSERT_EQ(replies.size(), 2u) << "no worker waits";
   for (const Reply& reply : replies) {
     EXPECT_EQ(reply.header.fate, v1::Block::ACCEPTED);
     EXPECT_EQ(reply.header.version, 0u);
@@ -525,7 +525,7 @@ TEST(BoundedShardTest, RefusedPushMovesTheClockToo) {
 
 // --------------------------------------------------------------------------------------------- resuming
 
-// All workers begin from the checkpoint's weights, so it needs to say nothing of who waited for whom.
+// All workers begin with the checkpoint's weights, so the state of waiting workers need not be in it.
 TEST(ResumedShardTest, EveryModeGoesOnFromTheCheckpointsVersion) {
   for (const char* algorithm : {kHybrid, kSpare, kSoftsync, "consistency { staleness_bound: 0 }"}) {
     Shard::Contents contents;

@@ -23,7 +23,7 @@ std::string Directory(const std::string& name) {
   return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
 }
 
-// Of all files; framing and checksums are event_file_test's.
+// Returns the events of all files; event_file_test checks framing and checksums.
 std::vector<tensorboard::Event> Events(const std::string& directory) {
   std::vector<tensorboard::Event> events;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -102,8 +102,8 @@ TEST(TensorBoardTest, AnEvaluationIsToldOnceAtTheSamplesOfItsWeights) {
               ElementsAre("test/loss=0.25 at 80", "test/accuracy=0.5 at 80", "test/accuracy=0.5 at 280"));
 }
 
-// Where the directory should be there is a file.
-TEST(TensorBoardTest, WhatStandsInTheWayIsToldOnce) {
+// A file is in the place of the directory.
+TEST(TensorBoardTest, ErrorIsReturnedOnce) {
   const std::string directory = Directory("in_the_way");
   std::ofstream(directory) << "x";
   TensorBoard board(directory);

@@ -89,7 +89,7 @@ class TestServers {
     for (const auto& server : servers_) server->host->Control(command, SteadyClock().Now());
   }
 
-  // What a daemon does once a second.
+  // Does the work that a daemon does once a second.
   void Sweep(double now) {
     for (const auto& server : servers_) server->service->Sweep(now);
   }

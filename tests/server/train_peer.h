@@ -1,4 +1,4 @@
-// A worker of TestServers, as a raw stream: it says who it is, and otherwise what it is told to.
+// A worker of TestServers as a raw stream: it sends its Hello, and then arbitrary requests.
 #ifndef CATCHMENT_TESTS_SERVER_TRAIN_PEER_H_
 #define CATCHMENT_TESTS_SERVER_TRAIN_PEER_H_
 
@@ -31,7 +31,7 @@ class Peer : public RawStream {
                   &static_cast<const std::string&>(HelloOf(servers.layout(), worker).SerializeAsString())) {}
 };
 
-// Of one block.
+// Returns a pull of one block.
 inline v1::Block PullOf(uint32_t block) {
   v1::Block pull;
   pull.set_operation(v1::Block::PULL);

@@ -21,19 +21,19 @@ TEST(WorkerRatesTest, AreOfWhatWasHeardSinceTheLastLook) {
   WorkerRates rates;
   v1::JobStatus status;
   SetWorker(&status, 3, 100, 1, 0.5, 0.25, 0.25);
-  auto list = rates.Look(status);
+  auto list = rates.Update(status);
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["worker"], 3);
   EXPECT_EQ(list[0]["samples_per_second"], 50) << "since its registration";
   EXPECT_EQ(list[0]["compute_share"], 0.5);
 
-  list = rates.Look(status);
+  list = rates.Update(status);
   EXPECT_TRUE(list[0]["samples_per_second"].is_null()) << "nothing new";
   EXPECT_TRUE(list[0]["data_share"].is_null());
 
   status.clear_workers();
   SetWorker(&status, 3, 500, 2, 1.5, 1.25, 1.25);
-  list = rates.Look(status);
+  list = rates.Update(status);
   EXPECT_EQ(list[0]["samples_per_second"], 100);
   EXPECT_EQ(list[0]["compute_share"], 0.25);
   EXPECT_EQ(list[0]["push_share"], 0.25);
@@ -45,13 +45,13 @@ TEST(WorkerRatesTest, AWorkerThatBeginsAnewIsCountedFromItsBeginning) {
   WorkerRates rates;
   v1::JobStatus status;
   SetWorker(&status, 0, 1000, 10, 0, 0, 0);
-  rates.Look(status);
+  rates.Update(status);
   status.clear_workers();
   SetWorker(&status, 0, 60, 2, 0, 1, 0);
   status.mutable_workers(0)->set_incarnation(2);
-  EXPECT_EQ(rates.Look(status)[0]["samples_per_second"], 20);
+  EXPECT_EQ(rates.Update(status)[0]["samples_per_second"], 20);
   status.clear_workers();
-  EXPECT_TRUE(rates.Look(status).empty()) << "it has left";
+  EXPECT_TRUE(rates.Update(status).empty()) << "it has left";
 }
 
 }  // namespace

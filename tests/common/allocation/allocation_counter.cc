@@ -16,7 +16,7 @@ bool AllocationsAreCounted() { return false; }
 
 #else
 
-// glibc's own, under the names that nobody takes the place of.
+// glibc's functions, under names that no other library replaces.
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);

@@ -9,8 +9,8 @@ namespace catchment {
 
 struct Allocations {
   uint64_t all = 0;
-  // Those that the executable's own code asks for, the project's and the test's, and not a shared library.
-  // What a library's header has compiled into it counts here, too.
+  // Allocations by the code of the executable, that is, of the project and the test, but not of shared
+  // libraries. Inline functions of libraries' headers count as code of the executable.
   uint64_t ours = 0;
 
   Allocations operator-(const Allocations& earlier) const { return {all - earlier.all, ours - earlier.ours}; }

@@ -20,7 +20,7 @@ Allocations In(const std::function<void()>& run) {
 
 TEST(AllocationCounterTest, CountsEveryWayToAskForMemory) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own malloc";
-  // volatile: the compiler may leave out memory that nobody looks at.
+  // volatile, because the compiler may optimize away memory that is not used.
   void* volatile memory = nullptr;
   struct alignas(64) Wide {
     char bytes[64];

@@ -92,7 +92,7 @@ TEST(AtomicFile, WriteThatStopsHalfwayIsAnError) {
   EXPECT_FALSE(IsThere(AtomicFile::TemporaryPath(path)));
 }
 
-// The child is a process of its own, started anew.
+// The child is a separate, newly started process.
 TEST(AtomicFileDeathTest, NoTwoProcessesWriteToOneTemporaryFile) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto print = [] {

@@ -161,7 +161,7 @@ TEST(OpenShard, RefusesBlocksThatCannotBe) {
                     {{"catchment", text}, {"crc32-catchment", ChecksumText(Crc32(text.data(), text.size()))}})
                     .ok());
     EXPECT_THAT(std::string(OpenShard(path).status().message()),
-                HasSubstr("its range 0 .. 117 or where its blocks end cannot be"))
+                HasSubstr("its range 0 .. 117 or where its blocks end are impossible"))
         << ::testing::PrintToString(ends);
   }
 }
@@ -187,7 +187,7 @@ TEST(OpenShards, ShardOfAnotherRunIsNamed) {
   const absl::Status status = OpenShards(dir, manifest).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("is of run 0000000000000000, and the manifest of run 00000000000000ab"));
+              HasSubstr("belongs to run 0000000000000000, but the manifest to run 00000000000000ab"));
 }
 
 TEST(FindLatest, TakesTheNewestByNumber) {
@@ -204,7 +204,7 @@ TEST(FindLatest, NothingThereNamesTheDirectory) {
   const std::string dir = FreshDirectory();
   const auto empty = FindLatest(dir);
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(empty.status().message(), "there is no checkpoint to go on from in " + dir);
+  EXPECT_EQ(empty.status().message(), "there is no checkpoint to resume from in " + dir);
   const auto missing = FindLatest(dir + "/none");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(missing.status().message(), "there is no directory " + dir + "/none");
@@ -355,7 +355,7 @@ TEST(OpenShard, ForeignFileIsRefused) {
   ASSERT_TRUE(
       WriteSafetensors(path, {{"weights", {4}, absl::MakeConstSpan(values)}}, {{"format", "pt"}}).ok());
   EXPECT_THAT(std::string(OpenShard(path).status().message()),
-              AllOf(HasSubstr(path), HasSubstr("no shard of a checkpoint")));
+              AllOf(HasSubstr(path), HasSubstr("not a shard of a checkpoint")));
 }
 
 TEST(OpenShards, ShardsOfOthersAreRefusedByName) {
@@ -376,7 +376,7 @@ TEST(OpenShards, ShardsOfOthersAreRefusedByName) {
   const auto saved =
       WriteShard(dir, 9, 0, 2, StateOf(*layout, 0, 100), {{"weights", absl::MakeConstSpan(weights)}});
   ASSERT_TRUE(saved.ok());
-  EXPECT_EQ(error_with(ShardPath(dir, 9, 0, 2)), path + ": is a shard of another model");
+  EXPECT_EQ(error_with(ShardPath(dir, 9, 0, 2)), path + ": is a shard of a different model");
 }
 
 TEST(OpenShards, ShardsOfAnotherSaveUnderTheSameNumberAreRefused) {
@@ -387,7 +387,7 @@ TEST(OpenShards, ShardsOfAnotherSaveUnderTheSameNumberAreRefused) {
   ASSERT_TRUE(
       WriteShard(dir, 1, 0, 1, StateOf(layout, 0, 777), {{"weights", absl::MakeConstSpan(weights)}}).ok());
   EXPECT_THAT(std::string(OpenShards(dir, manifest).status().message()),
-              HasSubstr("was saved at version 777, and the manifest says 100"));
+              HasSubstr("was saved at version 777, but the manifest says 100"));
 }
 
 TEST(OpenShards, MissingShardOfTheModelIsNoticed) {
@@ -395,7 +395,7 @@ TEST(OpenShards, MissingShardOfTheModelIsNoticed) {
   v1::Manifest manifest = Save(dir, 1, 2);
   manifest.mutable_shards()->RemoveLast();
   EXPECT_THAT(std::string(OpenShards(dir, manifest).status().message()),
-              HasSubstr("its shards hold 64 parameters, and its model has 117"));
+              HasSubstr("its shards contain 64 parameters, but its model has 117"));
 }
 
 TEST(ReadManifest, ComesBackAndIsForItsOwnCheckpointOnly) {
@@ -535,7 +535,7 @@ TEST(CheckSameModel, NamesTheFirstDifference) {
       CheckSameModel(dir, manifest, {{"dense1.weight", {10, 12}}, {"dense1.bias", {7}}});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(dir + "/checkpoint-1 is of another model, job \"test\""),
+              AllOf(HasSubstr(dir + "/checkpoint-1 belongs to a different model, that of job \"test\""),
                     HasSubstr("expected dense1.weight 10x12, got dense1.weight 10x11")));
 }
 

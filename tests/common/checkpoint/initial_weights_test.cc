@@ -77,7 +77,7 @@ TEST_F(InitialWeightsTest, NamesATensorThatIsMissingAlsoOutsideTheRange) {
 
 TEST_F(InitialWeightsTest, NamesATensorOfAnotherShape) {
   Write({{"scale", {}, Values(8, 1)}, {"a.bias", {2}, Values(6, 2)}, {"a.weight", {3, 2}, Values(0, 6)}});
-  EXPECT_THAT(ReadAll().message(), HasSubstr("tensor \"a.weight\" is 3x2, and the model's is 2x3"));
+  EXPECT_THAT(ReadAll().message(), HasSubstr("tensor \"a.weight\" is 3x2, but the model's is 2x3"));
 }
 
 TEST_F(InitialWeightsTest, RefusesValuesThatAreNotFinite) {

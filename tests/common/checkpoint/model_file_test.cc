@@ -82,8 +82,9 @@ TEST(WriteModel, TheScoreIsReadBackExactly) {
   EXPECT_EQ(read->loss(), 1.0 / 3);
   EXPECT_EQ(read->accuracy(), 0.1);
   const auto other = ParameterLayout::Create({{"dense1.weight", {3, 2}}, {"dense1.bias", {3}}}, 1, 16);
-  EXPECT_THAT(std::string(ReadModelScore(path, *other).status().message()),
-              HasSubstr("is of another model: tensor 0: expected dense1.weight 3x2, got dense1.weight 2x2"));
+  EXPECT_THAT(
+      std::string(ReadModelScore(path, *other).status().message()),
+      HasSubstr("belongs to a different model: tensor 0: expected dense1.weight 3x2, got dense1.weight 2x2"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What Python's struct, json and zlib make of a = [1, -2], b.weight = [[0.5, 3, 0]] and {"k": "v"}.
+// The result of Python's struct, json and zlib for a = [1, -2], b.weight = [[0.5, 3, 0]] and {"k": "v"}.
 constexpr char kGoldenHeader[] =
     R"({"__metadata__":{"crc32.a":"c3872656","crc32.b.weight":"ddf69b49","k":"v"},)"
     R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
@@ -151,14 +151,14 @@ TEST(Safetensors, EveryTruncationIsRefused) {
     SCOPED_TRACE(size);
     OpenError(golden.substr(0, size));
   }
-  EXPECT_EQ(OpenError(golden.substr(0, 5)), ": has 5 bytes; it is cut short, or no safetensors file");
+  EXPECT_EQ(OpenError(golden.substr(0, 5)), ": has 5 bytes; it is truncated, or not a safetensors file");
   EXPECT_EQ(
       OpenError(golden.substr(0, 100)),
-      ": its header would take 192 bytes, and the file has 100; it is cut short, or no safetensors file");
+      ": its header would need 192 bytes, but the file has 100; it is truncated, or not a safetensors file");
   EXPECT_THAT(
       OpenError(golden.substr(0, golden.size() - 1)),
       HasSubstr("tensor \"b.weight\": data_offsets [8, 20] are not within the file's 19 bytes of values"));
-  EXPECT_EQ(OpenError(golden + "x"), ": its tensors take 20 bytes, and it has 21");
+  EXPECT_EQ(OpenError(golden + "x"), ": its tensors have 20 bytes, but the file has 21");
 }
 
 TEST(Safetensors, DamagedValuesAreNoticedWhenTheWholeTensorIsRead) {
@@ -174,7 +174,7 @@ TEST(Safetensors, DamagedValuesAreNoticedWhenTheWholeTensorIsRead) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(
       std::string(status.message()),
-      AllOf(HasSubstr(path), HasSubstr("tensor \"b.weight\" is damaged"), HasSubstr("ddf69b49 was written")));
+      AllOf(HasSubstr(path), HasSubstr("tensor \"b.weight\" is damaged"), HasSubstr("expected ddf69b49")));
   EXPECT_EQ((*file)->VerifyChecksums().message(), status.message());
 }
 
@@ -187,36 +187,36 @@ TEST(Safetensors, HeadersThatCannotBeAreRefused) {
   EXPECT_EQ(HeaderError(R"({"a":5})", 0), ": tensor \"a\": is not a JSON object");
   EXPECT_EQ(HeaderError(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), ": tensor \"a\": has no dtype");
   EXPECT_EQ(HeaderError(R"({"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}})", 2),
-            ": tensor \"a\": dtype is BF16, and only F32 is read here");
+            ": tensor \"a\": dtype is BF16, but only F32 is supported");
   EXPECT_EQ(HeaderError(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4),
             ": tensor \"a\": shape is not a list of sizes");
   EXPECT_EQ(HeaderError(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4),
             ": tensor \"a\": data_offsets are not two offsets");
   EXPECT_EQ(HeaderError(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
-            ": tensor \"a\": shape 2 does not take the 4 bytes of its data_offsets");
+            ": tensor \"a\": shape 2 does not need the 4 bytes of its data_offsets");
   EXPECT_EQ(HeaderError(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4),
             ": tensor \"a\": data_offsets [4, 0] are not within the file's 4 bytes of values");
   EXPECT_EQ(
       HeaderError(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,0]}})",
                   0),
-      ": tensor \"a\": shape 4294967296x4294967296x4294967296 does not take the 0 bytes of its data_offsets");
+      ": tensor \"a\": shape 4294967296x4294967296x4294967296 does not need the 0 bytes of its data_offsets");
   EXPECT_EQ(HeaderError("{" + a + R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8),
-            ": tensor \"b\" begins at byte 0, and the one before it overlaps: it ends at 4");
+            ": tensor \"b\" begins at byte 0, but the previous one overlaps it: it ends at 4");
   EXPECT_EQ(HeaderError("{" + a + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", 12),
-            ": tensor \"b\" begins at byte 8, and the one before ends at 4");
+            ": tensor \"b\" begins at byte 8, but the previous one ends at 4");
   EXPECT_EQ(HeaderError(R"({"__metadata__":5})", 0), ": its __metadata__ is not a JSON object");
-  EXPECT_EQ(HeaderError(R"({"__metadata__":{"k":5}})", 0), ": its __metadata__ \"k\" is not a text");
+  EXPECT_EQ(HeaderError(R"({"__metadata__":{"k":5}})", 0), ": its __metadata__ \"k\" is not a string");
 }
 
 TEST(Safetensors, HugeHeaderLengthIsRefusedWithoutTakingMemory) {
   EXPECT_THAT(OpenError(std::string(8, '\xff') + "{}"),
-              HasSubstr("its header would take 18446744073709551615 bytes"));
+              HasSubstr("its header would need 18446744073709551615 bytes"));
 }
 
 TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
   EXPECT_EQ(SafetensorsFile::Open("/nowhere/f").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(SafetensorsFile::Open(::testing::TempDir()).status().message()),
-              HasSubstr("is no file"));
+              HasSubstr("is not a regular file"));
 }
 
 TEST(Safetensors, CallsBackAfterEachPartThatIsChecksummedOrWritten) {

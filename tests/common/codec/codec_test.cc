@@ -97,7 +97,7 @@ TEST_P(EveryCodec, NamesAWrongSize) {
     if (size == right.bytes.size()) continue;
     EXPECT_EQ(Error({std::string(size, '\0'), right.scale}),
               absl::StrCat("a ", v1::Compression::Codec_Name(GetParam()), " payload of 11 values has ",
-                           right.bytes.size(), " bytes, and ", size, " came"));
+                           right.bytes.size(), " bytes, but received ", size));
   }
 }
 
@@ -109,7 +109,7 @@ TEST_P(EveryCodec, NamesAWrongScale) {
   }
   EXPECT_EQ(Error({right.bytes, -1}), scaled ? "scale is -1; it must be a number above 0"
                                              : absl::StrCat("a ", v1::Compression::Codec_Name(GetParam()),
-                                                            " payload has no scale, and -1 came"));
+                                                            " payload has no scale, but received scale -1"));
   EXPECT_EQ(Error({right.bytes, 2}).empty(), scaled);
 }
 

@@ -62,7 +62,7 @@ TEST(Float16, EveryPatternIsItsNumberTimesTheScale) {
         ASSERT_TRUE(std::isnan(Number(again[i]))) << std::hex << i;
         continue;
       }
-      // What 2^-126 makes of the last bits of subnormal numbers is beyond float32.
+      // With scale 2^-126 the last bits of subnormal numbers are below the range of float32.
       const float exact = static_cast<float>(expected);
       ASSERT_EQ(std::bit_cast<uint32_t>(decoded.values[i]), std::bit_cast<uint32_t>(exact)) << std::hex << i;
       if (exact == expected) {

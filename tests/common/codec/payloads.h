@@ -13,7 +13,7 @@
 
 namespace catchment {
 
-// A view of bytes that are cut at some places. Each piece has memory of its own that ends where it ends, so
+// A view of bytes that are cut at some places. Each piece has its own memory that ends where it ends, so
 // that a read beyond it is seen by AddressSanitizer.
 class CutPayload {
  public:

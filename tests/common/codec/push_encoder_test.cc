@@ -93,8 +93,8 @@ TEST(PushEncoder, OtherCodecsHaveNoMemory) {
   }
 }
 
-// Where one value is sent a push, a loud one whose mean is 0 would silence the other for ever.
-TEST(PushEncoder, ASmallGradientBesideALoudOneArrives) {
+// If one value is sent per push, a large noisy one with mean 0 must not suppress the other forever.
+TEST(PushEncoder, SmallGradientIsSentDespiteALargeNoisyOne) {
   Pushes pushes(Push(v1::Compression::TOP_K, 0.5f), 2);
   float arrived = 0;
   for (int push = 0; push < 1000; ++push) {

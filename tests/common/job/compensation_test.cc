@@ -11,7 +11,7 @@
 namespace catchment {
 namespace {
 
-// Of a job with Downpour unless they say otherwise.
+// Fills a job with Downpour, unless the overrides set another preset.
 absl::StatusOr<v1::Job> Fill(const std::vector<std::string>& overrides) {
   v1::Job job = JobWithModel();
   job.mutable_algorithm()->set_preset("downpour");

@@ -47,7 +47,7 @@ TEST(Examples, AreSoundWithEveryPreset) {
     const auto complete = FillDefaultsAndValidate(*own);
     EXPECT_TRUE(complete.ok()) << path << ": " << complete.status();
     for (const Preset& preset : Presets()) {
-      // What an example says of its optimizer belongs to its own preset.
+      // The optimizer of an example belongs to its own preset.
       const auto job =
           LoadJob(path, {std::string("algorithm.preset=") + preset.name, "workers=4", "optimizer={}"});
       ASSERT_TRUE(job.ok()) << job.status();
@@ -57,7 +57,7 @@ TEST(Examples, AreSoundWithEveryPreset) {
   }
 }
 
-// Of each algorithm the example that its page in docs/algorithms names: the preset as it is.
+// The example that the page of each algorithm in docs/algorithms names is the unchanged preset.
 TEST(Examples, ShowEveryPreset) {
   EXPECT_EQ(Examples(kAlgorithms).size(), Presets().size());
   for (const Preset& preset : Presets()) {

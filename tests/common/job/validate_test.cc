@@ -968,7 +968,7 @@ TEST(Validate, ExternalModelsAreChecked) {
             "model.external.tensors: have more than 2147483647 values together; that is the most");
   EXPECT_THAT(Errors(External({"model.external={}"})), HasSubstr("model.external.tensors: has none"));
   EXPECT_THAT(Errors(External({"model.synthetic={parameters: 10}"})),
-              HasSubstr("model.external: stands beside synthetic"));
+              HasSubstr("model.external: is given together with synthetic"));
 }
 
 TEST(Validate, ExternalModelAndDataGoTogetherOnly) {

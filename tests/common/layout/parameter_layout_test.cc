@@ -127,7 +127,7 @@ Unevenness UnevennessOf(const std::vector<int64_t>& parts) {
   return {*std::max_element(parts.begin(), parts.end()), squares};
 }
 
-// Of all splits into so many parts, tried one by one.
+// Returns the best of all splits into `parts` parts, by trying all of them.
 Unevenness BestSplit(const std::vector<int64_t>& sizes, size_t first, int parts) {
   std::vector<int64_t> chosen;
   Unevenness best = {std::numeric_limits<int64_t>::max(), 0};
@@ -258,8 +258,8 @@ TEST(ParameterLayout, FingerprintIsOfNamesAndShapesAlone) {
 
 TEST(ParameterLayout, RefusesWhatCannotBe) {
   EXPECT_THAT(Error({}, 1, 64), HasSubstr("no parameters"));
-  EXPECT_THAT(Error(Tensors(), 1, 0), HasSubstr("a block holds no values"));
-  EXPECT_THAT(Error({{"a", {1}}, {"a", {2}}}, 1, 64), HasSubstr("two tensors are called a"));
+  EXPECT_THAT(Error(Tensors(), 1, 0), HasSubstr("the block size must be at least 1"));
+  EXPECT_THAT(Error({{"a", {1}}, {"a", {2}}}, 1, 64), HasSubstr("two tensors have the name a"));
   EXPECT_THAT(Error({{"a", {3, 0}}}, 1, 64), HasSubstr("a 3x0 has a dimension below 1"));
   EXPECT_THAT(Error(Tensors(), 0, 64), HasSubstr("use 1 to 65"));
   EXPECT_THAT(Error(Tensors(), 66, 64),

@@ -62,7 +62,8 @@ struct Moments {
   double mean = 0, deviation = 0, largest = 0;
 };
 
-// Of the weight and of the bias of a convolution of 64 filters of 9 x 3 x 3: fan-in 81, fan-out 576.
+// Returns the moments of weight and bias of a convolution with 64 filters of 9 x 3 x 3: fan-in 81, fan-out
+// 576.
 std::pair<Moments, Moments> OfConvolution(v1::Initializer initializer) {
   v1::Model model;
   v1::Conv2d* conv = model.add_layers()->mutable_conv2d();

@@ -193,10 +193,10 @@ TEST(ModelShapes, SyntheticModelsNeedParametersAndStandAlone) {
   EXPECT_EQ(Errors("synthetic { }"),
             "model.synthetic.parameters: is 0; it is required, from 1 to 2147483647");
   EXPECT_THAT(Errors("synthetic { parameters: 18446744073709551615 }"), HasSubstr("from 1 to 2147483647"));
-  EXPECT_EQ(Errors("synthetic { parameters: 5 } layers { flatten {} }"),
-            "model.synthetic: stands beside layers; a model is made of layers, synthetic or external: leave "
-            "all but one of "
-            "them out");
+  EXPECT_EQ(
+      Errors("synthetic { parameters: 5 } layers { flatten {} }"),
+      "model.synthetic: is given together with layers; a model has layers, or is synthetic or external: "
+      "remove all but one of them");
 }
 
 std::vector<std::string> Describe(const std::vector<LayerShape>& layers) {

@@ -48,7 +48,7 @@ class Port {
   std::thread thread_;
 };
 
-constexpr PortWatch::Options kQuick = {.look_seconds = 0.1, .connect_seconds = 0.5};
+constexpr PortWatch::Options kQuick = {.check_seconds = 0.1, .connect_seconds = 0.5};
 
 class PortWatchTest : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// A clock for tests of those who give up after a stated time: some seconds pass whenever somebody looks.
+// A clock for tests of timeouts: some seconds pass at each reading.
 #ifndef CATCHMENT_TESTS_COMMON_RPC_HASTY_CLOCK_H_
 #define CATCHMENT_TESTS_COMMON_RPC_HASTY_CLOCK_H_
 

@@ -27,7 +27,7 @@ std::string MessageOf(const TlsFiles& tls) {
 TEST(RpcTest, CredentialsTakeAllTlsFilesOrNone) {
   EXPECT_TRUE(ClientCredentials({}).ok());
   EXPECT_TRUE(ServerCredentials({}).ok());
-  const char kMessage[] = "mutual TLS takes all of --tls_ca, --tls_cert and --tls_key";
+  const char kMessage[] = "mutual TLS requires all of --tls_ca, --tls_cert and --tls_key";
   EXPECT_EQ(MessageOf({"ca", "", ""}), kMessage);
   EXPECT_EQ(MessageOf({"ca", "cert", ""}), kMessage);
   EXPECT_EQ(MessageOf({"", "cert", "key"}), kMessage);

@@ -54,7 +54,7 @@ class TlsTest : public testing::Test {
     delete theirs_;
   }
 
-  // What a worker with these credentials gets; it gives up quickly.
+  // Returns the status of a pull by a worker with these credentials, which gives up quickly.
   static absl::Status PullWith(const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
     const HastyClock clock(25);
     ParameterClient::Options options;

@@ -89,7 +89,7 @@ std::string Copy(const PayloadView& payload) {
   return bytes;
 }
 
-// Whether both accept it.
+// Expects that both decoders agree. Returns true if both accept the bytes.
 bool ExpectAgreement(const std::string& bytes, const Pieces& pieces) {
   const std::string shown = absl::BytesToHexString(bytes);
   BlockHeader header;

@@ -24,11 +24,11 @@ TEST(CheckpointTrackerTest, IsWholeWhenTheLastShardHasSaved) {
   tracker.Observe(Saved(1, {}));
   EXPECT_TRUE(tracker.Observe(Saved(0, {10})).empty());
   EXPECT_FALSE(tracker.AllSaved(10));
-  const auto whole = tracker.Observe(Saved(1, {10}));
-  ASSERT_EQ(whole.size(), 1u);
-  EXPECT_EQ(whole[0].number, 10u);
-  ASSERT_EQ(whole[0].shards.size(), 2u);
-  EXPECT_EQ(whole[0].shards[1].version(), 11u);
+  const auto saved = tracker.Observe(Saved(1, {10}));
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(saved[0].number, 10u);
+  ASSERT_EQ(saved[0].shards.size(), 2u);
+  EXPECT_EQ(saved[0].shards[1].version(), 11u);
   EXPECT_EQ(tracker.recorded(), 0u);
   tracker.SetRecorded(10);
   EXPECT_EQ(tracker.recorded(), 10u);
@@ -39,10 +39,10 @@ TEST(CheckpointTrackerTest, TellsOfEachOnceAndInOrder) {
   tracker.Observe(Saved(0, {}));
   tracker.Observe(Saved(1, {}));
   tracker.Observe(Saved(0, {10, 20, 30}));
-  const auto whole = tracker.Observe(Saved(1, {20, 10}));
-  ASSERT_EQ(whole.size(), 2u);
-  EXPECT_EQ(whole[0].number, 10u);
-  EXPECT_EQ(whole[1].number, 20u);
+  const auto saved = tracker.Observe(Saved(1, {20, 10}));
+  ASSERT_EQ(saved.size(), 2u);
+  EXPECT_EQ(saved[0].number, 10u);
+  EXPECT_EQ(saved[1].number, 20u);
   EXPECT_TRUE(tracker.Observe(Saved(1, {10, 20})).empty());
   EXPECT_EQ(tracker.Observe(Saved(1, {20, 30})).size(), 1u);
 }
@@ -59,9 +59,9 @@ TEST(CheckpointTrackerTest, ThoseOfAnEarlierLifeAreNoNews) {
 }
 
 TEST(CutOfTest, HoldsTheStepsThatEveryShardHadSettled) {
-  CheckpointTracker::Whole whole{7, {}};
-  const auto add_shard = [&whole](uint64_t version, const std::map<uint64_t, uint64_t>& steps) {
-    v1::SavedShard& shard = whole.shards.emplace_back();
+  CheckpointTracker::Saved saved{7, {}};
+  const auto add_shard = [&saved](uint64_t version, const std::map<uint64_t, uint64_t>& steps) {
+    v1::SavedShard& shard = saved.shards.emplace_back();
     shard.set_version(version);
     for (const auto& [incarnation, settled] : steps) {
       shard.add_incarnations(incarnation);
@@ -70,7 +70,7 @@ TEST(CutOfTest, HoldsTheStepsThatEveryShardHadSettled) {
   };
   add_shard(40, {{11, 5}, {13, 8}});
   add_shard(42, {{11, 6}, {13, 7}, {14, 2}});
-  const Cut cut = CutOf(whole);
+  const Cut cut = CutOf(saved);
   EXPECT_EQ(cut.version, 42u);
   EXPECT_EQ(cut.settled_steps(11), 5u);
   EXPECT_EQ(cut.settled_steps(13), 7u);

@@ -137,14 +137,14 @@ TEST(BestOfBothTest, TheBetterOneIsTakenWhateverTheMargin) {
   v1::BestState checkpoint = Score(3, 1);
   checkpoint.set_since(2);
   const auto of = [&](const std::optional<v1::BestState>& kept) {
-    return BestOfBoth(evaluation, checkpoint, kept).evaluation();
+    return BetterOf(evaluation, checkpoint, kept).evaluation();
   };
   EXPECT_EQ(of(std::nullopt), 3u);
   EXPECT_EQ(of(Score(1, 2)), 3u);
   EXPECT_EQ(of(Score(6, 0.875)), 6u);
-  EXPECT_EQ(BestOfBoth(evaluation, checkpoint, Score(3, 1)).since(), 2u) << "the same";
-  EXPECT_EQ(BestOfBoth(evaluation, checkpoint, Score(6, 0.875)).since(), 0u);
-  EXPECT_EQ(BestOfBoth(evaluation, {}, Score(6, 0.875)).evaluation(), 6u);
+  EXPECT_EQ(BetterOf(evaluation, checkpoint, Score(3, 1)).since(), 2u) << "the same";
+  EXPECT_EQ(BetterOf(evaluation, checkpoint, Score(6, 0.875)).since(), 0u);
+  EXPECT_EQ(BetterOf(evaluation, {}, Score(6, 0.875)).evaluation(), 6u);
 }
 
 }  // namespace

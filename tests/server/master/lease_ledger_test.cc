@@ -19,9 +19,9 @@ Budget Epochs(uint64_t epochs, uint64_t samples) {
 Budget Minibatches(uint64_t minibatches) { return {std::nullopt, minibatches, 0}; }
 Pace PaceFor(uint64_t batch_size) { return {false, batch_size, 1, 1}; }
 
-void Count(const Deal& deal, uint64_t begin, uint64_t end, Counts* counts) {
+void Count(const Assignment& assignment, uint64_t begin, uint64_t end, Counts* counts) {
   for (uint64_t i = begin; i < end; ++i) {
-    for (const Span& span : deal.minibatches[i]) {
+    for (const Span& span : assignment.minibatches[i]) {
       for (uint64_t s = span.begin; s < span.end; ++s) ++(*counts)[{span.epoch, s}];
     }
   }
@@ -32,17 +32,17 @@ void ExpectEachOnce(const Counts& counts, uint64_t epochs, uint64_t samples) {
   for (const auto& [sample, count] : counts) ASSERT_EQ(count, 1) << sample.first << "/" << sample.second;
 }
 
-// Workers take turns until all is done; returns the deals in order.
-std::vector<Deal> RunToEnd(LeaseLedger* ledger, const std::vector<uint64_t>& members) {
-  std::vector<Deal> deals;
+// Workers take turns until all is done; returns the assignments in order.
+std::vector<Assignment> RunToEnd(LeaseLedger* ledger, const std::vector<uint64_t>& members) {
+  std::vector<Assignment> assignments;
   std::map<uint64_t, uint64_t> steps;
   for (uint64_t turn = 0; ledger->Prepare(members[turn % members.size()], members); ++turn) {
     const uint64_t member = members[turn % members.size()];
-    deals.push_back(ledger->Next(member, members));
-    ledger->MarkDone(member, steps[member] += deals.back().minibatches.size());
+    assignments.push_back(ledger->Next(member, members));
+    ledger->MarkDone(member, steps[member] += assignments.back().minibatches.size());
   }
   EXPECT_TRUE(ledger->AllDone());
-  return deals;
+  return assignments;
 }
 
 TEST(LeaseLedgerTest, DealsEachSampleOfAnEpochOnce) {
@@ -52,7 +52,8 @@ TEST(LeaseLedgerTest, DealsEachSampleOfAnEpochOnce) {
       std::vector<uint64_t> members;
       for (uint64_t i = 0; i < workers; ++i) members.push_back(i + 1);
       Counts counts;
-      for (const Deal& deal : RunToEnd(&ledger, members)) Count(deal, 0, deal.minibatches.size(), &counts);
+      for (const Assignment& assignment : RunToEnd(&ledger, members))
+        Count(assignment, 0, assignment.minibatches.size(), &counts);
       ExpectEachOnce(counts, 3, samples);
       EXPECT_EQ(ledger.done_samples(), 3 * samples);
     }
@@ -61,18 +62,19 @@ TEST(LeaseLedgerTest, DealsEachSampleOfAnEpochOnce) {
 
 TEST(LeaseLedgerTest, MinibatchesNeverCrossAnEpoch) {
   LeaseLedger ledger(PaceFor(6), Epochs(20, 10), 10, {});
-  const Deal deal = ledger.Next(1, {1});
-  ASSERT_EQ(deal.minibatches.size(), kMinibatchesPerLease);
-  EXPECT_EQ(deal.minibatches[0], (Step{{0, 0, 6}}));
-  EXPECT_EQ(deal.minibatches[1], (Step{{0, 6, 10}}));
-  EXPECT_EQ(deal.minibatches[2], (Step{{1, 0, 6}}));
+  const Assignment assignment = ledger.Next(1, {1});
+  ASSERT_EQ(assignment.minibatches.size(), kMinibatchesPerLease);
+  EXPECT_EQ(assignment.minibatches[0], (Step{{0, 0, 6}}));
+  EXPECT_EQ(assignment.minibatches[1], (Step{{0, 6, 10}}));
+  EXPECT_EQ(assignment.minibatches[2], (Step{{1, 0, 6}}));
 }
 
 TEST(LeaseLedgerTest, LeasesShrinkNearTheEnd) {
   LeaseLedger ledger(PaceFor(1), Epochs(1, 60), 60, {});
   const std::vector<uint64_t> members = {1, 2, 3};
   std::vector<size_t> sizes;
-  for (const Deal& deal : RunToEnd(&ledger, members)) sizes.push_back(deal.minibatches.size());
+  for (const Assignment& assignment : RunToEnd(&ledger, members))
+    sizes.push_back(assignment.minibatches.size());
   EXPECT_EQ(sizes.front(), 8u);  // 60 / 6 = 10, at most 8
   EXPECT_EQ(sizes[2], 7u);       // 44 / 6
   EXPECT_EQ(sizes.back(), 1u);
@@ -90,26 +92,26 @@ TEST(LeaseLedgerTest, AWorkersLeasesHaveTheSizeThatIsSetAndShrinkAllTheSame) {
   ledger.SetLeaseSize(1, 1);
   EXPECT_EQ(ledger.Next(1, members).minibatches.size(), 1u);
   ledger.MarkDone(1, 136);
-  ledger.GiveBack(2, 0);
+  ledger.Return(2, 0);
   EXPECT_EQ(ledger.done_samples(), 136u);
 }
 
 TEST(LeaseLedgerTest, BudgetOfMinibatches) {
   LeaseLedger ledger(PaceFor(10), Minibatches(37), 25, {});
   uint64_t minibatches = 0;
-  for (const Deal& deal : RunToEnd(&ledger, {1, 2})) minibatches += deal.minibatches.size();
+  for (const Assignment& assignment : RunToEnd(&ledger, {1, 2})) minibatches += assignment.minibatches.size();
   EXPECT_EQ(minibatches, 37u);
 }
 
 TEST(LeaseLedgerTest, LostWorkersMinibatchesCountAgain) {
   LeaseLedger ledger(PaceFor(10), Minibatches(37), 25, {});
-  const Deal lost = ledger.Next(9, {9});
+  const Assignment lost = ledger.Next(9, {9});
   ledger.MarkDone(9, 3);
-  EXPECT_EQ(ledger.GiveBack(9, 5), lost.minibatches[3][0].end - lost.minibatches[3][0].begin +
-                                       (lost.minibatches[4][0].end - lost.minibatches[4][0].begin))
+  EXPECT_EQ(ledger.Return(9, 5), lost.minibatches[3][0].end - lost.minibatches[3][0].begin +
+                                     (lost.minibatches[4][0].end - lost.minibatches[4][0].begin))
       << "two steps had come to part of the blocks";
   uint64_t minibatches = 3;
-  for (const Deal& deal : RunToEnd(&ledger, {1, 2})) minibatches += deal.minibatches.size();
+  for (const Assignment& assignment : RunToEnd(&ledger, {1, 2})) minibatches += assignment.minibatches.size();
   EXPECT_EQ(minibatches, 37u);
 }
 
@@ -118,18 +120,18 @@ TEST(LeaseLedgerTest, LostWorkersSamplesAreCoveredWhateverTheStep) {
     for (uint64_t step = 0; step <= kMinibatchesPerLease; ++step) {
       LeaseLedger ledger(PaceFor(7), Epochs(3, 101), 101, {});
       Counts counts;
-      Deal deal;
+      Assignment assignment;
       uint64_t steps = 0;
       for (uint64_t i = 1; i <= lost_lease; ++i) {
-        deal = ledger.Next(1, {1, 2});
-        const uint64_t done =
-            i < lost_lease ? deal.minibatches.size() : std::min<uint64_t>(step, deal.minibatches.size());
-        Count(deal, 0, done, &counts);
+        assignment = ledger.Next(1, {1, 2});
+        const uint64_t done = i < lost_lease ? assignment.minibatches.size()
+                                             : std::min<uint64_t>(step, assignment.minibatches.size());
+        Count(assignment, 0, done, &counts);
         steps += done;
       }
       ledger.MarkDone(1, steps);
-      ledger.GiveBack(1, 0);
-      for (const Deal& rest : RunToEnd(&ledger, {2})) Count(rest, 0, rest.minibatches.size(), &counts);
+      ledger.Return(1, 0);
+      for (const Assignment& rest : RunToEnd(&ledger, {2})) Count(rest, 0, rest.minibatches.size(), &counts);
       ExpectEachOnce(counts, 3, 101);
       EXPECT_EQ(ledger.done_samples(), 303u);
     }
@@ -139,10 +141,10 @@ TEST(LeaseLedgerTest, LostWorkersSamplesAreCoveredWhateverTheStep) {
 TEST(LeaseLedgerTest, IsNotDoneWhileSomebodyIsAtWork) {
   LeaseLedger ledger(PaceFor(10), Epochs(1, 10), 10, {});
   ledger.Next(1, {1});
-  EXPECT_TRUE(ledger.AllDealt());
+  EXPECT_TRUE(ledger.AllAssigned());
   EXPECT_FALSE(ledger.AllDone());
-  ledger.GiveBack(1, 0);
-  EXPECT_FALSE(ledger.AllDealt());
+  ledger.Return(1, 0);
+  EXPECT_FALSE(ledger.AllAssigned());
   ledger.Next(2, {2});
   ledger.MarkDone(2, 1);
   EXPECT_TRUE(ledger.AllDone());
@@ -162,8 +164,8 @@ TEST(LeaseLedgerTest, MarkDoneTakesNothingBackAndIgnoresStepsThatWereNeverDealt)
 TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   LeaseLedger ledger(PaceFor(7), Epochs(3, 101), 101, {});
   Counts counts;
-  const Deal first = ledger.Next(1, {1, 2});
-  const Deal second = ledger.Next(2, {1, 2});
+  const Assignment first = ledger.Next(1, {1, 2});
+  const Assignment second = ledger.Next(2, {1, 2});
   ledger.MarkDone(1, 3);
   ledger.MarkDone(2, 5);
   Count(first, 0, 3, &counts);
@@ -173,14 +175,15 @@ TEST(LeaseLedgerTest, StateHoldsAllThatIsNotDone) {
   EXPECT_EQ(state.samples(), ledger.done_samples());
   EXPECT_EQ(state.steps(), 8u);
   LeaseLedger resumed(PaceFor(7), Epochs(3, 101), 101, state);
-  for (const Deal& rest : RunToEnd(&resumed, {5, 6})) Count(rest, 0, rest.minibatches.size(), &counts);
+  for (const Assignment& rest : RunToEnd(&resumed, {5, 6})) Count(rest, 0, rest.minibatches.size(), &counts);
   ExpectEachOnce(counts, 3, 101);
 }
 
-// What is done between the moment when a checkpoint was taken and the moment when it is whole is not in it.
+// Steps done between the time when a checkpoint was taken and the time when all shards have saved it are not
+// in it.
 TEST(LeaseLedgerTest, StateOfACutHoldsWhatWasDoneAfterIt) {
   LeaseLedger ledger(PaceFor(10), Epochs(1, 1000), 1000, {});
-  const Deal gone = ledger.Next(1, {1, 2});
+  const Assignment gone = ledger.Next(1, {1, 2});
   ledger.Next(2, {1, 2});
   ledger.MarkDone(1, 2);
   ledger.MarkDone(2, 1);
@@ -188,9 +191,9 @@ TEST(LeaseLedgerTest, StateOfACutHoldsWhatWasDoneAfterIt) {
   // The shards have three steps of holder 1 and one of holder 2 when they take it.
   ledger.MarkDone(1, 5);
   ledger.MarkDone(2, 4);
-  ledger.GiveBack(1, 5);
-  const Deal again = ledger.Next(3, {2, 3});
-  ASSERT_EQ(again.minibatches[0][0].begin, gone.minibatches[5][0].begin) << "given back";
+  ledger.Return(1, 5);
+  const Assignment again = ledger.Next(3, {2, 3});
+  ASSERT_EQ(again.minibatches[0][0].begin, gone.minibatches[5][0].begin) << "it was returned";
   ledger.MarkDone(3, 2);
   const Cut cut{.version = 9, .settled_steps = [](uint64_t holder) {
                   return std::map<uint64_t, uint64_t>{{1, 3}, {2, 1}, {3, 0}}.at(holder);

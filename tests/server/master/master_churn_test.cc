@@ -1,5 +1,5 @@
-// Random joins, losses, leaves, stalls and leases for thousands of events: no sample is lost, none is dealt
-// to two at once, no checkpoint forgets one, and the job ends.
+// Random joins, losses, leaves, stalls and leases for thousands of events: no sample is lost or assigned to
+// two workers at the same time, no checkpoint omits one, and the job ends.
 #include <glog/logging.h>
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ class Simulation {
       case 1:
         Leave(which);
         break;
-      case 2:  // long enough to be taken for lost
+      case 2:  // long enough to be considered lost
         workers_[which].stalled_until = clock_.Now() + 12;
         break;
       default:
@@ -195,10 +195,10 @@ class Simulation {
     for (int i = 0; i < lease.minibatches_size(); ++i) {
       for (const Sample& sample : SamplesOf(lease.minibatches(i))) {
         ASSERT_EQ(done_.count(sample), 0u)
-            << "dealt again though all shards have it: " << sample.first << "/" << sample.second;
+            << "assigned again although all shards have it: " << sample.first << "/" << sample.second;
         const auto held = holders_.find(sample);
         ASSERT_TRUE(held == holders_.end() || members.count(held->second) == 0)
-            << "dealt to two at once: " << sample.first << "/" << sample.second;
+            << "assigned to two workers at the same time: " << sample.first << "/" << sample.second;
         holders_[sample] = worker.incarnation;
         deals_[sample].push_back({.incarnation = worker.incarnation,
                                   .version = lease.first_version() + i / churn_.job.push_period,
@@ -275,9 +275,9 @@ class Simulation {
         pending += span.end() - span.begin();
         for (uint64_t i = span.begin(); i < span.end(); ++i) open.emplace(span.epoch(), i);
       }
-      const uint64_t dealt = state.next_epoch() * churn_.samples + state.next_position();
-      ASSERT_EQ(state.samples() + pending, dealt);
-      for (uint64_t i = 0; i < dealt; ++i) {
+      const uint64_t assigned = state.next_epoch() * churn_.samples + state.next_position();
+      ASSERT_EQ(state.samples() + pending, assigned);
+      for (uint64_t i = 0; i < assigned; ++i) {
         const Sample sample{i / churn_.samples, i % churn_.samples};
         const bool trained =
             synchronous() ? IsTrained(sample, state.version()) : IsInCheckpoint(sample, checkpoint.number);
@@ -292,10 +292,10 @@ class Simulation {
 
   // Synchronous mode: in an update of all shards, to `version` at most. Otherwise: in one of all shards.
   bool IsTrained(const Sample& sample, uint64_t version) const {
-    const auto deals = deals_.find(sample);
-    if (deals == deals_.end()) return false;
+    const auto assignments = deals_.find(sample);
+    if (assignments == deals_.end()) return false;
     if (!synchronous()) return done_.count(sample) > 0;
-    return std::any_of(deals->second.begin(), deals->second.end(), [&](const Grant& grant) {
+    return std::any_of(assignments->second.begin(), assignments->second.end(), [&](const Grant& grant) {
       return grant.version < version && shards_[0].MadeBy(grant.incarnation, grant.version) &&
              shards_[1].MadeBy(grant.incarnation, grant.version);
     });
@@ -303,9 +303,9 @@ class Simulation {
 
   // Returns whether all shards had the sample in an update when they took the checkpoint.
   bool IsInCheckpoint(const Sample& sample, uint64_t checkpoint) const {
-    const auto deals = deals_.find(sample);
-    if (deals == deals_.end()) return false;
-    return std::any_of(deals->second.begin(), deals->second.end(), [&](const Grant& grant) {
+    const auto assignments = deals_.find(sample);
+    if (assignments == deals_.end()) return false;
+    return std::any_of(assignments->second.begin(), assignments->second.end(), [&](const Grant& grant) {
       return std::all_of(shards_.begin(), shards_.end(), [&](const FakeShard& shard) {
         return shard.SettledAt(checkpoint, grant.incarnation) >= grant.step;
       });
@@ -324,7 +324,7 @@ class Simulation {
   std::unique_ptr<Master> master_;
   std::vector<FakeShard> shards_;
   std::vector<SimulatedWorker> workers_;
-  std::map<Sample, uint64_t> holders_;  // the last that it was dealt to
+  std::map<Sample, uint64_t> holders_;  // the last that it was assigned to
   std::set<Sample> done_;               // in contributions that all shards have
   std::map<Sample, std::vector<Grant>> deals_;
   uint64_t last_checkpoint_ = 0;

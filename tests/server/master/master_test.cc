@@ -225,7 +225,7 @@ TEST_F(MasterTest, RefusesOtherDataThanTheFirstWorkers) {
   request.set_train_samples(kSamples + 1);
   const absl::Status status = master_->Register(request).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("101 training samples, the job 100"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("101 training samples, and the job has 100"));
   request.set_train_samples(0);
   EXPECT_EQ(master_->Register(request).status().code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -318,7 +318,7 @@ TEST_F(MasterTest, LeasesWaitForAllShardsToKnowTheMember) {
   }
 }
 
-// What it is answered when it is looked at again, and whether the conditions have changed since.
+// The answer when a waiting call is reconsidered, and whether the conditions have changed since.
 TEST_F(MasterTest, WhatACallForALeaseWaitsForChangesItsConditions) {
   for (bool synchronous : {false, true}) {
     Start(MakeJob({.synchronous = synchronous, .workers = 2}));
@@ -440,9 +440,9 @@ TEST_F(MasterTest, ALostWorkerIsUnknownAndItsSamplesGoToOthers) {
   EXPECT_EQ(Beat(lost).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Ask(lost, 1).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(master_->Command().rosters(0).members_size(), 1);
-  EXPECT_THAT(
-      master_->Status().events(),
-      Contains("worker 0 (host:7) was not heard of for 12.0 s: taken for lost; its samples go to others"));
+  EXPECT_THAT(master_->Status().events(),
+              Contains("worker 0 (host:7) sent no heartbeat for 12.0 s: considered lost; its samples are "
+                       "assigned to other workers"));
   Exchange();
   ASSERT_EQ(Next(&kept), v1::Lease::GRANTED);
   EXPECT_EQ(kept.lease.minibatches(0).spans(0).begin(), 0u);
@@ -472,7 +472,7 @@ TEST_F(MasterTest, SynchronousJobGoesOnSoonAfterTheConnectionOfALostWorkerBroke)
   master_->Tick();
   EXPECT_EQ(master_->num_workers(), 1);
   EXPECT_THAT(master_->Status().events(),
-              Contains(HasSubstr("worker 0 (host:7) has no connection with server 1")));
+              Contains(HasSubstr("worker 0 (host:7) lost its connection to server 1")));
   EXPECT_TRUE(Beat(kept).ok()) << "a live worker opens another connection";
   Exchange();
   DoLease({&kept});
@@ -501,7 +501,7 @@ TEST_F(MasterTest, WaitsForNewWorkersWhenAllHaveLeft) {
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
   Leave(worker, "drained");
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
-  EXPECT_THAT(master_->Status().reason(), HasSubstr("waiting for new ones"));
+  EXPECT_THAT(master_->Status().reason(), HasSubstr("waiting for new workers"));
   EXPECT_THAT(master_->Status().events(), Contains("worker 0 (host:7) left: drained"));
   TrainAlone();
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::FINISHING);
@@ -654,8 +654,8 @@ TEST_F(MasterTest, WhoComesLaterBeginsBesideTheSlowestOfThoseAtWork) {
   EXPECT_EQ(clock(fast), 0u);
 }
 
-// Of ten minibatches one worker does two and has no more, another seven.
-TEST_F(MasterTest, WhoHasWorkAgainIsBesideTheSlowestOfThoseAtWork) {
+// One worker does two of ten minibatches and then has no work; another one does seven.
+TEST_F(MasterTest, WorkerThatHasWorkAgainGetsTheClockOfTheSlowest) {
   Start(MakeJob({.synchronous = false, .workers = 2, .batch_size = 10}));
   Worker idle = Join();
   Worker busy = Join();
@@ -732,7 +732,7 @@ TEST_F(MasterTest, WeightsAreFinalWhereOnlyTheLastCheckpointFailed) {
   shards_[0].extra()->set_save_error("no space left");
   Exchange();
   Exchange();
-  clock_.Advance(Course::kSaveSeconds);
+  clock_.Advance(JobStateMachine::kSaveSeconds);
   master_->Tick();
   EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
   EXPECT_TRUE(master_->weights_are_final());
@@ -784,7 +784,7 @@ TEST_F(MasterTest, AStopDoesNotWaitForeverForWorkers) {
   EXPECT_EQ(master_->phase(), v1::JobStatus::STOPPED);
 }
 
-// What is on its way when a job is stopped is not thrown away for a slow network or a slow machine.
+// Contributions in flight when a job is stopped are not dropped because a network or a machine is slow.
 TEST_F(MasterTest, WorkersThatStillPushOrTakeLongForAStepHaveTimeToLeave) {
   v1::Job job = MakeJob({.synchronous = false, .workers = 2});
   job.set_block_kib(1024);
@@ -902,7 +902,7 @@ TEST_F(MasterTest, AWatcherThatNeverComesBackDoesNotHoldUpTheEnd) {
   master_->Fail("server 1 is gone");
   master_->OnOutputsWritten();
   Leave(worker);
-  clock_.Advance(Course::kLeaveSeconds);
+  clock_.Advance(JobStateMachine::kLeaveSeconds);
   master_->Tick();
   EXPECT_TRUE(master_->Over());
 }
@@ -1173,7 +1173,7 @@ TEST_F(MasterTest, FailedCheckpointGivesWayToTheNext) {
     Exchange();
   }
   EXPECT_GT(master_->Command().checkpoint(), 5u);
-  // What followed version 5 is forgotten.
+  // The steps after version 5 have been forgotten.
   shards_[1].extra()->add_saved()->set_checkpoint(5);
   Exchange();
   EXPECT_TRUE(TakeComplete().empty()) << "another one has taken its place";
@@ -1254,8 +1254,7 @@ TEST_F(MasterTest, PlateauOfTheTestLossIsToldToAllShardsAndKept) {
   }
   EXPECT_EQ(factors, (std::vector<double>{1, 1, 0.25}));
   EXPECT_EQ(master_->Status().plateau_factor(), 0.25);
-  EXPECT_THAT(master_->TakeEvents(),
-              Contains(HasSubstr("the learning rate is 0.25 of the job's from now on")));
+  EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("the learning rate is now multiplied by 0.25")));
   Start(job, 2, master_->StateAt({.version = shards_[0].version()}));
   EXPECT_EQ(master_->Command().plateau_factor(), 0.25) << "after a restart";
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
@@ -1358,7 +1357,7 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   EXPECT_DOUBLE_EQ(wanted(1)->loss(), 1);
   EXPECT_DOUBLE_EQ(wanted(1)->accuracy(), 0.6);
   EXPECT_EQ(wanted(2).status().message(),
-            "the weights of evaluation 2 are refused: wanted are those of evaluation 1");
+            "the weights of evaluation 2 are refused: expected those of evaluation 1");
   EXPECT_THAT(master_->TakeEvents(), Contains(HasSubstr("the weights of evaluation 2 are refused")));
   EXPECT_EQ(master_->BestWanted(worker.incarnation, 1).status().code(), absl::StatusCode::kNotFound);
   master_->OnBestKept(1, absl::OkStatus());
@@ -1367,8 +1366,9 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   EXPECT_FALSE(TrainAndScore(evaluator, &worker, 2, 50)->keep()) << "worse";
   EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30)->keep());
   master_->OnBestKept(3, absl::ResourceExhaustedError("disk full"));
-  EXPECT_THAT(master_->TakeEvents(), Contains("the weights of evaluation 3 are not kept: disk full; those of "
-                                              "the best one before, if any, stay"));
+  EXPECT_THAT(master_->TakeEvents(),
+              Contains("the weights of evaluation 3 were not saved: disk full; those of "
+                       "the previous best evaluation, if any, are kept"));
   EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
   EXPECT_EQ(master_->Status().best_evaluation(), 3u);
 }
@@ -1609,13 +1609,13 @@ TEST_F(MasterTest, ProgressThatCannotBeIsRefusedByName) {
     return std::string(status.message());
   };
   EXPECT_EQ(message([](v1::Progress* p) { p->set_lease(77); }),
-            "worker 0 (host:7) reports Progress.lease 77, but it was given lease 1 last");
+            "worker 0 (host:7) reports Progress.lease 77, but it was assigned lease 1 last");
   EXPECT_EQ(message([](v1::Progress* p) { p->set_lease_steps(1000000); }),
-            "worker 0 (host:7) reports Progress.lease_steps 1000000, but it was given 8 in that lease");
+            "worker 0 (host:7) reports Progress.lease_steps 1000000, but it was assigned 8 in that lease");
   EXPECT_EQ(message([](v1::Progress* p) { p->set_steps(9); }),
-            "worker 0 (host:7) reports Progress.steps 9, but it was given 8");
+            "worker 0 (host:7) reports Progress.steps 9, but it was assigned 8");
   EXPECT_EQ(message([](v1::Progress* p) { p->set_samples(33); }),
-            "worker 0 (host:7) reports Progress.samples 33, but it was given 32");
+            "worker 0 (host:7) reports Progress.samples 33, but it was assigned 32");
   EXPECT_EQ(message([](v1::Progress* p) { p->set_pull_seconds(-1); }),
             "worker 0 (host:7) reports -1 seconds in its Progress");
   EXPECT_EQ(message([](v1::Progress* p) { p->set_data_seconds(std::nan("")); }),
@@ -1664,8 +1664,8 @@ TEST_F(MasterTest, ContributionThatCameToOneShardAloneIsSaidToBeComputedTwice) {
   Exchange();
   EXPECT_EQ(master_->Status().repeated_samples(), 4u);
   EXPECT_THAT(master_->Status().events(),
-              Contains("the last contribution of worker 0 (host:7) came to part of the blocks: 4 samples are "
-                       "computed again that those have already"));
+              Contains("the last contribution of worker 0 (host:7) reached only some blocks: 4 samples are "
+                       "computed again"));
 }
 
 TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
@@ -1691,11 +1691,9 @@ TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
   pass(2);
   EXPECT_GE(master_->Status().workers(1).seconds_without_progress(), 30);
   EXPECT_EQ(master_->Status().workers(0).seconds_without_progress(), 0) << "it waits for the other one";
-  EXPECT_THAT(
-      master_->Status().events(),
-      Contains(
-          "no_progress: worker 1 (host:7) has work and has made no progress for 30 s; it is let go after "
-          "60 s"));
+  EXPECT_THAT(master_->Status().events(), Contains("no_progress: worker 1 (host:7) has work and has made no "
+                                                   "progress for 30 s; it will be removed after "
+                                                   "60 s"));
   pass(29);
   EXPECT_EQ(master_->Status().workers_size(), 2);
   clock_.Advance(1);
@@ -1725,9 +1723,8 @@ TEST_F(MasterTest, WeightThatIsNotFiniteFailsTheJob) {
   shards_[1].extra()->set_non_finite_version(7);
   Exchange();
   EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
-  EXPECT_THAT(
-      master_->Status().reason(),
-      HasSubstr("a weight of server 1 is a NaN or an infinity since update 7: training has diverged"));
+  EXPECT_THAT(master_->Status().reason(),
+              HasSubstr("server 1 has had a NaN or infinite weight since update 7: training has diverged"));
   EXPECT_FALSE(master_->weights_are_final());
 }
 
@@ -1741,10 +1738,9 @@ TEST_F(MasterTest, VersionThatFallsFailsTheJob) {
   report.set_version(6);
   EXPECT_EQ(master_->OnShardReport(report).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
-  EXPECT_EQ(
-      master_->Status().reason(),
-      "server 1 is at version 6, and was at 7 before: it has lost updates; start all servers again with "
-      "--resume");
+  EXPECT_EQ(master_->Status().reason(),
+            "server 1 is at version 6 after version 7: it has lost updates; start all servers again with "
+            "--resume");
 }
 
 TEST_F(MasterTest, ServerThatIsReplacedBeforeTrainingReportsFromTheBeginning) {

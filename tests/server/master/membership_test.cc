@@ -78,20 +78,21 @@ TEST_F(MembershipTest, EvaluatorsHaveIndicesOfTheirOwnButShareIncarnations) {
   EXPECT_EQ(evaluator->incarnation, 2u);
   EXPECT_EQ(members_.num_workers(), 1);
   EXPECT_EQ(members_.num_evaluators(), 1);
-  EXPECT_TRUE(members_.HearEvaluator(2, 0).ok());
-  EXPECT_EQ(members_.HearEvaluator(1, 0).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(members_.RenewEvaluator(2, 0).ok());
+  EXPECT_EQ(members_.RenewEvaluator(1, 0).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(MembershipTest, SilentMembersExpireAndHeardOnesDoNot) {
   members_.Register(From("a"), 0);
   members_.Register(From("b"), 0);
-  ASSERT_TRUE(members_.Hear(v1::WORKER, 0, 1, 9).ok());
+  ASSERT_TRUE(members_.Renew(v1::WORKER, 0, 1, 9).ok());
   EXPECT_TRUE(members_.TakeExpired(10).empty());
   const std::vector<Member> expired = members_.TakeExpired(10.5);
   ASSERT_EQ(expired.size(), 1u);
   EXPECT_EQ(expired[0].index, 1u);
   EXPECT_EQ(events_.last().back(),
-            "worker 1 (b:42) was not heard of for 10.5 s: taken for lost; its samples go to others");
+            "worker 1 (b:42) sent no heartbeat for 10.5 s: considered lost; its samples are assigned to "
+            "other workers");
 }
 
 // A master that is stopped for longer than a lease hears no one, and must not expel all of its workers for
@@ -99,7 +100,7 @@ TEST_F(MembershipTest, SilentMembersExpireAndHeardOnesDoNot) {
 TEST_F(MembershipTest, DeadlinesAreExtendedByAPauseOfTheMaster) {
   members_.Register(From("a"), 0);
   members_.Register(From("b"), 0);
-  ASSERT_TRUE(members_.Hear(v1::WORKER, 0, 1, 30).ok());  // its heartbeat waited in the socket
+  ASSERT_TRUE(members_.Renew(v1::WORKER, 0, 1, 30).ok());  // its heartbeat waited in the socket
   members_.ExtendDeadlines(29, 30);
   EXPECT_TRUE(members_.TakeExpired(39).empty());
   EXPECT_EQ(members_.TakeExpired(39.5).size(), 1u)
@@ -113,16 +114,15 @@ TEST_F(MembershipTest, DisconnectedWorkerIsLostSoonUnlessItIsHeardOf) {
   members_.Register(From("b"), 0);
   members_.SetDisconnected(0, 1, /*server=*/3, /*silence_limit=*/1.5, 1);
   members_.SetDisconnected(1, 2, 3, 1.5, 1);
-  ASSERT_TRUE(members_.Hear(v1::WORKER, 0, 1, 2).ok());
+  ASSERT_TRUE(members_.Renew(v1::WORKER, 0, 1, 2).ok());
   members_.SetDisconnected(1, 2, 0, 1.5, 2.5);
   EXPECT_TRUE(members_.TakeExpired(2.5).empty());
   const std::vector<Member> lost = members_.TakeExpired(2.6);
   ASSERT_EQ(lost.size(), 1u) << "later reports of the same connection extend nothing";
   EXPECT_EQ(lost[0].index, 1u);
-  EXPECT_EQ(
-      events_.last().back(),
-      "worker 1 (b:42) has no connection with server 3 any more and was not heard of for 1.6 s: taken for "
-      "lost; its samples go to others");
+  EXPECT_EQ(events_.last().back(),
+            "worker 1 (b:42) lost its connection to server 3 and sent no heartbeat for 1.6 s: considered "
+            "lost; its samples are assigned to other workers");
   EXPECT_TRUE(members_.TakeExpired(12).empty()) << "worker 0 was heard of, and has its whole lease again";
   EXPECT_EQ(members_.TakeExpired(12.1).size(), 1u);
 }
@@ -150,12 +150,12 @@ TEST_F(MembershipTest, ALostWorkerIsUnknownAndMayComeBack) {
   members_.Register(From("a"), 0);
   members_.TakeExpired(11);
   members_.FreeIndex(0);
-  const absl::Status status = members_.Hear(v1::WORKER, 0, 1, 12).status();
+  const absl::Status status = members_.Renew(v1::WORKER, 0, 1, 12).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("register again"));
   EXPECT_EQ(members_.Register(From("a"), 12)->incarnation, 2u);
-  EXPECT_FALSE(members_.Hear(v1::WORKER, 0, 1, 12).ok()) << "the old incarnation stays unknown";
-  EXPECT_TRUE(members_.Hear(v1::WORKER, 0, 2, 12).ok());
+  EXPECT_FALSE(members_.Renew(v1::WORKER, 0, 1, 12).ok()) << "the old incarnation stays unknown";
+  EXPECT_TRUE(members_.Renew(v1::WORKER, 0, 2, 12).ok());
 }
 
 TEST_F(MembershipTest, TellsOfJoins) {

@@ -27,27 +27,27 @@ std::vector<uint64_t> Members(uint64_t workers) {
   return members;
 }
 
-// All members take their next lease: the deals by rank, none when there is nothing to deal.
-std::vector<Deal> DealAll(PlanLedger* ledger, const std::vector<uint64_t>& members) {
-  std::vector<Deal> deals;
+// All members take their next lease: the assignments by rank, none when there is nothing to assignment.
+std::vector<Assignment> AssignAll(PlanLedger* ledger, const std::vector<uint64_t>& members) {
+  std::vector<Assignment> assignments;
   for (uint64_t member : members) {
-    if (ledger->Prepare(member, members)) deals.push_back(ledger->Next(member, members));
+    if (ledger->Prepare(member, members)) assignments.push_back(ledger->Next(member, members));
   }
-  return deals;
+  return assignments;
 }
 
-// All that was dealt is done.
+// Marks all assigned steps as done.
 void FinishAll(PlanLedger* ledger, const std::vector<uint64_t>& members) {
   for (uint64_t member : members) ledger->MarkDone(member, UINT64_MAX);
 }
 
-// What all members together see in each step.
-std::vector<Step> Global(const std::vector<Deal>& deals) {
-  std::vector<Step> steps(deals.empty() ? 0 : deals[0].minibatches.size());
-  for (const Deal& deal : deals) {
-    EXPECT_EQ(deal.minibatches.size(), steps.size());
+// Returns the samples of all members together in each step.
+std::vector<Step> Global(const std::vector<Assignment>& assignments) {
+  std::vector<Step> steps(assignments.empty() ? 0 : assignments[0].minibatches.size());
+  for (const Assignment& assignment : assignments) {
+    EXPECT_EQ(assignment.minibatches.size(), steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
-      for (const Span& span : deal.minibatches[i]) Append(span, &steps[i]);
+      for (const Span& span : assignment.minibatches[i]) Append(span, &steps[i]);
     }
   }
   return steps;
@@ -57,9 +57,9 @@ std::vector<Step> Global(const std::vector<Deal>& deals) {
 std::vector<Step> RunToEnd(PlanLedger* ledger, const std::vector<uint64_t>& members) {
   std::vector<Step> steps;
   while (true) {
-    const std::vector<Deal> deals = DealAll(ledger, members);
-    if (deals.empty()) break;
-    for (const Step& step : Global(deals)) steps.push_back(step);
+    const std::vector<Assignment> assignments = AssignAll(ledger, members);
+    if (assignments.empty()) break;
+    for (const Step& step : Global(assignments)) steps.push_back(step);
     FinishAll(ledger, members);
   }
   EXPECT_TRUE(ledger->AllDone());
@@ -113,32 +113,32 @@ TEST(PlanLedgerTest, WorkersOfSmallBatchesSeeWhatOneOfALargeBatchSees) {
 
 TEST(PlanLedgerTest, PartsOfAStepAreContiguousAndEven) {
   PlanLedger ledger(PaceFor(3, 4), Epochs(1, 20), 20, {});
-  const std::vector<Deal> deals = DealAll(&ledger, Members(3));
-  ASSERT_EQ(deals.size(), 3u);
-  EXPECT_EQ(deals[0].minibatches, (std::vector<Step>{{{0, 0, 4}}, {{0, 12, 14}}}));
-  EXPECT_EQ(deals[1].minibatches, (std::vector<Step>{{{0, 4, 8}}, {{0, 14, 17}}}));
-  EXPECT_EQ(deals[2].minibatches, (std::vector<Step>{{{0, 8, 12}}, {{0, 17, 20}}}));
+  const std::vector<Assignment> assignments = AssignAll(&ledger, Members(3));
+  ASSERT_EQ(assignments.size(), 3u);
+  EXPECT_EQ(assignments[0].minibatches, (std::vector<Step>{{{0, 0, 4}}, {{0, 12, 14}}}));
+  EXPECT_EQ(assignments[1].minibatches, (std::vector<Step>{{{0, 4, 8}}, {{0, 14, 17}}}));
+  EXPECT_EQ(assignments[2].minibatches, (std::vector<Step>{{{0, 8, 12}}, {{0, 17, 20}}}));
 }
 
 TEST(PlanLedgerTest, PartsMayBeEmptyAtTheEndOfAnEpoch) {
   PlanLedger ledger(PaceFor(4, 2), Epochs(1, 10), 10, {});
-  const std::vector<Deal> deals = DealAll(&ledger, Members(4));
-  EXPECT_EQ(deals[0].minibatches[1], Step{});
-  EXPECT_EQ(deals[1].minibatches[1], (Step{{0, 8, 9}}));
+  const std::vector<Assignment> assignments = AssignAll(&ledger, Members(4));
+  EXPECT_EQ(assignments[0].minibatches[1], Step{});
+  EXPECT_EQ(assignments[1].minibatches[1], (Step{{0, 8, 9}}));
 }
 
 TEST(PlanLedgerTest, PlansHoldWholeVersions) {
   PlanLedger ledger(PaceFor(1, 1, 5), Epochs(1, 27), 27, {});
-  std::vector<Deal> deals = DealAll(&ledger, Members(1));
-  EXPECT_EQ(deals[0].minibatches.size(), 20u);  // 16 rounded up
+  std::vector<Assignment> assignments = AssignAll(&ledger, Members(1));
+  EXPECT_EQ(assignments[0].minibatches.size(), 20u);  // 16 rounded up
   FinishAll(&ledger, Members(1));
-  deals = DealAll(&ledger, Members(1));
-  EXPECT_EQ(deals[0].number, 2u);
-  EXPECT_EQ(deals[0].first_step, 20u);
-  EXPECT_EQ(deals[0].first_version, 4u);
-  ASSERT_EQ(deals[0].minibatches.size(), 10u);  // 7 of them have samples
-  EXPECT_EQ(NumSamples(deals[0].minibatches[6]), 1u);
-  EXPECT_EQ(NumSamples(deals[0].minibatches[7]), 0u);
+  assignments = AssignAll(&ledger, Members(1));
+  EXPECT_EQ(assignments[0].number, 2u);
+  EXPECT_EQ(assignments[0].first_step, 20u);
+  EXPECT_EQ(assignments[0].first_version, 4u);
+  ASSERT_EQ(assignments[0].minibatches.size(), 10u);  // 7 of them have samples
+  EXPECT_EQ(NumSamples(assignments[0].minibatches[6]), 1u);
+  EXPECT_EQ(NumSamples(assignments[0].minibatches[7]), 0u);
 }
 
 TEST(PlanLedgerTest, BudgetOfStepsGoesOnOverEpochs) {
@@ -158,22 +158,23 @@ TEST(PlanLedgerTest, LostWorkersSamplesAreCoveredWhateverTheStep) {
           PlanLedger ledger(PaceFor(3, 4, steps_per_version), Epochs(2, kSamples), kSamples, {});
           const std::vector<uint64_t> members = Members(3);
           Counts done;
-          std::vector<Deal> deals;
+          std::vector<Assignment> assignments;
           for (uint64_t i = 0; i <= plan; ++i) {
-            deals = DealAll(&ledger, members);
+            assignments = AssignAll(&ledger, members);
             if (i == plan) break;
             FinishAll(&ledger, members);
-            for (const Step& s : Global(deals)) Count(s, &done);
+            for (const Step& s : Global(assignments)) Count(s, &done);
           }
-          const uint64_t size = deals[rank].minibatches.size();
+          const uint64_t size = assignments[rank].minibatches.size();
           const uint64_t kept = std::min(step, size) / steps_per_version * steps_per_version;
-          const uint64_t before = deals[rank].first_step;
+          const uint64_t before = assignments[rank].first_step;
           ledger.MarkDone(members[rank], before + kept);
-          ledger.GiveBack(members[rank], 0);
+          ledger.Return(members[rank], 0);
           std::vector<uint64_t> rest;
           for (uint64_t r = 0; r < 3; ++r) {
             if (r != rank) rest.push_back(members[r]);
-            for (uint64_t s = 0; s < (r == rank ? kept : size); ++s) Count(deals[r].minibatches[s], &done);
+            for (uint64_t s = 0; s < (r == rank ? kept : size); ++s)
+              Count(assignments[r].minibatches[s], &done);
             if (r != rank) ledger.MarkDone(members[r], before + size);
           }
           for (const Step& s : RunToEnd(&ledger, rest)) Count(s, &done);
@@ -189,11 +190,11 @@ TEST(PlanLedgerTest, GivesBackPlansThatAMemberNeverAskedFor) {
   PlanLedger ledger(PaceFor(2, 4), Epochs(1, 100), 100, {});
   const std::vector<uint64_t> members = Members(2);
   ASSERT_TRUE(ledger.Prepare(members[0], members));
-  const Deal deal = ledger.Next(members[0], members);
-  ledger.GiveBack(members[1], 0);
-  ledger.MarkDone(members[0], deal.minibatches.size());
+  const Assignment assignment = ledger.Next(members[0], members);
+  ledger.Return(members[1], 0);
+  ledger.MarkDone(members[0], assignment.minibatches.size());
   Counts counts;
-  for (const Step& step : deal.minibatches) Count(step, &counts);
+  for (const Step& step : assignment.minibatches) Count(step, &counts);
   for (const Step& step : RunToEnd(&ledger, {members[0]})) Count(step, &counts);
   ExpectEachOnce(counts, 1, 100);
 }
@@ -201,11 +202,11 @@ TEST(PlanLedgerTest, GivesBackPlansThatAMemberNeverAskedFor) {
 TEST(PlanLedgerTest, GivenBackSamplesAreDealtFirst) {
   PlanLedger ledger(PaceFor(3, 2), Epochs(1, 1000), 1000, {});
   const std::vector<uint64_t> members = Members(3);
-  DealAll(&ledger, members);
+  AssignAll(&ledger, members);
   for (uint64_t member : members) ledger.MarkDone(member, 14);
-  ledger.GiveBack(members[1], 0);
+  ledger.Return(members[1], 0);
   const std::vector<uint64_t> rest = {members[0], members[2]};
-  const std::vector<Step> next = Global(DealAll(&ledger, rest));
+  const std::vector<Step> next = Global(AssignAll(&ledger, rest));
   EXPECT_EQ(next[0], (Step{{0, 86, 88}, {0, 92, 94}})) << "two spans of one epoch make one step";
   EXPECT_EQ(next[1], (Step{{0, 96, 100}}));
 }
@@ -213,11 +214,11 @@ TEST(PlanLedgerTest, GivenBackSamplesAreDealtFirst) {
 TEST(PlanLedgerTest, SaysWhichSamplesOfALostWorkerPartOfTheBlocksHave) {
   PlanLedger ledger(PaceFor(2, 4, 2), Epochs(1, 1000), 1000, {});
   const std::vector<uint64_t> members = Members(2);
-  DealAll(&ledger, members);
+  AssignAll(&ledger, members);
   FinishAll(&ledger, members);
-  DealAll(&ledger, members);
+  AssignAll(&ledger, members);
   ledger.MarkDone(members[1], 16 + 4);
-  EXPECT_EQ(ledger.GiveBack(members[1], 16 + 6), 8u) << "two steps of four samples";
+  EXPECT_EQ(ledger.Return(members[1], 16 + 6), 8u) << "two steps of four samples";
 }
 
 // Between the moment when a worker is lost and the moment when all servers have said what they have of it,
@@ -225,15 +226,15 @@ TEST(PlanLedgerTest, SaysWhichSamplesOfALostWorkerPartOfTheBlocksHave) {
 TEST(PlanLedgerTest, StateHoldsWhatALeavingWorkerHasNotDoneOfVersionsThatWereMadeWithoutIt) {
   PlanLedger ledger(PaceFor(2, 4), Epochs(1, 1000), 1000, {});
   const std::vector<uint64_t> members = Members(2);
-  const std::vector<Deal> deals = DealAll(&ledger, members);
+  const std::vector<Assignment> assignments = AssignAll(&ledger, members);
   ledger.MarkDone(members[0], 7);
   ledger.MarkDone(members[1], 3);
   EXPECT_EQ(ledger.StateAt({.version = 7}).pending(0).begin(), 56u);
   ledger.SetLeaving(members[1]);
   const v1::MasterState state = ledger.StateAt({.version = 7});
-  EXPECT_EQ(state.pending(0).begin(), deals[1].minibatches[3][0].begin);
+  EXPECT_EQ(state.pending(0).begin(), assignments[1].minibatches[3][0].begin);
   EXPECT_EQ(state.samples(), 7u * 4 + 3 * 4);
-  ledger.GiveBack(members[1], 0);
+  ledger.Return(members[1], 0);
   EXPECT_EQ(ledger.StateAt({.version = 7}).samples(), state.samples());
 }
 
@@ -244,8 +245,8 @@ TEST(PlanLedgerTest, StateHoldsThePeriodThatIsNotExchangedYet) {
   PlanLedger ledger(pace, Epochs(1, 1000), 1000, {});
   EXPECT_EQ(ledger.StateAt({.version = 0}).samples(), 0u);
   const std::vector<uint64_t> members = Members(2);
-  DealAll(&ledger, members);
-  DealAll(&ledger, members);
+  AssignAll(&ledger, members);
+  AssignAll(&ledger, members);
   for (uint64_t member : members) ledger.MarkDone(member, 24);
   EXPECT_EQ(ledger.StateAt({.version = 1}).samples(), 0u);
   ledger.Forget(3);
@@ -261,7 +262,7 @@ TEST(PlanLedgerTest, StateHoldsThePeriodThatIsNotExchangedYet) {
 
 TEST(PlanLedgerTest, JoinersWaitForTheNextPlanOfTheOthers) {
   PlanLedger ledger(PaceFor(1, 4), Epochs(1, 1000), 1000, {});
-  DealAll(&ledger, Members(1));
+  AssignAll(&ledger, Members(1));
   const std::vector<uint64_t> both = Members(2);
   EXPECT_FALSE(ledger.Prepare(both[1], both));
   EXPECT_EQ(ledger.Prepare(both[0], both), 16u);
@@ -272,23 +273,24 @@ TEST(PlanLedgerTest, JoinersWaitForTheNextPlanOfTheOthers) {
 
 TEST(PlanLedgerTest, JoinersBeginAPlanWhenTheLastOneIsAbandoned) {
   PlanLedger ledger(PaceFor(1, 4), Epochs(1, 1000), 1000, {});
-  DealAll(&ledger, Members(1));
+  AssignAll(&ledger, Members(1));
   ledger.MarkDone(kHolder, 5);
-  ledger.GiveBack(kHolder, 0);
+  ledger.Return(kHolder, 0);
   EXPECT_EQ(ledger.Prepare(kHolder + 7, {kHolder + 7}), 16u) << "not where the old plan was to end";
   EXPECT_EQ(ledger.Next(kHolder + 7, {kHolder + 7}).minibatches[0], (Step{{0, 20, 24}}));
 }
 
 TEST(PlanLedgerTest, AbandonedStepsAreNotSpent) {
   PlanLedger ledger(PaceFor(1, 4), Steps(20), 1000, {});
-  DealAll(&ledger, Members(1));
+  AssignAll(&ledger, Members(1));
   ledger.MarkDone(kHolder, 5);
-  ledger.GiveBack(kHolder, 0);
+  ledger.Return(kHolder, 0);
   EXPECT_EQ(ledger.StateAt({.version = 16}).steps(), 5u);
   EXPECT_EQ(RunToEnd(&ledger, {kHolder + 1}).size(), 15u);
 }
 
-// What a resumed job deals, from every version, at every moment from which a checkpoint of it can come.
+// Checks the samples that a resumed job assigns, for every version and every time from which a checkpoint can
+// be.
 void ExpectResumesExactly(uint64_t samples, const Pace& pace, const Budget& budget, const Pace& resumed_pace,
                           uint64_t resumed_workers) {
   PlanLedger reference(pace, budget, samples, {});
@@ -296,12 +298,12 @@ void ExpectResumesExactly(uint64_t samples, const Pace& pace, const Budget& budg
 
   PlanLedger ledger(pace, budget, samples, {});
   const std::vector<uint64_t> members = Members(pace.workers);
-  uint64_t dealt = 0;
+  uint64_t assigned = 0;
   while (true) {
-    const std::vector<Deal> deals = DealAll(&ledger, members);
-    if (deals.empty()) break;
-    dealt += deals[0].minibatches.size();
-    for (uint64_t version = 0; version * pace.steps_per_version <= dealt; ++version) {
+    const std::vector<Assignment> assignments = AssignAll(&ledger, members);
+    if (assignments.empty()) break;
+    assigned += assignments[0].minibatches.size();
+    for (uint64_t version = 0; version * pace.steps_per_version <= assigned; ++version) {
       const v1::MasterState state = ledger.StateAt({.version = version});
       ASSERT_TRUE(CheckMasterState(state).ok()) << CheckMasterState(state);
       const uint64_t step = std::min<uint64_t>(expected.size(), version * pace.steps_per_version);
@@ -332,16 +334,16 @@ TEST(PlanLedgerTest, ResumesWithTheSameMinibatchesWithAnotherNumberOfWorkers) {
 TEST(PlanLedgerTest, ResumesExactlyAfterALoss) {
   PlanLedger ledger(PaceFor(3, 4), Epochs(2, 401), 401, {});
   std::vector<uint64_t> members = Members(3);
-  std::vector<Deal> deals = DealAll(&ledger, members);
+  std::vector<Assignment> assignments = AssignAll(&ledger, members);
   ledger.MarkDone(members[1], 7);
-  ledger.GiveBack(members[1], 0);
+  ledger.Return(members[1], 0);
   members.erase(members.begin() + 1);
   for (uint64_t member : members) ledger.MarkDone(member, 16);
   std::vector<v1::MasterState> states;
-  deals = DealAll(&ledger, members);
+  assignments = AssignAll(&ledger, members);
   for (uint64_t version = 16; version <= 32; ++version)
     states.push_back(ledger.StateAt({.version = version}));
-  std::vector<Step> expected = Global(deals);
+  std::vector<Step> expected = Global(assignments);
   FinishAll(&ledger, members);
   for (const Step& step : RunToEnd(&ledger, members)) expected.push_back(step);
   for (uint64_t i = 0; i < states.size(); ++i) {
@@ -355,7 +357,7 @@ TEST(PlanLedgerTest, ForgettingLeavesLaterVersionsAlone) {
   PlanLedger forgetful(PaceFor(2, 3), Epochs(1, 997), 997, {});
   for (int i = 0; i < 5; ++i) {
     for (PlanLedger* ledger : {&kept, &forgetful}) {
-      DealAll(ledger, Members(2));
+      AssignAll(ledger, Members(2));
       FinishAll(ledger, Members(2));
     }
     forgetful.Forget(16 * i + 3);
@@ -369,17 +371,17 @@ TEST(PlanLedgerTest, ForgettingLeavesLaterVersionsAlone) {
 TEST(PlanLedgerTest, ForgettingDoesNotLoseWhatIsNotDone) {
   PlanLedger ledger(PaceFor(2, 3), Epochs(1, 997), 997, {});
   const std::vector<uint64_t> members = Members(2);
-  const std::vector<Deal> first = DealAll(&ledger, members);
+  const std::vector<Assignment> first = AssignAll(&ledger, members);
   ledger.MarkDone(members[0], 16);
-  DealAll(&ledger, members);
+  AssignAll(&ledger, members);
   ledger.Forget(16);
-  ledger.GiveBack(members[1], 0);
+  ledger.Return(members[1], 0);
   EXPECT_EQ(ledger.StateAt({.version = 32}).pending(0).begin(), first[1].minibatches[0][0].begin);
 }
 
 TEST(PlanLedgerTest, IgnoresStepsOfHoldersThatWereDealtNothing) {
   PlanLedger ledger(PaceFor(1, 3), Epochs(1, 100), 100, {});
-  DealAll(&ledger, Members(1));
+  AssignAll(&ledger, Members(1));
   ledger.MarkDone(kHolder + 1, 3);
   EXPECT_EQ(ledger.done_samples(), 0u);
 }

@@ -11,7 +11,7 @@ using Work = ProgressWatch::Work;
 constexpr uint64_t kWorker = 7;
 
 TEST(ProgressWatchTest, WorkerWithoutProgressIsNoticedAfterThreeLeasesAndStuckAfterTheLimit) {
-  ProgressWatch watch(/*stuck_seconds=*/300, /*lease_seconds=*/10);
+  ProgressWatch watch(/*stuck_seconds=*/300, /*heartbeat_timeout_seconds=*/10);
   const Work work = {.to_do = true, .granted = 8, .reported = 3, .answered = 3, .mean_step_seconds = 0.1};
   EXPECT_EQ(watch.Observe(kWorker, work, 100), Verdict::kFine);
   EXPECT_EQ(watch.Observe(kWorker, work, 129), Verdict::kFine);

@@ -1,4 +1,4 @@
-// What the master's tests share: a clock that is set by hand, and jobs with all defaults filled in.
+// Common parts of the master's tests: a manual clock, and jobs with all defaults filled in.
 #ifndef CATCHMENT_TESTS_SERVER_MASTER_TESTING_H_
 #define CATCHMENT_TESTS_SERVER_MASTER_TESTING_H_
 

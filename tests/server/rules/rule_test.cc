@@ -160,7 +160,7 @@ TEST(AccruedGradientTest, CompensationThatBeganLaterCountsItsOwnSteps) {
   EXPECT_NE(weights_after(5002, 0), weights_after(2, 0));
 }
 
-// Halves the rate, and notes what it was told.
+// Halves the rate, and records its arguments.
 struct HalvingControl final : MomentumControl {
   Setting Set(const Stale& now) override {
     stale = now;

@@ -40,7 +40,7 @@ def rates(make, steps):
 
 
 def scheduler_of(schedule, steps):
-    """PyTorch's scheduler over so many steps: its name and arguments."""
+    """Returns PyTorch's scheduler over the steps, with its name and arguments."""
     field = {name: float32(value) if isinstance(value, float) else value for name, value in schedule.items()}
     rest = field.get("final_fraction", 0.0)
     decay = field["decay"]

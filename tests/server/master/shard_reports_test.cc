@@ -1,4 +1,4 @@
-#include "server/master/shard_board.h"
+#include "server/master/shard_reports.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace catchment {
 namespace {
 
 // All staleness that the last reports have, added up anew.
-StalenessDistribution Recompute(const ShardBoard& board, std::optional<uint32_t> worker) {
+StalenessDistribution Recompute(const ShardReports& board, std::optional<uint32_t> worker) {
   StalenessDistribution sum;
   for (const auto& report : board.reports()) {
     if (!report) continue;
@@ -72,7 +72,7 @@ class RandomBoard {
     ASSERT_TRUE(board.Update(report).ok());
   }
 
-  ShardBoard board{kShards};
+  ShardReports board{kShards};
 
  private:
   uint32_t Draw(uint32_t below) { return std::uniform_int_distribution<uint32_t>(0, below - 1)(random_); }
@@ -83,7 +83,7 @@ class RandomBoard {
   std::map<uint32_t, uint64_t> versions_;
 };
 
-TEST(ShardBoardTest, SumsAreThoseOfTheLastReportsAfterAnySequenceOfReports) {
+TEST(ShardReportsTest, SumsAreThoseOfTheLastReportsAfterAnySequenceOfReports) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     RandomBoard random(seed);
     for (int step = 0; step < 100; ++step) {
@@ -99,8 +99,8 @@ TEST(ShardBoardTest, SumsAreThoseOfTheLastReportsAfterAnySequenceOfReports) {
   }
 }
 
-TEST(ShardBoardTest, StatisticsThatAReportLeavesOutStayAndMarksAreNotKept) {
-  ShardBoard board(1);
+TEST(ShardReportsTest, StatisticsThatAReportLeavesOutStayAndMarksAreNotKept) {
+  ShardReports board(1);
   v1::ShardReport report;
   report.set_version(1);
   *report.add_workers() = StatisticsOf(0, {{2, 3}});
@@ -124,8 +124,8 @@ TEST(ShardBoardTest, StatisticsThatAReportLeavesOutStayAndMarksAreNotKept) {
   EXPECT_EQ(board.staleness().count(), 0u);
 }
 
-TEST(ShardBoardTest, ARefusedReportChangesNothing) {
-  ShardBoard board(1);
+TEST(ShardReportsTest, ARefusedReportChangesNothing) {
+  ShardReports board(1);
   v1::ShardReport report;
   report.set_version(5);
   *report.add_workers() = StatisticsOf(0, {{2, 10}});

@@ -1,4 +1,4 @@
-#include "server/master/shard_board.h"
+#include "server/master/shard_reports.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@ int Entries(const v1::WorkerStatistics& statistics) {
   return std::min(statistics.staleness_values_size(), statistics.staleness_counts_size());
 }
 
-// Replaces `before` by `after` in both sums. Values are ascending as a rule, so that equal ones meet.
+// Replaces `before` by `after` in both sums. Values are normally ascending, so that equal values are matched.
 void Correct(const v1::WorkerStatistics& before, const v1::WorkerStatistics& after,
              const std::array<StalenessDistribution*, 2>& sums) {
   const auto replace = [&sums](uint64_t value, uint64_t old_count, uint64_t new_count) {
@@ -38,69 +38,69 @@ void Correct(const v1::WorkerStatistics& before, const v1::WorkerStatistics& aft
 
 }  // namespace
 
-absl::Status ShardBoard::Update(const v1::ShardReport& report) {
+absl::Status ShardReports::Update(const v1::ShardReport& report) {
   if (report.shard() >= reports_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("a report of shard ", report.shard(), ", but the job has ",
-                                                   reports_.size(),
-                                                   " servers; start all with one --servers"));
+    return absl::InvalidArgumentError(absl::StrCat("received a report of shard ", report.shard(),
+                                                   ", but the job has ", reports_.size(),
+                                                   " servers; give all servers the same --servers"));
   }
   std::optional<v1::ShardReport>& last = reports_[report.shard()];
   if (last && report.version() < last->version()) {
     return absl::FailedPreconditionError(absl::StrCat("server ", report.shard(), " is at version ",
-                                                      report.version(), ", and was at ", last->version(),
-                                                      " before: it has lost updates"));
+                                                      report.version(), " after version ", last->version(),
+                                                      ": it has lost updates"));
   }
   const bool first = !last.has_value();
   if (first) last.emplace();
   Workers workers;
   workers.Swap(last->mutable_workers());
-  // Into the report before: the memory of its marks is used again.
+  // Assigning to the previous report reuses the memory of its marks.
   *last = report;
   last->clear_marks();
   last->clear_without_statistics();
   if (report.without_statistics() && !first) {
     last->mutable_workers()->Swap(&workers);
   } else {
-    Account(workers, last->workers());
+    ReplaceStatistics(workers, last->workers());
   }
   return absl::OkStatus();
 }
 
-void ShardBoard::Forget(uint32_t shard) {
+void ShardReports::Forget(uint32_t shard) {
   std::optional<v1::ShardReport>& last = reports_.at(shard);
-  if (last) Account(last->workers(), Workers());
+  if (last) ReplaceStatistics(last->workers(), Workers());
   last.reset();
 }
 
-bool ShardBoard::all_reported() const {
+bool ShardReports::all_reported() const {
   return std::all_of(reports_.begin(), reports_.end(), [](const auto& report) { return report.has_value(); });
 }
 
-uint64_t ShardBoard::lowest_generation() const {
+uint64_t ShardReports::lowest_generation() const {
   uint64_t lowest = UINT64_MAX;
   for (const auto& report : reports_) lowest = std::min(lowest, report ? report->generation() : 0);
   return lowest;
 }
 
-uint64_t ShardBoard::lowest_version() const {
+uint64_t ShardReports::lowest_version() const {
   uint64_t lowest = UINT64_MAX;
   for (const auto& report : reports_) lowest = std::min(lowest, report ? report->version() : 0);
   return lowest;
 }
 
-uint64_t ShardBoard::highest_version() const {
+uint64_t ShardReports::highest_version() const {
   uint64_t highest = 0;
   for (const auto& report : reports_) highest = std::max(highest, report ? report->version() : 0);
   return highest;
 }
 
-uint64_t ShardBoard::bytes_pushed() const {
+uint64_t ShardReports::bytes_pushed() const {
   uint64_t bytes = 0;
   for (const auto& report : reports_) bytes += report ? report->bytes_pushed() : 0;
   return bytes;
 }
 
-std::string ShardBoard::save_error() const {
+std::string ShardReports::save_error() const {
   for (const auto& report : reports_) {
     if (report && !report->save_error().empty()) {
       return absl::StrCat("server ", report->shard(), ": ", report->save_error());
@@ -109,16 +109,16 @@ std::string ShardBoard::save_error() const {
   return "";
 }
 
-const StalenessDistribution& ShardBoard::StalenessOf(uint32_t worker) const {
+const StalenessDistribution& ShardReports::StalenessOf(uint32_t worker) const {
   static const StalenessDistribution* const kNone = new StalenessDistribution();
   const auto found = staleness_of_workers_.find(worker);
   return found == staleness_of_workers_.end() ? *kNone : found->second;
 }
 
-void ShardBoard::Account(const Workers& before, const Workers& after) {
+void ShardReports::ReplaceStatistics(const Workers& before, const Workers& after) {
   static const v1::WorkerStatistics* const kNone = new v1::WorkerStatistics();
-  // A shard lists its workers in one order: those at the same place are mostly the same. Where they are not,
-  // one is taken back and the other added as a whole.
+  // A shard lists its workers in a fixed order, so entries at the same position usually belong to the same
+  // worker. Otherwise the old entry is subtracted and the new one added.
   for (int i = 0; i < std::max(before.size(), after.size()); ++i) {
     const bool same = i < std::min(before.size(), after.size()) && before[i].worker() == after[i].worker();
     if (i < before.size()) {

@@ -1,0 +1,156 @@
+#include "server/master/job_state_machine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+
+void JobStateMachine::RequestStop(std::string reason) {
+  if (stop_requested_) return;
+  stop_requested_ = true;
+  stop_reason_ = reason.empty() ? "a stop was requested" : std::move(reason);
+}
+
+void JobStateMachine::EndEarly(std::string reason) {
+  if (open() && !stop_requested_ && early_reason_.empty()) early_reason_ = std::move(reason);
+}
+
+void JobStateMachine::Fail(std::string reason, double now) {
+  if (ended()) return;
+  failure_ = std::move(reason);
+  outcome_ = Outcome::kFailed;
+  Enter(State::kEnded, {}, now);
+}
+
+bool JobStateMachine::Step(const Facts& facts, double now) {
+  workers_now_ = facts.workers;
+  if (facts.bytes_pushed != bytes_pushed_) pushed_at_ = now;
+  bytes_pushed_ = facts.bytes_pushed;
+  const State before = state_;
+  const State next = Next(facts, now);
+  if (next != state_) Enter(next, facts, now);
+  return state_ != before;
+}
+
+JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
+  switch (state_) {
+    case State::kWaiting:
+    case State::kTraining:
+      return WhileOpen(facts);
+    case State::kLeaving:
+      return facts.workers == 0 ? State::kSettling : state_;
+    case State::kSettling:
+      return facts.settled ? State::kSaving : state_;
+    case State::kSaving:
+      return WhileSaving(facts, now);
+    case State::kEvaluating:
+      return facts.evaluated || facts.evaluators == 0 || stop_requested_ ? State::kEnded : state_;
+    case State::kEnded: {
+      const bool all_notified = facts.workers + facts.evaluators == 0 && !facts.watched;
+      return outputs_written_ && (all_notified || now - entered_ >= kLeaveSeconds) ? State::kOver : state_;
+    }
+    case State::kOver:
+      break;
+  }
+  return state_;
+}
+
+JobStateMachine::State JobStateMachine::WhileOpen(const Facts& facts) {
+  if (facts.budget_done) {
+    early_reason_.clear();
+    return State::kLeaving;
+  }
+  if (!early_reason_.empty()) return State::kLeaving;
+  if (stop_requested_ && !facts.drains) {
+    outcome_ = Outcome::kStopped;
+    return State::kLeaving;
+  }
+  return facts.workers >= (begun_ ? 1 : workers_) ? State::kTraining : State::kWaiting;
+}
+
+JobStateMachine::State JobStateMachine::WhileSaving(const Facts& facts, double now) {
+  if (facts.saved) {
+    const bool evaluate = outcome_ == Outcome::kDone && facts.evaluators > 0 && !stop_requested_;
+    return evaluate ? State::kEvaluating : State::kEnded;
+  }
+  if (save_error_.empty()) save_error_since_ = now;
+  save_error_ = facts.save_error;
+  if (!save_error_.empty() && now - save_error_since_ >= kSaveSeconds) {
+    failed_to_save_ = true;
+    Fail(absl::StrCat("the last checkpoint cannot be saved: ", save_error_,
+                      "; free disk space, or make the directory writable for the server"),
+         now);
+  }
+  return state_;
+}
+
+void JobStateMachine::Enter(State state, const Facts& facts, double now) {
+  trained_seconds_ = trained_seconds(now);
+  state_ = state;
+  entered_ = now;
+  if (state == State::kTraining) begun_ = true;
+  if (state == State::kSaving) final_checkpoint_ = NumberFinalCheckpoint(facts);
+}
+
+uint64_t JobStateMachine::NumberFinalCheckpoint(const Facts& facts) const {
+  // The number of the checkpoint that the job was resumed from may be higher than the version of any shard:
+  // it is the highest version of shards that differed, or the checkpoint was taken with another number of
+  // servers. It must not be used again.
+  const uint64_t lowest = begun_ ? facts.earlier_checkpoint + 1 : facts.earlier_checkpoint;
+  return std::max({uint64_t{1}, facts.highest_version, lowest, facts.used_checkpoint + 1});
+}
+
+double JobStateMachine::trained_seconds(double now) const {
+  return trained_seconds_ + (state_ == State::kTraining ? now - entered_ : 0);
+}
+
+v1::JobStatus::Phase JobStateMachine::phase() const {
+  switch (state_) {
+    case State::kWaiting:
+      return v1::JobStatus::WAITING;
+    case State::kTraining:
+      return v1::JobStatus::TRAINING;
+    case State::kLeaving:
+    case State::kSettling:
+    case State::kSaving:
+    case State::kEvaluating:
+      return v1::JobStatus::FINISHING;
+    case State::kEnded:
+    case State::kOver:
+      break;
+  }
+  if (outcome_ == Outcome::kFailed) return v1::JobStatus::FAILED;
+  return outcome_ == Outcome::kStopped ? v1::JobStatus::STOPPED : v1::JobStatus::DONE;
+}
+
+std::string JobStateMachine::reason() const {
+  const std::string why = outcome_ == Outcome::kStopped ? absl::StrCat("stopping (", stop_reason_, "): ")
+                          : !early_reason_.empty()      ? absl::StrCat("done (", early_reason_, "): ")
+                                                        : "";
+  switch (state_) {
+    case State::kWaiting:
+      if (begun_) return "no worker is left: waiting for new workers";
+      return absl::StrCat("waiting for workers: ", workers_now_, " of ", workers_, " have registered");
+    case State::kTraining:
+      if (!stop_requested_) return "";
+      return absl::StrCat("stopping (", stop_reason_, "): workers finish their leases and save their states");
+    case State::kLeaving:
+      return absl::StrCat(why, "waiting for ", workers_now_, " workers to leave");
+    case State::kSettling:
+      return absl::StrCat(why, "waiting for the last reports of the servers");
+    case State::kSaving:
+      return absl::StrCat(why, "saving the last checkpoint",
+                          save_error_.empty() ? "" : ", which failed so far: ", save_error_);
+    case State::kEvaluating:
+      return "waiting for the final evaluation";
+    case State::kEnded:
+    case State::kOver:
+      break;
+  }
+  if (outcome_ == Outcome::kFailed) return failure_;
+  return outcome_ == Outcome::kStopped ? stop_reason_ : "";
+}
+
+}  // namespace catchment
