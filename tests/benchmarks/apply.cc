@@ -1,4 +1,5 @@
-// How fast updates are applied: see kUsage. The passes are in apply_case.cc, their memory in apply_memory.cc.
+// Measures how fast updates are applied: see kUsage. The passes are in apply_case.cc, their memory in
+// apply_memory.cc.
 #include <cstring>
 #include <iostream>
 
@@ -83,7 +84,7 @@ absl::StatusOr<std::vector<int64_t>> ChooseSizes(const std::vector<std::string>&
   return sizes;
 }
 
-// Of the rounds.
+// The results of all rounds.
 struct Samples {
   std::vector<double> pass, triad, memcpy;  // GB/s
   std::vector<double> of_triad, of_memcpy;

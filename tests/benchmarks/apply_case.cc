@@ -7,7 +7,7 @@ namespace {
 
 // Small, so that no number of passes carries the weights away.
 constexpr float kLearningRate = 1e-6f;
-// Of a worker in the middle of a job; the passes' speed does not depend on it.
+// The steps of a worker in the middle of a job. The speed does not depend on it.
 constexpr uint64_t kStepsBefore = 100;
 constexpr uint32_t kSamples = 32;
 

@@ -40,7 +40,7 @@ struct ApplyCase {
 
 const std::vector<ApplyCase>& ApplyCases();
 
-// What an update reads and writes, for each parameter.
+// Returns the number of bytes that an update reads and writes per parameter.
 int64_t BytesPerParameter(const ApplyCase& c, const Rule& rule);
 
 // One update of the block. `rule` is made of c.job.

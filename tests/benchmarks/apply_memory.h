@@ -1,7 +1,7 @@
 // The vectors of models of one size, over which the `apply` benchmark's passes go block by block.
 //
 // A small model (all its vectors fit the second-level cache) is one copy, passed over again and again: the
-// figure is the cache's. Of a larger one there are so many copies, taken in turn, that none is in the cache
+// figure is the cache's. For a larger one there are enough copies, used in turn, that none is in the cache
 // when its turn comes: the figure is the memory's.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_APPLY_MEMORY_H_
 #define CATCHMENT_TESTS_BENCHMARKS_APPLY_MEMORY_H_

@@ -1,4 +1,4 @@
-// What saving costs those who train: see kUsage. Begin reading at Measure.
+// Measures how much checkpoints slow down training: see kUsage. Begin reading at Measure.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:checkpoint -- [
 
 Times the round trip of one asynchronous worker's gradient over loopback, which the server applies with ADAM, while the
 server saves one checkpoint after the other (weights and both vectors of state) and while it saves none. Both take turns
-in one run; the server is a process of its own. ratio_p99: with checkpoints over without.
+in one run; the server is a separate process. ratio_p99: with checkpoints over without.
 
 Flags:
 )";

@@ -1,4 +1,4 @@
-// How fast values become payloads and back: see kUsage.
+// Measures the speed of encoding and decoding: see kUsage.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

@@ -43,10 +43,10 @@ class SimulatedServers final : public CallService {
  private:
   using Async = v1::ShardService::AsyncService;
 
-  // Of one worker at one server.
+  // The last push of a worker at a server.
   struct Last {
-    uint64_t sequence = 0;  // of its last push
-    uint64_t version = 0;   // that it was sent then
+    uint64_t sequence = 0;  // of the push
+    uint64_t version = 0;   // of the weights that were returned
   };
 
   absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step);

@@ -1,4 +1,4 @@
-// Many workers of a job, as far as the control plane sees them: each has a connection of its own to the
+// Many workers of a job, as far as the control plane sees them: each has a separate connection to the
 // master, sends heartbeats, asks for leases, and sleeps through a step instead of computing.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_CONTROL_WORKERS_H_
 #define CATCHMENT_TESTS_BENCHMARKS_CONTROL_WORKERS_H_
@@ -18,7 +18,7 @@
 
 namespace catchment {
 
-// What all workers share.
+// Shared by all workers.
 //
 // Threads: safe.
 class ControlRecord {

@@ -1,4 +1,4 @@
-// How fast plain sockets are on this machine: the most that a network of processes can exchange over
+// Measures plain sockets on this machine: the upper bound of what processes can exchange over
 // loopback.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_LOOPBACK_H_
 #define CATCHMENT_TESTS_BENCHMARKS_LOOPBACK_H_

@@ -31,7 +31,7 @@ double Number(const std::vector<std::string>& words, size_t index) {
 
 double Ticks() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
-// What stands after "NAME:" in a line of its own; empty without.
+// Returns the text after "NAME:" in the line that begins with it; empty if there is no such line.
 std::string Field(const std::string& path, const std::string& name) {
   for (const auto& line : absl::StrSplit(Read(path), '\n')) {
     const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));

@@ -1,4 +1,4 @@
-// What processes have used, from /proc.
+// The resources that processes have used, from /proc.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_PROCESS_USAGE_H_
 #define CATCHMENT_TESTS_BENCHMARKS_PROCESS_USAGE_H_
 
@@ -9,14 +9,14 @@
 
 namespace catchment {
 
-// Of a process that has ended both are 0.
+// Both return 0 for a process that has ended.
 double ProcessorSeconds(pid_t pid);  // of all its threads, ended ones too; user and system
 int64_t ResidentBytes(pid_t pid);
 
 // Processor seconds that this machine has been busy, over all cores, since its start.
 double BusySeconds();
 
-// What can be taken without swapping.
+// Returns the memory that can be allocated without swapping.
 int64_t AvailableBytes();
 
 int Cores();

@@ -40,8 +40,8 @@ double RateMeter::TimeOf(uint64_t count) const {
                                       [](const Point& point, uint64_t c) { return point.count < c; });
   CHECK(after != points_.end() && after != points_.begin());
   const Point& before = *std::prev(after);
-  // What came in between came since the reading before, of which nothing is kept if it was like the one
-  // before it.
+  // The increments between the two points came since the previous reading, which is not stored if it was
+  // equal to the one before it.
   const double since = std::max(before.time, after->time - interval_);
   const double share =
       static_cast<double>(count - before.count) / static_cast<double>(after->count - before.count);

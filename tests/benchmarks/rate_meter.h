@@ -1,6 +1,6 @@
 // The rate of a count that many workers drive in step with themselves, from readings of it.
 //
-// Each of W workers adds one in every step of its own, and their steps may lie together or apart, so that the
+// Each of W workers adds one in every step, and their steps may lie together or apart, so that the
 // count grows in bursts. In steady state any h = n W additions take the time of n steps, wherever one begins
 // to count: that time is taken from every reading of the first half of the measurement on, and averaged.
 //

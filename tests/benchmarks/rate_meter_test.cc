@@ -12,7 +12,7 @@ namespace {
 constexpr double kPoll = 0.02;
 constexpr double kInterval = 0.1;
 
-// Workers that add one every `period` seconds, each at a moment of its own within the period; the count is
+// Workers that add one every `period` seconds, each at a different time within the period; the count is
 // renewed every 0.1 s and read every 0.02 s.
 double Measured(const std::vector<double>& moments, double period, int steps) {
   RateMeter meter(static_cast<int>(moments.size()), steps, kInterval);
@@ -37,7 +37,7 @@ TEST(RateMeter, CountsOneWorker) {
 TEST(RateMeter, CountsWorkersWhoseStepsLieTogether) {
   std::vector<double> moments;
   for (int i = 0; i < 60; ++i) moments.push_back(0.005 * i);
-  // Of 5 s only the first 0.3 s see additions.
+  // There are additions only in the first 0.3 s of 5 s.
   EXPECT_NEAR(Measured(moments, 5.03, 1), 60 / 5.03, 0.01 * 60 / 5.03);
 }
 

@@ -19,7 +19,8 @@ double Median(std::vector<double> values) {
 
 absl::Status WriteRows(const std::vector<nlohmann::ordered_json>& rows, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
-  // `bazel run` starts programs in a folder of its own, and says here where it was called.
+  // `bazel run` starts programs in another directory, and passes the one where it was called in this
+  // variable.
   const char* caller = std::getenv("BUILD_WORKING_DIRECTORY");
   const std::filesystem::path file = std::filesystem::path(caller == nullptr ? "" : caller) / path;
   std::ofstream out(file);

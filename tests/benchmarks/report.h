@@ -1,4 +1,4 @@
-// What the benchmarks of this folder share: medians, rows in a JSON file, a command line.
+// The common parts of the benchmarks: medians, rows in a JSON file, a command line.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_REPORT_H_
 #define CATCHMENT_TESTS_BENCHMARKS_REPORT_H_
 

@@ -1,4 +1,4 @@
-// How many workers a server bears: see kUsage. A row is measured in scaling_run.cc, of a case in
+// Measures how many workers a server supports: see kUsage. A row is measured in scaling_run.cc, of a case in
 // scaling_case.cc.
 #include <cmath>
 #include <cstdlib>

@@ -56,7 +56,7 @@ absl::Status CheckPresets(const std::vector<std::string>& presets) {
   return absl::OkStatus();
 }
 
-// Of the parameters, in the synthetic model.
+// Returns the fraction of the parameters in the first layer of the synthetic model.
 double FirstLayerShare(int64_t parameters) {
   v1::Model model;
   model.mutable_synthetic()->set_parameters(static_cast<uint64_t>(parameters));
@@ -117,9 +117,9 @@ double SynchronousBound(const ScalingCase& c, double bytes_per_second) {
 }
 
 int64_t EstimateScalingBytes(const ScalingCase& c) {
-  // Of the weights' size: in a worker weights, gradient and what is on its way, with EASGD a difference too;
-  // in the server weights, momentum and what waits to be applied or read, a little more than one for each
-  // worker.
+  // In units of the weights' size: a worker has weights, a gradient and messages in flight, and with EASGD a
+  // difference; the server has weights, momentum and messages that wait to be applied or read, a little more
+  // than one for each worker.
   const double per_worker = c.preset == "easgd" ? 5.5 : 4.5;
   return static_cast<int64_t>(static_cast<double>(c.bytes()) * (per_worker * c.workers + 3)) +
          kProcessBytes * (c.workers + 1);

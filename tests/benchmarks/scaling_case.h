@@ -1,4 +1,4 @@
-// What the `scaling` benchmark measures: a synthetic job with one preset, size and number of workers.
+// One case of the `scaling` benchmark: a synthetic job with a preset, size and number of workers.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_SCALING_CASE_H_
 #define CATCHMENT_TESTS_BENCHMARKS_SCALING_CASE_H_
 
@@ -16,14 +16,14 @@ struct ScalingCase {
   double step_ms = 0;
   int workers = 1;
 
-  // Of all weights, or a gradient.
+  // Returns the size of all weights, or of a gradient.
   int64_t bytes() const { return parameters * static_cast<int64_t>(sizeof(float)); }
   double step_seconds() const { return step_ms / 1000; }
   // "downpour, 1,200,000 parameters, 1000 ms, 60 workers".
   std::string Describe() const;
 };
 
-// What is asked for; an empty list stands for the default one.
+// The cases requested on the command line; an empty list means the default one.
 struct ScalingChoice {
   std::vector<std::string> presets;
   std::vector<std::string> parameters;
@@ -45,7 +45,7 @@ std::string ScalingJobText(const ScalingCase& c);
 // moves faster than the network.
 double SynchronousBound(const ScalingCase& c, double bytes_per_second);
 
-// Of the memory that servers and workers need together, roughly.
+// Returns an estimate of the memory that servers and workers need together.
 int64_t EstimateScalingBytes(const ScalingCase& c);
 
 }  // namespace catchment

@@ -32,7 +32,7 @@ int WarmUpSteps(const ScalingCase& c) {
   return std::max(1, static_cast<int>(std::ceil(kWarmUp / c.step_seconds())));
 }
 
-// How many round trips took how many microseconds.
+// The number of round trips by microseconds.
 using RoundTrips = std::map<uint64_t, int64_t>;
 
 void Gather(const v1::JobStatus& status, int64_t sign, RoundTrips* trips) {
@@ -55,7 +55,7 @@ std::optional<double> QuantileMs(const RoundTrips& trips, double quantile) {
   return std::nullopt;
 }
 
-// What the processes of a cluster have used so far.
+// The resources that the processes of a cluster have used so far.
 struct Usage {
   double time = 0;
   double server = 0;

@@ -24,7 +24,7 @@ struct ScalingFigures {
   // Contributions applied: pushes, or elastic exchanges.
   double updates_per_second = 0;
   // From the moment that a worker has its whole gradient to send to the moment that it has all fresh weights;
-  // in milliseconds. Absent where no worker has told of any.
+  // in milliseconds. Absent if no worker has reported any.
   std::optional<double> p50_ms;
   std::optional<double> p99_ms;
   double server_processors = 0;  // busy on average: 0.5 is half a core
@@ -36,7 +36,7 @@ struct ScalingFigures {
 
 // Steps of each worker that are measured: an even number, at least 2.
 int MeasuredSteps(const ScalingCase& c, double seconds);
-// How long MeasureScaling takes, roughly.
+// Returns an estimate of the time that MeasureScaling takes.
 double ExpectedSeconds(const ScalingCase& c, double seconds);
 
 // Errors: a process that ended, with its last words; workers that do not train in time; Aborted for a signal.

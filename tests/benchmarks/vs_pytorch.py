@@ -2,7 +2,7 @@
 
     vs_pytorch.py [--json=FILE] [--isa=native] [--models=mnist_cnn,...] [--threads=1,2] [--seconds=5] [--rounds=5]
 
-Each round runs one program, then the other, for some seconds each, in processes of their own; of all rounds the
+Each round runs one program, then the other, for some seconds each, in separate processes; of all rounds the
 median counts. Both train by SGD with momentum on one random minibatch of 128 samples. PyTorch is tuned as well as we
 know: tcmalloc where it is installed; images in the order of its channels_last, where that is faster; and where it
 computes with OpenBLAS the kernels (OPENBLAS_CORETYPE) that are fastest here, which OpenBLAS does not always choose for
@@ -23,7 +23,7 @@ import time
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BATCH = 128
 IMAGES = ("mnist_cnn", "resnet20")
-# What limits oneDNN (by either name), PyTorch's own kernels and MKL.
+# The variables that limit oneDNN (by either name), PyTorch's own kernels and MKL.
 AVX2 = dict(DNNL_MAX_CPU_ISA="AVX2", ONEDNN_MAX_CPU_ISA="AVX2", ATEN_CPU_CAPABILITY="avx2",
             MKL_ENABLE_INSTRUCTIONS="AVX2")
 JOBS = dict(mnist_cnn="mnist_cnn", mnist_mlp="mnist_mlp", hep_lstm="hep_lstm", resnet20="resnet20_cifar10")
@@ -82,7 +82,7 @@ def refuse_reference_blas():
 
 
 def describe_pytorch():
-    """Its version, and whether it computes with OpenBLAS. (NumPy loads one of its own beside MKL.)"""
+    """Its version, and whether it computes with OpenBLAS. (NumPy loads its own in addition to MKL.)"""
     import torch
     torch.ones(2, 2) @ torch.ones(2, 2)
     print(json.dumps([torch.__version__, not torch.backends.mkl.is_available() and "openblas" in libraries()]))

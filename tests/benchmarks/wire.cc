@@ -1,4 +1,4 @@
-// How fast a gradient becomes fresh weights: see kUsage. Begin reading at MeasureGroup.
+// Measures the time from a gradient to the updated weights: see kUsage. Begin reading at MeasureGroup.
 #include <glog/logging.h>
 #include <unistd.h>
 
@@ -29,8 +29,8 @@ namespace {
 constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:wire -- [flags]
 
 Times the round trip of a gradient over loopback: N bytes to the server, which applies SGD, and N bytes of fresh
-weights back. Every variant has a server and its workers in processes of their own; all are up at once and take
-turns, so that what disturbs the machine disturbs them alike.
+weights back. Every variant has a server and its workers in separate processes; all are up at once and take
+turns, so that disturbances of the machine affect all of them.
 
 plain_tcp, plain_unix   blocking sockets: write N, read N; the reference
 protobuf_unary          generated messages over gRPC, one call a round trip
@@ -60,7 +60,7 @@ FlagSet MakeFlags(Options* o) {
       "bytes", "N", &o->bytes,
       "Only weights of this size. Any number of times. Default: 4096, 800000, 4800000, 44000000, 100000000.");
   flags.AddList("workers", "N", &o->workers,
-                "Only so many workers pushing at the same time. Any number of times. Default: 1, 2.");
+                "Only this number of workers pushing at the same time. May be repeated. Default: 1, 2.");
   flags.AddList("variant", "NAME", &o->variants,
                 "Only this variant, and plain_tcp. Any number of times. Default: all.");
   flags.AddSeconds("seconds", &o->seconds, "To spend on each figure, about. Default 2.");
@@ -136,7 +136,7 @@ std::vector<float> MakeGradient(int64_t values) {
   return gradient;
 }
 
-// What one worker alone must have got after `rounds` updates.
+// Checks the weights that a single worker must have received after `rounds` updates.
 void CheckWeights(absl::Span<const float> gradient, absl::Span<const float> weights, int64_t rounds) {
   for (const size_t i : {size_t{0}, weights.size() / 2, weights.size() - 1}) {
     float expected = 0;

@@ -1,4 +1,4 @@
-// The two ends that the wire benchmark drives, each in a process of its own: a server that holds N float32
+// The two ends that the wire benchmark drives, each in a separate process: a server that holds N float32
 // weights and applies w -= lr * g to every gradient that comes, and a worker that sends a gradient and gets
 // the weights after it.
 #ifndef CATCHMENT_TESTS_BENCHMARKS_WIRE_PEERS_H_
@@ -26,7 +26,7 @@ struct PeerOptions {
 
 inline constexpr float kLearningRate = 1e-3f;
 
-// Serves from construction to destruction, on threads of its own.
+// Serves from construction to destruction, on its own threads.
 class WireServer {
  public:
   virtual ~WireServer() = default;
@@ -50,7 +50,7 @@ std::unique_ptr<WireWorker> MakeProtobufWorker(const PeerOptions& options);
 std::unique_ptr<WireServer> MakeCatchmentServer(const PeerOptions& options);
 std::unique_ptr<WireWorker> MakeCatchmentWorker(const PeerOptions& options);
 
-// Of gRPC: "unix:PATH" or HOST:PORT.
+// Returns the address for gRPC: "unix:PATH" or HOST:PORT.
 std::string GrpcAddress(const PeerOptions& options);
 
 }  // namespace catchment

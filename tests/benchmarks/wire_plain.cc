@@ -104,7 +104,7 @@ class PlainServer final : public WireServer {
     SendAtOnce(fd);
     const size_t bytes = weights_.size() * sizeof(float);
     std::vector<float> gradient(weights_.size());
-    // With one worker nobody changes the weights while they are sent.
+    // With one worker the weights do not change while they are sent.
     std::vector<float> copy(options_.workers > 1 ? weights_.size() : 0);
     while (ReadAll(fd, gradient.data(), bytes)) {
       {

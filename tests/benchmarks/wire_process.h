@@ -28,7 +28,7 @@ class Subprocess {
   FILE* from_ = nullptr;
 };
 
-// Of this process, user and system.
+// Returns the processor time of this process, user and system.
 double ProcessorSeconds();
 
 }  // namespace catchment

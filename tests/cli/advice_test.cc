@@ -34,7 +34,7 @@ v1::Progress* ProgressOf(v1::JobStatus* status, int worker) {
 
 v1::Algorithm* AlgorithmOf(v1::JobStatus* status) { return status->mutable_settings()->mutable_algorithm(); }
 
-// As if it had just begun: all that is counted or timed is so many times less.
+// Returns the status of a job that has just begun: all counts and times are divided by this factor.
 v1::JobStatus Younger(v1::JobStatus status, double times) {
   for (v1::WorkerStatus& worker : *status.mutable_workers()) {
     v1::Progress* progress = worker.mutable_progress();
@@ -143,7 +143,7 @@ TEST(AdviceTest, WorkersWaitForServersMoreThanAThirdOfTheirTime) {
   AlgorithmOf(&status)->mutable_consistency()->set_groups(1);
   status.set_staleness_mean(0);
   EXPECT_THAT(One(status).why, HasSubstr("slower workers"));
-  // What the algorithm does not allow is not advised.
+  // Advice that the algorithm does not allow is not given.
   AlgorithmOf(&status)->mutable_contribution()->mutable_elastic();
   EXPECT_THAT(One(status).advice, HasSubstr("elastic.communication_period"));
   EXPECT_THAT(One(status).advice, Not(HasSubstr("compression")));

@@ -1,10 +1,10 @@
 // A stand-in for catchment_server: a master that follows a script instead of training anything, so that tests
 // can make it hang, die or finish. The script is the environment variable FAKE_MASTER (words, separated by
-// spaces), and files in the --out directory: "finish" ends the job as done; the master makes "asked" whenever it is
-// asked for its status.
+// spaces), and files in the --out directory: "finish" ends the job as done; the master makes "asked" whenever
+// it is asked for its status.
 //   refuse      ends with exit code 1 and a reason
 //   mute        never says where it listens
-//   deaf        says an address at which nobody answers
+//   deaf        says an address at which no process answers
 //   waiting     stays in the phase WAITING
 //   stubborn    ignores Stop and SIGTERM
 //   checkpoint  has written one

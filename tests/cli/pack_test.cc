@@ -28,7 +28,7 @@ class PackTest : public testing::Test {
     return directory_ + "/" + name;
   }
 
-  // Of a model with ten outputs.
+  // Writes the job file of a model with ten outputs.
   std::string Job(const std::string& data) const {
     return Write("job.textproto",
                  "model { layers { flatten {} } layers { dense { units: 10 } } } batch_size: 1 " + data);
@@ -40,7 +40,7 @@ class PackTest : public testing::Test {
     return RunPack(args, {}, &out_, &err_);
   }
 
-  // What a job with the `data` that was printed loads.
+  // Returns the data that a job with the printed `data` loads.
   DataSets Packed(const std::string& loss = "") const {
     v1::Job job;
     EXPECT_TRUE(ParseText("model { layers { flatten {} } layers { dense { units: 10 } } " + loss +

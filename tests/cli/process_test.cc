@@ -158,7 +158,7 @@ TEST_F(ProcessTest, ItDiesWithTheProcessThatStartedIt) {
   ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
       << "the middle process did not start a child";
   char byte;
-  EXPECT_EQ(read(fds[0], &byte, 1), 0) << "end of file is expected once nobody holds the pipe";
+  EXPECT_EQ(read(fds[0], &byte, 1), 0) << "end of file is expected when no process holds the pipe";
   close(fds[0]);
 }
 

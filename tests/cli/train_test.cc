@@ -45,8 +45,8 @@ class TrainTest : public ::testing::Test {
 
   void Script(const std::string& words) { setenv("FAKE_MASTER", words.c_str(), 1); }
 
-  // What every worker, and the evaluator, runs. `first A; B`: the first to come does A and stops, the others
-  // B.
+  // Sets the script that every worker and the evaluator runs. With `first A; B` the first to start runs A and
+  // stops, and the others run B.
   void Worker(const std::string& body) {
     const std::string path = root_ + "/worker.sh";
     std::ofstream(path) << "#!/bin/sh\nOUT=" << options_.out << "\nMUTEX=" << root_ << "/first\n"
@@ -105,7 +105,7 @@ TEST_F(TrainTest, WithJsonStandardOutputIsTheSummaryAlone) {
 
 TEST_F(TrainTest, OneWorkerKilledIsSaidAndTheOtherGoesOn) {
   options_.workers = 2;
-  // A second question comes after the first one's answer, and with it the loss, has been dealt with.
+  // A second request is sent after the first answer, and with it the loss, has been processed.
   Worker(
       "if mkdir $MUTEX 2>/dev/null; then\n"
       "  echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; echo my last words; kill -9 $$\n"
@@ -202,7 +202,7 @@ TEST_F(TrainTest, ProcessesThatIgnoreSigtermAreKilled) {
 TEST_F(TrainTest, ASignalStopsTheJobInOrder) {
   Script("checkpoint");
   Worker("kill -TERM $PPID; exec sleep 1000");
-  bounds_.end = 0.2;  // nobody tells this worker to end
+  bounds_.end = 0.2;  // this worker gets no signal to end
   EXPECT_EQ(Train(), 128 + SIGTERM) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("SIGTERM: stopping in order"), HasSubstr("ended          STOPPED"),
                                 HasSubstr("To go on from the last checkpoint")));

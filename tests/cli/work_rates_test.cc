@@ -18,7 +18,7 @@ TEST(WorkRatesTest, OneReadingAloneIsSinceTheWorkersRegistration) {
   EXPECT_DOUBLE_EQ(*SamplesPerSecond(status, nullptr), 1920.4);
 }
 
-// A worker goes on for 2 s of its own, 1 s of it computing.
+// A worker trains for 2 s of its own time, 1 s of it computing.
 void GoOn(v1::JobStatus* status, int worker) {
   v1::Progress* progress = status->mutable_workers(worker)->mutable_progress();
   progress->set_steps(progress->steps() + 10);
@@ -38,7 +38,7 @@ TEST(WorkRatesTest, TwoReadingsGiveWhatLiesBetween) {
   EXPECT_DOUBLE_EQ(*work.compute_per_step(), 0.1);
   EXPECT_DOUBLE_EQ(*work.share(work.pull), 0.5);
   EXPECT_DOUBLE_EQ(*SamplesPerSecond(now, &before), 128);
-  // All others have told of nothing.
+  // All others have reported nothing.
   EXPECT_DOUBLE_EQ(*WorkOf(now, &before).samples_per_second(), 160);
   EXPECT_FALSE(WorkOf(now.workers(0), &before).samples_per_second().has_value());
 }

@@ -120,7 +120,7 @@ TEST(Combinations, TrainOrAreRefusedByName) {
   EXPECT_GT(refused, 1000);
 }
 
-// What users ask for first.
+// The most common combinations.
 TEST(Combinations, TheUsualOnesAreAccepted) {
   const auto accepted = [](const std::string& consistency, const std::string& contribution,
                            const std::string& compensation, const std::string& optimizer) {

@@ -1,7 +1,7 @@
-// Every way of waiting makes exactly the updates that its definition says. Each is held to a reference of a
-// few lines, in double precision and without versions, blocks or servers, that is told only in what order the
-// workers pushed and left. The order is drawn at random among those who may go on, so the reference also says
-// who may.
+// Every consistency makes exactly the updates of its definition. Each is compared with a reference of a few
+// lines, in double precision and without versions, blocks or servers, whose only input is the order in which
+// the workers pushed and left. The order is chosen at random among the workers that may continue, so the
+// reference also determines which may.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ const LeastSquares& Problem() {
   return *problem;
 }
 
-// A worker's batch, of a size of its own.
+// The batch of a worker; each worker has another batch size.
 uint32_t Samples(int worker) { return 2 + worker; }
 int64_t FirstRow(int worker, int round) { return 37 * worker + 11 * round; }
 

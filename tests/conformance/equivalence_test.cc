@@ -33,7 +33,7 @@ std::vector<float> Initial() {
   return initial;
 }
 
-// Every round's batch is dealt out in worker order: worker i gets batches[i] rows of it.
+// Every round's batch is divided in worker order: worker i gets batches[i] of its rows.
 std::vector<float> TrainSynchronously(const v1::Job& job, const std::vector<int>& batches,
                                       const VirtualCluster::Split& split = {},
                                       VirtualCluster::Pick pick = VirtualCluster::NextInCircle,

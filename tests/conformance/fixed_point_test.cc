@@ -80,7 +80,7 @@ TEST_P(AlgorithmTest, WorkerThatVanishesAfterAnyNumberOfStepsLeavesTheOthersRunn
           for (size_t i = 0; i < w.size(); ++i) g[i] = 0.01f * w[i];
         });
         for (; done[worker] < kSteps; ++done[worker]) {
-          // Without Finish: nobody else is told but by the rosters.
+          // Without Finish: the others learn of it only from the rosters.
           if (worker == vanishing && done[worker] == last) return cluster.Leave(worker);
           ASSERT_TRUE(algorithm->Run({1, 0}, small).ok());
         }

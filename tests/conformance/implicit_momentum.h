@@ -16,7 +16,7 @@ struct ImplicitMomentum {
 };
 
 // `rate`: eta k. The center begins at 1, and what the workers have seen of it at 0: began both at one place,
-// w and dw of a lone worker would always have one ratio, and a and b could not be told apart.
+// With a single worker the ratio of w and dw would be constant, and a and b could not be distinguished.
 ImplicitMomentum MeasureImplicitMomentum(int workers, double rate, int updates, int runs, uint64_t seed);
 
 }  // namespace catchment

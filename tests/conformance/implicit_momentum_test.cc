@@ -20,7 +20,7 @@ TEST(ImplicitMomentum, IsOneMinusOneOverTheWorkers) {
   }
 }
 
-// Exponential service times on a quadratic without noise, with a curvature of its own for each of 64
+// Exponential service times on a quadratic without noise, with its own curvature for each of 64
 // coordinates.
 struct NoiselessQuadratic {
   explicit NoiselessQuadratic(const v1::Job& job)

@@ -1,6 +1,6 @@
 // Several workers on real shards in one process, without a network and without chance.
 //
-// Every worker runs on a thread of its own, but only one at a time: the turn passes once in every operation
+// Every worker runs on a separate thread, but only one at a time: the turn passes once in every operation
 // on the parameters, when the worker waits for it for the first time, to another worker that can go on, by
 // default the next one in a circle. A worker whose operation waits at a gate can when it has been answered. A
 // block is sent, and where nothing holds it up answered, as soon as its values are ready. An operation
@@ -277,7 +277,7 @@ class VirtualCluster {
   const Pick pick_;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<std::shared_ptr<Client>> clients_;
-  // Of whoever has the turn.
+  // Used by the thread whose turn it is.
   std::set<int> members_;
   std::set<int> idle_;
   std::set<int> unfinished_;

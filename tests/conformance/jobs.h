@@ -21,7 +21,8 @@ inline v1::Job JobWithModel() {
   return job;
 }
 
-// Such a job with these fields, with all defaults. The learning rate is constant unless they say otherwise.
+// Returns such a job with these fields and all defaults. The learning rate is constant unless the fields set
+// it.
 inline v1::Job Complete(const v1::Job& fields) {
   v1::Job job = JobWithModel();
   job.MergeFrom(fields);

@@ -37,7 +37,7 @@ RULES = {
 }
 SUITE = ["//tests/conformance/..."]
 
-# What is broken, and into what; each match of each line is one break.
+# Patterns and their replacements; each match in each line is one break.
 BREAKS = [
     (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " / "), (r" / ", " * "),
     (r" \+= ", " -= "), (r" -= ", " += "),
@@ -50,7 +50,7 @@ BREAKS = [
 # Loops, checks, strings and declarations are not arithmetic.
 SKIP = re.compile(r'^\s*(//|#|namespace|using|template|CHECK|LOG|assert)|for \(|"')
 
-# What is left out: a statement on a line of its own, but for declarations and a function's last return.
+# Statements to delete: those that fill a line, except declarations and the last return of a function.
 STATEMENT = re.compile(r"^ +(?!(return|break|continue|using|const|constexpr|static|alignas|auto)\b)"
                        r"((if|for) \(.*\) |(?![\w:<>, ]+[&*]* (const |__restrict )?\w+( =|[;({\[])))\S.*;$")
 

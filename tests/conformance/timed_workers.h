@@ -1,4 +1,4 @@
-// Asynchronous workers in virtual time: each takes a time of its own for every gradient, pushes it, and goes
+// Asynchronous workers in virtual time: each has its own time for every gradient, pushes it, and goes
 // on from the weights that come back. On the core alone: no threads, no network, no clock.
 #ifndef CATCHMENT_TESTS_CONFORMANCE_TIMED_WORKERS_H_
 #define CATCHMENT_TESTS_CONFORMANCE_TIMED_WORKERS_H_
@@ -17,7 +17,7 @@ namespace catchment {
 
 class TimedWorkers {
  public:
-  // Of a worker's next gradient; any unit.
+  // Returns the time of a worker's next gradient, in any unit.
   using ServiceTime = std::function<double(int worker)>;
   using Gradient = std::function<void(const std::vector<float>& weights, std::vector<float>* gradient)>;
 

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of float32 against double, over a whole trajectory.
+// The tolerance of float32 relative to double over a whole trajectory.
 constexpr double kTolerance = 2e-5;
 
 // By name.

@@ -12,7 +12,7 @@
 namespace catchment {
 namespace {
 
-// Of a weight. The reference has float64 weights, ours are float32.
+// The tolerance of a weight: the reference has float64 weights, ours are float32.
 constexpr double kTolerance = 1e-6;
 
 const nlohmann::json& Golden() {

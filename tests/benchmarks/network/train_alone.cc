@@ -1,4 +1,4 @@
-// What a job's model learns in one process, without servers: the job's data with its augmentation,
+// Trains a job's model in one process, without servers: the job's data with its augmentation,
 // minibatches and epochs, and SGD with momentum 0.9 (coupled weight decay, the learning rate along half a
 // cosine) or Adam. Prints the test accuracy after each epoch, and the samples per second of training.
 //

@@ -122,7 +122,7 @@ TEST(PlanSearch, AQuarterOfTheBudgetWithTheMostWorkers) {
   EXPECT_THAT(directories, ::testing::Contains("search/downpour-learning-rate-0.003-momentum-0.6"));
 }
 
-// How many rows a table has is not known where a comparison is planned.
+// The number of rows of a table is not known when a comparison is planned.
 TEST(MakePlan, EpochsOfATableAreCountedByWorkers) {
   v1::Job given = Given();
   given.set_epochs(10);

@@ -43,7 +43,8 @@ class CompareTest : public ::testing::Test {
   }
   ~CompareTest() override { unsetenv("FAKE_MASTER"); }
 
-  // What every worker and evaluator runs; RUN is the run's directory, which it knows from its log.
+  // The script of every worker and evaluator; RUN is the run's directory, which it derives from the path of
+  // its log.
   void Worker(const std::string& body) {
     const std::string path = root_ + "/worker.sh";
     std::ofstream(path) << "#!/bin/sh\nLOG=$(readlink /proc/$$/fd/1)\nRUN=${LOG%/logs/*}\n"

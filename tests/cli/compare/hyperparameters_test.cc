@@ -28,7 +28,7 @@ TEST(SearchGrid, FourMomentaTimesTwoLearningRates) {
   EXPECT_EQ(SearchGrid({0.5f, std::nullopt}).size(), 2u);
 }
 
-// Where each algorithm has them: what is set is read again, and makes a job that can be trained.
+// For each algorithm: a value that is set can be read again, and gives a valid job.
 TEST(Hyperparameters, OfEveryPreset) {
   for (const Preset& preset : Presets()) {
     v1::Job job = JobWith(preset.name);

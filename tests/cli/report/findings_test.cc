@@ -13,12 +13,12 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(ChooseTarget, HalfOfTheAlgorithmsReachItInEveryRun) {
-  // Of two, one must: sync comes to 98.01 % in its worst run.
+  // One of two runs must reach the target: the worst run of sync reaches 98.01 %.
   EXPECT_NEAR(ChooseTarget(MadeComparison()), 0.98, 1e-9);
   Comparison comparison = MadeComparison();
   comparison.algorithms.push_back(comparison.algorithms[1]);
   comparison.algorithms.back().name = "easgd";
-  // Of three, two must: downpour's worst is 96.01 %.
+  // Two of three runs must reach the target: the worst run of downpour reaches 96.01 %.
   EXPECT_NEAR(ChooseTarget(comparison), 0.96, 1e-9);
   comparison.wanted_target = 0.5;
   EXPECT_EQ(ChooseTarget(comparison), 0.5);

@@ -114,8 +114,8 @@ TEST(LossScaleTest, GradientsAreUnscaled) {
   }
 }
 
-// What scaling is for: the network is sure of the right class, e^-18 from certain, and the gradient of the
-// second layer's outputs is about 2^-29, below half of float16's smallest number.
+// The case that needs scaling: the network is sure of the correct class, e^-18 from certain, and the gradient
+// of the second layer's outputs is about 2^-29, below half of float16's smallest number.
 TEST(LossScaleTest, SmallGradientsAreNotLost) {
   Samples samples;
   samples.labels.assign(kBatch, 0);
@@ -192,11 +192,11 @@ TEST(LossScaleTest, ALossThatIsNotFiniteLeavesTheScaleAlone) {
 class Follower final : public PassObserver {
  public:
   explicit Follower(const std::vector<float>* gradient) : gradient_(*gradient) {}
-  void BeforeForward(Range layer) override { absl::StrAppend(&told, "f", layer.begin, "-", layer.end, " "); }
+  void BeforeForward(Range layer) override { absl::StrAppend(&calls, "f", layer.begin, "-", layer.end, " "); }
   void AfterBackward(Range layer) override {
-    absl::StrAppend(&told, "b", layer.begin, "-", layer.end, AllFinite(gradient_) ? " " : "! ");
+    absl::StrAppend(&calls, "b", layer.begin, "-", layer.end, AllFinite(gradient_) ? " " : "! ");
   }
-  std::string told;
+  std::string calls;
 
  private:
   const std::vector<float>& gradient_;
@@ -210,7 +210,7 @@ TEST(LossScaleTest, WhoFollowsIsToldOnceOfWhatIsFinite) {
   Follower follower(&gradient);
   network->Train(weights, samples.batch(), absl::MakeSpan(gradient), &follower);
   EXPECT_LT(network->loss_scale(), 0x1p30f) << "it was taken again";
-  EXPECT_EQ(follower.told, "f0-208 f208-276 b0-276 ");
+  EXPECT_EQ(follower.calls, "f0-208 f208-276 b0-276 ");
 }
 
 // Four clouds of points; the loss after some steps of gradient descent.
