@@ -8,7 +8,7 @@
 #
 # A file that is there, gzipped or not, with the right content is left alone; each new one is checked, and
 # takes its place only when it is whole.
-# Exit codes: 0 all four are there, 1 one could not be had, 2 wrong usage.
+# Exit codes: 0 all four are there, 1 one could not be fetched, 2 wrong usage.
 set -euo pipefail
 
 readonly mirrors=(
@@ -75,7 +75,7 @@ fetch() {
         echo "fetch_mnist: $directory/$1.gz"
         return 0
       fi
-      echo "fetch_mnist: $mirror/$1.gz: MD5 of its content is ${got:-not to be had}, expected $2" >&2
+      echo "fetch_mnist: $mirror/$1.gz: MD5 of its content is ${got:-not available}, expected $2" >&2
     fi
     rm -f "$part"
   done

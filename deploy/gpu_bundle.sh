@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes one relocatable tarball with which a GPU machine tells what works there and how fast: all of
+# Makes one relocatable tarball that tests what works on a GPU machine and how fast: all of
 # deploy/bundle.sh's, the tests that run on a device, the benchmark of one worker, and deploy/gpu/run.sh, which runs
 # them and writes one file of results.
 #

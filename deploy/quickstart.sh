@@ -76,7 +76,7 @@ choose_data() {
   elif deploy/fetch_mnist.sh && directory=$(find_mnist); then
     data_words="MNIST, fetched to $directory"
   else
-    data_words="digits that the program draws: MNIST is neither here nor to be had"
+    data_words="generated digits, because MNIST is not available"
     data_flags=(--set "data.drawn_digits={}")
   fi
 }
@@ -119,7 +119,7 @@ quickstart: test accuracy $accuracy, on $data_words
   measurements  $out/metrics.jsonl
   logs          $out/logs
   checkpoints   $out/checkpoints
-To go on:
+Next steps:
   two epochs more:    bazel-bin/cli/catchment train --resume --out=$out --set epochs=$((epochs + 2))
   another algorithm:  bazel-bin/cli/catchment train examples/mnist_cnn.textproto --workers=2 \\
                           --set algorithm.preset=downpour --out=out-downpour

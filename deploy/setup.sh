@@ -29,7 +29,7 @@ die() {
 
 # The packages that are not installed, a line each.
 missing_packages() {
-  # A line for each package that dpkg knows; it fails where there are some that it has never heard of.
+  # Prints a line for each package that dpkg knows, and fails if it does not know some of them.
   { dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true; } |
     awk -v wanted="${packages[*]}" '
       $2 == "installed" { there[$1] = 1 }

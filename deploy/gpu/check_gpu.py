@@ -92,7 +92,7 @@ class Check:
             row.update(status=PASSED, **step())
         except NotRun as why:
             row.update(status=NOT_RUN, detail=str(why))
-        except Exception as why:  # whatever it is, the other steps go on
+        except Exception as why:  # whatever it is, the other steps continue
             row.update(status=FAILED, detail=str(why) or type(why).__name__)
         row["seconds"] = round(time.monotonic() - start, 1)
         self.rows.append(row)

@@ -2,7 +2,8 @@
 
     pytorch_speed.py MODEL PRECISION BATCH_SIZE
 
-Says "ready" and PyTorch's version, and then, for each line with a number of seconds, samples per second over so many.
+Prints "ready" and PyTorch's version, and then, for each input line with a number of seconds, the samples per second
+over that time.
 A step is a minibatch from pinned memory, forward, backward, and SGD with momentum on the device. Tuned as well as we
 know: cuDNN chooses its algorithms by measuring, images are channels_last, 16 bits by autocast (FLOAT16 with
 GradScaler), TF32 for float32 products where asked for, a fused optimizer. Times are between synchronisations.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One server of a job in a Pod that has a number of its own: of a StatefulSet or of an Indexed Job.
+# One server of a job in a numbered Pod of a StatefulSet or an Indexed Job.
 #
 #   deploy/kubernetes/server.sh [FLAG...]     more flags of catchment_server
 #
@@ -53,10 +53,10 @@ if compgen -G "$OUT/checkpoints/*/manifest.textproto" >/dev/null; then resume=(-
 "$(dirname "${BASH_SOURCE[0]}")/../../bin/catchment_server" --job="$JOB" --index="$index" --servers="$list" \
   --out="$OUT" "${resume[@]}" "$@" &
 server=$!
-told=no
-trap 'told=yes; kill -TERM "$server"' TERM INT
+signaled=no
+trap 'signaled=yes; kill -TERM "$server"' TERM INT
 await "$server"
 code=$?
 [[ $code -eq 0 ]] || exit "$code"
 done_in "$OUT" || { say "the server has ended and the job is not done"; exit 1; }
-[[ $told == yes || -z ${STAY:-} ]] || stay
+[[ $signaled == yes || -z ${STAY:-} ]] || stay

@@ -20,15 +20,15 @@ fi
 source "$(dirname "${BASH_SOURCE[0]}")/await.sh"
 
 touch /tmp/begun
-told=no
+signaled=no
 "$(dirname "${BASH_SOURCE[0]}")/../../bin/catchment_worker" "$@" &
 worker=$!
-trap 'told=yes; kill -TERM "$worker"' TERM INT
+trap 'signaled=yes; kill -TERM "$worker"' TERM INT
 await "$worker"
 code=$?
-[[ $code -eq 0 && $told == no ]] || exit "$code"
+[[ $code -eq 0 && $signaled == no ]] || exit "$code"
 for ((i = 0; i < patience; ++i)); do
-  [[ $told == no ]] || exit 1
+  [[ $signaled == no ]] || exit 1
   if done_in "$OUT"; then exit 0; fi
   # What an earlier life of the job left does not count.
   [[ ! $OUT/summary.json -nt /tmp/begun ]] || break

@@ -5,7 +5,7 @@
 #   bazel test //tests/deploy:apptainer_test
 #
 # As root on Debian, with a package mirror. Apptainer runs in a root of Debian unstable, the only suite that has it.
-# Installs debootstrap where it is missing. Everything is in a temporary directory and in namespaces of its own.
+# Installs debootstrap where it is missing. Everything is in a temporary directory and in separate namespaces.
 set -euo pipefail
 
 fail() {

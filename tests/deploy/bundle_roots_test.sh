@@ -34,7 +34,7 @@ mirror() {
 
 has_suite() { wget --quiet --tries=2 --output-document=/dev/null "$(mirror)/dists/$1/InRelease"; }
 
-# In namespaces of its own: its processes end with it, and it has its own network and host name.
+# Runs in separate namespaces: its processes end with it, and it has its own network and host name.
 export PATH=$PATH:/usr/sbin:/sbin
 if [[ ${1:-} != --inside ]]; then
   [[ $(id -u) -eq 0 ]] || { echo "SKIPPED: debootstrap needs root"; exit 0; }
@@ -176,7 +176,7 @@ for name in "${@:3}"; do
   try_training
   case $name in
     bullseye) try_system_library ;;
-    # One that needs a newer C library than the bundle's is refused, and the program goes on.
+    # A library that needs a newer C library than the bundle's is refused, and the program continues.
     trixie) try_plugin; expect_output "version \`GLIBC_" ;;
   esac
 done

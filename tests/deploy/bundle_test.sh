@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # deploy/bundle.sh, and its bundle: moved to a folder with spaces in its name, in a root that holds nothing else (no C
-# library), with an empty environment. Where another root cannot be had, that part says so and is skipped.
+# library), with an empty environment. If another root cannot be created, that part reports this and is skipped.
 # tests/deploy/bundle_roots_test.sh takes it to other systems.
 set -euo pipefail
 source tests/deploy/check.sh
@@ -87,7 +87,7 @@ else
 fi
 
 if ! can_enter_root "$place/bin/catchment" --version; then
-  echo "SKIPPED: the bundle in a root of its own: $output"
+  echo "SKIPPED: the bundle in a separate root: $output"
   exit 0
 fi
 for program in catchment catchment_server catchment_worker; do

@@ -5,7 +5,7 @@
 #   bazel test //tests/deploy:container_test
 #
 # As root on Debian 12, with a package mirror. Installs buildah and debootstrap where they are missing. Images
-# and roots are in a temporary directory, everything runs in namespaces of its own.
+# and roots are in a temporary directory, everything runs in separate namespaces.
 set -euo pipefail
 
 readonly packages=(buildah debootstrap)

@@ -7,7 +7,7 @@
 #   bazel test //tests/deploy:kubernetes_test
 #
 # As root on Debian 12. Installs kubernetes-client (where there is no kubectl), python3-yaml and python3-venv
-# where they are missing, and kubernetes-validate (PyPI) in a directory of its own.
+# where they are missing, and kubernetes-validate (PyPI) in a separate directory.
 set -euo pipefail
 
 readonly schema_version=1.30  # older ones have no gRPC probes with a service

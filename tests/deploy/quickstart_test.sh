@@ -43,7 +43,7 @@ expect_output "part 2 of 4: building (the first time takes"
 expect_output "bazel build"
 expect_no_output "noshow_progress"
 expect_output "part 2 of 4 took"
-expect_output "part 4 of 4: training on digits that the program draws"
+expect_output "part 4 of 4: training on generated digits"
 expect_output "part 4 of 4 took"
 expect_output "data.drawn_digits={}"
 expect_output "--servers=1 --workers=2"
@@ -58,7 +58,7 @@ expect_status 0
 put_mnist "$TEST_TMPDIR/data/mnist"
 rm "$TEST_TMPDIR/data/mnist/train-labels-idx1-ubyte"
 quickstart CATCHMENT_DATA="$TEST_TMPDIR/data"
-expect_output "digits that the program draws"
+expect_output "generated digits"
 
 put_mnist "$TEST_TMPDIR/data/mnist"
 quickstart CATCHMENT_DATA="$TEST_TMPDIR/data"
@@ -89,7 +89,7 @@ expect_status 0
 expect_output "--out=$TEST_TMPDIR/elsewhere/results"
 expect_no_output "--overwrite"
 
-# What fails is said.
+# Failures are reported.
 quickstart FAKE_BUILD=1
 expect_status 1
 expect_output "the build failed"

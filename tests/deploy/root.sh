@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# For tests that run programs in the folder $root as in a system of its own; source it after check.sh.
+# For tests that run programs in the directory $root as in a separate system; source it after check.sh.
 # shellcheck disable=SC2154
 
 # Runs COMMAND in $root, as its own process tree, which ends with it, with PATH and the given variables as its whole

@@ -8,7 +8,7 @@ environment, user, read-only root and volumes, probes with their periods and thr
 period at the end. --kill: once all servers are ready and there is a
 checkpoint, that Pod's program is killed once. --delete: then that Pod is deleted once, and comes again.
 
-Runs as root in mount, PID, network and UTS namespaces of its own, which the caller made. Ends with exit code 0
+Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0
 when every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
 grace period; prints what went wrong otherwise.
 """
@@ -345,7 +345,7 @@ class Cluster:
             fail(f"started again: {restarted}")
         if (kill or delete) and not restarted.issuperset({kill, delete} - {None}):
             fail(f"{kill or delete} was not started again")
-        print("the job is complete; started again:", sorted(restarted) or "nobody")
+        print("the job is complete; started again:", sorted(restarted) or "none")
         before = {pod.name: pod.restarts for pod in self.pods}
         ends = time.monotonic() + AFTER
         if any(not pod.done for pod in self.pods):

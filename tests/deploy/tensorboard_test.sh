@@ -3,7 +3,7 @@
 #
 #   bazel test //tests/deploy:tensorboard_test
 #
-# Installs tensorboard from PyPI into an environment of its own, which ends with the test. Needs python3 with
+# Installs tensorboard from PyPI into a temporary environment. Needs python3 with
 # venv, and a network.
 set -euo pipefail
 

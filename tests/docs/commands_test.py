@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of README.md, deploy/README.md and docs/**.md, as they stand there.
 
-Each page has a directory of its own that looks like the project after a build; its commands run in it one
+Each page has a separate directory that looks like the project after a build; its commands run in it one
 after another, so that one finds what another left. What is changed to be done in seconds is only appended:
 the table RULES says what, and for each command that cannot run here what is checked instead, and which test
 takes it. A command that no rule covers fails the test, and so does a rule that covers nothing.
