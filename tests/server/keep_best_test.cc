@@ -191,7 +191,7 @@ TEST_F(KeepBestTest, AnEvaluationOrEvaluatorThatChangesOnTheWayIsRefused) {
                 "of evaluation 6 in the stream of evaluation 5");
   other = Part(5, 5);
   other.set_incarnation(8);
-  ExpectRefused({Part(0, 5), other}, absl::StatusCode::kInvalidArgument, "best weights of evaluation 5");
+  ExpectRefused({Part(0, 5), other}, absl::StatusCode::kInvalidArgument, "received weights of evaluation 5");
 }
 
 TEST_F(KeepBestTest, WhatEndsTooEarlyIsNotKept) {
