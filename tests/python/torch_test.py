@@ -156,6 +156,18 @@ class TorchTest(unittest.TestCase):
         self.attached("adamw", fails=True)
         self.assertIn("take the preset local_sgd, diloco or easgd", self.logs)
 
+    def test_small_gpt_learns_with_its_own_optimizer(self):
+        local = "kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }"
+        out = self.catchment("gpt", [
+            "--program=%s examples/python/tiny_gpt_diloco.py" % sys.executable, "--workers=2",
+            *self.sets("algorithm.preset=diloco", "samples=512", "algorithm.contribution.pseudo_gradient={local_steps: "
+                       "8, local_optimizer: {%s}}" % local)])
+        summary = json.loads(read(out + "/summary.json"))
+        self.assertEqual(summary["samples"], 512)
+        self.assertEqual(summary["updates"], 2)
+        # Of about 100 characters, a model that has learned nothing gives each the same probability: log(100) = 4.6.
+        self.assertLess(summary["test_loss"], 4.2)
+
     def test_names_what_the_program_did_wrong(self):
         self.attached("twice", fails=True)
         self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")
