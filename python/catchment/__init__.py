@@ -20,7 +20,7 @@ except ImportError:
 __all__ = ["Worker", "join"]
 
 
-def join(parameters, train_samples, test_samples=0, device="NumPy"):
+def join(parameters, train_samples, test_samples=0, device="NumPy", master=None):
     """Joins the job that this program was started for; returns a Worker. Call it once.
 
     parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and float32
@@ -29,10 +29,14 @@ def join(parameters, train_samples, test_samples=0, device="NumPy"):
     train_samples: how many samples the program's training set has; the job assigns them by their index.
     test_samples: how many its test set has; 0: there is none, and the job has no evaluator.
     device: for people, in the job's status.
+    master: "HOST:PORT" of a job that runs, for a program that another launcher has started: this process becomes a
+    worker of that job, which starts the program anew.
 
     Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
     not the job's.
     """
+    if master is not None:
+        _attachment.become_worker(master)
     arrays = {name: _as_floats(value) for name, value in parameters.items()}
     tensors = [(name, array.shape) for name, array in arrays.items()]
     directory = _attachment.describe_only()

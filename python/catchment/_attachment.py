@@ -4,6 +4,8 @@ Nothing of it is for users; catchment.Worker and catchment.torch.Worker are.
 """
 import mmap
 import os
+import shlex
+import shutil
 import socket
 import sys
 
@@ -16,7 +18,12 @@ _STATISTIC_BYTES = 16384 * 4
 _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dimension
 
 _NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
-                "  catchment train --program=\"python %s\" --workers=2 --out=out")
+                "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
+                "or give join() the master of a job that runs, master=\"HOST:PORT\"")
+_NO_COMMAND = ("join(master=...) was called in an interactive session, which a worker cannot start; put the program into a "
+               "file")
+_NO_WORKER = ("join(master=...) needs the program catchment_worker, and it is neither in this package nor on the PATH; "
+              "install the wheel, or set PATH")
 
 
 class Attachment:
@@ -138,6 +145,25 @@ class Attachment:
             self.stopped = True
             if fields.get("failed"):
                 raise RuntimeError("the Catchment worker has ended: " + fields.get("why", ""))
+
+
+def become_worker(master):
+    """Replaces this process by a worker of the job at `master`, which starts the program anew; returns where the program
+    was started by a worker, or is to describe itself."""
+    if "CATCHMENT_ATTACH" in os.environ or describe_only() is not None:
+        return
+    command = list(getattr(sys, "orig_argv", [sys.executable] + sys.argv))[1:]
+    if hasattr(sys, "ps1") or not command or "ipykernel" in sys.modules:
+        raise RuntimeError(_NO_COMMAND)
+    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bundle", "bin", "catchment_worker")
+    if not os.path.exists(worker):
+        worker = shutil.which("catchment_worker")
+    if worker is None:
+        raise RuntimeError(_NO_WORKER)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    program = " ".join(shlex.quote(word) for word in [sys.executable] + command)
+    os.execv(worker, [worker, "--master=" + master, "--program=exec " + program])
 
 
 def describe_only():

@@ -23,7 +23,7 @@ _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at 
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model, train, test=None, optimizer=None):
+def join(model, train, test=None, optimizer=None, master=None):
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
@@ -31,10 +31,14 @@ def join(model, train, test=None, optimizer=None):
     train, test: the data sets, with a length, or their sizes. Workers must have the same.
     optimizer: makes this worker's steps between two exchanges, for jobs with contribution.pseudo_gradient or .elastic;
     anything with step() and zero_grad(). Without it, and for all other jobs, the job's optimizer does.
+    master: "HOST:PORT" of a job that runs, for a program that another launcher has started: this process becomes a
+    worker of that job, which starts the program anew.
 
     Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
     not the job's.
     """
+    if master is not None:
+        _attachment.become_worker(master)
     compiled, model = hasattr(model, "_orig_mod"), getattr(model, "_orig_mod", model)  # of torch.compile
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not parameters:
