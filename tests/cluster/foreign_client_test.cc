@@ -77,10 +77,9 @@ class ForeignClientTest : public testing::Test {
   }
 
   // Trains with the client alone, without which the job does not end. Returns what it printed.
-  std::string TrainAlone(const std::string& fault) {
-    TestCluster cluster(
-        {.job = absl::StrReplaceAll(Job("preset: 'sync'", "epochs: 3"), {{"workers: 2", "workers: 1"}}),
-         .servers = 2});
+  std::string TrainAlone(const std::string& preset, const std::string& fault) {
+    const std::string job = Job(absl::StrCat("preset: '", preset, "'"), "epochs: 3");
+    TestCluster cluster({.job = absl::StrReplaceAll(job, {{"workers: 2", "workers: 1"}}), .servers = 2});
     EXPECT_TRUE(cluster.StartServers());
     const Finished client = RunPython(cluster, fault);
     EXPECT_TRUE(client.end.in_order()) << client.output << cluster.LastWords();
@@ -147,13 +146,16 @@ TEST_F(ForeignClientTest, CountsEveryExchangeOnceOverBrokenConnections) {
 }
 
 TEST_F(ForeignClientTest, RegistersAgainWhenItsStreamWasReplaced) {
-  EXPECT_THAT(TrainAlone("replace"),
+  EXPECT_THAT(TrainAlone("sync", "replace"),
               AllOf(HasSubstr("registering again: worker "), HasSubstr("has opened a newer connection")));
 }
 
 TEST_F(ForeignClientTest, RegistersAgainWhenAServerDoesNotKnowIt) {
-  EXPECT_THAT(TrainAlone("member"), HasSubstr("is no member of the job (any more); register again"));
+  EXPECT_THAT(TrainAlone("sync", "member"), HasSubstr("is no member of the job (any more); register again"));
 }
+
+// What is trained is counted by what the servers have.
+TEST_F(ForeignClientTest, EndsTheJobWithoutHavingReportedProgress) { TrainAlone("downpour", "silent"); }
 
 // The job is done by the project's own worker, which has waited for it.
 TEST_F(ForeignClientTest, GivesUpWhereItDoesNotFitTheJob) {

@@ -7,7 +7,7 @@ It trains jobs with dense and relu layers on CSV files, with the contributions `
 and refuses all others. MASTER: HOST:PORT. FAULT: what it does wrong on purpose: `cut` breaks its connections in every
 third step, with a push under way; `replace` opens a second stream in the third step, which ends the first; `model`
 registers another model, and `hello` opens its streams with another model's fingerprint; `member` opens its streams with
-an incarnation that the master has not given.
+an incarnation that the master has not given; `silent` reports no progress.
 
 Exit codes: 0 the job is done, 1 it is not, for the reason on stderr.
 """
@@ -145,7 +145,8 @@ class Membership:
             self.progress.lease, self.progress.lease_steps = lease.number, done + 1
             report = master_pb2.Progress()
             report.CopyFrom(self.progress)
-            self.reported = report
+            if self.client.fault != "silent":
+                self.reported = report
 
     def _step(self, minibatch, total_samples):
         client, spans = self.client, minibatch.spans
