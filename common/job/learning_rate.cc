@@ -21,7 +21,7 @@ double OneCycle(const v1::Schedule& schedule, double q) {
 double StepsTaken(double step_every, double q) { return std::floor(q / step_every + 1e-6); }
 
 // What is left of the learning rate at share q of the decay.
-double Course(const v1::Schedule& schedule, double q) {
+double DecayFactor(const v1::Schedule& schedule, double q) {
   const double final_fraction = schedule.final_fraction();
   switch (schedule.decay()) {
     case v1::Schedule::COSINE:
@@ -46,8 +46,8 @@ double LearningRate(const v1::Optimizer& optimizer, double progress) {
   const double rate = optimizer.learning_rate();
   const double warmup = schedule.warmup();
   const double p = progress > 0 ? std::fmin(progress, 1.0) : 0.0;
-  if (p < warmup) return rate * Course(schedule, 0) * p / warmup;
-  return rate * Course(schedule, (p - warmup) / (1 - warmup));
+  if (p < warmup) return rate * DecayFactor(schedule, 0) * p / warmup;
+  return rate * DecayFactor(schedule, (p - warmup) / (1 - warmup));
 }
 
 }  // namespace catchment

@@ -357,7 +357,7 @@ TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
               HasSubstr("center. Before, g is clipped to +-2. Weight decay: 0.1 * w is added to g."));
 }
 
-TEST(AlgorithmWordsTest, SaysTheLearningRatesCourse) {
+TEST(AlgorithmWordsTest, DescribesTheSchedule) {
   EXPECT_EQ(DescribeSchedule(Facts({"optimizer.learning_rate=0.05", "optimizer.schedule.decay=CONSTANT"})),
             "stays at 0.05.");
   EXPECT_EQ(
