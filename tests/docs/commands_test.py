@@ -317,8 +317,8 @@ def check_hidden_commands():
 
 
 def check_promises():
-    """The README's table of what `train` leaves is what is looked for above."""
-    table = r"leaves in `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
+    """The README's table of the files that `train` writes is the one that is checked above."""
+    table = r"writes to `--out`:\n\n\| file \|.*\n\|.*\n((?:\|.*\n)+)"
     promised = re.search(table, pages.read("README.md"))[1]
     names = [name.rstrip("/") for name in re.findall(r"^\| `([^`]+)`", promised, re.M)]
     if set(names) != {*TRAINED, *SOMETIMES}:

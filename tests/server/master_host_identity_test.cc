@@ -1,6 +1,8 @@
 // The members of a run: processes of other runs and releases are refused, and restarted servers are detected.
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/wire/protocol.h"
 #include "tests/server/master_host_fixture.h"
 
 namespace catchment {
@@ -15,7 +17,8 @@ TEST_F(MasterHostTest, ServersOfAnotherReleaseOrRunAreRefused) {
   absl::Status status = master_->RegisterServer(old).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("speaks protocol version 1 (Catchment 0.0.9), this master 3 (Catchment "));
+              HasSubstr(absl::StrCat("speaks protocol version 1 (Catchment 0.0.9), this master ",
+                                     kProtocolVersion, " (Catchment ")));
   v1::RegisterServerRequest other = Server1();
   other.mutable_run()->set_id(0xb2);
   other.mutable_run()->set_job("old");
