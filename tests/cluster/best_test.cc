@@ -138,7 +138,7 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
     ASSERT_TRUE(cluster.AwaitStatus("checkpoints and a best evaluation", [](const v1::JobStatus& status) {
       return status.last_checkpoint() >= 200 && status.best_evaluation() >= 2;
     }));
-    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "kept the weights of evaluation"));
+    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "wrote the weights of evaluation"));
     cluster.KillAll();
     const auto file = SafetensorsFile::Open(cluster.out_dir() + "/" + kBest);
     ASSERT_TRUE(file.ok()) << file.status();
