@@ -1,5 +1,4 @@
 // Programs that compute the gradients in place of the worker, on real daemons: attached_program.py.
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -25,21 +24,6 @@ constexpr int kBatch = 16;
 
 std::string CsvFile() { return TestDirectory() + "/rows.csv"; }
 std::string WeightsFile() { return TestDirectory() + "/initial.safetensors"; }
-
-// Rows whose class is that of the largest of three sums of features.
-void WriteCsv() {
-  Random random(7);
-  std::ofstream file(CsvFile());
-  for (int row = 0; row < kRows; ++row) {
-    std::vector<double> sums(kClasses);
-    for (int i = 0; i < kFeatures; ++i) {
-      const double value = static_cast<double>(random.Below(2001)) / 1000 - 1;
-      sums[i % kClasses] += value;
-      file << value << ',';
-    }
-    file << std::max_element(sums.begin(), sums.end()) - sums.begin() << '\n';
-  }
-}
 
 void WriteInitialWeights() {
   Random random(8);
@@ -87,7 +71,7 @@ class AttachedTest : public testing::Test {
  protected:
   void SetUp() override {
     TestDirectory();
-    WriteCsv();
+    WriteTable(CsvFile(), kRows, kFeatures, kClasses);
     WriteInitialWeights();
   }
 

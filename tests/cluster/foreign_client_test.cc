@@ -1,12 +1,9 @@
 // Workers in plain Python (tests/python/foreign), written from docs/wire_protocol.md, beside the project's own on real
 // daemons: they train the same weights, and are refused where they do not fit.
-#include <algorithm>
-#include <fstream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "common/random.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 
@@ -20,21 +17,6 @@ constexpr int kFeatures = 6, kClasses = 3;
 constexpr int kRows = 230;  // the last minibatch of an epoch is not a whole one
 
 std::string CsvFile() { return TestDirectory() + "/rows.csv"; }
-
-// Rows whose class is that of the largest of three sums of features.
-void WriteCsv() {
-  Random random(7);
-  std::ofstream file(CsvFile());
-  for (int row = 0; row < kRows; ++row) {
-    std::vector<double> sums(kClasses);
-    for (int i = 0; i < kFeatures; ++i) {
-      const double value = static_cast<double>(random.Below(2001)) / 1000 - 1;
-      sums[i % kClasses] += value;
-      file << value << ',';
-    }
-    file << std::max_element(sums.begin(), sums.end()) - sums.begin() << '\n';
-  }
-}
 
 // With two servers, and several blocks on each. `model` goes into the model, after its layers.
 std::string Job(const std::string& algorithm, const std::string& more, const std::string& model = "") {
@@ -59,7 +41,7 @@ class ForeignClientTest : public testing::Test {
  protected:
   void SetUp() override {
     TestDirectory();
-    WriteCsv();
+    WriteTable(CsvFile(), kRows, kFeatures, kClasses);
   }
 
   // Trains with two of the project's workers, or with one and the client.

@@ -14,6 +14,7 @@
 #include "cli/local_cluster.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/clock.h"
+#include "common/random.h"
 
 namespace catchment {
 namespace {
@@ -44,6 +45,20 @@ std::string Runfile(const std::string& path) {
   const char* const workspace = std::getenv("TEST_WORKSPACE");
   if (root == nullptr || workspace == nullptr) return path;
   return absl::StrCat(root, "/", workspace, "/", path);
+}
+
+void WriteTable(const std::string& path, int rows, int features, int classes) {
+  Random random(7);
+  std::ofstream file(path);
+  for (int row = 0; row < rows; ++row) {
+    std::vector<double> sums(classes);
+    for (int i = 0; i < features; ++i) {
+      const double value = static_cast<double>(random.Below(2001)) / 1000 - 1;
+      sums[i % classes] += value;
+      file << value << ',';
+    }
+    file << std::max_element(sums.begin(), sums.end()) - sums.begin() << '\n';
+  }
 }
 
 std::string ServerProgram() { return Runfile("server/catchment_server"); }
