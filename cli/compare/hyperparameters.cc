@@ -11,12 +11,10 @@ namespace {
 
 constexpr float kMomenta[] = {0, 0.3f, 0.6f, 0.9f};
 
-// Returns the field of that name; null where the message has none, or its optimizer kind does not read it.
-const google::protobuf::FieldDescriptor* FieldOf(const google::protobuf::Message& message,
-                                                 const std::string& name) {
+// Returns false for an optimizer of a kind without momentum.
+bool HasMomentum(const google::protobuf::Message& message) {
   const auto* const optimizer = dynamic_cast<const v1::Optimizer*>(&message);
-  if (optimizer != nullptr && !FindOptimizerKind(optimizer->kind())->HasField(name)) return nullptr;
-  return message.GetDescriptor()->FindFieldByName(name);
+  return optimizer == nullptr || FindOptimizerKind(optimizer->kind())->HasField("momentum");
 }
 
 float FloatOf(const google::protobuf::Message& message, const std::string& name) {
@@ -34,7 +32,7 @@ Hyperparameters HyperparametersOf(const v1::Job& job) {
   const ContributionKind& kind = KindOf(job.algorithm().contribution());
   const google::protobuf::Message& momentum = *kind.momentum_of(&copy);
   Hyperparameters hyperparameters{FloatOf(*kind.learning_rate_of(&copy), "learning_rate"), std::nullopt};
-  if (FieldOf(momentum, "momentum") != nullptr) hyperparameters.momentum = FloatOf(momentum, "momentum");
+  if (HasMomentum(momentum)) hyperparameters.momentum = FloatOf(momentum, "momentum");
   return hyperparameters;
 }
 

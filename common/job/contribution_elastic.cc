@@ -60,8 +60,6 @@ const ContributionKind kElasticContribution = {.kind = v1::Contribution::kElasti
                                                .fill_defaults = FillDefaults,
                                                .check = Check,
                                                .describe = Describe,
-                                               .worker_vectors = WorkerVectors,
-                                               .learning_rate_of = ServersOptimizer,
-                                               .momentum_of = ServersOptimizer};
+                                               .worker_vectors = WorkerVectors};
 
 }  // namespace catchment

@@ -77,8 +77,6 @@ const ContributionKind kGradientContribution = {.kind = v1::Contribution::kGradi
                                                 .fill_defaults = FillDefaults,
                                                 .check = Check,
                                                 .describe = Describe,
-                                                .worker_vectors = WorkerVectors,
-                                                .learning_rate_of = ServersOptimizer,
-                                                .momentum_of = ServersOptimizer};
+                                                .worker_vectors = WorkerVectors};
 
 }  // namespace catchment

@@ -17,6 +17,9 @@
 
 namespace catchment {
 
+// Returns the job's optimizer.
+google::protobuf::Message* ServersOptimizer(v1::Job* job);
+
 struct ContributionKind {
   v1::Contribution::KindCase kind;
   // Returns the number of steps of one worker from one of its contributions to the next, at least 1 once defaults are
@@ -35,8 +38,8 @@ struct ContributionKind {
   // Returns how many vectors as long as the weights a worker keeps beside weights and gradient.
   int (*worker_vectors)(const v1::Job& job);
   // Return the messages whose fields learning_rate and momentum a search over hyperparameters sets.
-  google::protobuf::Message* (*learning_rate_of)(v1::Job* job);
-  google::protobuf::Message* (*momentum_of)(v1::Job* job);
+  google::protobuf::Message* (*learning_rate_of)(v1::Job* job) = ServersOptimizer;
+  google::protobuf::Message* (*momentum_of)(v1::Job* job) = ServersOptimizer;
 };
 
 // Each is defined in contribution_NAME.cc.
@@ -52,9 +55,6 @@ inline constexpr const ContributionKind* kContributionKinds[] = {
 
 // Returns the entry of the contribution's kind; where it has none, that of the gradient.
 const ContributionKind& KindOf(const v1::Contribution& contribution);
-
-// Returns the job's optimizer, whose learning rate and momentum most kinds use.
-google::protobuf::Message* ServersOptimizer(v1::Job* job);
 
 // Returns how many vectors as long as the weights the optimizer keeps.
 int OptimizerVectors(const v1::Optimizer& optimizer);

@@ -39,7 +39,6 @@ const ContributionKind kLookAheadContribution = {.kind = v1::Contribution::kLook
                                                  .check = Check,
                                                  .describe = Describe,
                                                  .worker_vectors = WorkerVectors,
-                                                 .learning_rate_of = ServersOptimizer,
                                                  .momentum_of = Config};
 
 }  // namespace catchment
