@@ -18,9 +18,8 @@ struct CompensationKind {
   // Gradients are corrected by the move of the center since their workers were sent their weights, so that the servers keep
   // what each worker was sent.
   bool corrects_gradients = false;
-  // Sets the momentum of the servers' SGD, or computes with it.
-  bool sets_momentum = false;
-  bool reads_momentum = false;
+  bool sets_momentum = false;   // of the servers' SGD
+  bool reads_momentum = false;  // computes with the momentum of the servers' SGD
   // Sets the fields that have a default and are not set. Null: there are none.
   void (*fill_defaults)(v1::Compensation* compensation) = nullptr;
   // Checks the ranges of the kind's fields. `path`: its own, without a point at the end. Null: it has no fields.

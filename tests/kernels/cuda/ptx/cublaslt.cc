@@ -44,7 +44,7 @@ struct Preference {
   uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c and d
 };
 
-// What the algorithm of a product remembers: the alignments that it was chosen for.
+// The content of an emulated cublasLtMatmulAlgo_t: the alignments that the algorithm was chosen for.
 struct Algorithm {
   uint32_t alignments[4];
 };
