@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/text.h"
 #include "common/work_rates.h"
@@ -13,47 +14,49 @@
 namespace catchment {
 namespace {
 
-// A worker is judged after this time and this number of steps: then the first steps, with cold caches and
-// kernels being chosen, are few, and an interruption of one second is a tenth of the time.
+// The time and the number of steps before a worker is judged: its first steps, with cold caches and choices
+// of kernels, are then few, and an interruption of one second is a tenth of the time.
 constexpr double kWarmUpSeconds = 10;
 constexpr double kWarmUpSteps = 50;
-// Pushes before their staleness or their fates say something: the standard error of a share is below 0.04.
+// The number of pushes before their staleness or outcomes are judged: the standard error of a share is below
+// 0.04.
 constexpr double kEnoughPushes = 200;
 
-// At twice the time of others a worker of a synchronous job costs as much as half of all the others.
+// A worker of a synchronous job that takes twice the time of the others costs as much as the loss of half of
+// them.
 constexpr double kStragglerTimes = 2;
-// The expected mean is an upper bound (see ExpectedStaleness); half more, and one for jobs with few workers,
-// is beyond what the moment of looking explains.
+// The expected mean is an upper bound (see ExpectedStaleness). An excess of one half, and of one version for
+// jobs with few workers, is not explained by fluctuations.
 constexpr double kStalenessTimes = 1.5;
 constexpr double kStalenessMore = 1;
-// Of the time of workers: from here on half as many workers again could be had for nothing.
+// A share of the workers' time: if it were used, it would be worth half as many workers more.
 constexpr double kServersShare = 1.0 / 3;
-// Minibatches are read ahead, so any wait means that reading is slower than computing; below this it costs
-// little.
+// A share of the workers' time. Minibatches are read ahead, so any wait means that reading is slower than
+// computing; below this bound it costs little.
 constexpr double kDataShare = 0.2;
-// Of the lease. Heartbeats come at least every quarter of it: at half, two are missing.
+// A share of the lease. Heartbeats are sent at least every quarter of it: at half, two are missing.
 constexpr double kHeartbeatShare = 0.5;
-// Shards report ten times a second, and within 5 s at most: what is older has not come for other reasons.
+// Shards report ten times a second, and at least every 5 s; an older report indicates a problem.
 constexpr double kShardBehindSeconds = 10;
-// Against an even share: a contribution is on its way until the largest shard has it.
+// Relative to an even share: a contribution is in flight until the largest shard has received it.
 constexpr double kShardTimes = 1.5;
-// Below, a shard's transfer takes less than a millisecond on any network, and its size does not matter.
+// The transfer of a smaller shard takes less than a millisecond on any network, so its size does not matter.
 constexpr double kLargeShardParameters = 1 << 20;
-// Without spare workers nothing should come late but what a worker has under way when it is taken for lost.
+// Without backup workers only contributions that are in flight when a worker is declared lost should be late.
 constexpr double kLateShare = 0.01;
-// With spare workers some come late by design; one that mostly does works for nothing.
-constexpr double kLateShareWithSpare = 0.5;
+// With backup workers some are late by design; most of one worker's being late means that its work is wasted.
+constexpr double kLateShareWithBackup = 0.5;
 // An evaluator reads its data before it joins.
 constexpr double kEvaluatorSeconds = 30;
-// In units of checkpoint.every_updates or every_seconds; and never less than these seconds, for those that
-// save very often.
+// A multiple of checkpoint.every_updates or every_seconds, and a lower bound in seconds for jobs that save
+// very often.
 constexpr double kCheckpointTimes = 2;
 constexpr double kCheckpointSeconds = 60;
-// Scores of a test set of 1000 samples differ by about 2 % from chance alone.
+// Scores of a test set of 1000 samples vary by about 2 % by chance.
 constexpr double kTestLossTimes = 1.05;
 constexpr uint64_t kEvaluationsSinceBest = 3;
 
-// "33 %", "0.5 %".
+// Returns "33 %" or "0.5 %".
 std::string Share(double share) { return Short(100 * share, 2) + " %"; }
 std::string Times(double times) { return Short(times, 3); }
 
@@ -65,12 +68,12 @@ const v1::Consistency& ConsistencyOf(const v1::JobStatus& status) {
   return status.settings().algorithm().consistency();
 }
 
-// Workers wait for each other at every update, and none is left out.
+// Returns true if every update waits for all workers of a group.
 bool AllWait(const v1::JobStatus& status) {
-  return ConsistencyOf(status).groups() > 0 && ConsistencyOf(status).spare_workers() == 0;
+  return NumGroups(ConsistencyOf(status)) > 0 && BackupWorkers(ConsistencyOf(status)) == 0;
 }
 
-// One of `status`, with what it has done.
+// A worker of `status` with its work.
 struct WarmedUpWorker {
   const v1::WorkerStatus* worker;
   Work work;
@@ -91,36 +94,37 @@ Work Sum(const std::vector<WarmedUpWorker>& workers) {
   return sum;
 }
 
-// What became of pushes. All shards see all of them, but a NaN may be in the part of one alone.
-struct Fates {
+// The numbers of pushes by outcome. All shards receive all pushes, but a NaN may be in the part of only one.
+struct PushOutcomes {
   double applied = 0;
   double late = 0;
   double non_finite = 0;
   double late_share() const { return applied + late > 0 ? late / (applied + late) : 0; }
 };
 
-std::map<uint32_t, Fates> FatesByWorker(const v1::JobStatus& status) {
-  std::map<uint32_t, Fates> fates;
+std::map<uint32_t, PushOutcomes> OutcomesByWorker(const v1::JobStatus& status) {
+  std::map<uint32_t, PushOutcomes> outcomes;
   for (const v1::ShardReport& shard : status.shards()) {
     for (const v1::WorkerStatistics& worker : shard.workers()) {
-      Fates& of = fates[worker.worker()];
+      PushOutcomes& of = outcomes[worker.worker()];
       of.applied = std::max<double>(of.applied, worker.applied());
       of.late = std::max<double>(of.late, worker.late());
       of.non_finite = std::max<double>(of.non_finite, worker.non_finite());
     }
   }
-  return fates;
+  return outcomes;
 }
 
 // ------------------------------------------------------------------------------------------------ workers
 
 std::string StragglerWhy(const v1::JobStatus& status) {
   if (AllWait(status)) return "The others of its group wait for it at every update.";
-  if (ConsistencyOf(status).groups() > 0) {
+  if (NumGroups(ConsistencyOf(status)) > 0) {
     return "Updates are made without it where another is not slower still: what it computes is dropped.";
   }
-  if (ConsistencyOf(status).has_staleness_bound()) {
-    return "Its contributions are staler than others', and who is staleness_bound ahead waits for it.";
+  if (ConsistencyOf(status).has_bounded_staleness()) {
+    return "Its contributions are staler than others', and workers that reach the staleness bound wait for "
+           "it.";
   }
   return "Its contributions are as many times staler as it is slower.";
 }
@@ -140,7 +144,7 @@ void FindStragglers(const v1::JobStatus& status, std::vector<Warning>* warnings)
   if (workers.size() < 2) return;
   std::vector<double> seconds;
   for (const WarmedUpWorker& one : workers) seconds.push_back(*one.work.compute_per_step());
-  // Of an even number the lower one: of two workers the faster.
+  // The lower median: of two workers the faster one.
   std::nth_element(seconds.begin(), seconds.begin() + (seconds.size() - 1) / 2, seconds.end());
   const double median = seconds[(seconds.size() - 1) / 2];
   for (const WarmedUpWorker& one : workers) {
@@ -173,7 +177,7 @@ std::string PeriodField(const v1::JobStatus& status) {
 
 std::string ServersAdvice(const v1::JobStatus& status) {
   const v1::Contribution& contribution = status.settings().algorithm().contribution();
-  std::string advice = AllWait(status) ? "See to stragglers first, if there are any. Then: start" : "Start";
+  std::string advice = AllWait(status) ? "First deal with stragglers, if there are any. Then start" : "Start";
   absl::StrAppend(&advice, " more servers (at resume)");
   if (!contribution.has_elastic()) absl::StrAppend(&advice, ", make messages smaller (compression.push)");
   if (!PeriodField(status).empty()) absl::StrAppend(&advice, ", raise ", PeriodField(status));
@@ -185,15 +189,15 @@ void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   const Work work = Sum(WarmedUpWorkers(status));
   const double servers = work.share(work.push + work.pull).value_or(0);
   if (servers > kServersShare) {
-    warnings->push_back({.code = "waiting_for_servers",
-                         .measured = servers,
-                         .bound = kServersShare,
-                         .found = absl::StrCat("workers wait for pushes and pulls ", Share(servers),
-                                               " of their time, more than ", Share(kServersShare)),
-                         .why = AllWait(status)
-                                    ? "They compute nothing meanwhile. The wait for slower workers is in it."
-                                    : "They compute nothing meanwhile.",
-                         .advice = ServersAdvice(status)});
+    warnings->push_back(
+        {.code = "waiting_for_servers",
+         .measured = servers,
+         .bound = kServersShare,
+         .found = absl::StrCat("workers wait for pushes and pulls ", Share(servers),
+                               " of their time, more than ", Share(kServersShare)),
+         .why = AllWait(status) ? "They compute nothing meanwhile. This includes waiting for slower workers."
+                                : "They compute nothing meanwhile.",
+         .advice = ServersAdvice(status)});
   }
   const double data = work.share(work.data).value_or(0);
   if (data > kDataShare) {
@@ -213,27 +217,26 @@ void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
 }
 
 void FindSilentWorkers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
-  const double lease = status.settings().faults().worker_lease_seconds();
+  const double lease = status.settings().faults().heartbeat_timeout_seconds();
   for (const v1::WorkerStatus& worker : status.workers()) {
     const double silent = worker.seconds_since_heartbeat();
     if (lease <= 0 || silent <= kHeartbeatShare * lease) continue;
-    warnings->push_back(
-        {.code = "heartbeat_late",
-         .worker = worker.worker(),
-         .measured = silent,
-         .bound = kHeartbeatShare * lease,
-         .found = absl::StrCat(Name(worker), " was last heard of ", Seconds(silent),
-                               " ago; heartbeats come at least every ", Duration(lease / 4)),
-         .why = absl::StrCat("After ", Seconds(lease),
-                             " it is taken for lost, and what it works on goes to others."),
-         .advice =
-             "See whether its process lives (its log, its machine's memory) and reaches the master. Where "
-             "it only is held up at times, raise faults.worker_lease_seconds."});
+    warnings->push_back({.code = "heartbeat_late",
+                         .worker = worker.worker(),
+                         .measured = silent,
+                         .bound = kHeartbeatShare * lease,
+                         .found = absl::StrCat(Name(worker), " sent its last heartbeat ", Seconds(silent),
+                                               " ago; they are due at least every ", Duration(lease / 4)),
+                         .why = absl::StrCat("After ", Seconds(lease),
+                                             " it is declared lost, and its samples are assigned to others."),
+                         .advice = "Check that its process is alive (its log, its machine's memory) and can "
+                                   "reach the master. If it "
+                                   "is only delayed now and then, raise faults.heartbeat_timeout_seconds."});
   }
 }
 
 void FindNoProgress(const v1::JobStatus& status, std::vector<Warning>* warnings) {
-  const double lease = status.settings().faults().worker_lease_seconds();
+  const double lease = status.settings().faults().heartbeat_timeout_seconds();
   const double limit = status.settings().faults().stuck_seconds();
   for (const v1::WorkerStatus& worker : status.workers()) {
     const double seconds = worker.seconds_without_progress();
@@ -247,11 +250,11 @@ void FindNoProgress(const v1::JobStatus& status, std::vector<Warning>* warnings)
                                ", although it sends heartbeats"),
          .why = absl::StrCat("Synchronous workers, and those at a staleness bound, wait for it.",
                              limit > 0 ? absl::StrCat(" After ", Seconds(limit),
-                                                      " (faults.stuck_seconds) it is taken for lost.")
+                                                      " (faults.stuck_seconds) it is declared lost.")
                                        : ""),
-         .advice = "See what its training thread does (its log, a debugger, its device). Ended, it leaves "
-                   "its samples "
-                   "to the others at once."});
+         .advice =
+             "Find out what its training thread is doing (its log, a debugger, its device). If you end it, "
+             "its samples are assigned to the others at once."});
   }
 }
 
@@ -263,10 +266,11 @@ void FindMissingWorkers(const v1::JobStatus& status, std::vector<Warning>* warni
        .measured = static_cast<double>(status.workers_size()),
        .bound = static_cast<double>(wanted),
        .found =
-           absl::StrCat("training goes on with ", status.workers_size(), " of ", Plural(wanted, "worker")),
-       .why = "It takes longer, and learning rate and moving rate were set for all of them.",
-       .advice = "The events and the lost workers' logs say why they went. Start new ones with "
-                 "the same command: they join at once."});
+           absl::StrCat("training continues with ", status.workers_size(), " of ", Plural(wanted, "worker")),
+       .why = "Training takes longer, and the learning rate and the moving rate were chosen for all of them.",
+       .advice =
+           "The events and the lost workers' logs say why they ended. Start new ones with the same command: "
+           "they join at once."});
 }
 
 void FindNoEvaluator(const v1::JobStatus& status, std::vector<Warning>* warnings) {
@@ -278,9 +282,8 @@ void FindNoEvaluator(const v1::JobStatus& status, std::vector<Warning>* warnings
       {.code = "no_evaluator",
        .measured = 0,
        .bound = 1,
-       .found = "no evaluator takes part, and the job's data have test samples",
-       .why = "No evaluator scores the test set: whether training goes well, and how good the result is, "
-              "stays unknown.",
+       .found = "there is no evaluator, although the job's data have test samples",
+       .why = "The test set is not scored, so neither the progress nor the quality of the result is known.",
        .advice = "Start one, at any time: catchment_worker --role=evaluator --master=HOST:PORT."});
 }
 
@@ -298,22 +301,22 @@ void FindStaleness(const v1::JobStatus& status, std::vector<Warning>* warnings) 
        .found = absl::StrCat("contributions are ", Short(status.staleness_mean(), 3),
                              " updates old on average; with ", Plural(status.settings().workers(), "worker"),
                              " and this algorithm ", Short(expected, 3), " are expected"),
-       .why = "They point where the weights were. Learning rate and momentum were set for fresher ones, and "
-              "training may become slow or diverge.",
-       .advice =
-           absl::StrCat("Take fewer workers (more than `workers` take part, or some stream is held up), ",
-                        period.empty() ? "" : absl::StrCat("raise ", period, ", "),
-                        "lower optimizer.momentum or the learning rate, or let "
-                        "algorithm.compensation make up for it (preset staleness_aware or dc_asgd).")});
+       .why =
+           "They were computed from old weights. The learning rate and the momentum were chosen for fresher "
+           "ones, and training may become slow or diverge.",
+       .advice = absl::StrCat("Use fewer workers (there are more than `workers`, or a stream is delayed), ",
+                              period.empty() ? "" : absl::StrCat("raise ", period, ", "),
+                              "lower optimizer.momentum or the learning rate, or let "
+                              "algorithm.compensation correct for it (preset staleness_aware or dc_asgd).")});
 }
 
 void FindNonFinite(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   double refused = 0;
   int senders = 0;
   std::optional<uint32_t> sender;
-  for (const auto& [worker, fates] : FatesByWorker(status)) {
-    if (fates.non_finite == 0) continue;
-    refused += fates.non_finite;
+  for (const auto& [worker, outcomes] : OutcomesByWorker(status)) {
+    if (outcomes.non_finite == 0) continue;
+    refused += outcomes.non_finite;
     sender = ++senders == 1 ? std::optional(worker) : std::nullopt;
   }
   if (refused == 0) return;
@@ -328,35 +331,34 @@ void FindNonFinite(const v1::JobStatus& status, std::vector<Warning>* warnings) 
                         sender ? absl::StrCat(" from worker ", *sender) : "", " refused"),
        .why = absl::StrCat("Training is about to diverge",
                            limit > 0 ? absl::StrCat("; after ", limit, " in a row the job fails.") : "."),
-       .advice =
-           absl::StrCat("Lower optimizer.learning_rate, raise optimizer.schedule.warmup, or set "
-                        "optimizer.clip_norm.",
-                        sender ? " Where it stays with one worker, look at its data and its device." : "")});
+       .advice = absl::StrCat("Lower optimizer.learning_rate, raise optimizer.schedule.warmup, or set "
+                              "optimizer.clip_norm.",
+                              sender ? " If it is only this worker, check its data and its device." : "")});
 }
 
 void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
-  const std::map<uint32_t, Fates> by_worker = FatesByWorker(status);
-  if (ConsistencyOf(status).spare_workers() > 0) {
-    for (const auto& [worker, fates] : by_worker) {
-      if (fates.applied + fates.late < kEnoughPushes || fates.late_share() <= kLateShareWithSpare) continue;
+  const std::map<uint32_t, PushOutcomes> by_worker = OutcomesByWorker(status);
+  if (BackupWorkers(ConsistencyOf(status)) > 0) {
+    for (const auto& [worker, outcomes] : by_worker) {
+      if (outcomes.applied + outcomes.late < kEnoughPushes || outcomes.late_share() <= kLateShareWithBackup)
+        continue;
       warnings->push_back(
           {.code = "contributions_late",
            .worker = worker,
-           .measured = fates.late_share(),
-           .bound = kLateShareWithSpare,
-           .found = absl::StrCat(Share(fates.late_share()), " of worker ", worker,
+           .measured = outcomes.late_share(),
+           .bound = kLateShareWithBackup,
+           .found = absl::StrCat(Share(outcomes.late_share()), " of worker ", worker,
                                  "'s contributions came after their update was made, more than half"),
-           .why =
-               "consistency.spare_workers is for a worker that is slow now and then: this one always is, and "
-               "works for nothing.",
-           .advice = "Give it another machine, or end it and lower consistency.spare_workers."});
+           .why = "backup_workers is for a worker that is slow now and then: this one always is, and "
+                  "works for nothing.",
+           .advice = "Give it another machine, or end it and lower backup_workers."});
     }
     return;
   }
-  Fates all;
-  for (const auto& [worker, fates] : by_worker) {
-    all.applied += fates.applied;
-    all.late += fates.late;
+  PushOutcomes all;
+  for (const auto& [worker, outcomes] : by_worker) {
+    all.applied += outcomes.applied;
+    all.late += outcomes.late;
   }
   if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShare) return;
   warnings->push_back(
@@ -366,10 +368,11 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
        .found =
            absl::StrCat(Share(all.late_share()),
                         " of contributions came after their update was made, more than ", Share(kLateShare)),
-       .why = "They are dropped. Without spare workers that is so only for workers that were taken for lost.",
-       .advice =
-           "See the events: workers that come and go need a longer faults.worker_lease_seconds or a better "
-           "network."});
+       .why =
+           "They are dropped. Without backup workers that is so only for workers that were taken for lost.",
+       .advice = "See the events: workers that come and go need a longer faults.heartbeat_timeout_seconds or "
+                 "a better "
+                 "network."});
 }
 
 // ------------------------------------------------------------------------------------------------ shards
@@ -377,7 +380,7 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
 void FindShardsBehind(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   uint64_t highest = 0;
   for (const v1::ShardReport& shard : status.shards()) highest = std::max(highest, shard.version());
-  // Versions as training has made them on average.
+  // The versions that training makes in that time on average.
   const double bound = status.wall_seconds() > kShardBehindSeconds
                            ? static_cast<double>(highest) / status.wall_seconds() * kShardBehindSeconds
                            : 0;
@@ -392,8 +395,8 @@ void FindShardsBehind(const v1::JobStatus& status, std::vector<Warning>* warning
          .found = absl::StrCat("server ", shard.shard(), " is ", Count(static_cast<int64_t>(behind)),
                                " updates behind the first, more than ", Seconds(kShardBehindSeconds),
                                " of training"),
-         .why = "It is overloaded, or the master does not reach it; workers need all shards for every step.",
-         .advice = "Look at its log and at its machine's load and network. A server that stays away for "
+         .why = "It is overloaded, or the master cannot reach it; workers need all shards for every step.",
+         .advice = "Check its log and its machine's load and network. A server that cannot be reached for "
                    "faults.connect_timeout_seconds ends the job."});
   }
 }
@@ -414,9 +417,9 @@ void FindLargeShards(const v1::JobStatus& status, std::vector<Warning>* warnings
          .found = absl::StrCat("server ", s, " holds ", Count(static_cast<int64_t>(parameters)),
                                " parameters, ", Times(parameters / even), " times an even share"),
          .why = "Every push and pull takes as long as the largest shard's part of it.",
-         .advice =
-             "Lower block_kib, the unit in which weights are placed; with optimizer LARS or LAMB, where "
-             "tensors stay whole, take fewer servers. `catchment validate` shows the placement."});
+         .advice = "Lower block_kib, the unit in which weights are placed; with the optimizers LARS and "
+                   "LAMB, which "
+                   "need whole tensors, use fewer servers. `catchment validate` shows the placement."});
   }
 }
 
@@ -444,10 +447,10 @@ void FindOverdueCheckpoint(const v1::JobStatus& status, std::vector<Warning>* wa
            Count(static_cast<int64_t>(since)), " updates (about ", Seconds(seconds), "); ",
            by_updates ? absl::StrCat("checkpoint.every_updates is ", settings.every_updates())
                       : absl::StrCat("checkpoint.every_seconds is ", settings.every_seconds())),
-       .why = "If the job is lost now, as much training is.",
+       .why = "If the job ends now, this training is lost.",
        .advice =
-           "See the servers' logs: the disk is full or too slow, or one of them does not save. All servers "
-           "need one --checkpoint_dir that all of them see."});
+           "Check the servers' logs: the disk is full or too slow, or one of them does not save. All servers "
+           "need the same --checkpoint_dir, on a file system that they share."});
 }
 
 void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings) {
@@ -460,13 +463,13 @@ void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings
          .bound = 0,
          .found = absl::StrCat("server ", shard.shard(),
                                " could not save its part of a checkpoint: ", shard.save_error()),
-         .why = "If the job is lost now, it goes on from an older checkpoint, or from none.",
-         .advice = "Make room, or let the server write there: it tries again."});
+         .why = "If the job ends now, it can only be resumed from an older checkpoint, or not at all.",
+         .advice = "Free space, or give the server permission to write: it tries again."});
   }
   FindOverdueCheckpoint(status, warnings);
 }
 
-// The status has the last test loss, the best one and the training loss of now; not the course of either.
+// The status has the last and the best test loss and the current training loss, but no history.
 void FindOverFitting(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   const double best = status.best_test_loss();
   if (status.best_evaluation() == 0 || status.evaluations_since_best() < kEvaluationsSinceBest) return;
@@ -479,9 +482,9 @@ void FindOverFitting(const v1::JobStatus& status, std::vector<Warning>* warnings
                              Times(status.test_loss() / best), " times its best of ", Short(best, 4), " ",
                              status.evaluations_since_best(), " evaluations ago; the training loss is ",
                              Short(status.train_loss(), 4)),
-       .why = "The model learns its training samples by heart, and gets worse on others.",
+       .why = "The model memorizes its training samples, and gets worse on others.",
        .advice =
-           "Stop, and take the best weights (evaluation.keep_best, evaluation.patience); then add data or "
+           "Stop, and use the best weights (evaluation.keep_best, evaluation.patience); then add data or "
            "data.augmentation, dropout, or optimizer.weight_decay."});
 }
 
@@ -490,18 +493,19 @@ void FindOverFitting(const v1::JobStatus& status, std::vector<Warning>* warnings
 double ExpectedStaleness(const v1::Job& job) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   const double workers = std::max<double>(1, job.workers());
-  if (consistency.groups() > 0) return std::min<double>(consistency.groups(), workers) - 1;
+  if (const uint32_t groups = NumGroups(consistency); groups > 0)
+    return std::min<double>(groups, workers) - 1;
   double expected = workers - 1;
   const v1::AccruedGradient& gradient = job.algorithm().contribution().gradient();
   if (gradient.push_period() > 0 && gradient.fetch_period() > gradient.push_period()) {
     const double pushes = static_cast<double>(gradient.fetch_period()) / gradient.push_period();
     expected = (pushes - 1) / 2 + (pushes + 1) / 2 * (workers - 1);
   }
-  if (consistency.softsync() > 0) {
-    const double contributions = std::max(1.0, std::floor(workers / consistency.softsync()));
+  if (consistency.has_n_softsync()) {
+    const double contributions = std::max(1.0, std::floor(workers / consistency.n_softsync().n()));
     return workers / contributions;
   }
-  return expected + job.algorithm().emulated_delay();
+  return expected + consistency.asynchronous().emulated_delay();
 }
 
 std::vector<Warning> Advise(const v1::JobStatus& status) {

@@ -1,7 +1,7 @@
-// What a look at a running job's status warns of, and what to do about it. docs/operating.md has the table.
+// Derives warnings, with advice, from the status of a running job. docs/operating.md has the table.
 //
-// Every rule has a bound with a reason, in advice.cc, and keeps silent until there is enough to judge by: a
-// healthy job that has just begun is warned of nothing.
+// Every rule has a bound, explained in advice.cc, and waits for enough data: there are no warnings about a
+// healthy job that has just begun.
 //
 // Threads: pure functions of the status.
 #ifndef CATCHMENT_CLI_ADVICE_H_
@@ -18,26 +18,27 @@
 namespace catchment {
 
 struct Warning {
-  std::string code;                // for programs: it does not change
-  std::optional<uint32_t> worker;  // which one it is of, where it is of one
+  std::string code;                // stable, for programs
+  std::optional<uint32_t> worker;  // the worker or the shard that it is about, if it is about one
   std::optional<uint32_t> shard;
-  double measured = 0;  // in the unit of the bound; docs/operating.md says which
+  double measured = 0;  // in the unit of the bound, which docs/operating.md has
   double bound = 0;
-  std::string found;   // what was measured, against what
-  std::string why;     // it matters
-  std::string advice;  // what to do
+  std::string found;   // the measured value and the bound
+  std::string why;     // the effect
+  std::string advice;  // the remedy
 };
 
+// Returns the warnings, the most urgent ones first.
 std::vector<Warning> Advise(const v1::JobStatus& status);
 
-// The mean staleness that a job's algorithm leads one to expect, in versions.
+// Returns the mean staleness that is expected of a job's algorithm, in versions.
 //
 // By Little's law the number of contributions under way is their rate times their mean time under way, so a
-// contribution meets on average p - 1 others, p the job's workers, whatever their speeds; fewer where workers
-// are not always at it. In groups, what is under way is k groups; updates made of c contributions make c
+// contribution meets on average p - 1 others, p the job's workers, whatever their speeds; fewer if workers
+// are sometimes idle. In groups, what is under way is k groups; updates made of c contributions make c
 // times fewer versions (n-softsync: about n, arXiv:1511.05950, 3.1). With n pushes to a fetch, n =
 // fetch_period / push_period, the j-th of them has also met j - 1 of its own and (j - 1) (p - 1) others. A
-// staleness_bound bounds how far workers are apart, not this mean. An emulated_delay is added.
+// staleness bound limits how far workers are apart, not this mean. An emulated_delay is added.
 double ExpectedStaleness(const v1::Job& job);
 
 }  // namespace catchment

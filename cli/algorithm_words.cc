@@ -1,10 +1,14 @@
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/job_explanation.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"
+#include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
 #include "common/text.h"
 #include "optim/optimizer.h"
@@ -23,7 +27,7 @@ std::string KeptForEachWorker(const JobFacts& facts) {
                       " for each worker, on the servers");
 }
 
-// The course after the warm-up.
+// Describes the learning rate after the warm-up.
 std::string DescribeDecay(const v1::Optimizer& optimizer) {
   const v1::Schedule& schedule = optimizer.schedule();
   const std::string rate = Short(optimizer.learning_rate());
@@ -62,7 +66,7 @@ std::string DescribeDecay(const v1::Optimizer& optimizer) {
   }
 }
 
-// What is scaled before it is sent.
+// Describes the clipping before contributions are sent.
 std::string DescribeClipNorm(const v1::Job& job) {
   if (!job.optimizer().has_clip_norm()) return "";
   return absl::StrCat(job.algorithm().contribution().has_pseudo_gradient() ? " D" : " A gradient",
@@ -83,27 +87,27 @@ std::string DescribeSynchronous(const JobFacts& facts) {
 
 std::string DescribeGroups(const JobFacts& facts) {
   const v1::Consistency& consistency = facts.job().algorithm().consistency();
-  const uint32_t spare = consistency.spare_workers();
-  const std::string spared =
-      spare == 0   ? "."
-      : spare == 1 ? " but the last: later contributions are dropped, and their workers are notified."
-                   : absl::StrCat(" but the last ", spare,
-                                  ": later contributions are dropped, and their workers are notified.");
-  if (consistency.groups() == 1) {
-    return absl::StrCat("Synchronous with ", Plural(spare, "spare worker"),
+  const uint32_t backups = BackupWorkers(consistency);
+  const std::string dropped =
+      backups == 0   ? "."
+      : backups == 1 ? " but the last: later contributions are dropped, and their workers are notified."
+                     : absl::StrCat(" but the last ", backups,
+                                    ": later contributions are dropped, and their workers are notified.");
+  if (consistency.has_synchronous()) {
+    return absl::StrCat("Synchronous with ", Plural(backups, "backup worker"),
                         ". An update is made of the contributions of all ", facts.workers(), " workers",
-                        spared);
+                        dropped);
   }
   return absl::StrCat(
-      "Hybrid. Workers are split into ", consistency.groups(),
+      "Hybrid. Workers are split into ", consistency.grouped().groups(),
       " groups that do not wait for each other; how many of the others' updates a group has not "
       "seen is measured as staleness. A group's update is made of the contributions of all its "
       "members",
-      spared);
+      dropped);
 }
 
 std::string DescribeSoftsync(const JobFacts& facts) {
-  const uint32_t n = facts.job().algorithm().consistency().softsync();
+  const uint32_t n = facts.job().algorithm().consistency().n_softsync().n();
   return absl::StrCat(
       n,
       "-softsync. No worker waits: it is answered when its contribution arrives. An update is made "
@@ -114,25 +118,52 @@ std::string DescribeSoftsync(const JobFacts& facts) {
 }
 
 std::string DescribeAsynchronous(const JobFacts& facts) {
-  const v1::Algorithm& algorithm = facts.job().algorithm();
+  const v1::Consistency& consistency = facts.job().algorithm().consistency();
   const std::string applied =
       "What a worker sends is applied when it arrives, to weights that others may have moved since it "
       "fetched "
       "its own. "
       "By how many updates is measured as staleness.";
-  if (const uint32_t delay = algorithm.emulated_delay(); delay > 0) {
+  if (const uint32_t delay = consistency.asynchronous().emulated_delay(); delay > 0) {
     return absl::StrCat(
         "Asynchronous, with a delay for experiments. No worker waits: what it sends is answered "
         "when it arrives, and applied when ",
         Plural(delay, "later contribution"), delay == 1 ? " has" : " have",
         " arrived, as if its worker had been that much slower.");
   }
-  if (!algorithm.consistency().has_staleness_bound()) return "Asynchronous. No worker waits. " + applied;
-  const uint32_t bound = algorithm.consistency().staleness_bound();
+  if (!consistency.has_bounded_staleness()) return "Asynchronous. No worker waits. " + applied;
+  const uint32_t bound = consistency.bounded_staleness().bound();
   return absl::StrCat(
       "Stale synchronous. ", applied, " A worker goes on only while it is ",
       bound == 0 ? "no push" : absl::StrCat("at most ", bound, bound == 1 ? " push" : " pushes"),
       " ahead of the slowest.");
+}
+
+std::string When(double every_epochs) {
+  if (every_epochs == 1) return "After every epoch";
+  return absl::StrCat("Every ", Short(every_epochs, 4), " epochs");
+}
+
+std::string Targets(const v1::Evaluation& evaluation) {
+  std::vector<std::string> targets;
+  if (evaluation.has_target_accuracy()) {
+    targets.push_back(
+        absl::StrCat("the test accuracy is at least ", Short(100 * evaluation.target_accuracy(), 5), " %"));
+  }
+  if (evaluation.has_target_loss()) {
+    targets.push_back(absl::StrCat("the test loss is at most ", Short(evaluation.target_loss())));
+  }
+  return absl::StrJoin(targets, " and ");
+}
+
+std::string Patience(const v1::Evaluation& evaluation) {
+  if (evaluation.patience() == 0) return "";
+  const bool by_accuracy = evaluation.best_by() == v1::Evaluation::ACCURACY;
+  const std::string margin = evaluation.min_improvement() > 0
+                                 ? absl::StrCat(" by more than ", Short(evaluation.min_improvement()))
+                                 : "";
+  return absl::StrCat("the test ", by_accuracy ? "accuracy has not risen" : "loss has not fallen", margin,
+                      " for ", Plural(evaluation.patience(), "evaluation"), " in a row");
 }
 
 }  // namespace
@@ -140,8 +171,8 @@ std::string DescribeAsynchronous(const JobFacts& facts) {
 std::string DescribeConsistency(const JobFacts& facts) {
   const v1::Consistency& consistency = facts.job().algorithm().consistency();
   if (facts.synchronous()) return DescribeSynchronous(facts);
-  if (consistency.groups() > 0) return DescribeGroups(facts);
-  if (consistency.has_softsync()) return DescribeSoftsync(facts);
+  if (NumGroups(consistency) > 0) return DescribeGroups(facts);
+  if (consistency.has_n_softsync()) return DescribeSoftsync(facts);
   return DescribeAsynchronous(facts);
 }
 
@@ -205,6 +236,30 @@ std::string DescribeBudget(const JobFacts& facts) {
       " of ", Count(facts.job().batch_size()), " on ",
       facts.workers() == 1 ? "the one worker" : absl::StrCat("each of ", facts.workers(), " workers"),
       ", about ", Plural(facts.updates(), "update"), " of the center.");
+}
+
+std::string DescribeEvaluation(const v1::Job& job) {
+  if (const std::string reason = WhyNoTestSamples(job.data()); !reason.empty()) {
+    return absl::StrCat("None: ", reason, ".");
+  }
+  const v1::Evaluation& evaluation = job.evaluation();
+  std::string text =
+      absl::StrCat(When(evaluation.every_epochs()), ", and at the end, the evaluator scores the test set.");
+  std::vector<std::string> ends;
+  for (const std::string& end : {Targets(evaluation), Patience(evaluation)}) {
+    if (!end.empty()) ends.push_back(end);
+  }
+  if (!ends.empty()) {
+    absl::StrAppend(&text, " Training ends early, and the job is done, when ",
+                    absl::StrJoin(ends, ", or when "), ".");
+  }
+  if (evaluation.keep_best()) {
+    absl::StrAppend(
+        &text, " The weights with the ",
+        evaluation.best_by() == v1::Evaluation::ACCURACY ? "highest test accuracy" : "lowest test loss",
+        " are kept in model-best.safetensors.");
+  }
+  return text;
 }
 
 }  // namespace catchment

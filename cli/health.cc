@@ -1,7 +1,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
+#include "common/command_line.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
 
@@ -12,7 +12,7 @@ namespace health = grpc::health::v1;
 
 constexpr char kUsage[] = R"(catchment health HOST:PORT [flags]
 
-Asks a server's gRPC health service once, and prints SERVING or NOT_SERVING. Names that can be asked for:
+Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. Names of services:
   (none)                       the process: SERVING as long as it lives
   catchment.v1.ShardService    the server's shard, and by its index:
   shard-INDEX                  SERVING while the job trains
@@ -21,67 +21,50 @@ Asks a server's gRPC health service once, and prints SERVING or NOT_SERVING. Nam
 Examples:
   catchment health node0:7000
   catchment health node1:7000 --service=shard-1
-
-Flags:
 )";
 
+constexpr char kNotes[] = "\nExit code: 0: SERVING; 1: anything else; 2: wrong command line.\n";
+
 struct Options {
+  std::string address;
   std::string service;
   double timeout_seconds = 3;
   TlsFiles tls;
 };
 
-FlagSet MakeFlags(Options* o) {
-  FlagSet flags;
-  flags.AddString("service", "NAME", &o->service, "What to ask for. Default: the process.");
-  flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "How long the answer may take. Default 3.");
-  AddTlsFlags(&o->tls, &flags);
-  return flags;
+CommandLine MakeCommandLine(Options* o) {
+  CommandLine line{.name = "catchment health", .usage = kUsage, .notes = kNotes};
+  line.argument = {"HOST:PORT", "node0:7000", &o->address};
+  line.flags.AddString("service", "NAME", &o->service, "The service to ask for. Default: the process.");
+  line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Limit for the answer. Default 3.");
+  AddTlsFlags(&o->tls, &line.flags);
+  return line;
 }
 
-absl::StatusOr<health::HealthCheckResponse> Ask(const std::string& address, const Options& options) {
+absl::StatusOr<int> Ask(const Options& options, std::ostream* out) {
   auto credentials = ClientCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
-  const auto stub = health::Health::NewStub(ConnectForControl(address, *credentials));
+  const auto stub = health::Health::NewStub(ConnectForControl(options.address, *credentials));
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(options.timeout_seconds);
   health::HealthCheckRequest request;
   request.set_service(options.service);
   health::HealthCheckResponse response;
   const grpc::Status status = stub->Check(context.get(), request, &response);
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
-    return absl::NotFoundError(absl::StrCat(address, " knows no service '", options.service,
+    return absl::NotFoundError(absl::StrCat(options.address, " knows no service '", options.service,
                                             "': is this the server with that index?"));
   }
-  if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", address));
-  return response;
+  if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", options.address));
+  *out << health::HealthCheckResponse::ServingStatus_Name(response.status()) << '\n';
+  return response.status() == health::HealthCheckResponse::SERVING ? 0 : kExitFailed;
 }
 
 }  // namespace
 
-int RunHealth(const std::vector<std::string>& args, std::ostream* out, std::ostream* err) {
+int RunHealth(const std::vector<std::string>& args, const Streams& streams) {
   Options options;
-  FlagSet flags = MakeFlags(&options);
-  const absl::StatusOr<std::vector<std::string>> positional = flags.Parse(args);
-  if (!positional.ok()) {
-    *err << "catchment health: " << positional.status().message() << '\n';
-    return 2;
-  }
-  if (flags.help()) {
-    *out << kUsage << flags.Describe()
-         << "\nExit code: 0 for SERVING, 1 for anything else, 2 for a wrong command line.\n";
-    return 0;
-  }
-  if (positional->size() != 1) {
-    *err << "catchment health: takes one address, for example: catchment health node0:7000\n";
-    return 2;
-  }
-  const absl::StatusOr<health::HealthCheckResponse> response = Ask(positional->front(), options);
-  if (!response.ok()) {
-    *err << "catchment health: " << response.status().message() << '\n';
-    return 1;
-  }
-  *out << health::HealthCheckResponse::ServingStatus_Name(response->status()) << '\n';
-  return response->status() == health::HealthCheckResponse::SERVING ? 0 : 1;
+  CommandLine line = MakeCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&] { return Ask(options, streams.out); });
 }
 
 }  // namespace catchment

@@ -7,7 +7,7 @@
 namespace catchment {
 namespace {
 
-// Short: nothing else is looked at meanwhile.
+// The timeout of a call. It is short, since the caller does nothing else meanwhile.
 constexpr double kCallSeconds = 3;
 
 }  // namespace

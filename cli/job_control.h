@@ -1,4 +1,4 @@
-// Asks a job's master how it goes, and tells it to stop.
+// Requests to the master of a job.
 #ifndef CATCHMENT_CLI_JOB_CONTROL_H_
 #define CATCHMENT_CLI_JOB_CONTROL_H_
 
@@ -12,17 +12,17 @@
 
 namespace catchment {
 
-// Every call ends within a few seconds, with an error if need be.
+// Calls end within a few seconds, possibly with an error.
 class JobControl {
  public:
-  // InvalidArgument for TLS files that cannot be used.
+  // Returns InvalidArgument if the TLS files cannot be used.
   static absl::StatusOr<JobControl> Create(const std::string& address, const TlsFiles& tls);
 
-  // again_in_seconds: as in v1::GetStatusRequest.
+  // `again_in_seconds` is that of v1::GetStatusRequest.
   absl::StatusOr<v1::JobStatus> GetStatus(double again_in_seconds = 0);
   absl::Status Stop(const std::string& reason);
-  // Closes the connection; calls fail from now on. A master that ends would wait a while for a connection
-  // that is not read.
+  // Closes the connection; later calls fail. Without this call a master that ends would wait for the
+  // connection to be read.
   void Disconnect() { stub_.reset(); }
 
  private:

@@ -5,7 +5,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/placement.h"
 #include "common/job/data_sources.h"
 #include "common/text.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 constexpr int kIndent = 17;
 constexpr int kWidth = 100;
-// Of more, the first and the last half of these.
+// The most rows of the table; of more layers, the first and the last half of these are shown.
 constexpr size_t kShownLayers = 16;
 
 std::string Item(const std::string& name, const std::string& text) {
@@ -23,7 +22,7 @@ std::string Item(const std::string& name, const std::string& text) {
   return HangingParagraph(head, text, kIndent, kWidth);
 }
 
-// As a job file has it, on one line.
+// Returns a line of a job file.
 std::string InFile(const std::string& field, const google::protobuf::Message& message) {
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);
@@ -71,7 +70,7 @@ std::string DescribeSteps(const v1::SyntheticModel& model) {
       2, kWidth);
 }
 
-// What there is to say before the table of layers.
+// Returns sentences that precede the table of layers.
 std::string DescribeOrigin(const v1::Model& model) {
   std::string text;
   if (model.has_external()) {
@@ -116,11 +115,11 @@ std::string DescribePrecision(const v1::Computation& computation) {
     case v1::Computation::FLOAT16:
       return absl::StrCat(
           "A CUDA device rounds factors to 11 significant bits and float16's range", kRest,
-          " The loss is multiplied with ", Count(static_cast<int64_t>(computation.loss_scale())),
-          " at first; a minibatch whose gradient overflows is taken again with half of that, and "
+          " The loss is multiplied by ", Count(static_cast<int64_t>(computation.loss_scale())),
+          " at first; a minibatch whose gradient overflows is repeated with half of that, and "
           "after ",
           Count(computation.loss_scale_period()),
-          " in a row without overflow it is doubled. Gradients leave when all are known.");
+          " in a row without overflow it is doubled. Gradients are sent when all are known.");
     default:
       return "Everything is float32.";
   }

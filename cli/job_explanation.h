@@ -3,8 +3,10 @@
 #define CATCHMENT_CLI_JOB_EXPLANATION_H_
 
 #include <string>
+#include <vector>
 
 #include "cli/job_facts.h"
+#include "common/parameter_layout.h"
 #include "nlohmann/json.hpp"
 #include "proto/job.pb.h"
 
@@ -48,6 +50,29 @@ std::string DescribeEvaluation(const v1::Job& job);
 //   memory     {servers: [{server, weights, optimizer_state, compensation, waiting, snapshot, total}],
 //               worker: {model, algorithm, total}}
 nlohmann::ordered_json JobToJson(const JobFacts& facts);
+
+// A server's values of one tensor, counted from the tensor's first.
+struct TensorPart {
+  int server = 0;
+  Range values;
+};
+
+// Returns the parts of a tensor in order: one unless the tensor is split.
+std::vector<TensorPart> PartsOf(const ParameterLayout& layout, int tensor);
+
+// Returns the excess of a server's bytes over an even share: 0.01 for 1 % more.
+double AgainstEven(const ParameterLayout& layout, int server);
+
+// Returns the number of blocks on all servers, which is the number of messages of a push or of a pull.
+int64_t CountBlocks(const ParameterLayout& layout);
+// Returns the number for blocks of `block_size` values that may begin anywhere.
+int64_t CountBlocks(const ParameterLayout& layout, int64_t block_size);
+
+// Returns which server has which part of the parameters, in how many blocks, and which tensors are split.
+std::string ExplainPlacement(const JobFacts& facts);
+
+// Returns the servers that a table shows: all, or of many the first and the last ones with -1 in between.
+std::vector<int> ShownServers(int servers);
 
 }  // namespace catchment
 

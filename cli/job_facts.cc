@@ -38,9 +38,9 @@ int64_t JobFacts::period() const { return PaceOf(job_).steps_per_version; }
 int64_t JobFacts::contributions() const { return PaceOf(job_).contributions; }
 int64_t JobFacts::contributions_make() const { return PaceOf(job_).updates; }
 int64_t JobFacts::contributions_waiting() const {
-  const v1::Algorithm& algorithm = job_.algorithm();
-  const bool wait = algorithm.consistency().groups() > 0 || algorithm.consistency().softsync() > 0;
-  return wait ? contributions() : algorithm.emulated_delay();
+  const v1::Consistency& consistency = job_.algorithm().consistency();
+  const bool wait = NumGroups(consistency) > 0 || consistency.has_n_softsync();
+  return wait ? contributions() : consistency.asynchronous().emulated_delay();
 }
 
 int64_t JobFacts::train_samples() const { return ShapeOf(job_.data()).train_samples; }

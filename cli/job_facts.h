@@ -1,4 +1,4 @@
-// Figures that follow from a job: samples, steps, updates, bytes. For people; training works out its own.
+// Figures that follow from a job: samples, steps, updates, bytes. Training does not use them.
 #ifndef CATCHMENT_CLI_JOB_FACTS_H_
 #define CATCHMENT_CLI_JOB_FACTS_H_
 
@@ -13,10 +13,10 @@
 
 namespace catchment {
 
-// Bytes of payload, as the job's compression makes them.
+// Bytes of payload after compression.
 struct WireBytes {
-  int64_t sent = 0;        // by a worker to all servers, each time it sends
-  int64_t received = 0;    // each time it fetches
+  int64_t sent = 0;        // by a worker to all servers, in one push
+  int64_t received = 0;    // in one pull
   int64_t send_every = 1;  // steps
   int64_t receive_every = 1;
   double per_step() const { return 1.0 * sent / send_every + 1.0 * received / receive_every; }
@@ -28,22 +28,22 @@ struct ServerBytes {
   int64_t weights = 0;
   int64_t optimizer_state = 0;
   int64_t compensation = 0;  // at most: what was sent to each worker, and averages
-  // Contributions that wait, at most.
+  // Contributions that wait to be applied, at most.
   int64_t waiting = 0;
-  // A copy that checkpoints are written from.
+  // A copy from which checkpoints are written.
   int64_t snapshot = 0;
   int64_t total() const { return weights + optimizer_state + compensation + waiting + snapshot; }
 };
 
 struct WorkerBytes {
   int64_t model = 0;      // weights, gradients, activations, masks
-  int64_t algorithm = 0;  // what its contribution keeps, and TOP_K's residual
+  int64_t algorithm = 0;  // the state of its contribution, and TOP_K's residual
   int64_t total() const { return model + algorithm; }
 };
 
 class JobFacts {
  public:
-  // `job` is complete and valid (common/job/validate.h). InvalidArgument when the parameters cannot be split
+  // `job` is complete and valid (common/job/validate.h). InvalidArgument if the parameters cannot be split
   // between that number of servers.
   static absl::StatusOr<JobFacts> Create(const v1::Job& job, int servers);
 
@@ -55,26 +55,27 @@ class JobFacts {
 
   bool synchronous() const { return IsSynchronous(job_.algorithm().consistency()); }
   bool elastic() const { return job_.algorithm().contribution().has_elastic(); }
-  // Steps between two contributions of a worker.
+  // Returns the number of steps between two contributions of a worker.
   int64_t period() const;
-  // contributions() contributions make contributions_make() updates of the center.
+  // Every contributions() contributions make contributions_make() updates of the center.
   int64_t contributions() const;
   int64_t contributions_make() const;
-  // On the servers, for others or for their time to come; at most.
+  // Returns the largest number of contributions that wait on the servers, for others or for a delay.
   int64_t contributions_waiting() const;
 
-  // In the data. Of data.table 0: they are known when a worker has read them.
+  // Return the numbers of samples of the data; 0 for data.table, whose rows are known after a worker has read
+  // them.
   int64_t train_samples() const;
   int64_t test_samples() const;
   bool knows_samples() const { return train_samples() > 0; }
   // Returns true if the budget is known; one in epochs follows from the number of samples.
   bool knows_budget() const { return knows_samples() || job_.budget_case() != v1::Job::kEpochs; }
-  // Where it can be, also the next three.
+  // These four require knows_budget().
   int64_t total_samples() const;  // the budget, over all workers
   int64_t total_steps() const;    // over all workers
   int64_t steps_per_worker() const;
   int64_t updates() const;  // of the center
-  double epochs() const;    // where samples and budget are known
+  double epochs() const;    // requires knows_samples() as well
 
   WireBytes wire() const;
   ServerBytes server(int index) const;

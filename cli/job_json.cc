@@ -1,5 +1,4 @@
 #include "cli/job_explanation.h"
-#include "cli/placement.h"
 
 namespace catchment {
 namespace {

@@ -1,6 +1,10 @@
 #include "cli/local_cluster.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,20 +15,16 @@
 namespace catchment {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kTailLines = 5;
 constexpr char kFreePort[] = "127.0.0.1:0";
 
-void AppendTls(const TlsFiles& tls, std::vector<std::string>* argv) {
-  if (!tls.ca.empty()) argv->push_back("--tls_ca=" + tls.ca);
-  if (!tls.cert.empty()) argv->push_back("--tls_cert=" + tls.cert);
-  if (!tls.key.empty()) argv->push_back("--tls_key=" + tls.key);
-}
-
 Command MakeCommand(const ClusterPlan& plan, const std::string& name, std::vector<std::string> argv) {
-  AppendTls(plan.tls, &argv);
+  for (const std::string& argument : TlsArguments(plan.tls)) argv.push_back(argument);
   Command command{name, std::move(argv), absl::StrCat(plan.out, "/logs/", name, ".log")};
-  // Threads of libgomp wait for work by spinning, unless told otherwise; here several processes share the
-  // processors, and a spinning thread keeps the others from the work it waits for.
+  // By default idle threads of libgomp spin. Several processes share the processors here, and a spinning
+  // thread would delay the others.
   command.defaults = {"OMP_WAIT_POLICY=PASSIVE"};
   return command;
 }
@@ -34,7 +34,40 @@ std::string Quote(const std::vector<std::string>& lines) {
   return absl::StrCat("\n    ", absl::StrJoin(lines, "\n    "));
 }
 
+absl::StatusOr<std::string> FindDaemon(const fs::path& directory, const std::string& folder,
+                                       const std::string& program) {
+  const fs::path beside = directory / program;
+  const fs::path neighbour = directory.parent_path() / folder / program;
+  for (const fs::path& path : {beside, neighbour}) {
+    if (access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path)) return path.string();
+  }
+  return absl::NotFoundError(absl::StrCat("no program ", program, ": looked for ", beside.string(), " and ",
+                                          neighbour.string(), "; build it with: bazel build //", folder, ":",
+                                          program));
+}
+
 }  // namespace
+
+absl::StatusOr<DaemonPaths> FindDaemons(const std::string& directory) {
+  absl::StatusOr<std::string> server = FindDaemon(directory, "server", "catchment_server");
+  if (!server.ok()) return server.status();
+  absl::StatusOr<std::string> worker = FindDaemon(directory, "worker", "catchment_worker");
+  if (!worker.ok()) return worker.status();
+  return DaemonPaths{*std::move(server), *std::move(worker)};
+}
+
+absl::StatusOr<std::string> OwnDirectory() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError(absl::StrCat("cannot read /proc/self/exe: ", error.message()));
+  return self.parent_path().string();
+}
+
+absl::StatusOr<DaemonPaths> FindOwnDaemons() {
+  const absl::StatusOr<std::string> here = OwnDirectory();
+  if (!here.ok()) return here.status();
+  return FindDaemons(*here);
+}
 
 std::string ToString(const Departure& departure) {
   return absl::StrCat(departure.name, " (pid ", departure.pid, ") died: ", ToString(departure.end),
@@ -98,7 +131,7 @@ absl::Status LocalCluster::AwaitMaster(double seconds, SignalWaiter* signals) {
   Process& master = children_[0].process;
   const std::string& log = children_[0].log;
   while (true) {
-    // Looked at before the output is read: what it wrote before its end is then seen.
+    // Polls before it reads the output, so that it sees all output of a process that has ended.
     const std::optional<ProcessEnd> end = master.Poll();
     master_ = ListeningAddress(master.Output(), 0);
     if (!master_.empty()) return absl::OkStatus();
@@ -163,7 +196,7 @@ std::string ListeningAddress(const std::string& output, int index) {
   if (at == std::string::npos) return "";
   const size_t begin = at + mark.size();
   const size_t end = output.find('\n', begin);
-  if (end == std::string::npos) return "";  // still being written
+  if (end == std::string::npos) return "";  // the line is incomplete
   return output.substr(begin, end - begin);
 }
 

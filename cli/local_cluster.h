@@ -1,6 +1,7 @@
 // The daemons of one job as child processes on this machine: servers, workers and an evaluator.
 //
-// Threads: none; used by the thread that made it, which must last (see cli/process.h).
+// Threads: none; an object is used by the thread that created it, which must not end first (see
+// cli/process.h).
 #ifndef CATCHMENT_CLI_LOCAL_CLUSTER_H_
 #define CATCHMENT_CLI_LOCAL_CLUSTER_H_
 
@@ -19,14 +20,14 @@ struct DaemonPaths {
   std::string worker;
 };
 
-// Beside the command (an installation), or in ../server and ../worker (Bazel's output). `directory` is the
-// command's own. NotFound names every place looked at.
+// Finds the daemons in the command's `directory` (an installation), or in ../server and ../worker (Bazel's
+// output). NotFound lists the files that were tried.
 absl::StatusOr<DaemonPaths> FindDaemons(const std::string& directory);
 
-// The directory of the running program's file.
+// Returns the directory of the running program's file.
 absl::StatusOr<std::string> OwnDirectory();
 
-// Those of the running command.
+// Finds the daemons of the running command.
 absl::StatusOr<DaemonPaths> FindOwnDaemons();
 
 struct ClusterPlan {
@@ -37,49 +38,50 @@ struct ClusterPlan {
   int servers = 1;
   int workers = 1;
   bool evaluator = true;
-  int evaluator_nice = 5;  // scores are less urgent than training
-  int threads = 1;         // per worker
+  int evaluator_nice = 5;  // scoring is less urgent than training
+  int threads = 1;         // of each worker
   std::string device;      // empty: the job's
-  std::string program;     // that workers and evaluator are started with; empty: none
+  std::string program;     // of the workers and the evaluator; empty: none
   bool resume = false;
   TlsFiles tls;
 };
 
 enum class Part { kServer, kWorker, kEvaluator };
 
-// A child that ended.
+// The end of a child process.
 struct Departure {
   Part part = Part::kWorker;
   std::string name;  // "worker-1"
   pid_t pid = 0;
   ProcessEnd end;
   std::string log;                // file
-  std::vector<std::string> tail;  // its last lines
+  std::vector<std::string> tail;  // the last lines of the log
 };
 
-// "worker-1 (pid 4711) died: killed by SIGKILL (9); the last lines of out/logs/worker-1.log:" and these.
+// Returns "worker-1 (pid 4711) died: killed by SIGKILL (9); the last lines of out/logs/worker-1.log:" and
+// those lines.
 std::string ToString(const Departure& departure);
 
-// The commands, for one to read and for tests. `master` is the master's address.
+// Return the command lines of the processes. `master` is the master's address.
 Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master);
 Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& master);
 Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master);
 
 class LocalCluster {
  public:
-  // All children are killed by the destructor.
+  // The destructor kills all children.
   explicit LocalCluster(ClusterPlan plan) : plan_(std::move(plan)) {}
 
   // Starts the master, waits until it listens, at most `listen_seconds`, and starts the others.
-  // Errors: Aborted when a signal to end came, Unavailable or DeadlineExceeded when the master ended or kept
-  // silent, with its last words; what stands in the way of starting a program.
+  // Errors: Aborted after a signal; Unavailable or DeadlineExceeded, with the end of its log, if the master
+  // ended or did not listen; those of starting a program.
   absl::Status Start(double listen_seconds, SignalWaiter* signals);
 
-  // HOST:PORT.
+  // Returns HOST:PORT.
   const std::string& master() const { return master_; }
-  // Once it has been started.
+  // Call it only after Start.
   pid_t MasterPid() const { return children_.front().process.pid(); }
-  // Children that ended since the last call.
+  // Returns the children that have ended since the last call.
   std::vector<Departure> Reap();
   int Running(Part part) const;
   bool MasterRuns() const;
@@ -105,7 +107,8 @@ class LocalCluster {
   std::string master_;
 };
 
-// The address in a line "catchment_server INDEX: listening on HOST:PORT" of a server's output; empty without.
+// Returns the address in the line "catchment_server INDEX: listening on HOST:PORT" of a server's output;
+// empty if there is none.
 std::string ListeningAddress(const std::string& output, int index);
 
 }  // namespace catchment

@@ -1,12 +1,14 @@
 // The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h and cli/compare/compare.h.
 #include <functional>
-#include <iostream>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
+#include "cli/terminal.h"
 #include "cli/train.h"
+#include "common/command_line.h"
 #include "common/nearest_name.h"
 #include "common/version.h"
 
@@ -20,13 +22,13 @@ constexpr char kHelp[] =
   catchment train JOB --out=DIR       trains it with servers and workers on this machine
   catchment compare JOB --algorithms=A,B,... --out=DIR
                                       trains it with several algorithms and reports which is best
-  catchment status HOST:PORT          shows how a running job goes and what holds it up
+  catchment status HOST:PORT          shows the status of a running job and what delays it
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
-  catchment health HOST:PORT          asks a server whether it serves, for probes
+  catchment health HOST:PORT          queries the health of a server, for probes
   catchment SUBCOMMAND --help         examples and flags
   catchment --version
 
-A first run, without any data at hand:
+A first run, without data:
   catchment train examples/mnist_mlp.textproto --set data.drawn_digits={} --workers=2 --out=out
 
 For jobs over several machines start catchment_server and catchment_worker by hand: see README.md.
@@ -36,20 +38,18 @@ using Arguments = std::vector<std::string>;
 
 struct Subcommand {
   std::string name;
-  std::function<int(const Arguments&)> run;
+  std::function<int(const Arguments&, const Streams&)> run;
 };
 
 const std::vector<Subcommand>& Subcommands() {
   static const auto* const all = new std::vector<Subcommand>{
-      {"validate", [](const Arguments& args) { return RunValidate(args, &std::cout, &std::cerr); }},
-      {"train", TrainMain},
-      {"compare", CompareMain},
-      {"status", StatusMain},
-      {"pack",
-       [](const Arguments& args) {
-         return RunPack(args, DataPathsFromEnvironment(), &std::cout, &std::cerr);
-       }},
-      {"health", [](const Arguments& args) { return RunHealth(args, &std::cout, &std::cerr); }}};
+      {"validate", RunValidate},
+      {"train", RunTrainCommand},
+      {"compare", RunCompareCommand},
+      {"status", RunStatus},
+      {"pack", [](const Arguments& args,
+                  const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},
+      {"health", RunHealth}};
   return *all;
 }
 
@@ -60,36 +60,38 @@ const Subcommand* Find(const std::string& name) {
   return nullptr;
 }
 
-int Unknown(const std::string& word) {
+int RefuseSubcommand(const std::string& word, std::ostream* err) {
   std::vector<std::string> names;
   for (const Subcommand& one : Subcommands()) names.push_back(one.name);
   const std::string nearest = NearestName(word, names);
-  std::cerr << "catchment: no subcommand " << word
-            << (nearest.empty() ? "; `catchment --help` lists them" : "; is it `catchment " + nearest + "`?")
-            << '\n';
-  return 2;
+  *err << "catchment: no subcommand " << word
+       << (nearest.empty() ? "; `catchment --help` lists them" : "; is it `catchment " + nearest + "`?")
+       << '\n';
+  return kExitUsage;
 }
 
-int Run(const Arguments& args) {
+int Run(const Arguments& args, const Streams& streams) {
   if (args.empty()) {
-    std::cerr << kHelp;
-    return 2;
+    *streams.err << kHelp;
+    return kExitUsage;
   }
   const std::string& word = args[0];
   const Arguments rest(args.begin() + 1, args.end());
-  if (const Subcommand* subcommand = Find(word)) return subcommand->run(rest);
+  if (const Subcommand* subcommand = Find(word)) return subcommand->run(rest, streams);
   if (word == "--version" || word == "version") {
-    std::cout << DescribeVersion("catchment");
+    *streams.out << DescribeVersion("catchment");
     return 0;
   }
-  if (word != "--help" && word != "-h" && word != "help") return Unknown(word);
+  if (word != "--help" && word != "-h" && word != "help") return RefuseSubcommand(word, streams.err);
   if (const Subcommand* subcommand = rest.empty() ? nullptr : Find(rest[0]))
-    return subcommand->run({"--help"});
-  std::cout << kHelp;
+    return subcommand->run({"--help"}, streams);
+  *streams.out << kHelp;
   return 0;
 }
 
 }  // namespace
 }  // namespace catchment
 
-int main(int argc, char** argv) { return catchment::Run(std::vector<std::string>(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  return catchment::Run({argv + 1, argv + argc}, catchment::StandardStreams());
+}

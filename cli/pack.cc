@@ -7,9 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
-#include "cli/load.h"
+#include "cli/read_job.h"
 #include "common/checkpoint/atomic_file.h"
+#include "common/command_line.h"
 #include "common/job/data_sources.h"
 #include "common/text.h"
 #include "worker/data/load_data.h"
@@ -27,23 +27,25 @@ and all workers of a machine share one copy. Images of bytes stay bytes.
 Examples:
   catchment pack examples/mnist_cnn.textproto --out=shards
   catchment pack job.textproto --set data.table.directory=/data/rows --out=/data/shards --rows_per_shard=100000
-
-Flags:
 )";
 
+constexpr char kNotes[] = "\nExit code: 0: done; 1: failed; 2: wrong command line.\n";
+
 struct Options {
+  std::string job;  // file
   std::vector<std::string> set;
   std::string out;
   int rows_per_shard = 65536;
 };
 
-FlagSet MakeFlags(Options* o) {
-  FlagSet flags;
-  flags.AddString("out", "DIR", &o->out, "Where the shards go; required. It must hold no shards yet.");
-  flags.AddInt("rows_per_shard", "N", 1, &o->rows_per_shard,
-               "Rows in a file, the last one of each set may have fewer. Default 65536.");
-  flags.AddList("set", "PATH=VALUE", &o->set, "Changes a field of the job. Any number of times.");
-  return flags;
+CommandLine MakeCommandLine(Options* o) {
+  CommandLine line{.name = "catchment pack", .usage = kUsage, .notes = kNotes};
+  line.argument = {"JOB", "examples/mnist_cnn.textproto --out=shards", &o->job};
+  line.flags.AddRequired("out", "DIR", &o->out, "Directory for the shards, which must not have any yet.");
+  line.flags.AddInt("rows_per_shard", "N", 1, &o->rows_per_shard,
+                    "Rows of a file; the last one of each set may have fewer. Default 65536.");
+  AddSetFlag(&o->set, &line.flags);
+  return line;
 }
 
 absl::Status WriteSet(const std::string& prefix, const Dataset& data, int64_t rows_per_shard) {
@@ -56,29 +58,29 @@ absl::Status WriteSet(const std::string& prefix, const Dataset& data, int64_t ro
   return absl::OkStatus();
 }
 
-// Names with wildcards, so that shards of an earlier run would take part.
+// Returns an error if there are shards: the job names its shards with wildcards, which would match them.
 absl::Status CheckHasNoShards(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (entry.path().extension() != ".shard") continue;
     return absl::AlreadyExistsError(absl::StrCat("--out=", directory, " has ",
                                                  entry.path().filename().string(),
-                                                 " already; name another folder, or delete its shards"));
+                                                 " already; choose another directory, or delete its shards"));
   }
   return absl::OkStatus();
 }
 
-void SetShape(const SampleShape& shape, v1::Table* table) {
+void SetShape(const SampleShape& shape, v1::FileDataset* table) {
   table->add_shape(shape.channels);
   if (shape.kind == SampleKind::kImage) table->add_shape(shape.height);
   if (!shape.is_vector()) table->add_shape(shape.width);
 }
 
-// What reads the shards that were written.
+// Returns the data of a job that reads the shards.
 v1::Data PackedData(const v1::Data& source, const DataSets& sets, const std::string& directory) {
   v1::Data data;
   if (source.has_augmentation()) *data.mutable_augmentation() = source.augmentation();
-  v1::Table* table = data.mutable_table();
+  v1::FileDataset* table = data.mutable_table();
   table->add_train("train-*.shard");
   if (sets.test.size() > 0) table->add_test("test-*.shard");
   table->set_directory(directory);
@@ -96,9 +98,8 @@ v1::Data PackedData(const v1::Data& source, const DataSets& sets, const std::str
   return data;
 }
 
-absl::Status Pack(const std::string& job_file, const Options& options, const DataPaths& paths,
-                  std::ostream* out) {
-  const absl::StatusOr<v1::Job> job = LoadCompleteJob(job_file, options.set, 0);
+absl::StatusOr<int> Pack(const Options& options, const DataPaths& paths, std::ostream* out) {
+  const absl::StatusOr<v1::Job> job = LoadCompleteJob(options.job, options.set, 0);
   if (!job.ok()) return job.status();
   if (job->data().has_synthetic()) {
     return absl::InvalidArgumentError("data.synthetic has samples without content; there is nothing to pack");
@@ -122,35 +123,16 @@ absl::Status Pack(const std::string& job_file, const Options& options, const Dat
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty()))
     *out << "  " << line << '\n';
   *out << "}\n";
-  return absl::OkStatus();
+  return 0;
 }
 
 }  // namespace
 
-int RunPack(const std::vector<std::string>& args, const DataPaths& paths, std::ostream* out,
-            std::ostream* err) {
+int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams) {
   Options options;
-  FlagSet flags = MakeFlags(&options);
-  const absl::StatusOr<std::vector<std::string>> positional = flags.Parse(args);
-  if (!positional.ok()) {
-    *err << "catchment pack: " << positional.status().message() << '\n';
-    return 2;
-  }
-  if (flags.help()) {
-    *out << kUsage << flags.Describe()
-         << "\nExit code: 0, 1 when it cannot be done, 2 for a wrong command line.\n";
-    return 0;
-  }
-  if (positional->size() != 1 || options.out.empty()) {
-    *err << "catchment pack: takes one job and --out, for example: catchment pack "
-            "examples/mnist_cnn.textproto "
-            "--out=shards\n";
-    return 2;
-  }
-  const absl::Status status = Pack(positional->front(), options, paths, out);
-  if (status.ok()) return 0;
-  *err << "catchment pack: " << status.message() << '\n';
-  return 1;
+  CommandLine line = MakeCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err,
+                        [&] { return Pack(options, paths, streams.out); });
 }
 
 }  // namespace catchment

@@ -1,11 +1,10 @@
-#include "cli/placement.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/job_explanation.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -15,7 +14,7 @@ constexpr int kWidth = 100;
 constexpr int kShownServers = 8;
 constexpr size_t kShownTensors = 3;
 constexpr size_t kShownParts = 4;
-// Of a server's bytes against even.
+// The largest excess over an even share that is not mentioned.
 constexpr double kEven = 0.01;
 
 std::string HoldsWhat(const ParameterLayout& layout, int server) {
@@ -90,9 +89,8 @@ std::string DescribeUnevenness(const ParameterLayout& layout) {
     return absl::StrCat(" Servers differ by more than 1 %, because tensors stay whole, and ",
                         DescribeLargest(layout), ".");
   }
-  return " Servers differ by more than 1 %, because a part begins at a multiple of 16 parameters: the model "
-         "is "
-         "small for that many servers.";
+  return " Servers differ by more than 1 %, because parts begin at multiples of 16 parameters, and the "
+         "model is small for this number of servers.";
 }
 
 std::string DescribeBlocks(const JobFacts& facts) {
@@ -114,9 +112,8 @@ std::string DescribeBlocks(const JobFacts& facts) {
                       " KiB, is locked, sent, answered and counted as one: a push is ", Count(blocks),
                       " messages (", Count(CountBlocks(layout, (size + 1) / 2)), " with block_kib ",
                       (kib + 1) / 2, ", ", Count(CountBlocks(layout, 2 * size)), " with ", 2 * kib,
-                      "). Smaller blocks let the first weights come back sooner and more threads share a "
-                      "server's part; every "
-                      "message costs its handling.");
+                      "). With smaller blocks the first weights return sooner and more threads share a "
+                      "server's part, but there are more messages to handle.");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@
 namespace catchment {
 namespace {
 
-// What the child needs between fork and exec, made before: only async-signal-safe calls are allowed there.
+// The data that the child needs between fork and exec, where only async-signal-safe calls are allowed.
 struct Launch {
   std::vector<char*> argv;
   std::vector<char*> environment;
@@ -45,7 +45,7 @@ struct Launch {
   dup2(launch.log_fd, STDOUT_FILENO);
   dup2(launch.log_fd, STDERR_FILENO);
   if (launch.nice != 0 && nice(launch.nice) == -1) {
-    // Not worth failing for.
+    // The child runs without it.
   }
   execve(launch.argv[0], launch.argv.data(), launch.environment.data());
   const int error = errno;
@@ -62,7 +62,7 @@ std::vector<std::string> Environment(const std::vector<std::string>& defaults) {
   return all;
 }
 
-// As execve takes them.
+// Returns the array that execve takes.
 std::vector<char*> Pointers(std::vector<std::string>* strings) {
   std::vector<char*> pointers;
   for (std::string& string : *strings) pointers.push_back(string.data());
@@ -70,7 +70,7 @@ std::vector<char*> Pointers(std::vector<std::string>* strings) {
   return pointers;
 }
 
-// 0 when the child reached its program, which closes the pipe.
+// Returns the error of execve; 0 if it succeeded, which closes the pipe.
 int ReadError(int fd) {
   int error = 0;
   ssize_t n = 0;
@@ -80,9 +80,13 @@ int ReadError(int fd) {
   return n == sizeof(error) ? error : 0;
 }
 
+timespec ToTimespec(double seconds) {
+  seconds = std::max(seconds, 0.0);
+  return {static_cast<time_t>(seconds), static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
+}
+
 void SleepSeconds(double seconds) {
-  timespec time = {static_cast<time_t>(seconds),
-                   static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
+  const timespec time = ToTimespec(seconds);
   nanosleep(&time, nullptr);
 }
 
@@ -183,6 +187,20 @@ std::vector<std::string> LastLines(const std::string& text, int lines) {
   std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipWhitespace());
   all.erase(all.begin(), all.end() - std::min<size_t>(all.size(), lines));
   return all;
+}
+
+SignalWaiter::SignalWaiter() {
+  sigemptyset(&awaited_);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&awaited_, signal);
+  pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
+}
+
+SignalWaiter::~SignalWaiter() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+int SignalWaiter::Wait(double seconds) {
+  const timespec timeout = ToTimespec(seconds);
+  const int signal = sigtimedwait(&awaited_, nullptr, &timeout);
+  return std::max(signal, 0);  // -1: a timeout or an interruption
 }
 
 }  // namespace catchment

@@ -1,11 +1,11 @@
-// A child process: started, watched and ended, with its output in a log file.
+// Child processes whose output goes to log files, and the signals of the command.
 //
-// The child has no input, a process group of its own (a terminal's Ctrl-C reaches the parent alone), no
-// blocked signals, and is killed by the kernel when the thread that started it ends: none outlives the
-// command, however that ends. So it must be started from a thread that lasts, the main one.
+// A child has no input, its own process group (Ctrl-C reaches only the parent), no blocked signals, and is
+// killed by the kernel when the thread that started it ends, so that no child outlives the command. Start it
+// from the main thread.
 //
-// Threads: none; used by one.
-// Errors: NotFound, PermissionDenied, ... from Start when the program cannot be executed, naming it.
+// Threads: an object is used by one thread.
+// Errors: if the program cannot be executed, Start returns NotFound, PermissionDenied and so on, naming it.
 #ifndef CATCHMENT_CLI_PROCESS_H_
 #define CATCHMENT_CLI_PROCESS_H_
 
@@ -21,23 +21,23 @@
 namespace catchment {
 
 struct Command {
-  std::string name;               // for people: "worker-1"
+  std::string name;               // in messages: "worker-1"
   std::vector<std::string> argv;  // argv[0] is the program's path
-  std::string log;                // file that stdout and stderr are appended to
+  std::string log;                // the file to which stdout and stderr are appended
   int nice = 0;                   // added to the niceness
-  // "NAME=VALUE", where the environment has no NAME.
+  // "NAME=VALUE", for names that the environment does not have.
   std::vector<std::string> defaults = {};
 };
 
-// How a process ended.
+// The end of a process.
 struct ProcessEnd {
   int exit_code = 0;
-  int signal = 0;  // 0: it exited by itself
+  int signal = 0;  // 0: it exited
 
   bool in_order() const { return exit_code == 0 && signal == 0; }
 };
 
-// "exit code 1", "killed by SIGKILL (9)".
+// Returns "exit code 1" or "killed by SIGKILL (9)".
 std::string ToString(const ProcessEnd& end);
 
 class Process {
@@ -46,22 +46,22 @@ class Process {
 
   Process(Process&& other) noexcept;
   Process& operator=(Process&& other) noexcept;
-  // Kills the child, if it runs, and waits for it.
+  // Kills the child if it is running, and waits for its end.
   ~Process();
 
   const std::string& name() const { return command_.name; }
   pid_t pid() const { return pid_; }
 
-  // Looks once; nothing while it runs. After the end always the same.
+  // Returns how the process ended; nothing while it runs.
   std::optional<ProcessEnd> Poll();
-  // Looks until it ended or `seconds` have passed.
+  // Waits until it has ended, at most `seconds`.
   std::optional<ProcessEnd> WaitFor(double seconds);
-  // Does nothing when it has ended.
+  // Sends a signal, unless the process has ended.
   void Signal(int signal);
 
-  // What it has written to its log since Start.
+  // Returns the content of the log since Start.
   std::string Output() const;
-  // The last non-empty lines of that, at most `lines`.
+  // Returns the last lines of Output that are not empty, at most `lines`.
   std::vector<std::string> LastLines(int lines) const;
 
  private:
@@ -74,13 +74,12 @@ class Process {
   std::optional<ProcessEnd> end_;
 };
 
-// The last `lines` non-empty lines of text.
+// Returns the last lines of a text that are not empty, at most `lines`.
 std::vector<std::string> LastLines(const std::string& text, int lines);
 
-// The command's signals, taken where it waits instead of in a handler: SIGINT, SIGTERM and SIGHUP (end), and
-// SIGCHLD (a child ended).
-// From its making to its end these signals are blocked in the calling thread and in all that are started
-// meanwhile. Make it before the first thread.
+// Receives SIGINT, SIGTERM and SIGHUP (requests to end) and SIGCHLD (a child has ended) in calls instead of a
+// handler. While the object exists these signals are blocked in the thread that created it and in threads
+// that are started by that. Create it before the first thread.
 class SignalWaiter {
  public:
   SignalWaiter();
@@ -88,7 +87,7 @@ class SignalWaiter {
   SignalWaiter(const SignalWaiter&) = delete;
   SignalWaiter& operator=(const SignalWaiter&) = delete;
 
-  // The next signal, or 0 after `seconds` without one.
+  // Returns the next signal, or 0 if there is none within `seconds`.
   int Wait(double seconds);
 
  private:

@@ -1,8 +1,5 @@
 #include "cli/progress.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -10,8 +7,6 @@
 
 namespace catchment {
 namespace {
-
-constexpr char kEraseLine[] = "\r\x1b[K";
 
 std::string Samples(const v1::JobStatus& status) {
   if (status.total_samples() == 0) return absl::StrCat(Count(status.samples()), " samples");
@@ -22,18 +17,16 @@ std::string Staleness(const v1::JobStatus& status) {
   return absl::StrFormat("staleness %.2f, p99 %s", status.staleness_mean(), Short(status.staleness_p99()));
 }
 
-// Nothing where none is known: before the first steps, and when training is over.
+// Returns an empty text if the rate is unknown: before the first steps and after training.
 std::string Rate(const v1::JobStatus& status) {
   if (status.samples_per_second() <= 0) return "";
   return absl::StrCat(" | ", Count(static_cast<int64_t>(status.samples_per_second())), "/s");
 }
 
 std::string PhaseLine(const v1::JobStatus& status) {
-  // The reason says it all: "waiting for workers: 1 of 2 are here".
+  // The reason is sufficient: "waiting for workers: 1 of 2 are here".
   if (status.phase() == v1::JobStatus::WAITING && !status.reason().empty()) return status.reason();
-  std::string phase = v1::JobStatus::Phase_Name(status.phase());
-  absl::AsciiStrToLower(&phase);
-  return status.reason().empty() ? phase : absl::StrCat(phase, ": ", status.reason());
+  return DescribePhase(status);
 }
 
 std::string TestScore(const v1::JobStatus& status) {
@@ -42,6 +35,12 @@ std::string TestScore(const v1::JobStatus& status) {
 }
 
 }  // namespace
+
+std::string DescribePhase(const v1::JobStatus& status) {
+  std::string phase = v1::JobStatus::Phase_Name(status.phase());
+  absl::AsciiStrToLower(&phase);
+  return status.reason().empty() ? phase : absl::StrCat(phase, ": ", status.reason());
+}
 
 std::string ProgressLine(const v1::JobStatus& status) {
   if (status.phase() != v1::JobStatus::TRAINING) return PhaseLine(status);
@@ -62,21 +61,8 @@ std::string EvaluationLine(const v1::JobStatus& status) {
                          Seconds(status.wall_seconds()));
 }
 
-std::string FitLine(const std::string& line, int columns) {
-  if (columns <= 0 || Columns(line) <= static_cast<size_t>(columns)) return line;
-  std::string cut;
-  size_t used = 0;
-  for (char c : line) {
-    const bool begins = (c & 0xc0) != 0x80;
-    if (begins && used + 1 >= static_cast<size_t>(columns)) break;
-    used += begins;
-    cut += c;
-  }
-  return cut + "…";
-}
-
 void ProgressPrinter::Update(const v1::JobStatus& status) {
-  // An evaluation has no number here; one with the very same result needs no line of its own.
+  // The status does not number evaluations; one with the same result as the last needs no new line.
   const bool scored = status.test_samples() > 0 &&
                       (status.test_accuracy() != last_accuracy_ || status.test_loss() != last_loss_);
   if (scored) {
@@ -84,27 +70,7 @@ void ProgressPrinter::Update(const v1::JobStatus& status) {
     last_loss_ = status.test_loss();
     Note(EvaluationLine(status));
   }
-  if (columns_ == 0) return;
-  *out_ << kEraseLine << FitLine(ProgressLine(status), columns_) << std::flush;
-  drawn_ = true;
-}
-
-void ProgressPrinter::Note(const std::string& text) {
-  Clear();
-  *out_ << text << '\n' << std::flush;
-}
-
-void ProgressPrinter::Clear() {
-  if (!drawn_) return;
-  *out_ << kEraseLine << std::flush;
-  drawn_ = false;
-}
-
-int TerminalColumns(int fd) {
-  if (isatty(fd) == 0) return 0;
-  winsize size = {};
-  // A terminal that does not tell its width is taken for one of the usual width.
-  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  line_.Draw(ProgressLine(status));
 }
 
 }  // namespace catchment

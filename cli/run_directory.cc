@@ -12,55 +12,45 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/text_format.h"
-#include "nlohmann/json.hpp"
 
 namespace catchment {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool IsFinished(const std::string& summary_path) {
-  const absl::StatusOr<std::string> text = ReadTextFile(summary_path);
-  if (!text.ok()) return false;
-  const nlohmann::json summary = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  return summary.is_object() && summary.contains("phase") && summary["phase"] == "DONE";
-}
-
-absl::Status Remove(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("cannot delete ", path, ": ", error.message()));
-}
-
-absl::Status MakeDirectory(const std::string& path) {
+absl::Status CreateDirectory(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (!error) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("cannot make the directory ", path, ": ", error.message()));
+  return absl::PermissionDeniedError(
+      absl::StrCat("cannot create the directory ", path, ": ", error.message()));
 }
 
 }  // namespace
 
-absl::StatusOr<RunDirectory> RunDirectory::Open(const std::string& path, StartMode mode) {
-  if (absl::Status made = MakeDirectory(path); !made.ok()) return made;
-  // A lock of the kernel's: it goes when the process goes, however that ends.
+absl::StatusOr<LockedDirectory> LockedDirectory::Open(const std::string& path, const std::string& command) {
+  if (absl::Status status = CreateDirectory(path); !status.ok()) return status;
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the directory ", path));
-  RunDirectory directory(path, fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " is in use by another running `catchment train`; wait for its end, or take another --out"));
-  }
-  if (absl::Status status = directory.Prepare(mode); !status.ok()) return status;
-  return directory;
+  LockedDirectory directory(path, fd);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return directory;
+  return absl::FailedPreconditionError(absl::StrCat(path, " is in use by another running `", command,
+                                                    "`; wait until it ends, or choose another --out"));
 }
 
-RunDirectory::RunDirectory(RunDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+LockedDirectory::LockedDirectory(LockedDirectory&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
-RunDirectory::~RunDirectory() {
-  if (lock_fd_ >= 0) close(lock_fd_);
+LockedDirectory::~LockedDirectory() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::StatusOr<RunDirectory> RunDirectory::Open(const std::string& path, StartMode mode) {
+  absl::StatusOr<LockedDirectory> locked = LockedDirectory::Open(path, "catchment train");
+  if (!locked.ok()) return locked.status();
+  RunDirectory directory(*std::move(locked));
+  if (absl::Status status = directory.Prepare(mode); !status.ok()) return status;
+  return directory;
 }
 
 absl::Status RunDirectory::Prepare(StartMode mode) const {
@@ -71,29 +61,30 @@ absl::Status RunDirectory::Prepare(StartMode mode) const {
   if (mode == StartMode::kFresh) {
     if (absl::Status status = RefuseLeftovers(); !status.ok()) return status;
   }
-  // Of a run that got nowhere, or that --overwrite gives up. A result that is not this run's must not be left
-  // to be taken for it.
+  // Deletes the files of a run without a checkpoint or with --overwrite. The result of an earlier run must
+  // not be mistaken for that of this one.
   if (mode != StartMode::kResume) {
     for (const std::string& old :
          {job(), logs(), metrics(), tensorboard(), checkpoints(), best_model(), initial_weights()}) {
-      if (absl::Status status = Remove(old); !status.ok()) return status;
+      if (absl::Status status = Delete(old); !status.ok()) return status;
     }
   }
   for (const std::string& old : {model(), summary()}) {
-    if (absl::Status status = Remove(old); !status.ok()) return status;
+    if (absl::Status status = Delete(old); !status.ok()) return status;
   }
-  return MakeDirectory(logs());
+  return CreateDirectory(logs());
 }
 
 absl::Status RunDirectory::RefuseLeftovers() const {
   const std::string ways =
-      "go on with --resume, start again with --overwrite (deletes it), or take another --out";
-  if (IsFinished(summary())) {
-    return absl::FailedPreconditionError(absl::StrCat(path_, " holds the result of a finished run: ", ways));
+      "continue with --resume, start again with --overwrite (deletes it), or choose another --out";
+  const absl::StatusOr<nlohmann::json> summary_json = ReadSummary(summary());
+  if (summary_json.ok() && summary_json->value("phase", "") == "DONE") {
+    return absl::FailedPreconditionError(absl::StrCat(path(), " holds the result of a finished run: ", ways));
   }
   if (HasCheckpoint()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path_, " holds the checkpoints of an unfinished run: ", ways));
+        absl::StrCat(path(), " holds the checkpoints of an unfinished run: ", ways));
   }
   return absl::OkStatus();
 }
@@ -104,6 +95,21 @@ bool RunDirectory::HasCheckpoint() const {
     if (fs::exists(entry.path() / "manifest.textproto", error)) return true;
   }
   return false;
+}
+
+absl::StatusOr<nlohmann::json> ReadSummary(const std::string& file) {
+  const absl::StatusOr<std::string> text = ReadTextFile(file);
+  if (!text.ok()) return text.status();
+  nlohmann::json summary = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!summary.is_object()) return absl::InvalidArgumentError(absl::StrCat(file, " is not a JSON object"));
+  return summary;
+}
+
+absl::Status Delete(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat("cannot delete ", path, ": ", error.message()));
 }
 
 absl::Status WriteFile(const std::string& path, const std::string& text) {

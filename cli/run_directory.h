@@ -1,14 +1,14 @@
-// The directory of one run (--out): what is in it, and whether a run may start there.
+// The directory of one run (--out), and what may start there.
 //
-//   job.textproto       the job with all defaults filled in
-//   logs/               one log file per process
-//   metrics.jsonl       measurements over time (by the master)
-//   tensorboard/        the same for TensorBoard (by the master)
-//   checkpoints/        (by the servers)
-//   initial.safetensors the weights that training starts from, where a program described its model (by the
-//   command) model.safetensors   the trained weights (by the master, at the end) model-best.safetensors those
-//   of the best evaluation so far (by the master, with evaluation.keep_best) summary.json        the result
-//   (by the master, at the end)
+//   job.textproto           the job with all defaults filled in
+//   logs/                   one log file for each process
+//   metrics.jsonl           measurements over time (by the master)
+//   tensorboard/            the same for TensorBoard (by the master)
+//   checkpoints/            (by the servers)
+//   initial.safetensors     the initial weights, if a program described its model
+//   model.safetensors       the trained weights (by the master, at the end)
+//   model-best.safetensors  those of the best evaluation so far (by the master, with evaluation.keep_best)
+//   summary.json            the result (by the master, at the end)
 #ifndef CATCHMENT_CLI_RUN_DIRECTORY_H_
 #define CATCHMENT_CLI_RUN_DIRECTORY_H_
 
@@ -16,49 +16,71 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
 
 namespace catchment {
 
-enum class StartMode {
-  kFresh,      // refuses a directory that holds a result or checkpoints
-  kResume,     // goes on from its checkpoints
-  kOverwrite,  // deletes an earlier run's files first
-};
-
-// While it lives, no other command can use the directory.
-class RunDirectory {
+// A directory that no other command uses while this object exists. The lock is one of the kernel and ends
+// with the process.
+class LockedDirectory {
  public:
-  // Makes the directory and the folder logs in it. FailedPrecondition says what is there and what to do:
-  // --resume, --overwrite or another --out; also when another command is using it.
-  static absl::StatusOr<RunDirectory> Open(const std::string& path, StartMode mode);
+  // Creates the directory if it does not exist. FailedPrecondition if `command` ("catchment train") uses it
+  // in another process.
+  static absl::StatusOr<LockedDirectory> Open(const std::string& path, const std::string& command);
 
-  RunDirectory(RunDirectory&& other) noexcept;
-  RunDirectory& operator=(RunDirectory&& other) = delete;
-  ~RunDirectory();
+  LockedDirectory(LockedDirectory&& other) noexcept;
+  LockedDirectory& operator=(LockedDirectory&& other) = delete;
+  ~LockedDirectory();
 
   const std::string& path() const { return path_; }
-  std::string job() const { return path_ + "/job.textproto"; }
-  std::string logs() const { return path_ + "/logs"; }
-  std::string metrics() const { return path_ + "/metrics.jsonl"; }
-  std::string tensorboard() const { return path_ + "/tensorboard"; }
-  std::string checkpoints() const { return path_ + "/checkpoints"; }
-  std::string model() const { return path_ + "/model.safetensors"; }
-  std::string initial_weights() const { return path_ + "/initial.safetensors"; }
-  std::string best_model() const { return path_ + "/model-best.safetensors"; }
-  std::string summary() const { return path_ + "/summary.json"; }
-  // One of a complete checkpoint, that is.
+
+ private:
+  LockedDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_;
+};
+
+enum class StartMode {
+  kFresh,      // refuses a directory with a result or checkpoints
+  kResume,     // continues from the checkpoints
+  kOverwrite,  // deletes the files of an earlier run first
+};
+
+class RunDirectory {
+ public:
+  // Creates the directory and the folder logs in it. FailedPrecondition says what it contains and what to do:
+  // --resume, --overwrite or another --out; or that another command is using it.
+  static absl::StatusOr<RunDirectory> Open(const std::string& path, StartMode mode);
+
+  const std::string& path() const { return directory_.path(); }
+  std::string job() const { return path() + "/job.textproto"; }
+  std::string logs() const { return path() + "/logs"; }
+  std::string metrics() const { return path() + "/metrics.jsonl"; }
+  std::string tensorboard() const { return path() + "/tensorboard"; }
+  std::string checkpoints() const { return path() + "/checkpoints"; }
+  std::string model() const { return path() + "/model.safetensors"; }
+  std::string initial_weights() const { return path() + "/initial.safetensors"; }
+  std::string best_model() const { return path() + "/model-best.safetensors"; }
+  std::string summary() const { return path() + "/summary.json"; }
+  // Returns true if there is a complete checkpoint.
   bool HasCheckpoint() const;
 
  private:
-  RunDirectory(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  explicit RunDirectory(LockedDirectory directory) : directory_(std::move(directory)) {}
   absl::Status Prepare(StartMode mode) const;
   absl::Status RefuseLeftovers() const;
 
-  std::string path_;
-  int lock_fd_ = -1;
+  LockedDirectory directory_;
 };
 
+// Returns the content of a summary.json. Errors name the file: those of reading it; InvalidArgument if it is
+// not a JSON object.
+absl::StatusOr<nlohmann::json> ReadSummary(const std::string& file);
+
 absl::Status WriteFile(const std::string& path, const std::string& text);
+// Deletes a file, or a directory with its content; no error if there is none.
+absl::Status Delete(const std::string& path);
 
 }  // namespace catchment
 

@@ -1,52 +1,46 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <iostream>
 #include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
 #include "cli/job_control.h"
 #include "cli/process.h"
 #include "cli/status_text.h"
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "common/text.h"
 
 namespace catchment {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsageError = 2;
 constexpr int kNoMaster = 3;
-constexpr int kSignalBase = 128;
 
-// Between two questions of --watch, whatever is shown: a job that ends waits so long for who watches.
+// The longest time between two requests of --watch, also if it shows reports less often: a job that ends
+// waits this long for a watcher.
 constexpr double kLongestPause = 2;
-// More than that, for the time that an answer takes.
+// Added to the time that the master is given as the next request's, for the duration of a call.
 constexpr double kPauseMargin = 1;
-// Without an answer, before the master is given up.
+// The longest time without an answer before --watch ends.
 constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment status MASTER [flags]
 
-Shows how a job goes: progress, workers, servers, the last events; and warns of what holds it up, with advice.
+Shows the status of a job: progress, workers, servers and the last events, and warnings about what delays it, with
+advice.
 MASTER is HOST:PORT of the server with index 0.
 
 Examples:
   catchment status node0:7000
   catchment status node0:7000 --watch
   catchment status node0:7000 --watch=10 --json >> status.jsonl
-
-Flags:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: the job has not failed; 1: it has; 2: wrong command line; 3: no master could be asked;
+Exit code: 0: the job has not failed; 1: it has; 2: wrong command line; 3: no master could be reached;
 128 + N: signal N ended --watch.
 The names in the JSON and the warnings are explained in docs/operating.md.
 )";
@@ -58,14 +52,27 @@ struct Options {
   TlsFiles tls;
 };
 
-FlagSet MakeFlags(Options* o) {
-  FlagSet flags;
-  flags.AddOptionalSeconds("watch", kLongestPause, &o->watch,
-                           "Shows it again every SECONDS, 2 by default, until the job ends. Rates are then "
-                           "of the time between. On a terminal in place, otherwise block after block.");
-  flags.AddSwitch("json", &o->json, "One JSON object, with --watch one a line.");
-  AddTlsFlags(&o->tls, &flags);
-  return flags;
+absl::Status CheckAddress(const std::string& address) {
+  if (address.find(':') != std::string::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(address, ": takes HOST:PORT, for example: catchment status node0:7000"));
+}
+
+CommandLine MakeCommandLine(Options* o) {
+  CommandLine line{.name = "catchment status", .usage = kUsage, .notes = kNotes};
+  line.argument = {"HOST:PORT", "node0:7000", &o->master};
+  line.flags.AddOptionalSeconds("watch", kLongestPause, &o->watch,
+                                "Shows it again every SECONDS, 2 by default, until the job ends. Rates are "
+                                "then those between two reports. On a terminal a report replaces the last "
+                                "one; elsewhere it follows it.");
+  line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
+  AddTlsFlags(&o->tls, &line.flags);
+  line.check = [o] {
+    absl::Status status = CheckAddress(o->master);
+    status.Update(ClientCredentials(o->tls).status());
+    return status;
+  };
+  return line;
 }
 
 bool HasEnded(const v1::JobStatus& status) {
@@ -73,22 +80,25 @@ bool HasEnded(const v1::JobStatus& status) {
          status.phase() == v1::JobStatus::FAILED;
 }
 
-int ExitCode(const v1::JobStatus& status) { return status.phase() == v1::JobStatus::FAILED ? kFailed : 0; }
+int ExitCode(const v1::JobStatus& status) {
+  return status.phase() == v1::JobStatus::FAILED ? kExitFailed : 0;
+}
 
-// What a call's error means to who gave the address.
+// Returns the error of a call, and what may be wrong with the address.
 std::string Explain(const std::string& address, const absl::Status& status) {
   if (absl::IsUnimplemented(status)) {
-    return absl::StrCat(address, " answers, but is no master: give the address of the server with index 0");
+    return absl::StrCat(address,
+                        " answers, but is not the master: give the address of the server with index 0");
   }
   return absl::StrCat(status.message(), "\nIs the job running, and is ", address,
-                      " where the server with index 0 listens? Workers listen nowhere. Servers with TLS take "
-                      "--tls_ca, --tls_cert and --tls_key.");
+                      " the address of the server with index 0? Workers have no address. Servers with TLS "
+                      "require --tls_ca, --tls_cert and --tls_key.");
 }
 
 class Status {
  public:
-  Status(const Options& options, JobControl* master, const StatusStreams& streams)
-      : options_(options), master_(*master), streams_(streams), screen_(streams.out, streams.size) {}
+  Status(const Options& options, JobControl* master, const Streams& streams)
+      : options_(options), master_(*master), streams_(streams), screen_(streams.out, streams.out_size) {}
 
   int Once() {
     const absl::StatusOr<v1::JobStatus> status = master_.GetStatus();
@@ -114,7 +124,7 @@ class Status {
         return GiveUp(status.status());
       }
       const int signal = signals->Wait(std::min(pause, std::max(next - clock_.Now(), 0.0)));
-      if (signal != 0 && signal != SIGCHLD) return kSignalBase + signal;
+      if (signal != 0 && signal != SIGCHLD) return kExitSignal + signal;
     }
   }
 
@@ -134,10 +144,10 @@ class Status {
     shown_ = status;
   }
 
-  // The last block stays.
+  // Draws the last report so that it stays on the terminal.
   int End(const v1::JobStatus& status) {
     screen_.Leave();
-    if (streams_.size().columns > 0) {
+    if (streams_.out_size().columns > 0) {
       *streams_.out << Block(status, nullptr) << std::flush;
     } else {
       Show(status);
@@ -153,51 +163,29 @@ class Status {
 
   const Options& options_;
   JobControl& master_;
-  const StatusStreams& streams_;
+  const Streams& streams_;
   Screen screen_;
   const SteadyClock clock_;
-  std::optional<double> answered_;      // when, last
-  std::optional<v1::JobStatus> shown_;  // last
+  std::optional<double> answered_;      // the time of the last answer
+  std::optional<v1::JobStatus> shown_;  // the last one
 };
 
-absl::Status CheckAddress(const std::vector<std::string>& positional) {
-  constexpr char kExample[] = "for example: catchment status node0:7000";
-  if (positional.size() != 1)
-    return absl::InvalidArgumentError(absl::StrCat("takes one address, ", kExample));
-  if (positional[0].find(':') != std::string::npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(positional[0], ": takes HOST:PORT, ", kExample));
-}
-
-}  // namespace
-
-int RunStatus(const std::vector<std::string>& args, const StatusStreams& streams) {
-  Options options;
-  FlagSet flags = MakeFlags(&options);
-  const absl::StatusOr<std::vector<std::string>> positional = flags.Parse(args);
-  if (positional.ok() && flags.help()) {
-    *streams.out << kUsage << flags.Describe() << kNotes;
-    return 0;
-  }
-  const absl::Status usage = positional.ok() ? CheckAddress(*positional) : positional.status();
-  if (!usage.ok()) {
-    *streams.err << "catchment status: " << usage.message() << '\n';
-    return kUsageError;
-  }
-  options.master = positional->front();
-  // Before the first thread. A single question ends at the first signal, as any program does.
+absl::StatusOr<int> Show(const Options& options, const Streams& streams) {
+  // Created before the first thread. Without --watch the first signal ends the process.
   std::optional<SignalWaiter> signals;
   if (options.watch > 0) signals.emplace();
   absl::StatusOr<JobControl> master = JobControl::Create(options.master, options.tls);
-  if (!master.ok()) {
-    *streams.err << "catchment status: " << master.status().message() << '\n';
-    return kUsageError;
-  }
+  if (!master.ok()) return master.status();
   Status status(options, &*master, streams);
   return signals ? status.Watch(&*signals) : status.Once();
 }
 
-int StatusMain(const std::vector<std::string>& args) {
-  return RunStatus(args, {&std::cout, &std::cerr, [] { return TerminalSize(STDOUT_FILENO); }});
+}  // namespace
+
+int RunStatus(const std::vector<std::string>& args, const Streams& streams) {
+  Options options;
+  CommandLine line = MakeCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&] { return Show(options, streams); });
 }
 
 }  // namespace catchment

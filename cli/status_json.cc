@@ -16,7 +16,7 @@ Json Known(bool known, const T& value) {
   return known ? Json(value) : Json();
 }
 
-// JSON has no NaN.
+// Returns null for a NaN or an infinity, which JSON does not have.
 Json Finite(bool known, double value) { return Known(known && std::isfinite(value), value); }
 
 template <typename T>
@@ -92,26 +92,17 @@ Json ShardJson(const v1::JobStatus& status, int shard) {
   Json object = {{"shard", shard},
                  {"address", Known(!server.address().empty(), server.address())},
                  {"parameters", server.parameters()}};
-  uint64_t applied = 0, waiting = 0, late = 0, non_finite = 0, duplicate = 0;
-  if (report != nullptr) {
-    for (const v1::WorkerStatistics& worker : report->workers()) {
-      applied += worker.applied();
-      waiting += worker.waiting();
-      late += worker.late();
-      non_finite += worker.non_finite();
-      duplicate += worker.duplicate();
-    }
-  }
-  const bool heard = report != nullptr;
-  object["version"] = Known(heard, heard ? report->version() : 0);
-  object["bytes_pushed"] = Known(heard, heard ? report->bytes_pushed() : 0);
-  object["bytes_pulled"] = Known(heard, heard ? report->bytes_pulled() : 0);
-  object["pushes_applied"] = Known(heard, applied);
-  object["pushes_waiting"] = Known(heard, waiting);
-  object["pushes_late"] = Known(heard, late);
-  object["pushes_non_finite"] = Known(heard, non_finite);
-  object["pushes_duplicate"] = Known(heard, duplicate);
-  object["save_error"] = Known(heard && !report->save_error().empty(), heard ? report->save_error() : "");
+  const PushCounts pushes = report != nullptr ? CountPushes(*report) : PushCounts();
+  const bool known = report != nullptr;
+  object["version"] = Known(known, known ? report->version() : 0);
+  object["bytes_pushed"] = Known(known, known ? report->bytes_pushed() : 0);
+  object["bytes_pulled"] = Known(known, known ? report->bytes_pulled() : 0);
+  object["pushes_applied"] = Known(known, pushes.applied);
+  object["pushes_waiting"] = Known(known, pushes.waiting);
+  object["pushes_late"] = Known(known, pushes.late);
+  object["pushes_non_finite"] = Known(known, pushes.non_finite);
+  object["pushes_duplicate"] = Known(known, pushes.duplicate);
+  object["save_error"] = Known(known && !report->save_error().empty(), known ? report->save_error() : "");
   return object;
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,7 +18,7 @@
 namespace catchment {
 namespace {
 
-// Of more members or shards, the first and the last half of these.
+// The most rows of a table; of more members or shards, the first and the last half of these are shown.
 constexpr int kShownRows = 32;
 constexpr int kShownEvents = 6;
 constexpr int kHostColumns = 16;
@@ -29,14 +28,9 @@ constexpr char kUnknown[] = "-";
 std::string Whole(double n) { return Count(std::llround(n)); }
 std::string Three(double x) { return Short(x, 3); }
 
-std::string Phase(const v1::JobStatus& status) {
-  std::string phase = v1::JobStatus::Phase_Name(status.phase());
-  absl::AsciiStrToLower(&phase);
-  return status.reason().empty() ? phase : absl::StrCat(phase, ": ", status.reason());
-}
-
 std::string Head(const v1::JobStatus& status) {
-  return absl::StrCat(status.job(), " (", status.settings().algorithm().preset(), "), ", Phase(status), "\n");
+  return absl::StrCat(status.job(), " (", status.settings().algorithm().preset(), "), ",
+                      DescribePhase(status), "\n");
 }
 
 // ------------------------------------------------------------------------------------------------ the job
@@ -62,7 +56,7 @@ std::string TimeRow(const v1::JobStatus& status, const v1::JobStatus* before) {
   return row;
 }
 
-// Real-valued targets have no accuracy.
+// Returns the loss, and the accuracy unless targets are real numbers.
 std::string Score(const v1::JobStatus& status, double loss, double accuracy) {
   const std::string text = absl::StrFormat("loss %.4f", loss);
   return status.has_accuracy() ? absl::StrCat(text, ", accuracy ", Percent(accuracy)) : text;
@@ -121,7 +115,7 @@ std::string JobTable(const v1::JobStatus& status, const v1::JobStatus* before) {
 
 // ------------------------------------------------------------------------------------- members and shards
 
-// "93/2/4/1 %".
+// Returns "93/2/4/1 %".
 std::string TimeSplit(const Work& work) {
   if (work.seconds() <= 0) return kUnknown;
   const auto percent = [&](double part) { return Whole(100 * *work.share(part)); };
@@ -156,7 +150,7 @@ bool IsShown(int row, int rows) {
 
 std::string PrintWorkers(const v1::JobStatus& status, const v1::JobStatus* before, int device_columns) {
   Table table;
-  table.Add({"worker", "host", "pid", "samples/s", "time", "staleness", "heard of", "device"});
+  table.Add({"worker", "host", "pid", "samples/s", "time", "staleness", "heartbeat", "device"});
   for (int i = 0; i < status.workers_size(); ++i) {
     if (IsShown(i, status.workers_size())) {
       table.Add(WorkerRow(status.workers(i), before, device_columns));
@@ -173,7 +167,7 @@ int LongestLine(const std::string& text) {
   return static_cast<int>(longest);
 }
 
-// The device takes the columns that are left.
+// Gives the device the columns that are left.
 std::string WorkerTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const int others = LongestLine(PrintWorkers(status, before, 1)) - 1;
   return PrintWorkers(status, before, std::max(kLeastDeviceColumns, kStatusColumns - others));
@@ -188,39 +182,21 @@ std::string Members(const v1::JobStatus& status, const v1::JobStatus* before) {
   return absl::StrCat(
       text,
       "; time computing/pushing/pulling/waiting for data,\nstaleness mean/p50/p99/max in updates, and "
-      "when each was last heard of\n",
+      "time since the last heartbeat\n",
       WorkerTable(status, before));
-}
-
-// "3 late, 1 with NaN or infinity".
-std::string NotApplied(const v1::ShardReport& shard) {
-  int64_t waiting = 0, late = 0, non_finite = 0, duplicate = 0;
-  for (const v1::WorkerStatistics& worker : shard.workers()) {
-    waiting += worker.waiting();
-    late += worker.late();
-    non_finite += worker.non_finite();
-    duplicate += worker.duplicate();
-  }
-  std::vector<std::string> parts;
-  if (waiting > 0) parts.push_back(Count(waiting) + " waiting");
-  if (late > 0) parts.push_back(Count(late) + " late");
-  if (non_finite > 0) parts.push_back(Count(non_finite) + " not finite");
-  if (duplicate > 0) parts.push_back(Count(duplicate) + " duplicate");
-  return absl::StrJoin(parts, ", ");
 }
 
 std::vector<std::string> ShardRow(const v1::JobStatus& status, int index) {
   const v1::ServerStatus& server = status.servers(index);
   std::vector<std::string> row = {absl::StrCat(index),
-                                  server.address().empty() ? "not there yet" : server.address(),
+                                  server.address().empty() ? "not registered" : server.address(),
                                   Count(server.parameters())};
   for (const v1::ShardReport& shard : status.shards()) {
     if (static_cast<int>(shard.shard()) != index) continue;
-    int64_t applied = 0;
-    for (const v1::WorkerStatistics& worker : shard.workers()) applied += worker.applied();
-    row.insert(row.end(),
-               {Count(shard.version()), Bytes(static_cast<double>(shard.bytes_pushed())),
-                Bytes(static_cast<double>(shard.bytes_pulled())), Count(applied), NotApplied(shard)});
+    const PushCounts pushes = CountPushes(shard);
+    row.insert(row.end(), {Count(shard.version()), Bytes(static_cast<double>(shard.bytes_pushed())),
+                           Bytes(static_cast<double>(shard.bytes_pulled())), Count(pushes.applied),
+                           DescribeNotApplied(pushes)});
   }
   return row;
 }
@@ -258,6 +234,27 @@ std::string FitLines(const std::string& text) {
 }
 
 }  // namespace
+
+PushCounts CountPushes(const v1::ShardReport& shard) {
+  PushCounts counts;
+  for (const v1::WorkerStatistics& worker : shard.workers()) {
+    counts.applied += worker.applied();
+    counts.waiting += worker.waiting();
+    counts.late += worker.late();
+    counts.non_finite += worker.non_finite();
+    counts.duplicate += worker.duplicate();
+  }
+  return counts;
+}
+
+std::string DescribeNotApplied(const PushCounts& counts) {
+  std::vector<std::string> parts;
+  if (counts.waiting > 0) parts.push_back(Count(counts.waiting) + " waiting");
+  if (counts.late > 0) parts.push_back(Count(counts.late) + " late");
+  if (counts.non_finite > 0) parts.push_back(Count(counts.non_finite) + " not finite");
+  if (counts.duplicate > 0) parts.push_back(Count(counts.duplicate) + " duplicate");
+  return absl::StrJoin(parts, ", ");
+}
 
 std::string WarningsText(const std::vector<Warning>& warnings) {
   if (warnings.empty()) return "no warnings\n";

@@ -2,12 +2,11 @@
 #ifndef CATCHMENT_CLI_STATUS_TEXT_H_
 #define CATCHMENT_CLI_STATUS_TEXT_H_
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "cli/advice.h"
 #include "nlohmann/json.hpp"
 #include "proto/master.pb.h"
@@ -22,6 +21,20 @@ constexpr int kStatusColumns = 100;
 // common/work_rates.h. Unknown values are left out, or "-" in a table. Ends with a newline.
 std::string StatusText(const v1::JobStatus& status, const v1::JobStatus* before);
 
+// The numbers of pushes by outcome.
+struct PushCounts {
+  int64_t applied = 0;
+  int64_t waiting = 0;
+  int64_t late = 0;
+  int64_t non_finite = 0;
+  int64_t duplicate = 0;
+};
+
+// Returns the sum over all workers.
+PushCounts CountPushes(const v1::ShardReport& shard);
+// Returns "3 late, 1 not finite"; empty if all were applied.
+std::string DescribeNotApplied(const PushCounts& counts);
+
 // Returns "no warnings", or each warning with its code, the finding, its effect and the advice.
 std::string WarningsText(const std::vector<Warning>& warnings);
 
@@ -29,16 +42,14 @@ std::string WarningsText(const std::vector<Warning>& warnings);
 // explains the names, which do not change.
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before);
 
-// The result of a run, summary.json, for people.
-// InvalidArgument, naming the file, when `text` is not a JSON object.
-absl::StatusOr<nlohmann::json> ParseSummary(const std::string& text, const std::string& file);
-
-// A table; what the summary lacks is left out. `more`: rows to add, name and value.
+// Returns the content of a summary.json as a table. Leaves out what it lacks. `more` are rows to add, each a
+// name and a value.
 std::string SummaryTable(const nlohmann::json& summary,
                          const std::vector<std::pair<std::string, std::string>>& more = {});
 
-// A table with a row for each worker: what became of its pushes, how stale they were in updates of the center
-// and in time, and how far the center had gone meanwhile. Empty where the summary has none of it.
+// Returns a table with a row for each worker: the number of its pushes that were applied and that were not,
+// their staleness in updates of the center and in time, and the distance that the center had moved. Empty if
+// the summary has no workers.
 std::string WorkerTable(const nlohmann::json& summary);
 
 }  // namespace catchment

@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -15,12 +14,12 @@
 namespace catchment {
 namespace {
 
-// Of more, the first and the last half of these.
+// The most rows of the table; of more workers, the first and the last half of these are shown.
 constexpr size_t kShownWorkers = 16;
 
 using Format = std::function<std::string(double)>;
 
-// Some fields of a summary as one phrase; those that are missing leave no trace.
+// Some fields of a summary, separated by commas. Leaves out those that are missing.
 class Phrase {
  public:
   explicit Phrase(const nlohmann::json& summary) : summary_(summary) {}
@@ -62,30 +61,23 @@ std::string Shares(const nlohmann::json& of, const std::string& prefix,
   return absl::StrJoin(parts, " / ");
 }
 
-// What became of a worker's pushes that are in no update: "3 late, 1 with NaN or infinity".
-std::string NotApplied(const nlohmann::json& worker) {
-  constexpr std::pair<const char*, const char*> kFates[] = {{"pushes_waiting", "waiting"},
-                                                            {"pushes_late", "late"},
-                                                            {"pushes_non_finite", "with NaN or infinity"},
-                                                            {"pushes_duplicate", "duplicate"}};
-  std::vector<std::string> parts;
-  for (const auto& [key, words] : kFates) {
-    const int64_t count = worker.value(key, int64_t{0});
-    if (count > 0) parts.push_back(absl::StrCat(Count(count), " ", words));
-  }
-  return absl::StrJoin(parts, ", ");
+PushCounts CountPushes(const nlohmann::json& worker) {
+  const auto count = [&worker](const char* key) { return worker.value(key, int64_t{0}); };
+  return {count("pushes_applied"), count("pushes_waiting"), count("pushes_late"), count("pushes_non_finite"),
+          count("pushes_duplicate")};
 }
 
 void AddWorker(const nlohmann::json& worker, Table* table) {
   constexpr const char* kQuantiles[] = {"_p50", "_p90", "_max"};
   constexpr const char* kGap[] = {"_mean", "_max"};
   const auto three = [](double x) { return Short(x, 3); };
-  table->Add({absl::StrCat(worker.value("worker", 0)), Count(worker.value("pushes_applied", int64_t{0})),
-              NotApplied(worker), Shares(worker, "staleness", kQuantiles, Four),
+  const PushCounts pushes = CountPushes(worker);
+  table->Add({absl::StrCat(worker.value("worker", 0)), Count(pushes.applied), DescribeNotApplied(pushes),
+              Shares(worker, "staleness", kQuantiles, Four),
               Shares(worker, "staleness_seconds", kQuantiles, Duration), Shares(worker, "gap", kGap, three)});
 }
 
-// Of all workers together.
+// Returns the shares of the time of all workers; empty if one is missing.
 std::string TimeSplit(const nlohmann::json& summary) {
   constexpr std::pair<const char*, const char*> kParts[] = {{"compute_seconds", "computing"},
                                                             {"push_seconds", "waiting to push"},
@@ -104,12 +96,6 @@ std::string TimeSplit(const nlohmann::json& summary) {
 }
 
 }  // namespace
-
-absl::StatusOr<nlohmann::json> ParseSummary(const std::string& text, const std::string& file) {
-  nlohmann::json summary = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!summary.is_object()) return absl::InvalidArgumentError(absl::StrCat(file, " is not a JSON object"));
-  return summary;
-}
 
 std::string SummaryTable(const nlohmann::json& summary,
                          const std::vector<std::pair<std::string, std::string>>& more) {
@@ -159,7 +145,7 @@ std::string SummaryTable(const nlohmann::json& summary,
                      .Add("pushes_applied", Whole, "", " applied")
                      .Add("pushes_waiting", Whole, "", " waiting")
                      .Add("pushes_late", Whole, "", " late")
-                     .Add("pushes_non_finite", Whole, "", " with NaN or infinity")
+                     .Add("pushes_non_finite", Whole, "", " not finite")
                      .Add("pushes_duplicate", Whole, "", " duplicate")
                      .Join()},
       {"on the wire", Phrase(summary)

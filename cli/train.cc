@@ -1,17 +1,14 @@
 #include "cli/train.h"
 
-#include <unistd.h>
-
-#include <iostream>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/advice.h"
-#include "cli/load.h"
-#include "cli/program_description.h"
+#include "cli/read_job.h"
 #include "cli/run_directory.h"
 #include "cli/status_text.h"
-#include "cli/train_run.h"
+#include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
@@ -20,20 +17,16 @@
 namespace catchment {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsageError = 2;
-constexpr int kSignalBase = 128;
-
 StartMode ModeOf(const TrainOptions& options) {
   return options.resume ? StartMode::kResume : options.overwrite ? StartMode::kOverwrite : StartMode::kFresh;
 }
 
-int Failure(const TrainStreams& streams, const absl::Status& status) {
+int Failure(const Streams& streams, const absl::Status& status) {
   *streams.err << "catchment train: " << status.message() << '\n';
-  return kFailed;
+  return kExitFailed;
 }
 
-// A program without a test set has nothing for an evaluator.
+// Returns false for a program without a test set, which an evaluator cannot score.
 bool HasEvaluations(const v1::Job& job) {
   return !job.data().has_external() || job.data().external().test_samples() > 0;
 }
@@ -62,18 +55,18 @@ std::string StartLine(const v1::Job& job, const ClusterPlan& plan) {
                       Plural(plan.threads, "thread"), "; logs are in ", plan.out, "/logs");
 }
 
-// What to do after a run that did not finish.
-void TellHowToGoOn(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
+// Prints what to do after a run that did not finish.
+void ExplainHowToResume(const TrainOptions& options, const RunDirectory& directory, std::ostream* out) {
   if (directory.HasCheckpoint()) {
-    *out << "To go on from the last checkpoint: " << ResumeCommand(options) << '\n';
+    *out << "To resume from the last checkpoint: " << ResumeCommand(options) << '\n';
   } else {
-    *out << "No checkpoint was written, so there is none to go on from; logs are in " << directory.logs()
+    *out << "No checkpoint was written, so the run cannot be resumed; logs are in " << directory.logs()
          << '\n';
   }
 }
 
-// Where the best weights are, and of which evaluation where that is not the best one; empty where there are
-// none.
+// Returns the file of the best weights and, if they are not those of the best evaluation, the evaluation that
+// they are from; empty if there are none.
 std::string BestWeights(const nlohmann::json& summary, const RunDirectory& directory) {
   const auto number = [&summary](const char* key) {
     return summary.contains(key) && summary[key].is_number() ? summary[key].get<uint64_t>() : 0;
@@ -84,60 +77,63 @@ std::string BestWeights(const nlohmann::json& summary, const RunDirectory& direc
                       kept == number("best_evaluation") ? "" : absl::StrCat(", of evaluation ", kept));
 }
 
+// Prints the result as text.
+void PrintReport(const nlohmann::json& summary, const RunDirectory& directory, const TrainOutcome& outcome,
+                 std::ostream* out) {
+  const std::string workers = WorkerTable(summary);
+  *out << '\n'
+       << SummaryTable(summary, {{"weights", directory.model()},
+                                 {"best weights", BestWeights(summary, directory)},
+                                 {"result", directory.summary()},
+                                 {"measurements", directory.metrics()}})
+       << (workers.empty() ? "" : "\n") << workers;
+  const std::vector<Warning> warnings = Advise(outcome.training);
+  if (!warnings.empty()) *out << '\n' << WarningsText(warnings);
+}
+
 int Report(const TrainOptions& options, const RunDirectory& directory, const TrainOutcome& outcome,
-           const TrainStreams& streams) {
-  const absl::StatusOr<std::string> text = ReadTextFile(directory.summary());
-  if (!text.ok()) {
-    Failure(streams,
-            absl::UnavailableError(absl::StrCat("the master ended without writing ", directory.summary())));
-    TellHowToGoOn(options, directory, streams.err);
-    return kFailed;
+           const Streams& streams) {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
+  if (!summary.ok()) {
+    Failure(streams, absl::UnavailableError(absl::StrCat("the master ended without writing a summary: ",
+                                                         summary.status().message())));
+    ExplainHowToResume(options, directory, streams.err);
+    return kExitFailed;
   }
   if (options.json) {
-    *streams.out << *text << (text->empty() || text->back() != '\n' ? "\n" : "") << std::flush;
+    const std::string text = ReadTextFile(directory.summary()).value_or("");
+    *streams.out << text << (absl::EndsWith(text, "\n") ? "" : "\n") << std::flush;
   } else {
-    const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, directory.summary());
-    if (!summary.ok()) return Failure(streams, summary.status());
-    const std::string workers = WorkerTable(*summary);
-    *streams.out << '\n'
-                 << SummaryTable(*summary, {{"weights", directory.model()},
-                                            {"best weights", BestWeights(*summary, directory)},
-                                            {"result", directory.summary()},
-                                            {"measurements", directory.metrics()}})
-                 << (workers.empty() ? "" : "\n") << workers;
-    const std::vector<Warning> warnings = Advise(outcome.training);
-    if (!warnings.empty()) *streams.out << '\n' << WarningsText(warnings);
+    PrintReport(*summary, directory, outcome, streams.out);
     *streams.out << std::flush;
   }
   if (outcome.signal == 0) return 0;
-  TellHowToGoOn(options, directory, options.json ? streams.err : streams.out);
-  return kSignalBase + outcome.signal;
+  ExplainHowToResume(options, directory, options.json ? streams.err : streams.out);
+  return kExitSignal + outcome.signal;
 }
 
 int RunInDirectory(const TrainOptions& options, const v1::Job& job, const DaemonPaths& daemons,
                    const RunDirectory& directory, const TrainBounds& bounds, SignalWaiter* signals,
-                   const TrainStreams& streams) {
+                   const Streams& streams) {
   const ClusterPlan plan = PlanCluster(options, daemons, directory, job);
-  ProgressPrinter printer(options.json ? streams.err : streams.out, streams.columns);
+  ProgressPrinter printer(options.json ? streams.err : streams.out,
+                          (options.json ? streams.err_size() : streams.out_size()).columns);
   printer.Note(StartLine(job, plan));
   const absl::StatusOr<TrainOutcome> outcome = RunCluster(plan, bounds, signals, &printer);
   if (!outcome.ok()) {
     Failure(streams, outcome.status());
-    return absl::IsAborted(outcome.status()) ? kSignalBase + SIGINT : kFailed;
+    return absl::IsAborted(outcome.status()) ? kExitSignal + SIGINT : kExitFailed;
   }
   if (outcome->status.ok()) return Report(options, directory, *outcome, streams);
   Failure(streams, outcome->status);
-  TellHowToGoOn(options, directory, streams.err);
-  return outcome->signal == 0 ? kFailed : kSignalBase + outcome->signal;
+  ExplainHowToResume(options, directory, streams.err);
+  return outcome->signal == 0 ? kExitFailed : kExitSignal + outcome->signal;
 }
 
-// Whether --resume asks a run that ended by itself for the very job that it has done.
-bool NothingIsLeft(const TrainOptions& options, const v1::Job& job) {
+// Returns true if --resume is given for a run that is done, with the same job.
+bool IsDone(const TrainOptions& options, const v1::Job& job) {
   if (!options.resume) return false;
-  const std::string summary_path = options.out + "/summary.json";
-  const absl::StatusOr<std::string> text = ReadTextFile(summary_path);
-  if (!text.ok()) return false;
-  const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, summary_path);
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.out + "/summary.json");
   const absl::StatusOr<v1::Job> done = LoadCompleteJob(options.out + "/job.textproto", {}, 0);
   return summary.ok() && done.ok() && summary->value("phase", "") == "DONE" && JobText(*done) == JobText(job);
 }
@@ -146,14 +142,14 @@ absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
   if (options.evaluator) return absl::OkStatus();
   if (job.optimizer().schedule().decay() == v1::Schedule::PLATEAU) {
     return absl::InvalidArgumentError(
-        "--evaluator=false: optimizer.schedule.decay is PLATEAU, which follows the evaluator's test loss; "
-        "leave --evaluator out, or set the decay to COSINE or STEP");
+        "--evaluator=false: optimizer.schedule.decay is PLATEAU, which depends on the evaluator's test loss; "
+        "omit --evaluator, or set the decay to COSINE or STEP");
   }
   const std::string field = FollowsEvaluator(job.evaluation());
   if (field.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--evaluator=false: ", field,
-                                                 " is set, which follows the evaluator's scores; leave "
-                                                 "--evaluator out, or the field"));
+                                                 " is set, which depends on the evaluator's scores; "
+                                                 "omit --evaluator or the field"));
 }
 
 std::string SourceOf(const TrainOptions& options) {
@@ -164,27 +160,23 @@ std::string SourceOf(const TrainOptions& options) {
 }  // namespace
 
 int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-             SignalWaiter* signals, const TrainStreams& streams) {
-  // Before anything in the directory is touched. The run's own job is read into memory first.
+             SignalWaiter* signals, const Streams& streams) {
+  // Reads the job before it changes anything in the directory, which may contain the job.
   const std::string source = SourceOf(options);
   std::optional<ProgramDescription> description;
   absl::StatusOr<v1::Job> job = ReadJob(source, options.program, signals, &description);
   if (absl::IsAborted(job.status())) {
     Failure(streams, job.status());
-    return kSignalBase + SIGINT;
+    return kExitSignal + SIGINT;
   }
   if (absl::IsInternal(job.status())) return Failure(streams, job.status());
   if (job.ok()) job = CompleteJob(*std::move(job), options.set, options.workers);
-  if (!job.ok()) {
-    *streams.err << (source.empty() ? "the job" : source) << " is not valid:\n"
-                 << job.status().message() << '\n';
-    return kFailed;
-  }
+  if (!job.ok()) return PrintInvalid(source, job.status(), streams.err);
   if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);
-  if (NothingIsLeft(options, *job)) {
+  if (IsDone(options, *job)) {
     *streams.err << options.out
-                 << " holds the result of this very job, and nothing is left to train; give it more, "
-                 << "such as --set epochs=10\n";
+                 << " holds the result of this job, which is done; to train longer, increase its budget, for "
+                 << "example with --set epochs=10\n";
     return 0;
   }
   const absl::StatusOr<RunDirectory> directory = RunDirectory::Open(options.out, ModeOf(options));
@@ -197,24 +189,16 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
                         streams);
 }
 
-int TrainMain(const std::vector<std::string>& args) {
-  SignalWaiter signals;
-  TrainStreams streams = {&std::cout, &std::cerr};
-  const absl::StatusOr<TrainOptions> options = ParseTrainOptions(args);
-  if (!options.ok()) {
-    Failure(streams, options.status());
-    return kUsageError;
-  }
-  if (options->help) {
-    std::cout << TrainHelp();
-    return 0;
-  }
-  streams.columns = TerminalColumns(options->json ? STDERR_FILENO : STDOUT_FILENO);
-  const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
-  if (!daemons.ok()) return Failure(streams, daemons.status());
-  TrainBounds bounds;
-  bounds.stall = options->stall_seconds;
-  return RunTrain(*options, *daemons, bounds, &signals, streams);
+int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams) {
+  TrainOptions options;
+  options.args = args;
+  CommandLine line = TrainCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
+    SignalWaiter signals;
+    const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
+    if (!daemons.ok()) return daemons.status();
+    return RunTrain(options, *daemons, {.stall = options.stall_seconds}, &signals, streams);
+  });
 }
 
 }  // namespace catchment

@@ -1,34 +1,51 @@
-// `catchment train JOB --out=DIR`: a whole job on this machine.
-//
-// Read on in cli/train_run.h.
+// `catchment train JOB --out=DIR`: trains a job on this machine. See also cli/train_monitor.h.
 #ifndef CATCHMENT_CLI_TRAIN_H_
 #define CATCHMENT_CLI_TRAIN_H_
 
-#include <ostream>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "cli/local_cluster.h"
 #include "cli/process.h"
+#include "cli/terminal.h"
 #include "cli/train_monitor.h"
-#include "cli/train_options.h"
+#include "common/command_line.h"
+#include "common/rpc.h"
 
 namespace catchment {
 
-struct TrainStreams {
-  std::ostream* out;  // the result; notes too unless --json
-  std::ostream* err;  // errors
-  int columns = 0;    // of the terminal that notes go to; 0: none
+struct TrainOptions {
+  std::string job;               // file; empty: that of the resumed run, or described by the program
+  std::vector<std::string> set;  // "path=value"
+  int servers = 1;
+  int workers = 0;  // 0: the number in the job
+  bool evaluator = true;
+  int threads = 0;  // of each worker; 0: the machine's processors divided between the workers
+  std::string device;
+  std::string program;  // command for a shell that computes the gradients; empty: the job's layers do
+  std::string out;
+  bool json = false;
+  bool resume = false;
+  bool overwrite = false;
+  double stall_seconds = 600;
+  TlsFiles tls;
+
+  std::vector<std::string> args;  // the whole command line, for ResumeCommand
 };
 
-// From the command line to the exit code (see TrainHelp). Call from the main thread, before any other is
-// started.
-int TrainMain(const std::vector<std::string>& args);
+// Returns a command line that fills *options except `args`.
+CommandLine TrainCommandLine(TrainOptions* options);
 
-// The same with everything handed in.
+// Returns the command that resumes an interrupted run: "catchment train JOB ... --resume".
+std::string ResumeCommand(const TrainOptions& options);
+
+// Runs a command line. Returns the exit code, which --help explains. Call it on the main thread, before any
+// other thread is started.
+int RunTrainCommand(const std::vector<std::string>& args, const Streams& streams);
+
+// Trains, and returns the exit code.
 int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-             SignalWaiter* signals, const TrainStreams& streams);
+             SignalWaiter* signals, const Streams& streams);
 
 }  // namespace catchment
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/text.h"
@@ -12,6 +13,8 @@ namespace catchment {
 namespace {
 
 constexpr int kEvaluatorRestarts = 2;
+// A little longer than a worker waits for its program (AttachedModel::kEndSeconds).
+constexpr double kProgramEndSeconds = 75;
 
 bool HasMoved(const v1::JobStatus& before, const v1::JobStatus& now) {
   return before.phase() != now.phase() || before.samples() != now.samples() ||
@@ -49,7 +52,7 @@ void TrainMonitor::Watch() {
   }
 }
 
-// The end of the time comes between two looks.
+// Returns the time until the next request to the master, not beyond the end of TrainBounds::train.
 double TrainMonitor::PollSeconds() const {
   const double left = bounds_.train - status_.wall_seconds();
   return Trains() && left > 0 ? std::min(bounds_.poll, left) : bounds_.poll;
@@ -85,8 +88,8 @@ void TrainMonitor::HandleSignal(int signal) {
   }
   stop_asked_ = clock_.Now();
   outcome_.signal = signal;
-  observer_->Note(
-      absl::StrCat(SignalName(signal), ": stopping in order, with a checkpoint; a second one kills"));
+  observer_->Note(absl::StrCat(SignalName(signal),
+                               ": stopping after saving a checkpoint; a second signal kills all processes"));
   if (!master_->Stop(absl::StrCat(SignalName(signal), " to `catchment train`")).ok())
     cluster_->SignalMaster(SIGTERM);
 }
@@ -104,7 +107,7 @@ void TrainMonitor::HandleDeparture(const Departure& departure) {
 
 void TrainMonitor::LoseWorker(const Departure& departure) {
   PollMaster();
-  // All workers end so where the job has failed; the master tells why.
+  // When a job fails all workers end with an error; the master reports the reason.
   if (status_.phase() == v1::JobStatus::FAILED) return;
   observer_->Note(ToString(departure));
   if (!Trains()) return;
@@ -112,7 +115,7 @@ void TrainMonitor::LoseWorker(const Departure& departure) {
   if (status_.phase() == v1::JobStatus::WAITING) {
     Fail(absl::StrCat(departure.name, " was lost before training began"));
   } else if (left > 0) {
-    observer_->Note(absl::StrCat("training goes on with ", Plural(left, "worker")));
+    observer_->Note(absl::StrCat("training continues with ", Plural(left, "worker")));
   }
 }
 
@@ -122,7 +125,7 @@ void TrainMonitor::LoseEvaluator(const Departure& departure) {
   observer_->Note(ToString(departure));
   if (stop_asked_ > 0) return;
   if (evaluator_restarts_ == kEvaluatorRestarts) {
-    return observer_->Note("the evaluator is not started again; training goes on without test scores");
+    return observer_->Note("the evaluator is not started again; training continues without test scores");
   }
   ++evaluator_restarts_;
   const absl::Status status = cluster_->RestartEvaluator();
@@ -134,8 +137,8 @@ void TrainMonitor::CheckBounds() {
   if (now - answered_ > bounds_.silence) {
     Fail(absl::StrCat("the master has not answered for ", Seconds(bounds_.silence)));
   } else if (now - moved_ > bounds_.stall) {
-    Fail(absl::StrCat("nothing has moved for ", Seconds(bounds_.stall), " (", ProgressLine(status_),
-                      "); --stall_seconds sets how long that may be"));
+    Fail(absl::StrCat("no progress for ", Seconds(bounds_.stall), " (", ProgressLine(status_),
+                      "); --stall_seconds sets this limit"));
   } else if (stop_asked_ > 0 && now - stop_asked_ > bounds_.stop) {
     Fail(absl::StrCat("the job did not stop within ", Seconds(bounds_.stop)));
   }
@@ -143,10 +146,10 @@ void TrainMonitor::CheckBounds() {
 
 void TrainMonitor::CheckWorkers() {
   if (Decided() || cluster_->Running(Part::kWorker) > 0 || !Trains() || stop_asked_ > 0) return;
-  // Workers that ended in order did so because the job is over, most likely, and its last status is old.
+  // Workers that ended with exit code 0 probably did so because the job has ended since its last status.
   if (workers_in_order_ == 0) return Fail("all workers are lost");
   if (orphaned_ == 0) orphaned_ = clock_.Now();
-  if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker is left, and the job is not done");
+  if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker runs, and the job is not done");
 }
 
 bool TrainMonitor::Trains() const {
@@ -162,7 +165,7 @@ void TrainMonitor::EndAll() {
   master_->Disconnect();
   if (killed_) return AwaitEnd(bounds_.end, /*master_only=*/false);
   if (cluster_->MasterRuns()) {
-    cluster_->SignalMaster(SIGTERM);  // it saves a checkpoint, where it can, and tells the others to end
+    cluster_->SignalMaster(SIGTERM);  // it saves a checkpoint if it can, and stops the other processes
     AwaitEnd(bounds_.stop, /*master_only=*/true);
   } else {
     AwaitEnd(outcome_.status.ok() ? bounds_.end : 0, /*master_only=*/false);
@@ -187,6 +190,24 @@ void TrainMonitor::AwaitEnd(double seconds, bool master_only) {
     HandleSignal(signals_->Wait(std::min(left, 0.1)));
     if (killed_) cluster_->SignalAll(SIGKILL);
   }
+}
+
+int ThreadsPerWorker(int workers) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / workers);
+}
+
+TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
+  if (!program.empty()) bounds.end = std::max(bounds.end, kProgramEndSeconds);
+  return bounds;
+}
+
+absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
+                                        SignalWaiter* signals, TrainObserver* observer) {
+  LocalCluster cluster(plan);
+  if (absl::Status status = cluster.Start(bounds.listen, signals); !status.ok()) return status;
+  absl::StatusOr<JobControl> master = JobControl::Create(cluster.master(), plan.tls);
+  if (!master.ok()) return master.status();
+  return TrainMonitor(&cluster, &*master, signals, observer, bounds).Run();
 }
 
 }  // namespace catchment

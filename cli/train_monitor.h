@@ -1,20 +1,21 @@
-// Watches a running job from its start to its end: shows progress, says which process died and why, decides
-// whether training can go on, and ends everything.
+// Runs a job with processes on this machine: shows progress, reports which process died and why, decides
+// whether training can continue, and ends all processes.
 //
-//   a worker is lost           training goes on while another one is left (before training begins: it cannot)
-//   the evaluator is lost      it is started again, twice; then training goes on without
+//   a worker is lost           training continues while another one runs; before training, the job ends
+//   the evaluator is lost      it is started again, twice; then training continues without it
 //   a server is lost           the job ends
-//   the master keeps silent, or nothing moves for a stated time: the job ends
-//   SIGINT, SIGTERM, SIGHUP    the job stops in order, with a checkpoint; a second one kills
+//   the master does not answer, or there is no progress, for a given time: the job ends
+//   SIGINT, SIGTERM, SIGHUP    the job stops after saving a checkpoint; a second signal kills its processes
 //
 // Units: seconds.
-// Threads: none of its own; used by the thread that made the cluster.
+// Threads: none; an object is used by the thread that created the cluster.
 #ifndef CATCHMENT_CLI_TRAIN_MONITOR_H_
 #define CATCHMENT_CLI_TRAIN_MONITOR_H_
 
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cli/job_control.h"
 #include "cli/local_cluster.h"
 #include "cli/process.h"
@@ -23,35 +24,35 @@
 
 namespace catchment {
 
-// What each wait is bounded by.
+// The limits of all waits.
 struct TrainBounds {
-  double poll = 0.5;    // between two looks at the master
+  double poll = 0.5;    // between two requests to the master
   double listen = 60;   // until the master listens
-  double silence = 60;  // of the master, before it is taken for hung
-  double stall = 600;   // without a sample, an update, a phase or a score that is new
-  double train = 0;     // of training, then the job is stopped in order; 0: until its budget is spent
-  double orphan = 5;    // without any worker, after some ended in order
-  double stop = 60;     // for the job to end when told to
-  double end = 15;      // for a process to end by itself when the job is over, and again when told to
+  double silence = 60;  // without an answer from the master
+  double stall = 600;   // without a new sample, update, phase or score
+  double train = 0;     // of training, after which the job is stopped; 0: until its budget is spent
+  double orphan = 5;    // without any worker, after some ended with exit code 0
+  double stop = 60;     // for the job to stop after a request
+  double end = 15;      // for a process to end after the job, and again after SIGTERM
 };
 
-// The reason that a job gives which was stopped because its TrainBounds::train had passed.
+// Returns the reason in the summary of a job that was stopped after TrainBounds::train.
 std::string TimeIsUp(double seconds);
 
 struct TrainOutcome {
-  absl::Status status;     // ok: the master ended in order
-  int signal = 0;          // that the user ended the job with; 0: none
+  absl::Status status;     // ok: the master ended with exit code 0
+  int signal = 0;          // by which the user ended the job; 0: none
   v1::JobStatus training;  // the last one while it trained
 };
 
 class TrainMonitor {
  public:
-  // None is owned.
+  // Owns none of the objects.
   TrainMonitor(LocalCluster* cluster, JobControl* master, SignalWaiter* signals, TrainObserver* observer,
                const TrainBounds& bounds)
       : cluster_(cluster), master_(master), signals_(signals), observer_(observer), bounds_(bounds) {}
 
-  // Returns when no process is left.
+  // Returns after all processes have ended.
   TrainOutcome Run();
 
  private:
@@ -83,13 +84,25 @@ class TrainMonitor {
   bool killed_ = false;
   bool master_ended_ = false;
   v1::JobStatus status_;   // the last one
-  double answered_ = 0;    // when
-  double moved_ = 0;       // when it last differed
-  double stop_asked_ = 0;  // when; 0: never
-  double orphaned_ = 0;    // since when no worker runs; 0: some do
+  double answered_ = 0;    // the time of the last answer
+  double moved_ = 0;       // the time of the last progress
+  double stop_asked_ = 0;  // the time of the request to stop; 0: none
+  double orphaned_ = 0;    // the time since which no worker runs; 0: some do
   int workers_in_order_ = 0;
   int evaluator_restarts_ = 0;
 };
+
+// Returns the threads of each worker if this number of workers share this machine.
+int ThreadsPerWorker(int workers);
+
+// Returns the bounds of a run whose workers are started with `program`, which may be empty. Programs may need
+// more time after the last step.
+TrainBounds BoundsFor(const std::string& program, TrainBounds bounds);
+
+// Runs a job until all its processes have ended. Errors: the reason why training could not be started
+// (Aborted: a signal); the outcome has the reason why it ended later.
+absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
+                                        SignalWaiter* signals, TrainObserver* observer);
 
 }  // namespace catchment
 

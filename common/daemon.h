@@ -7,18 +7,15 @@
 #include <thread>
 
 #include "absl/status/status.h"
-#include "common/rpc.h"
+#include "common/command_line.h"
 
 namespace catchment {
 
-// Returns --tls_ca, --tls_cert and --tls_key. Call it after the flags have been parsed.
-TlsFiles TlsFilesFromFlags();
-
-// Prepares the process, calls `run`, and returns main's exit code. If `run` fails, that is 1, and the last
-// line on standard error is the reason. Preparing raises the limit of open files to the hard limit, sends
-// logs to standard error, blocks signals for a SignalThread, and parses flags; --help prints `usage` and the
-// daemon's flags, and --version the version.
-int RunDaemon(int argc, char** argv, const std::string& usage, const std::function<absl::Status()>& run);
+// Prepares the process, parses the command line, calls `run`, and returns main's exit code. After any error
+// that is 1, and the last line on standard error is the reason. Preparing raises the limit of open files to
+// the hard limit, sends logs to standard error and blocks signals for a SignalThread. --help prints the help
+// and --version the version.
+int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run);
 
 // Blocks SIGTERM, SIGINT and SIGHUP until a SignalThread waits for them. Call it at the beginning of main(),
 // before any thread is started.

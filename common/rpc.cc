@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/command_line.h"
 
 namespace catchment {
 namespace {
@@ -21,6 +23,19 @@ constexpr int kServerReadBytes = 128 << 10;
 constexpr int kMaxFrameBytes = 16 << 20;
 constexpr int kKeepaliveMs = 20'000;
 
+struct TlsFlag {
+  const char* name;
+  std::string TlsFiles::*file;
+  const char* help;
+};
+
+constexpr TlsFlag kTlsFlags[] = {
+    {"tls_ca", &TlsFiles::ca,
+     "PEM file of the authority that has issued the certificates of both sides (mutual TLS)."},
+    {"tls_cert", &TlsFiles::cert, "PEM file of this side's certificate."},
+    {"tls_key", &TlsFiles::key, "PEM file of the certificate's private key."},
+};
+
 absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
   std::ifstream file(path);
   std::stringstream text;
@@ -31,36 +46,48 @@ absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& 
   return text.str();
 }
 
-struct Pem {
-  std::string ca, cert, key;
-};
-
-// Reads the files. The result is empty for an unencrypted connection.
-absl::StatusOr<Pem> ReadAll(const TlsFiles& tls) {
-  if (tls.ca.empty() && tls.cert.empty() && tls.key.empty()) return Pem();
-  if (tls.ca.empty() || tls.cert.empty() || tls.key.empty()) {
-    return absl::InvalidArgumentError("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key");
+// Returns the texts of the files; empty ones for an unencrypted connection.
+absl::StatusOr<TlsFiles> ReadAll(const TlsFiles& tls) {
+  if (absl::Status status = CheckComplete(tls); !status.ok()) return status;
+  TlsFiles pem;
+  if (tls.ca.empty()) return pem;
+  for (const TlsFlag& flag : kTlsFlags) {
+    absl::StatusOr<std::string> text = ReadPem(flag.name, tls.*flag.file);
+    if (!text.ok()) return text.status();
+    pem.*flag.file = *std::move(text);
   }
-  absl::StatusOr<std::string> ca = ReadPem("tls_ca", tls.ca);
-  if (!ca.ok()) return ca.status();
-  absl::StatusOr<std::string> cert = ReadPem("tls_cert", tls.cert);
-  if (!cert.ok()) return cert.status();
-  absl::StatusOr<std::string> key = ReadPem("tls_key", tls.key);
-  if (!key.ok()) return key.status();
-  return Pem{*std::move(ca), *std::move(cert), *std::move(key)};
+  return pem;
 }
 
 }  // namespace
 
+void AddTlsFlags(TlsFiles* tls, FlagSet* flags) {
+  for (const TlsFlag& flag : kTlsFlags) flags->AddString(flag.name, "FILE", &(tls->*flag.file), flag.help);
+}
+
+std::vector<std::string> TlsArguments(const TlsFiles& tls) {
+  std::vector<std::string> arguments;
+  for (const TlsFlag& flag : kTlsFlags) {
+    if (!(tls.*flag.file).empty()) arguments.push_back(absl::StrCat("--", flag.name, "=", tls.*flag.file));
+  }
+  return arguments;
+}
+
+absl::Status CheckComplete(const TlsFiles& tls) {
+  const size_t given = TlsArguments(tls).size();
+  if (given == 0 || given == std::size(kTlsFlags)) return absl::OkStatus();
+  return absl::InvalidArgumentError("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key");
+}
+
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls) {
-  absl::StatusOr<Pem> pem = ReadAll(tls);
+  const absl::StatusOr<TlsFiles> pem = ReadAll(tls);
   if (!pem.ok()) return pem.status();
   if (pem->ca.empty()) return grpc::InsecureChannelCredentials();
   return grpc::SslCredentials({pem->ca, pem->key, pem->cert});
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls) {
-  absl::StatusOr<Pem> pem = ReadAll(tls);
+  const absl::StatusOr<TlsFiles> pem = ReadAll(tls);
   if (!pem.ok()) return pem.status();
   if (pem->ca.empty()) return grpc::InsecureServerCredentials();
   grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);

@@ -6,11 +6,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace catchment {
+
+class FlagSet;
 
 // PEM files for mutual TLS; all three or none. Both sides present a certificate of the same authority and
 // verify that of the other.
@@ -19,6 +22,13 @@ struct TlsFiles {
   std::string cert;
   std::string key;
 };
+
+// Declares --tls_ca, --tls_cert and --tls_key.
+void AddTlsFlags(TlsFiles* tls, FlagSet* flags);
+// Returns these flags as another process is given them; none for files that are not given.
+std::vector<std::string> TlsArguments(const TlsFiles& tls);
+// Returns InvalidArgument if only some files are given.
+absl::Status CheckComplete(const TlsFiles& tls);
 
 // Return credentials. InvalidArgument if only some files are given; errors of reading a file name it.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls);

@@ -1,7 +1,6 @@
 // catchment_server: holds one shard of a job's weights. The server with --index=0 is also the job's master.
 // A gradient passes through edge/train_stream.h, shard/shard.h, shard/gate.h, a rule in shard/, and optim/;
 // calls of the master pass through edge/master_service.h, master/master_host.h and master/master.h.
-#include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/clock.h"
 #include "common/codec/codec.h"
+#include "common/command_line.h"
 #include "common/daemon.h"
 #include "common/directory_lock.h"
 #include "common/job/data_sources.h"
@@ -48,30 +48,17 @@
 #include "server/shard/run_claim.h"
 #include "server/shard/shard_host.h"
 
-DEFINE_string(job, "", "The job file. Required; the same for all servers.");
-DEFINE_int32(index, 0, "The index of this server in --servers; server 0 is also the master.");
-DEFINE_string(
-    servers, "127.0.0.1:0",
-    "HOST:PORT of every server of the job, separated by commas, the master's first. With port 0 a server "
-    "chooses a free port; the others need to be given the master's port.");
-DEFINE_string(out, "", "Master only: directory for metrics.jsonl, summary.json and model.safetensors.");
-DEFINE_string(
-    checkpoint_dir, "",
-    "Directory for checkpoints, the same for all servers (on a shared file system if they run on several "
-    "machines). Default: OUT/checkpoints if --out is given; otherwise no checkpoints are written.");
-DEFINE_int32(
-    threads, 0,
-    "Number of threads that read requests and write answers; each connection is served by one of them. 0: a "
-    "quarter of the processors, from 1 to 4.");
-DEFINE_int32(apply_threads, -1,
-             "Number of threads that apply contributions. 0: the receiving threads apply them. -1: 0 with "
-             "fewer than 4 "
-             "processors, otherwise half of them, at most 8.");
-DEFINE_bool(pin_threads, false, "Bind each of the --apply_threads to a processor.");
-DEFINE_bool(resume, false, "Resume from the newest complete checkpoint in --checkpoint_dir.");
-
 namespace catchment {
 namespace {
+
+constexpr char kUsage[] = R"(catchment_server --job=FILE --index=N --servers=HOST:PORT,... [flags]
+
+Holds a shard of a job's weights. The server with index 0 is also the master.
+
+Examples:
+  catchment_server --job=job.textproto --index=0 --servers=node0:7000,node1:7000 --out=out
+  catchment_server --job=job.textproto --index=1 --servers=node0:7000,node1:7000
+)";
 
 constexpr double kShutdownSeconds = 1;
 constexpr double kPollSeconds = 0.1;
@@ -81,7 +68,49 @@ constexpr char kShardName[] = "catchment.v1.ShardService";
 constexpr int kControlMessageBytes = 4 << 20;
 constexpr int kMostThreads = 256;
 
+struct Flags {
+  std::string job;
+  int index = 0;
+  std::string servers = "127.0.0.1:0";
+  std::string out;
+  std::string checkpoint_dir;
+  int threads = 0;
+  int apply_threads = -1;
+  bool pin_threads = false;
+  bool resume = false;
+  TlsFiles tls;
+};
+
+CommandLine MakeCommandLine(Flags* f) {
+  CommandLine line;
+  line.usage = kUsage;
+  line.flags.AddRequired("job", "FILE", &f->job, "The job file, the same for all servers.");
+  line.flags.AddInt("index", "N", 0, &f->index,
+                    "The index of this server in --servers. Default 0: the master.");
+  line.flags.AddString("servers", "HOST:PORT,...", &f->servers,
+                       "The addresses of all servers of the job, the master's first. With port 0 a server "
+                       "chooses a free port; the others need to be given the master's port. Default "
+                       "127.0.0.1:0.");
+  line.flags.AddString("out", "DIR", &f->out,
+                       "Master only: directory for metrics.jsonl, summary.json and model.safetensors.");
+  line.flags.AddString("checkpoint_dir", "DIR", &f->checkpoint_dir,
+                       "Directory for checkpoints, the same for all servers (on a shared file system if they "
+                       "run on several machines). Default: OUT/checkpoints if --out is given; otherwise no "
+                       "checkpoints are written.");
+  line.flags.AddInt("threads", "N", 0, &f->threads,
+                    "Number of threads that read requests and write answers; each connection is served by "
+                    "one of them. Default 0: a quarter of the processors, from 1 to 4.");
+  line.flags.AddInt("apply_threads", "N", -1, &f->apply_threads,
+                    "Number of threads that apply contributions. 0: the receiving threads apply them. "
+                    "Default -1: 0 with fewer than 4 processors, otherwise half of them, at most 8.");
+  line.flags.AddSwitch("pin_threads", &f->pin_threads, "Binds each of the --apply_threads to a processor.");
+  line.flags.AddSwitch("resume", &f->resume, "Resumes from the newest complete checkpoint.");
+  AddTlsFlags(&f->tls, &line.flags);
+  return line;
+}
+
 struct Setting {
+  Flags flags;
   v1::Job job;
   std::vector<std::string> servers;
   int index = 0;
@@ -95,29 +124,28 @@ struct Setting {
 };
 
 absl::Status CheckFlags(const Setting& setting) {
-  if (FLAGS_job.empty()) return absl::InvalidArgumentError("--job=FILE is required");
   const int servers = static_cast<int>(setting.servers.size());
-  if (setting.index < 0 || setting.index >= servers) {
+  if (setting.index >= servers) {
     return absl::InvalidArgumentError(absl::StrCat("--index=", setting.index,
                                                    " is out of range: --servers lists ", servers,
                                                    " servers, numbered from 0"));
   }
-  if (setting.listener_threads < 1 || setting.listener_threads > kMostThreads) {
+  if (setting.listener_threads > kMostThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--threads=", FLAGS_threads, " must be from 0 to ", kMostThreads));
+        absl::StrCat("--threads=", setting.flags.threads, " must be from 0 to ", kMostThreads));
   }
-  if (setting.apply.threads > kMostThreads || FLAGS_apply_threads < -1) {
+  if (setting.apply.threads > kMostThreads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--apply_threads=", FLAGS_apply_threads, " must be from 0 to ", kMostThreads));
+        absl::StrCat("--apply_threads=", setting.flags.apply_threads, " must be from 0 to ", kMostThreads));
   }
-  if (FLAGS_resume && setting.checkpoint_dir.empty()) {
+  if (setting.flags.resume && setting.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
   }
   return absl::OkStatus();
 }
 
 absl::Status FindCheckpoint(Setting* setting) {
-  if (!FLAGS_resume) {
+  if (!setting->flags.resume) {
     const absl::StatusOr<FoundCheckpoint> found =
         setting->checkpoint_dir.empty() ? absl::NotFoundError("") : FindLatest(setting->checkpoint_dir);
     if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
@@ -159,7 +187,7 @@ absl::Status PrepareCheckpointDirectory(const std::string& directory) {
 // there.
 absl::Status LockDirectories(Setting* setting) {
   std::map<std::string, std::string> directories;  // by canonical path; both may be the same
-  for (const std::string& directory : {FLAGS_out, setting->checkpoint_dir}) {
+  for (const std::string& directory : {setting->flags.out, setting->checkpoint_dir}) {
     if (directory.empty()) continue;
     if (absl::Status status = CreateDirectories(directory); !status.ok()) return status;
     std::error_code error;
@@ -174,19 +202,20 @@ absl::Status LockDirectories(Setting* setting) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Setting> ReadSetting() {
+absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   Setting setting;
-  setting.servers = absl::StrSplit(FLAGS_servers, ',');
-  setting.index = FLAGS_index;
+  setting.flags = flags;
+  setting.servers = absl::StrSplit(flags.servers, ',');
+  setting.index = flags.index;
   const int processors = static_cast<int>(std::thread::hardware_concurrency());
-  setting.listener_threads = FLAGS_threads == 0 ? DefaultListenerThreads(processors) : FLAGS_threads;
-  setting.apply.threads = FLAGS_apply_threads < 0 ? DefaultApplyThreads(processors) : FLAGS_apply_threads;
-  setting.apply.pin = FLAGS_pin_threads;
-  setting.checkpoint_dir = FLAGS_checkpoint_dir;
-  if (setting.checkpoint_dir.empty() && !FLAGS_out.empty())
-    setting.checkpoint_dir = FLAGS_out + "/checkpoints";
+  setting.listener_threads = flags.threads == 0 ? DefaultListenerThreads(processors) : flags.threads;
+  setting.apply.threads = flags.apply_threads < 0 ? DefaultApplyThreads(processors) : flags.apply_threads;
+  setting.apply.pin = flags.pin_threads;
+  setting.checkpoint_dir = flags.checkpoint_dir;
+  if (setting.checkpoint_dir.empty() && !flags.out.empty())
+    setting.checkpoint_dir = flags.out + "/checkpoints";
   if (absl::Status status = CheckFlags(setting); !status.ok()) return status;
-  absl::StatusOr<v1::Job> job = LoadJob(FLAGS_job);
+  absl::StatusOr<v1::Job> job = LoadJob(flags.job);
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();
   setting.job = *std::move(job);
@@ -195,10 +224,9 @@ absl::StatusOr<Setting> ReadSetting() {
       !status.ok()) {
     return status;
   }
-  const TlsFiles tls = TlsFilesFromFlags();
-  auto client = ClientCredentials(tls);
+  auto client = ClientCredentials(flags.tls);
   if (!client.ok()) return client.status();
-  auto server = ServerCredentials(tls);
+  auto server = ServerCredentials(flags.tls);
   if (!server.ok()) return server.status();
   setting.client_credentials = *client;
   setting.server_credentials = *server;
@@ -249,7 +277,7 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   options.num_servers = static_cast<int>(setting.servers.size());
   options.credentials = setting.client_credentials;
   options.checkpoint_dir = setting.checkpoint_dir;
-  options.out_dir = FLAGS_out;
+  options.out_dir = setting.flags.out;
   options.run_id = RandomId();
   options.first_incarnation = FirstIncarnation();
   std::optional<v1::MasterState> state;
@@ -341,8 +369,8 @@ absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, Sh
   return status.ok() ? reached : status;
 }
 
-absl::Status Main() {
-  const absl::StatusOr<Setting> setting = ReadSetting();
+absl::Status Main(const Flags& flags) {
+  const absl::StatusOr<Setting> setting = ReadSetting(flags);
   if (!setting.ok()) return setting.status();
   const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
   if (!layout.ok()) return layout.status();
@@ -368,10 +396,7 @@ absl::Status Main() {
 }  // namespace catchment
 
 int main(int argc, char** argv) {
-  return catchment::RunDaemon(
-      argc, argv,
-      "holds a shard of a Catchment job's weights; index 0 is also the master.\n\n"
-      "  catchment_server --job=job.textproto --index=0 --servers=node0:7000,node1:7000 --out=out\n"
-      "  catchment_server --job=job.textproto --index=1 --servers=node0:7000,node1:7000",
-      catchment::Main);
+  catchment::Flags flags;
+  catchment::CommandLine line = catchment::MakeCommandLine(&flags);
+  return catchment::RunDaemon(argc, argv, &line, [&flags] { return catchment::Main(flags); });
 }

@@ -97,7 +97,7 @@ absl::Status Evaluator::RunMembership(Session* session) {
   request.set_incarnation(me->incarnation());
   std::atomic<bool> lost = false;
   Heartbeat heartbeat(
-      request, me->lease_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
+      request, me->heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
       {[] { return v1::Progress(); }, [](const std::string&) {}, [&](const absl::Status&) { lost = true; }});
   bool over = false;
   absl::Status status = Join(session);

@@ -8,14 +8,14 @@ namespace {
 // Also how often the master learns of progress, unless it asks for less.
 constexpr double kUsualInterval = 0.5;
 // One that is lost must leave time for others before the lease ends.
-constexpr double kCallsPerLease = 3;
+constexpr double kCallsPerTimeout = 3;
 
 }  // namespace
 
-Heartbeat::Heartbeat(v1::HeartbeatRequest request, double lease_seconds, double give_up_seconds,
+Heartbeat::Heartbeat(v1::HeartbeatRequest request, double heartbeat_timeout_seconds, double give_up_seconds,
                      MasterClient* master, const Clock* clock, Callbacks callbacks)
     : request_(std::move(request)),
-      lease_seconds_(lease_seconds),
+      heartbeat_timeout_seconds_(heartbeat_timeout_seconds),
       give_up_seconds_(give_up_seconds),
       master_(*master),
       clock_(*clock),
@@ -29,17 +29,17 @@ Heartbeat::~Heartbeat() {
 
 void Heartbeat::Run() {
   double last_heard = clock_.Now();
-  bool told_to_stop = false;
+  bool stopping = false;
   double wanted = kUsualInterval;
-  while (!end_.Pause(std::min(wanted, lease_seconds_ / 4))) {
+  while (!end_.Pause(std::min(wanted, heartbeat_timeout_seconds_ / 4))) {
     *request_.mutable_progress() = callbacks_.progress();
-    const absl::StatusOr<v1::HeartbeatReply> reply =
-        master_.CallOnce(&MasterClient::Stub::Heartbeat, request_, lease_seconds_ / kCallsPerLease);
+    const absl::StatusOr<v1::HeartbeatReply> reply = master_.CallOnce(
+        &MasterClient::Stub::Heartbeat, request_, heartbeat_timeout_seconds_ / kCallsPerTimeout);
     if (reply.ok()) {
       last_heard = clock_.Now();
       wanted = std::max(kUsualInterval, reply->again_in_seconds());
-      if (reply->stop() && !told_to_stop) {
-        told_to_stop = true;
+      if (reply->stop() && !stopping) {
+        stopping = true;
         callbacks_.on_stop(reply->reason());
       }
     } else if (absl::IsNotFound(reply.status()) || clock_.Now() - last_heard > give_up_seconds_) {

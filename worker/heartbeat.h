@@ -1,4 +1,4 @@
-// Sends the worker's heartbeats, with its progress, to the master several times in each lease_seconds.
+// Sends the worker's heartbeats, with its progress, to the master several times in each heartbeat_timeout_seconds.
 #ifndef CATCHMENT_WORKER_HEARTBEAT_H_
 #define CATCHMENT_WORKER_HEARTBEAT_H_
 
@@ -27,15 +27,15 @@ class Heartbeat {
   };
 
   // `request` names role, worker and incarnation. master outlives the heartbeat.
-  Heartbeat(v1::HeartbeatRequest request, double lease_seconds, double give_up_seconds, MasterClient* master,
-            const Clock* clock, Callbacks callbacks);
+  Heartbeat(v1::HeartbeatRequest request, double heartbeat_timeout_seconds, double give_up_seconds,
+            MasterClient* master, const Clock* clock, Callbacks callbacks);
   ~Heartbeat();
 
  private:
   void Run();
 
   v1::HeartbeatRequest request_;
-  const double lease_seconds_;
+  const double heartbeat_timeout_seconds_;
   const double give_up_seconds_;
   MasterClient& master_;
   const Clock& clock_;

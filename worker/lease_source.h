@@ -38,7 +38,7 @@ class LeaseSource {
   LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
               std::function<v1::Progress()> progress);
 
-  // NextPlan of the loader: blocks until the master has something; nullopt at the end or when told to stop.
+  // NextPlan of the loader: blocks until the master has something; nullopt at the end or when asked to stop.
   absl::StatusOr<std::optional<BatchPlan>> Next();
 
   // Of the first lease; valid once Next has returned a plan.

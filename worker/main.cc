@@ -1,6 +1,5 @@
 // catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a
 // master, which sends it the job. Begin reading in worker/trainer.h.
-#include <gflags/gflags.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,65 +9,94 @@
 
 #include "absl/strings/numbers.h"
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "common/daemon.h"
 #include "common/rpc.h"
 #include "worker/evaluator.h"
 #include "worker/trainer.h"
 
-DEFINE_string(master, "", "HOST:PORT of the master, the catchment_server with --index=0. Required.");
-DEFINE_string(role, "worker", "worker: trains. evaluator: scores the test set from snapshots.");
-DEFINE_string(device, "", "auto, cpu, cuda or cuda:INDEX; takes the place of the job's device.");
-DEFINE_int32(
-    local_index, -1,
-    "Which one of this machine's workers this is, from 0: they take its CUDA devices in turn. Default: "
-    "$SLURM_LOCALID, or 0.");
-DEFINE_int32(threads, 1, "Threads that compute. Several workers on one machine share its cores.");
-DEFINE_double(connect_timeout_seconds, 60, "How long to keep trying to reach the master.");
-DEFINE_string(
-    program, "",
-    "Command, for /bin/sh, that computes the gradients of a job with model.external: \"python train.py\". It "
-    "ends with the worker.");
-
 namespace catchment {
 namespace {
 
-int LocalIndex() {
-  if (FLAGS_local_index >= 0) return FLAGS_local_index;
+constexpr char kUsage[] = R"(catchment_worker --master=HOST:PORT [flags]
+
+Computes gradients for a job, or scores its test set. The job comes from the master.
+
+Examples:
+  catchment_worker --master=node0:7000
+  catchment_worker --master=node0:7000 --role=evaluator
+)";
+
+struct Flags {
+  std::string master;
+  std::string role = "worker";
+  std::string device;
+  int local_index = -1;
+  int threads = 1;
+  double connect_timeout_seconds = 60;
+  std::string program;
+  TlsFiles tls;
+};
+
+CommandLine MakeCommandLine(Flags* f) {
+  CommandLine line;
+  line.usage = kUsage;
+  line.flags.AddRequired("master", "HOST:PORT", &f->master,
+                         "The address of the master, the catchment_server with --index=0.");
+  line.flags.AddString("role", "ROLE", &f->role,
+                       "worker: trains. evaluator: scores the test set from snapshots. Default worker.");
+  line.flags.AddString("device", "DEVICE", &f->device,
+                       "auto, cpu, cuda or cuda:INDEX; takes the place of the job's device.");
+  line.flags.AddInt("local_index", "N", -1, &f->local_index,
+                    "The index of this worker among those of this machine, from 0: they take its CUDA "
+                    "devices in turn. Default: $SLURM_LOCALID, or 0.");
+  line.flags.AddInt("threads", "N", 1, &f->threads,
+                    "Threads that compute. Several workers on one machine share its cores. Default 1.");
+  line.flags.AddSeconds("connect_timeout_seconds", &f->connect_timeout_seconds,
+                        "How long to keep trying to reach the master. Default 60.");
+  line.flags.AddString("program", "COMMAND", &f->program,
+                       "Command, for /bin/sh, that computes the gradients of a job with model.external: "
+                       "\"python train.py\". It ends with the worker.");
+  AddTlsFlags(&f->tls, &line.flags);
+  return line;
+}
+
+int LocalIndex(const Flags& flags) {
+  if (flags.local_index >= 0) return flags.local_index;
   int index = 0;
   const char* const slurm = std::getenv("SLURM_LOCALID");
   return slurm != nullptr && absl::SimpleAtoi(slurm, &index) && index >= 0 ? index : 0;
 }
 
-absl::StatusOr<WorkerOptions> OptionsFromFlags() {
-  if (FLAGS_master.empty()) return absl::InvalidArgumentError("--master=HOST:PORT is required");
-  if (FLAGS_role != "worker" && FLAGS_role != "evaluator") {
-    return absl::InvalidArgumentError("--role=" + FLAGS_role + " is not worker or evaluator");
+absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
+  if (flags.role != "worker" && flags.role != "evaluator") {
+    return absl::InvalidArgumentError("--role=" + flags.role + " is not worker or evaluator");
   }
-  if (FLAGS_threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
-  auto credentials = ClientCredentials(TlsFilesFromFlags());
+  auto credentials = ClientCredentials(flags.tls);
   if (!credentials.ok()) return credentials.status();
-  return WorkerOptions{.master = FLAGS_master,
+  return WorkerOptions{.master = flags.master,
                        .credentials = *credentials,
-                       .device = FLAGS_device,
-                       .local_index = LocalIndex(),
-                       .threads = FLAGS_threads,
-                       .connect_timeout_seconds = FLAGS_connect_timeout_seconds,
-                       .program = FLAGS_program,
-                       .role = FLAGS_role == "evaluator" ? v1::EVALUATOR : v1::WORKER};
+                       .device = flags.device,
+                       .local_index = LocalIndex(flags),
+                       .threads = flags.threads,
+                       .connect_timeout_seconds = flags.connect_timeout_seconds,
+                       .program = flags.program,
+                       .role = flags.role == "evaluator" ? v1::EVALUATOR : v1::WORKER};
 }
 
-template <typename Life>
+// Runs a Trainer or an Evaluator until it ends or a signal stops it.
+template <typename Member>
 absl::Status RunUntilSignal(const WorkerOptions& options) {
   const SteadyClock clock;
-  Life life(options, &clock);
-  SignalThread signals([&](int) { life.Stop(); });
-  return life.Run();
+  Member member(options, &clock);
+  SignalThread signals([&](int) { member.Stop(); });
+  return member.Run();
 }
 
-// OpenMP's threads spin when they have nothing to do, and take the core from another worker on the machine:
-// two threads on two busy cores were up to ten times slower so. The library reads its setting when it is
-// loaded, hence the new start.
-void SleepWhenIdle(char** argv) {
+// Starts this program again with OMP_WAIT_POLICY=PASSIVE, unless the variable is set. By default, idle
+// threads of OpenMP spin and take the core from other workers on the machine: two threads on two busy cores
+// were up to ten times slower. OpenMP reads the variable when it is loaded.
+void MakeIdleThreadsSleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "PASSIVE", 1);
   std::error_code error;
@@ -76,20 +104,19 @@ void SleepWhenIdle(char** argv) {
   if (!error) execv(self.c_str(), argv);
 }
 
-absl::Status Main() {
-  const absl::StatusOr<WorkerOptions> options = OptionsFromFlags();
+absl::Status Main(const Flags& flags) {
+  const absl::StatusOr<WorkerOptions> options = MakeOptions(flags);
   if (!options.ok()) return options.status();
-  return FLAGS_role == "evaluator" ? RunUntilSignal<Evaluator>(*options) : RunUntilSignal<Trainer>(*options);
+  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options)
+                                        : RunUntilSignal<Trainer>(*options);
 }
 
 }  // namespace
 }  // namespace catchment
 
 int main(int argc, char** argv) {
-  catchment::SleepWhenIdle(argv);
-  return catchment::RunDaemon(argc, argv,
-                              "computes gradients for a Catchment job, or scores its test set.\n\n"
-                              "  catchment_worker --master=node0:7000\n"
-                              "  catchment_worker --master=node0:7000 --role=evaluator",
-                              catchment::Main);
+  catchment::MakeIdleThreadsSleep(argv);
+  catchment::Flags flags;
+  catchment::CommandLine line = catchment::MakeCommandLine(&flags);
+  return catchment::RunDaemon(argc, argv, &line, [&flags] { return catchment::Main(flags); });
 }

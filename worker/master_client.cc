@@ -48,7 +48,7 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
     const double pause = pauses.Next();
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
-    if (Pause(pause, stop)) return absl::CancelledError("the worker was told to stop");
+    if (Pause(pause, stop)) return absl::CancelledError("the worker was asked to stop");
   }
 }
 

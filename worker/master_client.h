@@ -1,7 +1,7 @@
 // Calls to the master. One that does not get through is tried again with growing pauses, and says so.
 //
 // Threads: safe.
-// Errors: the master's own; Unavailable when it was not to be reached for as long as is allowed; Cancelled
+// Errors: the master's own; Unavailable when it was unreachable for the time that is allowed; Cancelled
 // when the stop flag was set meanwhile.
 #ifndef CATCHMENT_WORKER_MASTER_CLIENT_H_
 #define CATCHMENT_WORKER_MASTER_CLIENT_H_

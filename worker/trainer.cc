@@ -123,7 +123,8 @@ absl::Status Trainer::RunWithHeartbeat(const v1::RegisterReply& me, TrainingSess
     LOG(INFO) << "the master ends the job: " << reason;
     Stop();
   };
-  Heartbeat heartbeat(request, me.lease_seconds(), options_.connect_timeout_seconds, &master_, &clock_,
+  Heartbeat heartbeat(request, me.heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_,
+                      &clock_,
                       {[training] { return training->progress(); }, on_stop,
                        [training](const absl::Status& why) { training->EndLost(why); }});
   return training->Run();

@@ -32,7 +32,7 @@ absl::Status StatusOf(const Session& session) {
 
 double SlowdownOf(const v1::Job& job, uint32_t worker) {
   for (const v1::Straggler& straggler : job.faults().stragglers()) {
-    if (straggler.worker() == worker) return straggler.times();
+    if (straggler.worker() == worker) return straggler.slowdown_factor();
   }
   return 1;
 }
@@ -167,7 +167,7 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   const double seconds = clock_.Now() - start - (client_.totals().blocked_seconds() - blocked);
 
   // While the push of this step is in progress, only the steps before it are done.
-  if (algorithm_->under_way()) Report();
+  if (algorithm_->in_flight()) Report();
   const LeaseSource::Place place = LeaseSource::PlaceOf(batch.tag);
   current_.set_steps(current_.steps() + 1);
   current_.set_samples(current_.samples() + batch.samples);
@@ -176,7 +176,7 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   current_.set_compute_seconds(current_.compute_seconds() + seconds);
   current_.set_lease(place.lease);
   current_.set_lease_steps(place.step);
-  if (!algorithm_->under_way()) Report();
+  if (!algorithm_->in_flight()) Report();
   return absl::OkStatus();
 }
 

@@ -2,7 +2,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_directory.h"
-#include "cli/status_text.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -23,7 +22,7 @@ AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
   facts.optimizer = v1::Optimizer::Kind_Name(optimizer.kind());
   facts.learning_rate = hyperparameters.learning_rate;
   if (hyperparameters.momentum.has_value()) facts.momentum = *hyperparameters.momentum;
-  // What staleness does to weights that move by differences, or once for many steps, is not in the model.
+  // The model does not apply to elastic differences and to updates of several steps.
   facts.implicit = algorithm.contribution().has_gradient();
   if (algorithm.compensation().has_open_loop_momentum()) {
     facts.open_loop_minimum = algorithm.compensation().open_loop_momentum().min_momentum();
@@ -33,7 +32,7 @@ AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
   return facts;
 }
 
-// The first run of an algorithm stands for all of its settings.
+// Returns the first run of an algorithm, from which its settings are read.
 const PlannedRun* FirstOf(const ComparePlan& plan, const std::string& algorithm) {
   for (const PlannedRun& run : plan.runs) {
     if (run.algorithm == algorithm) return &run;
@@ -50,11 +49,9 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
   result.seed = run.seed;
   result.directory = run.directory;
   const std::string path = directory.PathOf(run);
-  const absl::StatusOr<std::string> text = ReadTextFile(path + "/summary.json");
-  const absl::StatusOr<nlohmann::json> summary =
-      text.ok() ? ParseSummary(*text, path + "/summary.json") : absl::StatusOr<nlohmann::json>(text.status());
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(path + "/summary.json");
   if (!summary.ok()) {
-    result.reason = "it left no summary.json";
+    result.reason = "it did not write summary.json";
     return result;
   }
   result.reason = summary->value("reason", "");

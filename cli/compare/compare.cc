@@ -1,47 +1,40 @@
 #include "cli/compare/compare.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
-#include "cli/program_description.h"
 #include "cli/progress.h"
-#include "cli/report/answer.h"
+#include "cli/read_job.h"
 #include "cli/report/findings.h"
 #include "cli/report/report.h"
 #include "cli/run_directory.h"
-#include "cli/train_run.h"
+#include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
 namespace catchment {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kUsageError = 2;
-constexpr int kSignalBase = 128;
-
-int Failure(const CompareStreams& streams, const absl::Status& status) {
+int Failure(const Streams& streams, const absl::Status& status) {
   *streams.err << "catchment compare: " << status.message() << '\n';
-  return kFailed;
+  return kExitFailed;
 }
 
-// One comparison, from the plan to the report.
-class Comparing {
+// Carries out the runs of one comparison and collects their results.
+class RunSequence {
  public:
-  Comparing(const CompareOptions& options, const v1::Job& given, const CompareRunner& runner)
+  RunSequence(const CompareOptions& options, const v1::Job& given, const CompareRunner& runner)
       : options_(options), given_(given), runner_(runner) {}
 
   absl::Status Run() {
-    // Before the first run: what is wrong with the last one's job is better said now.
+    // Checks all jobs before the first run.
     if (const auto plan = MakePlan(options_, given_, {}); !plan.ok()) return plan.status();
     for (const std::string& algorithm : options_.algorithms) {
       if (!options_.search) break;
@@ -93,11 +86,11 @@ absl::Status WriteReport(const Comparison& comparison, const Findings& findings,
   return status;
 }
 
-int Report(const Comparison& comparison, const CompareDirectory& directory, const CompareStreams& streams) {
+int Report(const Comparison& comparison, const CompareDirectory& directory, const Streams& streams) {
   const auto done = std::count_if(comparison.runs.begin(), comparison.runs.end(),
                                   [](const RunResult& run) { return run.done; });
   if (done == 0)
-    return Failure(streams, absl::UnavailableError("no run ended as it should: there is nothing to report"));
+    return Failure(streams, absl::UnavailableError("no run is done, so there is nothing to report"));
   const Findings findings = Find(comparison);
   if (absl::Status status = WriteReport(comparison, findings, directory); !status.ok())
     return Failure(streams, status);
@@ -107,18 +100,17 @@ int Report(const Comparison& comparison, const CompareDirectory& directory, cons
                << "report  " << directory.report_html() << "\nfigures " << directory.report_json() << '\n'
                << std::flush;
   if (done == static_cast<int64_t>(comparison.runs.size())) return 0;
-  return Failure(streams,
-                 absl::UnavailableError(absl::StrCat(
-                     comparison.runs.size() - done, " of ", comparison.runs.size(),
-                     " runs failed, and the report is without them; the same command runs them again")));
+  return Failure(streams, absl::UnavailableError(absl::StrCat(
+                              comparison.runs.size() - done, " of ", comparison.runs.size(),
+                              " runs failed and are not in the report; the same command repeats them")));
 }
 
-// CompareDirectory::initial_weights of the directory that is not open yet.
+// Returns CompareDirectory::initial_weights before the directory is opened.
 std::string InitialWeights(const CompareOptions& options) {
   return std::filesystem::absolute(options.out + "/initial.safetensors").lexically_normal();
 }
 
-// Returns the job as the file, or the program, and the overrides have it.
+// Returns the job of the file and the program, with the overrides.
 absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,
                                  std::optional<ProgramDescription>* description) {
   absl::StatusOr<v1::Job> job = ReadJob(options.job, options.program, signals, description);
@@ -127,55 +119,49 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
   if (absl::Status status = ApplyOverrides(options.set, &*job); !status.ok()) return status;
   if (!job->data().has_external() || job->data().external().test_samples() > 0) return job;
   return absl::InvalidArgumentError(
-      "data.external.test_samples: is 0; runs are compared by the test set's scores: give join() a test set");
+      "data.external.test_samples: is 0, but runs are compared by the scores of the test set; pass a test "
+      "set to join()");
 }
 
 }  // namespace
 
 int RunCompare(const CompareOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-               SignalWaiter* signals, const CompareStreams& streams) {
+               SignalWaiter* signals, const Streams& streams) {
   std::optional<ProgramDescription> description;
   const absl::StatusOr<v1::Job> given = GivenJob(options, signals, &description);
   if (!given.ok()) return Failure(streams, given.status());
   const absl::StatusOr<CompareDirectory> directory =
       CompareDirectory::Open(options.out, options.overwrite, CompareRecord(options, *given));
   if (!directory.ok()) return Failure(streams, directory.status());
-  // All runs begin with the same weights, also those after an interruption.
+  // All runs begin with the same weights, also those after an interruption of the command.
   const std::string weights = directory->initial_weights();
   if (description.has_value() && !std::filesystem::exists(weights)) {
     if (absl::Status status = description->CopyWeights(weights); !status.ok())
       return Failure(streams, status);
   }
-  const CompareRunner runner{options,        daemons, BoundsFor(options.program, bounds),
-                             *directory,     signals, streams.out,
-                             streams.columns};
-  Comparing comparing(options, *given, runner);
-  const absl::Status status = comparing.Run();
-  if (comparing.signal() != 0) {
-    *streams.err << "catchment compare: interrupted; the same command goes on with what is missing\n";
-    return kSignalBase + comparing.signal();
+  const CompareRunner runner{options, daemons,     BoundsFor(options.program, bounds), *directory,
+                             signals, streams.out, streams.out_size().columns};
+  RunSequence runs(options, *given, runner);
+  const absl::Status status = runs.Run();
+  if (runs.signal() != 0) {
+    *streams.err
+        << "catchment compare: interrupted; the same command continues with the runs that are missing\n";
+    return kExitSignal + runs.signal();
   }
   if (!status.ok()) return Failure(streams, status);
-  return Report(comparing.Result(), *directory, streams);
+  return Report(runs.Result(), *directory, streams);
 }
 
-int CompareMain(const std::vector<std::string>& args) {
-  SignalWaiter signals;
-  const CompareStreams streams = {&std::cout, &std::cerr, TerminalColumns(STDOUT_FILENO)};
-  const absl::StatusOr<CompareOptions> options = ParseCompareOptions(args);
-  if (!options.ok()) {
-    Failure(streams, options.status());
-    return kUsageError;
-  }
-  if (options->help) {
-    std::cout << CompareHelp();
-    return 0;
-  }
-  const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
-  if (!daemons.ok()) return Failure(streams, daemons.status());
-  TrainBounds bounds;
-  bounds.stall = options->stall_seconds;
-  return RunCompare(*options, *daemons, bounds, &signals, streams);
+int RunCompareCommand(const std::vector<std::string>& args, const Streams& streams) {
+  CompareOptions options;
+  options.args = args;
+  CommandLine line = CompareCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
+    SignalWaiter signals;
+    const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
+    if (!daemons.ok()) return daemons.status();
+    return RunCompare(options, *daemons, {.stall = options.stall_seconds}, &signals, streams);
+  });
 }
 
 }  // namespace catchment

@@ -1,34 +1,65 @@
-// `catchment compare JOB --algorithms=... --out=DIR`: many runs, one report.
+// `catchment compare JOB --algorithms=... --out=DIR`: trains a job with several algorithms and writes a
+// report.
 //
-// Read on in compare_plan.h (which runs), compare_runs.h (carrying them out), collect.h (what came of them)
-// and cli/report/findings.h (what that shows).
+// See also compare_plan.h (which runs), compare_runs.h (carrying them out), compare_directory.h (their
+// results) and cli/report/findings.h (what the results show).
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_H_
 
-#include <ostream>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "cli/compare/compare_options.h"
 #include "cli/local_cluster.h"
 #include "cli/process.h"
+#include "cli/terminal.h"
 #include "cli/train_monitor.h"
+#include "common/command_line.h"
+#include "proto/job.pb.h"
 
 namespace catchment {
 
-struct CompareStreams {
-  std::ostream* out;
-  std::ostream* err;
-  int columns = 0;  // of the terminal behind `out`; 0: none
+// The end of each run: after samples, after seconds of training or, if both are 0, by the job's budget.
+struct CompareBudget {
+  int64_t samples = 0;
+  double seconds = 0;
 };
 
-// From the command line to the exit code (see CompareHelp). Call from the main thread, before any other is
-// started.
-int CompareMain(const std::vector<std::string>& args);
+struct CompareOptions {
+  std::string job;               // file; may be empty with a program
+  std::vector<std::string> set;  // "path=value"
+  std::vector<std::string> algorithms;
+  std::vector<int> workers = {1, 2, 4};  // ascending
+  int seeds = 3;
+  CompareBudget budget;
+  std::vector<v1::Straggler> stragglers;
+  bool search = false;
+  double target = 0;  // test accuracy as a share; 0: chosen from the results
+  int servers = 1;
+  int threads = 1;  // of each worker
+  std::string device;
+  std::string program;  // as in TrainOptions
+  std::string out;
+  bool overwrite = false;
+  double stall_seconds = 600;
 
-// The same with everything handed in.
+  std::vector<std::string> args;  // the whole command line
+};
+
+// Returns a command line that fills *options except `args`.
+CommandLine CompareCommandLine(CompareOptions* options);
+
+// Return the values as the flags take them: "samples:120000", "1:4x".
+std::string ToString(const CompareBudget& budget);
+std::string ToString(const v1::Straggler& straggler);
+
+// Runs a command line. Returns the exit code, which --help explains. Call it on the main thread, before any
+// other thread is started.
+int RunCompareCommand(const std::vector<std::string>& args, const Streams& streams);
+
+// Compares, and returns the exit code.
 int RunCompare(const CompareOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-               SignalWaiter* signals, const CompareStreams& streams);
+               SignalWaiter* signals, const Streams& streams);
 
 }  // namespace catchment
 

@@ -1,19 +1,12 @@
 #include "cli/compare/compare_directory.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/run_directory.h"
-#include "cli/status_text.h"
 #include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -26,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 std::string Value(const Json& value) { return value.is_null() ? "none" : value.dump(); }
 
-// The first lines at which two jobs part.
+// Returns the first lines in which two jobs differ.
 std::string JobDifference(const std::string& before, const std::string& now) {
   const std::vector<std::string> old_lines = absl::StrSplit(before, '\n');
   const std::vector<std::string> new_lines = absl::StrSplit(now, '\n');
@@ -36,14 +29,7 @@ std::string JobDifference(const std::string& before, const std::string& now) {
     return line < lines.size() && !lines[line].empty() ? std::string(absl::StripAsciiWhitespace(lines[line]))
                                                        : "nothing";
   };
-  return absl::StrCat("the job has `", at(new_lines), "`, there it had `", at(old_lines), "`");
-}
-
-absl::Status MakeDirectory(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("cannot make the directory ", path, ": ", error.message()));
+  return absl::StrCat("the job has `", at(new_lines), "`, but had `", at(old_lines), "`");
 }
 
 }  // namespace
@@ -73,42 +59,27 @@ std::string DescribeDifference(const Json& before, const Json& now) {
     if (key == "job" && old.is_string()) {
       return JobDifference(old.get<std::string>(), value.get<std::string>());
     }
-    return absl::StrCat("--", key, " is ", Value(value), ", there it was ", Value(old));
+    return absl::StrCat("--", key, " is ", Value(value), ", but was ", Value(old));
   }
   return "";
 }
 
 absl::StatusOr<CompareDirectory> CompareDirectory::Open(const std::string& path, bool overwrite,
                                                         const Json& record) {
-  if (absl::Status made = MakeDirectory(path); !made.ok()) return made;
-  // A lock of the kernel's: it goes when the process goes, however that ends.
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the directory ", path));
-  CompareDirectory directory(path, fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " is in use by another running `catchment compare`; wait for its end, or take another --out"));
-  }
+  absl::StatusOr<LockedDirectory> locked = LockedDirectory::Open(path, "catchment compare");
+  if (!locked.ok()) return locked.status();
+  CompareDirectory directory(*std::move(locked));
   if (absl::Status status = directory.Prepare(overwrite, record); !status.ok()) return status;
   return directory;
 }
 
-CompareDirectory::CompareDirectory(CompareDirectory&& other) noexcept
-    : path_(std::move(other.path_)), lock_fd_(std::exchange(other.lock_fd_, -1)) {}
-
-CompareDirectory::~CompareDirectory() {
-  if (lock_fd_ >= 0) close(lock_fd_);
-}
-
 absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const {
-  const std::string record_path = path_ + "/compare.json";
+  const std::string& path = directory_.path();
+  const std::string record_path = path + "/compare.json";
   if (overwrite) {
-    std::error_code error;
     for (const std::string& old :
-         {path_ + "/runs", path_ + "/search", report_json(), report_html(), record_path, initial_weights()}) {
-      fs::remove_all(old, error);
-      if (error)
-        return absl::PermissionDeniedError(absl::StrCat("cannot delete ", old, ": ", error.message()));
+         {path + "/runs", path + "/search", report_json(), report_html(), record_path, initial_weights()}) {
+      if (absl::Status status = Delete(old); !status.ok()) return status;
     }
   }
   if (const absl::StatusOr<std::string> text = ReadTextFile(record_path); text.ok()) {
@@ -117,10 +88,10 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
         before.is_object() ? DescribeDifference(before, record) : "its compare.json is damaged";
     if (difference.empty()) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        absl::StrCat(path_, " holds another comparison: ", difference,
-                     "; take another --out, or start again with --overwrite (deletes it)"));
+        absl::StrCat(path, " holds another comparison: ", difference,
+                     "; choose another --out, or start again with --overwrite (deletes it)"));
   }
-  // Whole or not at all: a comparison that is killed here begins anew.
+  // Writes the record completely or not at all; a comparison that is killed here starts again.
   const std::string unfinished = record_path + ".new";
   if (absl::Status status = WriteFile(unfinished, record.dump(2) + "\n"); !status.ok()) return status;
   std::error_code error;
@@ -132,9 +103,7 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
 bool IsDone(const PlannedRun& run, const std::string& path) {
   const absl::StatusOr<std::string> job = ReadTextFile(path + "/job.textproto");
   if (!job.ok() || *job != JobText(run.job)) return false;
-  const absl::StatusOr<std::string> text = ReadTextFile(path + "/summary.json");
-  if (!text.ok()) return false;
-  const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, path);
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(path + "/summary.json");
   if (!summary.ok()) return false;
   if (summary->value("phase", "") == "DONE") return true;
   return run.seconds > 0 && summary->value("phase", "") == "STOPPED" &&

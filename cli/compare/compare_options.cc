@@ -1,5 +1,3 @@
-#include "cli/compare/compare_options.h"
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -8,7 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "cli/flags.h"
+#include "cli/compare/compare.h"
+#include "cli/read_job.h"
 #include "common/job/presets.h"
 #include "common/nearest_name.h"
 #include "common/text.h"
@@ -19,16 +18,14 @@ namespace {
 constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DIR [flags]
 
 Trains the job with each algorithm, each number of workers and each seed, one run after another on this machine, with
-the same data, initial weights and budget, and writes report.html and report.json to DIR. Started again after an
-interruption, it runs only what is missing.
+the same data, initial weights and budget, and writes report.html and report.json to DIR. After an interruption, the
+same command carries out only the runs that are missing.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware,easgd \
       --workers=1,2,4 --seeds=3 --budget=samples:120000 --straggler=1:4x --out=out
   catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out         docs/python.md
-
-Flags:
 )";
 
 constexpr char kNotes[] = R"(
@@ -36,94 +33,39 @@ Exit code: 0: all runs are done; 1: a run failed, or all did; 2: wrong command l
 docs/compare.md explains the report and the keys of report.json.
 )";
 
-// Flags as text, before they are taken apart.
-struct Texts {
-  std::string algorithms;
-  std::string workers;
-  std::string budget;
-  std::string target;
-  std::vector<std::string> stragglers;
-};
+absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
 
-FlagSet MakeFlags(CompareOptions* o, Texts* texts) {
-  FlagSet flags;
-  flags.AddString("algorithms", "A,B,...", &texts->algorithms,
-                  "Presets; `catchment validate --help` lists them. Required.");
-  flags.AddString("workers", "N,M,...", &texts->workers, "Numbers of workers. Default 1,2,4.");
-  flags.AddInt(
-      "seeds", "N", 1, &o->seeds,
-      "Runs of each kind, with seeds from the job's on. Default 3; with 1, noise cannot be estimated.");
-  flags.AddString(
-      "budget", "samples:N|seconds:N", &texts->budget,
-      "What ends each run. Default: the job's budget. With seconds the learning rate is constant: its "
-      "schedule is over a budget in samples.");
-  flags.AddList("straggler", "WORKER:TIMES", &texts->stragglers,
-                "1:4x makes worker 1 (they count from 0) four times slower. Any number of times.");
-  flags.AddSwitch(
-      "search", &o->search,
-      "First tries momentum 0, 0.3, 0.6, 0.9 and the learning rate and a tenth of it, for each algorithm "
-      "with the most workers and a quarter of the budget, and takes the best.");
-  flags.AddString(
-      "target", "ACCURACY", &texts->target,
-      "Test accuracy, such as 0.97, that runs are timed to. Default: chosen from the results. May change "
-      "when the command is started again.");
-  flags.AddString("out", "DIR", &o->out, "Where everything goes. Required.");
-  flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier comparison in DIR first.");
-  flags.AddList("set", "PATH=VALUE", &o->set,
-                "Changes a field of the job, for all runs: --set batch_size=32. Any number of times.");
-  flags.AddInt("servers", "N", 1, &o->servers, "Server processes. Default 1.");
-  flags.AddInt("threads", "N", 1, &o->threads,
-               "Threads of each worker. Default 1, however many workers there are.");
-  flags.AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");
-  flags.AddString(
-      "program", "COMMAND", &o->program,
-      "Computes the gradients, as for `catchment train`, which says more. JOB may then be left out.");
-  flags.AddSeconds("stall_seconds", &o->stall_seconds,
-                   "Gives a run up when nothing has moved for so long. Default 600.");
-  return flags;
-}
-
-absl::Status Bad(const std::string& flag, const std::string& got, const std::string& allowed) {
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", got, ": ", allowed));
-}
-
-absl::Status ParseAlgorithms(const std::string& text, CompareOptions* o) {
-  if (text.empty()) {
-    return absl::InvalidArgumentError("--algorithms is missing: presets such as sync,downpour,easgd");
-  }
+absl::Status ParseAlgorithms(const std::string& text, std::vector<std::string>* algorithms) {
   std::vector<std::string> names;
   for (const Preset& preset : Presets()) names.push_back(preset.name);
   for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ','))) {
     if (FindPreset(name) == nullptr) {
       const std::string nearest = NearestName(name, names);
-      return Bad("algorithms", text,
-                 absl::StrCat("no preset \"", name, "\"; ",
-                              nearest.empty() ? absl::StrCat("there are ", ListPresets())
-                                              : absl::StrCat("did you mean ", nearest, "?")));
+      return Refuse(absl::StrCat("no preset \"", name, "\"; ",
+                                 nearest.empty() ? absl::StrCat("the presets are ", ListPresets())
+                                                 : absl::StrCat("did you mean ", nearest, "?")));
     }
-    if (std::count(o->algorithms.begin(), o->algorithms.end(), name) > 0) {
-      return Bad("algorithms", text, absl::StrCat(name, " is named twice; each runs once"));
+    if (std::count(algorithms->begin(), algorithms->end(), name) > 0) {
+      return Refuse(absl::StrCat(name, " is listed twice"));
     }
-    o->algorithms.push_back(name);
+    algorithms->push_back(name);
   }
   return absl::OkStatus();
 }
 
-absl::Status ParseWorkers(const std::string& text, CompareOptions* o) {
-  if (text.empty()) return absl::OkStatus();
+absl::Status ParseWorkers(const std::string& text, std::vector<int>* numbers) {
   std::set<int> workers;
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
     int n = 0;
     if (!absl::SimpleAtoi(word, &n) || n < 1 || !workers.insert(n).second) {
-      return Bad("workers", text, "takes whole numbers from 1, each once, with commas between: 1,2,4");
+      return Refuse("takes different whole numbers from 1, separated by commas: 1,2,4");
     }
   }
-  o->workers.assign(workers.begin(), workers.end());
+  numbers->assign(workers.begin(), workers.end());
   return absl::OkStatus();
 }
 
 absl::Status ParseBudget(const std::string& text, CompareBudget* budget) {
-  if (text.empty()) return absl::OkStatus();
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
   if (parts.first == "samples" && absl::SimpleAtoi(parts.second, &budget->samples) && budget->samples > 0) {
     return absl::OkStatus();
@@ -132,82 +74,89 @@ absl::Status ParseBudget(const std::string& text, CompareBudget* budget) {
       std::isfinite(budget->seconds) && budget->seconds > 0) {
     return absl::OkStatus();
   }
-  return Bad("budget", text, "takes samples:N or seconds:N, N above 0");
+  return Refuse("takes samples:N or seconds:N, N above 0");
 }
 
-absl::Status ParseStraggler(const std::string& text, CompareOptions* o) {
+absl::Status ParseStraggler(const std::string& text, std::vector<v1::Straggler>* stragglers) {
   const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
   uint32_t worker = 0;
   double times = 0;
   if (!absl::SimpleAtoi(parts.first, &worker) ||
       !absl::SimpleAtod(absl::StripSuffix(parts.second, "x"), &times) || !(times >= 1)) {
-    return Bad("straggler", text, "takes WORKER:TIMES, such as 1:4x: worker 1 four times slower");
-  }
-  if (worker >= static_cast<uint32_t>(o->workers.back())) {
-    return Bad("straggler", text,
-               absl::StrCat("no run has a worker ", worker, ": they count from 0, and the most are ",
-                            o->workers.back()));
+    return Refuse("takes WORKER:TIMES, such as 1:4x: worker 1 four times slower");
   }
   v1::Straggler straggler;
   straggler.set_worker(worker);
-  straggler.set_times(times);
-  o->stragglers.push_back(straggler);
+  straggler.set_slowdown_factor(times);
+  stragglers->push_back(straggler);
   return absl::OkStatus();
 }
 
 absl::Status ParseTarget(const std::string& text, double* target) {
-  if (text.empty()) return absl::OkStatus();
   if (absl::SimpleAtod(text, target) && *target > 0 && *target < 1) return absl::OkStatus();
-  return Bad("target", text, "takes a share of the test samples, above 0 and below 1, such as 0.97");
+  return Refuse("takes a share of the test samples, above 0 and below 1, such as 0.97");
 }
 
-absl::Status TakeApart(const Texts& texts, CompareOptions* o) {
-  if (absl::Status status = ParseAlgorithms(texts.algorithms, o); !status.ok()) return status;
-  if (absl::Status status = ParseWorkers(texts.workers, o); !status.ok()) return status;
-  if (absl::Status status = ParseBudget(texts.budget, &o->budget); !status.ok()) return status;
-  for (const std::string& straggler : texts.stragglers) {
-    if (absl::Status status = ParseStraggler(straggler, o); !status.ok()) return status;
+absl::Status Check(const CompareOptions& o) {
+  if (o.algorithms.empty()) {
+    return Refuse("--algorithms=A,B,... is required: presets such as sync,downpour,easgd");
   }
-  return ParseTarget(texts.target, &o->target);
-}
-
-absl::Status Check(const CompareOptions& o, const std::vector<std::string>& positional) {
-  if (positional.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("takes one job, got also: ", positional[1]));
+  for (const v1::Straggler& straggler : o.stragglers) {
+    if (straggler.worker() < static_cast<uint32_t>(o.workers.back())) continue;
+    return Refuse(absl::StrCat("--straggler=", ToString(straggler), ": no run has a worker ",
+                               straggler.worker(), ": they count from 0, and at most ", o.workers.back(),
+                               " are used"));
   }
-  if (positional.empty() && o.program.empty()) {
-    return absl::InvalidArgumentError(
-        "which job? For example: catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour "
-        "--out=out");
-  }
-  if (o.out.empty()) return absl::InvalidArgumentError("--out=DIR is missing: where everything goes");
   if (!o.device.empty() && o.device != "auto" && o.device != "cpu" && o.device != "cuda") {
-    return Bad("device", o.device, "takes auto, cpu or cuda");
+    return Refuse(absl::StrCat("--device=", o.device, ": takes auto, cpu or cuda"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<CompareOptions> ParseCompareOptions(const std::vector<std::string>& args) {
-  CompareOptions options;
-  Texts texts;
-  FlagSet flags = MakeFlags(&options, &texts);
-  const absl::StatusOr<std::vector<std::string>> positional = flags.Parse(args);
-  if (!positional.ok()) return positional.status();
-  options.help = flags.help();
-  if (options.help) return options;
-  if (absl::Status status = Check(options, *positional); !status.ok()) return status;
-  if (absl::Status status = TakeApart(texts, &options); !status.ok()) return status;
-  if (!positional->empty()) options.job = positional->front();
-  options.args = args;
-  return options;
-}
-
-std::string CompareHelp() {
-  CompareOptions defaults;
-  Texts texts;
-  return absl::StrCat(kUsage, MakeFlags(&defaults, &texts).Describe(), kNotes);
+CommandLine CompareCommandLine(CompareOptions* o) {
+  CommandLine line{.name = "catchment compare", .usage = kUsage, .notes = kNotes};
+  line.argument = {"JOB", "examples/mnist_mlp.textproto --algorithms=sync,downpour --out=out", &o->job,
+                   [o] { return !o->program.empty(); }};
+  FlagSet& flags = line.flags;
+  flags.AddParsed(
+      "algorithms", "A,B,...", [o](const std::string& text) { return ParseAlgorithms(text, &o->algorithms); },
+      "Presets; `catchment validate --help` lists them. Required.");
+  flags.AddParsed(
+      "workers", "N,M,...", [o](const std::string& text) { return ParseWorkers(text, &o->workers); },
+      "Numbers of workers. Default 1,2,4.");
+  flags.AddInt("seeds", "N", 1, &o->seeds,
+               "Runs of each kind, with seeds from the job's on. Default 3; with 1, noise cannot be "
+               "estimated.");
+  flags.AddParsed(
+      "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
+      "Ends each run. Default: the job's budget. With seconds the learning rate is constant, since its "
+      "schedule needs a budget in samples.");
+  flags.AddParsed(
+      "straggler", "WORKER:TIMES",
+      [o](const std::string& text) { return ParseStraggler(text, &o->stragglers); },
+      "1:4x makes worker 1 (they count from 0) four times slower. May be repeated.");
+  flags.AddSwitch("search", &o->search,
+                  "First tries momentum 0, 0.3, 0.6, 0.9 and the learning rate and a tenth of it, for each "
+                  "algorithm with the most workers and a quarter of the budget, and uses the best.");
+  flags.AddParsed(
+      "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
+      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May change "
+      "when the command is started again.");
+  flags.AddRequired("out", "DIR", &o->out, "Directory for all output.");
+  flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier comparison in DIR first.");
+  AddSetFlag(&o->set, &flags);
+  flags.AddInt("servers", "N", 1, &o->servers, "Server processes. Default 1.");
+  flags.AddInt("threads", "N", 1, &o->threads,
+               "Threads of each worker. Default 1, for any number of workers.");
+  flags.AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");
+  flags.AddString("program", "COMMAND", &o->program,
+                  "Computes the gradients, as in `catchment train`. JOB may then be left out.");
+  flags.AddSeconds("stall_seconds", &o->stall_seconds,
+                   "Ends a run after this time without progress. Default 600.");
+  line.check = [o] { return Check(*o); };
+  return line;
 }
 
 std::string ToString(const CompareBudget& budget) {
@@ -216,7 +165,7 @@ std::string ToString(const CompareBudget& budget) {
 }
 
 std::string ToString(const v1::Straggler& straggler) {
-  return absl::StrCat(straggler.worker(), ":", Short(straggler.times()), "x");
+  return absl::StrCat(straggler.worker(), ":", Short(straggler.slowdown_factor()), "x");
 }
 
 }  // namespace catchment

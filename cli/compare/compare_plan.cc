@@ -11,9 +11,9 @@
 namespace catchment {
 namespace {
 
-// Scores of a run, where its job leaves them open.
+// The number of evaluations of a run if its job does not set it.
 constexpr double kEvaluations = 15;
-// More than a run in seconds comes to; a learning rate that follows it does not move.
+// A budget in samples that no run in seconds reaches, so that the learning rate is constant.
 constexpr int64_t kEndlessSamples = 1'000'000'000'000;
 constexpr double kSearchShare = 0.25;
 
@@ -35,7 +35,7 @@ void SetStragglers(const std::vector<v1::Straggler>& stragglers, v1::Job* job) {
 
 absl::StatusOr<v1::Job> Complete(const v1::Job& job) { return FillDefaultsAndValidate(job); }
 
-// A share of the budget, and scores over it.
+// Sets a share of the budget, and the interval of evaluations.
 absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job) {
   if (options.budget.seconds > 0) {
     job->set_samples(kEndlessSamples);
@@ -50,12 +50,11 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   if (!facts.ok()) return facts.status();
   if (share < 1 && !facts->knows_budget()) {
     return absl::InvalidArgumentError(
-        "epochs: a part of the budget is to be tried, and how many samples data.table has is known only when "
-        "a worker "
-        "has read them; give the budget in samples");
+        "epochs: --search uses a part of the budget, but the number of samples of data.table is known only "
+        "after a worker has read them; give the budget in samples");
   }
   if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
-  // A budget in samples has unknown epochs where the samples are unknown: every epoch, then, as by default.
+  // If the number of samples is unknown, so is that of epochs; the default interval is one epoch.
   if (!job->evaluation().has_every_epochs() && (facts->knows_samples() || !facts->knows_budget())) {
     const double epochs = facts->knows_samples() ? facts->epochs() : static_cast<double>(complete->epochs());
     job->mutable_evaluation()->set_every_epochs(static_cast<float>(share * epochs / kEvaluations));
@@ -71,8 +70,7 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
   SetAlgorithm(algorithm, &job);
   job.set_workers(workers);
   job.set_seed(seed);
-  // Nothing goes on from a run's checkpoint: one that was interrupted is run again, as all others are, from
-  // start to end.
+  // No run is resumed: an interrupted run is repeated from its start.
   job.mutable_checkpoint()->set_every_updates(0);
   job.mutable_checkpoint()->set_every_seconds(0);
   SetStragglers(options.stragglers, &job);
@@ -85,7 +83,7 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
 
 uint64_t FirstSeed(const v1::Job& given) { return given.has_seed() ? given.seed() : 1; }
 
-// `start`: with the hyperparameters that the grid is around.
+// Returns the runs of a search around the hyperparameters of `start`.
 std::vector<PlannedRun> Probes(const CompareOptions& options, const v1::Job& given,
                                const std::string& algorithm, const v1::Job& start) {
   std::vector<PlannedRun> probes;
@@ -93,7 +91,7 @@ std::vector<PlannedRun> Probes(const CompareOptions& options, const v1::Job& giv
   for (const Hyperparameters& hyperparameters : SearchGrid(HyperparametersOf(start))) {
     absl::StatusOr<v1::Job> job =
         MakeJob(options, given, algorithm, workers, start.seed(), kSearchShare, &hyperparameters);
-    // Some algorithms have no use for some momenta.
+    // Some algorithms do not support some values of momentum.
     if (!job.ok()) continue;
     const std::string name = absl::StrReplaceAll(ToString(hyperparameters), {{", ", "-"}, {" ", "-"}});
     probes.push_back({absl::StrCat("search/", algorithm, "-", name), algorithm, workers, start.seed(),
@@ -104,7 +102,7 @@ std::vector<PlannedRun> Probes(const CompareOptions& options, const v1::Job& giv
 
 absl::Status RefuseAll(const std::string& algorithm, const std::vector<LeftOut>& left_out) {
   return absl::InvalidArgumentError(
-      absl::StrCat(algorithm, " does with none of --workers:\n", left_out.back().reason));
+      absl::StrCat(algorithm, " supports none of --workers:\n", left_out.back().reason));
 }
 
 }  // namespace

@@ -7,13 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/compare/compare_progress.h"
 #include "cli/run_directory.h"
-#include "cli/status_text.h"
-#include "cli/train_run.h"
+#include "cli/train_monitor.h"
 #include "common/clock.h"
 #include "common/job/job_text.h"
-#include "common/job/text_format.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -27,7 +24,7 @@ ClusterPlan PlanCluster(const CompareRunner& runner, const PlannedRun& run, cons
   plan.checkpoints = directory.checkpoints();
   plan.servers = runner.options.servers;
   plan.workers = run.workers;
-  // A comparison is about its scores: where workers take all processors they must not come late.
+  // A comparison depends on the scores, which must not be delayed if workers use all processors.
   plan.evaluator_nice = 0;
   plan.threads = runner.options.threads;
   plan.device = runner.options.device;
@@ -35,11 +32,9 @@ ClusterPlan PlanCluster(const CompareRunner& runner, const PlannedRun& run, cons
   return plan;
 }
 
-// "97.81 % in 4.2 s".
+// Returns "97.81 % in 4.2 s".
 std::string ResultLine(const RunDirectory& directory) {
-  const absl::StatusOr<std::string> text = ReadTextFile(directory.summary());
-  if (!text.ok()) return "no summary was written";
-  const absl::StatusOr<nlohmann::json> summary = ParseSummary(*text, directory.summary());
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
   if (!summary.ok()) return std::string(summary.status().message());
   const std::string time = Seconds(summary->value("wall_seconds", 0.0));
   if (summary->value("phase", "") == "FAILED") return absl::StrCat("failed: ", summary->value("reason", ""));
@@ -51,8 +46,8 @@ std::string ResultLine(const RunDirectory& directory) {
   return absl::StrFormat("loss %.4g in %s", loss->get<double>(), time);
 }
 
-// The error of a run that is to end all others; what merely went wrong with this one is reported to
-// `progress`.
+// Carries out one run. Returns an error only if the remaining runs cannot be carried out; reports an error of
+// this run to `progress`.
 absl::Status RunOne(const CompareRunner& runner, const PlannedRun& run, CompareProgress* progress,
                     int* signal) {
   const absl::StatusOr<RunDirectory> directory =
@@ -83,7 +78,7 @@ absl::Status CompareRunner::RunMissing(const std::vector<PlannedRun>& runs, int*
   }
   const SteadyClock clock;
   if (missing.size() < runs.size()) {
-    *out << runs.size() - missing.size() << " of " << Plural(runs.size(), "run") << " are there already\n"
+    *out << runs.size() - missing.size() << " of " << Plural(runs.size(), "run") << " are already done\n"
          << std::flush;
   }
   CompareProgress progress(out, columns, static_cast<int>(missing.size()), &clock);
@@ -91,6 +86,30 @@ absl::Status CompareRunner::RunMissing(const std::vector<PlannedRun>& runs, int*
     if (absl::Status status = RunOne(*this, run, &progress, signal); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+std::string LabelOf(const PlannedRun& run) {
+  return absl::StrCat(run.algorithm, ", ", Plural(run.workers, "worker"), ", seed ", run.seed);
+}
+
+void CompareProgress::End(const std::string& result) {
+  ++done_;
+  Note(absl::StrCat(Head(), label_, ": ", result, TimeLeft()));
+}
+
+void CompareProgress::Update(const v1::JobStatus& status) {
+  line_.Draw(absl::StrCat(Head(), label_, TimeLeft(), " | ", ProgressLine(status)));
+}
+
+std::string CompareProgress::Head() const {
+  const int width = static_cast<int>(absl::StrCat(runs_).size());
+  return absl::StrFormat("[%*d/%d] ", width, done_, runs_);
+}
+
+std::string CompareProgress::TimeLeft() const {
+  if (done_ == 0 || done_ == runs_) return "";
+  const double each = (clock_.Now() - began_) / done_;
+  return absl::StrCat(" | ", Seconds(each * (runs_ - done_)), " left");
 }
 
 }  // namespace catchment

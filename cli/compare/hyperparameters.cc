@@ -1,6 +1,5 @@
-#include "cli/compare/hyperparameters.h"
-
 #include "absl/strings/str_cat.h"
+#include "cli/compare/compare_plan.h"
 #include "common/job/contribution_kinds.h"
 #include "common/text.h"
 #include "google/protobuf/message.h"
@@ -45,7 +44,7 @@ void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job) {
   SetFloat("momentum", *hyperparameters.momentum, with_momentum);
   auto* const optimizer = dynamic_cast<v1::Optimizer*>(with_momentum);
   if (optimizer == nullptr || optimizer->kind() != v1::Optimizer::SGD) return;
-  // There is no Nesterov without momentum, and elastic averaging has no other kind of momentum.
+  // Nesterov's method requires momentum, and elastic averaging supports no other kind.
   optimizer->set_nesterov(*hyperparameters.momentum > 0 &&
                           (contribution.has_elastic() || optimizer->nesterov()));
 }

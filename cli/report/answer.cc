@@ -1,5 +1,3 @@
-#include "cli/report/answer.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/report/findings.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -19,13 +18,13 @@ std::string Setting(const Comparison& comparison, int workers) {
 }
 
 std::string Noise(const Ratio& ratio) {
-  if (!ratio.has_interval) return "one seed does not show whether that is more than noise";
+  if (!ratio.has_interval) return "one seed cannot show whether this is more than noise";
   const std::string interval =
       absl::StrFormat("95 %% interval of the ratio %.2f to %.2f", ratio.low, ratio.high);
   return absl::StrCat(ratio.beyond_noise() ? "more than noise" : "not more than noise", " (", interval, ")");
 }
 
-// "sync took 1.35 times as long, 4.10 s (3.90 to 4.30): more than noise (...)".
+// Returns "sync took 1.35 times as long, 4.10 s (3.90 to 4.30): more than noise (...)".
 std::string Behind(const Standing& other, const Ratio& ratio) {
   return absl::StrFormat("%s took %.2f times as long, %s: %s", other.algorithm, ratio.value,
                          SecondsWithSpread(SpreadOf(other.seconds)), Noise(ratio));
@@ -51,7 +50,7 @@ std::string NotReached(const std::vector<const Standing*>& standings) {
   return absl::StrCat(" Not in every run: ", absl::StrJoin(names, ", "), ".");
 }
 
-// Of real targets.
+// Returns the sentence about real targets, which have no accuracy.
 std::string LowestLoss(const Standing& best) {
   return absl::StrCat(best.algorithm, " had the lowest test loss at the end, ",
                       NumberWithSpread(SpreadOf(best.losses)), ". Real targets have no accuracy to compare.");
@@ -127,7 +126,7 @@ std::string Answer(const Comparison& comparison, const Findings& findings) {
 }
 
 std::string WhereSynchronousWins(const Findings& findings) {
-  std::map<bool, std::vector<std::string>> won;  // by synchronous
+  std::map<bool, std::vector<std::string>> won;  // by whether the synchronous algorithm won
   for (const Duel& duel : findings.duels) {
     if (!duel.ratio.beyond_noise()) continue;
     won[duel.synchronous_wins()].push_back(

@@ -1,13 +1,11 @@
-#include "cli/report/charts.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/report/answer.h"
 #include "cli/report/chart.h"
 #include "cli/report/findings.h"
+#include "cli/report/report.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -47,7 +45,8 @@ std::string AccuracyChart(const Comparison& comparison, const Findings& findings
   return Draw(chart);
 }
 
-// One curve an algorithm over the number of workers. `base`: whether to divide by the mean with one worker.
+// Returns a curve for each algorithm over the number of workers, divided by the mean with one worker if
+// `base` is true.
 std::vector<Curve> ThroughputCurves(const Comparison& comparison, const Findings& findings, bool base) {
   std::vector<Curve> curves;
   for (size_t i = 0; i < comparison.algorithms.size(); ++i) {
@@ -85,8 +84,8 @@ LineChart OverWorkers(const Comparison& comparison, std::vector<Curve> curves) {
   return chart;
 }
 
-// Rows of all algorithms and numbers of workers; `fill` sets what is drawn from the runs, which are not
-// empty.
+// Returns rows for all algorithms and numbers of workers. `fill` sets the values of a row from its runs, of
+// which there is at least one.
 template <typename Fill>
 std::vector<ChartRow> Rows(const Comparison& comparison, Fill fill) {
   std::vector<ChartRow> rows;
@@ -127,10 +126,43 @@ Histogram StalenessOf(const AlgorithmFacts& facts, const std::vector<const RunRe
   return histogram;
 }
 
+// Points of a curve of accuracy.
+constexpr int kPoints = 60;
+
+// Returns the accuracy at `at`, which is not before the first score. `scores` are ascending in x; after the
+// last one the accuracy is constant.
+double Interpolate(const std::vector<Score>& scores, double Score::*x, double at) {
+  const auto after = std::find_if(scores.begin(), scores.end(), [&](const Score& s) { return s.*x >= at; });
+  if (after == scores.begin()) return after->accuracy;
+  if (after == scores.end()) return scores.back().accuracy;
+  const Score& before = *(after - 1);
+  const double share = (at - before.*x) / ((*after).*x - before.*x);
+  return before.accuracy + share * (after->accuracy - before.accuracy);
+}
+
 }  // namespace
 
-// Enough below the target to see how each comes there; what trains badly is cut off rather than what trains
-// well pressed together.
+std::vector<CurvePoint> AccuracyOver(double Score::*x, const std::vector<const RunResult*>& runs) {
+  double begin = 0;
+  double end = 0;
+  for (const RunResult* run : runs) {
+    if (run->scores.empty()) return {};
+    begin = std::max(begin, run->scores.front().*x);
+    end = std::max(end, run->scores.back().*x);
+  }
+  if (runs.empty()) return {};
+  std::vector<CurvePoint> curve;
+  for (int i = 0; i <= kPoints; ++i) {
+    const double at = begin + (end - begin) * i / kPoints;
+    std::vector<double> accuracies;
+    for (const RunResult* run : runs) accuracies.push_back(Interpolate(run->scores, x, at));
+    const Spread spread = SpreadOf(accuracies);
+    curve.push_back({at, spread.mean, spread.low, spread.high});
+  }
+  return curve;
+}
+
+// Leaves enough space below the target to show how each algorithm reaches it, and cuts off low accuracies.
 double LowestShown(const Comparison& comparison, const Findings& findings) {
   const double best = BestOfAll(comparison);
   double lowest = best;
@@ -197,9 +229,8 @@ std::string SpeedUp(const Comparison& comparison, const Findings& findings) {
 std::string StalenessDistributions(const Comparison& comparison) {
   const int workers = comparison.workers.back();
   HistogramChart chart;
-  chart.title = absl::StrCat("Staleness of what is applied, ", Plural(workers, "worker"));
-  chart.x_label =
-      "updates of the center between a worker's fetch and the application of what it computed from it";
+  chart.title = absl::StrCat("Staleness of contributions, ", Plural(workers, "worker"));
+  chart.x_label = "updates of the center between a worker's fetch and the application of its contribution";
   double p99 = 1;
   for (size_t i = 0; i < comparison.algorithms.size(); ++i) {
     const std::vector<const RunResult*> runs = RunsOf(comparison, comparison.algorithms[i].name, workers);

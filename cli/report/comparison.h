@@ -1,4 +1,4 @@
-// All that a report is made of: what was compared, on what, and what came of it.
+// The content of a report: the algorithms, the machine, and the results of the runs.
 #ifndef CATCHMENT_CLI_REPORT_COMPARISON_H_
 #define CATCHMENT_CLI_REPORT_COMPARISON_H_
 
@@ -12,27 +12,27 @@ namespace catchment {
 
 // The machine that a comparison ran on.
 struct Machine {
-  std::string processor;  // "AMD EPYC 7B13"; "unknown" where the kernel does not say
+  std::string processor;  // "AMD EPYC 7B13"; "unknown" if the kernel does not report it
   int processors = 1;     // that this process may use
   double memory_bytes = 0;
   std::string system;  // "Debian GNU/Linux 12 (bookworm), Linux 6.1.0"
 };
 
+// Returns the facts about this machine.
 Machine ThisMachine();
 
-// What an algorithm of the comparison was set to.
+// The settings of an algorithm.
 struct AlgorithmFacts {
   std::string name;
   bool synchronous = false;  // every update waits for all workers
   std::string optimizer;     // "SGD"
   double learning_rate = 0;
   std::optional<double> momentum;
-  // Staleness makes momentum of its own: gradients are applied one by one as they come (not elastic, not in
-  // one group).
+  // Staleness adds implicit momentum: gradients are applied one by one as they arrive.
   bool implicit = false;
-  std::optional<double> open_loop_minimum;  // OpenLoopMomentum.min_momentum, where it steers
+  std::optional<double> open_loop_minimum;  // OpenLoopMomentum.min_momentum, if it is used
   bool closed_loop = false;
-  bool searched = false;  // learning rate and momentum are of a search
+  bool searched = false;  // a search has set learning rate and momentum
 };
 
 struct LeftOutPair {
@@ -53,13 +53,13 @@ struct Comparison {
   std::string command;
   std::string version;
   std::string job_name;
-  std::string job;  // text, with all defaults, as for the first run
+  std::string job;  // that of the first run as text, with all defaults
   std::string budget;
   std::vector<std::string> stragglers;  // "1:4x"
   int servers = 1;
   int threads = 1;  // per worker
   int seeds = 1;
-  double wanted_target = 0;  // 0: to be chosen
+  double wanted_target = 0;  // 0: chosen from the results
   std::vector<AlgorithmFacts> algorithms;
   std::vector<int> workers;  // ascending
   Machine machine;
@@ -68,10 +68,10 @@ struct Comparison {
   std::vector<SearchProbe> probes;
 };
 
-// The finished runs of one algorithm with one number of workers.
+// Returns the runs of one algorithm with one number of workers that are done.
 std::vector<const RunResult*> RunsOf(const Comparison& comparison, const std::string& algorithm, int workers);
 
-// "worker 1 four times slower" in the words of the flag: "worker 1 4 times slower".
+// Returns "worker 1 made 4 times slower, worker 2 made 1.5 times slower".
 std::string DescribeStragglers(const Comparison& comparison);
 
 }  // namespace catchment

@@ -7,7 +7,7 @@ namespace catchment {
 namespace {
 
 constexpr double kTargetStep = 0.005;
-// An error rate of nothing has no logarithm; less than half a sample of any test set.
+// Replaces an error rate of 0, which has no logarithm. It is less than half a sample of any test set.
 constexpr double kSmallestError = 1e-7;
 
 Standing StandingOf(const Comparison& comparison, const std::string& algorithm, int workers, double target) {
@@ -44,7 +44,7 @@ BySeed Errors(const Standing& standing) {
   return errors;
 }
 
-// Empty where the standing does not take part: it has not reached the target in every run.
+// Returns the values of a measure; empty if the algorithm has not reached the target in every run.
 BySeed ValuesOf(const Standing& standing, Duel::Measure measure) {
   if (measure == Duel::kFinalErrors) return Errors(standing);
   if (!standing.reached()) return {};
@@ -147,6 +147,17 @@ Findings Find(const Comparison& comparison) {
   findings.duels = Duels(comparison, findings);
   FindLead(comparison, &findings);
   return findings;
+}
+
+Momentum MomentumOf(const AlgorithmFacts& facts, double staleness_mean) {
+  Momentum momentum{facts.momentum, std::nullopt};
+  const double added = staleness_mean / (1 + staleness_mean);
+  if (facts.implicit) momentum.implicit = added;
+  if (facts.closed_loop) momentum.given.reset();
+  if (facts.open_loop_minimum.has_value() && facts.momentum.has_value()) {
+    momentum.given = std::clamp(*facts.momentum - added, *facts.open_loop_minimum, *facts.momentum);
+  }
+  return momentum;
 }
 
 }  // namespace catchment

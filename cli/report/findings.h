@@ -1,4 +1,5 @@
-// What a comparison shows: the target, who reached it first, and whether the difference is more than noise.
+// The findings of a comparison: the target, the algorithm that reached it first, and whether the difference
+// is more than noise.
 #ifndef CATCHMENT_CLI_REPORT_FINDINGS_H_
 #define CATCHMENT_CLI_REPORT_FINDINGS_H_
 
@@ -15,17 +16,17 @@ namespace catchment {
 struct Standing {
   std::string algorithm;
   int workers = 1;
-  int runs = 0;        // that are done
-  BySeed seconds;      // to the target, of the runs that reached it
+  int runs = 0;        // the number of runs that are done
+  BySeed seconds;      // until the target, of the runs that reached it
   BySeed samples;      // likewise
-  BySeed accuracies;   // at the end; of real targets there are none
+  BySeed accuracies;   // at the end; empty if targets are real numbers
   BySeed losses;       // at the end, of the test set
   BySeed throughputs;  // samples per second
 
   bool reached() const { return runs > 0 && static_cast<int>(seconds.size()) == runs; }
 };
 
-// The best of those that wait for all workers against the best of the others.
+// The best synchronous algorithm compared with the best other one.
 struct Duel {
   enum Measure { kSecondsToTarget, kSamplesToTarget, kFinalErrors };
   Measure measure = kSecondsToTarget;
@@ -34,8 +35,8 @@ struct Duel {
   std::string asynchronous;
   Spread synchronous_values;  // seconds, samples or shares of the test set
   Spread asynchronous_values;
-  Ratio
-      ratio;  // synchronous over asynchronous; below 1, synchronous is better: all measures are better small
+  // Synchronous over asynchronous. Below 1 the synchronous one is better: lower is better in all measures.
+  Ratio ratio;
 
   bool synchronous_wins() const { return ratio.beyond_noise() && ratio.value < 1; }
   bool asynchronous_wins() const { return ratio.beyond_noise() && ratio.value > 1; }
@@ -44,36 +45,57 @@ struct Duel {
 struct Findings {
   double target = 0;  // test accuracy; 0: there are no scores
   bool target_given = false;
-  int workers = 1;  // the most: the answer is about them
-  // By workers; within them who reached the target in all runs first, by the mean of the seconds, then the
-  // others by accuracy, or by loss where there is none.
+  int workers = 1;  // the largest number, to which the answer refers
+  // Ordered by workers; then those that reached the target in all runs, by the mean of the seconds, before
+  // the others, by accuracy or, without accuracies, by loss.
   std::vector<Standing> standings;
   std::vector<Duel> duels;
-  // With the most workers: the runner-up's, and the best synchronous one's, seconds over the winner's. Empty
-  // where there is none.
+  // The seconds of the second algorithm, and of the best synchronous one, over those of the first, with the
+  // most workers. Empty if there is no such algorithm.
   std::optional<Ratio> lead;
   std::optional<Ratio> lead_over_synchronous;
 
   std::vector<const Standing*> With(int workers) const;
 };
 
-// --target, or the highest multiple of 0.5 % that, with the most workers, at least half of the algorithms
-// reach in every run.
+// Returns --target, or the highest multiple of 0.5 % that at least half of the algorithms reach in every run
+// with the most workers.
 double ChooseTarget(const Comparison& comparison);
 
+// Returns all findings.
 Findings Find(const Comparison& comparison);
 
+// Returns true if every update of the algorithm waits for all workers.
 bool IsSynchronous(const Comparison& comparison, const std::string& algorithm);
 
 // The momentum with which a run trained. With mean staleness tau, asynchrony adds tau / (1 + tau), in the
 // model of Mitliagkas et al. 2016 (arXiv:1605.09774): 1 - 1/g with g = 1 + tau workers whose times are
 // exponential.
 struct Momentum {
-  std::optional<double> given;     // none: the optimizer has none, or a closed loop moves it
-  std::optional<double> implicit;  // none: the model is not of this algorithm
+  std::optional<double> given;     // empty: the optimizer has none, or a closed loop sets it
+  std::optional<double> implicit;  // empty: the model does not apply to the algorithm
 };
 
 Momentum MomentumOf(const AlgorithmFacts& facts, double staleness_mean);
+
+// Returns one or two sentences: the algorithm that reached the target first, the ratio to the next one with
+// its spread over seeds, and whether the difference is more than noise.
+std::string Answer(const Comparison& comparison, const Findings& findings);
+
+// Returns sentences that list where synchronous and where asynchronous training is faster; empty without
+// duels.
+std::string WhereSynchronousWins(const Findings& findings);
+
+// Each returns a mean and its range: "3.1 s (2.9 to 3.3)".
+std::string SecondsWithSpread(const Spread& spread);
+std::string PercentWithSpread(const Spread& spread);
+std::string NumberWithSpread(const Spread& spread);
+std::string CountWithSpread(const Spread& spread);
+
+// Returns "1.6 times (1.4 to 1.8)", without an interval if there is one seed.
+std::string RatioInWords(const Ratio& ratio);
+
+std::string MeasureInWords(Duel::Measure measure);
 
 }  // namespace catchment
 

@@ -13,12 +13,12 @@ constexpr double kLeft = 170;
 constexpr double kRight = 690;
 constexpr double kTitle = 30;
 constexpr double kRow = 62;
-constexpr double kBar = 46;  // of the share that is the row's largest
+constexpr double kBar = 46;  // the height of the row's largest share
 constexpr double kBottom = 46;
 constexpr int kTicks = 10;
 const Stroke kFrame = {"#888888", 1, ""};
 
-// What is above `high` counted into it.
+// Returns the shares with all values above `high` added to its share.
 std::map<uint64_t, double> Cut(const std::map<uint64_t, double>& shares, uint64_t high) {
   std::map<uint64_t, double> cut;
   for (const auto& [value, share] : shares) cut[std::min(value, high)] += share;

@@ -21,7 +21,7 @@ const Stroke kGrid = {"#dddddd", 1, ""};
 const Stroke kFrame = {"#888888", 1, ""};
 const Stroke kLevel = {"#555555", 1, "4 3"};
 
-// Where the legend's entries stand, in lines as long as the plot is wide.
+// The position of an entry of the legend, whose lines are as long as the plot is wide.
 struct LegendPlace {
   double x = 0;
   int row = 0;

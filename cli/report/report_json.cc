@@ -1,4 +1,3 @@
-#include "cli/report/answer.h"
 #include "cli/report/findings.h"
 #include "cli/report/report.h"
 
@@ -7,7 +6,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of another version of the schema this is another number.
+// The version of the schema.
 constexpr int kSchema = 1;
 
 Json OrNull(const std::optional<double>& value) { return value.has_value() ? Json(*value) : Json(); }

@@ -4,8 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/report/answer.h"
-#include "cli/report/charts.h"
+#include "cli/report/findings.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
 #include "common/text.h"
@@ -17,7 +16,7 @@ using TableRows = std::vector<std::vector<std::string>>;
 
 std::string Section(const std::string& title) { return absl::StrCat("<h2>", EscapeXml(title), "</h2>\n"); }
 
-// What was run, in a line under the title.
+// Returns the line under the title.
 std::string Subtitle(const Comparison& comparison) {
   std::vector<std::string> names;
   for (const AlgorithmFacts& facts : comparison.algorithms) names.push_back(facts.name);
@@ -45,15 +44,15 @@ std::string HowItIsDecided(const Comparison& comparison, const Findings& finding
   return HtmlParagraph(words);
 }
 
-// That the machine sets limits of its own.
+// Returns a warning if there are fewer processors than threads.
 std::string MachineWarning(const Comparison& comparison) {
   const int threads = comparison.workers.back() * comparison.threads;
   if (threads <= comparison.machine.processors) return "";
   return HtmlParagraph(absl::StrCat("This machine has ", Plural(comparison.machine.processors, "processor"),
                                     ": with ", Plural(comparison.workers.back(), "worker"),
-                                    " they share them, with servers and evaluator as well, so that "
-                                    "throughput cannot rise as it would on as many "
-                                    "machines. A straggler's sleep leaves its processor to the others."));
+                                    " they share them with servers and evaluator, so throughput "
+                                    "cannot rise as it would on several machines. While a straggler "
+                                    "sleeps, the others use its processor."));
 }
 
 std::string AccuracySection(const Comparison& comparison, const Findings& findings) {
@@ -96,10 +95,10 @@ std::string SynchronousSection(const Findings& findings) {
   return absl::StrCat(
       Section("Where synchronous wins"), HtmlParagraph(WhereSynchronousWins(findings)), DuelTable(findings),
       HtmlParagraph("Ratio: waiting over not waiting, with its 95 % interval; below 1, waiting is "
-                    "better. All measures are better small."));
+                    "better. Lower is better in all measures."));
 }
 
-// The accuracy, or the loss where no standing has one.
+// Returns the accuracy or, if `scored` is false, the loss.
 std::string ScoreAtTheEnd(const Standing& standing, bool scored) {
   if (scored) return standing.accuracies.empty() ? "" : PercentWithSpread(SpreadOf(standing.accuracies));
   return standing.losses.empty() ? "" : NumberWithSpread(SpreadOf(standing.losses));
@@ -139,7 +138,7 @@ std::string SearchTable(const Comparison& comparison) {
                     probe.accuracy.has_value() ? Percent(*probe.accuracy)
                     : probe.loss.has_value()   ? absl::StrFormat("loss %.4g", *probe.loss)
                                                : "failed",
-                    probe.chosen ? "taken" : ""});
+                    probe.chosen ? "chosen" : ""});
   }
   return HtmlTable(rows, 2);
 }
@@ -170,32 +169,31 @@ std::string MomentumSection(const Comparison& comparison) {
       Section("Momentum"),
       HtmlFigure(
           {MomentumBars(comparison)},
-          "Implicit: staleness / (1 + staleness), from the measured mean; what asynchrony adds in the model "
-          "of "
-          "Mitliagkas et al. 2016 (arXiv:1605.09774). Where a rule lowers the given momentum as staleness "
-          "rises, it is the one that follows from that mean. Not modelled: "
-          "what is not a gradient, applied as it comes."));
+          "Implicit: staleness / (1 + staleness), from the measured mean; asynchrony adds it in the model of "
+          "Mitliagkas et al. 2016 (arXiv:1605.09774). If a compensation lowers the given momentum as "
+          "staleness rises, the one for that mean is shown. The model only applies to gradients that are "
+          "applied as they arrive."));
 }
 
 std::string RepeatSection(const Comparison& comparison) {
   const Machine& machine = comparison.machine;
-  return absl::StrCat(
-      Section("To repeat it"), "<pre>", EscapeXml(comparison.command), "</pre>\n",
-      HtmlTable({{"machine", ""},
-                 {"processor", machine.processor},
-                 {"processors", absl::StrCat(machine.processors)},
-                 {"memory", Bytes(machine.memory_bytes)},
-                 {"system", machine.system},
-                 {"version", comparison.version},
-                 {"servers", absl::StrCat(comparison.servers)},
-                 {"threads of a worker", absl::StrCat(comparison.threads)},
-                 {"device", comparison.runs.empty() ? "" : comparison.runs.front().device}},
-                2),
-      SettingsTable(comparison), SearchTable(comparison), LeftOutTable(comparison), RunsTable(comparison),
-      HtmlParagraph(
-          "The job of the first run, with every default filled in; the others differ in algorithm, workers "
-          "and seed, and are beside their results."),
-      "<pre>", EscapeXml(comparison.job), "</pre>\n");
+  return absl::StrCat(Section("How to repeat it"), "<pre>", EscapeXml(comparison.command), "</pre>\n",
+                      HtmlTable({{"machine", ""},
+                                 {"processor", machine.processor},
+                                 {"processors", absl::StrCat(machine.processors)},
+                                 {"memory", Bytes(machine.memory_bytes)},
+                                 {"system", machine.system},
+                                 {"version", comparison.version},
+                                 {"servers", absl::StrCat(comparison.servers)},
+                                 {"threads of a worker", absl::StrCat(comparison.threads)},
+                                 {"device", comparison.runs.empty() ? "" : comparison.runs.front().device}},
+                                2),
+                      SettingsTable(comparison), SearchTable(comparison), LeftOutTable(comparison),
+                      RunsTable(comparison),
+                      HtmlParagraph("The job of the first run, with all defaults; the others differ in "
+                                    "algorithm, workers and seed, and "
+                                    "are in the directories of their results."),
+                      "<pre>", EscapeXml(comparison.job), "</pre>\n");
 }
 
 }  // namespace
@@ -219,8 +217,10 @@ std::string ReportPage(const Comparison& comparison, const Findings& findings) {
           Section("Where the workers' time went"),
           HtmlFigure(
               {WorkersTime(comparison)},
-              "Sending: until the last of a contribution has left. Waiting for weights includes, where all "
-              "wait, the wait for slower workers. An emulated straggler's sleep counts as computing."),
+              "Sending: until the last part of a contribution has been sent. Waiting for weights includes "
+              "waiting for slower workers, if the algorithm does. The sleep of an emulated straggler counts "
+              "as "
+              "computing."),
           Section("Bytes on the wire"), HtmlFigure({BytesOnTheWire(comparison)}, ""),
           MomentumSection(comparison), RepeatSection(comparison)));
 }

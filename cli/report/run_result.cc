@@ -17,7 +17,7 @@ std::optional<double> Number(const Json& object, const char* key) {
 
 double NumberOr0(const Json& object, const char* key) { return Number(object, key).value_or(0); }
 
-// Metrics come oftener than scores, and repeat the last one.
+// There are more lines of metrics than scores; they repeat the last one.
 void AddScore(const Score& score, std::vector<Score>* scores) {
   if (scores->empty() || scores->back().samples < score.samples) scores->push_back(score);
 }

@@ -1,4 +1,4 @@
-// What one run of a comparison came to, from its summary.json and metrics.jsonl.
+// The result of one run of a comparison, from its summary.json and metrics.jsonl.
 //
 // Units: seconds, bytes, versions; accuracies are shares.
 #ifndef CATCHMENT_CLI_REPORT_RUN_RESULT_H_
@@ -14,7 +14,7 @@
 
 namespace catchment {
 
-// Of the test set, with the weights that training had come to.
+// An evaluation of the test set during training.
 struct Score {
   double seconds = 0;
   double samples = 0;
@@ -28,7 +28,7 @@ struct RunResult {
   uint64_t seed = 1;
   std::string directory;  // within --out
   bool done = false;      // its budget is spent
-  std::string reason;     // why not
+  std::string reason;     // the reason why it is not done
 
   double seconds = 0;  // of training
   double samples = 0;
@@ -36,7 +36,7 @@ struct RunResult {
   double samples_per_second = 0;
   std::optional<double> accuracy;  // of the last score
   std::optional<double> loss;
-  std::vector<Score> scores;  // in their order
+  std::vector<Score> scores;  // in order of time
 
   double staleness_mean = 0;
   double staleness_p50 = 0;
@@ -44,7 +44,7 @@ struct RunResult {
   double staleness_max = 0;
   std::map<uint64_t, uint64_t> staleness;  // pushes by staleness
 
-  // Of all workers together.
+  // The time of all workers.
   double compute_seconds = 0;
   double push_seconds = 0;
   double pull_seconds = 0;
@@ -55,18 +55,17 @@ struct RunResult {
   std::string device;
 };
 
-// Fills all but what the run was to be. Lines of `metrics` that are not whole are passed over; so is what a
-// summary lacks.
+// Fills the results. Skips incomplete lines of `metrics`, and leaves the default for what the summary lacks.
 void ReadResult(const nlohmann::json& summary, const std::string& metrics, RunResult* result);
 
-// Where a run first had the accuracy, on the straight line between two scores.
+// The point at which a run first reached an accuracy, on the straight line between two scores.
 struct Crossing {
   double seconds = 0;
   double samples = 0;
 };
 std::optional<Crossing> FirstReached(const std::vector<Score>& scores, double accuracy);
 
-// The highest accuracy of all scores; 0 without any.
+// Returns the highest accuracy of all scores; 0 if there are none.
 double BestAccuracy(const RunResult& run);
 
 }  // namespace catchment

@@ -15,7 +15,6 @@ _LIBRARIES = {
     ], "libabsl-dev"),
     "benchmark": (["benchmark"], "libbenchmark-dev"),
     "crypto": (["libcrypto"], "libssl-dev"),
-    "gflags": (["gflags"], "libgflags-dev"),
     "glog": (["libglog"], "libgoogle-glog-dev"),
     "gmock": (["gmock"], "libgmock-dev"),
     "grpc++": (["grpc++"], "libgrpc++-dev"),

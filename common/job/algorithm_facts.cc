@@ -9,6 +9,15 @@
 
 namespace catchment {
 
+uint32_t NumGroups(const v1::Consistency& consistency) {
+  return consistency.has_synchronous() ? 1 : consistency.grouped().groups();
+}
+
+uint32_t BackupWorkers(const v1::Consistency& consistency) {
+  return consistency.has_synchronous() ? consistency.synchronous().backup_workers()
+                                       : consistency.grouped().backup_workers();
+}
+
 bool CorrectsGradients(const v1::Compensation& compensation) {
   return KindOf(compensation).corrects_gradients;
 }
@@ -27,11 +36,11 @@ Pace PaceOf(const v1::Job& job) {
   pace.workers = job.workers();
   pace.steps_per_version = PushPeriod(job.algorithm().contribution());
   pace.contributes_first = KindOf(job.algorithm().contribution()).contributes_first;
-  if (consistency.groups() > 0) {
+  if (const uint32_t groups = NumGroups(consistency); groups > 0) {
     pace.contributions = pace.workers;
-    pace.updates = consistency.groups();
-  } else if (consistency.softsync() > 0) {
-    pace.contributions = std::max<uint64_t>(1, pace.workers / consistency.softsync());
+    pace.updates = groups;
+  } else if (const uint32_t n = consistency.n_softsync().n(); n > 0) {
+    pace.contributions = std::max<uint64_t>(1, pace.workers / n);
   }
   CHECK_GT(pace.batch_size, 0u);
   CHECK_GT(pace.workers, 0u);

@@ -11,8 +11,15 @@ namespace catchment {
 // Returns true if every update is made of a contribution of every worker, so that steps can be planned and a
 // run can be repeated. Defaults need not be filled in.
 inline bool IsSynchronous(const v1::Consistency& consistency) {
-  return consistency.groups() == 1 && consistency.spare_workers() == 0;
+  return consistency.has_synchronous() && consistency.synchronous().backup_workers() == 0;
 }
+
+// Returns the number of groups whose members wait for each other: 1 for all workers together, 0 if updates are
+// made of contributions in order of arrival.
+uint32_t NumGroups(const v1::Consistency& consistency);
+
+// Returns the number of members of each group that an update does not wait for.
+uint32_t BackupWorkers(const v1::Consistency& consistency);
 
 // Returns true if gradients are corrected by the move of the center since their workers were sent their
 // weights. Servers then keep what each worker was sent.

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
 
 namespace catchment {
@@ -10,92 +11,68 @@ namespace {
 constexpr uint32_t kMaxDelay = 10000;
 
 const char kPath[] = "algorithm.consistency.";
-const char kDelay[] = "algorithm.emulated_delay";
+const char kDelay[] = "asynchronous.emulated_delay";
 
-// Updates are made by groups.
-void CheckGroups(const v1::Consistency& consistency, uint32_t workers, Problems* problems) {
-  const uint32_t groups = consistency.groups();
-  if (groups > workers) {
-    return problems->Add(
-        absl::StrCat(kPath, "groups"),
-        absl::StrCat("is ", groups, ", and workers is ", workers,
-                     "; every group needs a worker: lower it, raise workers, or set it to 0, "
-                     "where each worker is a group of its own"));
-  }
-  const uint32_t smallest = workers / groups;
-  if (consistency.spare_workers() >= smallest) {
-    problems->Add(absl::StrCat(kPath, "spare_workers"),
-                  absl::StrCat("is ", consistency.spare_workers(), ", and the smallest of ", groups,
-                               groups == 1 ? " group has " : " groups has ", smallest,
-                               smallest == 1 ? " worker" : " workers",
-                               "; must be below that, so that at least one contribution counts"));
+// A job without workers is reported elsewhere.
+uint32_t WorkersOf(const v1::Job& job) { return std::max(1u, job.workers()); }
+
+void CheckBackupWorkers(const v1::Job& job, Problems* problems) {
+  const uint32_t groups = NumGroups(job.algorithm().consistency());
+  const uint32_t backup_workers = BackupWorkers(job.algorithm().consistency());
+  const uint32_t smallest = WorkersOf(job) / std::max(1u, groups);
+  if (backup_workers < smallest) return;
+  problems->Add(
+      absl::StrCat(kPath, KindName(job.algorithm().consistency()), ".backup_workers"),
+      absl::StrCat("is ", backup_workers, ", and ", groups == 1 ? "the job has " : "the smallest group has ",
+                   smallest, smallest == 1 ? " worker" : " workers",
+                   "; must be below that, so that at least one contribution counts"));
+}
+
+void CheckGroups(const v1::Job& job, Problems* problems) {
+  const uint32_t groups = job.algorithm().consistency().grouped().groups();
+  const std::string path = absl::StrCat(kPath, "grouped.groups");
+  if (groups < 2) {
+    problems->Add(path, absl::StrCat("is ", groups, "; must be at least 2; set algorithm.consistency to ",
+                                     groups == 1 ? "synchronous {}" : "asynchronous {}", " instead"));
+  } else if (groups > WorkersOf(job)) {
+    problems->Add(path, absl::StrCat("is ", groups, ", and workers is ", WorkersOf(job),
+                                     "; every group needs a worker: lower it, raise workers, or set "
+                                     "algorithm.consistency to synchronous {}"));
+  } else {
+    CheckBackupWorkers(job, problems);
   }
 }
 
-void CheckOfArrivalAlone(const v1::Algorithm& algorithm, Problems* problems) {
-  const v1::Consistency& consistency = algorithm.consistency();
-  const std::string hint = "; leave it out, or set algorithm.consistency.groups to 0";
-  if (consistency.has_softsync()) {
-    problems->Add(absl::StrCat(kPath, "softsync"),
-                  "belongs to groups 0: a group's updates wait for its members" + hint);
-  }
-  if (consistency.has_staleness_bound()) {
-    problems->Add(
-        absl::StrCat(kPath, "staleness_bound"),
-        "belongs to groups 0: workers in a group advance together, so a staleness bound has no effect" +
-            hint);
-  }
-  if (algorithm.emulated_delay() > 0) {
-    problems->Add(kDelay, "belongs to groups 0: in groups the whole group would be late" + hint);
-  }
-}
-
-// Returns true if no update waits for another.
-void CheckArrival(const v1::Consistency& consistency, uint32_t workers, Problems* problems) {
-  if (consistency.spare_workers() > 0) {
-    problems->Add(absl::StrCat(kPath, "spare_workers"),
-                  "belongs to groups above 0: with 0 no update waits for several workers; leave it out, or "
-                  "set algorithm.consistency.groups to 1");
-  }
-  if (consistency.has_softsync()) {
-    problems->Within<uint32_t>(1, workers, absl::StrCat(kPath, "softsync"), consistency.softsync());
-  }
-  if (consistency.has_softsync() && consistency.has_staleness_bound()) {
-    problems->Add(
-        absl::StrCat(kPath, "staleness_bound"),
-        "does not go with softsync, where a worker goes on before its contribution is applied: nothing "
-        "says how far it is ahead; leave one of them out");
-  }
-}
-
-void CheckDelay(const v1::Algorithm& algorithm, Problems* problems) {
-  problems->Within<uint32_t>(0, kMaxDelay, kDelay, algorithm.emulated_delay());
-  if (algorithm.emulated_delay() == 0) return;
-  if (algorithm.consistency().has_softsync()) {
-    problems->Add(
-        kDelay,
-        "does not go with consistency.softsync: both hold contributions back, and staleness would be of "
-        "neither; leave one of them out");
-  }
-  if (algorithm.consistency().has_staleness_bound()) {
-    problems->Add(
-        kDelay,
-        "does not go with consistency.staleness_bound, which a contribution that is held back would not "
-        "keep; leave one of them out");
+void CheckKind(const v1::Job& job, Problems* problems) {
+  const v1::Consistency& consistency = job.algorithm().consistency();
+  switch (consistency.kind_case()) {
+    case v1::Consistency::kSynchronous:
+      return CheckBackupWorkers(job, problems);
+    case v1::Consistency::kGrouped:
+      return CheckGroups(job, problems);
+    case v1::Consistency::kNSoftsync:
+      return problems->Within<uint32_t>(1, WorkersOf(job), absl::StrCat(kPath, "n_softsync.n"),
+                                        consistency.n_softsync().n());
+    case v1::Consistency::kAsynchronous:
+      return problems->Within<uint32_t>(0, kMaxDelay, absl::StrCat(kPath, kDelay),
+                                        consistency.asynchronous().emulated_delay());
+    case v1::Consistency::kBoundedStaleness:
+    case v1::Consistency::KIND_NOT_SET:
+      return;
   }
 }
 
 // An exchange moves worker and center by one difference, at the same time.
 void CheckElastic(const v1::Job& job, Problems* problems) {
-  const v1::Algorithm& algorithm = job.algorithm();
+  const v1::Consistency& consistency = job.algorithm().consistency();
   const std::string apart =
       "does not go with contribution elastic: the worker would be moved before the center, by another "
       "difference";
-  if (algorithm.consistency().has_softsync()) problems->Add(absl::StrCat(kPath, "softsync"), apart);
-  if (algorithm.emulated_delay() > 0) problems->Add(kDelay, apart);
-  if (algorithm.consistency().spare_workers() > 0) {
+  if (consistency.has_n_softsync()) problems->Add(absl::StrCat(kPath, "n_softsync"), apart);
+  if (consistency.asynchronous().emulated_delay() > 0) problems->Add(absl::StrCat(kPath, kDelay), apart);
+  if (BackupWorkers(consistency) > 0) {
     problems->Add(
-        absl::StrCat(kPath, "spare_workers"),
+        absl::StrCat(kPath, KindName(consistency), ".backup_workers"),
         "does not go with contribution elastic: a worker whose exchange is dropped would be moved, and "
         "the center not");
   }
@@ -110,19 +87,11 @@ void CheckElastic(const v1::Job& job, Problems* problems) {
 }  // namespace
 
 void CheckConsistency(const v1::Job& job, Problems* problems) {
-  const v1::Algorithm& algorithm = job.algorithm();
-  const uint32_t workers = std::max(1u, job.workers());
-  if (algorithm.consistency().groups() > 0) {
-    CheckGroups(algorithm.consistency(), workers, problems);
-    CheckOfArrivalAlone(algorithm, problems);
-  } else {
-    CheckArrival(algorithm.consistency(), workers, problems);
-    CheckDelay(algorithm, problems);
-  }
+  CheckKind(job, problems);
   problems->Require(v1::Optimizer::WorkerScaling_IsValid(job.optimizer().worker_scaling()),
                     "optimizer.worker_scaling", static_cast<int>(job.optimizer().worker_scaling()),
                     "must be NO_SCALING, LINEAR or SQUARE_ROOT");
-  if (algorithm.contribution().has_elastic()) CheckElastic(job, problems);
+  if (job.algorithm().contribution().has_elastic()) CheckElastic(job, problems);
 }
 
 }  // namespace catchment

@@ -21,9 +21,9 @@ void CheckPlateau(const v1::Job& job, Problems* problems) {
   const std::string path = "optimizer.schedule.decay";
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (KindOf(contribution).workers_apply_learning_rate) {
-    const auto* const field = contribution.GetDescriptor()->FindFieldByNumber(contribution.kind_case());
-    problems->Add(path, absl::StrCat("is PLATEAU, which only the servers can follow; with contribution ",
-                                     field->name(), " the learning rate is the workers'", kElsewhere));
+    problems->Add(path,
+                  absl::StrCat("is PLATEAU, which only the servers can follow; with contribution ",
+                               KindName(contribution), " the learning rate is the workers'", kElsewhere));
   }
   if (const std::string reason = WhyNoTestSamples(job.data()); !reason.empty()) {
     problems->Add(path, absl::StrCat("is PLATEAU, which follows the test loss, and ", reason, kElsewhere));

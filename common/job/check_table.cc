@@ -12,14 +12,14 @@ namespace {
 constexpr uint32_t kMostOutputs = 1'000'000;
 constexpr int64_t kMostValues = int64_t{1} << 31;
 
-bool HasShape(const v1::Table& table) {
+bool HasShape(const v1::FileDataset& table) {
   int64_t left = kMostValues;
   for (uint32_t dimension : table.shape()) left /= std::max(1u, dimension);
   return table.shape_size() >= 1 && table.shape_size() <= 3 && left > 0 &&
          std::count(table.shape().begin(), table.shape().end(), 0u) == 0;
 }
 
-void CheckTarget(const v1::Table& table, Problems* problems) {
+void CheckTarget(const v1::FileDataset& table, Problems* problems) {
   if (table.has_targets())
     return problems->Within<uint32_t>(1, kMostOutputs, "data.table.targets", table.targets());
   if (table.has_classes())
@@ -31,7 +31,7 @@ void CheckTarget(const v1::Table& table, Problems* problems) {
 }
 
 // `values` are data.table.mean or deviation.
-void CheckCount(const v1::Table& table, const std::string& path,
+void CheckCount(const v1::FileDataset& table, const std::string& path,
                 const google::protobuf::RepeatedField<float>& values, Problems* problems) {
   const SampleShape shape = ShapeOfTable(table);
   const int64_t groups = shape.kind == SampleKind::kImage ? shape.channels
@@ -46,7 +46,7 @@ void CheckCount(const v1::Table& table, const std::string& path,
                              " of data.table.shape, ", ToString(shape)));
 }
 
-void CheckNormalization(const v1::Table& table, Problems* problems) {
+void CheckNormalization(const v1::FileDataset& table, Problems* problems) {
   CheckCount(table, "data.table.mean", table.mean(), problems);
   CheckCount(table, "data.table.deviation", table.deviation(), problems);
   for (float mean : table.mean()) {
@@ -57,11 +57,11 @@ void CheckNormalization(const v1::Table& table, Problems* problems) {
 
 }  // namespace
 
-bool SaysItsShape(const v1::Table& table) {
+bool SaysItsShape(const v1::FileDataset& table) {
   return HasShape(table) && (table.has_targets() ? table.targets() : table.classes()) >= 1;
 }
 
-void CheckTable(const v1::Table& table, Problems* problems) {
+void CheckTable(const v1::FileDataset& table, Problems* problems) {
   if (table.train().empty()) problems->Add("data.table.train", "is empty; name at least one file");
   for (const auto* names : {&table.train(), &table.test()}) {
     if (std::count(names->begin(), names->end(), "") > 0) {
@@ -87,7 +87,7 @@ void CheckTable(const v1::Table& table, Problems* problems) {
     problems->Add("data.table.labels",
                   absl::StrCat("is \"", table.labels(), "\", and so is data.table.features"));
   }
-  problems->Require(v1::Table::LabelColumns_IsValid(table.label_columns()), "data.table.label_columns",
+  problems->Require(v1::FileDataset::LabelColumns_IsValid(table.label_columns()), "data.table.label_columns",
                     static_cast<int>(table.label_columns()), "must be FIRST or LAST");
 }
 

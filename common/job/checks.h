@@ -61,10 +61,16 @@ class Problems {
   std::vector<std::string> lines_;
 };
 
+// Returns the name of the kind that is set in an axis of the algorithm: "synchronous".
+template <typename Axis>
+const std::string& KindName(const Axis& axis) {
+  return Axis::descriptor()->FindFieldByNumber(axis.kind_case())->name();
+}
+
 // Each function checks its part of a job whose defaults are filled in.
 void CheckComputation(const v1::Job& job, Problems* problems);
 
-// Checks algorithm.consistency, algorithm.emulated_delay and optimizer.worker_scaling.
+// Checks algorithm.consistency and optimizer.worker_scaling.
 void CheckConsistency(const v1::Job& job, Problems* problems);
 
 // Checks ranges, that there are test samples, with classes if accuracy is needed, and that the job is not
@@ -85,10 +91,10 @@ void CheckOptimizer(const v1::Optimizer& optimizer, bool elastic, Problems* prob
 // deterministic.
 void CheckPlateau(const v1::Job& job, Problems* problems);
 
-void CheckTable(const v1::Table& table, Problems* problems);
+void CheckTable(const v1::FileDataset& table, Problems* problems);
 
 // Returns true if the table says what samples and targets are, so that a model can be checked against them.
-bool SaysItsShape(const v1::Table& table);
+bool SaysItsShape(const v1::FileDataset& table);
 
 }  // namespace catchment
 

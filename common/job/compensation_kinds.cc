@@ -194,15 +194,17 @@ void CheckContribution(const v1::Job& job, const std::string& path, Problems* pr
 void CheckConsistency(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
   const v1::Consistency& consistency = job.algorithm().consistency();
-  if (consistency.groups() == 1) {
-    problems->Add(path,
-                  "has nothing to do with consistency.groups 1: no contribution is stale; leave it out, or "
-                  "set groups to 0");
+  if (consistency.has_synchronous()) {
+    problems->Add(
+        path,
+        "has no effect with consistency.synchronous: no contribution is stale; leave it out, or set "
+        "algorithm.consistency to asynchronous {}");
   } else if (compensation.has_closed_loop_momentum() &&
-             (consistency.groups() > 0 || consistency.has_softsync())) {
-    problems->Add(path,
-                  "needs an update for every contribution, to compare two of them; leave groups 0 and "
-                  "softsync out, or choose open_loop_momentum");
+             (consistency.has_grouped() || consistency.has_n_softsync())) {
+    problems->Add(
+        path,
+        "needs an update for every contribution, to compare two of them; set algorithm.consistency to "
+        "asynchronous {} or bounded_staleness {}, or choose open_loop_momentum");
   }
 }
 
@@ -236,8 +238,7 @@ const CompensationKind& KindOf(const v1::Compensation& compensation) {
 void CheckCompensation(const v1::Job& job, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
   if (compensation.has_none()) return;
-  const auto* const field = compensation.GetDescriptor()->FindFieldByNumber(compensation.kind_case());
-  const std::string path = absl::StrCat("algorithm.compensation.", field->name());
+  const std::string path = absl::StrCat("algorithm.compensation.", KindName(compensation));
   if (const CompensationKind& kind = KindOf(compensation); kind.check != nullptr)
     kind.check(job, path, problems);
   CheckContribution(job, path, problems);

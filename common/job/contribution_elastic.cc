@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/contribution_kinds.h"
 #include "common/text.h"
 
@@ -27,17 +28,15 @@ void Check(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, path + ".communication_period", elastic.communication_period());
   const double rate = elastic.moving_rate();
   problems->Require(rate > 0 && rate <= 1, path + ".moving_rate", rate, "must be in (0, 1]");
-  const uint32_t groups = job.algorithm().consistency().groups();
+  const uint32_t groups = NumGroups(job.algorithm().consistency());
   if (groups == 0) return;
   const uint32_t together = (job.workers() + groups - 1) / groups;
   // Half a unit in the last place for 1.0f / workers.
   if (rate <= 1 && rate * together > 1 + 1e-6) {
     problems->Add(path + ".moving_rate",
-                  absl::StrCat("is ", rate, " with ", job.workers(), " workers; must be at most ",
-                               groups == 1 ? "1" : absl::StrCat(groups),
-                               " / workers with "
-                               "consistency.groups ",
-                               groups, ": the center would move beyond the workers' mean"));
+                  absl::StrCat("is ", rate, " with ", job.workers(), " workers; must be at most ", groups,
+                               " / workers with consistency.", KindName(job.algorithm().consistency()),
+                               ": the center would move beyond the workers' mean"));
   }
 }
 

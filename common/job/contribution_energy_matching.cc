@@ -42,11 +42,11 @@ void Check(const v1::Job& job, Problems* problems) {
   problems->BelowOne(path + ".momentum", config.momentum());
   problems->Positive(path + ".energy", config.energy());
   CheckServers(job.optimizer(), path, problems);
-  if (job.algorithm().consistency().groups() == 1) {
+  if (job.algorithm().consistency().has_synchronous()) {
     problems->Add(
-        "algorithm.consistency.groups",
-        "is 1; with contribution energy_matching it must not be: synchronous workers have no moves of "
-        "others to make room for; set it to 0, or use contribution look_ahead");
+        "algorithm.consistency.synchronous",
+        "does not go with contribution energy_matching: synchronous workers have no moves of others to make "
+        "room for; set algorithm.consistency to asynchronous {}, or use contribution look_ahead");
   }
   if (!job.algorithm().compensation().has_none()) {
     problems->Add(

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/contribution_kinds.h"
 #include "common/text.h"
 
@@ -20,7 +21,7 @@ void FillDefaults(uint32_t workers, v1::Contribution* contribution) {
 
 void Check(const v1::Job& job, Problems* problems) {
   const v1::AccruedGradient& gradient = job.algorithm().contribution().gradient();
-  const uint32_t groups = job.algorithm().consistency().groups();
+  const uint32_t groups = NumGroups(job.algorithm().consistency());
   const std::string path = "algorithm.contribution.gradient";
   problems->AtLeast<uint32_t>(1, path + ".push_period", gradient.push_period());
   problems->AtLeast<uint32_t>(1, path + ".fetch_period", gradient.fetch_period());
@@ -34,11 +35,13 @@ void Check(const v1::Job& job, Problems* problems) {
   problems->Require(local >= 0 && std::isfinite(local), path + ".local_learning_rate", local,
                     "must be a number, 0 or above");
   if (groups > 0 && gradient.fetch_period() != gradient.push_period()) {
-    problems->Add(path + ".fetch_period",
-                  absl::StrCat("is ", gradient.fetch_period(), " and push_period is ", gradient.push_period(),
-                               "; they must be equal with consistency.groups ", groups,
-                               ": every worker of a ", groups == 1 ? "synchronous" : "group's",
-                               " update computes at the same version; leave it out, or set groups to 0"));
+    problems->Add(
+        path + ".fetch_period",
+        absl::StrCat("is ", gradient.fetch_period(), " and push_period is ", gradient.push_period(),
+                     "; they must be equal with consistency.", KindName(job.algorithm().consistency()),
+                     ": every worker of a ", groups == 1 ? "synchronous" : "group's",
+                     " update computes at the same version; leave it out, or set "
+                     "algorithm.consistency to asynchronous {}"));
   }
   if (local > 0 && gradient.fetch_period() == 1) {
     problems->Add(

@@ -38,7 +38,7 @@ void FillTable(v1::Data* data) {
 void CheckTableOf(const v1::Job& job, Problems* problems) { CheckTable(job.data().table(), problems); }
 
 std::string DescribeTable(const v1::Data& data, const std::string&) {
-  const v1::Table& table = data.table();
+  const v1::FileDataset& table = data.table();
   const TargetShape target = TargetOfTable(table);
   return absl::StrCat(
       "table: samples of ", ToString(ShapeOfTable(table)), " with ",

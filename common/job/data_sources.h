@@ -21,7 +21,7 @@ struct DataShape {
 
 // Returns the shape in data.table.shape, a vector, a sequence or an image; an empty vector for another number of
 // dimensions.
-inline SampleShape ShapeOfTable(const v1::Table& table) {
+inline SampleShape ShapeOfTable(const v1::FileDataset& table) {
   const auto& shape = table.shape();
   if (shape.size() == 1) return SampleShape::Vector(shape[0]);
   if (shape.size() == 2) return SampleShape::Sequence(shape[0], shape[1]);
@@ -29,7 +29,7 @@ inline SampleShape ShapeOfTable(const v1::Table& table) {
   return SampleShape::Vector(0);
 }
 
-inline TargetShape TargetOfTable(const v1::Table& table) {
+inline TargetShape TargetOfTable(const v1::FileDataset& table) {
   return table.has_targets() ? TargetShape::Real(static_cast<int>(table.targets()))
                              : TargetShape(static_cast<int>(table.classes()));
 }

@@ -48,14 +48,30 @@ void FillCompensation(v1::Compensation* compensation) {
   if (const auto fill = KindOf(*compensation).fill_defaults; fill != nullptr) fill(compensation);
 }
 
-void FillConsistency(v1::Job* job) {
-  v1::Algorithm* algorithm = job->mutable_algorithm();
-  if (algorithm->consistency().groups() > 0) {
-    CATCHMENT_DEFAULT(algorithm->mutable_consistency(), spare_workers, 0);
-  } else {
-    CATCHMENT_DEFAULT(algorithm, emulated_delay, 0);
+void FillConsistency(v1::Consistency* consistency) {
+  switch (consistency->kind_case()) {
+    case v1::Consistency::kSynchronous:
+      CATCHMENT_DEFAULT(consistency->mutable_synchronous(), backup_workers, 0);
+      return;
+    case v1::Consistency::kGrouped:
+      CATCHMENT_DEFAULT(consistency->mutable_grouped(), groups, 2);
+      CATCHMENT_DEFAULT(consistency->mutable_grouped(), backup_workers, 0);
+      return;
+    case v1::Consistency::kNSoftsync:
+      CATCHMENT_DEFAULT(consistency->mutable_n_softsync(), n, 1);
+      return;
+    case v1::Consistency::kBoundedStaleness:
+      CATCHMENT_DEFAULT(consistency->mutable_bounded_staleness(), bound, 3);
+      return;
+    case v1::Consistency::kAsynchronous:
+    case v1::Consistency::KIND_NOT_SET:
+      CATCHMENT_DEFAULT(consistency->mutable_asynchronous(), emulated_delay, 0);
+      return;
   }
-  if (algorithm->contribution().has_elastic()) return;
+}
+
+void FillWorkerScaling(v1::Job* job) {
+  if (job->algorithm().contribution().has_elastic()) return;
   CATCHMENT_DEFAULT(job->mutable_optimizer(), worker_scaling, v1::Optimizer::NO_SCALING);
 }
 
@@ -143,7 +159,7 @@ void FillKeeping(v1::Job* job) {
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), every_updates, 0);
   CATCHMENT_DEFAULT(job->mutable_checkpoint(), keep, 2);
   FillEvaluation(job->mutable_evaluation());
-  CATCHMENT_DEFAULT(job->mutable_faults(), worker_lease_seconds, std::max(10.0, job->workers() / 50.0));
+  CATCHMENT_DEFAULT(job->mutable_faults(), heartbeat_timeout_seconds, std::max(10.0, job->workers() / 50.0));
   CATCHMENT_DEFAULT(job->mutable_faults(), non_finite_limit, 10);
   CATCHMENT_DEFAULT(job->mutable_faults(), connect_timeout_seconds, 60);
   CATCHMENT_DEFAULT(job->mutable_faults(), slowest_kib_per_second, 64);
@@ -160,7 +176,8 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   v1::Algorithm* algorithm = job->mutable_algorithm();
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
   FillCompensation(algorithm->mutable_compensation());
-  FillConsistency(job);
+  FillConsistency(job->mutable_algorithm()->mutable_consistency());
+  FillWorkerScaling(job);
   KindOf(algorithm->contribution()).fill_defaults(job->workers(), algorithm->mutable_contribution());
   FillOptimizer(job->mutable_optimizer());
   if (algorithm->contribution().has_pseudo_gradient()) {

@@ -19,9 +19,17 @@ struct RenamedField {
   const char* new_name;
 };
 constexpr RenamedField kRenamedFields[] = {
+    {"catchment.v1.Algorithm", "emulated_delay", "consistency { asynchronous { emulated_delay } }"},
+    {"catchment.v1.Consistency", "groups",
+     "asynchronous {} (for 0), synchronous {} (for 1) or grouped { groups } (for more)"},
+    {"catchment.v1.Consistency", "softsync", "n_softsync { n }"},
+    {"catchment.v1.Consistency", "spare_workers", "backup_workers, in synchronous {} or grouped {},"},
+    {"catchment.v1.Consistency", "staleness_bound", "bounded_staleness { bound }"},
+    {"catchment.v1.Faults", "worker_lease_seconds", "heartbeat_timeout_seconds"},
     {"catchment.v1.Optimizer", "trust", "trust_coefficient"},
     {"catchment.v1.Schedule", "rise_share", "pct_start"},
     {"catchment.v1.Schedule", "rise_from", "initial_lr_fraction"},
+    {"catchment.v1.Straggler", "times", "slowdown_factor"},
 };
 
 template <typename T>

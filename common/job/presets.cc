@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {
@@ -22,76 +23,82 @@ constexpr Text kTexts[] = {
     {"sync",
      "Machines are equally fast and so is the network: every update waits for all workers, and a run can be "
      "repeated.",
-     "consistency { groups: 1 } contribution { gradient {} }", "kind: SGD learning_rate: 0.05 momentum: 0.9"},
+     "consistency { synchronous {} } contribution { gradient {} }",
+     "kind: SGD learning_rate: 0.05 momentum: 0.9"},
     // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
     {"downpour",
      "Workers differ in speed or come and go, and are few enough for stale gradients to do little harm.",
-     "consistency { groups: 0 } contribution { gradient {} }", "kind: SGD learning_rate: 0.03 momentum: 0.8"},
+     "consistency { asynchronous {} } contribution { gradient {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.8"},
     // The momentum that training without staleness would have; what asynchrony adds is taken off as it is
     // measured.
     {"staleness_aware",
      "As downpour, with many workers or slow ones: momentum falls as the measured staleness rises.",
-     "consistency { groups: 0 } contribution { gradient {} } compensation { open_loop_momentum {} }",
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { open_loop_momentum {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     {"dc_asgd",
      "As downpour, where the servers have memory for a copy of the model for each worker: stale gradients "
      "are "
      "corrected by their own curvature.",
-     "consistency { groups: 0 } contribution { gradient {} } compensation { delay_compensated {} }",
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_compensated {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.8"},
     {"gap_aware",
      "As dc_asgd, where staleness is large or uneven: a gradient counts less the further its weights are "
      "from "
      "those of now.",
-     "consistency { groups: 0 } contribution { gradient {} } compensation { gap_aware {} }",
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { gap_aware {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
     {"easgd",
      "The network is slow, or workers are many: each trains its own weights, pulled towards the center at "
      "intervals.",
-     "consistency { groups: 0 } contribution { elastic {} }", "kind: SGD learning_rate: 0.3 momentum: 0"},
+     "consistency { asynchronous {} } contribution { elastic {} }",
+     "kind: SGD learning_rate: 0.3 momentum: 0"},
     // All workers exchange against the same center: easgd that can be repeated.
     {"easgd_sync", "As easgd, where machines are equally fast and a run must be repeatable.",
-     "consistency { groups: 1 } contribution { elastic {} }", "kind: SGD learning_rate: 0.3 momentum: 0"},
+     "consistency { synchronous {} } contribution { elastic {} }",
+     "kind: SGD learning_rate: 0.3 momentum: 0"},
     // Momentum multiplies the step by about 1 / (1 - 0.9), hence the smaller learning rate.
     {"eamsgd", "As easgd, for models that need momentum to train well.",
-     "consistency { groups: 0 } contribution { elastic {} }",
+     "consistency { asynchronous {} } contribution { elastic {} }",
      "kind: SGD learning_rate: 0.06 momentum: 0.9 nesterov: true"},
     // Chen et al. 2016, arXiv:1604.00981.
     {"sync_backup",
      "As sync, where now and then a worker is slow: every update is made without the last one.",
-     "consistency { groups: 1 spare_workers: 1 } contribution { gradient {} }",
+     "consistency { synchronous { backup_workers: 1 } } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.05 momentum: 0.9"},
     // Kurth et al. 2017, arXiv:1708.05256.
     {"hybrid",
      "Workers are too many for one barrier: two groups, synchronous within, asynchronous to each other.",
-     "consistency { groups: 2 } contribution { gradient {} }", "kind: SGD learning_rate: 0.05 momentum: 0.8"},
+     "consistency { grouped { groups: 2 } } contribution { gradient {} }",
+     "kind: SGD learning_rate: 0.05 momentum: 0.8"},
     // 1-softsync: updates are as large as those of sync, and about one update old (arXiv:1511.05950).
     {"softsync", "As downpour, with fewer and larger updates: no worker waits, and staleness is about 1.",
-     "consistency { groups: 0 softsync: 1 } contribution { gradient {} }",
+     "consistency { n_softsync { n: 1 } } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.1 momentum: 0.8"},
     {"ssp", "As downpour, where some worker may fall far behind: the others wait when it is 3 pushes late.",
-     "consistency { groups: 0 staleness_bound: 3 } contribution { gradient {} }",
+     "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.7"},
     {"dana",
      "As downpour, with full momentum for many workers: each has its own, and sends where it will lead.",
-     "consistency { groups: 0 } contribution { look_ahead {} }", "kind: SGD learning_rate: 0.02 momentum: 0"},
+     "consistency { asynchronous {} } contribution { look_ahead {} }",
+     "kind: SGD learning_rate: 0.02 momentum: 0"},
     {"gem",
      "As downpour, where many workers make training unstable: together they move the center as one would.",
-     "consistency { groups: 0 } contribution { energy_matching {} }",
+     "consistency { asynchronous {} } contribution { energy_matching {} }",
      "kind: SGD learning_rate: 1 momentum: 0"},
     // The servers' learning rate of 1 makes the center the workers' mean.
     {"local_sgd",
      "As sync, where the network is slow: workers train by themselves for some steps, then their weights are "
      "averaged.",
-     "consistency { groups: 1 } "
+     "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } }",
      "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }"},
     // The paper's outer optimizer.
     {"diloco",
      "As local_sgd, where many steps must lie between two exchanges, and for models that train best with "
      "Adam.",
-     "consistency { groups: 1 } "
+     "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
 };
@@ -113,12 +120,7 @@ void FillAxis(const Axis& offered, Axis* wanted) {
 }
 
 void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
-  // A job that sets the groups sets all of what an update waits for.
-  if (!algorithm->consistency().has_groups()) {
-    v1::Consistency filled = preset.consistency();
-    filled.MergeFrom(algorithm->consistency());
-    *algorithm->mutable_consistency() = filled;
-  }
+  FillAxis(preset.consistency(), algorithm->mutable_consistency());
   FillAxis(preset.contribution(), algorithm->mutable_contribution());
   FillAxis(preset.compensation(), algorithm->mutable_compensation());
 }
@@ -129,7 +131,7 @@ const Preset& OptimizerPreset(const Preset& preset, const v1::Algorithm& algorit
   const Preset* fitting = nullptr;
   for (const Preset& other : Presets()) {
     if (other.algorithm.contribution().kind_case() != kind) continue;
-    if (other.algorithm.consistency().groups() == algorithm.consistency().groups()) return other;
+    if (NumGroups(other.algorithm.consistency()) == NumGroups(algorithm.consistency())) return other;
     if (fitting == nullptr) fitting = &other;
   }
   return fitting == nullptr ? preset : *fitting;

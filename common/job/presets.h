@@ -26,7 +26,7 @@ const Preset* FindPreset(const std::string& name);
 std::string ListPresets();
 
 // Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution
-// than the preset, the optimizer is that of the first preset with its contribution, if possible with its
+// than the preset, the optimizer is that of the first preset with its contribution, if possible with as many
 // groups too. An optimizer of another kind than the preset's takes nothing but the schedule from it.
 void ApplyPreset(const Preset& preset, v1::Job* job);
 

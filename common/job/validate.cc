@@ -179,7 +179,7 @@ void CheckStragglers(const v1::Faults& faults, Problems* problems) {
   for (int i = 0; i < faults.stragglers_size(); ++i) {
     const v1::Straggler& straggler = faults.stragglers(i);
     const std::string path = absl::StrCat("faults.stragglers[", i, "].");
-    problems->Within<double>(1, kMaxSlowness, path + "times", straggler.times());
+    problems->Within<double>(1, kMaxSlowness, path + "slowdown_factor", straggler.slowdown_factor());
     problems->Require(seen.insert(straggler.worker()).second, path + "worker", straggler.worker(),
                       "and so is an earlier one's; give each worker one straggler at most");
   }
@@ -189,7 +189,7 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, "checkpoint.keep", job.checkpoint().keep());
   problems->AtLeast<double>(0, "checkpoint.every_seconds", job.checkpoint().every_seconds());
   problems->Positive("evaluation.every_epochs", job.evaluation().every_epochs());
-  problems->Positive("faults.worker_lease_seconds", job.faults().worker_lease_seconds());
+  problems->Positive("faults.heartbeat_timeout_seconds", job.faults().heartbeat_timeout_seconds());
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());
   problems->Positive("faults.connect_timeout_seconds", job.faults().connect_timeout_seconds());
   problems->AtLeast<double>(0, "faults.stuck_seconds", job.faults().stuck_seconds());

@@ -49,7 +49,7 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       pace_(PaceOf(job_)),
       synchronous_(pace_.synchronous),
       from_(from),
-      membership_(job_.faults().worker_lease_seconds(), from.next_incarnation(), &events_),
+      membership_(job_.faults().heartbeat_timeout_seconds(), from.next_incarnation(), &events_),
       rosters_(synchronous_ ? from.version() : 0),
       state_machine_(static_cast<int>(job_.workers()), from.wall_seconds()),
       shard_reports_(num_shards),
@@ -59,7 +59,7 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
       early_stopping_(job_.evaluation(), from.best()),
       marks_(num_shards),
-      watch_(job_.faults().stuck_seconds(), job_.faults().worker_lease_seconds()) {
+      watch_(job_.faults().stuck_seconds(), job_.faults().heartbeat_timeout_seconds()) {
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
@@ -86,7 +86,7 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
   v1::RegisterReply reply;
   reply.set_worker(member.index);
   reply.set_incarnation(member.incarnation);
-  reply.set_lease_seconds(membership_.heartbeat_timeout_seconds());
+  reply.set_heartbeat_timeout_seconds(membership_.heartbeat_timeout_seconds());
   reply.set_restore_state(
       member.role == v1::WORKER && !state_machine_.begun() &&
       std::count(from_.worker_states().begin(), from_.worker_states().end(), member.index) > 0);

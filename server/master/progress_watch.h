@@ -26,7 +26,7 @@ class ProgressWatch {
   };
 
   // `stuck_seconds` is faults.stuck_seconds; with 0, no worker is ever considered stuck.
-  // `heartbeat_timeout_seconds` is faults.worker_lease_seconds.
+  // `heartbeat_timeout_seconds` is faults.heartbeat_timeout_seconds.
   ProgressWatch(double stuck_seconds, double heartbeat_timeout_seconds)
       : stuck_seconds_(stuck_seconds), heartbeat_timeout_seconds_(heartbeat_timeout_seconds) {}
 

@@ -13,13 +13,13 @@ namespace catchment {
 class StateCollection {
  public:
   // Begins a checkpoint that includes the states of `workers` (index by incarnation), and forgets the
-  // previous one. `version` is that of the checkpoint in synchronous mode, otherwise 0.
+  // previous one. `version` is that of the checkpoint; 0: it is taken at once.
   void Begin(uint64_t number, uint64_t version, std::map<uint64_t, uint32_t> workers);
 
   // Returns the number of the checkpoint; 0 if there is none yet.
   uint64_t number() const { return number_; }
-  // Returns the checkpoint for which the worker must save its state before its next lease, which begins at
-  // `version`; 0 if there is none.
+  // Returns the checkpoint for which the worker must save its state before its next lease; 0 if there is none.
+  // `version`: the one at which that lease begins in synchronous mode, otherwise the highest of the shards.
   uint64_t AskedFor(uint64_t incarnation, uint64_t version) const;
 
   // Returns true if the worker's state for this checkpoint is awaited.

@@ -17,12 +17,12 @@ uint64_t Clock(const v1::Member& member, absl::Span<const Gate::Finished> finish
 
 Gate::Gate(const v1::Algorithm& algorithm)
     : synchronous_(IsSynchronous(algorithm.consistency())),
-      groups_(algorithm.consistency().groups()),
-      spare_workers_(algorithm.consistency().spare_workers()),
-      softsync_(algorithm.consistency().softsync()),
-      delay_(algorithm.emulated_delay()),
-      bounded_(algorithm.consistency().has_staleness_bound()),
-      staleness_bound_(algorithm.consistency().staleness_bound()) {}
+      groups_(NumGroups(algorithm.consistency())),
+      backup_workers_(BackupWorkers(algorithm.consistency())),
+      softsync_(algorithm.consistency().n_softsync().n()),
+      delay_(algorithm.consistency().asynchronous().emulated_delay()),
+      bounded_(algorithm.consistency().has_bounded_staleness()),
+      staleness_bound_(algorithm.consistency().bounded_staleness().bound()) {}
 
 Gate::Table::Table(const v1::Roster& roster, uint32_t groups)
     : from_version(roster.from_version()),
@@ -86,8 +86,8 @@ Gate::Decision Gate::Decide(uint64_t version, uint32_t group, absl::Span<const A
     *tally = {generation_, roster->from_version, static_cast<uint32_t>(in)};
   }
   const uint32_t active = roster->active_of_group[group];
-  const uint32_t spare = active == 0 ? 0 : std::min(spare_workers_, active - 1);
-  if (tally->in < active - spare) return Decision::kWait;
+  const uint32_t backup = active == 0 ? 0 : std::min(backup_workers_, active - 1);
+  if (tally->in < active - backup) return Decision::kWait;
   if (!arrived.empty()) return Decision::kUpdate;
   return synchronous_ && RosterAfter(version) != nullptr ? Decision::kSkip : Decision::kWait;
 }

@@ -1,10 +1,10 @@
 // Decides when an update of a block is made, and of which contributions: the first axis of an algorithm. An
 // update is made
-//   in groups (groups k > 0, worker i in group i mod k)
+//   in groups (synchronous: k = 1; grouped: k > 1; worker i in group i mod k)
 //     synchronous (k = 1):  of the contributions of all members, when the last of them has arrived;
-//     with spare workers s: of the first p - s contributions of the group's p members, at least of one;
+//     with b backup workers: of the first p - b contributions of the group's p members, at least of one;
 //     hybrid (k > 1):       of each group's contributions separately;
-//   in order of arrival (groups 0)
+//   in order of arrival (the other kinds)
 //     asynchronous:         of every contribution, when it arrives;
 //     n-softsync:           of every max(1, floor(p / n)) contributions, from any workers;
 //     emulated delay D:     of the oldest contribution, when more than D wait;
@@ -25,7 +25,7 @@
 // number of members; a change of the rosters costs one pass over them.
 //
 // Threads: it has no lock; its owner holds one.
-// Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, spare workers); Kurth et al. 2017,
+// Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, backup workers); Kurth et al. 2017,
 // arXiv:1708.05256 (hybrid); Dean et al. 2012 (asynchronous); Zhang, Gupta et al. 2015, arXiv:1511.05950
 // (softsync); Ho et al. 2013 (stale synchronous parallel).
 #ifndef CATCHMENT_SERVER_SHARD_GATE_H_
@@ -125,9 +125,9 @@ class Gate {
   const Table* RosterOf(uint64_t version) const;
   const Table* RosterAfter(uint64_t version) const;
 
-  const bool synchronous_;  // without spare workers
+  const bool synchronous_;  // without backup workers
   const uint32_t groups_;
-  const uint32_t spare_workers_;
+  const uint32_t backup_workers_;
   const uint32_t softsync_;  // 0: off
   const uint32_t delay_;
   const bool bounded_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/job/algorithm_facts.h"
 #include "optim/optimizer.h"
 #include "server/shard/accrued_gradient.h"
 #include "server/shard/elastic_difference.h"
@@ -13,7 +14,7 @@ namespace {
 // Returns how many workers contribute to one update when the job's own number of workers takes part.
 int64_t PlannedMembers(const v1::Job& job) {
   const int64_t workers = std::max<int64_t>(1, job.workers());
-  const int64_t groups = std::max<int64_t>(1, job.algorithm().consistency().groups());
+  const int64_t groups = std::max<int64_t>(1, NumGroups(job.algorithm().consistency()));
   return (workers + groups - 1) / groups;
 }
 

@@ -134,7 +134,8 @@ void Shard::Unmark(PendingSnapshot* pending, bool copy) const {
 v1::PushMark Shard::MarkOf(uint32_t index, const PushLedger& ledger) const {
   v1::PushMark mark = ledger.Mark(index);
   // The last pushes are never applied, and no process waits for them.
-  if (context_.job.algorithm().emulated_delay() > 0) mark.set_settled_steps(mark.answered_steps());
+  if (context_.job.algorithm().consistency().asynchronous().emulated_delay() > 0)
+    mark.set_settled_steps(mark.answered_steps());
   return mark;
 }
 

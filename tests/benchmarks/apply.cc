@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/flags.h"
+#include "common/command_line.h"
 #include "common/text.h"
 #include "tests/benchmarks/apply_case.h"
 #include "tests/benchmarks/apply_memory.h"
@@ -31,8 +31,6 @@ with a tensor a block, read twice, for the norms; it is counted once.
 
 14,000 parameters stay in the cache: the rate is the cache's. Of larger models there are enough copies, taken
 in turn, for each to come from memory.
-
-Flags:
 )";
 
 struct Options {
@@ -167,7 +165,7 @@ absl::Status Run(const Options& options) {
 int Main(const std::vector<std::string>& args) {
   Options options;
   FlagSet flags = MakeFlags(&options);
-  return RunBenchmark("apply", kUsage, &flags, args, [&] { return Run(options); });
+  return RunBenchmark("apply", kUsage, flags, args, [&] { return Run(options); });
 }
 
 }  // namespace

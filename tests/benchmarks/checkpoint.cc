@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/flags.h"
 #include "common/checkpoint/manifest.h"
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
 #include "server/shard/run_claim.h"
@@ -33,8 +33,6 @@ constexpr char kUsage[] = R"(bazel run -c opt //tests/benchmarks:checkpoint -- [
 Times the round trip of one asynchronous worker's gradient over loopback, which the server applies with ADAM, while the
 server saves one checkpoint after the other (weights and both vectors of state) and while it saves none. Both take turns
 in one run; the server is a separate process. ratio_p99: with checkpoints over without.
-
-Flags:
 )";
 
 constexpr uint64_t kRunId = 1;
@@ -63,7 +61,7 @@ FlagSet MakeFlags(Options* o) {
 v1::Job MakeJob() {
   v1::Job job;
   job.set_name("checkpoint");
-  job.mutable_algorithm()->mutable_consistency()->set_groups(0);
+  job.mutable_algorithm()->mutable_consistency()->mutable_asynchronous();
   v1::AccruedGradient* const gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
   gradient->set_push_period(1);
   gradient->set_fetch_period(1);
@@ -247,6 +245,6 @@ absl::Status Run(Options options) {
 int main(int argc, char** argv) {
   catchment::Options options;
   catchment::FlagSet flags = catchment::MakeFlags(&options);
-  return catchment::RunBenchmark("checkpoint", catchment::kUsage, &flags, {argv + 1, argv + argc},
+  return catchment::RunBenchmark("checkpoint", catchment::kUsage, flags, {argv + 1, argv + argc},
                                  [&options] { return catchment::Run(options); });
 }

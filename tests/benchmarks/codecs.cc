@@ -9,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/flags.h"
 #include "common/codec/codec.h"
 #include "common/codec/push_encoder.h"
+#include "common/command_line.h"
 #include "common/random.h"
 #include "common/text.h"
 #include "glog/logging.h"
@@ -30,8 +30,6 @@ of 64 KiB again and again.
 
 GB/s (1e9 bytes) counts what is read and written: 4 bytes a value, the payload, and for TOP_K's encoding 8 more
 for the residual.
-
-Flags:
 )";
 
 constexpr int64_t kBlock = (1 << 20) / sizeof(float);  // Job.block_kib's default
@@ -213,7 +211,7 @@ int Main(const std::vector<std::string>& args) {
   FlagSet flags;
   flags.AddString("json", "FILE", &options.json, "Writes the rows there, a list of objects.");
   flags.AddInt("rounds", "N", 1, &options.rounds, "Measurements of each figure. Default 9.");
-  return RunBenchmark("codecs", kUsage, &flags, args, [&] { return Run(options); });
+  return RunBenchmark("codecs", kUsage, flags, args, [&] { return Run(options); });
 }
 
 }  // namespace

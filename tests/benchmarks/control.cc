@@ -9,9 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/flags.h"
 #include "cli/local_cluster.h"
 #include "cli/process.h"
+#include "common/command_line.h"
 #include "common/job/data_sources.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
@@ -38,8 +38,6 @@ waiting     all samples are assigned, and all workers but one wait for that one:
 core        share of a core that the master's process keeps busy (processor time, so other load does not count)
 lease p50   from a worker's request for its next lease until it has it
 calls/s     heartbeats and requests for leases, over all workers
-
-Flags:
 )";
 
 constexpr double kStartSeconds = 30;
@@ -299,7 +297,7 @@ absl::Status RunAll(const Options& options) {
 int Main(const std::vector<std::string>& args) {
   Options options;
   FlagSet flags = MakeFlags(&options);
-  return RunBenchmark("control", kUsage, &flags, args, [&] { return RunAll(options); });
+  return RunBenchmark("control", kUsage, flags, args, [&] { return RunAll(options); });
 }
 
 }  // namespace

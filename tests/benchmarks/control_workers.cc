@@ -67,7 +67,7 @@ class SimulatedWorkers::Worker {
     const absl::Status status =
         FromGrpc(stub_->Register(DeadlineContext(kCallSeconds).get(), all_.registration_, &reply));
     if (!status.ok()) return status;
-    lease_seconds_ = reply.lease_seconds();
+    heartbeat_timeout_seconds_ = reply.heartbeat_timeout_seconds();
     lease_request_.set_wait_seconds(kWaitSeconds);
     lease_request_.set_worker(reply.worker());
     lease_request_.set_incarnation(reply.incarnation());
@@ -95,8 +95,8 @@ class SimulatedWorkers::Worker {
 
   void OnHeartbeatDone(bool) {
     if (ending_ || Failed(heartbeat_status_)) return Leave();
-    const double seconds =
-        std::min(std::max(kHeartbeatSeconds, heartbeat_reply_.again_in_seconds()), lease_seconds_ / 4);
+    const double seconds = std::min(std::max(kHeartbeatSeconds, heartbeat_reply_.again_in_seconds()),
+                                    heartbeat_timeout_seconds_ / 4);
     heartbeat_timer_.Set(all_.thread_.queue(), After(seconds), heartbeat_due_.Tag());
   }
 
@@ -179,7 +179,7 @@ class SimulatedWorkers::Worker {
   std::atomic<bool> ending_ = false;
   std::atomic<int> under_way_ = 0;
   v1::Progress progress_;
-  double lease_seconds_ = 0;
+  double heartbeat_timeout_seconds_ = 0;
 
   MemberCompletion<Worker> heartbeat_due_{this, &Worker::OnHeartbeatDue};
   MemberCompletion<Worker> heartbeat_done_{this, &Worker::OnHeartbeatDone};

@@ -33,20 +33,16 @@ absl::Status WriteRows(const std::vector<nlohmann::ordered_json>& rows, const st
       absl::StrCat("cannot write ", file.string(), "; give --json a folder that exists"));
 }
 
-int RunBenchmark(const std::string& name, const std::string& usage, FlagSet* flags,
+int RunBenchmark(const std::string& name, const std::string& usage, const FlagSet& flags,
                  const std::vector<std::string>& args, const std::function<absl::Status()>& run) {
-  const absl::StatusOr<std::vector<std::string>> positional = flags->Parse(args);
-  if (flags->help()) {
-    std::cout << usage << flags->Describe();
-    return 0;
-  }
-  absl::Status status = positional.status();
-  if (status.ok() && !positional->empty()) {
-    status = absl::InvalidArgumentError(absl::StrCat("unexpected argument ", positional->front()));
-  }
-  if (status.ok()) status = run();
-  if (!status.ok()) std::cerr << name << ": " << status.message() << "\n";
-  return status.ok() ? 0 : 2;
+  CommandLine line{.name = name, .usage = usage, .flags = flags};
+  return RunCommandLine(&line, args, &std::cout, &std::cerr, [&]() -> absl::StatusOr<int> {
+    absl::Status status = run();
+    if (status.ok()) return 0;
+    if (!absl::IsInvalidArgument(status)) return status;
+    std::cerr << name << ": " << status.message() << std::endl;
+    return kExitUsage;
+  });
 }
 
 }  // namespace catchment

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cli/flags.h"
+#include "common/command_line.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -18,8 +18,8 @@ double Median(std::vector<double> values);
 // A list of objects, one a line. `path` counts from where `bazel run` was called. "": does nothing.
 absl::Status WriteRows(const std::vector<nlohmann::ordered_json>& rows, const std::string& path);
 
-// A benchmark's main: --help, or an error with exit code 2, or what `run` returns.
-int RunBenchmark(const std::string& name, const std::string& usage, FlagSet* flags,
+// Runs a benchmark with RunCommandLine. Returns the exit code.
+int RunBenchmark(const std::string& name, const std::string& usage, const FlagSet& flags,
                  const std::vector<std::string>& args, const std::function<absl::Status()>& run);
 
 }  // namespace catchment

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/flags.h"
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "common/text.h"
 #include "tests/benchmarks/loopback.h"
 #include "tests/benchmarks/process_usage.h"
@@ -37,8 +37,6 @@ busy         share of the machine's processors
 
 A step takes 100 ms up to 100,000 parameters, 1 s up to 3,000,000, and 5 s above: sixty workers of 11 million
 parameters exchange 1.06 GB/s with that, about what two cores can carry.
-
-Flags:
 )";
 
 struct Options {
@@ -204,7 +202,7 @@ absl::Status Run(Options options) {
 int Main(const std::vector<std::string>& args) {
   Options options;
   FlagSet flags = MakeFlags(&options);
-  return RunBenchmark("scaling", kUsage, &flags, args, [&] { return Run(options); });
+  return RunBenchmark("scaling", kUsage, flags, args, [&] { return Run(options); });
 }
 
 }  // namespace

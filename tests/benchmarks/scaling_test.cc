@@ -48,7 +48,7 @@ TEST(ScalingTest, SaysWhatIsWrongWithAFlag) {
   const Finished run = RunScaling({"--workers=none"});
   EXPECT_EQ(run.end.exit_code, 2);
   EXPECT_THAT(run.output, HasSubstr("--workers=none: takes whole numbers from 1 to 1000"));
-  EXPECT_THAT(RunScaling({"60"}).output, HasSubstr("unexpected argument 60"));
+  EXPECT_THAT(RunScaling({"60"}).output, HasSubstr("accepts only flags, but got '60'"));
 }
 
 }  // namespace

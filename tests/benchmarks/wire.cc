@@ -16,8 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/flags.h"
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "common/text.h"
 #include "tests/benchmarks/report.h"
 #include "tests/benchmarks/wire_peers.h"
@@ -39,8 +39,6 @@ catchment               the server's shard and the worker's client; _unix: over 
 
 Medians over all round trips of all workers. GB/s: 1e9 bytes, each way, all workers together. "cpu s/GB":
 processor seconds of all processes for each GB moved, both ways counted.
-
-Flags:
 )";
 
 struct Options {
@@ -374,7 +372,7 @@ absl::Status Run(const Options& options) {
 int Main(const std::vector<std::string>& args) {
   Options options;
   FlagSet flags = MakeFlags(&options);
-  return RunBenchmark("wire", kUsage, &flags, args, [&] {
+  return RunBenchmark("wire", kUsage, flags, args, [&] {
     if (options.role == "server") RunServer(FromFlag(options.peer));
     if (options.role == "worker") RunWorker(FromFlag(options.peer));
     return Run(options);

@@ -21,7 +21,7 @@ constexpr int64_t kBlockValues = 1 << 18;  // a job's default of 1 MiB
 
 v1::Job MakeJob() {
   v1::Job job;
-  job.mutable_algorithm()->mutable_consistency()->set_groups(0);
+  job.mutable_algorithm()->mutable_consistency()->mutable_asynchronous();
   v1::AccruedGradient* const gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
   gradient->set_push_period(1);
   gradient->set_fetch_period(1);

@@ -1,4 +1,4 @@
-// Each warning by a status at its bound and one beyond it.
+// Tests each warning with a status at its bound and one beyond it.
 #include "cli/advice.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::vector<std::string> Codes(const v1::JobStatus& status) {
   return codes;
 }
 
-// The only one.
+// Returns the only warning.
 Warning One(const v1::JobStatus& status) {
   const std::vector<Warning> warnings = Advise(status);
   EXPECT_EQ(warnings.size(), 1u) << testing::PrintToString(Codes(status));
@@ -91,9 +91,9 @@ TEST(AdviceTest, OfTwoWorkersTheSlowerIsTheStraggler) {
   EXPECT_EQ(One(status).worker, 0u);
 }
 
-TEST(AdviceTest, StragglerIsJudgedByStepsAndNotByWhatItWaits) {
+TEST(AdviceTest, StragglerIsJudgedByItsComputationAndNotByItsWaits) {
   v1::JobStatus status = HealthyStatus();
-  // It has done a third of the others' steps, as fast as they.
+  // It has done a third of the others' steps, at the same speed.
   ProgressOf(&status, 1)->set_steps(400);
   ProgressOf(&status, 1)->set_compute_seconds(20);
   EXPECT_THAT(Codes(status), IsEmpty());
@@ -103,16 +103,16 @@ TEST(AdviceTest, StragglerIsJudgedByStepsAndNotByWhatItWaits) {
   EXPECT_EQ(One(status).worker, 1u);
 }
 
-TEST(AdviceTest, StragglersMendDependsOnWhoWaits) {
+TEST(AdviceTest, AdviceOnStragglersDependsOnWhichWorkersWait) {
   v1::JobStatus status = HealthyStatus();
   ProgressOf(&status, 2)->set_compute_seconds(400);
   EXPECT_THAT(One(status).advice, Not(HasSubstr("sync_backup")));
   EXPECT_THAT(One(status).why, HasSubstr("staler"));
-  AlgorithmOf(&status)->mutable_consistency()->set_groups(1);
+  AlgorithmOf(&status)->mutable_consistency()->mutable_synchronous();
   status.set_staleness_mean(0);
   EXPECT_THAT(One(status).advice, HasSubstr("sync_backup"));
   EXPECT_THAT(One(status).why, HasSubstr("wait for it at every update"));
-  AlgorithmOf(&status)->mutable_consistency()->set_spare_workers(1);
+  AlgorithmOf(&status)->mutable_consistency()->mutable_synchronous()->set_backup_workers(1);
   EXPECT_THAT(One(status).why, HasSubstr("dropped"));
   EXPECT_THAT(One(status).advice, Not(HasSubstr("sync_backup")));
 }
@@ -140,10 +140,10 @@ TEST(AdviceTest, WorkersWaitForServersMoreThanAThirdOfTheirTime) {
   EXPECT_THAT(warning.why, Not(HasSubstr("slower workers")));
   EXPECT_THAT(Codes(Younger(status, 10.1)), IsEmpty());
 
-  AlgorithmOf(&status)->mutable_consistency()->set_groups(1);
+  AlgorithmOf(&status)->mutable_consistency()->mutable_synchronous();
   status.set_staleness_mean(0);
   EXPECT_THAT(One(status).why, HasSubstr("slower workers"));
-  // Advice that the algorithm does not allow is not given.
+  // There is no advice that the algorithm does not allow.
   AlgorithmOf(&status)->mutable_contribution()->mutable_elastic();
   EXPECT_THAT(One(status).advice, HasSubstr("elastic.communication_period"));
   EXPECT_THAT(One(status).advice, Not(HasSubstr("compression")));
@@ -169,7 +169,7 @@ TEST(AdviceTest, HeartbeatIsOlderThanHalfTheLease) {
   EXPECT_EQ(warning.code, "heartbeat_late");
   EXPECT_EQ(warning.worker, 1u);
   EXPECT_DOUBLE_EQ(warning.bound, 5);
-  EXPECT_THAT(warning.found, HasSubstr("worker 1 (node1:4711) was last heard of 5.1 s ago"));
+  EXPECT_THAT(warning.found, HasSubstr("worker 1 (node1:4711) sent its last heartbeat 5.1 s ago"));
 }
 
 TEST(AdviceTest, WorkersAreMissing) {
@@ -181,7 +181,7 @@ TEST(AdviceTest, WorkersAreMissing) {
   EXPECT_EQ(warning.bound, 4);
 }
 
-TEST(AdviceTest, NobodyScoresTheTestSet) {
+TEST(AdviceTest, NoEvaluatorScoresTheTestSet) {
   v1::JobStatus status = HealthyStatus();
   status.set_evaluators(0);
   EXPECT_EQ(One(status).code, "no_evaluator");
@@ -193,7 +193,7 @@ TEST(AdviceTest, NobodyScoresTheTestSet) {
 
 // ------------------------------------------------------------------------------------------ contributions
 
-TEST(AdviceTest, StalenessIsAboveWhatTheAlgorithmLeadsOneToExpect) {
+TEST(AdviceTest, StalenessIsAboveThatExpectedOfTheAlgorithm) {
   v1::JobStatus status = HealthyStatus();
   status.set_staleness_mean(5.5);  // 1.5 x 3 + 1
   EXPECT_THAT(Codes(status), IsEmpty());
@@ -211,21 +211,18 @@ TEST(ExpectedStalenessTest, FollowsFromWhoIsUnderWay) {
   v1::Job job;
   job.set_workers(6);
   v1::Consistency* consistency = job.mutable_algorithm()->mutable_consistency();
-  consistency->set_groups(0);
+  consistency->mutable_asynchronous();
   EXPECT_EQ(ExpectedStaleness(job), 5);
-  consistency->set_staleness_bound(3);
+  consistency->mutable_bounded_staleness()->set_bound(3);
   EXPECT_EQ(ExpectedStaleness(job), 5);
-  consistency->clear_staleness_bound();
-  job.mutable_algorithm()->set_emulated_delay(4);
+  consistency->mutable_asynchronous()->set_emulated_delay(4);
   EXPECT_EQ(ExpectedStaleness(job), 9);
-  job.mutable_algorithm()->clear_emulated_delay();
   // Updates of three contributions each.
-  consistency->set_softsync(2);
+  consistency->mutable_n_softsync()->set_n(2);
   EXPECT_EQ(ExpectedStaleness(job), 2);
-  consistency->clear_softsync();
-  consistency->set_groups(1);
+  consistency->mutable_synchronous();
   EXPECT_EQ(ExpectedStaleness(job), 0);
-  consistency->set_groups(3);
+  consistency->mutable_grouped()->set_groups(3);
   EXPECT_EQ(ExpectedStaleness(job), 2);
   job.set_workers(2);
   EXPECT_EQ(ExpectedStaleness(job), 1);
@@ -237,9 +234,9 @@ TEST(ExpectedStalenessTest, PushesOfOneFetchFollowEachOther) {
   v1::AccruedGradient* gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
   gradient->set_push_period(2);
   gradient->set_fetch_period(6);
-  // A lone worker's three pushes are 0, 1 and 2 updates old.
+  // A single worker's three pushes are 0, 1 and 2 updates old.
   EXPECT_EQ(ExpectedStaleness(job), 1);
-  // Another one makes as many meanwhile: 0 + 1, 1 + 2, 2 + 3.
+  // Another worker pushes as often meanwhile: 0 + 1, 1 + 2, 2 + 3.
   job.set_workers(2);
   EXPECT_EQ(ExpectedStaleness(job), 3);
 }
@@ -250,7 +247,7 @@ TEST(AdviceTest, ContributionsThatAreNotFiniteAreNamedAtOnce) {
   EXPECT_EQ(One(Younger(status, 1e4)).code, "non_finite");
   EXPECT_EQ(One(status).worker, 2u);
   EXPECT_EQ(One(status).found, "1 contribution with a NaN or an infinity from worker 2 refused");
-  // The same one, seen by both.
+  // Both shards report the same contribution.
   status.mutable_shards(0)->mutable_workers(2)->set_non_finite(1);
   EXPECT_EQ(One(status).measured, 1);
   status.mutable_shards(0)->mutable_workers(3)->set_non_finite(4);
@@ -265,7 +262,7 @@ void SetFates(int worker, uint64_t applied, uint64_t late, v1::JobStatus* status
   }
 }
 
-TEST(AdviceTest, ContributionsComeLateWithoutSpareWorkers) {
+TEST(AdviceTest, ContributionsComeLateWithoutBackupWorkers) {
   v1::JobStatus status = HealthyStatus();
   SetFates(3, 1152, 48, &status);  // of 4800
   EXPECT_THAT(Codes(status), IsEmpty());
@@ -279,10 +276,10 @@ TEST(AdviceTest, ContributionsComeLateWithoutSpareWorkers) {
   EXPECT_THAT(Codes(status), IsEmpty()) << "too few to judge by";
 }
 
-TEST(AdviceTest, WithSpareWorkersOneThatMostlyComesLateIsNamed) {
+TEST(AdviceTest, WithBackupWorkersOneThatMostlyComesLateIsNamed) {
   v1::JobStatus status = HealthyStatus();
-  AlgorithmOf(&status)->mutable_consistency()->set_groups(1);
-  AlgorithmOf(&status)->mutable_consistency()->set_spare_workers(1);
+  AlgorithmOf(&status)->mutable_consistency()->mutable_synchronous();
+  AlgorithmOf(&status)->mutable_consistency()->mutable_synchronous()->set_backup_workers(1);
   status.set_staleness_mean(0);
   SetFates(1, 600, 600, &status);
   EXPECT_THAT(Codes(status), IsEmpty());
@@ -295,7 +292,7 @@ TEST(AdviceTest, WithSpareWorkersOneThatMostlyComesLateIsNamed) {
 
 TEST(AdviceTest, WorkerMakesNoProgress) {
   v1::JobStatus status = HealthyStatus();
-  status.mutable_settings()->mutable_faults()->set_worker_lease_seconds(10);
+  status.mutable_settings()->mutable_faults()->set_heartbeat_timeout_seconds(10);
   status.mutable_settings()->mutable_faults()->set_stuck_seconds(300);
   status.mutable_workers(1)->set_seconds_without_progress(31);
   const Warning warning = One(status);
@@ -339,7 +336,7 @@ TEST(AdviceTest, ShardIsHalfAsLargeAgainAsAnEvenShare) {
   EXPECT_EQ(warning.code, "shard_large");
   EXPECT_EQ(warning.shard, 0u);
   EXPECT_NEAR(warning.measured, 1.5, 1e-6);
-  // Whatever the shares, small ones do not matter.
+  // The distribution of small shards does not matter.
   status.mutable_servers(0)->set_parameters((1 << 20) - 1);
   status.mutable_servers(1)->set_parameters(0);
   EXPECT_THAT(Codes(status), IsEmpty());
@@ -377,7 +374,7 @@ TEST(AdviceTest, CheckpointIsOverdueAfterTwoPeriodsAndAMinute) {
   EXPECT_THAT(One(status).found, HasSubstr("checkpoint.every_seconds is 60"));
 }
 
-TEST(AdviceTest, CheckpointThatCouldNotBeSavedIsToldAtOnce) {
+TEST(AdviceTest, CheckpointThatCouldNotBeSavedIsReportedAtOnce) {
   v1::JobStatus status = HealthyStatus();
   status.mutable_shards(1)->set_save_error("no space left on device");
   for (const auto phase : {v1::JobStatus::TRAINING, v1::JobStatus::FINISHING}) {

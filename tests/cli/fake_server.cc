@@ -1,13 +1,13 @@
 // A stand-in for catchment_server: a master that follows a script instead of training anything, so that tests
 // can make it hang, die or finish. The script is the environment variable FAKE_MASTER (words, separated by
-// spaces), and files in the --out directory: "finish" ends the job as done; the master makes "asked" whenever
-// it is asked for its status.
+// spaces), and files in the --out directory: "finish" ends the job as done; the master creates "asked" for
+// every request for its status.
 //   refuse      ends with exit code 1 and a reason
-//   mute        never says where it listens
-//   deaf        says an address at which no process answers
+//   mute        does not print its address
+//   deaf        prints an address at which no process answers
 //   waiting     stays in the phase WAITING
 //   stubborn    ignores Stop and SIGTERM
-//   checkpoint  has written one
+//   checkpoint  has written a checkpoint
 //   scored      reports a score of the test set
 // A server of another index waits for SIGTERM; with FAKE_SERVER=die it ends with exit code 3.
 #include <grpcpp/grpcpp.h>
@@ -33,8 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 namespace v1 = catchment::v1;
 
-std::atomic<bool> told_to_end{false};
-std::string stop_reason;  // written before told_to_end
+std::atomic<bool> asked_to_end{false};
+std::string stop_reason;  // written before asked_to_end
 const auto began = std::chrono::steady_clock::now();
 
 std::string Flag(int argc, char** argv, const std::string& name) {
@@ -71,7 +71,7 @@ class FakeMaster final : public v1::MasterService::Service {
   grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
     std::cerr << "Stop: " << request->reason() << std::endl;
     stop_reason = request->reason();
-    if (!Scripted("stubborn")) told_to_end = true;
+    if (!Scripted("stubborn")) asked_to_end = true;
     return grpc::Status::OK;
   }
 
@@ -80,7 +80,7 @@ class FakeMaster final : public v1::MasterService::Service {
 };
 
 void AwaitEnd(const std::string& out) {
-  while (!told_to_end && (out.empty() || !fs::exists(out + "/finish"))) usleep(5000);
+  while (!asked_to_end && (out.empty() || !fs::exists(out + "/finish"))) usleep(5000);
 }
 
 int RunMaster(const std::string& out) {
@@ -102,8 +102,8 @@ int RunMaster(const std::string& out) {
   if (!Scripted("mute")) std::cout << "catchment_server 0: listening on 127.0.0.1:" << port << std::endl;
   AwaitEnd(out);
   std::ofstream(out + "/summary.json")
-      << "{\"phase\": \"" << (told_to_end ? "STOPPED" : "DONE")
-      << (told_to_end ? "\", \"reason\": \"" + stop_reason : "") << "\", \"test_accuracy\": 0.5}\n";
+      << "{\"phase\": \"" << (asked_to_end ? "STOPPED" : "DONE")
+      << (asked_to_end ? "\", \"reason\": \"" + stop_reason : "") << "\", \"test_accuracy\": 0.5}\n";
   return 0;
 }
 
@@ -111,7 +111,7 @@ int RunMaster(const std::string& out) {
 
 int main(int argc, char** argv) {
   signal(
-      SIGTERM, Scripted("stubborn") ? SIG_IGN : +[](int) { told_to_end = true; });
+      SIGTERM, Scripted("stubborn") ? SIG_IGN : +[](int) { asked_to_end = true; });
   const std::string out = Flag(argc, argv, "out");
   if (Flag(argc, argv, "index") == "0") return RunMaster(out);
   const char* behaviour = std::getenv("FAKE_SERVER");

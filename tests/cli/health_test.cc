@@ -22,11 +22,11 @@ struct Answer {
 
 Answer Health(const std::vector<std::string>& args) {
   std::ostringstream out, err;
-  const int exit_code = RunHealth(args, &out, &err);
+  const int exit_code = RunHealth(args, {&out, &err});
   return {exit_code, out.str(), err.str()};
 }
 
-// The library's own service.
+// Tests with gRPC's health service.
 class HealthTest : public ::testing::Test {
  protected:
   HealthTest() {

@@ -1,4 +1,4 @@
-// The status of a job that nothing is wrong with: four workers of asynchronous SGD on two servers, half way.
+// The status of a healthy job: four workers of asynchronous SGD on two servers, half of whose budget is used.
 #ifndef CATCHMENT_TESTS_CLI_HEALTHY_STATUS_H_
 #define CATCHMENT_TESTS_CLI_HEALTHY_STATUS_H_
 
@@ -24,11 +24,11 @@ inline v1::JobStatus HealthyStatus() {
       servers { address: "node0:7000" parameters: 2000000 } servers { address: "node1:7000" parameters: 2000000 }
       settings {
         workers: 4
-        algorithm { preset: "downpour" consistency { groups: 0 }
+        algorithm { preset: "downpour" consistency { asynchronous {} }
                     contribution { gradient { push_period: 1 fetch_period: 1 } } }
         data { drawn_digits { test_samples: 10000 } }
         checkpoint { every_updates: 1000 }
-        faults { worker_lease_seconds: 10 non_finite_limit: 10 }
+        faults { heartbeat_timeout_seconds: 10 non_finite_limit: 10 }
       })";
   if (!google::protobuf::TextFormat::ParseFromString(text, &status)) std::abort();
   for (int i = 0; i < 4; ++i) {

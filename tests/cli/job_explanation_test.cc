@@ -5,8 +5,9 @@
 #include <sstream>
 
 #include "cli/commands.h"
-#include "cli/load.h"
+#include "cli/read_job.h"
 #include "common/job/job_text.h"
+#include "common/job/presets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -62,22 +63,22 @@ TEST(JobFactsTest, CountsTheUpdatesOfEachMode) {
                  1, 5)
         .updates();
   };
-  EXPECT_EQ(updates("{groups:2}"), 400);
-  EXPECT_EQ(updates("{groups:1 spare_workers:2}"), 200) << "all five take part in each";
-  EXPECT_EQ(updates("{groups:0 softsync:1}"), 200);
-  EXPECT_EQ(updates("{groups:0 softsync:2}"), 500);
-  EXPECT_EQ(updates("{groups:0 staleness_bound:2}"), 1000);
+  EXPECT_EQ(updates("{grouped:{groups:2}}"), 400);
+  EXPECT_EQ(updates("{synchronous:{backup_workers:2}}"), 200) << "all five take part in each";
+  EXPECT_EQ(updates("{n_softsync:{n:1}}"), 200);
+  EXPECT_EQ(updates("{n_softsync:{n:2}}"), 500);
+  EXPECT_EQ(updates("{bounded_staleness:{bound:2}}"), 1000);
   EXPECT_EQ(Facts({"algorithm.preset=hybrid", "updates=10", "batch_size=32"}, 1, 5).total_samples(), 25 * 32);
 }
 
-TEST(JobFactsTest, CountsWhatWaitsOnTheServers) {
+TEST(JobFactsTest, CountsContributionsThatWaitOnTheServers) {
   const auto waiting = [](const std::vector<std::string>& set) {
     const ServerBytes bytes = Facts(set, 1, 5).server(0);
     return bytes.waiting / bytes.weights;
   };
   EXPECT_EQ(waiting({"algorithm.preset=hybrid"}), 5);
-  EXPECT_EQ(waiting({"algorithm.preset=softsync", "algorithm.consistency.softsync=2"}), 2);
-  EXPECT_EQ(waiting({"algorithm.preset=downpour", "algorithm.emulated_delay=7"}), 7);
+  EXPECT_EQ(waiting({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=2"}), 2);
+  EXPECT_EQ(waiting({"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=7"}), 7);
   EXPECT_EQ(waiting({"algorithm.preset=ssp"}), 0);
 }
 
@@ -90,7 +91,7 @@ TEST(JobFactsTest, CountsRoundsOfLocalSteps) {
   EXPECT_EQ(facts.wire().per_step(), 2.0 * 1199882 * 4 / 10);
 }
 
-TEST(JobFactsTest, CountsWhatWorkersKeep) {
+TEST(JobFactsTest, CountsTheStateOfWorkers) {
   const auto vectors = [](const std::string& preset) {
     return Facts({"algorithm.preset=" + preset}).worker().algorithm / (1199882.0 * 4);
   };
@@ -118,7 +119,7 @@ TEST(JobFactsTest, CountsBytesOfACompressedWire) {
   EXPECT_EQ(half.sent, 1199882 * 2);
   EXPECT_EQ(half.received, 1199882 * 2);
   EXPECT_EQ(half.per_step(), 2.0 * 1199882);
-  // Four whole blocks and 151,306 values, each rounded by itself.
+  // Four whole blocks and one of 151,306 values, each rounded separately.
   const WireBytes top_k = Facts({"compression.push=TOP_K", "compression.top_k_fraction=0.01"}).wire();
   EXPECT_EQ(top_k.sent, (4 * 2621 + 1513) * 8);
   EXPECT_EQ(top_k.received, 1199882 * 4);
@@ -173,7 +174,7 @@ TEST(ExplainModelTest, HasEveryLayerWithShapesAndTheTotal) {
       << text;
 }
 
-TEST(ExplainModelTest, SaysWhatASyntheticModelStandsFor) {
+TEST(ExplainModelTest, DescribesTheStepsOfASyntheticModel) {
   const auto job = LoadCompleteJob("examples/synthetic.textproto", {"model.synthetic.spread=0.5"}, 4);
   ASSERT_TRUE(job.ok()) << job.status();
   const auto facts = JobFacts::Create(*job, 1);
@@ -241,13 +242,13 @@ TEST(ExplainModelTest, ALongModelIsSummarised) {
 
 TEST(ExplainAlgorithmTest, SpellsThePresetOut) {
   const std::string text = ExplainAlgorithm(Facts({"algorithm.preset=downpour"}));
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("the preset \"downpour\""), HasSubstr("algorithm.consistency  { groups: 0 }"),
-                    HasSubstr("gradient { push_period: 1 fetch_period: 1"), HasSubstr("optimizer")))
+  EXPECT_THAT(text, AllOf(HasSubstr("the preset \"downpour\""),
+                          HasSubstr("algorithm.consistency  { asynchronous { emulated_delay: 0 } }"),
+                          HasSubstr("gradient { push_period: 1 fetch_period: 1"), HasSubstr("optimizer")))
       << text;
 }
 
-TEST(ExplainWireTest, SaysWhatTheNumbersAre) {
+TEST(ExplainWireTest, HasCodecsAndBytes) {
   const std::string plain = ExplainWire(Facts({"algorithm.preset=sync"}));
   EXPECT_THAT(plain,
               AllOf(HasSubstr("compression { push: FLOAT32 pull: FLOAT32 }"),
@@ -259,13 +260,13 @@ TEST(ExplainWireTest, SaysWhatTheNumbersAre) {
       << small;
 }
 
-TEST(ExplainComputationTest, SaysWhatIsRounded) {
+TEST(ExplainComputationTest, DescribesTheRounding) {
   EXPECT_THAT(ExplainComputation(Facts({})),
               AllOf(HasSubstr("computation { precision: FLOAT32 }"), HasSubstr("Everything is float32.")));
   EXPECT_THAT(ExplainComputation(Facts({"computation.precision=BFLOAT16"})),
               HasSubstr("rounds factors to 8 significant bits; sums and all else are float32."));
   EXPECT_THAT(ExplainComputation(Facts({"computation.precision=FLOAT16"})),
-              HasSubstr("The loss is multiplied with 65,536 at first"));
+              HasSubstr("The loss is multiplied by 65,536 at first"));
 }
 
 TEST(AlgorithmWordsTest, SaysWhoWaits) {
@@ -276,23 +277,23 @@ TEST(AlgorithmWordsTest, SaysWhoWaits) {
     return DescribeConsistency(Facts(set, 1, 4));
   };
   EXPECT_EQ(words({"algorithm.preset=sync_backup"}),
-            "Synchronous with 1 spare worker. An update is made of the contributions of all 4 workers but "
+            "Synchronous with 1 backup worker. An update is made of the contributions of all 4 workers but "
             "the last: "
             "later contributions are dropped, and their workers are notified.");
   EXPECT_THAT(words({"algorithm.preset=hybrid"}),
               AllOf(HasSubstr("Hybrid. Workers are split into 2 groups"), HasSubstr("of all its members.")));
-  EXPECT_THAT(words({"algorithm.preset=hybrid", "algorithm.consistency.spare_workers=1"}),
+  EXPECT_THAT(words({"algorithm.preset=hybrid", "algorithm.consistency.grouped.backup_workers=1"}),
               HasSubstr("of all its members but the last: later"));
-  EXPECT_THAT(words({"algorithm.preset=softsync", "algorithm.consistency.softsync=2"}),
+  EXPECT_THAT(words({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=2"}),
               AllOf(HasSubstr("2-softsync. No worker waits"), HasSubstr("of every 2 contributions")));
   EXPECT_THAT(words({"algorithm.preset=ssp"}), HasSubstr("at most 3 pushes ahead of the slowest"));
-  EXPECT_THAT(words({"algorithm.preset=ssp", "algorithm.consistency.staleness_bound=0"}),
+  EXPECT_THAT(words({"algorithm.preset=ssp", "algorithm.consistency.bounded_staleness.bound=0"}),
               HasSubstr("no push ahead of the slowest"));
-  EXPECT_THAT(words({"algorithm.preset=downpour", "algorithm.emulated_delay=1"}),
+  EXPECT_THAT(words({"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=1"}),
               HasSubstr("applied when 1 later contribution has arrived"));
 }
 
-TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
+TEST(AlgorithmWordsTest, DescribesContributionsAndTheirPeriods) {
   EXPECT_EQ(DescribeContribution(Facts({"algorithm.preset=downpour"})),
             "The gradient is pushed every step; fresh weights are fetched every step.");
   EXPECT_EQ(DescribeContribution(
@@ -318,7 +319,7 @@ TEST(AlgorithmWordsTest, SaysWhatIsSentAndWhen) {
               HasSubstr("all workers together move it 2 times as far as one with momentum 0.9 would"));
 }
 
-TEST(AlgorithmWordsTest, SaysWhatIsClippedBeforeItIsSent) {
+TEST(AlgorithmWordsTest, DescribesClipping) {
   EXPECT_EQ(
       DescribeContribution(Facts({"algorithm.preset=downpour", "optimizer.clip_norm=2"})),
       "The gradient is pushed every step; fresh weights are fetched every step. A gradient whose norm is "
@@ -412,7 +413,7 @@ TEST(AlgorithmWordsTest, SaysTheBudget) {
             "updates of the center.");
 }
 
-TEST(EvaluationWordsTest, SaysWhatEndsTrainingAndWhatIsKept) {
+TEST(EvaluationWordsTest, DescribesTheEndOfTrainingAndTheBestWeights) {
   const auto words = [](const std::vector<std::string>& set) { return DescribeEvaluation(Facts(set).job()); };
   EXPECT_EQ(words({}), "After every epoch, and at the end, the evaluator scores the test set.");
   EXPECT_EQ(
@@ -434,7 +435,7 @@ TEST(EvaluationWordsTest, SaysWhatEndsTrainingAndWhatIsKept) {
 
 class ValidateTest : public ::testing::Test {
  protected:
-  int Run(const std::vector<std::string>& args) { return RunValidate(args, &out_, &err_); }
+  int Run(const std::vector<std::string>& args) { return RunValidate(args, {&out_, &err_}); }
   std::ostringstream out_;
   std::ostringstream err_;
 };
@@ -480,7 +481,7 @@ TEST_F(ValidateTest, WritesTheJobWithTheChangesAndEveryDefault) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->epochs(), 3);
   EXPECT_EQ(job->workers(), 8u);
-  EXPECT_GT(job->faults().worker_lease_seconds(), 0);
+  EXPECT_GT(job->faults().heartbeat_timeout_seconds(), 0);
 }
 
 TEST_F(ValidateTest, NamesAFileThatCannotBeWritten) {
@@ -492,6 +493,11 @@ TEST_F(ValidateTest, NamesAFileThatCannotBeWritten) {
 TEST_F(ValidateTest, NamesAMissingFile) {
   EXPECT_EQ(Run({"no/such.textproto"}), 1);
   EXPECT_THAT(err_.str(), HasSubstr("no/such.textproto"));
+}
+
+TEST_F(ValidateTest, HelpListsAllPresets) {
+  EXPECT_EQ(Run({"--help"}), 0);
+  for (const Preset& preset : Presets()) EXPECT_THAT(out_.str(), HasSubstr(preset.name));
 }
 
 TEST_F(ValidateTest, AWrongCommandLineHasItsOwnExitCode) {

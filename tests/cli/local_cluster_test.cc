@@ -29,7 +29,7 @@ TEST(ClusterCommandsTest, TheMasterTakesFreePortsAndWritesTheResult) {
   EXPECT_EQ(command.log, "o/logs/server-0.log");
 }
 
-TEST(ClusterCommandsTest, OtherServersAreToldTheMastersAddress) {
+TEST(ClusterCommandsTest, OtherServersGetTheMastersAddress) {
   ClusterPlan plan = Plan();
   plan.resume = true;
   EXPECT_THAT(ServerCommand(plan, 2, "127.0.0.1:7").argv,

@@ -37,7 +37,7 @@ class PackTest : public testing::Test {
   int Pack(const std::vector<std::string>& args) {
     out_.str("");
     err_.str("");
-    return RunPack(args, {}, &out_, &err_);
+    return RunPack(args, {}, {&out_, &err_});
   }
 
   // Returns the data that a job with the printed `data` loads.
@@ -105,7 +105,7 @@ TEST_F(PackTest, TargetsAndNormalizationGoAlong) {
   EXPECT_EQ(targets[9], 8);
 }
 
-TEST_F(PackTest, RefusesWhatItCannotDo) {
+TEST_F(PackTest, RefusesWrongCommandLinesAndExistingShards) {
   const std::string job = Job("data { drawn_digits { train_samples: 5 test_samples: 5 } }");
   EXPECT_EQ(Pack({job}), 2);
   EXPECT_EQ(Pack({"--out=" + directory_}), 2);
@@ -113,7 +113,7 @@ TEST_F(PackTest, RefusesWhatItCannotDo) {
   EXPECT_EQ(Pack({"none.textproto", "--out=" + directory_}), 1);
   ASSERT_EQ(Pack({job, "--out=" + directory_}), 0) << err_.str();
   EXPECT_EQ(Pack({job, "--out=" + directory_}), 1);
-  EXPECT_THAT(err_.str(), HasSubstr(".shard already; name another folder, or delete its shards"));
+  EXPECT_THAT(err_.str(), HasSubstr(".shard already; choose another directory, or delete its shards"));
   EXPECT_EQ(Pack({"--help"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("--rows_per_shard=N"));
 }

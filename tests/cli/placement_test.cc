@@ -1,10 +1,8 @@
-#include "cli/placement.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "cli/job_explanation.h"
-#include "cli/load.h"
+#include "cli/read_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -111,7 +109,7 @@ TEST(ExplainPlacement, SaysThatTensorsStayWhole) {
       AllOf(HasSubstr("each whole, in parts as even as that allows"),
             HasSubstr("No tensor is split between servers."),
             HasSubstr("because tensors stay whole,\n  and the largest, dense1.weight, has 98.31 % of the"),
-            Not(HasSubstr("a multiple of 16"))))
+            Not(HasSubstr("multiples of 16"))))
       << text;
   EXPECT_THAT(ExplainPlacement(Facts(1, {"optimizer.kind=LAMB", "block_kib=65536"})),
               HasSubstr("A server's part is one block: it is sent"));

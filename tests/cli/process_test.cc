@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Long enough never to pass but where something is broken.
+// A limit that is only reached in case of a bug.
 constexpr double kLong = 600;
 
 class ProcessTest : public ::testing::Test {
@@ -33,7 +33,7 @@ class ProcessTest : public ::testing::Test {
     EXPECT_TRUE(process.ok()) << process.status();
     return *std::move(process);
   }
-  // Until the process has written `text`.
+  // Waits until the process has written `text`.
   void AwaitOutput(Process* process, const std::string& text) const {
     while (process->Output().find(text) == std::string::npos) {
       ASSERT_FALSE(process->WaitFor(0.01).has_value()) << "ended without writing " << text;
@@ -123,7 +123,7 @@ TEST_F(ProcessTest, ItsNicenessIsRaised) {
   EXPECT_EQ(std::stoi(process.Output()), std::min(before + 5, 19));
 }
 
-TEST_F(ProcessTest, DefaultsOfTheEnvironmentGiveWayToWhatIsSet) {
+TEST_F(ProcessTest, DefaultsDoNotReplaceVariablesOfTheEnvironment) {
   setenv("CATCHMENT_TEST_SET", "user", 1);
   unsetenv("CATCHMENT_TEST_UNSET");
   Command command = Shell("echo $CATCHMENT_TEST_SET $CATCHMENT_TEST_UNSET");
@@ -175,7 +175,7 @@ TEST_F(ProcessTest, ALogThatCannotBeWrittenIsNamed) {
   EXPECT_THAT(std::string(process.status().message()), HasSubstr("/no/such/folder/log"));
 }
 
-TEST(LastLinesTest, SkipsEmptyOnesAndTakesWhatIsThere) {
+TEST(LastLinesTest, SkipsEmptyLinesAndReturnsFewerIfThereAreFewer) {
   EXPECT_THAT(LastLines("a\n\n b\n   \nc", 2), ElementsAre(" b", "c"));
   EXPECT_THAT(LastLines("", 2), ElementsAre());
 }

@@ -53,7 +53,7 @@ TEST(ProgressLineTest, HasNoTimeLeftWhileTheRateIsUnknown) {
   EXPECT_THAT(ProgressLine(status), Not(HasSubstr("/s")));
 }
 
-TEST(ProgressLineTest, SaysWhatItWaitsFor) {
+TEST(ProgressLineTest, HasTheReasonForWaiting) {
   v1::JobStatus status;
   status.set_phase(v1::JobStatus::WAITING);
   EXPECT_EQ(ProgressLine(status), "waiting");

@@ -30,14 +30,14 @@ class RunDirectoryTest : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(RunDirectoryTest, IsMadeWithItsLogs) {
+TEST_F(RunDirectoryTest, IsCreatedWithItsLogs) {
   fs::remove_all(path_);
   const auto directory = RunDirectory::Open(path_ + "/deep/er", StartMode::kFresh);
   ASSERT_TRUE(directory.ok()) << directory.status();
   EXPECT_TRUE(fs::is_directory(directory->logs()));
 }
 
-TEST_F(RunDirectoryTest, ARunThatGotNowhereIsReplaced) {
+TEST_F(RunDirectoryTest, ARunWithoutACheckpointIsReplaced) {
   Put("metrics.jsonl", "old");
   Put("model-best.safetensors", "old");
   Put("logs/worker-0.log", "old");
@@ -53,7 +53,8 @@ TEST_F(RunDirectoryTest, ARunThatGotNowhereIsReplaced) {
 TEST_F(RunDirectoryTest, AFinishedRunIsNotOverwrittenUnasked) {
   Put("summary.json", "{\"phase\": \"DONE\"}");
   Put("model.safetensors", "precious");
-  EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("holds the result of a finished run: go on with --resume"));
+  EXPECT_THAT(Error(StartMode::kFresh),
+              HasSubstr("holds the result of a finished run: continue with --resume"));
   EXPECT_TRUE(Has("model.safetensors"));
 }
 
@@ -104,6 +105,19 @@ TEST_F(RunDirectoryTest, AFileInItsPlaceIsNamed) {
   Put("file", "");
   EXPECT_THAT(std::string(RunDirectory::Open(path_ + "/file", StartMode::kFresh).status().message()),
               HasSubstr(path_ + "/file"));
+}
+
+TEST_F(RunDirectoryTest, SummaryThatIsNotAnObjectIsNamed) {
+  const std::string file = path_ + "/summary.json";
+  EXPECT_THAT(std::string(ReadSummary(file).status().message()), HasSubstr(file));
+  for (const char* text : {"{\"epochs\": ", "[1]"}) {
+    Put("summary.json", text);
+    EXPECT_THAT(std::string(ReadSummary(file).status().message()), HasSubstr(file + " is not a JSON object"));
+  }
+  Put("summary.json", "{\"epochs\": 2}");
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(file);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->value("epochs", 0), 2);
 }
 
 }  // namespace

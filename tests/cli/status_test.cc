@@ -1,4 +1,4 @@
-// The command against a master that follows a script.
+// Tests `catchment status` with a master that follows a script.
 #include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ Answer Status(const std::vector<std::string>& args, ScreenSize size = {}) {
   return {exit_code, out.str(), err.str()};
 }
 
-// Gives its statuses one after the other, the last one again and again.
+// Returns its statuses in order, and then repeats the last one.
 class Master final : public v1::MasterService::Service {
  public:
   explicit Master(std::vector<v1::JobStatus> statuses) : statuses_(std::move(statuses)) {}
@@ -124,7 +124,7 @@ TEST(StatusTest, WatchShowsABlockEachTimeAndEndsWithTheJob) {
   EXPECT_THAT(blocks[1], HasSubstr("500 samples/s")) << "between the two";
   EXPECT_THAT(blocks[3], StartsWith("done\n"));
   EXPECT_THAT(answer.out, Not(HasSubstr("\x1b")));
-  // So the job waits for the next question.
+  // The job waits for the next request.
   EXPECT_THAT(master.asked(), Each(Gt(0.05)));
 }
 
@@ -171,7 +171,7 @@ TEST(StatusTest, ASignalEndsWatchingAndGivesTheTerminalBack) {
 
 // ------------------------------------------------------------------------------------------------- errors
 
-TEST(StatusErrorTest, MasterThatIsNotThereIsNamedWithWhatMayBeWrong) {
+TEST(StatusErrorTest, UnreachableMasterIsNamedWithPossibleReasons) {
   Master master({HealthyStatus()});
   Server server(&master);
   server.server->Shutdown();
@@ -184,16 +184,16 @@ TEST(StatusErrorTest, MasterThatIsNotThereIsNamedWithWhatMayBeWrong) {
   }
 }
 
-TEST(StatusErrorTest, ServerThatIsNoMasterIsToldApart) {
+TEST(StatusErrorTest, ServerThatIsNotTheMasterIsDistinguished) {
   grpc::health::v1::Health::Service other;
   const Server server(&other);
   const Answer answer = Status({server.address});
   EXPECT_EQ(answer.exit_code, 3);
   EXPECT_EQ(answer.err, "catchment status: " + server.address +
-                            " answers, but is no master: give the address of the server with index 0\n");
+                            " answers, but is not the master: give the address of the server with index 0\n");
 }
 
-TEST(StatusErrorTest, WhatListensAndSaysNothingIsNamedWithinSeconds) {
+TEST(StatusErrorTest, ListenerThatDoesNotAnswerIsNamedWithinSeconds) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -209,7 +209,7 @@ TEST(StatusErrorTest, WhatListensAndSaysNothingIsNamedWithinSeconds) {
   close(listener);
 }
 
-TEST(StatusErrorTest, WrongCommandLinesAreToldWithTheMend) {
+TEST(StatusErrorTest, WrongCommandLinesAreExplained) {
   EXPECT_EQ(Status({}).exit_code, 2);
   EXPECT_THAT(Status({}).err, HasSubstr("for example: catchment status node0:7000"));
   EXPECT_EQ(Status({"a:1", "b:2"}).exit_code, 2);

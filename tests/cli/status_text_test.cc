@@ -1,4 +1,4 @@
-// StatusText and StatusJson.
+// Tests StatusText and StatusJson.
 #include "cli/status_text.h"
 
 #include <nlohmann/json.hpp>
@@ -21,7 +21,7 @@ void ExpectFits(const std::string& text) {
   }
 }
 
-// A job with something to be said of everywhere.
+// Returns the status of a job with values in all tables.
 v1::JobStatus Troubled() {
   v1::JobStatus status = HealthyStatus();
   status.mutable_workers(2)->mutable_progress()->set_compute_seconds(186);
@@ -32,7 +32,7 @@ v1::JobStatus Troubled() {
   return status;
 }
 
-TEST(StatusTextTest, SaysAllWithUnits) {
+TEST(StatusTextTest, HasEverythingWithUnits) {
   EXPECT_EQ(StatusText(Troubled(), nullptr), R"(digits (downpour), training
   progress     51.20 %, 153,600 of 300,000 samples, epoch 2.56 of 5, 4,800 updates
   time         1 min 20 s trained, 1,920 samples/s, 1 min 16 s left
@@ -43,12 +43,12 @@ TEST(StatusTextTest, SaysAllWithUnits) {
   checkpoint   4,000
 
 workers: 4 of 4, 1 evaluator; time computing/pushing/pulling/waiting for data,
-staleness mean/p50/p99/max in updates, and when each was last heard of
-  worker  host               pid  samples/s         time   staleness  heard of  device
-       0  node0             4710        480  75/5/15/5 %  2.98/3/5/9     0.3 s  cpu: oneDNN 2.…
-       1  node1             4711        480  75/5/15/5 %  2.98/3/5/9     0.3 s  cpu: oneDNN 2.…
-       2  node2             4712        186   90/2/6/2 %  2.98/3/5/9     0.3 s  cpu: oneDNN 2.…
-       3  a-host-with-qui…  4713        480  75/5/15/5 %  2.98/3/5/9     0.3 s  cuda:0: a devi…
+staleness mean/p50/p99/max in updates, and time since the last heartbeat
+  worker  host               pid  samples/s         time   staleness  heartbeat  device
+       0  node0             4710        480  75/5/15/5 %  2.98/3/5/9      0.3 s  cpu: oneDNN 2…
+       1  node1             4711        480  75/5/15/5 %  2.98/3/5/9      0.3 s  cpu: oneDNN 2…
+       2  node2             4712        186   90/2/6/2 %  2.98/3/5/9      0.3 s  cpu: oneDNN 2…
+       3  a-host-with-qui…  4713        480  75/5/15/5 %  2.98/3/5/9      0.3 s  cuda:0: a dev…
 
 servers: payload in and out; pushes applied and not applied
   server  address     parameters  version       in      out  applied                not applied
@@ -64,7 +64,7 @@ warnings
   non_finite: 2 contributions with a NaN or an infinity from worker 2 refused
     Training is about to diverge; after 10 in a row the job fails.
     -> Lower optimizer.learning_rate, raise optimizer.schedule.warmup, or set optimizer.clip_norm.
-       Where it stays with one worker, look at its data and its device.
+       If it is only this worker, check its data and its device.
   straggler: worker 2 (node2:4712) computes 155 ms a step, 3.1 times the median of 50 ms
     Its contributions are as many times staler as it is slower.
     -> Look at what else runs on its machine and how many --threads it has, or give it another
@@ -72,7 +72,7 @@ warnings
 )");
 }
 
-TEST(StatusTextTest, FitsHowEverLongWordsAndNumbersAre) {
+TEST(StatusTextTest, FitsWithLongWordsAndNumbers) {
   v1::JobStatus status = Troubled();
   status.set_reason(std::string(300, 'r'));
   status.add_events(std::string(300, 'e'));
@@ -94,7 +94,7 @@ TEST(StatusTextTest, SaysLittleOfAJobThatHasNotBegun) {
   const std::string text = StatusText(status, nullptr);
   EXPECT_THAT(text, HasSubstr("digits (sync), waiting: waiting for servers: 1 of 2 are here\n"));
   EXPECT_THAT(text, HasSubstr("workers: 0 of 2, no evaluator\n"));
-  EXPECT_THAT(text, HasSubstr("not there yet"));
+  EXPECT_THAT(text, HasSubstr("not registered"));
   EXPECT_THAT(text, HasSubstr("no warnings\n"));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
   ExpectFits(text);
@@ -116,7 +116,7 @@ TEST(StatusTextTest, ShowsTheFirstAndTheLastOfManyWorkers) {
 
 // ------------------------------------------------------------------------------------------------- JSON
 
-// All that docs/operating.md names.
+// Tests all names of docs/operating.md.
 constexpr const char* kJobNames[] = {"job",
                                      "preset",
                                      "phase",
@@ -238,7 +238,7 @@ TEST(StatusJsonTest, HasTheValues) {
   EXPECT_TRUE(object["warnings"][1]["shard"].is_null());
 }
 
-TEST(StatusJsonTest, WhatIsNotKnownIsNull) {
+TEST(StatusJsonTest, UnknownValuesAreNull) {
   v1::JobStatus status;
   status.add_servers();
   status.add_workers();
@@ -257,7 +257,7 @@ TEST(StatusJsonTest, WhatIsNotKnownIsNull) {
   }
 }
 
-TEST(StatusJsonTest, TwoReadingsGiveWhatLiesBetween) {
+TEST(StatusJsonTest, TwoReportsGiveTheRatesBetweenThem) {
   const v1::JobStatus before = HealthyStatus();
   v1::JobStatus now = before;
   now.set_wall_seconds(82);

@@ -19,10 +19,9 @@ constexpr char kSummary[] = R"({
   "round_trip_p50_us": 2261.5, "round_trip_p99_us": 10763,
   "bytes_pushed": 22500000000, "bytes_pulled": 900, "phase": "DONE", "reason": ""})";
 
-TEST(SummaryTableTest, SaysEverythingWithUnits) {
-  const auto summary = ParseSummary(kSummary, "summary.json");
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(SummaryTable(*summary),
+TEST(SummaryTableTest, HasEverythingWithUnits) {
+  const auto summary = nlohmann::json::parse(kSummary);
+  EXPECT_EQ(SummaryTable(summary),
             "  algorithm      downpour\n"
             "  processes      2 servers, 1 worker\n"
             "  device         cpu\n"
@@ -33,45 +32,39 @@ TEST(SummaryTableTest, SaysEverythingWithUnits) {
             "  test accuracy  99.05 %\n"
             "  test loss      0.03121\n"
             "  staleness      mean 0.98, p50 1, p99 2, max 5 updates\n"
-            "  pushes         4,688 applied, 0 late, 0 with NaN or infinity, 1 duplicate\n"
+            "  pushes         4,688 applied, 0 late, 0 not finite, 1 duplicate\n"
             "  on the wire    22.5 GB pushed, 900 B pulled\n"
             "  ended          DONE\n");
 }
 
-TEST(SummaryTableTest, LeavesOutWhatIsMissingOrOfAnotherType) {
-  const auto summary = ParseSummary(
-      R"({"test_accuracy": null, "workers": 2, "reason": "SIGINT", "phase": "STOPPED"})", "summary.json");
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n  ended      STOPPED, SIGINT\n");
+TEST(SummaryTableTest, LeavesOutFieldsThatAreMissingOrOfAnotherType) {
+  const auto summary = nlohmann::json::parse(
+      R"({"test_accuracy": null, "workers": 2, "reason": "SIGINT", "phase": "STOPPED"})");
+  EXPECT_EQ(SummaryTable(summary), "  processes  2 workers\n  ended      STOPPED, SIGINT\n");
 }
 
-TEST(SummaryTableTest, LeavesOutTimesThatNobodySpent) {
-  const auto summary = ParseSummary(
+TEST(SummaryTableTest, LeavesOutTimesThatAreZero) {
+  const auto summary = nlohmann::json::parse(
       R"({"compute_seconds": 0, "push_seconds": 0, "pull_seconds": 0, "data_seconds": 0, "workers": 2,
-          "round_trip_p50_us": null, "round_trip_p99_us": null})",
-      "summary.json");
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(SummaryTable(*summary), "  processes  2 workers\n");
+          "round_trip_p50_us": null, "round_trip_p99_us": null})");
+  EXPECT_EQ(SummaryTable(summary), "  processes  2 workers\n");
 }
 
 TEST(SummaryTableTest, SaysWhichEvaluationWasBestAndWhyItEnded) {
-  const auto summary = ParseSummary(R"({"best_evaluation": 7, "best_test_loss": 0.0612,
+  const auto summary = nlohmann::json::parse(R"({"best_evaluation": 7, "best_test_loss": 0.0612,
       "best_test_accuracy": 0.9812, "best_at_samples": 42000, "phase": "DONE", "reason": "",
-      "ended_early": "test accuracy 0.9812 reached evaluation.target_accuracy 0.98"})",
-                                    "summary.json");
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(SummaryTable(*summary),
+      "ended_early": "test accuracy 0.9812 reached evaluation.target_accuracy 0.98"})");
+  EXPECT_EQ(SummaryTable(summary),
             "  best evaluation  7, test accuracy 98.12 %, test loss 0.0612, after 42,000 samples\n"
             "  ended            DONE, test accuracy 0.9812 reached evaluation.target_accuracy 0.98\n");
 }
 
-TEST(SummaryTableTest, SaysWhatAsynchronyDid) {
-  const auto summary = ParseSummary(R"({"staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25,
+TEST(SummaryTableTest, HasStalenessInTimeAndImplicitMomentum) {
+  const auto summary =
+      nlohmann::json::parse(R"({"staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25,
       "staleness_seconds_max": 75, "gap_mean": 0.00123456, "gap_max": 0.01, "momentum": 0.45,
-      "implicit_momentum": 0.4499, "pushes_applied": 90, "pushes_waiting": 8})",
-                                    "summary.json");
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(SummaryTable(*summary),
+      "implicit_momentum": 0.4499, "pushes_applied": 90, "pushes_waiting": 8})");
+  EXPECT_EQ(SummaryTable(summary),
             "  in time   p50 12.3 ms, p90 250 ms, max 1 min 15 s\n"
             "  gap       mean 0.001235, max 0.01\n"
             "  momentum  0.45 set, 0.4499 from asynchrony\n"
@@ -79,22 +72,19 @@ TEST(SummaryTableTest, SaysWhatAsynchronyDid) {
 }
 
 TEST(WorkerTableTest, HasARowForEachWorker) {
-  const auto summary = ParseSummary(R"({"per_worker": [
+  const auto summary = nlohmann::json::parse(R"({"per_worker": [
       {"worker": 0, "pushes_applied": 4688, "pushes_waiting": 0, "pushes_late": 3, "pushes_non_finite": 1,
        "pushes_duplicate": 0, "staleness_p50": 1, "staleness_p90": 2, "staleness_max": 5,
        "staleness_seconds_p50": 0.0123, "staleness_seconds_p90": 0.25, "staleness_seconds_max": 2.5,
        "gap_mean": 0.00123456, "gap_max": 0.01},
       {"worker": 1, "pushes_applied": 12, "staleness_p50": 0, "staleness_p90": 0, "staleness_max": 0,
-       "staleness_seconds_p50": null, "gap_mean": null}]})",
-                                    "summary.json");
-  ASSERT_TRUE(summary.ok()) << summary.status();
-  EXPECT_EQ(
-      WorkerTable(*summary),
-      "  worker  applied                     not applied  staleness p50 / p90 / max                   in time"
-      "  gap mean / max\n"
-      "       0    4,688  3 late, 1 with NaN or infinity                  1 / 2 / 5  12.3 ms / 250 ms / 2.5 s"
-      "  0.00123 / 0.01\n"
-      "       1       12                                                  0 / 0 / 0\n");
+       "staleness_seconds_p50": null, "gap_mean": null}]})");
+  EXPECT_EQ(WorkerTable(summary),
+            "  worker  applied           not applied  staleness p50 / p90 / max                   in time"
+            "  gap mean / max\n"
+            "       0    4,688  3 late, 1 not finite                  1 / 2 / 5  12.3 ms / 250 ms / 2.5 s"
+            "  0.00123 / 0.01\n"
+            "       1       12                                        0 / 0 / 0\n");
 }
 
 TEST(WorkerTableTest, ShowsTheFirstAndTheLastOfMany) {
@@ -105,13 +95,6 @@ TEST(WorkerTableTest, ShowsTheFirstAndTheLastOfMany) {
   for (const char* shown : {"  7  ", "  52  ", "  59  "}) EXPECT_THAT(table, HasSubstr(shown));
   for (const char* left_out : {"  8  ", "  51  "}) EXPECT_THAT(table, Not(HasSubstr(left_out)));
   EXPECT_EQ(WorkerTable(nlohmann::json::object()), "");
-}
-
-TEST(ParseSummaryTest, NamesAFileThatIsNoJson) {
-  const auto summary = ParseSummary("{\"epochs\": ", "out/summary.json");
-  ASSERT_FALSE(summary.ok());
-  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("out/summary.json is not a JSON object"));
-  EXPECT_FALSE(ParseSummary("[1]", "x").ok());
 }
 
 }  // namespace

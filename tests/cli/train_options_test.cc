@@ -1,5 +1,4 @@
-#include "cli/train_options.h"
-
+#include "cli/train.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -9,15 +8,22 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+absl::StatusOr<TrainOptions> Parse(const std::vector<std::string>& args) {
+  TrainOptions options;
+  options.args = args;
+  CommandLine line = TrainCommandLine(&options);
+  if (absl::Status status = line.Parse(args); !status.ok()) return status;
+  return options;
+}
+
 std::string Error(const std::vector<std::string>& args) {
-  return std::string(ParseTrainOptions(args).status().message());
+  return std::string(Parse(args).status().message());
 }
 
 TEST(TrainOptionsTest, TakesAllFlags) {
-  const auto options =
-      ParseTrainOptions({"job", "--servers=2", "--workers", "3", "--set", "seed=2", "--set=epochs=1",
-                         "--out=o", "--json", "--resume", "--evaluator=false", "--threads=4", "--device=cuda",
-                         "--tls_ca=a", "--tls_cert=c", "--tls_key=k"});
+  const auto options = Parse({"job", "--servers=2", "--workers", "3", "--set", "seed=2", "--set=epochs=1",
+                              "--out=o", "--json", "--resume", "--evaluator=false", "--threads=4",
+                              "--device=cuda", "--tls_ca=a", "--tls_cert=c", "--tls_key=k"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->job, "job");
   EXPECT_EQ(options->servers, 2);
@@ -30,36 +36,29 @@ TEST(TrainOptionsTest, TakesAllFlags) {
   EXPECT_EQ(options->tls.key, "k");
 }
 
-TEST(TrainOptionsTest, SaysWhatIsMissingOrDoesNotGoTogether) {
-  EXPECT_THAT(Error({"--out=o"}), HasSubstr("which job?"));
-  EXPECT_THAT(Error({"job"}), HasSubstr("--out=DIR is missing"));
-  EXPECT_THAT(Error({"a", "b", "--out=o"}), HasSubstr("takes one job, got also: b"));
-  EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("take one"));
+TEST(TrainOptionsTest, RefusesMissingAndConflictingFlags) {
+  EXPECT_THAT(Error({"--out=o"}), HasSubstr("takes one JOB, for example: catchment train examples/"));
+  EXPECT_THAT(Error({"job"}), HasSubstr("--out=DIR is required"));
+  EXPECT_THAT(Error({"a", "b", "--out=o"}), HasSubstr("takes one JOB, but got also b"));
+  EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("choose one"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
   EXPECT_THAT(Error({"job", "--out=o", "--tls_ca=a"}),
               HasSubstr("all of --tls_ca, --tls_cert and --tls_key"));
 }
 
-TEST(TrainOptionsTest, AResumedRunNeedsNoJob) {
-  EXPECT_TRUE(ParseTrainOptions({"--resume", "--out=o"}).ok());
-}
+TEST(TrainOptionsTest, AResumedRunNeedsNoJob) { EXPECT_TRUE(Parse({"--resume", "--out=o"}).ok()); }
 
 TEST(TrainOptionsTest, AProgramMayTakeThePlaceOfAJob) {
-  const auto options = ParseTrainOptions({"--program=python train.py", "--out=o"});
+  const auto options = Parse({"--program=python train.py", "--out=o"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->program, "python train.py");
   EXPECT_EQ(options->job, "");
 }
 
-TEST(TrainOptionsTest, HelpNeedsNothingElse) {
-  const auto options = ParseTrainOptions({"--help"});
-  ASSERT_TRUE(options.ok()) << options.status();
-  EXPECT_TRUE(options->help);
-}
-
 TEST(TrainHelpTest, HasExamplesAndEveryFlag) {
-  const std::string help = TrainHelp();
+  TrainOptions options;
+  const std::string help = TrainCommandLine(&options).Help();
   for (const char* word :
        {"Examples:", "--out=DIR", "--servers=N", "--set=PATH=VALUE", "--resume", "--tls_key=FILE"}) {
     EXPECT_THAT(help, HasSubstr(word));
@@ -67,8 +66,8 @@ TEST(TrainHelpTest, HasExamplesAndEveryFlag) {
 }
 
 TEST(ResumeCommandTest, RepeatsTheCommandForAShell) {
-  const auto options = ParseTrainOptions(
-      {"job", "--overwrite", "--set", "data.drawn_digits={seed: 2}", "--set=name=a'b", "--out=o"});
+  const auto options =
+      Parse({"job", "--overwrite", "--set", "data.drawn_digits={seed: 2}", "--set=name=a'b", "--out=o"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(ResumeCommand(*options),
             "catchment train job --set 'data.drawn_digits={seed: 2}' '--set=name=a'\\''b' --out=o --resume");

@@ -1,4 +1,4 @@
-// `catchment train` with daemons that follow a script (fake_server.cc, and shell scripts for workers).
+// Tests `catchment train` with daemons that follow a script (fake_server.cc, and shell scripts for workers).
 #include "cli/train.h"
 
 #include <signal.h>
@@ -33,7 +33,7 @@ class TrainTest : public ::testing::Test {
     options_.args = {options_.job, "--out=" + options_.out};
     options_.workers = 1;
     options_.evaluator = false;
-    // Short where a test waits for it to pass.
+    // Tests that wait for a limit shorten it.
     bounds_.poll = 0.05;
     Worker("touch $OUT/finish");
     Script("");
@@ -113,7 +113,7 @@ TEST_F(TrainTest, OneWorkerKilledIsSaidAndTheOtherGoesOn) {
       "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("died: killed by SIGKILL (9)"), HasSubstr("    my last words"),
-                                HasSubstr("training goes on with 1 worker")));
+                                HasSubstr("training continues with 1 worker")));
 }
 
 TEST_F(TrainTest, AllWorkersLostEndsTheJobAndSaysHowToGoOn) {
@@ -124,7 +124,7 @@ TEST_F(TrainTest, AllWorkersLostEndsTheJobAndSaysHowToGoOn) {
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("worker-0"), HasSubstr("worker-1"), HasSubstr("exit code 1"),
                                 HasSubstr("no memory")));
   EXPECT_THAT(err_.str(),
-              AllOf(HasSubstr("all workers are lost"), HasSubstr("To go on from the last checkpoint"),
+              AllOf(HasSubstr("all workers are lost"), HasSubstr("To resume from the last checkpoint"),
                     HasSubstr(options_.out + " --resume")));
   ExpectNoChildLeft();
 }
@@ -148,7 +148,7 @@ TEST_F(TrainTest, WorkersThatAllLeaveAnUnfinishedJobEndIt) {
   Worker("exit 0");
   bounds_.orphan = 0.05;
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("no worker is left, and the job is not done"));
+  EXPECT_THAT(err_.str(), HasSubstr("no worker runs, and the job is not done"));
 }
 
 TEST_F(TrainTest, ALostServerEndsTheJob) {
@@ -188,7 +188,7 @@ TEST_F(TrainTest, AJobInWhichNothingMovesIsGivenUp) {
   bounds_.stall = 0.2;
   Worker("exec sleep 1000");
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), AllOf(HasSubstr("nothing has moved for 0.2 s"), HasSubstr("--stall_seconds")));
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("no progress for 0.2 s"), HasSubstr("--stall_seconds")));
 }
 
 TEST_F(TrainTest, ProcessesThatIgnoreSigtermAreKilled) {
@@ -204,8 +204,9 @@ TEST_F(TrainTest, ASignalStopsTheJobInOrder) {
   Worker("kill -TERM $PPID; exec sleep 1000");
   bounds_.end = 0.2;  // this worker gets no signal to end
   EXPECT_EQ(Train(), 128 + SIGTERM) << err_.str();
-  EXPECT_THAT(out_.str(), AllOf(HasSubstr("SIGTERM: stopping in order"), HasSubstr("ended          STOPPED"),
-                                HasSubstr("To go on from the last checkpoint")));
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("SIGTERM: stopping after saving a checkpoint"),
+                    HasSubstr("ended          STOPPED"), HasSubstr("To resume from the last checkpoint")));
   const auto log = ReadTextFile(options_.out + "/logs/server-0.log");
   ASSERT_TRUE(log.ok());
   EXPECT_THAT(*log, HasSubstr("Stop: SIGTERM to `catchment train`"));
@@ -214,7 +215,7 @@ TEST_F(TrainTest, ASignalStopsTheJobInOrder) {
 
 TEST_F(TrainTest, ASecondSignalKills) {
   Script("stubborn");
-  // The master's log tells that the first one has been handled.
+  // The master's log shows that the first one has been handled.
   Worker(
       "kill -INT $PPID; until grep -q Stop $OUT/logs/server-0.log; do sleep 0.01; done\n"
       "kill -TERM $PPID; exec sleep 1000");
@@ -251,8 +252,8 @@ TEST_F(TrainTest, APlateauWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
 TEST_F(TrainTest, ATargetWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
   options_.set = {"evaluation={target_loss: 0.1 keep_best: true}"};
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("--evaluator=false: evaluation.target_loss is set, which follows the "
-                                    "evaluator's scores; leave --evaluator out, or the field"));
+  EXPECT_THAT(err_.str(), HasSubstr("--evaluator=false: evaluation.target_loss is set, which depends on the "
+                                    "evaluator's scores; omit --evaluator or the field"));
   options_.set = {"evaluation={keep_best: true}"};
   EXPECT_EQ(Train(), 1);
   EXPECT_THAT(err_.str(), HasSubstr("--evaluator=false: evaluation.keep_best is set"));
@@ -279,12 +280,12 @@ TEST_F(TrainTest, ResumingTakesTheRunsOwnJob) {
   EXPECT_EQ(LoadJob(options_.out + "/job.textproto")->seed(), 42u);
 }
 
-TEST_F(TrainTest, ResumingWhatIsDoneKeepsItsResult) {
+TEST_F(TrainTest, ResumingAFinishedRunKeepsItsResult) {
   Script("checkpoint");
   EXPECT_EQ(Train(), 0) << err_.str();
   options_.resume = true;
   EXPECT_EQ(Train(), 0) << err_.str();
-  EXPECT_THAT(err_.str(), HasSubstr("nothing is left to train"));
+  EXPECT_THAT(err_.str(), HasSubstr("holds the result of this job, which is done"));
   EXPECT_TRUE(fs::exists(options_.out + "/summary.json"));
 }
 

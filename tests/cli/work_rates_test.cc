@@ -18,7 +18,7 @@ TEST(WorkRatesTest, OneReadingAloneIsSinceTheWorkersRegistration) {
   EXPECT_DOUBLE_EQ(*SamplesPerSecond(status, nullptr), 1920.4);
 }
 
-// A worker trains for 2 s of its own time, 1 s of it computing.
+// Returns a worker that has trained for 2 s of its own time, 1 s of it computing.
 void GoOn(v1::JobStatus* status, int worker) {
   v1::Progress* progress = status->mutable_workers(worker)->mutable_progress();
   progress->set_steps(progress->steps() + 10);
@@ -27,7 +27,7 @@ void GoOn(v1::JobStatus* status, int worker) {
   progress->set_pull_seconds(progress->pull_seconds() + 1);
 }
 
-TEST(WorkRatesTest, TwoReadingsGiveWhatLiesBetween) {
+TEST(WorkRatesTest, TwoReportsGiveTheRatesBetweenThem) {
   const v1::JobStatus before = HealthyStatus();
   v1::JobStatus now = before;
   GoOn(&now, 1);
@@ -38,7 +38,7 @@ TEST(WorkRatesTest, TwoReadingsGiveWhatLiesBetween) {
   EXPECT_DOUBLE_EQ(*work.compute_per_step(), 0.1);
   EXPECT_DOUBLE_EQ(*work.share(work.pull), 0.5);
   EXPECT_DOUBLE_EQ(*SamplesPerSecond(now, &before), 128);
-  // All others have reported nothing.
+  // The others have not reported any work.
   EXPECT_DOUBLE_EQ(*WorkOf(now, &before).samples_per_second(), 160);
   EXPECT_FALSE(WorkOf(now.workers(0), &before).samples_per_second().has_value());
 }

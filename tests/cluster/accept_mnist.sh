@@ -77,7 +77,7 @@ kill_one() {
 run() {
   local dir=$out/$1-$2 pid
   "$catchment" train "$job" --servers=2 --workers="$3" --threads=1 --set algorithm.preset="$1" \
-    --set workers="$3" --set epochs="$epochs" --set faults.worker_lease_seconds=5 --out="$dir" \
+    --set workers="$3" --set epochs="$epochs" --set faults.heartbeat_timeout_seconds=5 --out="$dir" \
     >"$dir.log" 2>&1 &
   pid=$!
   if [[ $2 == killed ]] && ! kill_one "$pid" "$dir"; then

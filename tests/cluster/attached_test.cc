@@ -93,8 +93,8 @@ class AttachedPresetTest : public AttachedTest, public testing::WithParamInterfa
 
 // Returns the changes with which two presets work with one worker.
 std::string ForOneWorker(const std::string& preset) {
-  if (preset == "sync_backup") return "consistency { spare_workers: 0 }";
-  return preset == "hybrid" ? "consistency { groups: 1 }" : "";
+  if (preset == "sync_backup") return "consistency { synchronous { backup_workers: 0 } }";
+  return preset == "hybrid" ? "consistency { synchronous {} }" : "";
 }
 
 // The program computes in double precision, the worker in single.
@@ -163,7 +163,7 @@ struct Fault {
 class AttachedFaultTest : public AttachedTest, public testing::WithParamInterface<Fault> {};
 
 TEST_P(AttachedFaultTest, EndsTheWorkerWithTheReasonAndOthersTrainItsShare) {
-  const std::string more = "epochs: 20 workers: 2 faults { worker_lease_seconds: 2 }";
+  const std::string more = "epochs: 20 workers: 2 faults { heartbeat_timeout_seconds: 2 }";
   TestCluster cluster({.job = AttachedJob(more), .program = Program()});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(1);
@@ -211,7 +211,7 @@ bool Runs(pid_t pid) {
 class AttachedKillTest : public AttachedTest, public testing::WithParamInterface<std::string> {};
 
 TEST_P(AttachedKillTest, LeavesNoProcessAndOthersTrainItsShare) {
-  const std::string more = "epochs: 20 workers: 2 faults { worker_lease_seconds: 2 }";
+  const std::string more = "epochs: 20 workers: 2 faults { heartbeat_timeout_seconds: 2 }";
   TestCluster cluster({.job = AttachedJob(more), .program = Program()});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(1);
@@ -273,7 +273,7 @@ TEST_F(AttachedTest, ProgramThatNeverJoinsEndsWithItsWorker) {
 // The steps that were planned before are left out; what they were of is planned again, for some worker.
 TEST_F(AttachedTest, ProgramGoesOnWhenItsWorkerRegistersAgain) {
   const std::string more =
-      "epochs: 1000000 workers: 2 algorithm { preset: 'downpour' } faults { worker_lease_seconds: 2 }";
+      "epochs: 1000000 workers: 2 algorithm { preset: 'downpour' } faults { heartbeat_timeout_seconds: 2 }";
   TestCluster cluster({.job = AttachedJob(more), .program = Program()});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);

@@ -209,7 +209,7 @@ TEST(BadWorkerTest, WrongFlags) {
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--role=boss"},
                 HasSubstr("--role=boss is not worker or evaluator"));
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--threads=0"},
-                HasSubstr("--threads must be at least 1"));
+                HasSubstr("--threads=0: takes a whole number, at least 1"));
 }
 
 TEST(BadWorkerTest, MasterThatIsNotThere) {

@@ -152,19 +152,21 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
   }));
   again.StartEvaluator();
   again.StartWorkers(2);
-  ASSERT_TRUE(again.AwaitStatus(
-      "a better one", [loss](const v1::JobStatus& status) { return status.best_test_loss() < loss; }));
-  // Without workers no evaluation becomes due any more.
-  for (int i : {0, 1}) again.worker(i).Signal(SIGTERM);
-  ASSERT_TRUE(again.AwaitStatus("no workers", [](const auto& status) { return status.workers_size() == 0; }));
-  ASSERT_TRUE(Await([&] {
+  // An evaluator that is asked to stop may have reported a better evaluation, and not have sent its weights yet.
+  for (int e = 0;; ++e) {
+    ASSERT_TRUE(again.AwaitStatus(
+        "a better one", [loss](const v1::JobStatus& status) { return status.best_test_loss() < loss; }));
+    again.evaluator(e).Signal(SIGTERM);
+    ASSERT_TRUE(again.AwaitExit(again.evaluator(e), 0));
     const absl::StatusOr<v1::JobStatus> status = again.Status();
-    return status.ok() && KeptEvaluation(again) == absl::StrCat(status->best_evaluation());
-  })) << again.LastWords();
+    ASSERT_TRUE(status.ok()) << status.status();
+    if (KeptEvaluation(again) == absl::StrCat(status->best_evaluation())) break;
+    loss = status->best_test_loss();
+    again.StartEvaluator();
+  }
   again.server(0).Signal(SIGTERM);
   ASSERT_TRUE(again.AwaitOrderlyEnd());
   EXPECT_EQ(again.Summary()["phase"], "STOPPED");
-  EXPECT_LT(again.Summary()["best_test_loss"], loss);
   ASSERT_NO_FATAL_FAILURE(ExpectBestFileIsWhatTheSummarySays(again));
 }
 

@@ -32,13 +32,13 @@ before=$(results)
 
 "${compare[@]}" >"$log" 2>&1 || fail "exit code $?"
 [[ $(results | grep -cxF "$before") -eq $(wc -l <<<"$before") ]] || fail "a run that was done was run again"
-grep -q "of 4 runs are there already" "$log" || fail "it does not say what was there"
+grep -q "of 4 runs are already done" "$log" || fail "it does not say what was there"
 [[ $(results | wc -l) -eq 4 ]] || fail "not all runs are done"
 [[ $(grep -c '"done": true' "$out/report.json") -eq 4 ]] || fail "the report lacks a run"
-grep -q "times: 2" "$out/runs/downpour-2-workers-seed-1/job.textproto" || fail "there was no straggler"
+grep -q "slowdown_factor: 2" "$out/runs/downpour-2-workers-seed-1/job.textproto" || fail "there was no straggler"
 grep -q "</html>" "$out/report.html" || fail "there is no page"
 
 "${compare[@]}" --overwrite --workers=1 >"$log" 2>&1 && fail "a straggler that no run has was taken"
 "${compare[@]}" --seeds=3 >"$log" 2>&1 && fail "another comparison was taken for the same"
-grep -q -- "--seeds is 3, there it was 2" "$log" || fail "the difference is not named"
+grep -q -- "--seeds is 3, but was 2" "$log" || fail "the difference is not named"
 echo PASSED

@@ -10,7 +10,7 @@ namespace {
 
 // Long enough to see all that happens; such a job is ended by its test.
 constexpr char kEndless[] = "epochs: 1000000 ";
-constexpr char kShortLease[] = "faults { worker_lease_seconds: 2 } ";
+constexpr char kShortTimeout[] = "faults { heartbeat_timeout_seconds: 2 } ";
 
 class ChangingWorkersTest : public testing::TestWithParam<std::string> {
  protected:
@@ -37,7 +37,7 @@ TEST_P(ChangingWorkersTest, OneJoinsARunningJob) {
 }
 
 TEST_P(ChangingWorkersTest, OneThatIsStoppedLosesItsLeaseAndComesBack) {
-  TestCluster cluster({Job(2, kShortLease), /*servers=*/2});
+  TestCluster cluster({Job(2, kShortTimeout), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(2);
   ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1000)));

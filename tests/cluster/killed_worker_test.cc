@@ -12,12 +12,12 @@ constexpr int kEpochs = 25;
 constexpr uint64_t kSamples = kEpochs * 2000;
 // Long enough to see all that happens; such a job is ended by its test.
 constexpr char kEndless[] = "epochs: 1000000 ";
-constexpr char kShortLease[] = "faults { worker_lease_seconds: 2 } ";
+constexpr char kShortTimeout[] = "faults { heartbeat_timeout_seconds: 2 } ";
 
 class KilledWorkerTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(KilledWorkerTest, OthersTrainItsShare) {
-  const std::string more = absl::StrCat("workers: 3 batch_size: 32 epochs: ", kEpochs, " ", kShortLease);
+  const std::string more = absl::StrCat("workers: 3 batch_size: 32 epochs: ", kEpochs, " ", kShortTimeout);
   TestCluster cluster({SmallJob(GetParam(), more), /*servers=*/2});
   ASSERT_TRUE(cluster.Start(3));
   ASSERT_TRUE(cluster.AwaitStatus("all three to train", AllHaveTrained(3, 1000)));
@@ -39,7 +39,8 @@ INSTANTIATE_TEST_SUITE_P(All, KilledWorkerTest,
 
 // Its connections break at once; within its lease the test would not end.
 TEST(BrokenConnectionTest, NobodyWaitsForTheLeaseOfAKilledWorker) {
-  const std::string more = "workers: 2 batch_size: 32 epochs: 20 faults { worker_lease_seconds: 100000 }";
+  const std::string more =
+      "workers: 2 batch_size: 32 epochs: 20 faults { heartbeat_timeout_seconds: 100000 }";
   TestCluster cluster({SmallJob("sync", more), /*servers=*/2});
   ASSERT_TRUE(cluster.Start(2));
   ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1000)));
@@ -52,7 +53,7 @@ TEST(BrokenConnectionTest, NobodyWaitsForTheLeaseOfAKilledWorker) {
 }
 
 TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {
-  const std::string more = absl::StrCat(kEndless, kShortLease, "evaluation { every_epochs: 1 }");
+  const std::string more = absl::StrCat(kEndless, kShortTimeout, "evaluation { every_epochs: 1 }");
   TestCluster cluster({SmallJob("downpour", more), /*servers=*/2});
   ASSERT_TRUE(cluster.Start(1));
   // Wait for an evaluation of the whole test set.
@@ -72,7 +73,7 @@ TEST(EvaluatorTest, OneThatIsToldToEndOrIsKilledIsReplacedByAnother) {
 }
 
 TEST(EvaluatorTest, JobEndsWithoutAnEvaluatorThatWasKilled) {
-  TestCluster cluster({SmallJob("sync", absl::StrCat("epochs: 40 ", kShortLease))});
+  TestCluster cluster({SmallJob("sync", absl::StrCat("epochs: 40 ", kShortTimeout))});
   ASSERT_TRUE(cluster.Start(1));
   ASSERT_TRUE(cluster.AwaitTrained(2000));
   cluster.Kill(cluster.evaluator(0));

@@ -27,7 +27,7 @@ constexpr char kJob[] = R"(
     model { synthetic { parameters: 1048576 } }
     data { synthetic {} }
     algorithm { preset: "downpour" }
-    faults { worker_lease_seconds: 1000 }
+    faults { heartbeat_timeout_seconds: 1000 }
 )";
 
 // The number behind `key` in /proc/PID/status.

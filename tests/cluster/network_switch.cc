@@ -9,7 +9,6 @@
 // --loss, and arrives --delay_ms later. SIGUSR1 cuts all hosts off from each other, SIGUSR2 joins them again.
 // It prints "ready" when the devices are there. SIGTERM ends it.
 #include <fcntl.h>
-#include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -30,14 +29,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
-
-DEFINE_double(mbit, 1000, "10^6 bits a second that each host can send");
-DEFINE_double(delay_ms, 0, "from leaving one host to arriving at another, milliseconds");
-DEFINE_double(loss, 0, "probability that a packet is lost");
-DEFINE_uint64(seed, 1, "of the losses");
+#include "common/command_line.h"
 
 namespace catchment {
 namespace {
+
+struct Options {
+  double mbit = 1000;
+  double delay_ms = 0;
+  double loss = 0;
+  int seed = 1;
+};
 
 constexpr double kQueueSeconds = 0.2;
 constexpr size_t kLargestPacket = 1 << 16;
@@ -84,7 +86,8 @@ int OpenDevice(const std::string& name_space, size_t host) {
 
 class Switch {
  public:
-  explicit Switch(const std::vector<std::string>& name_spaces) : random_(FLAGS_seed) {
+  Switch(const Options& options, const std::vector<std::string>& name_spaces)
+      : options_(options), random_(options.seed) {
     for (size_t i = 0; i < name_spaces.size(); ++i) hosts_.push_back({OpenDevice(name_spaces[i], i)});
     for (const Host& host : hosts_) polled_.push_back({host.device, POLLIN, 0});
   }
@@ -116,9 +119,9 @@ class Switch {
     const double now = clock_.Now();
     const double starts = std::max(now, from->idle_at);
     if (starts - now > kQueueSeconds) return;
-    from->idle_at = starts + static_cast<double>(bytes.size()) * 8 / (FLAGS_mbit * 1e6);
-    if (std::bernoulli_distribution(FLAGS_loss)(random_)) return;
-    const double arrives = from->idle_at + FLAGS_delay_ms / 1000;
+    from->idle_at = starts + static_cast<double>(bytes.size()) * 8 / (options_.mbit * 1e6);
+    if (std::bernoulli_distribution(options_.loss)(random_)) return;
+    const double arrives = from->idle_at + options_.delay_ms / 1000;
     // Hosts take turns: nearly in order, so the place is near the end.
     auto place = underway_.end();
     while (place != underway_.begin() && std::prev(place)->arrives > arrives) --place;
@@ -141,6 +144,7 @@ class Switch {
     return {0, static_cast<long>(seconds * 1e9)};
   }
 
+  const Options options_;
   const SteadyClock clock_;
   std::mt19937_64 random_;
   std::vector<Host> hosts_;
@@ -152,12 +156,22 @@ class Switch {
 }  // namespace catchment
 
 int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  CHECK_GE(argc, 3) << "usage: network_switch [--mbit=..] [--delay_ms=..] [--loss=..] NAMESPACE NAMESPACE...";
+  catchment::Options options;
+  catchment::FlagSet flags;
+  flags.AddNumber("mbit", &options.mbit,
+                  "Rate at which each host sends, in 10^6 bits a second. Default 1000.");
+  flags.AddNumber("delay_ms", &options.delay_ms,
+                  "Time from one host to another, in milliseconds. Default 0.");
+  flags.AddNumber("loss", &options.loss, "Probability that a packet is lost. Default 0.");
+  flags.AddInt("seed", "N", 0, &options.seed, "Seed of the losses. Default 1.");
+  const auto namespaces = flags.Parse({argv + 1, argv + argc});
+  CHECK(namespaces.ok()) << namespaces.status();
+  CHECK_GE(namespaces->size(), 2)
+      << "usage: network_switch [--mbit=..] [--delay_ms=..] [--loss=..] NAMESPACE NAMESPACE...";
   std::signal(SIGUSR1, [](int) { catchment::cut_off = 1; });
   std::signal(SIGUSR2, [](int) { catchment::cut_off = 0; });
   std::signal(SIGTERM, [](int) { catchment::ended = 1; });
-  catchment::Switch network(std::vector<std::string>(argv + 1, argv + argc));
+  catchment::Switch network(options, *namespaces);
   std::puts("ready");
   std::fflush(stdout);
   network.Run();

@@ -90,7 +90,7 @@ awk -v seconds="$(value bad wall_seconds)" -v updates="$(value bad updates)" \
   fail "$(value bad updates) updates in $(value bad wall_seconds) s: the network has no delay"
 
 echo "== all hosts are cut off from each other: for less than a worker's lease, then for more"
-write_job downpour "epochs: 12 faults { worker_lease_seconds: 4 }"
+write_job downpour "epochs: 12 faults { heartbeat_timeout_seconds: 4 }"
 join --mbit=50 --delay_ms=5
 start_job cut
 for seconds in 1.5 7; do

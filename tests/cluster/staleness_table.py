@@ -5,7 +5,7 @@ compensation, and writes the table and the picture of docs/results/staleness.md.
     bazel build -c opt //cli:catchment && CATCHMENT_DATA=/data tests/cluster/staleness_table.py OUT_DIR
 
 examples/mnist_mlp.textproto with one worker, asynchronous, learning rate 0.01, momentum 0.9, batches of 64, 3 epochs. A
-delay is algorithm.emulated_delay: each push is applied that number of versions late. Takes about ten minutes on 2 cores.
+delay is algorithm.consistency.asynchronous.emulated_delay: each push is applied that number of versions late. Takes about ten minutes on 2 cores.
 CATCHMENT: the command, default bazel-bin/cli/catchment.
 """
 import json
@@ -34,7 +34,8 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 780, 380, 70, 210, 56, 55
 def accuracy(catchment, out, delay, compensation):
     command = [catchment, "train", "examples/mnist_mlp.textproto", f"--out={out}", "--overwrite", "--json", "--workers=1",
                "--set=algorithm.preset=downpour", "--set=optimizer.learning_rate=0.01", "--set=optimizer.momentum=0.9",
-               f"--set=algorithm.emulated_delay={delay}", f"--set=algorithm.compensation={{{compensation}}}"]
+               f"--set=algorithm.consistency.asynchronous.emulated_delay={delay}",
+               f"--set=algorithm.compensation={{{compensation}}}"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
         # Weights that are no numbers any more end a job; that is a result too.

@@ -43,7 +43,8 @@ constexpr char kJob[] = R"(
     batch_size: 32 workers: 3 )";
 
 TEST(StatusTest, StragglerIsNamedWhileTheJobRuns) {
-  const std::string more = R"(algorithm { preset: "downpour" } faults { stragglers { worker: 1 times: 4 } })";
+  const std::string more =
+      R"(algorithm { preset: "downpour" } faults { stragglers { worker: 1 slowdown_factor: 4 } })";
   TestCluster cluster({absl::StrCat(kJob, more), /*servers=*/2});
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(3);
@@ -106,7 +107,7 @@ TEST(StatusTest, AddressOfAnotherServerOrOfNobodyIsNamed) {
   const std::string second = output.substr(begin, output.find('\n', begin) - begin);
   const Finished other = RunToEnd(Command(second, {}));
   EXPECT_EQ(other.end.exit_code, 3);
-  EXPECT_THAT(other.output, HasSubstr(second + " answers, but is no master"));
+  EXPECT_THAT(other.output, HasSubstr(second + " answers, but is not the master"));
   cluster.KillAll();
   const Finished without_master = RunToEnd(Command(cluster.master(), {}));
   EXPECT_EQ(without_master.end.exit_code, 3);

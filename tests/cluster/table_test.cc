@@ -102,7 +102,7 @@ TEST(TableTest, PackTakesAFolderWithoutShards) {
   const Finished again = RunToEnd({Runfile("cli/catchment"), "pack", TestDirectory() + "/job.textproto",
                                    "--out=" + TestDirectory() + "/shards"});
   EXPECT_EQ(again.end.exit_code, 1);
-  EXPECT_THAT(again.output, HasSubstr(".shard already; name another folder"));
+  EXPECT_THAT(again.output, HasSubstr(".shard already; choose another directory"));
 }
 
 // y = 2 a - 3 b + 1, without noise: the weights are found, and there is a loss, but no accuracy.

@@ -57,9 +57,9 @@ readonly compare=("$catchment" compare --program="$program" --workers=1 --seeds=
 TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"
 [[ $(grep -c '"done": true' "$TEST_TMPDIR/compared/report.json") -eq 2 ]] || fail "the comparison lacks a run"
 TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"
-grep -q "2 of 2 runs are there already" "$log" || fail "what was done was done again"
+grep -q "2 of 2 runs are already done" "$log" || fail "what was done was done again"
 "${compare[@]}" --algorithms=sync,downpour --overwrite >"$log" 2>&1 && fail "runs were compared without a test set"
-grep -q "give join() a test set" "$log" || fail "it does not say what is missing"
+grep -q "pass a test set to join()" "$log" || fail "it does not say what is missing"
 
 "$catchment" train --program="true" --out="$TEST_TMPDIR/none" >"$log" 2>&1 && fail "a program without a model was taken"
 grep -q 'ended (exit code 0) without describing its model: does it call catchment.join()?' "$log" || fail "no reason"
@@ -70,5 +70,5 @@ fi
 [[ ! -e $TEST_TMPDIR/none ]] || fail "a directory was made for nothing"
 "$catchment" train examples/mnist_mlp.textproto --program="$program" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
   fail "a job with layers was taken"
-grep -q "the program of --program has both; leave them out of the job file" "$log" || fail "the conflict is not named"
+grep -q "the program of --program has both; remove them from the job file" "$log" || fail "the conflict is not named"
 echo PASSED

@@ -19,16 +19,16 @@ namespace {
 constexpr int kWorkers = 4;
 constexpr int64_t kValues = 64;
 
-const std::vector<std::string> kConsistencies = {"consistency { groups: 1 }",
-                                                 "consistency { groups: 1 spare_workers: 1 }",
-                                                 "consistency { groups: 2 }",
-                                                 "consistency { groups: 2 spare_workers: 1 }",
-                                                 "consistency { groups: 0 }",
-                                                 "consistency { groups: 0 softsync: 1 }",
-                                                 "consistency { groups: 0 softsync: 2 }",
-                                                 "consistency { groups: 0 staleness_bound: 0 }",
-                                                 "consistency { groups: 0 staleness_bound: 2 }",
-                                                 "consistency { groups: 0 } emulated_delay: 3"};
+const std::vector<std::string> kConsistencies = {"consistency { synchronous {} }",
+                                                 "consistency { synchronous { backup_workers: 1 } }",
+                                                 "consistency { grouped { groups: 2 } }",
+                                                 "consistency { grouped { groups: 2 backup_workers: 1 } }",
+                                                 "consistency { asynchronous {} }",
+                                                 "consistency { n_softsync { n: 1 } }",
+                                                 "consistency { n_softsync { n: 2 } }",
+                                                 "consistency { bounded_staleness { bound: 0 } }",
+                                                 "consistency { bounded_staleness { bound: 2 } }",
+                                                 "consistency { asynchronous { emulated_delay: 3 } }"};
 const std::vector<std::string> kContributions = {
     "gradient {}",
     "gradient { push_period: 2 }",
@@ -133,9 +133,10 @@ TEST(Combinations, TheUsualOnesAreAccepted) {
     }
     for (const std::string compensation :
          {"inverse {}", "power {}", "exponential {}", "delay_compensated {}"}) {
-      EXPECT_TRUE(accepted("consistency { groups: 0 }", "gradient {}", compensation, optimizer).ok())
+      EXPECT_TRUE(accepted("consistency { asynchronous {} }", "gradient {}", compensation, optimizer).ok())
           << compensation << optimizer;
-      EXPECT_TRUE(accepted("consistency { groups: 2 }", "gradient {}", compensation, optimizer).ok())
+      EXPECT_TRUE(
+          accepted("consistency { grouped { groups: 2 } }", "gradient {}", compensation, optimizer).ok())
           << compensation << optimizer;
     }
   }

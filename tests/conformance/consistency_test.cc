@@ -91,7 +91,7 @@ class Reference {
 
 class Groups final : public Reference {
  public:
-  Groups(int groups, size_t spare) : groups_(groups), spare_(spare) {}
+  Groups(int groups, size_t backup_workers) : groups_(groups), backup_workers_(backup_workers) {}
   bool MayGoOn(int i) const override { return waiting_.count(i) == 0; }
   void Leave(int i) override {
     Reference::Leave(i);
@@ -116,7 +116,7 @@ class Groups final : public Reference {
       members += members_.count(i);
       if (waiting_.count(i) > 0) in.push_back(i);
     }
-    const size_t enough = members > spare_ ? members - spare_ : 1;
+    const size_t enough = members > backup_workers_ ? members - backup_workers_ : 1;
     if (in.empty() || in.size() < enough) return;
     std::vector<Pushed> contributions;
     for (int i : in) contributions.push_back(waiting_[i]);
@@ -134,7 +134,7 @@ class Groups final : public Reference {
   }
 
   const int groups_;
-  const size_t spare_;
+  const size_t backup_workers_;
   std::map<int, Pushed> waiting_;
   std::map<int, int> rounds_of_;  // of each group
   std::map<int, int> seen_;       // its group's round, by each worker
@@ -293,30 +293,39 @@ TEST_P(ConsistencyTest, MakesTheUpdatesOfItsDefinition) {
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, ConsistencyTest,
-    testing::Values(
-        Mode{"Synchronous", "consistency { groups: 1 }", [] { return std::make_unique<Groups>(1, 0); }},
-        Mode{"SpareWorker", "consistency { groups: 1 spare_workers: 1 }",
-             [] { return std::make_unique<Groups>(1, 1); }},
-        Mode{"ThreeSpareWorkers", "consistency { groups: 1 spare_workers: 3 }",
-             [] { return std::make_unique<Groups>(1, 3); }},
-        Mode{"Hybrid", "consistency { groups: 2 }", [] { return std::make_unique<Groups>(2, 0); }},
-        Mode{"HybridWithSpareWorker", "consistency { groups: 2 spare_workers: 1 }",
-             [] { return std::make_unique<Groups>(2, 1); }},
-        Mode{"OneSoftsync", "consistency { softsync: 1 }", [] { return std::make_unique<Softsync>(1); }},
-        Mode{"TwoSoftsync", "consistency { softsync: 2 }", [] { return std::make_unique<Softsync>(2); }},
-        Mode{"FiveSoftsync", "consistency { softsync: 5 }", [] { return std::make_unique<Softsync>(5); }},
-        Mode{"Asynchronous", "", [] { return std::make_unique<Delay>(0); }},
-        Mode{"Delay", "emulated_delay: 4", [] { return std::make_unique<Delay>(4); }},
-        Mode{"Lockstep", "consistency { staleness_bound: 0 }", [] { return std::make_unique<Bounded>(0); }},
-        Mode{"Bounded", "consistency { staleness_bound: 3 }", [] { return std::make_unique<Bounded>(3); }}),
+    testing::Values(Mode{"Synchronous", "consistency { synchronous {} }",
+                         [] { return std::make_unique<Groups>(1, 0); }},
+                    Mode{"BackupWorker", "consistency { synchronous { backup_workers: 1 } }",
+                         [] { return std::make_unique<Groups>(1, 1); }},
+                    Mode{"ThreeBackupWorkers", "consistency { synchronous { backup_workers: 3 } }",
+                         [] { return std::make_unique<Groups>(1, 3); }},
+                    Mode{"Hybrid", "consistency { grouped { groups: 2 } }",
+                         [] { return std::make_unique<Groups>(2, 0); }},
+                    Mode{"HybridWithBackupWorker", "consistency { grouped { groups: 2 backup_workers: 1 } }",
+                         [] { return std::make_unique<Groups>(2, 1); }},
+                    Mode{"OneSoftsync", "consistency { n_softsync { n: 1 } }",
+                         [] { return std::make_unique<Softsync>(1); }},
+                    Mode{"TwoSoftsync", "consistency { n_softsync { n: 2 } }",
+                         [] { return std::make_unique<Softsync>(2); }},
+                    Mode{"FiveSoftsync", "consistency { n_softsync { n: 5 } }",
+                         [] { return std::make_unique<Softsync>(5); }},
+                    Mode{"Asynchronous", "", [] { return std::make_unique<Delay>(0); }},
+                    Mode{"Delay", "consistency { asynchronous { emulated_delay: 4 } }",
+                         [] { return std::make_unique<Delay>(4); }},
+                    Mode{"Lockstep", "consistency { bounded_staleness { bound: 0 } }",
+                         [] { return std::make_unique<Bounded>(0); }},
+                    Mode{"Bounded", "consistency { bounded_staleness { bound: 3 } }",
+                         [] { return std::make_unique<Bounded>(3); }}),
     [](const auto& info) { return info.param.name; });
 
 // Worker 1 has nothing to do for a while: the others go on without it, and it comes back.
 TEST(IdleTest, OthersGoOnWhileAWorkerHasNothingToDo) {
   constexpr int kPushes = 12;
-  for (const char* algorithm : {"consistency { groups: 1 spare_workers: 1 }", "consistency { groups: 2 }",
-                                "consistency { softsync: 1 }", "consistency { staleness_bound: 0 }",
-                                "consistency { staleness_bound: 2 }", "emulated_delay: 3"}) {
+  for (const char* algorithm :
+       {"consistency { synchronous { backup_workers: 1 } }", "consistency { grouped { groups: 2 } }",
+        "consistency { n_softsync { n: 1 } }", "consistency { bounded_staleness { bound: 0 } }",
+        "consistency { bounded_staleness { bound: 2 } }",
+        "consistency { asynchronous { emulated_delay: 3 } }"}) {
     const v1::Job job = PresetJob("downpour", 4, std::string("algorithm { ") + algorithm + " }");
     for (int rests_after = 0; rests_after < kPushes; ++rests_after) {
       VirtualCluster cluster(job, std::vector<float>(kValues, 1.0f), 4, {2, 16});

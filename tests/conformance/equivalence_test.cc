@@ -179,7 +179,7 @@ TEST(LookAheadEquivalenceTest, LoneWorkerIsNesterovsSgdBitForBit) {
 }
 
 TEST(LookAheadEquivalenceTest, SynchronousWorkersAreNesterovsSgdWithAllTheirSamples) {
-  const std::string synchronous = absl::StrCat(kLookAhead, " algorithm { consistency { groups: 1 } }");
+  const std::string synchronous = absl::StrCat(kLookAhead, " algorithm { consistency { synchronous {} } }");
   const std::vector<float> one = TrainSequentially(PresetJob("sync", 1, kNesterov), 16);
   const std::vector<float> many = TrainSynchronously(PresetJob("dana", 4, synchronous), {4, 4, 4, 4});
   for (int64_t i = 0; i < kValues; ++i) ASSERT_NEAR(many[i], one[i], 2e-5) << "value " << i;
@@ -264,13 +264,16 @@ INSTANTIATE_TEST_SUITE_P(
         Algorithms{"Hybrid", "hybrid", "optimizer { learning_rate: 0.0005 }"},
         Algorithms{"Softsync", "softsync", "optimizer { learning_rate: 0.0005 }"},
         Algorithms{"Ssp", "ssp",
-                   "optimizer { learning_rate: 0.0005 } algorithm { consistency { staleness_bound: 1 } }"},
+                   "optimizer { learning_rate: 0.0005 } algorithm { consistency { bounded_staleness { bound: "
+                   "1 } } }"},
         Algorithms{"Delay", "downpour",
-                   "optimizer { learning_rate: 0.0005 } algorithm { emulated_delay: 4 }"},
+                   "optimizer { learning_rate: 0.0005 } algorithm { consistency { asynchronous { "
+                   "emulated_delay: 4 } } }"},
         Algorithms{"SspEasgd", "easgd",
-                   "optimizer { learning_rate: 0.005 } algorithm { consistency { staleness_bound: 0 } }"},
+                   "optimizer { learning_rate: 0.005 } algorithm { consistency { bounded_staleness { bound: "
+                   "0 } } }"},
         Algorithms{"HybridEasgd", "easgd_sync",
-                   "optimizer { learning_rate: 0.005 } algorithm { consistency { groups: 2 } }"},
+                   "optimizer { learning_rate: 0.005 } algorithm { consistency { grouped { groups: 2 } } }"},
         Algorithms{"DownpourAdagrad", "downpour", "optimizer { kind: ADAGRAD learning_rate: 0.05 }"},
         Algorithms{"Easgd", "easgd", "optimizer { learning_rate: 0.005 }"},
         Algorithms{"EasgdSync", "easgd_sync", "optimizer { learning_rate: 0.005 }"},

@@ -12,7 +12,7 @@
 namespace catchment {
 
 // `gradient(weights, gradient)` taken in a pass over up to three layers. It sees each layer's weights as they
-// are right after they were asked for, and writes each layer's part right before it is told of: what comes
+// are right after they were asked for, and writes each layer's part right before it is reported: what comes
 // later, or goes earlier, is seen as a NaN.
 template <typename Gradient>
 auto InLayers(Gradient gradient) {

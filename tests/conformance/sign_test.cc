@@ -40,7 +40,8 @@ constexpr Case kCases[] = {
      "} }",
      2},
     {"AsynchronousLocalSgd", "local_sgd",
-     "algorithm { consistency { groups: 0 } contribution { pseudo_gradient { local_steps: 2 local_optimizer "
+     "algorithm { consistency { asynchronous {} } contribution { pseudo_gradient { local_steps: 2 "
+     "local_optimizer "
      "{ "
      "learning_rate: 0.001 } } } }",
      2},

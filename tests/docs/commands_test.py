@@ -67,7 +67,7 @@ def shell(command, place):
 
 @functools.lru_cache(maxsize=None)
 def help_of(program, *words):
-    """What `program WORDS --help` says. gflags' programs end with 1 after it."""
+    """Returns what `program WORDS --help` prints."""
     return subprocess.run([program, *words, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True).stdout
 

@@ -89,7 +89,6 @@ def check_jobs(page, known):
 
 
 def help_of(*program):
-    # gflags' programs end with 1 after it.
     return subprocess.run([*program, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True).stdout
 

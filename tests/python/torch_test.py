@@ -20,7 +20,7 @@ model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units:
 data { table { train: "%s" shape: 6 classes: 3 } }
 """
 # What two presets need to do with one worker.
-ONE_WORKER = {"sync_backup": ["algorithm.consistency.spare_workers=0"], "hybrid": ["algorithm.consistency.groups=1"]}
+ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"], "hybrid": ["algorithm.consistency.synchronous={}"]}
 
 
 def read(path):

@@ -20,7 +20,7 @@ Gate MakeGate(const std::string& algorithm, std::vector<v1::Roster> rosters) {
 }
 
 Gate Synchronous(std::vector<v1::Roster> rosters) {
-  return MakeGate("consistency { groups: 1 }", std::move(rosters));
+  return MakeGate("consistency { synchronous {} }", std::move(rosters));
 }
 
 std::vector<Gate::Arrival> In(const std::vector<uint32_t>& workers) {
@@ -63,7 +63,7 @@ TEST(GateTest, WithoutRostersEverybodyWaits) {
 }
 
 TEST(GateTest, WithoutRostersNobodyIsThereOrSlow) {
-  const Gate gate = MakeGate("consistency { groups: 0 staleness_bound: 2 }", {});
+  const Gate gate = MakeGate("consistency { bounded_staleness { bound: 2 } }", {});
   EXPECT_EQ(gate.ActiveMembers(0), 0u);
   const std::vector<Gate::Finished> finished = {{IncarnationOf(0), 3}};
   EXPECT_EQ(gate.ClockOf(0, finished), 0u);
@@ -83,8 +83,8 @@ TEST(GateTest, EmptyRosterIsSkippedOnlyWhenALaterOneExists) {
 
 TEST(GateTest, WhatIsInCountsWhenItsSendersHaveGone) {
   const std::vector<uint32_t> no_members;
-  for (const char* groups : {"consistency { groups: 1 }", "consistency { groups: 3 }",
-                             "consistency { groups: 1 spare_workers: 2 }"}) {
+  for (const char* groups : {"consistency { synchronous {} }", "consistency { grouped { groups: 3 } }",
+                             "consistency { synchronous { backup_workers: 2 } }"}) {
     EXPECT_EQ(Decide(MakeGate(groups, {MakeRoster(0, no_members)}), 0, 0, In({3})), Decision::kUpdate)
         << groups;
   }
@@ -110,7 +110,7 @@ TEST(GateTest, MembershipIsOfWorkerAndIncarnationTogether) {
 // ------------------------------------------------------------------------------------------------ groups
 
 TEST(GateTest, GroupsOfAHybridWaitForTheirOwnMembersOnly) {
-  const Gate gate = MakeGate("consistency { groups: 2 }", {MakeRoster(0, {0, 1, 2, 3, 4})});
+  const Gate gate = MakeGate("consistency { grouped { groups: 2 } }", {MakeRoster(0, {0, 1, 2, 3, 4})});
   EXPECT_EQ(gate.GroupOf(4), 0u);
   EXPECT_EQ(gate.GroupOf(3), 1u);
   EXPECT_EQ(Decide(gate, 8, 0, In({0, 2})), Decision::kWait);
@@ -120,20 +120,21 @@ TEST(GateTest, GroupsOfAHybridWaitForTheirOwnMembersOnly) {
   EXPECT_EQ(Decide(gate, 8, 1, {}), Decision::kWait);
 }
 
-TEST(GateTest, SpareWorkersAreTheLastWhoeverTheyAre) {
-  const Gate gate = MakeGate("consistency { groups: 1 spare_workers: 2 }", {MakeRoster(0, {0, 1, 2, 3, 4})});
+TEST(GateTest, BackupWorkersAreTheLastWhoeverTheyAre) {
+  const Gate gate =
+      MakeGate("consistency { synchronous { backup_workers: 2 } }", {MakeRoster(0, {0, 1, 2, 3, 4})});
   EXPECT_EQ(Decide(gate, 0, 0, In({1, 4})), Decision::kWait);
   EXPECT_EQ(Decide(gate, 0, 0, In({1, 3, 4})), Decision::kUpdate);
   EXPECT_EQ(Decide(gate, 0, 0, In({0, 1, 2})), Decision::kUpdate);
   const Gate hybrid =
-      MakeGate("consistency { groups: 2 spare_workers: 1 }", {MakeRoster(0, {0, 1, 2, 3, 4})});
+      MakeGate("consistency { grouped { groups: 2 backup_workers: 1 } }", {MakeRoster(0, {0, 1, 2, 3, 4})});
   EXPECT_EQ(Decide(hybrid, 0, 0, In({4})), Decision::kWait);
   EXPECT_EQ(Decide(hybrid, 0, 0, In({0, 4})), Decision::kUpdate) << "2 of 3";
   EXPECT_EQ(Decide(hybrid, 0, 1, In({3})), Decision::kUpdate) << "1 of 2";
 }
 
-TEST(GateTest, AsManySparesAsMembersStillWaitForOne) {
-  const Gate gate = MakeGate("consistency { groups: 1 spare_workers: 3 }", {MakeRoster(0, {0, 1})});
+TEST(GateTest, AsManyBackupWorkersAsMembersStillWaitForOne) {
+  const Gate gate = MakeGate("consistency { synchronous { backup_workers: 3 } }", {MakeRoster(0, {0, 1})});
   EXPECT_EQ(Decide(gate, 0, 0, {}), Decision::kWait);
   EXPECT_EQ(Decide(gate, 0, 0, In({7})), Decision::kWait) << "it has left";
   EXPECT_EQ(Decide(gate, 0, 0, In({1})), Decision::kUpdate);
@@ -141,28 +142,31 @@ TEST(GateTest, AsManySparesAsMembersStillWaitForOne) {
 
 TEST(GateTest, NobodyWaitsForTheIdleAndTheyStandInForNobody) {
   const v1::Roster roster = WithIdle(MakeRoster(0, {0, 1, 2}), {1});
-  const Gate gate = MakeGate("consistency { groups: 1 spare_workers: 1 }", {roster});
-  EXPECT_EQ(Decide(gate, 0, 0, In({1})), Decision::kWait) << "of 0 and 2 one is spare, and one is not";
+  const Gate gate = MakeGate("consistency { synchronous { backup_workers: 1 } }", {roster});
+  EXPECT_EQ(Decide(gate, 0, 0, In({1})), Decision::kWait)
+      << "of 0 and 2 one is a backup worker, and one is not";
   EXPECT_EQ(Decide(gate, 0, 0, In({0, 1})), Decision::kUpdate);
-  const Gate hybrid = MakeGate("consistency { groups: 2 }", {WithIdle(MakeRoster(0, {0, 1, 2}), {2})});
+  const Gate hybrid =
+      MakeGate("consistency { grouped { groups: 2 } }", {WithIdle(MakeRoster(0, {0, 1, 2}), {2})});
   EXPECT_EQ(Decide(hybrid, 0, 0, In({2})), Decision::kWait);
   EXPECT_EQ(Decide(hybrid, 0, 0, In({0})), Decision::kUpdate);
-  const Gate all_idle = MakeGate("consistency { groups: 2 }", {WithIdle(MakeRoster(0, {0, 2}), {0, 2})});
+  const Gate all_idle =
+      MakeGate("consistency { grouped { groups: 2 } }", {WithIdle(MakeRoster(0, {0, 2}), {0, 2})});
   EXPECT_EQ(Decide(all_idle, 0, 0, In({2})), Decision::kUpdate) << "what is in counts";
   EXPECT_EQ(Decide(all_idle, 0, 0, {}), Decision::kWait);
 }
 
 TEST(GateTest, FormerLifeDoesNotStandInForTheNewOne) {
   const Gate gate =
-      MakeGate("consistency { groups: 2 }", {RosterOfLives(0, {{0, 50}, {2, IncarnationOf(2)}})});
+      MakeGate("consistency { grouped { groups: 2 } }", {RosterOfLives(0, {{0, 50}, {2, IncarnationOf(2)}})});
   EXPECT_EQ(Decide(gate, 0, 0, In({0, 2})), Decision::kWait);
 }
 
 // The same questions answered by going over all members, and all arrivals for each of them.
 class PlainGate {
  public:
-  PlainGate(uint32_t groups, uint32_t spare_workers, bool synchronous)
-      : groups_(groups), spare_workers_(spare_workers), synchronous_(synchronous) {}
+  PlainGate(uint32_t groups, uint32_t backup_workers, bool synchronous)
+      : groups_(groups), backup_workers_(backup_workers), synchronous_(synchronous) {}
 
   std::vector<v1::Roster> rosters;
 
@@ -192,8 +196,8 @@ class PlainGate {
         in += arrival.worker == member.worker() && arrival.incarnation == member.incarnation();
       }
     }
-    const uint32_t spare = active == 0 ? 0 : std::min(spare_workers_, active - 1);
-    if (in < active - spare) return Decision::kWait;
+    const uint32_t backup = active == 0 ? 0 : std::min(backup_workers_, active - 1);
+    if (in < active - backup) return Decision::kWait;
     if (!arrived.empty()) return Decision::kUpdate;
     const bool later = std::any_of(rosters.begin(), rosters.end(), [version](const v1::Roster& other) {
       return other.from_version() > version;
@@ -210,7 +214,7 @@ class PlainGate {
     return found;
   }
 
-  const uint32_t groups_, spare_workers_;
+  const uint32_t groups_, backup_workers_;
   const bool synchronous_;
 };
 
@@ -219,11 +223,9 @@ class RandomGate {
  public:
   static constexpr uint32_t kWorkers = 7;
 
-  RandomGate(uint32_t groups, uint32_t spare_workers, unsigned seed)
-      : gate_(GradientJobWith("consistency { groups: " + std::to_string(groups) +
-                              " spare_workers: " + std::to_string(spare_workers) + " }")
-                  .algorithm()),
-        plain_(groups, spare_workers, groups == 1 && spare_workers == 0),
+  RandomGate(uint32_t groups, uint32_t backup_workers, unsigned seed)
+      : gate_(MakeAlgorithm(groups, backup_workers)),
+        plain_(groups, backup_workers, groups == 1 && backup_workers == 0),
         groups_(groups),
         random_(seed) {
     for (uint32_t g = 0; g < groups; ++g) arrived_.emplace_back(0);
@@ -263,6 +265,18 @@ class RandomGate {
   std::map<Decision, int> decisions;
 
  private:
+  static v1::Algorithm MakeAlgorithm(uint32_t groups, uint32_t backup_workers) {
+    v1::Algorithm algorithm;
+    v1::Consistency* consistency = algorithm.mutable_consistency();
+    if (groups == 1) {
+      consistency->mutable_synchronous()->set_backup_workers(backup_workers);
+    } else {
+      consistency->mutable_grouped()->set_groups(groups);
+      consistency->mutable_grouped()->set_backup_workers(backup_workers);
+    }
+    return algorithm;
+  }
+
   uint32_t Draw(uint32_t below) { return std::uniform_int_distribution<uint32_t>(0, below - 1)(random_); }
 
   void ChangeRosters() {
@@ -295,13 +309,13 @@ class RandomGate {
 
 TEST(GateTest, DecidesAsOneThatGoesOverAllMembersEachTime) {
   for (const uint32_t groups : {1, 2, 3}) {
-    for (const uint32_t spare_workers : {0, 1, 2}) {
+    for (const uint32_t backup_workers : {0, 1, 2}) {
       std::map<Decision, int> decisions;
       for (unsigned seed = 0; seed < 20; ++seed) {
-        RandomGate gate(groups, spare_workers, seed);
+        RandomGate gate(groups, backup_workers, seed);
         for (int step = 0; step < 500; ++step) {
-          ASSERT_NO_FATAL_FAILURE(gate.Step())
-              << groups << " groups, " << spare_workers << " spare, seed " << seed << ", step " << step;
+          ASSERT_NO_FATAL_FAILURE(gate.Step()) << groups << " groups, " << backup_workers
+                                               << " backup workers, seed " << seed << ", step " << step;
         }
         for (const auto& [decision, count] : gate.decisions) decisions[decision] += count;
       }
@@ -331,7 +345,7 @@ TEST(GateTest, SoftsyncTakesMembersOverN) {
     std::vector<uint32_t> members(c.members);
     for (uint32_t i = 0; i < c.members; ++i) members[i] = i;
     const Gate gate =
-        MakeGate("consistency { softsync: " + std::to_string(c.n) + " }", {MakeRoster(0, members)});
+        MakeGate("consistency { n_softsync { n: " + std::to_string(c.n) + " } }", {MakeRoster(0, members)});
     EXPECT_TRUE(gate.answers_at_once());
     EXPECT_EQ(gate.Due(c.batch - 1), 0u) << c.members << " " << c.n;
     EXPECT_EQ(gate.Due(c.batch), c.batch) << c.members << " " << c.n;
@@ -341,13 +355,13 @@ TEST(GateTest, SoftsyncTakesMembersOverN) {
 
 TEST(GateTest, SoftsyncCountsActiveMembers) {
   const v1::Roster roster = WithIdle(MakeRoster(0, {0, 1, 2, 3, 4}), {1, 2});
-  const Gate gate = MakeGate("consistency { softsync: 1 }", {roster});
+  const Gate gate = MakeGate("consistency { n_softsync { n: 1 } }", {roster});
   EXPECT_EQ(gate.Due(2), 0u);
   EXPECT_EQ(gate.Due(3), 3u);
 }
 
 TEST(GateTest, DelayedContributionsAreAppliedOneByOneOnceMoreThanThatManyWait) {
-  const Gate gate = MakeGate("emulated_delay: 3", {MakeRoster(0, {0, 1})});
+  const Gate gate = MakeGate("consistency { asynchronous { emulated_delay: 3 } }", {MakeRoster(0, {0, 1})});
   EXPECT_TRUE(gate.answers_at_once());
   EXPECT_EQ(gate.Due(3), 0u);
   EXPECT_EQ(gate.Due(4), 1u);
@@ -365,7 +379,7 @@ std::vector<Gate::Finished> Pushes(const std::vector<uint64_t>& pushes) {
 
 TEST(GateTest, WorkersMayBeAheadOfTheSlowestByTheBound) {
   for (uint32_t bound : {0, 3}) {
-    const Gate gate = MakeGate("consistency { staleness_bound: " + std::to_string(bound) + " }",
+    const Gate gate = MakeGate("consistency { bounded_staleness { bound: " + std::to_string(bound) + " } }",
                                {MakeRoster(0, {0, 1, 2})});
     EXPECT_TRUE(gate.bounded());
     EXPECT_EQ(gate.HighestClock(Pushes({9, 4, 7})), 4 + bound);
@@ -374,7 +388,7 @@ TEST(GateTest, WorkersMayBeAheadOfTheSlowestByTheBound) {
 }
 
 TEST(GateTest, ClocksOfTheIdleAndOfFormerLivesDoNotCount) {
-  const std::string bound = "consistency { staleness_bound: 1 }";
+  const std::string bound = "consistency { bounded_staleness { bound: 1 } }";
   const Gate gate = MakeGate(bound, {WithIdle(MakeRoster(0, {0, 1, 2}), {1})});
   EXPECT_EQ(gate.HighestClock(Pushes({9, 4, 7})), 8u);
   const Gate new_life = MakeGate(bound, {RosterOfLives(0, {{0, IncarnationOf(0)}, {1, 50}})});
@@ -385,13 +399,14 @@ TEST(GateTest, ClocksOfTheIdleAndOfFormerLivesDoNotCount) {
 TEST(GateTest, ClocksBeginWhereTheMasterSays) {
   v1::Roster roster = MakeRoster(0, {0, 1});
   roster.mutable_members(1)->set_clock(30);
-  const Gate gate = MakeGate("consistency { staleness_bound: 1 }", {roster});
+  const Gate gate = MakeGate("consistency { bounded_staleness { bound: 1 } }", {roster});
   EXPECT_EQ(gate.ClockOf(1, Pushes({35, 2})), 32u);
   EXPECT_EQ(gate.HighestClock(Pushes({35, 2})), 33u);
 }
 
 TEST(GateTest, WhereNobodyHasWorkNobodyIsHeldUp) {
-  const Gate gate = MakeGate("consistency { staleness_bound: 1 }", {WithIdle(MakeRoster(0, {0}), {0})});
+  const Gate gate =
+      MakeGate("consistency { bounded_staleness { bound: 1 } }", {WithIdle(MakeRoster(0, {0}), {0})});
   EXPECT_EQ(gate.HighestClock(Pushes({9})), UINT64_MAX);
 }
 

@@ -132,14 +132,16 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"SynchronousGroupOfSixty", GradientJob(true), v1::Block::PUSH_PULL, 60, false, 100, 1},
         Case{"Elastic", ElasticJob(false, 0.1f), v1::Block::EXCHANGE, 3, false, 2000, 3},
         Case{"SynchronousElastic", ElasticJob(true, 0.1f), v1::Block::EXCHANGE, 4, false, 1000, 1},
-        Case{"Hybrid", GradientJobWith("consistency { groups: 2 }"), v1::Block::PUSH_PULL, 4, false, 1000, 2},
-        Case{"Softsync", GradientJobWith("consistency { softsync: 1 }"), v1::Block::PUSH_PULL, 3, false, 1000,
-             1},
-        Case{"Delay", GradientJobWith("emulated_delay: 5"), v1::Block::PUSH_PULL, 2, false, 1000, 2, 5},
+        Case{"Hybrid", GradientJobWith("consistency { grouped { groups: 2 } }"), v1::Block::PUSH_PULL, 4,
+             false, 1000, 2},
+        Case{"Softsync", GradientJobWith("consistency { n_softsync { n: 1 } }"), v1::Block::PUSH_PULL, 3,
+             false, 1000, 1},
+        Case{"Delay", GradientJobWith("consistency { asynchronous { emulated_delay: 5 } }"),
+             v1::Block::PUSH_PULL, 2, false, 1000, 2, 5},
         Case{"DelayCompensated", GradientJobWith("compensation { delay_compensated { lambda: 0.04 } }"),
              v1::Block::PUSH_PULL, 3, false, 2000, 3},
-        Case{"Bounded", GradientJobWith("consistency { staleness_bound: 0 }"), v1::Block::PUSH_PULL, 3, false,
-             1000, 3}),
+        Case{"Bounded", GradientJobWith("consistency { bounded_staleness { bound: 0 } }"),
+             v1::Block::PUSH_PULL, 3, false, 1000, 3}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(ShardTest, LearningRateFollowsTheSamplesApplied) {
 
 // The budget that late contributions took is spent, though no update was made of them; also after a resume.
 TEST(ShardTest, LearningRateFollowsTheSamplesOfLateContributionsToo) {
-  v1::Job job = GradientJobWith("consistency { groups: 1 spare_workers: 1 }");
+  v1::Job job = GradientJobWith("consistency { synchronous { backup_workers: 1 } }");
   job.mutable_optimizer()->mutable_schedule()->set_decay(v1::Schedule::COSINE);
   ShardHarness shard(job, 16, 16, {0, 1});
   shard.SetRosters({MakeRoster(0, {0, 1})}, 100);

@@ -298,14 +298,16 @@ TEST_P(ShardChurnTest, SomebodyCanAlwaysGoOnAndEveryBlockCountsOnce) {
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, ShardChurnTest,
-    testing::Values(Mode{"Asynchronous", "", false, 0}, Mode{"Hybrid", "consistency { groups: 2 }", true, 0},
-                    Mode{"SpareWorker", "consistency { groups: 1 spare_workers: 1 }", true, 0},
-                    Mode{"HybridWithSpare", "consistency { groups: 2 spare_workers: 1 }", true, 0},
-                    Mode{"Softsync", "consistency { softsync: 1 }", false, 0},
-                    Mode{"TwoSoftsync", "consistency { softsync: 2 }", false, 0},
-                    Mode{"Delay", "emulated_delay: 5", false, 5},
-                    Mode{"Lockstep", "consistency { staleness_bound: 0 }", false, 0},
-                    Mode{"Bounded", "consistency { staleness_bound: 2 }", false, 0}),
+    testing::Values(Mode{"Asynchronous", "", false, 0},
+                    Mode{"Hybrid", "consistency { grouped { groups: 2 } }", true, 0},
+                    Mode{"BackupWorker", "consistency { synchronous { backup_workers: 1 } }", true, 0},
+                    Mode{"HybridWithBackup", "consistency { grouped { groups: 2 backup_workers: 1 } }", true,
+                         0},
+                    Mode{"Softsync", "consistency { n_softsync { n: 1 } }", false, 0},
+                    Mode{"TwoSoftsync", "consistency { n_softsync { n: 2 } }", false, 0},
+                    Mode{"Delay", "consistency { asynchronous { emulated_delay: 5 } }", false, 5},
+                    Mode{"Lockstep", "consistency { bounded_staleness { bound: 0 } }", false, 0},
+                    Mode{"Bounded", "consistency { bounded_staleness { bound: 2 } }", false, 0}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -228,12 +228,12 @@ TEST(ShardFuzz, AsynchronousShardDoesWhatTheProtocolSaysAndAppliesEachBlockOnce)
 }
 
 TEST(ShardFuzz, RefusedFramesChangeNothingAndTheShardGoesOnInEveryMode) {
-  for (const v1::Job& job :
-       {GradientJob(true), ElasticJob(false, 0.5f), ElasticJob(true, 0.5f),
-        GradientJobWith("consistency { groups: 2 }"),
-        GradientJobWith("consistency { groups: 1 spare_workers: 1 }"),
-        GradientJobWith("consistency { softsync: 1 }"), GradientJobWith("emulated_delay: 3"),
-        GradientJobWith("consistency { staleness_bound: 1 }")}) {
+  for (const v1::Job& job : {GradientJob(true), ElasticJob(false, 0.5f), ElasticJob(true, 0.5f),
+                             GradientJobWith("consistency { grouped { groups: 2 } }"),
+                             GradientJobWith("consistency { synchronous { backup_workers: 1 } }"),
+                             GradientJobWith("consistency { n_softsync { n: 1 } }"),
+                             GradientJobWith("consistency { asynchronous { emulated_delay: 3 } }"),
+                             GradientJobWith("consistency { bounded_staleness { bound: 1 } }")}) {
     ShardFuzz fuzz(job, 2);
     for (int i = 0; i < 10000 && !HasFailure(); ++i) {
       ShardFuzz::Frame frame;

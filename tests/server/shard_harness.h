@@ -20,7 +20,12 @@ namespace catchment {
 inline v1::Job GradientJob(bool synchronous, float learning_rate = 1) {
   v1::Job job;
   job.set_name("test");
-  job.mutable_algorithm()->mutable_consistency()->set_groups(synchronous ? 1 : 0);
+  v1::Consistency* consistency = job.mutable_algorithm()->mutable_consistency();
+  if (synchronous) {
+    consistency->mutable_synchronous();
+  } else {
+    consistency->mutable_asynchronous();
+  }
   v1::AccruedGradient* gradient = job.mutable_algorithm()->mutable_contribution()->mutable_gradient();
   gradient->set_push_period(1);
   gradient->set_fetch_period(1);

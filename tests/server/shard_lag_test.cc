@@ -89,7 +89,7 @@ TEST_F(LagTest, SynchronousPushIsAppliedWhenTheLastOfTheGroupIsIn) {
 // A push is answered at once and applied when two later ones have arrived. It was not computed with the
 // weights of the answers in between.
 TEST_F(LagTest, DelayedPushIsAsOldAsWhatItWasComputedWith) {
-  Make(GradientJobWith("emulated_delay: 2"), {0});
+  Make(GradientJobWith("consistency { asynchronous { emulated_delay: 2 } }"), {0});
   Pull(1, 0);
   for (uint64_t i = 0; i < 2; ++i) All(2.0 + i, {.worker = 0, .sequence = i + 1, .value = 4});
   EXPECT_EQ(shard_->Statistics(0).waiting(), 2u);
@@ -102,7 +102,7 @@ TEST_F(LagTest, DelayedPushIsAsOldAsWhatItWasComputedWith) {
 }
 
 TEST_F(LagTest, BoundedWorkerIsSentItsWeightsWhenItMayGoOn) {
-  Make(GradientJobWith("consistency { staleness_bound: 0 }"), {0, 1});
+  Make(GradientJobWith("consistency { bounded_staleness { bound: 0 } }"), {0, 1});
   Pull(1, 0);
   Pull(1, 1);
   All(2, {.worker = 0, .value = 1});

@@ -155,15 +155,15 @@ TEST(ShardThreadsTest, SynchronousRoundsTakeOneContributionOfEach) {
 }
 
 TEST(ShardThreadsTest, GroupsTakeOneContributionOfEachMember) {
-  Hammer(GradientJobWith("consistency { groups: 2 }"), kManyBlocks, 250, 500, -500.0f);
+  Hammer(GradientJobWith("consistency { grouped { groups: 2 } }"), kManyBlocks, 250, 500, -500.0f);
 }
 
 TEST(ShardThreadsTest, AcceptedPushesAreAllAppliedOnce) {
-  Hammer(GradientJobWith("consistency { softsync: 1 }"), kManyBlocks, 250, 250, -250.0f);
+  Hammer(GradientJobWith("consistency { n_softsync { n: 1 } }"), kManyBlocks, 250, 250, -250.0f);
 }
 
 TEST(ShardThreadsTest, LockstepReleasesWhoItHolds) {
-  const v1::Job job = GradientJobWith("consistency { staleness_bound: 0 }");
+  const v1::Job job = GradientJobWith("consistency { bounded_staleness { bound: 0 } }");
   Hammer(job, kManyBlocks, 250, 250 * kWorkers, -250.0f * kWorkers);
 }
 

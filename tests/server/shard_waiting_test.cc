@@ -1,4 +1,4 @@
-// The workers that wait at a shard, and the resulting updates: groups, spare workers, softsync, emulated
+// The workers that wait at a shard, and the resulting updates: groups, backup workers, softsync, emulated
 // delay, stale synchronous parallel. The learning rate is 1 and weights begin at 0, so that the numbers can
 // be verified by hand.
 #include <gmock/gmock.h>
@@ -38,8 +38,8 @@ std::map<uint64_t, uint64_t> Staleness(const ShardHarness& shard, uint32_t worke
 
 // ------------------------------------------------------------------------------------------------ groups
 
-const char kHybrid[] = "consistency { groups: 2 }";
-const char kSpare[] = "consistency { groups: 1 spare_workers: 1 }";
+const char kHybrid[] = "consistency { grouped { groups: 2 } }";
+const char kBackup[] = "consistency { synchronous { backup_workers: 1 } }";
 
 TEST(GroupsShardTest, GroupsMakeUpdatesOfTheirOwnMembersWeighedBySamples) {
   ShardHarness shard(GradientJobWith(kHybrid), 16, 16, {0, 1, 2, 3});
@@ -87,8 +87,8 @@ TEST(GroupsShardTest, ContributionIsLateWhenItIsOlderThanItsGroupsLastUpdate) {
   EXPECT_EQ(shard.Take().at(0).header.fate, v1::Block::APPLIED) << "it goes on with fresh weights";
 }
 
-TEST(GroupsShardTest, SpareWorkersContributionIsDroppedCountedAndItsWorkerTold) {
-  ShardHarness shard(GradientJobWith(kSpare), 16, 16, {0, 1, 2});
+TEST(GroupsShardTest, BackupWorkersContributionIsDroppedCountedAndItsWorkerTold) {
+  ShardHarness shard(GradientJobWith(kBackup), 16, 16, {0, 1, 2});
   ASSERT_TRUE(shard.Handle({.worker = 2, .value = 4}).ok());
   EXPECT_TRUE(shard.Take().empty());
   ASSERT_TRUE(shard.Handle({.worker = 0, .value = 2}).ok());
@@ -111,7 +111,7 @@ TEST(GroupsShardTest, SpareWorkersContributionIsDroppedCountedAndItsWorkerTold) 
 }
 
 TEST(GroupsShardTest, PushIsNotUnderWayWhenItsLateBlocksAreAnsweredAndTheOthersWait) {
-  ShardHarness shard(GradientJobWith(kSpare), 32, 16, {0, 1, 2});
+  ShardHarness shard(GradientJobWith(kBackup), 32, 16, {0, 1, 2});
   for (uint32_t worker : {0, 1}) ASSERT_TRUE(shard.Handle({.worker = worker, .block = 0}).ok());
   ASSERT_TRUE(shard.Handle({.worker = 2, .block = 0}).ok());
   EXPECT_EQ(shard.shard().PushUnderWay(2, IncarnationOf(2)), 1u);
@@ -134,7 +134,7 @@ TEST(GroupsShardTest, RoundOfNaNsIsRefusedAndTheGroupGoesOn) {
 TEST(GroupsShardTest, ElasticGroupsExchangeEachAgainstOneCenter) {
   v1::Job job = ElasticJob(false, 0.25f);
   job.set_workers(4);
-  job.mutable_algorithm()->mutable_consistency()->set_groups(2);
+  job.mutable_algorithm()->mutable_consistency()->mutable_grouped()->set_groups(2);
   ShardHarness shard(job, 16, 16, {0, 1, 2, 3});
   for (uint32_t worker : {0, 1, 2, 3}) {
     const float x = worker % 2 == 0 ? 8 : 4;
@@ -201,7 +201,7 @@ TEST(GroupsShardTest, MemberThatLeavesOrIsIdleAtAnyPointReleasesTheOthers) {
 
 // ----------------------------------------------------------------------------------------------- softsync
 
-const char kSoftsync[] = "consistency { softsync: 1 }";
+const char kSoftsync[] = "consistency { n_softsync { n: 1 } }";
 
 TEST(SoftsyncShardTest, UpdateIsMadeOfAsManyAsThereAreMembersAWorkersOwnAmongThem) {
   ShardHarness shard(GradientJobWith(kSoftsync), 16, 16, {0, 1, 2});
@@ -224,7 +224,7 @@ TEST(SoftsyncShardTest, UpdateIsMadeOfAsManyAsThereAreMembersAWorkersOwnAmongThe
 }
 
 TEST(SoftsyncShardTest, StalenessIsOfTheUpdateThatAContributionIsPartOf) {
-  ShardHarness shard(GradientJobWith("consistency { softsync: 2 }"), 16, 16, {0, 1, 2, 3});
+  ShardHarness shard(GradientJobWith("consistency { n_softsync { n: 2 } }"), 16, 16, {0, 1, 2, 3});
   ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1}).ok());
   EXPECT_TRUE(Staleness(shard, 0).empty()) << "it is not known yet";
   for (uint64_t i = 0; i < 4; ++i) {  // the first makes an update with worker 0's
@@ -271,7 +271,7 @@ TEST(SoftsyncShardTest, NaNIsRefusedAtOnceAndIsNoneOfTheContributions) {
 
 TEST(DelayShardTest, LoneWorkersStalenessGrowsToTheDelayAndStays) {
   constexpr uint64_t kDelay = 2;
-  ShardHarness shard(GradientJobWith("emulated_delay: 2"), 16, 16, {0});
+  ShardHarness shard(GradientJobWith("consistency { asynchronous { emulated_delay: 2 } }"), 16, 16, {0});
   uint64_t version = 0;
   float applied = 0;
   std::map<uint64_t, uint64_t> staleness;
@@ -294,7 +294,8 @@ TEST(DelayShardTest, LoneWorkersStalenessGrowsToTheDelayAndStays) {
 }
 
 TEST(DelayShardTest, OldestOfAllWorkersComesFirst) {
-  ShardHarness shard(GradientJobWith("emulated_delay: 2"), 16, 16, {0, 1, 2});
+  ShardHarness shard(GradientJobWith("consistency { asynchronous { emulated_delay: 2 } }"), 16, 16,
+                     {0, 1, 2});
   ASSERT_TRUE(shard.Handle({.worker = 2, .value = 1}).ok());
   ASSERT_TRUE(shard.Handle({.worker = 0, .value = 10}).ok());
   EXPECT_EQ(shard.shard().version(), 0u);
@@ -307,7 +308,7 @@ TEST(DelayShardTest, OldestOfAllWorkersComesFirst) {
 }
 
 TEST(DelayShardTest, WhatIsHeldBackIsInNoCheckpoint) {
-  ShardHarness shard(GradientJobWith("emulated_delay: 2"), 16, 16, {0});
+  ShardHarness shard(GradientJobWith("consistency { asynchronous { emulated_delay: 2 } }"), 16, 16, {0});
   for (uint64_t k = 1; k <= 3; ++k) ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = k, .value = 1}).ok());
   shard.shard().Checkpoint(5);
   const ShardSnapshot& snapshot = shard.snapshots().at(0);
@@ -316,7 +317,8 @@ TEST(DelayShardTest, WhatIsHeldBackIsInNoCheckpoint) {
   EXPECT_EQ(snapshot.state.samples(), 1u);
   Shard::Contents contents{
       snapshot.weights, snapshot.states, {snapshot.state.blocks().begin(), snapshot.state.blocks().end()}, 5};
-  ShardHarness resumed(GradientJobWith("emulated_delay: 2"), 16, 16, {0}, std::move(contents));
+  ShardHarness resumed(GradientJobWith("consistency { asynchronous { emulated_delay: 2 } }"), 16, 16, {0},
+                       std::move(contents));
   for (uint64_t k = 1; k <= 3; ++k) {
     ASSERT_TRUE(resumed.Handle({.worker = 0, .sequence = k, .version = 1, .value = 10}).ok());
   }
@@ -328,7 +330,8 @@ TEST(DelayShardTest, WhatIsHeldBackIsInNoCheckpoint) {
 
 // Every block of every push is sent three times: when it is new, while it waits, and when it was applied.
 TEST(AcceptedShardTest, ResentBlocksCountOnce) {
-  for (const char* algorithm : {"consistency { softsync: 1 }", "emulated_delay: 2"}) {
+  for (const char* algorithm :
+       {"consistency { n_softsync { n: 1 } }", "consistency { asynchronous { emulated_delay: 2 } }"}) {
     ShardHarness shard(GradientJobWith(algorithm), 32, 16, {0, 1, 2});
     for (uint32_t block : {0, 1}) {
       for (const auto& [worker, fate] : {std::pair(0u, v1::Block::ACCEPTED),
@@ -371,7 +374,9 @@ TEST(AcceptedShardTest, PullOfALaterVersionWaitsForTheUpdate) {
 
 // -------------------------------------------------------------------------------- stale synchronous parallel
 
-std::string Bound(int bound) { return "consistency { staleness_bound: " + std::to_string(bound) + " }"; }
+std::string Bound(int bound) {
+  return "consistency { bounded_staleness { bound: " + std::to_string(bound) + " } }";
+}
 
 TEST(BoundedShardTest, WorkerThatIsTooFarAheadIsAnsweredWhenTheSlowestHasComeCloser) {
   ShardHarness shard(GradientJobWith(Bound(1)), 16, 16, {0, 1});
@@ -455,7 +460,7 @@ TEST(BoundedShardTest, NewcomerBeginsWhereTheMasterSays) {
 
 TEST(BoundedShardTest, ExchangeIsAnsweredWithTheDifferenceThatMovedTheCenter) {
   v1::Job job = ElasticJob(false, 0.5f);
-  job.mutable_algorithm()->mutable_consistency()->set_staleness_bound(0);
+  job.mutable_algorithm()->mutable_consistency()->mutable_bounded_staleness()->set_bound(0);
   ShardHarness shard(job, 16, 16, {0, 1});
   ASSERT_TRUE(shard.Handle({.worker = 0, .operation = v1::Block::EXCHANGE, .value = 4}).ok());
   EXPECT_TRUE(shard.Take().empty());
@@ -527,7 +532,8 @@ TEST(BoundedShardTest, RefusedPushMovesTheClockToo) {
 
 // All workers begin with the checkpoint's weights, so the state of waiting workers need not be in it.
 TEST(ResumedShardTest, EveryModeGoesOnFromTheCheckpointsVersion) {
-  for (const char* algorithm : {kHybrid, kSpare, kSoftsync, "consistency { staleness_bound: 0 }"}) {
+  for (const char* algorithm :
+       {kHybrid, kBackup, kSoftsync, "consistency { bounded_staleness { bound: 0 } }"}) {
     Shard::Contents contents;
     contents.weights.assign(16, 5.0f);
     contents.blocks.resize(1);
@@ -538,10 +544,10 @@ TEST(ResumedShardTest, EveryModeGoesOnFromTheCheckpointsVersion) {
     for (uint32_t worker : {0, 2}) {
       ASSERT_TRUE(shard.Handle({.worker = worker, .version = 40, .value = 1}).ok());
     }
-    const float least = algorithm == std::string("consistency { staleness_bound: 0 }") ? 3 : 4;
+    const float least = algorithm == std::string("consistency { bounded_staleness { bound: 0 } }") ? 3 : 4;
     EXPECT_THAT(shard.shard().Weights(), Each(least)) << algorithm;
     EXPECT_EQ(shard.Statistics(0).applied(), 1u) << algorithm;
-    if (algorithm == kSpare) continue;
+    if (algorithm == kBackup) continue;
     EXPECT_EQ(shard.Statistics(2).applied(), 1u) << algorithm;
   }
 }

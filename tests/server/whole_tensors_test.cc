@@ -51,7 +51,7 @@ struct Split {
 std::vector<float> Train(const v1::Job& job, uint32_t workers, const Split& split) {
   const auto layout =
       *ParameterLayout::Create(kTensors, split.servers, split.block_size, Cuts::kBetweenTensors);
-  const bool synchronous = job.algorithm().consistency().groups() == 1;
+  const bool synchronous = job.algorithm().consistency().has_synchronous();
   const std::vector<float> initial = Initial();
   std::vector<uint32_t> members;
   for (uint32_t w = 0; w < workers; ++w) members.push_back(w);

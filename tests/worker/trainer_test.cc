@@ -58,7 +58,7 @@ class RefusingMaster final : public v1::MasterService::Service {
     MutexLock lock(&mu_);
     registered_at_.push_back(SteadyClock().Now());
     reply->set_incarnation(registered_at_.size());
-    reply->set_lease_seconds(10);
+    reply->set_heartbeat_timeout_seconds(10);
     changed_.Notify();
     return grpc::Status::OK;
   }
@@ -132,7 +132,7 @@ constexpr int kParameters = 64, kSent = 16;
 v1::Job TopKJob() {
   v1::Job job = SmallestJob();
   job.set_name("test");
-  job.mutable_algorithm()->mutable_consistency()->set_groups(0);
+  job.mutable_algorithm()->mutable_consistency()->mutable_asynchronous();
   job.mutable_model()->mutable_synthetic()->set_parameters(kParameters);
   job.mutable_compression()->set_push(v1::Compression::TOP_K);
   job.mutable_compression()->set_top_k_fraction(static_cast<float>(kSent) / kParameters);
@@ -158,7 +158,7 @@ class ExpiringMaster final : public v1::MasterService::Service {
   }
   grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
     reply->set_incarnation(++incarnation_);
-    reply->set_lease_seconds(100);
+    reply->set_heartbeat_timeout_seconds(100);
     servers_.SetRosters({RosterOfLives(0, {{0, incarnation_}})});
     return grpc::Status::OK;
   }

@@ -58,7 +58,7 @@ absl::Status AccruedGradient::Run(const Step& step, Gradient gradient) {
 void AccruedGradient::BeforeForward(Range layer) {
   const bool last = layer.end == All().end;
   if (status_.ok()) status_ = Await(layer);
-  // Next is the backward pass, which writes to what the last push may still be sending.
+  // The backward pass that follows writes to memory from which the last push may still be sending.
   if (status_.ok() && last) status_ = Settle();
   if (status_.ok() && last && push_) StartPush();
 }
@@ -91,7 +91,7 @@ void AccruedGradient::Clip() {
   if (clip_norm_) ClipNorm(*clip_norm_, absl::MakeSpan(a_));
 }
 
-// What a_ holds when it is Ready.
+// Returns the contribution that is in a_ after Ready.
 void AccruedGradient::StartPush() {
   using Operation = Parameters::Operation;
   Begin({.kind = fetch_ ? Operation::kPushPull : Operation::kPush,
@@ -103,19 +103,19 @@ void AccruedGradient::StartPush() {
 
 void AccruedGradient::Begin(const Parameters::Operation& operation) {
   parameters_.Start(operation);
-  under_way_ = true;
+  in_flight_ = true;
 }
 
 absl::Status AccruedGradient::Await(Range layer) {
-  if (!under_way_) return absl::OkStatus();
+  if (!in_flight_) return absl::OkStatus();
   absl::Status status = parameters_.Await(layer);
-  under_way_ = status.ok();
+  in_flight_ = status.ok();
   return status;
 }
 
 absl::Status AccruedGradient::Settle() {
-  if (!under_way_) return absl::OkStatus();
-  under_way_ = false;
+  if (!in_flight_) return absl::OkStatus();
+  in_flight_ = false;
   const absl::StatusOr<Parameters::Outcome> outcome = parameters_.Finish();
   if (!outcome.ok()) return outcome.status();
   Count(*outcome);

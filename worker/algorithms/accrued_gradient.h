@@ -7,15 +7,15 @@
 // With `mean` (gradient accumulation) a is the mean over the samples of its steps instead of the sum: with b
 // samples in the step and B in a, this step's too,
 //   WORKER, every step:         a += b / B * (g - a)
-// Where push and pull fall on one step they are one exchange: the weights come back with the answer.
+// A push and a pull in the same step are one exchange: the answer to the push has the weights.
 //
-// The worker's lines are carried out layer by layer, within the pass that takes the gradient: a layer's part
-// of a leaves as soon as it is final, and a layer's part of x is waited for in the next step, when the
-// forward pass comes to it. A pull alone begins after the pass, which reads x until its end. With clip_norm
-// nothing can leave before the pass has ended: the norm is of the whole a.
+// The worker's lines are carried out layer by layer, within the pass that computes the gradient: a layer's
+// part of a is sent as soon as it is final, and the next step waits for a layer's part of x when the forward
+// pass reaches it. A pull alone begins after the pass, which reads x until its end. With clip_norm nothing is
+// sent before the pass has ended, since the norm is that of the whole a.
 //
-// What others than Downpour make of a gradient before they push it in every step is a GradientTransform; with
-// it both periods are 1. A gradient is clipped first: the transform's momentum is of clipped gradients.
+// Algorithms that push something other than the gradient in every step have a GradientTransform, and both
+// periods are 1. The gradient is clipped before it is transformed.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 #define CATCHMENT_WORKER_ALGORITHMS_ACCRUED_GRADIENT_H_
 
@@ -37,7 +37,7 @@ class AccruedGradient final : public Algorithm, private PassObserver {
 
   absl::Status Start(uint64_t version) override;
   absl::Status Run(const Step& step, Gradient gradient) override;
-  bool under_way() const override { return under_way_; }
+  bool in_flight() const override { return in_flight_; }
   absl::Status Settle() override;
   absl::Status Finish() override;
   void ListState(bool at_version, WorkerState* state) override;
@@ -59,19 +59,19 @@ class AccruedGradient final : public Algorithm, private PassObserver {
   Parameters& parameters_;
   std::vector<float> x_;  // local weights
   std::vector<float> a_;  // accrued gradient, the sum or the mean
-  std::vector<float> g_;  // used where a_ is more than one gradient
+  std::vector<float> g_;  // used if a_ is the sum or mean of several gradients
   uint64_t steps_ = 0;
-  uint64_t since_push_ = 0;    // steps, this one too
-  uint64_t since_fetch_ = 0;   // steps, this one too
+  uint64_t since_push_ = 0;    // steps, including this one
+  uint64_t since_fetch_ = 0;   // steps, including this one
   uint64_t pushed_steps_ = 0;  // in pushes
-  uint32_t samples_ = 0;       // in a_, this step's too
-  bool under_way_ = false;     // an operation of parameters_
+  uint32_t samples_ = 0;       // in a_, including this step's
+  bool in_flight_ = false;     // an operation of parameters_
 
-  // Of the step.
+  // The state of the current step.
   bool push_ = false;
   bool fetch_ = false;
   bool first_ = false;  // a_ is this step's gradient
-  float share_ = 0;     // of the step's samples in a_'s
+  float share_ = 0;     // the step's share of the samples in a_
   absl::Status status_;
 };
 

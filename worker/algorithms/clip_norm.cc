@@ -7,7 +7,7 @@ namespace catchment {
 namespace {
 
 double SumOfSquares(absl::Span<const float> g) {
-  // Several sums side by side, which the compiler makes vectors of.
+  // Computes several sums in parallel, which the compiler vectorises.
   constexpr size_t kLanes = 8;
   double sums[kLanes] = {};
   size_t i = 0;

@@ -77,7 +77,7 @@ void ElasticDifference::Move(float eta) {
   }
 }
 
-// Of a job that is not synchronous the steps since the last exchange are computed again.
+// In a job that is not synchronous, the steps since the last exchange are repeated after a resume.
 void ElasticDifference::ListState(bool at_version, WorkerState* state) {
   state->vectors.push_back({"weights", absl::MakeSpan(x_)});
   if (delta_ > 0) state->vectors.push_back({"velocity", absl::MakeSpan(v_)});

@@ -5,9 +5,9 @@
 //   every step, with the gradient taken at x_i as it was before the exchange:
 //     WORKER, EASGD:  x_i -= eta * g
 //     WORKER, EAMSGD: v = delta * v - eta * grad(x_i + delta * v) ; x_i += v      (momentum delta > 0)
-// The exchange goes on while the gradient is taken: both need x_i as it was, and neither changes it.
-// Departures: one more exchange after the last step, so that it counts; a worker whose weights are no longer
-// finite begins again from the center (the paper does not say what to do then).
+// The exchange overlaps with the computation of the gradient: both read the same x_i, and neither changes it.
+// Departures: one more exchange after the last step, so that it contributes; a worker whose weights are no
+// longer finite restarts from the center, a case that the paper does not mention.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_ELASTIC_DIFFERENCE_H_
 #define CATCHMENT_WORKER_ALGORITHMS_ELASTIC_DIFFERENCE_H_
 
@@ -40,10 +40,10 @@ class ElasticDifference final : public Algorithm {
   std::vector<float> x_;  // local weights
   std::vector<float> g_;
   std::vector<float> d_;      // elastic difference
-  std::vector<float> v_;      // where delta > 0
-  std::vector<float> ahead_;  // x + delta v, where delta > 0
+  std::vector<float> v_;      // used if delta > 0
+  std::vector<float> ahead_;  // x + delta v; used if delta > 0
   uint64_t steps_ = 0;
-  uint64_t exchanged_steps_ = 0;  // of them, before the last exchange
+  uint64_t exchanged_steps_ = 0;  // steps before the last exchange
   uint64_t samples_ = 0;          // since the last exchange
 };
 

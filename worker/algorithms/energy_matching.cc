@@ -15,15 +15,15 @@ constexpr float kEpsilon = 1e-16f;
 
 EnergyMatching::EnergyMatching(const v1::EnergyMatching& config, const v1::Optimizer& optimizer,
                                int64_t num_parameters)
-    : config_(config), course_(optimizer), m_(num_parameters) {
-  course_.set_learning_rate(config.learning_rate());
+    : config_(config), schedule_(optimizer), m_(num_parameters) {
+  schedule_.set_learning_rate(config.learning_rate());
 }
 
 void EnergyMatching::Start(absl::Span<const float> weights) {
   last_x_.assign(weights.begin(), weights.end());
 }
 
-void EnergyMatching::Begin(double progress) { eta_ = static_cast<float>(LearningRate(course_, progress)); }
+void EnergyMatching::Begin(double progress) { eta_ = static_cast<float>(LearningRate(schedule_, progress)); }
 
 void EnergyMatching::Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) {
   const float eta = eta_, mu = config_.momentum(), kappa = config_.energy();
@@ -39,7 +39,7 @@ void EnergyMatching::Apply(Range layer, absl::Span<const float> weights, absl::S
     const float c = x[i] - last[i];
     last[i] = x[i];
     const float pi = (kappa * std::fabs(m[i]) - std::fabs(c)) / (std::fabs(u) + kEpsilon);
-    // In this order a NaN stays one, and is refused.
+    // With this order of arguments a NaN remains a NaN, and servers refuse it.
     g[i] = std::min(std::max(pi, 0.0f), kMaxPi) * full_rate * g[i];
   }
 }

@@ -1,5 +1,5 @@
-// What a worker makes of its gradient before it sends it, elementwise, and so a layer at a time, within the
-// backward pass (accrued_gradient.h).
+// Transforms a worker's gradient before it is sent, elementwise, so that it can be applied to one layer at a
+// time within the backward pass (accrued_gradient.h).
 //
 // Shapes: vectors are the whole flat vector of parameters, layers parts of it. Threads: one.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_GRADIENT_TRANSFORM_H_
@@ -15,22 +15,23 @@ class GradientTransform {
  public:
   virtual ~GradientTransform() = default;
 
-  // The weights that training begins with.
+  // Receives the initial weights.
   virtual void Start(absl::Span<const float> weights) {}
-  // A step that takes a gradient is next; `progress` is Algorithm::Step's.
+  // Begins a step with a gradient; `progress` is that of Algorithm::Step.
   virtual void Begin(double progress) {}
-  // The layer's part of `gradient`, taken at `weights`, becomes what is sent. Once a step for every layer.
+  // Replaces a layer's part of `gradient`, computed at `weights`, by what is sent. Called once for every
+  // layer in each step.
   virtual void Apply(Range layer, absl::Span<const float> weights, absl::Span<float> gradient) = 0;
-  // What was sent was not finite: forgets what gradients have left behind.
+  // Resets the state that depends on gradients: the last one was not finite.
   virtual void Reset() = 0;
-  // Adds the vectors that it keeps from step to step.
+  // Adds the vectors that are kept between steps.
   virtual void ListState(WorkerState* state) = 0;
 };
 
-// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_:
+// Clips the gradient to a global norm, as torch.nn.utils.clip_grad_norm_:
 //   g *= min(1, max_norm / (|g| + 1e-6))      |g|: the Euclidean norm over the whole vector
-// The norm is summed up in double precision. A NaN in g makes all of it NaN, as in PyTorch, so that servers
-// refuse all of the contribution and not some blocks of it.
+// The norm is summed in double precision. A NaN in g makes all values NaN, as in PyTorch, so that servers
+// refuse the whole contribution and not only some of its blocks.
 void ClipNorm(float max_norm, absl::Span<float> g);
 
 }  // namespace catchment

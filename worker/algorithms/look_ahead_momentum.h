@@ -1,15 +1,16 @@
 // DANA-Slim (Hakimi, Barkai, Gabel, Schuster 2019, "Taming momentum in a distributed asynchronous
 // environment", arXiv:1907.11612). The whole algorithm:
 //   WORKER, every step: v = mu * v + g ; push mu * v + g ; x = pull()
-//   server:             w -= eta * what was pushed
-// The momentum buffer lives with the worker whose gradients it averages, and needs no memory on the servers;
-// what is pushed looks ahead along it, so the worker computes its gradients near where the center will be.
+//   server:             w -= eta * the push
+// The momentum buffer is on the worker whose gradients it averages, and needs no memory on the servers. The
+// push looks ahead along the momentum, so the worker computes its next gradient near the center's future
+// weights.
 //
-// A lone worker is SGD with Nesterov momentum in PyTorch's form, bit for bit; and so, as everything is linear
-// in g, are synchronous workers with the batches of all, to rounding.
+// A single worker is SGD with Nesterov momentum in PyTorch's form, bit for bit. Since everything is linear in
+// g, synchronous workers are equal to it with the batch of all of them, except for rounding.
 //
-// Departures: after a step that was not finite v begins again at 0; weight decay, where the job has any, is
-// applied by the servers, and so does not go through v.
+// Departures: after a step that was not finite v restarts at 0; weight decay is applied by the servers, and
+// so not included in v.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_LOOK_AHEAD_MOMENTUM_H_
 #define CATCHMENT_WORKER_ALGORITHMS_LOOK_AHEAD_MOMENTUM_H_
 

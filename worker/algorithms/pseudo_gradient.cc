@@ -59,8 +59,8 @@ void PseudoGradient::ForgetOptimizer() {
   moves_ = 0;
 }
 
-// Of a job that is not synchronous the steps since the last push are computed again, from the center's
-// weights.
+// In a job that is not synchronous, the steps since the last push are repeated after a resume, from the
+// center's weights.
 void PseudoGradient::ListState(bool at_version, WorkerState* state) {
   const std::vector<std::string> names = optimizer_->state_names();
   for (size_t s = 0; s < states_.size(); ++s) {

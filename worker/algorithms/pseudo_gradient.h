@@ -3,18 +3,18 @@
 //   WORKER, every step:                x_i = local_optimizer(x_i, g)
 //   WORKER, every local_steps (H):     push D = x_pulled - x_i ; x_i = x_pulled = pull()
 //   server:                            D~ = sum_i b_i D_i / sum_i b_i  over the group ; w = optimizer(w, D~)
-// D points the way a gradient does: down is against it. b_i: the samples of the round's H steps. The last
-// round may be shorter, and is pushed too. A worker that had no samples in a round pushes a D of 0 with b_i =
-// 0, which takes no part in the average.
+// D has the sign of a gradient: the optimizer moves against it. b_i is the number of samples of the round's H
+// steps. The last round may be shorter, and is pushed too. A worker without samples in a round pushes D = 0
+// with b_i = 0, which does not affect the average.
 //
 // With one group of all workers and SGD of learning rate 1 without momentum on the servers, w becomes the
 // mean of the workers' weights; with Nesterov it is DiLoCo.
 //
-// Shapes: three vectors as long as the weights, and the local optimizer's state, which stays with the worker
-// from round to round.
+// Shapes: three vectors as long as the weights, and the local optimizer's state, which the worker keeps from
+// round to round.
 //
-// Departures: after a D that was not finite the local optimizer begins anew, at the weights that came with
-// the answer (the papers do not say what to do then).
+// Departures: after a D that was not finite the local optimizer restarts with the weights of the answer, a
+// case that the papers do not mention.
 #ifndef CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
 #define CATCHMENT_WORKER_ALGORITHMS_PSEUDO_GRADIENT_H_
 
@@ -29,7 +29,7 @@ namespace catchment {
 
 class PseudoGradient final : public Algorithm {
  public:
-  // `clip_norm`: of D. That of the gradients is the local optimizer's own.
+  // `clip_norm` is that of D. The local optimizer has its own for gradients.
   PseudoGradient(const v1::PseudoGradient& config, int64_t num_parameters, Parameters* parameters,
                  std::optional<float> clip_norm = {});
 
@@ -48,12 +48,12 @@ class PseudoGradient final : public Algorithm {
   const std::unique_ptr<Optimizer> optimizer_;
   Parameters& parameters_;
   std::vector<float> x_;       // local weights
-  std::vector<float> pulled_;  // where the round began
+  std::vector<float> pulled_;  // weights at the beginning of the round
   std::vector<float> g_;       // gradient; at the end of a round D
   std::vector<std::vector<float>> states_;
-  uint64_t moves_ = 0;  // of the local optimizer, as its states have it
+  uint64_t moves_ = 0;  // updates by the local optimizer
   uint64_t total_steps_ = 0;
-  // Of the round.
+  // The state of the current round.
   uint32_t steps_ = 0;
   uint32_t samples_ = 0;
 };

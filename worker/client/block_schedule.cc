@@ -38,7 +38,7 @@ bool BlockSchedule::Ready(Range range) {
   for (int b = static_cast<int>(blocks.begin); b < blocks.end; ++b) {
     Block& block = blocks_[b];
     block.missing -= Overlap(range, layout_.block(shard_, b)).size();
-    CHECK_GE(block.missing, 0) << "values of block " << b << " are told to be ready twice";
+    CHECK_GE(block.missing, 0) << "values of block " << b << " are reported as ready twice";
     if (block.missing > 0) continue;
     MakeReady(b);
     ready = true;

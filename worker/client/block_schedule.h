@@ -27,7 +27,7 @@ class BlockSchedule {
 
   // A new operation. Without input all blocks are ready at once.
   void Start(bool has_input);
-  // These values are final; each is told of once. True where a block became ready by it.
+  // Marks these values as final; each is marked once. Returns true if a block became ready by it.
   bool Ready(Range range);
   // The block to send now, kNone if none is ready. It is on its way then.
   int Next();

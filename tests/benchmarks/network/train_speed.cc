@@ -4,8 +4,6 @@
 //   train_speed [--device=cuda] [--precision=BFLOAT16] [--update=false] JOB BATCH_SIZE THREADS SECONDS
 //
 // Without --update the weights stay as they are: where servers move them, a worker's step is its gradient.
-#include <gflags/gflags.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/command_line.h"
 #include "common/initializer.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_text.h"
@@ -24,16 +23,18 @@
 #include "kernels/device.h"
 #include "worker/model/network.h"
 
-DEFINE_string(device, "cpu", "auto, cpu, cuda or cuda:INDEX.");
-DEFINE_string(precision, "", "Takes the place of the job's computation.precision.");
-DEFINE_bool(update, true, "Also moves the weights, by SGD with momentum, on the processor.");
-
 namespace catchment {
 namespace {
 
+struct Options {
+  std::string device = "cpu";
+  std::string precision;
+  bool update = true;
+};
+
 // Ends the program with the reason where the device cannot be used.
-std::unique_ptr<Backend> MakeBackend(const v1::Job& job, int threads) {
-  const auto device = ResolveDevice(FLAGS_device, v1::CPU);
+std::unique_ptr<Backend> MakeBackend(const v1::Job& job, const std::string& name, int threads) {
+  const auto device = ResolveDevice(name, v1::CPU);
   CHECK(device.ok()) << device.status();
   auto choice = ChooseDevice(*device, {.cpu = {.threads = threads},
                                        .precision = job.computation().precision(),
@@ -48,10 +49,11 @@ std::unique_ptr<Backend> MakeBackend(const v1::Job& job, int threads) {
 
 class Trainer {
  public:
-  Trainer(const v1::Job& job, int batch_size, int threads) : labels_(batch_size), ids_(batch_size) {
+  Trainer(const v1::Job& job, const Options& options, int batch_size, int threads)
+      : update_(options.update), labels_(batch_size), ids_(batch_size) {
     const DataShape shape = ShapeOf(job.data());
     auto network = Network::Create(job.model(), shape.input, shape.target, {.max_batch_size = batch_size},
-                                   MakeBackend(job, threads));
+                                   MakeBackend(job, options.device, threads));
     CHECK(network.ok()) << network.status();
     network_ = *std::move(network);
     const int64_t parameters = network_->num_parameters();
@@ -63,12 +65,15 @@ class Trainer {
     inputs_.resize(batch_size * shape.input.size());
     for (float& value : inputs_) value = static_cast<float>(random.Normal());
     for (int32_t& label : labels_) label = static_cast<int32_t>(random.Below(shape.target.classes));
+    // As a worker does.
+    for (const std::vector<float>* vector : {&inputs_, &weights_, &gradient_})
+      pinned_.push_back(network_->Pin(*vector));
   }
 
   void Step() {
     network_->Train(weights_, {inputs_.data(), labels_.data(), ids_.data(), static_cast<int>(labels_.size())},
                     absl::MakeSpan(gradient_));
-    if (!FLAGS_update) return;
+    if (!update_) return;
     for (size_t i = 0; i < weights_.size(); ++i) {
       momentum_[i] = 0.9f * momentum_[i] + gradient_[i];
       weights_[i] -= 0.001f * momentum_[i];
@@ -76,15 +81,18 @@ class Trainer {
   }
 
  private:
+  const bool update_;
   std::unique_ptr<Network> network_;
   std::vector<float> inputs_, weights_, gradient_, momentum_;
   std::vector<int32_t> labels_;
   std::vector<uint64_t> ids_;
+  std::vector<std::unique_ptr<Pinning>> pinned_;
 };
 
-double SamplesPerSecond(const v1::Job& job, int batch_size, int threads, double seconds) {
+double SamplesPerSecond(const v1::Job& job, const Options& options, int batch_size, int threads,
+                        double seconds) {
   constexpr int kWarmUp = 3;
-  Trainer trainer(job, batch_size, threads);
+  Trainer trainer(job, options, batch_size, threads);
   for (int i = 0; i < kWarmUp; ++i) trainer.Step();
   const SteadyClock clock;
   const double start = clock.Now();
@@ -97,18 +105,27 @@ double SamplesPerSecond(const v1::Job& job, int batch_size, int threads, double 
 }  // namespace catchment
 
 int main(int argc, char** argv) {
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
-  CHECK_EQ(argc, 5) << "usage: train_speed [FLAGS] JOB BATCH_SIZE THREADS SECONDS";
-  auto loaded = catchment::LoadJob(argv[1]);
+  catchment::Options options;
+  catchment::FlagSet flags;
+  flags.AddString("device", "DEVICE", &options.device, "auto, cpu, cuda or cuda:INDEX. Default cpu.");
+  flags.AddString("precision", "NAME", &options.precision, "Replaces the job's computation.precision.");
+  flags.AddSwitch("update", &options.update,
+                  "Also updates the weights, by SGD with momentum, on the processor.");
+  const auto words = flags.Parse({argv + 1, argv + argc});
+  CHECK(words.ok()) << words.status();
+  CHECK_EQ(words->size(), 4) << "usage: train_speed [FLAGS] JOB BATCH_SIZE THREADS SECONDS\n"
+                             << flags.Describe();
+  auto loaded = catchment::LoadJob((*words)[0]);
   CHECK(loaded.ok()) << loaded.status();
   catchment::v1::Computation::Precision precision;
-  if (!FLAGS_precision.empty()) {
-    CHECK(catchment::v1::Computation::Precision_Parse(FLAGS_precision, &precision))
-        << "--precision=" << FLAGS_precision << " is none of FLOAT32, TF32, BFLOAT16, FLOAT16";
+  if (!options.precision.empty()) {
+    CHECK(catchment::v1::Computation::Precision_Parse(options.precision, &precision))
+        << "--precision=" << options.precision << " is none of FLOAT32, TF32, BFLOAT16, FLOAT16";
     loaded->mutable_computation()->set_precision(precision);
   }
   const auto job = catchment::FillDefaultsAndValidate(*loaded);
   CHECK(job.ok()) << job.status();
   std::printf("%.1f\n",
-              catchment::SamplesPerSecond(*job, std::atoi(argv[2]), std::atoi(argv[3]), std::atof(argv[4])));
+              catchment::SamplesPerSecond(*job, options, std::atoi((*words)[1].c_str()),
+                                          std::atoi((*words)[2].c_str()), std::atof((*words)[3].c_str())));
 }

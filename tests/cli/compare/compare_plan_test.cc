@@ -60,20 +60,20 @@ TEST(MakePlan, AStragglerIsOnlyWhereItsWorkerIs) {
   CompareOptions options = Options();
   options.stragglers.resize(1);
   options.stragglers[0].set_worker(1);
-  options.stragglers[0].set_times(4);
+  options.stragglers[0].set_slowdown_factor(4);
   for (const PlannedRun& run : Plan(options).runs) {
     EXPECT_EQ(run.job.faults().stragglers_size(), run.workers == 4 ? 1 : 0);
   }
 }
 
-TEST(MakePlan, WhatTheJobSaysOfItsOwnPresetAndOfTheOptimizerHolds) {
+TEST(MakePlan, SettingsOfTheJobsPresetAndOfTheOptimizerAreKept) {
   const v1::Job given = Given({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=3",
                                "optimizer.learning_rate=0.125"});
   for (const PlannedRun& run : Plan(Options(), given).runs) {
     EXPECT_EQ(run.job.algorithm().contribution().gradient().push_period(),
               run.algorithm == "downpour" ? 3u : 1u);
     EXPECT_EQ(run.job.optimizer().learning_rate(), 0.125f);
-    EXPECT_EQ(run.job.algorithm().consistency().groups(), run.algorithm == "downpour" ? 0u : 1u);
+    EXPECT_EQ(run.job.algorithm().consistency().has_asynchronous(), run.algorithm == "downpour");
   }
 }
 
@@ -87,7 +87,7 @@ TEST(MakePlan, SecondsEndARunAndTheRateStays) {
   }
 }
 
-TEST(MakePlan, WhatAnAlgorithmCannotDoIsLeftOutWithTheReason) {
+TEST(MakePlan, UnsupportedRunsAreLeftOutWithTheReason) {
   CompareOptions options = Options();
   options.algorithms = {"sync", "hybrid"};
   const ComparePlan plan = Plan(options);
@@ -98,7 +98,7 @@ TEST(MakePlan, WhatAnAlgorithmCannotDoIsLeftOutWithTheReason) {
   EXPECT_THAT(plan.left_out[0].reason, HasSubstr("every group needs a worker"));
   options.workers = {1};
   EXPECT_THAT(std::string(MakePlan(options, Given(), {}).status().message()),
-              HasSubstr("hybrid does with none of --workers"));
+              HasSubstr("hybrid supports none of --workers"));
 }
 
 TEST(MakePlan, FoundHyperparametersAreOfTheirAlgorithm) {
@@ -126,7 +126,7 @@ TEST(PlanSearch, AQuarterOfTheBudgetWithTheMostWorkers) {
 TEST(MakePlan, EpochsOfATableAreCountedByWorkers) {
   v1::Job given = Given();
   given.set_epochs(10);
-  v1::Table* const table = given.mutable_data()->mutable_table();
+  v1::FileDataset* const table = given.mutable_data()->mutable_table();
   table->add_train("a.csv");
   for (int size : {1, 28, 28}) table->add_shape(size);
   table->set_classes(10);

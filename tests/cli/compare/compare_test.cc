@@ -1,5 +1,5 @@
-// `catchment compare` with daemons that follow a script (tests/cli/fake_server.cc, and shell scripts for
-// workers).
+// Tests `catchment compare` with daemons that follow a script (tests/cli/fake_server.cc, and shell scripts
+// for workers).
 #include "cli/compare/compare.h"
 
 #include <cstdlib>
@@ -43,8 +43,8 @@ class CompareTest : public ::testing::Test {
   }
   ~CompareTest() override { unsetenv("FAKE_MASTER"); }
 
-  // The script of every worker and evaluator; RUN is the run's directory, which it derives from the path of
-  // its log.
+  // Sets the script of every worker and evaluator. RUN is the directory of the run, which the script derives
+  // from the path of its log.
   void Worker(const std::string& body) {
     const std::string path = root_ + "/worker.sh";
     std::ofstream(path) << "#!/bin/sh\nLOG=$(readlink /proc/$$/fd/1)\nRUN=${LOG%/logs/*}\n"
@@ -63,7 +63,7 @@ class CompareTest : public ::testing::Test {
     return RunCompare(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
   }
 
-  // Names of runs whose worker was started by the last Compare.
+  // Returns the names of runs whose worker was started by the last Compare.
   std::vector<std::string> Trained() const {
     return absl::StrSplit(ReadTextFile(root_ + "/trained").value_or(""), '\n', absl::SkipEmpty());
   }
@@ -91,15 +91,15 @@ TEST_F(CompareTest, EveryRunIsTrainedOnceAndReported) {
   EXPECT_FALSE(fs::exists(options_.out + "/runs/sync-1-workers-seed-1/checkpoints"));
 }
 
-TEST_F(CompareTest, StartedAgainItDoesWhatIsMissingAlone) {
+TEST_F(CompareTest, SecondStartCarriesOutOnlyMissingRuns) {
   ASSERT_EQ(Compare(), 0) << err_.str();
   fs::remove_all(options_.out + "/runs/downpour-1-workers-seed-1");
-  // As it is when a run is killed: without a summary.
+  // A run that was killed has no summary.
   fs::remove(options_.out + "/runs/sync-1-workers-seed-2/summary.json");
   fs::remove(options_.out + "/runs/sync-1-workers-seed-2/finish");
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Trained(), ElementsAre("downpour-1-workers-seed-1", "sync-1-workers-seed-2"));
-  EXPECT_THAT(out_.str(), HasSubstr("2 of 4 runs are there already"));
+  EXPECT_THAT(out_.str(), HasSubstr("2 of 4 runs are already done"));
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Trained(), ElementsAre());
 }
@@ -117,11 +117,11 @@ TEST_F(CompareTest, AnotherComparisonInTheSamePlaceIsRefusedByName) {
   ASSERT_EQ(Compare(), 0) << err_.str();
   options_.seeds = 3;
   EXPECT_EQ(Compare(), 1);
-  EXPECT_THAT(err_.str(), AllOf(HasSubstr("--seeds is 3, there it was 2"), HasSubstr("take another --out")));
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr("--seeds is 3, but was 2"), HasSubstr("choose another --out")));
   options_.seeds = 2;
   options_.set = {"batch_size=32"};
   EXPECT_EQ(Compare(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("the job has `batch_size: 32`, there it had `batch_size: 64`"));
+  EXPECT_THAT(err_.str(), HasSubstr("the job has `batch_size: 32`, but had `batch_size: 64`"));
   EXPECT_THAT(Trained(), ElementsAre());
   options_.overwrite = true;
   EXPECT_EQ(Compare(), 0) << err_.str();
@@ -151,7 +151,7 @@ TEST_F(CompareTest, ASignalEndsItInOrderAndItGoesOnLater) {
   Worker("case $RUN in */sync-1-workers-seed-2) kill -INT $PPID; exec sleep 1000;; esac; touch $RUN/finish");
   bounds_.end = 0.2;  // nothing tells this worker to end
   EXPECT_EQ(Compare(), 128 + SIGINT);
-  EXPECT_THAT(err_.str(), HasSubstr("the same command goes on with what is missing"));
+  EXPECT_THAT(err_.str(), HasSubstr("the same command continues with the runs that are missing"));
   EXPECT_FALSE(fs::exists(options_.out + "/report.json")) << "a report of a part";
   bounds_.end = TrainBounds().end;
   Worker("touch $RUN/finish");
@@ -176,7 +176,7 @@ TEST_F(CompareTest, SearchTakesTheBestProbeAndIsNotRepeated) {
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_EQ(Trained().size(), 9u);
   ASSERT_EQ(Report()["search"].size(), 8u);
-  // All have the same score, and the first is taken.
+  // All have the same score, and the first is chosen.
   EXPECT_TRUE(Report()["search"][0]["chosen"].get<bool>());
   EXPECT_EQ(Report()["algorithms"][0]["momentum"], 0);
   EXPECT_TRUE(Report()["algorithms"][0]["searched"].get<bool>());
@@ -184,10 +184,10 @@ TEST_F(CompareTest, SearchTakesTheBestProbeAndIsNotRepeated) {
   EXPECT_THAT(Trained(), ElementsAre());
 }
 
-TEST_F(CompareTest, WhatIsWrongWithAnyJobIsSaidBeforeTheFirstRun) {
+TEST_F(CompareTest, ErrorsOfAnyJobAreReportedBeforeTheFirstRun) {
   options_.algorithms = {"sync", "hybrid"};
   EXPECT_EQ(Compare(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("hybrid does with none of --workers"));
+  EXPECT_THAT(err_.str(), HasSubstr("hybrid supports none of --workers"));
   EXPECT_THAT(Trained(), ElementsAre());
 }
 

@@ -1,5 +1,4 @@
-#include "cli/compare/hyperparameters.h"
-
+#include "cli/compare/compare_plan.h"
 #include "common/job/presets.h"
 #include "common/job/validate.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,5 @@
 #include "cli/report/findings.h"
 
-#include "cli/report/answer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/report/made_comparison.h"
@@ -52,7 +51,7 @@ TEST(Find, TheFirstWithTheMostWorkersAndItsLead) {
 TEST(Find, WhoDidNotReachItComesAfterThoseWhoDid) {
   Comparison comparison = MadeComparison();
   comparison.wanted_target = 0.97;
-  // On average better than sync at the end, but the third run is not there.
+  // On average better than sync at the end, but the third run is not done.
   for (RunResult& run : comparison.runs) {
     if (run.algorithm == "downpour")
       run = MadeRun("downpour", run.workers, run.seed, 4, run.seed == 3 ? 0.969 : 0.99);
@@ -91,7 +90,7 @@ TEST(Answer, SaysWhoByHowMuchAndWhetherThatIsNoise) {
 TEST(Answer, OneSeedIsNotTakenForMoreThanItIs) {
   Comparison comparison = To96();
   comparison.runs.resize(4);
-  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("one seed does not show"));
+  EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("one seed cannot show"));
   EXPECT_THAT(WhereSynchronousWins(Find(comparison)), HasSubstr("One seed does not show"));
 }
 

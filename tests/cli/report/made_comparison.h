@@ -1,4 +1,4 @@
-// A comparison whose numbers are easy to follow, for tests.
+// A comparison with simple numbers, for tests.
 #ifndef CATCHMENT_TESTS_CLI_REPORT_MADE_COMPARISON_H_
 #define CATCHMENT_TESTS_CLI_REPORT_MADE_COMPARISON_H_
 
@@ -9,7 +9,7 @@
 
 namespace catchment {
 
-// Reaches `best` on a straight line from nothing, in `seconds` and 1000 samples.
+// Returns a run whose accuracy rises linearly from 0 to `best`, in `seconds` and 1000 samples.
 inline RunResult MadeRun(const std::string& algorithm, int workers, uint64_t seed, double seconds,
                          double best) {
   RunResult run;
@@ -35,7 +35,7 @@ inline RunResult MadeRun(const std::string& algorithm, int workers, uint64_t see
 }
 
 // sync and downpour, with 1 and 4 workers, three seeds: with 4 workers downpour takes half of sync's time,
-// and ends with more errors; with 1 nothing tells them apart.
+// and ends with more errors; with 1 worker they are equal.
 inline Comparison MadeComparison() {
   Comparison comparison;
   comparison.command = "catchment compare job --algorithms=sync,downpour";

@@ -11,7 +11,7 @@ AlgorithmFacts Facts() {
   return facts;
 }
 
-// Four workers at random: mean staleness 3, and 1 - 1/4 of momentum.
+// Four workers in random order: mean staleness 3, and 1 - 1/4 of momentum.
 TEST(MomentumOf, StalenessAddsItsOwn) {
   const Momentum momentum = MomentumOf(Facts(), 3);
   EXPECT_DOUBLE_EQ(*momentum.given, 0.9);
@@ -26,7 +26,7 @@ TEST(MomentumOf, TheOpenLoopTakesItOffDownToItsLeast) {
   EXPECT_NEAR(*MomentumOf(facts, 99).given, 0, 1e-12);
 }
 
-TEST(MomentumOf, WhatIsNotKnownIsAbsent) {
+TEST(MomentumOf, UnknownMomentumIsAbsent) {
   AlgorithmFacts facts = Facts();
   facts.implicit = false;
   facts.closed_loop = true;

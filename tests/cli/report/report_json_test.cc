@@ -1,4 +1,4 @@
-// The schema is in docs/compare.md: what is asked for here is promised there.
+// Tests the schema that docs/compare.md describes.
 #include <set>
 
 #include "cli/report/report.h"
@@ -49,7 +49,7 @@ TEST(ReportJson, ValuesOfARun) {
   EXPECT_EQ(run["series"][1]["samples"], 1000);
 }
 
-TEST(ReportJson, WhatWasNotReachedIsNull) {
+TEST(ReportJson, TargetThatWasNotReachedIsNull) {
   const Json report = Made();
   EXPECT_TRUE(report["runs"][3]["seconds_to_target"].is_null()) << "downpour ends with 96 %";
   EXPECT_EQ(report["answer"]["first"], "sync");

@@ -1,5 +1,5 @@
 #include "absl/strings/str_replace.h"
-#include "cli/report/answer.h"
+#include "cli/report/findings.h"
 #include "cli/report/markup.h"
 #include "cli/report/report.h"
 #include "gmock/gmock.h"
@@ -34,12 +34,12 @@ TEST(ReportPage, HasEveryPictureWithItsAxes) {
       AllOf(HasSubstr("Test accuracy over time, 4 workers"), HasSubstr("seconds of training"),
             HasSubstr("Test accuracy over samples, 1 worker"), HasSubstr("Time to 98.0 % test accuracy"),
             HasSubstr("Speed-up against one worker"), HasSubstr("ideal"),
-            HasSubstr("Staleness of what is applied"), HasSubstr("workers' time went")));
+            HasSubstr("Staleness of contributions"), HasSubstr("workers' time went")));
   EXPECT_THAT(Page(MadeComparison()), AllOf(HasSubstr("Bytes on the wire"), HasSubstr("added by staleness"),
                                             HasSubstr("Where synchronous wins"), HasSubstr("a processor")));
 }
 
-TEST(ReportPage, WhatComesFromOutsideIsEscaped) {
+TEST(ReportPage, TextOfUsersIsEscaped) {
   Comparison comparison = MadeComparison();
   comparison.job = "name: \"<script>\"";
   EXPECT_THAT(Page(comparison), AllOf(HasSubstr("&lt;script&gt;"), Not(HasSubstr("<script>"))));

@@ -31,7 +31,7 @@ TEST(ReadResult, ScoresAreOfTheMomentOfTheirWeightsAndOnce) {
   EXPECT_EQ(BestAccuracy(result), 0.9);
 }
 
-TEST(ReadResult, WhatWasNotMeasuredIsAbsent) {
+TEST(ReadResult, ValuesThatWereNotMeasuredAreAbsent) {
   const RunResult result = Read();
   EXPECT_EQ(result.seconds, 5);
   EXPECT_EQ(result.accuracy, 0.9);

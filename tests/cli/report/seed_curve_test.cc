@@ -1,4 +1,4 @@
-#include "cli/report/charts.h"
+#include "cli/report/report.h"
 #include "gtest/gtest.h"
 #include "tests/cli/report/made_comparison.h"
 

@@ -7,7 +7,8 @@
 namespace catchment {
 namespace {
 
-// The table that every textbook has; 2.5 degrees by integrating the density with Simpson's rule.
+// The values of textbooks; those for 2.5 degrees of freedom were computed by integrating the density with
+// Simpson's rule.
 TEST(StudentT, QuantilesOfTheTable) {
   EXPECT_NEAR(StudentTQuantile(0.95, 1), 12.7062, 1e-4);
   EXPECT_NEAR(StudentTQuantile(0.95, 2), 4.30265, 1e-5);
@@ -44,7 +45,7 @@ TEST(RatioOf, IntervalByHand) {
   EXPECT_TRUE(ratio.beyond_noise());
 }
 
-TEST(RatioOf, WhatASeedDoesToBothIsNoNoise) {
+TEST(RatioOf, EffectsOfASeedOnBothAreNotNoise) {
   const Ratio ratio = RatioOf({{1, 2}, {2, 20}, {3, 200}}, {{1, 1}, {2, 10.1}, {3, 99}});
   EXPECT_NEAR(ratio.value, 2, 0.01);
   EXPECT_TRUE(ratio.beyond_noise());

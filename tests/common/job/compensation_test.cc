@@ -93,9 +93,8 @@ TEST(Compensation, IsRefusedWithTheReason) {
             "compression.pull: is BFLOAT16; must be FLOAT32 with " + kAt +
                 "gap_aware, which compares the center with the very weights that a worker was sent"},
            {{"algorithm.preset=sync", kAt + "inverse={}"},
-            kAt + "inverse: has nothing to do with consistency.groups 1: no contribution is stale; leave it "
-                  "out, or "
-                  "set groups to 0"},
+            kAt + "inverse: has no effect with consistency.synchronous: no contribution is stale; leave it "
+                  "out, or set algorithm.consistency to asynchronous {}"},
            {{"optimizer.kind=ADAM", kAt + "open_loop_momentum.min_momentum=0"},
             kAt + "open_loop_momentum: sets the momentum of SGD; set optimizer.kind to SGD and "
                   "optimizer.momentum "

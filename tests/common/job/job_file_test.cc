@@ -88,6 +88,13 @@ TEST(LoadJob, FormerNameOfAFieldIsAnsweredWithItsNewName) {
             "job.textproto:1:13: optimizer.trust: is called trust_coefficient now");
   EXPECT_EQ(FileError("optimizer { schedule { rise_share: 0.1 } }"),
             "job.textproto:1:24: optimizer.schedule.rise_share: is called pct_start now");
+  EXPECT_EQ(FileError("algorithm { consistency { softsync: 1 } }"),
+            "job.textproto:1:27: algorithm.consistency.softsync: is called n_softsync { n } now");
+  EXPECT_EQ(OverrideError("algorithm.consistency.groups=1"),
+            "algorithm.consistency.groups: is called asynchronous {} (for 0), synchronous {} (for 1) or "
+            "grouped { groups } (for more) now");
+  EXPECT_EQ(OverrideError("algorithm.emulated_delay=2"),
+            "algorithm.emulated_delay: is called consistency { asynchronous { emulated_delay } } now");
   EXPECT_EQ(OverrideError("optimizer.schedule.rise_from=0.1"),
             "optimizer.schedule.rise_from: is called initial_lr_fraction now");
 }
@@ -154,7 +161,7 @@ TEST(ParseText, IndexesListsOfAnyKind) {
 TEST(Overrides, SetNumbersTextsEnumsAndBooleans) {
   const v1::Job job =
       Overridden({"batch_size=128", "optimizer.learning_rate=0.05", "algorithm.preset=downpour", "device=cpu",
-                  "deterministic=TRUE", "optimizer.kind=Adam", "faults.worker_lease_seconds=2.5",
+                  "deterministic=TRUE", "optimizer.kind=Adam", "faults.heartbeat_timeout_seconds=2.5",
                   "seed=18446744073709551615"});
   EXPECT_EQ(job.batch_size(), 128);
   EXPECT_EQ(job.optimizer().learning_rate(), 0.05f);
@@ -162,7 +169,7 @@ TEST(Overrides, SetNumbersTextsEnumsAndBooleans) {
   EXPECT_EQ(job.device(), v1::CPU);
   EXPECT_TRUE(job.deterministic());
   EXPECT_EQ(job.optimizer().kind(), v1::Optimizer::ADAM);
-  EXPECT_EQ(job.faults().worker_lease_seconds(), 2.5);
+  EXPECT_EQ(job.faults().heartbeat_timeout_seconds(), 2.5);
   EXPECT_EQ(job.seed(), 18446744073709551615u);
 }
 

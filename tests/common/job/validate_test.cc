@@ -72,8 +72,9 @@ data {
 algorithm {
   preset: "sync"
   consistency {
-    groups: 1
-    spare_workers: 0
+    synchronous {
+      backup_workers: 0
+    }
   }
   contribution {
     gradient {
@@ -118,7 +119,7 @@ evaluation {
   keep_best: false
 }
 faults {
-  worker_lease_seconds: 10
+  heartbeat_timeout_seconds: 10
   non_finite_limit: 10
   connect_timeout_seconds: 60
   slowest_kib_per_second: 64
@@ -142,9 +143,10 @@ v1::Optimizer::Kind KindOf(const std::string& name) {
 }
 
 TEST(FillDefaults, ManyWorkersHaveLongerLeases) {
-  EXPECT_EQ(Filled({"workers=500"}).faults().worker_lease_seconds(), 10);
-  EXPECT_EQ(Filled({"workers=2000"}).faults().worker_lease_seconds(), 40);
-  EXPECT_EQ(Filled({"workers=2000", "faults.worker_lease_seconds=3"}).faults().worker_lease_seconds(), 3);
+  EXPECT_EQ(Filled({"workers=500"}).faults().heartbeat_timeout_seconds(), 10);
+  EXPECT_EQ(Filled({"workers=2000"}).faults().heartbeat_timeout_seconds(), 40);
+  EXPECT_EQ(
+      Filled({"workers=2000", "faults.heartbeat_timeout_seconds=3"}).faults().heartbeat_timeout_seconds(), 3);
 }
 
 TEST(FillDefaults, TwiceChangesNothing) {
@@ -183,13 +185,13 @@ TEST(FillDefaults, ConvolutionAndPoolingGetStrideAndPadding) {
 TEST(FillDefaults, GivenValuesStay) {
   const v1::Job job =
       Filled({"optimizer.learning_rate=0.5", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT",
-              "updates=5", "block_kib=64", "algorithm.consistency.groups=0", "name=a-b_c.1"});
+              "updates=5", "block_kib=64", "algorithm.consistency.asynchronous={}", "name=a-b_c.1"});
   EXPECT_EQ(job.optimizer().learning_rate(), 0.5f);
   EXPECT_EQ(job.optimizer().momentum(), 0);
   EXPECT_EQ(job.optimizer().schedule().decay(), v1::Schedule::CONSTANT);
   EXPECT_EQ(job.updates(), 5);
   EXPECT_EQ(job.block_kib(), 64);
-  EXPECT_EQ(job.algorithm().consistency().groups(), 0);
+  EXPECT_TRUE(job.algorithm().consistency().has_asynchronous());
   EXPECT_EQ(job.name(), "a-b_c.1");
 }
 
@@ -271,18 +273,18 @@ TEST(FillDefaults, TheLossScaleIsOfFloat16) {
 TEST(Presets, SetTheAxes) {
   struct Expected {
     const char* preset;
-    uint32_t groups;
+    bool synchronous;
     bool elastic;
     float momentum;
     bool nesterov;
   };
   for (const Expected& e :
-       {Expected{"sync", 1, false, 0.9f, false}, Expected{"downpour", 0, false, 0.8f, false},
-        Expected{"easgd", 0, true, 0, false}, Expected{"easgd_sync", 1, true, 0, false},
-        Expected{"eamsgd", 0, true, 0.9f, true}}) {
+       {Expected{"sync", true, false, 0.9f, false}, Expected{"downpour", false, false, 0.8f, false},
+        Expected{"easgd", false, true, 0, false}, Expected{"easgd_sync", true, true, 0, false},
+        Expected{"eamsgd", false, true, 0.9f, true}}) {
     const v1::Job job = Filled({std::string("algorithm.preset=") + e.preset, "workers=3"});
     SCOPED_TRACE(e.preset);
-    EXPECT_EQ(job.algorithm().consistency().groups(), e.groups);
+    EXPECT_EQ(job.algorithm().consistency().has_synchronous(), e.synchronous);
     EXPECT_EQ(job.algorithm().contribution().has_elastic(), e.elastic);
     EXPECT_EQ(job.algorithm().contribution().has_gradient(), !e.elastic);
     EXPECT_EQ(job.optimizer().momentum(), e.momentum);
@@ -299,39 +301,47 @@ TEST(Presets, SayWhoWaits) {
   const auto consistency = [](const std::string& preset) {
     return Filled({"algorithm.preset=" + preset, "workers=4"}).algorithm().consistency().ShortDebugString();
   };
-  EXPECT_EQ(consistency("sync_backup"), "groups: 1 spare_workers: 1");
-  EXPECT_EQ(consistency("hybrid"), "groups: 2 spare_workers: 0");
-  EXPECT_EQ(consistency("softsync"), "groups: 0 softsync: 1");
-  EXPECT_EQ(consistency("ssp"), "groups: 0 staleness_bound: 3");
+  EXPECT_EQ(consistency("sync_backup"), "synchronous { backup_workers: 1 }");
+  EXPECT_EQ(consistency("hybrid"), "grouped { groups: 2 backup_workers: 0 }");
+  EXPECT_EQ(consistency("softsync"), "n_softsync { n: 1 }");
+  EXPECT_EQ(consistency("ssp"), "bounded_staleness { bound: 3 }");
 }
 
-TEST(Presets, WhoStatesTheGroupsStatesWhoWaits) {
-  EXPECT_EQ(Filled({"algorithm.preset=ssp", "algorithm.consistency.groups=1"})
+TEST(Presets, AnotherKindOfConsistencyTakesNothingFromThePreset) {
+  EXPECT_EQ(Filled({"algorithm.preset=sync_backup", "algorithm.consistency.grouped={}", "workers=2"})
                 .algorithm()
                 .consistency()
                 .ShortDebugString(),
-            "groups: 1 spare_workers: 0");
+            "grouped { groups: 2 backup_workers: 0 }");
 }
 
-TEST(FillDefaults, DelayIsOfGroups0AndScalingOfTheServersOptimizer) {
-  EXPECT_TRUE(Filled({"algorithm.preset=downpour"}).algorithm().has_emulated_delay());
-  EXPECT_FALSE(Filled({"algorithm.preset=sync"}).algorithm().has_emulated_delay());
-  EXPECT_FALSE(Filled({"algorithm.preset=downpour"}).algorithm().consistency().has_spare_workers());
+TEST(FillDefaults, EachConsistencyHasItsOwn) {
+  const auto filled = [](const std::string& consistency) {
+    v1::Job job = Filled({"algorithm.consistency=" + consistency, "workers=2"});
+    return job.algorithm().consistency().ShortDebugString();
+  };
+  EXPECT_EQ(filled("{asynchronous:{}}"), "asynchronous { emulated_delay: 0 }");
+  EXPECT_EQ(filled("{n_softsync:{}}"), "n_softsync { n: 1 }");
+  EXPECT_EQ(filled("{bounded_staleness:{}}"), "bounded_staleness { bound: 3 }");
+}
+
+TEST(FillDefaults, WorkerScalingIsOfTheServersOptimizer) {
+  EXPECT_TRUE(Filled({"algorithm.preset=downpour"}).optimizer().has_worker_scaling());
   EXPECT_FALSE(Filled({"algorithm.preset=easgd"}).optimizer().has_worker_scaling());
 }
 
 TEST(Presets, WhatOtherWorkersSend) {
   const v1::Job dana = Filled({"algorithm.preset=dana"});
-  EXPECT_EQ(dana.algorithm().consistency().groups(), 0);
+  EXPECT_TRUE(dana.algorithm().consistency().has_asynchronous());
   EXPECT_EQ(dana.algorithm().contribution().look_ahead().momentum(), 0.9f);
   EXPECT_EQ(dana.optimizer().momentum(), 0);
   const v1::Job gem = Filled({"algorithm.preset=gem"});
-  EXPECT_EQ(gem.algorithm().consistency().groups(), 0);
+  EXPECT_TRUE(gem.algorithm().consistency().has_asynchronous());
   EXPECT_EQ(gem.algorithm().contribution().energy_matching().momentum(), 0.9f);
   EXPECT_EQ(gem.algorithm().contribution().energy_matching().energy(), 1);
   EXPECT_EQ(gem.optimizer().learning_rate(), 1);
   const v1::Job local_sgd = Filled({"algorithm.preset=local_sgd"});
-  EXPECT_EQ(local_sgd.algorithm().consistency().groups(), 1);
+  EXPECT_TRUE(local_sgd.algorithm().consistency().has_synchronous());
   EXPECT_EQ(local_sgd.algorithm().contribution().pseudo_gradient().local_steps(), 16);
   EXPECT_EQ(local_sgd.algorithm().contribution().pseudo_gradient().local_optimizer().kind(),
             v1::Optimizer::SGD);
@@ -340,7 +350,7 @@ TEST(Presets, WhatOtherWorkersSend) {
   EXPECT_EQ(local_sgd.optimizer().schedule().decay(), v1::Schedule::CONSTANT)
       << "the center is the workers' mean";
   const v1::Job diloco = Filled({"algorithm.preset=diloco"});
-  EXPECT_EQ(diloco.algorithm().consistency().groups(), 1);
+  EXPECT_TRUE(diloco.algorithm().consistency().has_synchronous());
   EXPECT_EQ(diloco.algorithm().contribution().pseudo_gradient().local_optimizer().kind(),
             v1::Optimizer::ADAMW);
   EXPECT_EQ(diloco.optimizer().learning_rate(), 0.7f);
@@ -370,9 +380,9 @@ TEST(Presets, LocalOptimizerIsFilledLikeTheServers) {
 
 TEST(Presets, OnlyFillWhatIsLeftOut) {
   const v1::Job job =
-      Filled({"algorithm.preset=eamsgd", "algorithm.consistency.groups=1", "optimizer.momentum=0.5",
+      Filled({"algorithm.preset=eamsgd", "algorithm.consistency.synchronous={}", "optimizer.momentum=0.5",
               "algorithm.contribution.elastic.communication_period=16"});
-  EXPECT_EQ(job.algorithm().consistency().groups(), 1);
+  EXPECT_TRUE(job.algorithm().consistency().has_synchronous());
   EXPECT_EQ(job.algorithm().contribution().elastic().communication_period(), 16);
   EXPECT_EQ(job.optimizer().momentum(), 0.5f);
   EXPECT_TRUE(job.optimizer().nesterov());
@@ -411,12 +421,13 @@ TEST(Validate, ModelIsCheckedAgainstTheData) {
 
 TEST(Validate, AllProblemsAreToldAtOnce) {
   const std::string errors = Errors({"workers=0", "optimizer.momentum=1.5", "checkpoint.keep=0", "epochs=0",
-                                     "algorithm.consistency.groups=3"});
+                                     "algorithm.consistency.grouped.groups=3"});
   for (const char* line :
        {"workers: is 0; must be from 1 to 10000", "optimizer.momentum: is 1.5; must be in [0, 1)",
         "checkpoint.keep: is 0; must be at least 1", "epochs: is 0; must be from 1 to 1000000000",
-        "algorithm.consistency.groups: is 3, and workers is 1; every group needs a worker: lower it, raise "
-        "workers, or set it to 0, where each worker is a group of its own"}) {
+        "algorithm.consistency.grouped.groups: is 3, and workers is 1; every group needs a worker: lower it, "
+        "raise "
+        "workers, or set algorithm.consistency to synchronous {}"}) {
     EXPECT_THAT(errors, HasSubstr(line));
   }
   EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 4);
@@ -464,7 +475,7 @@ INSTANTIATE_TEST_SUITE_P(
              "be counted"},
         Case{{"workers=10001"}, "workers: is 10001; must be from 1 to 10000"},
         Case{{"block_kib=0"}, "block_kib: is 0; must be from 1 to 65536"},
-        Case{{"algorithm.contribution.gradient.push_period=0", "algorithm.consistency.groups=0",
+        Case{{"algorithm.contribution.gradient.push_period=0", "algorithm.consistency.asynchronous={}",
               "algorithm.contribution.gradient.fetch_period=1"},
              "algorithm.contribution.gradient.push_period: is 0; must be at least 1"},
         Case{{"algorithm.contribution.elastic.communication_period=0"},
@@ -520,8 +531,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.kind=LARS", "optimizer.momentum=1"}, "optimizer.momentum: is 1; must be in [0, 1)"},
         Case{{"optimizer.kind=LAMB", "optimizer.beta2=1"}, "optimizer.beta2: is 1; must be in [0, 1)"},
         Case{{"evaluation.every_epochs=0"}, "evaluation.every_epochs: is 0; must be a number above 0"},
-        Case{{"faults.worker_lease_seconds=0"},
-             "faults.worker_lease_seconds: is 0; must be a number above 0"},
+        Case{{"faults.heartbeat_timeout_seconds=0"},
+             "faults.heartbeat_timeout_seconds: is 0; must be a number above 0"},
         Case{{"faults.non_finite_limit=0"}, "faults.non_finite_limit: is 0; must be at least 1"},
         Case{{"faults.connect_timeout_seconds=-1"},
              "faults.connect_timeout_seconds: is -1; must be a number above 0"},
@@ -530,65 +541,42 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Consistency, Refuses,
     ::testing::Values(
-        Case{{"algorithm.consistency={groups:3}", "workers=2"},
-             "algorithm.consistency.groups: is 3, and workers is 2; every group needs a worker: lower it, "
-             "raise "
-             "workers, or set it to 0, where each worker is a group of its own"},
-        Case{{"algorithm.consistency={groups:2 spare_workers:2}", "workers=5"},
-             "algorithm.consistency.spare_workers: is 2, and the smallest of 2 groups has 2 workers; must be "
-             "below "
-             "that, so that at least one contribution counts"},
-        Case{{"algorithm.preset=sync_backup", "workers=1"},
-             "algorithm.consistency.spare_workers: is 1, and the smallest of 1 group has 1 worker; must be "
-             "below "
-             "that, so that at least one contribution counts"},
-        Case{{"algorithm.consistency={groups:1 softsync:1}"},
-             "algorithm.consistency.softsync: belongs to groups 0: a group's updates wait for its members; "
-             "leave "
-             "it out, "
-             "or set algorithm.consistency.groups to 0"},
-        Case{{"algorithm.consistency={groups:1 staleness_bound:0}"},
-             "algorithm.consistency.staleness_bound: belongs to groups 0: workers in a group advance "
-             "together, "
-             "so a staleness bound has no effect; leave it out, or set algorithm.consistency.groups to 0"},
-        Case{{"algorithm.emulated_delay=1"},
-             "algorithm.emulated_delay: belongs to groups 0: in groups the whole group would be late; "
-             "leave it "
-             "out, or set algorithm.consistency.groups to 0"},
-        Case{{"algorithm.consistency={groups:0 spare_workers:1}"},
-             "algorithm.consistency.spare_workers: belongs to groups above 0: with 0 no update waits for "
-             "several "
-             "workers; leave it out, or set algorithm.consistency.groups to 1"},
-        Case{{"algorithm.consistency={groups:0 softsync:0}"},
-             "algorithm.consistency.softsync: is 0; must be from 1 to 1"},
-        Case{{"algorithm.consistency={groups:0 softsync:5}", "workers=4"},
-             "algorithm.consistency.softsync: is 5; must be from 1 to 4"},
-        Case{{"algorithm.consistency={groups:0 softsync:1 staleness_bound:3}"},
-             "algorithm.consistency.staleness_bound: does not go with softsync, where a worker goes on "
-             "before its "
-             "contribution is applied: nothing says how far it is ahead; leave one of them out"},
-        Case{{"algorithm.preset=downpour", "algorithm.emulated_delay=10001"},
-             "algorithm.emulated_delay: is 10001; must be from 0 to 10000"},
-        Case{{"algorithm.preset=softsync", "algorithm.emulated_delay=2"},
-             "algorithm.emulated_delay: does not go with consistency.softsync: both hold contributions back, "
-             "and "
-             "staleness would be of neither; leave one of them out"},
-        Case{{"algorithm.preset=ssp", "algorithm.emulated_delay=2"},
-             "algorithm.emulated_delay: does not go with consistency.staleness_bound, which a contribution "
-             "that is "
-             "held back would not keep; leave one of them out"},
-        Case{{"algorithm.preset=easgd", "algorithm.consistency.softsync=1"},
-             "algorithm.consistency.softsync: does not go with contribution elastic: the worker would be "
-             "moved before "
-             "the center, by another difference"},
-        Case{{"algorithm.preset=easgd", "algorithm.emulated_delay=2"},
-             "algorithm.emulated_delay: does not go with contribution elastic: the worker would be moved "
-             "before the "
-             "center, by another difference"},
-        Case{{"algorithm.preset=easgd_sync", "algorithm.consistency.spare_workers=1", "workers=3"},
-             "algorithm.consistency.spare_workers: does not go with contribution elastic: a worker whose "
-             "exchange is "
-             "dropped would be moved, and the center not"},
+        Case{
+            {"algorithm.consistency.grouped.groups=3", "workers=2"},
+            "algorithm.consistency.grouped.groups: is 3, and workers is 2; every group needs a worker: lower "
+            "it, raise workers, or set algorithm.consistency to synchronous {}"},
+        Case{{"algorithm.consistency.grouped.groups=1"},
+             "algorithm.consistency.grouped.groups: is 1; must be at least 2; set algorithm.consistency to "
+             "synchronous {} instead"},
+        Case{{"algorithm.consistency.grouped.groups=0"},
+             "algorithm.consistency.grouped.groups: is 0; must be at least 2; set algorithm.consistency to "
+             "asynchronous {} instead"},
+        Case{{"algorithm.consistency.grouped={groups:2 backup_workers:2}", "workers=5"},
+             "algorithm.consistency.grouped.backup_workers: is 2, and the smallest group has 2 workers; must "
+             "be below that, so that at least one contribution counts"},
+        Case{
+            {"algorithm.preset=sync_backup", "workers=1"},
+            "algorithm.consistency.synchronous.backup_workers: is 1, and the job has 1 worker; must be below "
+            "that, so that at least one contribution counts"},
+        Case{{"algorithm.consistency.n_softsync.n=0"},
+             "algorithm.consistency.n_softsync.n: is 0; must be from 1 to 1"},
+        Case{{"algorithm.consistency.n_softsync.n=5", "workers=4"},
+             "algorithm.consistency.n_softsync.n: is 5; must be from 1 to 4"},
+        Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=10001"},
+             "algorithm.consistency.asynchronous.emulated_delay: is 10001; must be from 0 to 10000"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.n_softsync.n=1"},
+             "algorithm.consistency.n_softsync: does not go with contribution elastic: the worker would be "
+             "moved before the center, by another difference"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.asynchronous.emulated_delay=2"},
+             "algorithm.consistency.asynchronous.emulated_delay: does not go with contribution elastic: the "
+             "worker would be moved before the center, by another difference"},
+        Case{{"algorithm.preset=easgd_sync", "algorithm.consistency.synchronous.backup_workers=1",
+              "workers=3"},
+             "algorithm.consistency.synchronous.backup_workers: does not go with contribution elastic: a "
+             "worker whose exchange is dropped would be moved, and the center not"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.grouped.backup_workers=1", "workers=4"},
+             "algorithm.consistency.grouped.backup_workers: does not go with contribution elastic: a worker "
+             "whose exchange is dropped would be moved, and the center not"},
         Case{{"algorithm.preset=easgd", "optimizer.worker_scaling=LINEAR"},
              "optimizer.worker_scaling: does not go with contribution elastic, whose optimizer runs on each "
              "worker by "
@@ -597,14 +585,13 @@ INSTANTIATE_TEST_SUITE_P(
               "algorithm.contribution.gradient={push_period:2 fetch_period:4}"},
              "algorithm.contribution.gradient.fetch_period: is 4 and push_period is 2; they must be equal "
              "with "
-             "consistency.groups 2: every worker of a group's update computes at the same version; leave it "
-             "out, or "
-             "set groups to 0"},
-        Case{{"algorithm.preset=easgd", "algorithm.consistency.groups=2", "workers=5",
+             "consistency.grouped: every worker of a group's update computes at the same version; leave it "
+             "out, or set algorithm.consistency to asynchronous {}"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.grouped.groups=2", "workers=5",
               "algorithm.contribution.elastic.moving_rate=0.4"},
              "algorithm.contribution.elastic.moving_rate: is 0.4 with 5 workers; must be at most 2 / workers "
              "with "
-             "consistency.groups 2: the center would move beyond the workers' mean"}));
+             "consistency.grouped: the center would move beyond the workers' mean"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Combinations, Refuses,
@@ -721,9 +708,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.contribution.gradient={push_period:2 fetch_period:4}"},
              "algorithm.contribution.gradient.fetch_period: is 4 and push_period is 2; they must be equal "
              "with "
-             "consistency.groups 1: every worker of a synchronous update computes at the same version; leave "
-             "it out, "
-             "or set groups to 0"},
+             "consistency.synchronous: every worker of a synchronous update computes at the same version; "
+             "leave "
+             "it out, or set algorithm.consistency to asynchronous {}"},
         Case{{"algorithm.contribution.gradient.local_learning_rate=0.1"},
              "algorithm.contribution.gradient.local_learning_rate: is 0.1; it needs push_period above 1: "
              "with 1 the "
@@ -737,7 +724,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.preset=easgd_sync", "algorithm.contribution.elastic.moving_rate=0.5", "workers=4"},
              "algorithm.contribution.elastic.moving_rate: is 0.5 with 4 workers; must be at most 1 / workers "
              "with "
-             "consistency.groups 1: the center would move beyond the workers' mean"},
+             "consistency.synchronous: the center would move beyond the workers' mean"},
         Case{{"computation={precision:FLOAT16 loss_scale:1000}"},
              "computation.loss_scale: is 1000; must be a power of two from 1 to 2^40, so that scaling a "
              "gradient is exact"},
@@ -845,10 +832,11 @@ INSTANTIATE_TEST_SUITE_P(
         On("gem", {"optimizer.clip_value=1"}, absl::StrCat("optimizer.clip_value", kMoves)),
         On("gem", {"optimizer.clip_norm=1"}, absl::StrCat("optimizer.clip_norm", kMoves)),
         On("gem", {"optimizer.worker_scaling=LINEAR"}, absl::StrCat("optimizer.worker_scaling", kMoves)),
-        On("gem", {"algorithm.consistency.groups=1"},
-           "algorithm.consistency.groups: is 1; with contribution energy_matching it must not be: "
-           "synchronous "
-           "workers have no moves of others to make room for; set it to 0, or use contribution look_ahead"),
+        On("gem", {"algorithm.consistency.synchronous={}"},
+           "algorithm.consistency.synchronous: does not go with contribution energy_matching: synchronous "
+           "workers "
+           "have no moves of others to make room for; set algorithm.consistency to asynchronous {}, or use "
+           "contribution look_ahead"),
         On("gem", {"algorithm.compensation.inverse={}"},
            "algorithm.compensation: must be none {} with contribution energy_matching, which makes room for "
            "the "
@@ -868,11 +856,11 @@ INSTANTIATE_TEST_SUITE_P(
            "be counted")));
 
 TEST(Validate, SensibleCombinationsPass) {
-  Filled({"algorithm.preset=diloco", "algorithm.consistency.groups=0",
+  Filled({"algorithm.preset=diloco", "algorithm.consistency.asynchronous={}",
           "compression={push:TOP_K pull:BFLOAT16}"});
   Filled({"algorithm.preset=local_sgd", "optimizer.kind=ADAM", "optimizer.clip_norm=1",
           absl::StrCat(kLocal, ".clip_norm=1")});
-  Filled({"algorithm.preset=dana", "algorithm.consistency.groups=1", "optimizer.clip_norm=1",
+  Filled({"algorithm.preset=dana", "algorithm.consistency.synchronous={}", "optimizer.clip_norm=1",
           "compression={push:BFLOAT16 pull:BFLOAT16}"});
   Filled({"algorithm.preset=gem", "compression.push=TOP_K", "optimizer.schedule.warmup=0.1"});
   Filled({"algorithm.contribution.gradient={push_period:4 local_learning_rate:0.01}"});
@@ -881,13 +869,12 @@ TEST(Validate, SensibleCombinationsPass) {
   Filled({"algorithm.preset=easgd", "optimizer.momentum=0.9"});
   Filled({"algorithm.preset=easgd_sync", "workers=10000"});
   Filled({"algorithm.preset=easgd", "algorithm.contribution.elastic.moving_rate=1", "workers=4"});
-  Filled({"algorithm.preset=easgd", "algorithm.consistency.groups=2", "workers=4"});
-  Filled({"algorithm.preset=easgd", "algorithm.consistency.staleness_bound=0"});
-  Filled({"algorithm.preset=hybrid", "algorithm.consistency.spare_workers=1", "workers=4"});
-  Filled({"algorithm.preset=softsync", "algorithm.consistency.softsync=4", "workers=4"});
-  Filled(
-      {"algorithm.preset=downpour", "algorithm.emulated_delay=16", "optimizer.worker_scaling=SQUARE_ROOT"});
-  Filled({"algorithm.preset=downpour", "algorithm.consistency.spare_workers=0"});
+  Filled({"algorithm.preset=easgd", "algorithm.consistency.grouped.groups=2", "workers=4"});
+  Filled({"algorithm.preset=easgd", "algorithm.consistency.bounded_staleness.bound=0"});
+  Filled({"algorithm.preset=hybrid", "algorithm.consistency.grouped.backup_workers=1", "workers=4"});
+  Filled({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=4", "workers=4"});
+  Filled({"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=16",
+          "optimizer.worker_scaling=SQUARE_ROOT"});
   Filled({"checkpoint.every_updates=0"});
   Filled({"checkpoint={every_updates:100 every_seconds:0.5}"});
   Filled({"optimizer.schedule={decay:ONE_CYCLE warmup:0.1}"});
@@ -912,7 +899,7 @@ TEST(Validate, StragglersAreSlowerAndEachIsNamedOnce) {
   v1::Job job = Minimal();
   v1::Straggler* straggler = job.mutable_faults()->add_stragglers();
   straggler->set_worker(1);
-  straggler->set_times(4);
+  straggler->set_slowdown_factor(4);
   EXPECT_TRUE(FillDefaultsAndValidate(job).ok());
   *job.mutable_faults()->add_stragglers() = *straggler;
   EXPECT_EQ(
@@ -920,8 +907,8 @@ TEST(Validate, StragglersAreSlowerAndEachIsNamedOnce) {
       "faults.stragglers[1].worker: is 1; and so is an earlier one's; give each worker one straggler at "
       "most");
   job.mutable_faults()->mutable_stragglers()->RemoveLast();
-  job.mutable_faults()->mutable_stragglers(0)->set_times(0.5);
-  EXPECT_EQ(Errors(job), "faults.stragglers[0].times: is 0.5; must be from 1 to 1000");
+  job.mutable_faults()->mutable_stragglers(0)->set_slowdown_factor(0.5);
+  EXPECT_EQ(Errors(job), "faults.stragglers[0].slowdown_factor: is 0.5; must be from 1 to 1000");
 }
 
 TEST(Validate, SyntheticModelAndDataGetTheirDefaults) {

@@ -168,13 +168,14 @@ class Servers:
         self.algorithm, self.workers = job["algorithm"], job["workers"]
         self.optimizer_config = job["optimizer"]
         self.w, self.version = list(initial), 0
-        self.consistency = self.algorithm["consistency"]
+        (self.consistency, self.setting), = self.algorithm["consistency"].items()
+        self.groups = 1 if self.consistency == "synchronous" else self.setting.get("groups", 0)
         self.elastic = self.algorithm["contribution"].get("elastic")
         self.optimizer = make_optimizer(self.optimizer_config, tensors)
         self.compensation = Compensation(self.algorithm.get("compensation"), self.optimizer_config)
         self.waiting = []  # pushes
         self.held = []  # pushes of SSP whose answer is held back
-        self.base = [0] * max(1, self.consistency.get("groups", 0))
+        self.base = [0] * max(1, self.groups)
         self.clocks = [0] * self.workers
         self.differences = {}
 
@@ -201,39 +202,38 @@ class Servers:
         self.version += 1
 
     def push(self, push):
-        groups = self.consistency.get("groups", 0)
-        if groups > 0:
-            return self.push_to_group(push, push.worker % groups)
-        if "softsync" in self.consistency:
+        if self.groups > 0:
+            return self.push_to_group(push, push.worker % self.groups)
+        if self.consistency == "n_softsync":
             self.waiting.append(push)
-            if len(self.waiting) >= max(1, self.workers // self.consistency["softsync"]):
+            if len(self.waiting) >= max(1, self.workers // self.setting["n"]):
                 pushes, self.waiting = self.waiting, []
                 self.apply(pushes)
             return [push.worker]
-        delay = self.algorithm.get("emulated_delay", 0)
+        delay = self.setting.get("emulated_delay", 0)
         if delay:
             self.waiting.append(push)
             if len(self.waiting) > delay:
                 self.apply([self.waiting.pop(0)])
             return [push.worker]
         self.apply([push])
-        if "staleness_bound" in self.consistency:
+        if self.consistency == "bounded_staleness":
             self.clocks[push.worker] += 1
             self.held.append(push.worker)
             free = [i for i in self.held
-                    if self.clocks[i] <= min(self.clocks) + self.consistency["staleness_bound"]]
+                    if self.clocks[i] <= min(self.clocks) + self.setting["bound"]]
             self.held = [i for i in self.held if i not in free]
             return free
         return [push.worker]
 
     def push_to_group(self, push, group):
-        groups, spare = self.consistency["groups"], self.consistency.get("spare_workers", 0)
+        groups, backup_workers = self.groups, self.setting.get("backup_workers", 0)
         if push.version < self.base[group]:
             return [push.worker]  # too late: dropped
         self.waiting.append(push)
         mine = [p for p in self.waiting if p.worker % groups == group]
         members = len([i for i in range(self.workers) if i % groups == group])
-        if len(mine) < max(1, members - spare):
+        if len(mine) < max(1, members - backup_workers):
             return []
         self.waiting = [p for p in self.waiting if p.worker % groups != group]
         self.apply(mine)
@@ -346,18 +346,19 @@ def trajectory(name, job, seed):
 
 def answered_now(servers, i):
     return i not in servers.held and (
-        servers.consistency.get("groups", 0) == 0 or all(p.worker != i for p in servers.waiting))
+        servers.groups == 0 or all(p.worker != i for p in servers.waiting))
 
 
-def job(workers, consistency, contribution, optimizer, compensation=None, **more):
-    algorithm = {"consistency": consistency, "contribution": contribution, **more}
+def job(workers, consistency, contribution, optimizer, compensation=None):
+    algorithm = {"consistency": consistency, "contribution": contribution}
     if compensation is not None:
         algorithm["compensation"] = compensation
     return {"workers": workers, "algorithm": algorithm,
             "optimizer": {**optimizer, **CONSTANT}}
 
 
-SYNC, ASYNC = {"groups": 1}, {"groups": 0}
+SYNC, ASYNC = {"synchronous": {}}, {"asynchronous": {}}
+DELAYED = {"asynchronous": {"emulated_delay": 5}}
 GRADIENT = {"gradient": {}}
 CONSTANT = {"schedule": {"decay": "CONSTANT"}}
 PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
@@ -382,15 +383,14 @@ CASES = {
     "dc_asgd_adaptive": job(4, ASYNC, GRADIENT, PLAIN,
                             {"delay_compensated": {"adaptive": True, "lambda": 0.2, "decay": 0.9}}),
     "gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"gap_aware": {}}),
-    "sync_backup": job(4, {"groups": 1, "spare_workers": 1}, GRADIENT, HEAVY),
-    "hybrid": job(4, {"groups": 2}, GRADIENT, HEAVY),
-    "hybrid_inverse": job(5, {"groups": 2, "spare_workers": 1}, GRADIENT, HEAVY, {"inverse": {}}),
-    "softsync": job(4, {"groups": 0, "softsync": 1}, GRADIENT, HEAVY),
-    "softsync_power": job(5, {"groups": 0, "softsync": 2}, GRADIENT, PLAIN, {"power": {}}),
-    "ssp": job(4, {"groups": 0, "staleness_bound": 2}, GRADIENT, HEAVY),
-    "emulated_delay": job(2, ASYNC, GRADIENT, PLAIN, emulated_delay=5),
-    "emulated_delay_dc_asgd": job(2, ASYNC, GRADIENT, PLAIN, {"delay_compensated": {"lambda": 0.5}},
-                                  emulated_delay=5),
+    "sync_backup": job(4, {"synchronous": {"backup_workers": 1}}, GRADIENT, HEAVY),
+    "hybrid": job(4, {"grouped": {"groups": 2}}, GRADIENT, HEAVY),
+    "hybrid_inverse": job(5, {"grouped": {"groups": 2, "backup_workers": 1}}, GRADIENT, HEAVY, {"inverse": {}}),
+    "softsync": job(4, {"n_softsync": {"n": 1}}, GRADIENT, HEAVY),
+    "softsync_power": job(5, {"n_softsync": {"n": 2}}, GRADIENT, PLAIN, {"power": {}}),
+    "ssp": job(4, {"bounded_staleness": {"bound": 2}}, GRADIENT, HEAVY),
+    "emulated_delay": job(2, DELAYED, GRADIENT, PLAIN),
+    "emulated_delay_dc_asgd": job(2, DELAYED, GRADIENT, PLAIN, {"delay_compensated": {"lambda": 0.5}}),
     "dana": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN),
     "gem": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
                {"kind": "SGD", "learning_rate": 1, "momentum": 0}),
@@ -403,7 +403,7 @@ CASES = {
     "lars": job(3, ASYNC, GRADIENT, LARS),
     "lars_sync": job(3, SYNC, GRADIENT, LARS),
     "lamb": job(3, ASYNC, GRADIENT, LAMB),
-    "lamb_hybrid_inverse": job(4, {"groups": 2}, GRADIENT, LAMB, {"inverse": {}}),
+    "lamb_hybrid_inverse": job(4, {"grouped": {"groups": 2}}, GRADIENT, LAMB, {"inverse": {}}),
 }
 
 if __name__ == "__main__":

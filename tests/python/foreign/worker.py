@@ -86,11 +86,11 @@ class Membership:
 
     def _send_heartbeats(self):
         wait = 0.0
-        while not self.ended.wait(min(wait, self.me.lease_seconds / 4)):
+        while not self.ended.wait(min(wait, self.me.heartbeat_timeout_seconds / 4)):
             request = master_pb2.HeartbeatRequest(worker=self.me.worker, incarnation=self.me.incarnation,
                                                   progress=self.reported)
             try:
-                reply = self.client.master.stub.Heartbeat(request, timeout=self.me.lease_seconds / 3)
+                reply = self.client.master.stub.Heartbeat(request, timeout=self.me.heartbeat_timeout_seconds / 3)
                 self.stop, wait = self.stop or reply.stop, reply.again_in_seconds
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.NOT_FOUND:

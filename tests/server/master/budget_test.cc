@@ -1,5 +1,6 @@
 #include "server/master/budget.h"
 
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "tests/server/master/testing.h"
@@ -19,7 +20,7 @@ TEST(BudgetTest, SamplesAreRoundedUpToWholeMinibatchesOfAllWorkers) {
   job.set_samples(140);
   EXPECT_EQ(BudgetOf(job, 103).end, (Position{1, 64}));
   EXPECT_EQ(BudgetOf(job, 103).total_samples, 167u);
-  job.mutable_algorithm()->mutable_consistency()->set_groups(0);
+  job.mutable_algorithm()->mutable_consistency()->mutable_asynchronous();
   EXPECT_EQ(BudgetOf(job, 103).end, (Position{1, 40}));
 }
 
@@ -42,24 +43,22 @@ TEST(BudgetTest, UpdatesAreStepsAndExpectedSamples) {
 
 TEST(BudgetTest, UpdatesTakeAsManyContributionsAsTheirModeSays) {
   struct Case {
-    uint32_t groups, spare_workers, softsync;
+    const char* consistency;
     uint64_t minibatches;
   };
-  for (const Case& c : {Case{2, 0, 0, 75},
-                        {2, 1, 0, 75},
-                        {1, 1, 0, 150},
-                        {0, 0, 0, 30},
-                        {0, 0, 1, 150},
-                        {0, 0, 2, 60},
-                        {0, 0, 4, 30}}) {
+  for (const Case& c : {Case{"grouped { groups: 2 }", 75},
+                        {"grouped { groups: 2 backup_workers: 1 }", 75},
+                        {"synchronous { backup_workers: 1 }", 150},
+                        {"asynchronous {}", 30},
+                        {"n_softsync { n: 1 }", 150},
+                        {"n_softsync { n: 2 }", 60},
+                        {"n_softsync { n: 4 }", 30}}) {
     v1::Job job = MakeJob({.synchronous = false, .workers = 5, .push_period = 3});
-    v1::Consistency* consistency = job.mutable_algorithm()->mutable_consistency();
-    consistency->set_groups(c.groups);
-    consistency->set_spare_workers(c.spare_workers);
-    if (c.softsync > 0) consistency->set_softsync(c.softsync);
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        c.consistency, job.mutable_algorithm()->mutable_consistency()));
     EXPECT_FALSE(PaceOf(job).synchronous);
     job.set_updates(10);
-    EXPECT_EQ(BudgetOf(job, 1000).steps, c.minibatches) << consistency->ShortDebugString();
+    EXPECT_EQ(BudgetOf(job, 1000).steps, c.minibatches) << c.consistency;
   }
 }
 

@@ -132,7 +132,7 @@ TEST(EarlyStoppingTest, SaysWhyItIsEnough) {
   EXPECT_EQ(stopping.state().evaluation(), 1u);
 }
 
-TEST(BestOfBothTest, TheBetterOneIsTakenWhateverTheMargin) {
+TEST(BetterOfTest, TheBetterOneIsTakenWhateverTheMargin) {
   const v1::Evaluation evaluation = ByLoss(3, /*min_improvement=*/0.5f);
   v1::BestState checkpoint = Score(3, 1);
   checkpoint.set_since(2);

@@ -36,7 +36,7 @@ class MasterTest : public ::testing::Test {
     ASSERT_TRUE(master.ok()) << master.status();
     master_ = *std::move(master);
     shards_.clear();
-    const bool synchronous = job.algorithm().consistency().groups() == 1;
+    const bool synchronous = job.algorithm().consistency().has_synchronous();
     for (int i = 0; i < num_shards; ++i) {
       shards_.emplace_back(i, synchronous, resumed ? resumed->version() : 0);
     }
@@ -269,7 +269,7 @@ TEST_F(MasterTest, AsynchronousLeasesHoldASecondOfTheWorkersSteps) {
 
 TEST_F(MasterTest, ManyWorkersAreToCallLessOftenEach) {
   v1::Job job = MakeJob({.synchronous = false, .workers = 1});
-  job.mutable_faults()->set_worker_lease_seconds(60);
+  job.mutable_faults()->set_heartbeat_timeout_seconds(60);
   Start(job);
   const Worker first = Join();
   EXPECT_DOUBLE_EQ(Beat(first)->again_in_seconds(), 0.5);
@@ -277,7 +277,7 @@ TEST_F(MasterTest, ManyWorkersAreToCallLessOftenEach) {
   for (int i = 1; i < 1000; ++i) Join();
   EXPECT_DOUBLE_EQ(Beat(first)->again_in_seconds(), 5) << "200 a second of all of them";
   EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 5);
-  job.mutable_faults()->set_worker_lease_seconds(6);
+  job.mutable_faults()->set_heartbeat_timeout_seconds(6);
   Start(job);
   EXPECT_DOUBLE_EQ(master_->LongestLeaseWait(), 2) << "a third of its lease";
 }
@@ -616,9 +616,9 @@ TEST_F(MasterTest, SynchronousMembersAreInTheirPlansWhetherTheyHaveWorkOrNot) {
   }
 }
 
-TEST_F(MasterTest, SpareWorkersMakeUpdatesByWhoIsThereAndNotByPlans) {
+TEST_F(MasterTest, BackupWorkersMakeUpdatesByWhoIsThereAndNotByPlans) {
   v1::Job job = MakeJob({.workers = 2});
-  job.mutable_algorithm()->mutable_consistency()->set_spare_workers(1);
+  job.mutable_algorithm()->mutable_consistency()->mutable_synchronous()->set_backup_workers(1);
   Start(job);
   Join();
   Join();
@@ -789,7 +789,7 @@ TEST_F(MasterTest, WorkersThatStillPushOrTakeLongForAStepHaveTimeToLeave) {
   v1::Job job = MakeJob({.synchronous = false, .workers = 2});
   job.set_block_kib(1024);
   job.mutable_faults()->set_slowest_kib_per_second(512);
-  job.mutable_faults()->set_worker_lease_seconds(1000);
+  job.mutable_faults()->set_heartbeat_timeout_seconds(1000);
   Start(job);
   Worker worker = Join();
   const Worker other = Join();
@@ -816,7 +816,7 @@ TEST_F(MasterTest, WorkersThatAreToLeaveMayTakeAsLongAsTwoBlocksAtTheLowestRate)
   v1::Job job = MakeJob({.workers = 1});
   job.set_block_kib(1024);
   job.mutable_faults()->set_slowest_kib_per_second(64);
-  job.mutable_faults()->set_worker_lease_seconds(1000);
+  job.mutable_faults()->set_heartbeat_timeout_seconds(1000);
   Start(job);
   Worker worker = Join();
   ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
@@ -872,7 +872,7 @@ TEST_F(MasterTest, WhoLeavesAJobThatHasNotFailedHearsOfNoFailure) {
   Start(MakeJob({.synchronous = false, .workers = 2, .epochs = 4}));
   Worker first = Join(), second = Join();
   ASSERT_EQ(Next(&first), v1::Lease::GRANTED);
-  EXPECT_EQ(Leave(first, "told to stop").job_failed(), "");
+  EXPECT_EQ(Leave(first, "asked to stop").job_failed(), "");
   master_->Stop("enough");
   EXPECT_EQ(Leave(second).job_failed(), "");
 }

@@ -32,7 +32,12 @@ struct JobOptions {
 inline v1::Job MakeJob(const JobOptions& options) {
   v1::Job job;
   job.set_name("test");
-  job.mutable_algorithm()->mutable_consistency()->set_groups(options.synchronous ? 1 : 0);
+  v1::Consistency* consistency = job.mutable_algorithm()->mutable_consistency();
+  if (options.synchronous) {
+    consistency->mutable_synchronous();
+  } else {
+    consistency->mutable_asynchronous();
+  }
   job.mutable_algorithm()->mutable_contribution()->mutable_gradient()->set_push_period(options.push_period);
   job.set_workers(options.workers);
   job.set_batch_size(options.batch_size);
@@ -40,7 +45,7 @@ inline v1::Job MakeJob(const JobOptions& options) {
   job.mutable_checkpoint()->set_every_updates(options.every_updates);
   job.mutable_checkpoint()->set_every_seconds(options.every_seconds);
   job.mutable_evaluation()->set_every_epochs(1);
-  job.mutable_faults()->set_worker_lease_seconds(10);
+  job.mutable_faults()->set_heartbeat_timeout_seconds(10);
   job.mutable_faults()->set_non_finite_limit(10);
   return job;
 }

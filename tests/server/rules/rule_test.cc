@@ -31,7 +31,7 @@ v1::Job GradientJob(float learning_rate, float momentum = 0) {
 v1::Job ElasticJob(float moving_rate, int workers = 1) {
   v1::Job job;
   job.set_workers(workers);
-  job.mutable_algorithm()->mutable_consistency()->set_groups(1);
+  job.mutable_algorithm()->mutable_consistency()->mutable_synchronous();
   job.mutable_algorithm()->mutable_contribution()->mutable_elastic()->set_moving_rate(moving_rate);
   return job;
 }
@@ -426,6 +426,16 @@ TEST(ElasticExchangeTest, WorkersBeyondTheJobsNumberDoNotMakeTheExchangeDiverge)
     for (const std::vector<float>& x : workers.x) mean += x[k] / joined;
     ASSERT_NEAR(center[k], mean, 1e-3) << k;
   }
+}
+
+// The workers together move the center as far as the job's own number of workers would.
+TEST(ElasticExchangeTest, WorkersBeyondTheJobsNumberShareItsMovingRate) {
+  const auto rule = MakeRule(ElasticJob(0.25f, /*workers=*/2));
+  Workers workers(4);
+  for (std::vector<float>& x : workers.x) x.assign(kValues, 0);
+  std::vector<float> center(kValues, 8);
+  rule->Apply(workers.Contributions(), CenterOf(&center), nullptr);
+  EXPECT_EQ(center, std::vector<float>(kValues, 8 - 4 * 0.125f * 8));
 }
 
 INSTANTIATE_TEST_SUITE_P(WorkersTest, ElasticDifferenceRuleTest, testing::Range(1, 9));

@@ -180,8 +180,8 @@ TEST(AccruedGradientTest, ErrorsOfTheServersEndTheStep) {
   parameters.FailWith(absl::UnavailableError("gone"));
   ASSERT_TRUE(algorithm.Run({1, 0}, f).ok()) << "it may be on its way still";
   EXPECT_EQ(algorithm.Run({1, 0}, f).message(), "gone");
-  EXPECT_FALSE(algorithm.under_way());
-  EXPECT_TRUE(algorithm.Settle().ok()) << "an error is told once";
+  EXPECT_FALSE(algorithm.in_flight());
+  EXPECT_TRUE(algorithm.Settle().ok()) << "an error is reported once";
   parameters.FailWith(absl::OkStatus());
   EXPECT_TRUE(algorithm.Run({1, 0}, f).ok());
   EXPECT_TRUE(algorithm.Settle().ok());
@@ -197,7 +197,7 @@ TEST(AccruedGradientTest, ErrorOfTheLastPushIsToldBySettleAndByFinish) {
     ASSERT_TRUE(algorithm.Start(0).ok());
     parameters.FailWith(absl::UnavailableError("gone"));
     ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
-    EXPECT_TRUE(algorithm.under_way());
+    EXPECT_TRUE(algorithm.in_flight());
     EXPECT_EQ((finish ? algorithm.Finish() : algorithm.Settle()).message(), "gone");
   }
 }
@@ -258,14 +258,14 @@ TEST(AccruedGradientTest, LayersLeaveLastFirstAndAreAwaitedFirstFirstInTheNextPa
   ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());
   const Log leaving = {"start", "ready 4-6", "ready 2-4", "ready 0-2"};
   EXPECT_EQ(parameters.TakeEvents(), leaving);
-  EXPECT_TRUE(algorithm.under_way());
+  EXPECT_TRUE(algorithm.in_flight());
   ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());
   Log all = {"await 0-2", "await 2-4", "await 4-6", "finish"};
   all.insert(all.end(), leaving.begin(), leaving.end());
   EXPECT_EQ(parameters.TakeEvents(), all);
   ASSERT_TRUE(algorithm.Settle().ok());
   EXPECT_EQ(parameters.TakeEvents(), Log{"finish"});
-  EXPECT_FALSE(algorithm.under_way());
+  EXPECT_FALSE(algorithm.in_flight());
 }
 
 TEST(AccruedGradientTest, NothingLeavesBeforeTheNormIsKnown) {
@@ -300,7 +300,7 @@ TEST(AccruedGradientTest, PullAloneBeginsAfterThePassThatReadsTheWeights) {
   parameters.TakeEvents();
   bool in_pass = false;
   const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
-    in_pass = parameters.under_way();
+    in_pass = parameters.in_flight();
     Double(x, g);
   });
   ASSERT_TRUE(algorithm.Run({1, 0}, gradient).ok());

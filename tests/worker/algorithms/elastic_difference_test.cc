@@ -154,15 +154,15 @@ TEST(ElasticDifferenceTest, ExchangeIsUnderWayWhileTheGradientIsTakenAtTheOldWei
     ASSERT_TRUE(algorithm->Start(0).ok());
     int passes = 0;
     const auto gradient = InLayers([&](absl::Span<const float> x, absl::Span<float> g) {
-      EXPECT_TRUE(parameters.under_way());
+      EXPECT_TRUE(parameters.in_flight());
       EXPECT_EQ(x[0], 4.0f);
       g[0] = 0;
       ++passes;
     });
     for (int i = 0; i < 2; ++i) {
       ASSERT_TRUE(algorithm->Run({1, 0}, gradient).ok());
-      EXPECT_FALSE(algorithm->under_way());
-      EXPECT_FALSE(parameters.under_way());
+      EXPECT_FALSE(algorithm->in_flight());
+      EXPECT_FALSE(parameters.in_flight());
     }
     EXPECT_EQ(passes, 2);
   }

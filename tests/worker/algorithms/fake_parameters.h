@@ -50,7 +50,7 @@ class FakeParameters : public Parameters {
     return result_;
   }
 
-  bool under_way() const { return under_way_; }
+  bool in_flight() const { return under_way_; }
   std::vector<std::string> TakeEvents() { return std::exchange(events_, {}); }
 
  private:

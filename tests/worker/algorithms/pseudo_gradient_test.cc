@@ -18,10 +18,10 @@ namespace {
 // `local`, `optimizer`: fields of the workers' and of the servers' optimizer. Learning rates are constant
 // unless they say otherwise.
 v1::Job MakeJob(int local_steps, const std::string& local, const std::string& optimizer = "", int workers = 1,
-                int groups = 1) {
+                const std::string& consistency = "synchronous {}") {
   const bool has_schedule = local.find("schedule") != std::string::npos;
   return PresetJob("local_sgd", workers,
-                   "algorithm { consistency { groups: " + std::to_string(groups) +
+                   "algorithm { consistency { " + consistency +
                        " } contribution { pseudo_gradient { local_steps: " + std::to_string(local_steps) +
                        " local_optimizer { " + local + (has_schedule ? "" : " schedule { decay: CONSTANT }") +
                        " } } } } optimizer { " + optimizer + " }");
@@ -200,8 +200,8 @@ TEST(PseudoGradientTest, SynchronousDiLoCoFollowsThePaperStepByStep) {
 
 TEST(PseudoGradientTest, AsynchronousWorkersFollowThePaperStepByStep) {
   constexpr int kLocalSteps = 4;
-  const auto center = TrainInTurns(MakeJob(kLocalSteps, kLocal, "learning_rate: 0.5", kWorkers, /*groups=*/0),
-                                   kSteps, kSamples);
+  const auto center = TrainInTurns(
+      MakeJob(kLocalSteps, kLocal, "learning_rate: 0.5", kWorkers, "asynchronous {}"), kSteps, kSamples);
   for (int k = 0; k < kValues; ++k) {
     Local locals[kWorkers] = {{Initial()[k], 0}, {Initial()[k], 0}, {Initial()[k], 0}};
     double w = Initial()[k];

@@ -39,7 +39,7 @@ inline std::vector<float> Initial() {
   return initial;
 }
 
-// The center after so many steps of every worker, by the code under test: the workers take turns. The
+// The center after `steps` steps of every worker, by the code under test: the workers take turns. The
 // gradients of worker i are of samples[i] samples.
 inline std::vector<float> TrainInTurns(const v1::Job& job, int steps, const std::vector<uint32_t>& samples,
                                        double curvature = 1) {

@@ -54,7 +54,7 @@ class Relay {
     MutexLock lock(&mu_);
     CutLocked();
   }
-  // Once: when so many more bytes have gone in this direction, of which the last do not arrive.
+  // Once: when that number of further bytes have gone in this direction, of which the last do not arrive.
   void CutAfter(Direction direction, int64_t bytes) {
     MutexLock lock(&mu_);
     CHECK_LT(left_, 0) << "one cut at a time";

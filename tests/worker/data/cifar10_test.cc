@@ -60,9 +60,9 @@ TEST(Cifar10, FindsItsFilesByTheEnvironment) {
   WriteFile(directory, "train.bin", Record(1, 0, 0, 0));
   WriteFile(directory, "test.bin", Record(2, 0, 0, 0));
   const std::string parent = directory.substr(0, directory.rfind('/'));
-  EXPECT_THAT(std::string(LoadCifar10({}, {.catchment_data = parent, .home = "/nobody"}).status().message()),
+  EXPECT_THAT(std::string(LoadCifar10({}, {.catchment_data = parent, .home = "/absent"}).status().message()),
               AllOf(HasSubstr("no CIFAR-10 files"),
-                    HasSubstr(parent + "/cifar10, /nobody/.cache/catchment/cifar10"), HasSubstr("Fetch")));
+                    HasSubstr(parent + "/cifar10, /absent/.cache/catchment/cifar10"), HasSubstr("Fetch")));
   EXPECT_THAT(std::string(LoadCifar10({}, {}).status().message()), HasSubstr("set CATCHMENT_DATA"));
 }
 

@@ -200,12 +200,12 @@ TEST(BatchNormStatistics, AreToldWithNames) {
   Samples samples(4, {2, 1, 2}, 3);
   samples.inputs = {1, 2, 10, 10, 3, 4, 10, 10, 1, 2, 10, 10, 3, 4, 30, 30};
   network->EstimateStatistics(InitialWeights(*network), InBatches(samples, 0, 4, 2));
-  const std::vector<Trainable::Statistic> told = network->statistics();
-  ASSERT_EQ(told.size(), 2u);
-  EXPECT_EQ(told[0].name, "norm.running_mean");
-  EXPECT_THAT(told[0].values, ElementsAre(FloatNear(2.5f, 1e-5f), FloatNear(15, 1e-5f)));
-  EXPECT_EQ(told[1].name, "norm.running_var");
-  EXPECT_THAT(told[1].values, ElementsAre(FloatNear(1.25f, 1e-5f), FloatNear(75, 1e-4f)));
+  const std::vector<Trainable::Statistic> statistics = network->statistics();
+  ASSERT_EQ(statistics.size(), 2u);
+  EXPECT_EQ(statistics[0].name, "norm.running_mean");
+  EXPECT_THAT(statistics[0].values, ElementsAre(FloatNear(2.5f, 1e-5f), FloatNear(15, 1e-5f)));
+  EXPECT_EQ(statistics[1].name, "norm.running_var");
+  EXPECT_THAT(statistics[1].values, ElementsAre(FloatNear(1.25f, 1e-5f), FloatNear(75, 1e-4f)));
 }
 
 TEST(BatchNormStatistics, TrainingLeavesThemAlone) {

@@ -373,7 +373,7 @@ TEST(Network, WeightsOfAPartOfADenseLayerAreReadOnlyBetweenItsTwoCalls) {
   EXPECT_EQ(forward, (std::vector<Range>{{0, 37500}, {37500, 75300}, {75300, 114430}, {114430, 114950}}));
 }
 
-// The weights arrive one layer at a time, and go as soon as their gradient is told of.
+// The weights arrive one layer at a time, and are released as soon as their gradient is reported.
 TEST(Network, WeightsAreReadOnlyBetweenTheTwoCallsOfTheirLayer) {
   for (const bool deterministic : {false, true}) {
     const auto network = Make({kSmallCnn, {2, 9, 8}, 4, 8, deterministic});

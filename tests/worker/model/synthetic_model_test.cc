@@ -22,7 +22,7 @@ constexpr int64_t kParameters = 140003;
 constexpr int kLayers = 8;
 constexpr double kStep = 0.1;  // seconds
 
-// Time passes only while somebody sleeps, or as the test says.
+// Time passes only while a thread sleeps, or as the test says.
 class FakeTimer final : public Timer {
  public:
   explicit FakeTimer(double oversleep) : oversleep_(oversleep) {}

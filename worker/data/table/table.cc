@@ -17,16 +17,16 @@ namespace catchment {
 namespace {
 
 TableSpec SpecOf(const v1::Job& job) {
-  const v1::Table& table = job.data().table();
+  const v1::FileDataset& table = job.data().table();
   return {.shape = ShapeOfTable(table),
           .target = TargetOfTable(table),
           .unit_targets = job.model().loss().kind() == v1::Loss::SIGMOID_CROSS_ENTROPY,
           .features = table.features(),
           .labels = table.labels(),
-          .labels_first = table.label_columns() == v1::Table::FIRST};
+          .labels_first = table.label_columns() == v1::FileDataset::FIRST};
 }
 
-std::vector<Normalization> NormalizationOf(const v1::Table& table) {
+std::vector<Normalization> NormalizationOf(const v1::FileDataset& table) {
   std::vector<Normalization> all(std::max(table.mean_size(), table.deviation_size()));
   for (int i = 0; i < static_cast<int>(all.size()); ++i) {
     // One number is for all.
@@ -52,7 +52,8 @@ absl::StatusOr<TableRows> ReadFile(TableFormat format, const std::string& path, 
   return absl::InternalError("a format that is none");
 }
 
-absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec, const v1::Table& table) {
+absl::StatusOr<Dataset> LoadPart(const TableFiles& files, const TableSpec& spec,
+                                 const v1::FileDataset& table) {
   auto content = std::make_unique<TableContent>(spec.shape, NormalizationOf(table));
   std::vector<int32_t> labels;
   std::vector<float> targets;
@@ -83,7 +84,7 @@ absl::Status CheckTrainingRows(int64_t rows, const v1::Job& job) {
 }  // namespace
 
 absl::StatusOr<DataSets> LoadTable(const v1::Job& job, const DataPaths& paths) {
-  const v1::Table& table = job.data().table();
+  const v1::FileDataset& table = job.data().table();
   const TableSpec spec = SpecOf(job);
   const auto train_files = FindTableFiles(table.train(), "data.table.train", table.directory(), paths);
   if (!train_files.ok()) return train_files.status();

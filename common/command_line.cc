@@ -1,7 +1,8 @@
-#include "cli/flags.h"
+#include "common/command_line.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,8 @@ namespace {
 constexpr int kHelpColumn = 28;
 constexpr int kHelpWidth = 100;
 
-absl::Status BadValue(const std::string& name, const std::string& got, const std::string& allowed) {
-  return absl::InvalidArgumentError(absl::StrCat("--", name, "=", got, ": takes ", allowed));
+absl::Status BadValue(const std::string& name, const std::string& got, const std::string& reason) {
+  return absl::InvalidArgumentError(absl::StrCat("--", name, "=", got, ": ", reason));
 }
 
 bool IsFlag(const std::string& arg) { return arg.size() > 1 && arg[0] == '-'; }
@@ -30,12 +31,29 @@ void FlagSet::AddString(const std::string& name, const std::string& value, std::
                     }});
 }
 
+void FlagSet::AddRequired(const std::string& name, const std::string& value, std::string* out,
+                          const std::string& help) {
+  AddString(name, value, out, absl::StrCat(help, " Required."));
+  flags_.back().required = out;
+}
+
 void FlagSet::AddInt(const std::string& name, const std::string& value, int minimum, int* out,
                      const std::string& help) {
   flags_.push_back({name, value, help, [=](const std::string& text) {
                       int parsed = 0;
                       if (!absl::SimpleAtoi(text, &parsed) || parsed < minimum) {
-                        return BadValue(name, text, absl::StrCat("a whole number, at least ", minimum));
+                        return BadValue(name, text, absl::StrCat("takes a whole number, at least ", minimum));
+                      }
+                      *out = parsed;
+                      return absl::OkStatus();
+                    }});
+}
+
+void FlagSet::AddNumber(const std::string& name, double* out, const std::string& help) {
+  flags_.push_back({name, "NUMBER", help, [=](const std::string& text) {
+                      double parsed = 0;
+                      if (!absl::SimpleAtod(text, &parsed) || !std::isfinite(parsed) || parsed < 0) {
+                        return BadValue(name, text, "takes a number, at least 0");
                       }
                       *out = parsed;
                       return absl::OkStatus();
@@ -46,7 +64,7 @@ void FlagSet::AddSeconds(const std::string& name, double* out, const std::string
   flags_.push_back({name, "SECONDS", help, [=](const std::string& text) {
                       double parsed = 0;
                       if (!absl::SimpleAtod(text, &parsed) || !std::isfinite(parsed) || parsed <= 0) {
-                        return BadValue(name, text, "a positive number of seconds");
+                        return BadValue(name, text, "takes a positive number of seconds");
                       }
                       *out = parsed;
                       return absl::OkStatus();
@@ -58,10 +76,18 @@ void FlagSet::AddOptionalSeconds(const std::string& name, double bare, double* o
   flags_.back().bare = absl::StrCat(bare);
 }
 
+void FlagSet::AddParsed(const std::string& name, const std::string& value,
+                        std::function<absl::Status(const std::string&)> set, const std::string& help) {
+  flags_.push_back({name, value, help, [name, set = std::move(set)](const std::string& text) {
+                      const absl::Status status = set(text);
+                      return status.ok() ? status : BadValue(name, text, std::string(status.message()));
+                    }});
+}
+
 void FlagSet::AddSwitch(const std::string& name, bool* out, const std::string& help) {
   flags_.push_back({name, "", help, [=](const std::string& text) {
                       return absl::SimpleAtob(text, out) ? absl::OkStatus()
-                                                         : BadValue(name, text, "true or false");
+                                                         : BadValue(name, text, "takes true or false");
                     }});
 }
 
@@ -121,9 +147,16 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::s
       value = args[++i];
     }
     if (absl::Status status = flag->set(value); !status.ok()) return status;
-    set_.insert(name);
   }
   return positional;
+}
+
+absl::Status FlagSet::CheckRequired() const {
+  for (const Flag& flag : flags_) {
+    if (flag.required == nullptr || !flag.required->empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", flag.name, "=", flag.value, " is required"));
+  }
+  return absl::OkStatus();
 }
 
 std::string FlagSet::Describe() const {
@@ -140,6 +173,42 @@ std::string FlagSet::Describe() const {
     text += HangingParagraph(head, flag.help, kHelpColumn, kHelpWidth);
   }
   return text;
+}
+
+absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
+  const absl::StatusOr<std::vector<std::string>> words = flags.Parse(args);
+  if (!words.ok() || flags.help()) return words.status();
+  if (argument.name.empty() && !words->empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("accepts only flags, but got '", words->front(), "'; see --help"));
+  }
+  if (words->size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes one ", argument.name, ", but got also ", (*words)[1]));
+  }
+  if (!words->empty()) {
+    *argument.out = words->front();
+  } else if (!argument.name.empty() && !argument.optional()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("takes one ", argument.name, ", for example: ", name, " ", argument.example));
+  }
+  if (absl::Status status = flags.CheckRequired(); !status.ok()) return status;
+  return check();
+}
+
+std::string CommandLine::Help() const { return absl::StrCat(usage, "\nFlags:\n", flags.Describe(), notes); }
+
+int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
+                   std::ostream* err, const std::function<absl::StatusOr<int>()>& run) {
+  const absl::Status parsed = line->Parse(args);
+  if (line->flags.help()) {
+    *out << line->Help() << std::flush;
+    return 0;
+  }
+  const absl::StatusOr<int> exit_code = parsed.ok() ? run() : parsed;
+  if (exit_code.ok()) return *exit_code;
+  *err << line->name << ": " << exit_code.status().message() << std::endl;
+  return parsed.ok() ? kExitFailed : kExitUsage;
 }
 
 }  // namespace catchment

@@ -1,18 +1,21 @@
-#include "cli/program_description.h"
+#include "cli/read_job.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/process.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
+#include "common/job/validate.h"
 
 namespace catchment {
 namespace {
@@ -22,8 +25,8 @@ constexpr int kTailLines = 8;
 
 std::string WeightsFile(const std::string& directory) { return directory + "/weights.safetensors"; }
 
-absl::Status Without(const std::string& command, const std::string& how,
-                     const std::vector<std::string>& tail) {
+absl::Status NoDescription(const std::string& command, const std::string& how,
+                           const std::vector<std::string>& tail) {
   return absl::InternalError(absl::StrCat(
       "the program `", command, "` ", how,
       " without describing its model: does it call catchment.join()? The last ",
@@ -36,7 +39,7 @@ absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& co
                                                            SignalWaiter* signals) {
   std::string path = (std::filesystem::temp_directory_path() / "catchment-program-XXXXXX").string();
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the temporary directory ", path));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create the temporary directory ", path));
   }
   ProgramDescription description(path);
   absl::Status status = description.Run(command, signals);
@@ -57,7 +60,7 @@ absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* s
     if (signal != 0 && signal != SIGCHLD) return absl::AbortedError("stopped before training began");
   }
   if (end->in_order()) return absl::OkStatus();
-  return Without(command, absl::StrCat("ended (", ToString(*end), ")"), process->LastLines(kTailLines));
+  return NoDescription(command, absl::StrCat("ended (", ToString(*end), ")"), process->LastLines(kTailLines));
 }
 
 absl::Status ProgramDescription::Read(const std::string& command) {
@@ -65,7 +68,7 @@ absl::Status ProgramDescription::Read(const std::string& command) {
   const absl::StatusOr<std::string> text = ReadTextFile(file);
   if (!text.ok()) {
     const absl::StatusOr<std::string> log = ReadTextFile(directory_ + "/log");
-    return Without(command, "ended (exit code 0)", LastLines(log.value_or(""), kTailLines));
+    return NoDescription(command, "ended (exit code 0)", LastLines(log.value_or(""), kTailLines));
   }
   if (absl::Status status = ParseText(*text, file, "", &part_); !status.ok()) return status;
   part_.mutable_model()->set_initial_weights(WeightsFile(directory_));
@@ -97,8 +100,7 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
   if (program.empty() || job.model().has_external()) return job;
   if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
     return absl::InvalidArgumentError(
-        "model, data: the program of --program has both; leave them out of the job file, or leave --program "
-        "out");
+        "model, data: the program of --program has both; remove them from the job file, or omit --program");
   }
   absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(program, signals);
   if (!asked.ok()) return asked.status();
@@ -114,6 +116,31 @@ ProgramDescription::ProgramDescription(ProgramDescription&& other) noexcept
 ProgramDescription::~ProgramDescription() {
   std::error_code ignored;
   if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+}
+
+absl::StatusOr<v1::Job> LoadCompleteJob(const std::string& path, std::vector<std::string> set, int workers) {
+  absl::StatusOr<v1::Job> job = LoadJob(path, {});
+  if (!job.ok()) return job.status();
+  return CompleteJob(*std::move(job), std::move(set), workers);
+}
+
+absl::StatusOr<v1::Job> CompleteJob(v1::Job job, std::vector<std::string> set, int workers) {
+  const bool overridden = std::any_of(set.begin(), set.end(),
+                                      [](const std::string& s) { return absl::StartsWith(s, "workers="); });
+  if (workers > 0 && !overridden) set.push_back(absl::StrCat("workers=", workers));
+  if (absl::Status status = ApplyOverrides(set, &job); !status.ok()) return status;
+  return FillDefaultsAndValidate(std::move(job));
+}
+
+void AddSetFlag(std::vector<std::string>* set, FlagSet* flags) {
+  flags->AddList("set", "PATH=VALUE", set,
+                 "Changes a field of the job: --set batch_size=128 --set optimizer.momentum=0.5. May be "
+                 "repeated.");
+}
+
+int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err) {
+  *err << (path.empty() ? "the job" : path) << " is not valid:\n" << status.message() << '\n';
+  return kExitFailed;
 }
 
 }  // namespace catchment

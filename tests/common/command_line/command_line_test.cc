@@ -1,4 +1,6 @@
-#include "cli/flags.h"
+#include "common/command_line.h"
+
+#include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +18,14 @@ class FlagsTest : public ::testing::Test {
     flags_.AddInt("workers", "N", 1, &workers_, "Worker processes.");
     flags_.AddSeconds("stall_seconds", &stall_, "A bound.");
     flags_.AddOptionalSeconds("watch", 2, &watch_, "Again.");
+    flags_.AddNumber("loss", &loss_, "A probability.");
+    flags_.AddParsed(
+        "even", "N",
+        [this](const std::string& text) -> absl::Status {
+          even_ += text;
+          return text == "2" ? absl::OkStatus() : absl::InvalidArgumentError("is not 2");
+        },
+        "An even number.");
     flags_.AddSwitch("json", &json_, "Only JSON.");
     flags_.AddList("set", "PATH=VALUE", &set_, "Changes a field.");
   }
@@ -34,6 +44,8 @@ class FlagsTest : public ::testing::Test {
   int workers_ = 7;
   double stall_ = 1;
   double watch_ = 0;
+  double loss_ = 0;
+  std::string even_;
   bool json_ = false;
   std::vector<std::string> set_;
 };
@@ -42,20 +54,26 @@ TEST_F(FlagsTest, LeavesDefaultsWhereNothingIsGiven) {
   EXPECT_THAT(MustParse({}), ElementsAre());
   EXPECT_EQ(out_, "default");
   EXPECT_EQ(workers_, 7);
-  EXPECT_FALSE(flags_.IsSet("workers"));
 }
 
 TEST_F(FlagsTest, TakesValuesAfterAnEqualsSignOrASpace) {
-  EXPECT_THAT(MustParse({"job", "--out=a b", "--workers", "3", "--stall_seconds=0.5"}), ElementsAre("job"));
+  EXPECT_THAT(MustParse({"job", "--out=a b", "--workers", "3", "--stall_seconds=0.5", "--loss=0.25"}),
+              ElementsAre("job"));
   EXPECT_EQ(out_, "a b");
   EXPECT_EQ(workers_, 3);
   EXPECT_EQ(stall_, 0.5);
-  EXPECT_TRUE(flags_.IsSet("workers"));
+  EXPECT_EQ(loss_, 0.25);
 }
 
 TEST_F(FlagsTest, ListsTakeEveryOccurrenceInOrderAndKeepLaterEqualsSigns) {
   MustParse({"--set=a=1", "--set", "b.c={x: 1}", "--set=a=2=3"});
   EXPECT_THAT(set_, ElementsAre("a=1", "b.c={x: 1}", "a=2=3"));
+}
+
+TEST_F(FlagsTest, ParsedFlagsPassEachValueToTheirFunction) {
+  MustParse({"--even=2", "--even", "2"});
+  EXPECT_EQ(even_, "22");
+  EXPECT_EQ(Error({"--even=3"}), "--even=3: is not 2");
 }
 
 TEST_F(FlagsTest, SwitchesDoNotEatTheNextArgument) {
@@ -104,6 +122,7 @@ TEST_F(FlagsTest, BadValuesNameFlagValueAndWhatIsAllowed) {
   EXPECT_EQ(Error({"--workers=0"}), "--workers=0: takes a whole number, at least 1");
   EXPECT_EQ(Error({"--stall_seconds=-1"}), "--stall_seconds=-1: takes a positive number of seconds");
   EXPECT_EQ(Error({"--stall_seconds=nan"}), "--stall_seconds=nan: takes a positive number of seconds");
+  EXPECT_EQ(Error({"--loss=-0.1"}), "--loss=-0.1: takes a number, at least 0");
   EXPECT_EQ(Error({"--json=perhaps"}), "--json=perhaps: takes true or false");
   EXPECT_EQ(Error({"--out"}), "--out needs a value: --out=DIR");
 }
@@ -113,6 +132,87 @@ TEST_F(FlagsTest, DescribesEveryFlag) {
   EXPECT_THAT(text, HasSubstr("  --out=DIR                 Where everything goes.\n"));
   EXPECT_THAT(text, HasSubstr("  --json                    Only JSON.\n"));
   EXPECT_THAT(text, HasSubstr("  --watch[=SECONDS]         Again.\n"));
+}
+
+class CommandLineTest : public ::testing::Test {
+ protected:
+  CommandLineTest() {
+    line_ = {.name = "catchment pack", .usage = "catchment pack JOB\n", .notes = "\nExit code: 0.\n"};
+    line_.argument = {"JOB", "job.textproto --out=out", &job_, [this] { return resume_; }};
+    line_.flags.AddRequired("out", "DIR", &out_dir_, "Where shards go.");
+    line_.flags.AddSwitch("resume", &resume_, "Resumes.");
+    line_.check = [this]() -> absl::Status {
+      if (job_ != "bad") return absl::OkStatus();
+      return absl::InvalidArgumentError("bad is not a job");
+    };
+  }
+
+  int Run(const std::vector<std::string>& args, const absl::StatusOr<int>& result = 0) {
+    runs_ = 0;
+    job_ = out_dir_ = "";
+    out_.str("");
+    err_.str("");
+    return RunCommandLine(&line_, args, &out_, &err_, [&] {
+      ++runs_;
+      return result;
+    });
+  }
+
+  CommandLine line_;
+  std::string job_;
+  std::string out_dir_;
+  bool resume_ = false;
+  std::ostringstream out_, err_;
+  int runs_ = 0;
+};
+
+TEST_F(CommandLineTest, RunsWithTheValuesAndReturnsTheExitCodeOfTheRun) {
+  EXPECT_EQ(Run({"job", "--out=dir"}, 7), 7);
+  EXPECT_EQ(runs_, 1);
+  EXPECT_EQ(job_, "job");
+  EXPECT_EQ(out_dir_, "dir");
+  EXPECT_EQ(out_.str() + err_.str(), "");
+}
+
+TEST_F(CommandLineTest, ErrorOfTheRunIsPrintedWithTheCommandsName) {
+  EXPECT_EQ(Run({"job", "--out=dir"}, absl::NotFoundError("no such file")), kExitFailed);
+  EXPECT_EQ(err_.str(), "catchment pack: no such file\n");
+}
+
+TEST_F(CommandLineTest, WrongCommandLineIsNotRun) {
+  const std::pair<std::vector<std::string>, std::string> kWrong[] = {
+      {{"--out=dir"}, "takes one JOB, for example: catchment pack job.textproto --out=out"},
+      {{"job", "more", "--out=dir"}, "takes one JOB, but got also more"},
+      {{"job"}, "--out=DIR is required"},
+      {{"job", "--out="}, "--out=DIR is required"},
+      {{"job", "--ouT=dir"}, "unknown flag --ouT; is it --out?"},
+      {{"bad", "--out=dir"}, "bad is not a job"},
+  };
+  for (const auto& [args, message] : kWrong) {
+    EXPECT_EQ(Run(args), kExitUsage) << message;
+    EXPECT_EQ(err_.str(), "catchment pack: " + message + "\n");
+    EXPECT_EQ(runs_, 0) << message;
+  }
+}
+
+TEST_F(CommandLineTest, FlagsMayMakeTheArgumentUnnecessary) {
+  EXPECT_EQ(Run({"--out=dir", "--resume"}), 0);
+  EXPECT_EQ(runs_, 1);
+}
+
+TEST_F(CommandLineTest, CommandWithoutAnArgumentAcceptsOnlyFlags) {
+  line_.argument = {};
+  EXPECT_EQ(Run({"--out=dir"}), 0);
+  EXPECT_EQ(Run({"job", "--out=dir"}), kExitUsage);
+  EXPECT_THAT(err_.str(), HasSubstr("accepts only flags, but got 'job'"));
+}
+
+TEST_F(CommandLineTest, HelpNeedsNothingElseAndListsFlagsBetweenUsageAndNotes) {
+  EXPECT_EQ(Run({"--help"}), 0);
+  EXPECT_EQ(runs_, 0);
+  EXPECT_THAT(out_.str(), ::testing::StartsWith("catchment pack JOB\n\nFlags:\n  --out=DIR"));
+  EXPECT_THAT(out_.str(), HasSubstr("Where shards go. Required.\n"));
+  EXPECT_THAT(out_.str(), ::testing::EndsWith("\nExit code: 0.\n"));
 }
 
 }  // namespace

@@ -1,0 +1,109 @@
+// The command line of a program or of a subcommand: its flags, its positional argument, its help, and the one
+// runner that parses it.
+//
+// A flag is written --name=value or --name value; a switch --name or --name=false. A list flag may be
+// repeated. "--" ends the flags. --help (or -h) is always known. - and _ are equal within a name.
+//
+// Errors: InvalidArgument that names the flag and what is allowed; for an unknown flag, the nearest one.
+// Threads: an object is used by one thread.
+#ifndef CATCHMENT_COMMON_COMMAND_LINE_H_
+#define CATCHMENT_COMMON_COMMAND_LINE_H_
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace catchment {
+
+class FlagSet {
+ public:
+  // Declare a flag. `out` has the default until Parse writes to it, and must outlive Parse. `value` is the
+  // placeholder of the value in the help: "--out=DIR". A flag with an empty `help` is not listed.
+  void AddString(const std::string& name, const std::string& value, std::string* out,
+                 const std::string& help);
+  // Declares one that must be given, with a value that is not empty.
+  void AddRequired(const std::string& name, const std::string& value, std::string* out,
+                   const std::string& help);
+  void AddInt(const std::string& name, const std::string& value, int minimum, int* out,
+              const std::string& help);
+  // Declares a finite number that is at least 0.
+  void AddNumber(const std::string& name, double* out, const std::string& help);
+  // Declares a positive number.
+  void AddSeconds(const std::string& name, double* out, const std::string& help);
+  // Likewise, and --name without a value sets `bare`.
+  void AddOptionalSeconds(const std::string& name, double bare, double* out, const std::string& help);
+  // Declares one whose values `set` reads; it may be repeated. Errors of `set` begin with "--name=value: ".
+  void AddParsed(const std::string& name, const std::string& value,
+                 std::function<absl::Status(const std::string&)> set, const std::string& help);
+  void AddSwitch(const std::string& name, bool* out, const std::string& help);
+  void AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
+               const std::string& help);
+
+  // Returns the positional arguments. `args` do not include the name of the program.
+  absl::StatusOr<std::vector<std::string>> Parse(const std::vector<std::string>& args);
+  // Returns an error that names the first required flag without a value.
+  absl::Status CheckRequired() const;
+
+  // Returns true if --help was given.
+  bool help() const { return help_; }
+
+  // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Where ...".
+  std::string Describe() const;
+
+ private:
+  struct Flag {
+    std::string name;
+    std::string value;  // empty: a switch
+    std::string help;
+    std::function<absl::Status(const std::string&)> set;
+    std::string bare = "";                  // the value of --name alone; empty: a value is needed
+    const std::string* required = nullptr;  // where the value of a required flag is
+  };
+
+  const Flag* Find(const std::string& name) const;
+  absl::Status Unknown(const std::string& name) const;
+
+  std::vector<Flag> flags_;
+  bool help_ = false;
+};
+
+// What follows the name of a program or of a subcommand, and what its help says.
+struct CommandLine {
+  // The positional argument.
+  struct Argument {
+    std::string name;     // "JOB"; empty: there is none
+    std::string example;  // an example of a command line, without the program's name
+    std::string* out = nullptr;
+    // Returns true if the flags make the argument unnecessary.
+    std::function<bool()> optional = [] { return false; };
+  };
+
+  std::string name;   // "catchment train"
+  std::string usage;  // the help before the list of flags
+  std::string notes;  // the help after it
+  FlagSet flags;
+  Argument argument;
+  // Checks the values of flags and argument.
+  std::function<absl::Status()> check = [] { return absl::OkStatus(); };
+
+  // Fills the variables of the flags and of the argument. Checks nothing but the flags if --help is given.
+  absl::Status Parse(const std::vector<std::string>& args);
+  std::string Help() const;
+};
+
+// Exit codes of all programs. A signal N that ended a run makes kExitSignal + N.
+enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitSignal = 128 };
+
+// Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help to
+// `out`; kExitUsage for a wrong command line, and kExitFailed for an error of `run`, after printing the error
+// to `err`, with the name of the command in front.
+int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
+                   std::ostream* err, const std::function<absl::StatusOr<int>()>& run);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_COMMON_COMMAND_LINE_H_
