@@ -20,7 +20,9 @@ CheckpointSchedule::CheckpointSchedule(const v1::Checkpointing& settings, bool s
 bool CheckpointSchedule::Step(const Facts& facts, uint64_t generation) {
   if (!since_.has_value()) since_ = facts.now;
   const bool reached = facts.version >= last_.version;
-  if (pending_ && !(facts.failing && reached)) return false;
+  // No worker has anything left to push, so the version of the pending checkpoint will never be reached.
+  const bool unreachable = !synchronous_ && facts.draining && facts.at_rest && !reached;
+  if (pending_ && !(facts.failing && reached) && !unreachable) return false;
   std::optional<Announced> due = Due(facts);
   if (!due.has_value()) return false;
   before_ = std::exchange(last_, *due);

@@ -106,7 +106,8 @@ absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, M
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   const std::vector<uint64_t>& holders = membership_.worker_incarnations();
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
-  if (const uint64_t number = states_.AskedFor(member->incarnation, version.value_or(granted_))) {
+  const uint64_t reached = synchronous_ ? version.value_or(granted_) : shard_reports_.highest_version();
+  if (const uint64_t number = states_.AskedFor(member->incarnation, reached)) {
     v1::Lease wait = Wait(kRetry);
     wait.set_save_state(number);
     return wait;

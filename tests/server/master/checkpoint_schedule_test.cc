@@ -50,6 +50,16 @@ TEST(CheckpointScheduleTest, NumbersOfTheJobsEarlierLifeAreNotUsedAgain) {
   ExpectLast(schedule, 31, 15);
 }
 
+TEST(CheckpointScheduleTest, AVersionThatNoWorkerWillReachIsNotAwaitedAtTheEnd) {
+  CheckpointSchedule schedule(Settings(50, 0), kAsynchronous, 0);
+  ASSERT_TRUE(schedule.Step({.version = 3}, 1));
+  ExpectLast(schedule, 50, 50);
+  EXPECT_FALSE(schedule.Step({.version = 20, .draining = true}, 2)) << "workers still push";
+  ASSERT_TRUE(schedule.Step({.version = 20, .draining = true, .at_rest = true}, 2));
+  ExpectLast(schedule, 51, 0);
+  EXPECT_TRUE(schedule.last().at_rest);
+}
+
 TEST(CheckpointScheduleTest, SynchronousBySecondsTakesWhatIsGranted) {
   CheckpointSchedule schedule(Settings(0, 300), kSynchronous, 0);
   EXPECT_FALSE(schedule.Step({.now = 1000, .granted = 0, .reach = 16}, 1));

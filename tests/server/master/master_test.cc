@@ -1076,8 +1076,11 @@ TEST_F(WorkerStateTest, AStoppedSynchronousJobFirstFinishesWhatIsGranted) {
   EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0, 1}));
 }
 
-TEST_F(WorkerStateTest, AStoppedAsynchronousJobSavesStatesOnceAllIsPushed) {
-  Start(Job({.synchronous = false, .workers = 2, .epochs = 100, .every_updates = 0}));
+class StoppedAsynchronousWorkerStateTest : public WorkerStateTest,
+                                           public testing::WithParamInterface<uint64_t> {};
+
+TEST_P(StoppedAsynchronousWorkerStateTest, SavesStatesOnceAllIsPushed) {
+  Start(Job({.synchronous = false, .workers = 2, .epochs = 100, .every_updates = GetParam()}));
   a_ = Join();
   b_ = Join();
   ASSERT_EQ(Next(&a_), v1::Lease::GRANTED);
@@ -1107,6 +1110,31 @@ TEST_F(WorkerStateTest, AStoppedAsynchronousJobSavesStatesOnceAllIsPushed) {
   ASSERT_EQ(complete.size(), 1u) << "the last checkpoint is the one with the states";
   EXPECT_EQ(complete[0].number, number);
   EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0, 1}));
+}
+
+// None, and one that is announced for a version which the workers will not reach.
+INSTANTIATE_TEST_SUITE_P(Checkpoints, StoppedAsynchronousWorkerStateTest, testing::Values(0, 1000000));
+
+TEST_F(WorkerStateTest, AnAsynchronousCheckpointAsksForStatesWhenItsVersionIsReached) {
+  Start(Job({.synchronous = false, .workers = 1, .epochs = 100, .every_updates = 5}));
+  a_ = Join();
+  // The first checkpoint is announced before the worker has work, and has no state of it.
+  for (const size_t states : {0, 1}) {
+    std::vector<CompleteCheckpoint> complete;
+    for (int round = 0; complete.empty(); ++round) {
+      ASSERT_LT(round, 100);
+      const uint64_t number = AskedToSave(&a_);
+      if (number > 0) {
+        EXPECT_EQ(number % 5, 0u);
+        EXPECT_GE(master_->Status().shards(0).version(), number);
+        SetSaved(a_, number);
+      }
+      if (Next(&a_) == v1::Lease::GRANTED) DoLease({&a_});
+      Exchange();
+      complete = TakeComplete();
+    }
+    EXPECT_EQ(StatesIn(complete[0]).size(), states);
+  }
 }
 
 TEST_F(WorkerStateTest, AStopDoesNotWaitForADiskThatIsFull) {
