@@ -77,7 +77,8 @@ TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOption
       augmentation_(session->job.data().augmentation(), session->data.train.input_shape(),
                     session->job.seed()),
       loader_(&session->data.train, &augmentation_, OrderOf(*session),
-              session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock) {
+              session->attached != nullptr ? kAttachedBatchesAhead : kBatchesAhead, Plans(), clock,
+              [session](absl::Span<const float> inputs) { return session->model->Pin(inputs); }) {
   if (!session->residual.empty()) client_.SetResidual(std::exchange(session->residual, {}));
 }
 
@@ -193,6 +194,8 @@ Algorithm::Step TrainingSession::StepOf(const LoadedBatch& batch) const {
 
 Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<const float> weights,
                                        absl::Span<float> gradient, PassObserver* observer) {
+  Pin(weights);
+  Pin(gradient);
   const double start = clock_.Now();
   const Score score =
       session_.model->Train(weights,
@@ -206,6 +209,11 @@ Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<cons
     end_.Pause((slowdown_ - 1) * (clock_.Now() - start));
   }
   return score;
+}
+
+void TrainingSession::Pin(absl::Span<const float> values) {
+  const auto [pinning, is_new] = pinned_.try_emplace(values.data());
+  if (is_new) pinning->second = session_.model->Pin(values);
 }
 
 // ----------------------------------------------------------------------------------- requests of the master

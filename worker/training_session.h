@@ -6,6 +6,7 @@
 #ifndef CATCHMENT_WORKER_TRAINING_SESSION_H_
 #define CATCHMENT_WORKER_TRAINING_SESSION_H_
 
+#include <map>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -61,6 +62,8 @@ class TrainingSession {
   // Computes the gradient of a minibatch at `weights`.
   Score ComputeGradient(const LoadedBatch& batch, absl::Span<const float> weights, absl::Span<float> gradient,
                         PassObserver* observer);
+  // Pins a vector of the algorithm's when it is first used.
+  void Pin(absl::Span<const float> values);
   Algorithm::Step StepOf(const LoadedBatch& batch) const;
   // Publishes the progress with all steps so far.
   void Report();
@@ -86,6 +89,7 @@ class TrainingSession {
   // The loader's thread uses what is declared before it.
   ParameterClient client_;
   const std::unique_ptr<Algorithm> algorithm_;
+  std::map<const float*, std::unique_ptr<Pinning>> pinned_;  // of algorithm_, by their first values
   LeaseSource leases_;
   const Augmentation augmentation_;
   BatchLoader loader_;

@@ -20,9 +20,9 @@ class CpuLoss final : public Loss {
     on_ = 1 - spec.label_smoothing + off_;
   }
 
-  Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) override {
+  void Run(const int32_t* labels, const float* targets, int samples, bool gradient) override {
     outputs_.Pull();
-    Score score;
+    Score& score = score_ = {};
     score.samples = samples;
     const float* row = static_cast<const float*>(outputs_.value().get_data_handle());
     float* d_row = static_cast<float*>(outputs_.gradient().get_data_handle());
@@ -42,8 +42,9 @@ class CpuLoss final : public Loss {
       std::fill_n(d_row, (spec_.batch_size - samples) * size_, 0.0f);
       outputs_.Push();
     }
-    return score;
   }
+
+  Score AwaitScore() override { return score_; }
 
  private:
   float Target(int64_t output, int32_t label) const {
@@ -134,6 +135,7 @@ class CpuLoss final : public Loss {
   LossSpec spec_;
   int64_t size_;
   float on_, off_;  // targets
+  Score score_;     // of the last run
   InputPort outputs_;
 };
 

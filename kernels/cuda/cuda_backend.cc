@@ -117,9 +117,9 @@ class CudaKernel final : public Kernel {
   }
 
   // The parameters are still on the device.
-  void Backward(const float*, const Pass& pass, float*) override {
+  void Backward(const float*, const Pass& pass, float* gradient) override {
     const CatchmentCudaPass cuda_pass = PassOf(pass);
-    node_.session->Check(node_.plugin().backward(node_.backend(), node_.node, &cuda_pass));
+    node_.session->Check(node_.plugin().backward(node_.backend(), node_.node, &cuda_pass, gradient));
   }
 
   void AwaitGradient(float* gradient) override {
@@ -151,15 +151,31 @@ class CudaLoss final : public Loss {
  public:
   CudaLoss(std::shared_ptr<Session> session, CatchmentCudaNode* node) : node_(std::move(session), node) {}
   void ScaleGradient(float scale) override { node_.plugin().scale_gradient(node_.node, scale); }
-  Score Run(const int32_t* labels, const float* targets, int samples, bool gradient) override {
+  void Run(const int32_t* labels, const float* targets, int samples, bool gradient) override {
+    samples_ = samples;
+    node_.session->Check(
+        node_.plugin().run_loss(node_.backend(), node_.node, labels, targets, samples, gradient ? 1 : 0));
+  }
+  Score AwaitScore() override {
     CatchmentCudaScore score;
-    node_.session->Check(node_.plugin().score(node_.backend(), node_.node, labels, targets, samples,
-                                              gradient ? 1 : 0, &score));
-    return {.loss_sum = score.loss_sum, .correct = score.correct, .samples = samples};
+    node_.session->Check(node_.plugin().await_score(node_.backend(), node_.node, &score));
+    return {.loss_sum = score.loss_sum, .correct = score.correct, .samples = samples_};
   }
 
  private:
   Node node_;
+  int samples_ = 0;  // of the last run
+};
+
+class CudaPinning final : public Pinning {
+ public:
+  CudaPinning(std::shared_ptr<Session> session, void* memory)
+      : session_(std::move(session)), memory_(memory) {}
+  ~CudaPinning() override { session_->plugin.unpin(session_->backend, memory_); }
+
+ private:
+  const std::shared_ptr<Session> session_;
+  void* const memory_;
 };
 
 class CudaBackend final : public Backend {
@@ -172,6 +188,14 @@ class CudaBackend final : public Backend {
   std::string Describe() const override { return description_; }
   void Enter() override { session_->Check(session_->plugin.enter(session_->backend)); }
   bool runs_ahead() const override { return true; }
+
+  std::unique_ptr<Pinning> Pin(absl::Span<const float> values) override {
+    auto* const memory = const_cast<float*>(values.data());
+    if (values.empty() || plugin().pin(session_->backend, memory, values.size() * sizeof(float)) != 0)
+      return nullptr;
+    return std::make_unique<CudaPinning>(session_, memory);
+  }
+
   bool wants_loss_scale() const override { return precision_ == CATCHMENT_CUDA_FLOAT16; }
 
   absl::StatusOr<std::unique_ptr<Source>> CreateSource(const SampleShape& shape, int batch_size) override {

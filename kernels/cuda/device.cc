@@ -1,5 +1,6 @@
 #include "kernels/cuda/device.h"
 
+#include <chrono>
 #include <cstdio>
 
 namespace catchment::cuda {
@@ -14,6 +15,10 @@ void Check(cudaError_t error, const char* what) {
 // The number of events for copies to the host, which are waited for by number: a step has fewer copies in
 // progress.
 constexpr int kEvents = 1024;
+
+// How long the host asks whether a copy is finished before it blocks: a blocked thread wakes up tens of microseconds
+// late.
+constexpr std::chrono::microseconds kPolling(100);
 
 struct CopyEvents {
   cudaEvent_t events[kEvents];
@@ -91,11 +96,31 @@ void* Device::AllocatePinned(size_t bytes) {
   return memory;
 }
 
+// The caller's thread may be one that has not entered.
+bool Device::TryRegister(void* memory, size_t bytes) {
+  if (cudaSetDevice(index_) == cudaSuccess &&
+      cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) {
+    return true;
+  }
+  cudaGetLastError();
+  return false;
+}
+
+void Device::Unregister(void* memory) noexcept {
+  cudaSetDevice(index_);
+  cudaDeviceSynchronize();
+  cudaHostUnregister(memory);
+}
+
 void Device::Release(void* memory) noexcept { cudaFree(memory); }
 void Device::FreePinned(void* memory) noexcept { cudaFreeHost(memory); }
 
 void Device::CopyIn(void* device, const void* pinned, size_t bytes) {
-  Check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, streams_->in), "a copy to the device");
+  ForEachRun(pinned, bytes, [&](size_t at, size_t part) {
+    Check(cudaMemcpyAsync(static_cast<char*>(device) + at, static_cast<const char*>(pinned) + at, part,
+                          cudaMemcpyHostToDevice, streams_->in),
+          "a copy to the device");
+  });
   Check(cudaEventRecord(streams_->copied_in, streams_->in), "an event");
   Check(cudaStreamWaitEvent(streams_->compute, streams_->copied_in), "an event");
 }
@@ -104,16 +129,23 @@ uint64_t Device::CopyOut(void* pinned, const void* device, size_t bytes) {
   CopyEvents& copies = static_cast<AllStreams*>(streams_)->copies;
   Check(cudaEventRecord(streams_->computed, streams_->compute), "an event");
   Check(cudaStreamWaitEvent(streams_->out, streams_->computed), "an event");
-  Check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, streams_->out),
-        "a copy from the device");
+  ForEachRun(pinned, bytes, [&](size_t at, size_t part) {
+    Check(cudaMemcpyAsync(static_cast<char*>(pinned) + at, static_cast<const char*>(device) + at, part,
+                          cudaMemcpyDeviceToHost, streams_->out),
+          "a copy from the device");
+  });
   Check(cudaEventRecord(copies.events[copies.next % kEvents], streams_->out), "an event");
   return copies.next++;
 }
 
 // If the event has been used for a later copy since, it includes this one: the stream executes them in order.
 void Device::Await(uint64_t copy_out) {
-  const CopyEvents& copies = static_cast<AllStreams*>(streams_)->copies;
-  Check(cudaEventSynchronize(copies.events[copy_out % kEvents]), "the device's work failed");
+  const cudaEvent_t event = static_cast<AllStreams*>(streams_)->copies.events[copy_out % kEvents];
+  const auto end = std::chrono::steady_clock::now() + kPolling;
+  cudaError_t error = cudaEventQuery(event);
+  while (error == cudaErrorNotReady && std::chrono::steady_clock::now() < end) error = cudaEventQuery(event);
+  if (error == cudaErrorNotReady) error = cudaEventSynchronize(event);
+  Check(error, "the device's work failed");
 }
 
 void Device::Wait() { Check(cudaDeviceSynchronize(), "the device's work failed"); }

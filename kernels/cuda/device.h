@@ -9,12 +9,16 @@
 // memory by a CopyIn that kernels still read: all layers load parameters and samples only after the previous
 // pass has been waited for (its score, or its last gradient).
 // Errors: exceptions of type Error, which session.cc catches.
-// Threads: one at a time, after Enter.
+// Threads: one at a time, after Enter; Pin and Unpin may be called by any.
 #ifndef CATCHMENT_KERNELS_CUDA_DEVICE_H_
 #define CATCHMENT_KERNELS_CUDA_DEVICE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -63,6 +67,13 @@ class Device {
   // Throws an Error if memory that is still needed could not be allocated.
   void CheckMemory(int batch_size) const;
 
+  // Lets copies reach memory of the host, which was not allocated by AllocatePinned, until Unpin, which waits for
+  // the device. Pin returns false if the memory cannot be pinned, as where the system limits locked memory. Pages
+  // are pinned, so two vectors may share one.
+  bool Pin(void* memory, size_t bytes);
+  void Unpin(void* memory);
+  bool IsPinned(const void* memory, size_t bytes) const;
+
   void CopyIn(void* device, const void* pinned, size_t bytes);
   // Returns a number for Await.
   uint64_t CopyOut(void* pinned, const void* device, size_t bytes);
@@ -97,6 +108,8 @@ class Device {
   // Returns null if there is not enough memory.
   void* TryAllocate(size_t bytes);
   void Release(void* memory) noexcept;
+  bool TryRegister(void* memory, size_t bytes);
+  void Unregister(void* memory) noexcept;  // after all that is under way
   Memory memory() const;
   void Wait();  // for all that is under way
   void Launched();
@@ -113,6 +126,31 @@ class Device {
   char* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;
   void* workspace_ = nullptr;
+
+  // Pages that are pinned together, by their first byte. A copy must not reach from one run into the next.
+  struct Run {
+    char* end;
+    int users;  // calls of Pin with memory in it
+  };
+  // Returns the run that contains the byte, or null. Under pinned_mu_, as UnpinPages.
+  const Run* RunOf(const char* byte) const;
+  void UnpinPages(char* begin, char* end);
+  // Calls f(first byte, bytes) for each run's part of the host's memory; once for memory that Pin has not pinned.
+  template <typename F>
+  void ForEachRun(const void* memory, size_t bytes, F f) const {
+    const std::lock_guard<std::mutex> lock(pinned_mu_);
+    for (size_t at = 0; at < bytes;) {
+      const char* const first = static_cast<const char*>(memory) + at;
+      const Run* const run = RunOf(first);
+      const size_t part = run == nullptr ? bytes - at : std::min<size_t>(bytes - at, run->end - first);
+      f(at, part);
+      at += part;
+    }
+  }
+
+  mutable std::mutex pinned_mu_;
+  std::map<const char*, Run> runs_;
+  std::map<const void*, size_t> pinned_;  // bytes of what Pin has pinned
 };
 
 // An array of values on the device, or, with kPinned, on the host.
@@ -145,6 +183,37 @@ template <typename T = float>
 using DeviceArray = Array<T, false>;
 template <typename T = float>
 using PinnedArray = Array<T, true>;
+
+// Values of the caller's for copies: the caller's memory itself if it is pinned, otherwise a pinned buffer, which is
+// allocated at the first use.
+template <typename T>
+class Staging {
+ public:
+  Staging(Device* device, int64_t size) : device_(device), size_(size) {}
+
+  // Returns memory that a copy can read, with the `count` values at `host`.
+  const T* Read(const T* host, int64_t count) {
+    if (device_->IsPinned(host, count * sizeof(T))) return host;
+    return std::copy_n(host, count, buffer()) - count;
+  }
+
+  // Returns memory that a copy can write; Finish brings all its values to `host`.
+  T* Write(T* host) { return IsDirect(host) ? host : buffer(); }
+  void Finish(T* host) {
+    if (!IsDirect(host)) std::copy_n(buffer(), size_, host);
+  }
+
+ private:
+  bool IsDirect(const T* host) const { return device_->IsPinned(host, size_ * sizeof(T)); }
+  T* buffer() {
+    if (!buffer_) buffer_.emplace(device_, size_);
+    return buffer_->data();
+  }
+
+  Device* device_;
+  int64_t size_;
+  std::optional<PinnedArray<T>> buffer_;
+};
 
 #ifdef __CUDACC__
 

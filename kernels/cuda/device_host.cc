@@ -46,6 +46,9 @@ void* Device::AllocatePinned(size_t bytes) {
   return memory;
 }
 
+bool Device::TryRegister(void*, size_t) { return true; }
+void Device::Unregister(void*) noexcept {}
+
 void Device::Release(void* memory) noexcept { std::free(memory); }
 void Device::FreePinned(void* memory) noexcept { std::free(memory); }
 

@@ -123,20 +123,25 @@ void Loss::LoadTargets(const float* targets, int samples) {
   device_->CopyIn(targets_.data(), staged_targets_.data(), bytes);
 }
 
-void Loss::Run(const int32_t* labels, const float* targets, int samples, bool gradient,
-               CatchmentCudaScore* score) {
+void Loss::Run(const int32_t* labels, const float* targets, int samples, bool gradient) {
   if (targets != nullptr) {
     LoadTargets(targets, samples);
   } else {
     LoadLabels(labels, samples);
   }
   Score(samples, targets != nullptr, gradient);
-  device_->Await(device_->CopyOut(staged_scores_.data(), scores_.data(), scores_.bytes()));
-  *score = {};
-  for (int s = 0; s < samples; ++s) {
-    score->loss_sum += staged_scores_.data()[s];
-    score->correct += staged_scores_.data()[spec_.batch_size + s] != 0;
+  samples_ = samples;
+  sent_ = device_->CopyOut(staged_scores_.data(), scores_.data(), scores_.bytes());
+}
+
+CatchmentCudaScore Loss::Await() {
+  device_->Await(sent_);
+  CatchmentCudaScore score = {};
+  for (int s = 0; s < samples_; ++s) {
+    score.loss_sum += staged_scores_.data()[s];
+    score.correct += staged_scores_.data()[spec_.batch_size + s] != 0;
   }
+  return score;
 }
 
 void Loss::Score(int samples, bool real, bool gradient) {

@@ -6,7 +6,6 @@
 #ifndef CATCHMENT_KERNELS_CUDA_NODE_H_
 #define CATCHMENT_KERNELS_CUDA_NODE_H_
 
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -72,19 +71,18 @@ class Parameters {
   int64_t size() const { return value_.size(); }
 
   void Load(const float* host) {
-    std::memcpy(in_.data(), host, in_.bytes());
-    device_->CopyIn(value_.data(), in_.data(), in_.bytes());
+    device_->CopyIn(value_.data(), in_.Read(host, value_.size()), value_.bytes());
   }
-  void Send() { sent_ = device_->CopyOut(out_.data(), gradient_.data(), out_.bytes()); }
+  void Send(float* host) { sent_ = device_->CopyOut(out_.Write(host), gradient_.data(), gradient_.bytes()); }
   void Await(float* host) {
     device_->Await(sent_);
-    std::memcpy(host, out_.data(), out_.bytes());
+    out_.Finish(host);
   }
 
  private:
   Device* device_;
   DeviceArray<> value_, gradient_;
-  PinnedArray<> in_, out_;
+  Staging<float> in_, out_;
   uint64_t sent_ = 0;
 };
 
@@ -142,12 +140,15 @@ class Source : public Node {
   Source(Device* device, const CatchmentCudaShape& shape, int64_t batch);
   void Load(const float* inputs, int samples);
 
+  // Sets the rows from `samples` on to zero. It is public because nvcc requires that of functions with lambdas.
+  void ClearPadding(int samples);
+
   Activation output;
 
  private:
   Device* device_;
-  PinnedArray<> staged_;
-  DeviceArray<> plain_;  // as on the host
+  Staging<float> staged_;
+  DeviceArray<> plain_;  // as on the host; empty if that is the device's order
 };
 
 // Views of one activation, each with a separate gradient.
@@ -170,9 +171,9 @@ class Loss : public Node {
   Loss(Device* device, const CatchmentCudaLossSpec& spec, const Tensor& outputs);
   // Sets the factor of the gradient for all later runs.
   void ScaleGradient(float scale) { gradient_scale_ = scale; }
-  // Computes the score, and waits for the device.
-  void Run(const int32_t* labels, const float* targets, int samples, bool gradient,
-           CatchmentCudaScore* score);
+  // Runs the loss; Await returns the score of the last run.
+  void Run(const int32_t* labels, const float* targets, int samples, bool gradient);
+  CatchmentCudaScore Await();
 
   // Computes scores on the device from the labels, or the real targets, that are loaded. It is public because
   // nvcc requires that of functions with lambdas.
@@ -192,6 +193,8 @@ class Loss : public Node {
   DeviceArray<> targets_;
   DeviceArray<> scores_;  // the losses of the batch, then 1 or 0 for each correct or wrong label
   PinnedArray<> staged_scores_;
+  int samples_ = 0;    // of the last run
+  uint64_t sent_ = 0;  // the copy of its scores
 };
 
 }  // namespace catchment::cuda

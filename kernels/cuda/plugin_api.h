@@ -11,7 +11,7 @@
 
 extern "C" {
 
-#define CATCHMENT_CUDA_PLUGIN_VERSION 4
+#define CATCHMENT_CUDA_PLUGIN_VERSION 5
 
 struct CatchmentCudaDevice {
   char name[256];
@@ -116,6 +116,11 @@ struct CatchmentCudaPlugin {
   const char* (*describe)(CatchmentCudaBackend* backend);
   int32_t (*enter)(CatchmentCudaBackend* backend);
 
+  // Lets the device reach memory of the host directly until unpin, which waits for the device. pin returns
+  // another value than 0, without an error, if the memory cannot be pinned. Both may be called by any thread.
+  int32_t (*pin)(CatchmentCudaBackend* backend, void* memory, uint64_t bytes);
+  void (*unpin)(CatchmentCudaBackend* backend, void* memory);
+
   CatchmentCudaNode* (*create_source)(CatchmentCudaBackend* backend, const CatchmentCudaShape* shape,
                                       int32_t batch_size);
   CatchmentCudaNode* (*create_layer)(CatchmentCudaBackend* backend, const CatchmentCudaLayer* layer,
@@ -129,22 +134,26 @@ struct CatchmentCudaPlugin {
   // Returns the tensor that the node writes; for a fork, the view of one reader.
   CatchmentCudaTensor* (*output)(CatchmentCudaNode* node, int32_t reader);
 
-  // Copies samples to a source.
+  // Copies samples to a source. Pinned memory is read until the pass has been waited for; so are parameters.
   int32_t (*load)(CatchmentCudaBackend* backend, CatchmentCudaNode* source, const float* inputs,
                   int32_t samples);
   // Runs a layer forward.
   int32_t (*forward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const float* parameters,
                      const CatchmentCudaPass* pass);
-  // Runs a layer backward. The gradient of its parameters is complete on the host after await_gradient.
-  int32_t (*backward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const CatchmentCudaPass* pass);
+  // Runs a layer backward. The gradient of its parameters is complete on the host after await_gradient with the
+  // same `gradient`.
+  int32_t (*backward)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, const CatchmentCudaPass* pass,
+                      float* gradient);
   int32_t (*await_gradient)(CatchmentCudaBackend* backend, CatchmentCudaNode* layer, float* gradient);
   // Sums the gradients of a fork's views.
   int32_t (*sum_gradients)(CatchmentCudaBackend* backend, CatchmentCudaNode* fork);
   // Sets the factor of a loss's gradient; 1 at first.
   void (*scale_gradient)(CatchmentCudaNode* loss, float scale);
-  // Scores a loss's outputs against labels or targets; the other one is null.
-  int32_t (*score)(CatchmentCudaBackend* backend, CatchmentCudaNode* loss, const int32_t* labels,
-                   const float* targets, int32_t samples, int32_t gradient, CatchmentCudaScore* score);
+  // Scores a loss's outputs against labels or targets; the other one is null. The score is complete after
+  // await_score.
+  int32_t (*run_loss)(CatchmentCudaBackend* backend, CatchmentCudaNode* loss, const int32_t* labels,
+                      const float* targets, int32_t samples, int32_t gradient);
+  int32_t (*await_score)(CatchmentCudaBackend* backend, CatchmentCudaNode* loss, CatchmentCudaScore* score);
 };
 
 // The exported function is called "catchment_cuda_plugin" and has this type.

@@ -117,6 +117,12 @@ int32_t Enter(CatchmentCudaBackend* backend) {
   return Try(backend, [&] { backend->device.Enter(); });
 }
 
+int32_t Pin(CatchmentCudaBackend* backend, void* memory, uint64_t bytes) {
+  return backend->device.Pin(memory, bytes) ? 0 : 1;
+}
+
+void Unpin(CatchmentCudaBackend* backend, void* memory) { backend->device.Unpin(memory); }
+
 Node* CreateSource(CatchmentCudaBackend* backend, const CatchmentCudaShape* shape, int32_t batch_size) {
   return TryMake(backend, [&] { return std::make_unique<Source>(&backend->device, *shape, batch_size); });
 }
@@ -166,11 +172,11 @@ int32_t Forward(CatchmentCudaBackend* backend, Node* node, const float* paramete
   });
 }
 
-int32_t Backward(CatchmentCudaBackend* backend, Node* node, const Pass* pass) {
+int32_t Backward(CatchmentCudaBackend* backend, Node* node, const Pass* pass, float* gradient) {
   return Try(backend, [&] {
     auto& [flattening, layer] = *static_cast<LayerNode*>(node);
     layer->Backward(*pass);
-    if (layer->parameters) layer->parameters->Send();
+    if (layer->parameters) layer->parameters->Send(gradient);
     if (flattening) flattening->Backward();
   });
 }
@@ -188,14 +194,18 @@ int32_t SumGradients(CatchmentCudaBackend* backend, Node* fork) {
 
 void ScaleGradient(Node* loss, float scale) { static_cast<LossNode*>(loss)->node->ScaleGradient(scale); }
 
-int32_t Score(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, const float* targets,
-              int32_t samples, int32_t gradient, CatchmentCudaScore* score) {
+int32_t RunLoss(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, const float* targets,
+                int32_t samples, int32_t gradient) {
   return Try(backend, [&] {
     auto& [flattening, loss] = *static_cast<LossNode*>(node);
     if (flattening) flattening->Forward();
-    loss->Run(labels, targets, samples, gradient != 0, score);
+    loss->Run(labels, targets, samples, gradient != 0);
     if (flattening && gradient != 0) flattening->Backward();
   });
+}
+
+int32_t AwaitScore(CatchmentCudaBackend* backend, Node* node, CatchmentCudaScore* score) {
+  return Try(backend, [&] { *score = static_cast<LossNode*>(node)->node->Await(); });
 }
 
 }  // namespace
@@ -206,6 +216,8 @@ void SetLayerFunctions(CatchmentCudaPlugin* plugin) {
   plugin->error = LastError;
   plugin->describe = Describe;
   plugin->enter = Enter;
+  plugin->pin = Pin;
+  plugin->unpin = Unpin;
   plugin->create_source = CreateSource;
   plugin->create_layer = CreateLayer;
   plugin->create_fork = CreateFork;
@@ -218,7 +230,8 @@ void SetLayerFunctions(CatchmentCudaPlugin* plugin) {
   plugin->await_gradient = AwaitGradient;
   plugin->sum_gradients = SumGradients;
   plugin->scale_gradient = ScaleGradient;
-  plugin->score = Score;
+  plugin->run_loss = RunLoss;
+  plugin->await_score = AwaitScore;
 }
 
 }  // namespace catchment::cuda

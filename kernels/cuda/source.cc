@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
 
@@ -9,16 +7,24 @@ Source::Source(Device* device, const CatchmentCudaShape& shape, int64_t batch)
     : output(device, shape, batch),
       device_(device),
       staged_(device, output->size()),
-      plain_(device, shape.kind == 0 ? output->size() : 0) {}
+      plain_(device, output->is_image() && shape.channels > 1 ? output->size() : 0) {}
 
 void Source::Load(const float* inputs, int samples) {
-  const int64_t size = output->sample_size(), loaded = samples * size;
-  std::copy_n(inputs, loaded, staged_.data());
-  std::fill(staged_.data() + loaded, staged_.data() + output->size(), 0.0f);
-  if (!output->is_image()) return device_->CopyIn(output->value, staged_.data(), staged_.bytes());
-  device_->CopyIn(plain_.data(), staged_.data(), staged_.bytes());
-  ToDeviceOrder(device_, output->batch, static_cast<int>(output->shape.channels),
-                static_cast<int>(output->area()), plain_.data(), output->value);
+  const int64_t loaded = samples * output->sample_size();
+  const bool reorder = plain_.size() > 0;
+  device_->CopyIn(reorder ? plain_.data() : output->value, staged_.Read(inputs, loaded),
+                  loaded * sizeof(float));
+  if (reorder) {
+    ToDeviceOrder(device_, samples, static_cast<int>(output->shape.channels),
+                  static_cast<int>(output->area()), plain_.data(), output->value);
+  }
+  if (samples < output->batch) ClearPadding(samples);
+}
+
+void Source::ClearPadding(int samples) {
+  float* const padding = output->value + samples * output->sample_size();
+  device_->ForEach((output->batch - samples) * output->sample_size(),
+                   [=] CATCHMENT_ON_DEVICE(int i) { padding[i] = 0; });
 }
 
 Flattening::Flattening(Device* device, const Tensor& image)

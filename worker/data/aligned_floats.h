@@ -26,6 +26,7 @@ class AlignedFloats {
   float* data() { return values_.get(); }
   const float* data() const { return values_.get(); }
   int64_t size() const { return size_; }
+  int64_t capacity() const { return capacity_; }
 
  private:
   struct Delete {

@@ -9,13 +9,14 @@
 namespace catchment {
 
 BatchLoader::BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
-                         int depth, NextPlan next_plan, const Clock* clock)
+                         int depth, NextPlan next_plan, const Clock* clock, PinInputs pin_inputs)
     : dataset_(dataset),
       augmentation_(augmentation != nullptr && augmentation->is_identity() ? nullptr : augmentation),
       clock_(clock),
       order_(std::move(order)),
       original_(augmentation_ != nullptr ? dataset->input_shape().size() : 0),
       next_plan_(std::move(next_plan)),
+      pin_inputs_(std::move(pin_inputs)),
       buffers_(depth) {
   CHECK_GE(depth, 1);
   CHECK_EQ(order_.num_samples(), dataset->size());
@@ -110,7 +111,7 @@ absl::Status BatchLoader::Load(BatchPlan plan, LoadedBatch* batch) {
     batch->samples += static_cast<int64_t>(span.end - span.begin);
   }
   batch->tag = plan.tag;
-  batch->inputs.Resize(batch->samples * dataset_->input_shape().size());
+  ResizeInputs(batch->samples * dataset_->input_shape().size(), batch);
   batch->targets.Resize(batch->samples * dataset_->target().reals);
   if (dataset_->has_content() && !dataset_->target().is_real()) batch->labels.resize(batch->samples);
   batch->sample_ids.resize(batch->samples);
@@ -121,6 +122,15 @@ absl::Status BatchLoader::Load(BatchPlan plan, LoadedBatch* batch) {
   }
   batch->spans = std::move(plan.spans);
   return absl::OkStatus();
+}
+
+void BatchLoader::ResizeInputs(int64_t size, LoadedBatch* batch) {
+  const bool grows = size > batch->inputs.capacity();
+  if (grows) batch->pinned_inputs.reset();
+  batch->inputs.Resize(size);
+  if (grows && pin_inputs_) {
+    batch->pinned_inputs = pin_inputs_({batch->inputs.data(), static_cast<size_t>(size)});
+  }
 }
 
 void BatchLoader::CopySample(int64_t index, uint64_t sample_id, float* out) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "common/span.h"
+#include "kernels/backend.h"
 #include "worker/data/aligned_floats.h"
 #include "worker/data/augmentation.h"
 #include "worker/data/dataset.h"
@@ -32,6 +34,10 @@ struct BatchPlan {
 // free, and may block.
 using NextPlan = std::function<absl::StatusOr<std::optional<BatchPlan>>()>;
 
+// Prepares memory in which minibatches are loaded again and again: kernels/backend.h, Pin. Called on the loader's
+// thread.
+using PinInputs = std::function<std::unique_ptr<Pinning>(absl::Span<const float> inputs)>;
+
 struct LoadedBatch {
   uint64_t tag = 0;
   std::vector<Span> spans;
@@ -41,6 +47,7 @@ struct LoadedBatch {
   AlignedFloats targets;        // samples x num_targets of real numbers; data() is null for data with classes
   std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
   // Of samples without content (dataset.h) there are no inputs and no labels, and the index is the position.
+  std::unique_ptr<Pinning> pinned_inputs;  // ends before the inputs; may be null
 };
 
 // A ring of `depth` buffers that are filled by the background thread and emptied by Next(), in the order of
@@ -54,9 +61,9 @@ class BatchLoader {
  public:
   // dataset, augmentation and clock must outlive the loader. `order` is over the whole of `dataset`. depth:
   // at least 1; one buffer is in the caller's hands while it trains, so depth - 1 minibatches are prepared
-  // ahead. `augmentation` may be null.
+  // ahead. `augmentation` and `pin_inputs` may be null.
   BatchLoader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order, int depth,
-              NextPlan next_plan, const Clock* clock);
+              NextPlan next_plan, const Clock* clock, PinInputs pin_inputs = nullptr);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
@@ -78,6 +85,7 @@ class BatchLoader {
   // True where `batch` is loaded; false at the end of the plans.
   absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
   absl::Status Load(BatchPlan plan, LoadedBatch* batch);
+  void ResizeInputs(int64_t size, LoadedBatch* batch);
   void CopySample(int64_t index, uint64_t sample_id, float* out);
   void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
   static void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
@@ -91,6 +99,7 @@ class BatchLoader {
   EpochOrder order_;
   std::vector<float> original_;  // of a sample that is augmented
   const NextPlan next_plan_;
+  const PinInputs pin_inputs_;
 
   mutable Mutex mu_;
   CondVar changed_;

@@ -160,9 +160,9 @@ Score Network::TrainOnce(absl::Span<const float> weights, const Minibatch& batch
   Program& program = ProgramFor(batch);
   const Pass pass = {.mode = PassMode::kTraining, .samples = batch.samples, .sample_ids = batch.sample_ids};
   program.Forward(weights.data(), batch.inputs, pass, observer);
-  const Score score = program.Evaluate(batch.labels, batch.targets, batch.samples, true);
+  program.Evaluate(batch.labels, batch.targets, batch.samples, true);
   program.Backward(weights.data(), pass, gradient.data(), observer);
-  return score;
+  return program.AwaitScore();
 }
 
 void Network::EstimateStatistics(absl::Span<const float> weights, absl::FunctionRef<bool(Minibatch*)> next) {
@@ -205,7 +205,8 @@ Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch)
   program.Forward(weights.data(), batch.inputs,
                   {.mode = PassMode::kScoring, .samples = batch.samples, .statistics = statistics_.data()},
                   &ignore_progress);
-  return program.Evaluate(batch.labels, batch.targets, batch.samples, false);
+  program.Evaluate(batch.labels, batch.targets, batch.samples, false);
+  return program.AwaitScore();
 }
 
 }  // namespace catchment

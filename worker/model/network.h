@@ -57,6 +57,7 @@ class Network final : public Trainable {
   int64_t num_parameters() const { return num_parameters_; }
   std::string device() const override { return backend_->Describe(); }
 
+  std::unique_ptr<Pinning> Pin(absl::Span<const float> values) override { return backend_->Pin(values); }
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient);
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;

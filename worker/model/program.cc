@@ -204,7 +204,6 @@ void Program::Backward(const float* weights, Pass pass, float* gradient, PassObs
     step.kernel->AwaitGradient(gradient + step.parameters.begin);
     if (part.size() > 0) observer->AfterBackward(part);
   };
-  const Step* pending = nullptr;  // the layer before, on a backend that runs ahead
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (!step->backward) continue;
     if (step->fork) step->fork->SumGradients();
@@ -212,10 +211,11 @@ void Program::Backward(const float* weights, Pass pass, float* gradient, PassObs
       step->kernel->Backward(weights + step->parameters.begin, pass, gradient + step->parameters.begin);
       if (!runs_ahead_) finish(*step, step->parts[pass.part]);
     }
-    if (pending != nullptr) finish(*pending, pending->parameters);
-    pending = runs_ahead_ ? &*step : nullptr;
   }
-  if (pending != nullptr) finish(*pending, pending->parameters);
+  if (!runs_ahead_) return;
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (step->backward) finish(*step, step->parameters);
+  }
 }
 
 }  // namespace catchment

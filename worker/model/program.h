@@ -34,14 +34,16 @@ class Program {
   // Of the loss, from now on: kernels/backend.h, Loss::ScaleGradient.
   void ScaleGradient(float scale) { loss_->ScaleGradient(scale); }
 
-  // With `gradient`, also prepares Backward.
-  Score Evaluate(const int32_t* labels, const float* targets, int samples, bool gradient) {
-    return loss_->Run(labels, targets, samples, gradient);
+  // Scores the outputs; with `gradient`, also prepares Backward. AwaitScore returns the score of the last call.
+  void Evaluate(const int32_t* labels, const float* targets, int samples, bool gradient) {
+    loss_->Run(labels, targets, samples, gradient);
   }
+  Score AwaitScore() { return loss_->AwaitScore(); }
 
   // Fills the whole of `gradient` and reports each layer's range, or each part of it, to the observer, the
-  // last one first. A kernel reads no other parameters than its own layer's and keeps no pointer to them, so
-  // what has been reported may be overwritten.
+  // last one first. On a backend that runs ahead, all kernels are started before the first gradient is waited
+  // for, so that the device does not wait for the host. A kernel reads no other parameters than its own layer's
+  // and keeps no pointer to them, so what has been reported may be overwritten.
   void Backward(const float* weights, Pass pass, float* gradient, PassObserver* observer);
 
  private:

@@ -6,6 +6,7 @@
 #define CATCHMENT_WORKER_MODEL_TRAINABLE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ class Trainable {
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   // For people: "cpu: oneDNN 2.6.3, AVX-512, 2 threads".
   virtual std::string device() const = 0;
+
+  // Lets the device reach these weights, gradients or inputs of later calls directly: kernels/backend.h, Pin.
+  virtual std::unique_ptr<Pinning> Pin(absl::Span<const float> values) { return nullptr; }
 
   // gradient = d (mean loss over the minibatch) / d weights, dropout on.
   virtual Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,

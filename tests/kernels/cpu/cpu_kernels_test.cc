@@ -302,7 +302,8 @@ class LossTester {
 
   Score Run(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
     source_->Load(logits.data(), static_cast<int>(labels.size()));
-    return loss_->Run(labels.data(), nullptr, static_cast<int>(labels.size()), true);
+    loss_->Run(labels.data(), nullptr, static_cast<int>(labels.size()), true);
+    return loss_->AwaitScore();
   }
 
   std::vector<float> gradient() const {
@@ -351,7 +352,8 @@ TEST(CpuLoss, OneOutputForTwoClassesIsRightBySign) {
   const float outputs[] = {2, -1, 3, 1000};
   source->Load(outputs, 4);
   const int32_t labels[] = {1, 0, 0, 1};
-  const Score score = loss->Run(labels, nullptr, 4, false);
+  loss->Run(labels, nullptr, 4, false);
+  const Score score = loss->AwaitScore();
   EXPECT_EQ(score.correct, 3);
   // log(1 + e^-2) + log(1 + e^-1) + log(1 + e^3) + 0
   EXPECT_NEAR(score.loss_sum, 0.126928 + 0.313262 + 3.048587, 1e-5);
@@ -366,7 +368,8 @@ void ExpectRealTargets(LossSpec::Kind kind, const std::function<double(double z,
   const auto loss = *backend->CreateLoss({.kind = kind, .num_outputs = 2, .batch_size = 4}, source->output());
   const float outputs[] = {2, -1, 0.5, 30, -40, 0}, targets[] = {0.25, 1, 0, 0.75, 0.5, 0};
   source->Load(outputs, 3);
-  const Score score = loss->Run(nullptr, targets, 3, true);
+  loss->Run(nullptr, targets, 3, true);
+  const Score score = loss->AwaitScore();
   const auto* activation = static_cast<CpuActivation*>(source->output());
   double sum = 0;
   for (int i = 0; i < 6; ++i) {

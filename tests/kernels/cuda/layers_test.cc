@@ -254,11 +254,16 @@ class LayersTest : public testing::TestWithParam<std::tuple<Place, Case>> {
 };
 
 TEST_P(LayersTest, TrainLikeTheCpus) {
-  // Full, padded, and after each other.
+  // Full, padded, and after each other; with memory that is pinned and memory that is not.
   for (const int samples : {kBatch, 5, 1, 3, kBatch}) {
     SCOPED_TRACE(samples);
     const Minibatch batch = Batch(samples);
     std::vector<float> got(weights_.size(), NAN), want(weights_.size(), NAN);
+    std::vector<std::unique_ptr<Pinning>> pinned;
+    if (samples != 1) pinned.push_back(cuda_->Pin(weights_));
+    if (samples > 3) pinned.push_back(cuda_->Pin(got));
+    const auto values = static_cast<size_t>(samples * std::get<1>(GetParam()).input.size());
+    if (samples > 1) pinned.push_back(cuda_->Pin({batch.inputs, values}));
     ExpectClose(cuda_->Train(weights_, batch, absl::MakeSpan(got)),
                 cpu_->Train(weights_, batch, absl::MakeSpan(want)));
     ExpectClose(got, want);

@@ -33,10 +33,10 @@ absl::Status Make(int batch_size, int memory_bytes) {
 }
 
 // By hand, in values: each layer has its output and the output's gradient, each layer with parameters those
-// and their gradient. The image is kept as the host has it too, and its vector is a layer's input of its own.
+// and their gradient. The image, whose one channel is as the host has it, is also a vector, a layer's input of its own.
 // The loss has room for labels and for real targets.
 int BytesNeeded(int batch_size) {
-  const int activations = 784 + 2 * (784 + 784 + 1024 + 1024 + 10), scores = 2, labels = 1, targets = 10;
+  const int activations = 2 * (784 + 784 + 1024 + 1024 + 10), scores = 2, labels = 1, targets = 10;
   const int parameters = 784 * 1024 + 1024 + 1024 * 10 + 10;
   return 4 * (batch_size * (activations + scores + labels + targets) + 2 * parameters);
 }
@@ -71,6 +71,23 @@ TEST(MemoryTest, WhatIsFreedIsMissedNoMore) {
   const cuda::DeviceArray<char> all(&device, 1000);
   EXPECT_NE(all.data(), nullptr);
   device.CheckMemory(1);
+}
+
+TEST(MemoryTest, VectorsThatShareAPageArePinnedOneByOne) {
+  constexpr size_t kPage = 4096, kVector = kPage + kPage / 2;
+  alignas(kPage) static char memory[3 * kPage];
+  cuda::Device device(0, cuda::Precision::kFloat32);
+  EXPECT_FALSE(device.IsPinned(memory, 1));
+  ASSERT_TRUE(device.Pin(memory, kVector));
+  EXPECT_TRUE(device.IsPinned(memory, kVector));
+  EXPECT_FALSE(device.IsPinned(memory + kVector, kVector));
+  ASSERT_TRUE(device.Pin(memory + kVector, kVector));
+  EXPECT_TRUE(device.IsPinned(memory, 2 * kVector));
+  device.Unpin(memory);
+  EXPECT_TRUE(device.IsPinned(memory + kVector, kVector)) << "the second vector's, with the page of both";
+  device.Unpin(memory + kVector);
+  EXPECT_FALSE(device.IsPinned(memory + kVector, 1));
+  EXPECT_FALSE(device.IsPinned(memory + kVector - 1, 1));
 }
 
 }  // namespace

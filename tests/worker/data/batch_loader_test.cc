@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/random.h"
 #include "glog/logging.h"
 
@@ -81,6 +82,27 @@ class BatchLoaderTest : public testing::Test {
   const FixedClock clock_;
 };
 
+// Memory that is pinned must be let go of before it is freed.
+TEST_F(BatchLoaderTest, PinsInputsUntilTheyGrow) {
+  struct Pinned final : Pinning {
+    Pinned(std::vector<std::string>* events, size_t size) : events(*events), size(size) {
+      events->push_back(absl::StrCat("pin ", size));
+    }
+    ~Pinned() override { events.push_back(absl::StrCat("unpin ", size)); }
+    std::vector<std::string>& events;
+    const size_t size;
+  };
+  std::vector<std::string> events;
+  {
+    BatchLoader loader(
+        &data_, nullptr, EpochOrder(kSeed, kSamples), 1,
+        Plans({{1, {{0, 0, 3}}}, {2, {{0, 3, 5}}}, {3, {{0, 5, 10}}}}), &clock_,
+        [&](absl::Span<const float> inputs) { return std::make_unique<Pinned>(&events, inputs.size()); });
+    for (int i = 0; i < 3; ++i) Take(&loader);
+  }
+  EXPECT_THAT(events, testing::ElementsAre("pin 6", "unpin 6", "pin 10", "unpin 10"));
+}
+
 TEST_F(BatchLoaderTest, LoadsTheSpansOfAPlanInTheirOrder) {
   const std::vector<Span> spans = {{0, 8, 10}, {1, 0, 3}, {4, 5, 6}};
   auto loader = MakeLoader(2, Plans({{42, spans}}));
@@ -101,7 +123,7 @@ TEST_F(BatchLoaderTest, GivesBatchesInTheOrderOfThePlansAndThenNullForEver) {
 }
 
 TEST_F(BatchLoaderTest, SamplesWithoutContentAreNamedByTheirPositions) {
-  constexpr int64_t kMany = 4'000'000'000;  // an order of so many would take 16 GB
+  constexpr int64_t kMany = 4'000'000'000;  // an order of that length would take 16 GB
   const Dataset data = Dataset::WithoutContent(kMany);
   BatchLoader loader(&data, nullptr, EpochOrder(kSeed, kMany), 2,
                      Plans({{1, {{5, kMany - 2, kMany}, {6, 0, 1}}}}), &clock_);

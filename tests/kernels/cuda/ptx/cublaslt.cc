@@ -129,6 +129,17 @@ struct Multiplication {
   void* workspace;
   size_t workspace_bytes;
 
+  Operation Describe() const {
+    const double m = static_cast<double>(result.rows), n = static_cast<double>(result.columns);
+    const auto k = static_cast<double>(product.transpose_a ? a.layout.rows : a.layout.columns);
+    const auto factor_bytes = static_cast<double>(a.layout.value_bytes());
+    return {.kind = Operation::Kind::kProduct,
+            .bytes_read = factor_bytes * (m * k + n * k) + (beta != 0 ? sizeof(float) * m * n : 0),
+            .bytes_written = sizeof(float) * m * n,
+            .multiplications = m * n * k,
+            .value_bytes = static_cast<int>(factor_bytes)};
+  }
+
   void Run() const {
     // The library may write anything there.
     std::memset(workspace, 0x77, workspace_bytes);
@@ -312,7 +323,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product_han
                                       result,
                                       workspace,
                                       std::min<size_t>(workspace_bytes, 4096)};
-  runtime.scheduler.Add(Runtime::StreamOf(stream, "a product"), [multiplication] { multiplication.Run(); });
+  const bool run = runtime.AddRecord(multiplication.Describe());
+  runtime.scheduler.Add(Runtime::StreamOf(stream, "a product"), [multiplication, run] {
+    if (run) multiplication.Run();
+  });
   return CUBLAS_STATUS_SUCCESS;
 }
 

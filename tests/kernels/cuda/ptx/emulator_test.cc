@@ -38,6 +38,17 @@ TEST(EmulatorDeathTest, FindsMemoryThatIsFreedTwice) {
   EXPECT_DEATH(FreeTwice(), "memory is freed that was not allocated");
 }
 
+TEST(EmulatorTest, APageIsRegisteredOnce) { EXPECT_FALSE(RegistersAPageTwice()); }
+
+TEST(EmulatorDeathTest, FindsCopiesThatReachFromOneRegistrationIntoTheNext) {
+  EXPECT_DEATH(CopyAcrossRegistrations(), "a copy of 8 bytes leaves its allocations");
+}
+
+TEST(EmulatorDeathTest, FindsMemoryThatIsUnregisteredTooEarly) {
+  EXPECT_DEATH((setenv("CATCHMENT_PTX_ORDER", "lazy", /*overwrite=*/1), UnregisterDuringACopy()),
+               "memory is unregistered while a copy is under way");
+}
+
 TEST(EmulatorDeathTest, FindsMatricesThatAreNotAlignedAsPromised) {
   EXPECT_DEATH(MultiplyUnalignedMatrices(), "cublasLtMatmul: b is not aligned to the 256 bytes");
 }

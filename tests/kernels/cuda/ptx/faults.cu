@@ -1,6 +1,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include <cstdlib>
+
 #include "tests/kernels/cuda/ptx/faults.h"
 
 namespace catchment::ptx {
@@ -71,6 +73,35 @@ void FreeTwice() {
   float* const memory = Allocate(4);
   cudaFree(memory);
   cudaFree(memory);
+}
+
+namespace {
+
+constexpr size_t kPage = 4096;
+
+// Returns two pages, each of which is registered.
+char* RegisterTwoPages() {
+  char* const memory = static_cast<char*>(std::aligned_alloc(kPage, 2 * kPage));
+  for (int page = 0; page < 2; ++page)
+    cudaHostRegister(memory + page * kPage, kPage, cudaHostRegisterPortable);
+  return memory;
+}
+
+}  // namespace
+
+void CopyAcrossRegistrations() {
+  cudaMemcpyAsync(Allocate(2), RegisterTwoPages() + kPage - 4, 8, cudaMemcpyHostToDevice, MakeStream());
+}
+
+void UnregisterDuringACopy() {
+  char* const memory = RegisterTwoPages();
+  cudaMemcpyAsync(Allocate(2), memory, 8, cudaMemcpyHostToDevice, MakeStream());
+  cudaHostUnregister(memory);
+}
+
+bool RegistersAPageTwice() {
+  char* const memory = RegisterTwoPages();
+  return cudaHostRegister(memory + 8, 8, cudaHostRegisterPortable) == cudaSuccess;
 }
 
 void MultiplyUnalignedMatrices() {

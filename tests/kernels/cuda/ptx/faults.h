@@ -9,7 +9,12 @@ void LaunchTooManyThreads();
 void UseTheDefaultStream();
 void CopyBeyondAnAllocation();
 void FreeTwice();
+void CopyAcrossRegistrations();
+void UnregisterDuringACopy();
 void MultiplyUnalignedMatrices();
+
+// Returns true if memory of a page that is registered can be registered once more.
+bool RegistersAPageTwice();
 
 // Returns what a kernel computes: the sum of 0 .. 63 by the threads of a block, over shared memory and barriers.
 float SumOfABlock();

@@ -48,6 +48,23 @@ class KernelTable {
   explicit KernelTable(std::initializer_list<Kernel> kernels);
 };
 
+// What kernels do while they execute.
+struct Activity {
+  bool memory_is_recorded = false;
+  uint64_t instructions = 0;  // executed, as translate.py weighs them
+};
+inline Activity activity;
+
+// Add an access to the device's memory to what is recorded (recorder.h).
+void AddRead(const char* memory, size_t bytes);
+void AddWrite(const char* memory, size_t bytes);
+inline void RecordRead(const char* memory, size_t bytes) {
+  if (activity.memory_is_recorded) AddRead(memory, bytes);
+}
+inline void RecordWrite(const char* memory, size_t bytes) {
+  if (activity.memory_is_recorded) AddWrite(memory, bytes);
+}
+
 template <typename T>
 T Load(const char* from) {
   T value;

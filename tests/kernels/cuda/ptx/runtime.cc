@@ -17,6 +17,7 @@ namespace catchment::ptx {
 namespace {
 
 constexpr size_t kAlignment = 256;
+constexpr uintptr_t kPageBytes = 4096;
 // Of an allocation; more is workspace.
 constexpr size_t kFilledBytes = size_t{1} << 20;
 constexpr size_t kMemoryBytes = size_t{64} << 30;
@@ -42,24 +43,28 @@ struct Launch {
   dim3 grid, block;
   std::vector<std::vector<uint64_t>> arguments;
 
-  void Run() const;
-  void RunBlock(uint32_t x, uint32_t y, char* const* parameters, std::vector<char>* shared,
-                std::vector<uint64_t>* registers) const;
+  // Returns the instructions of the thread that executes the most.
+  uint64_t Run() const;
+  uint64_t RunBlock(uint32_t x, uint32_t y, char* const* parameters, std::vector<char>* shared,
+                    std::vector<uint64_t>* registers) const;
 };
 
-void Launch::RunBlock(uint32_t x, uint32_t y, char* const* parameters, std::vector<char>* shared,
-                      std::vector<uint64_t>* registers) const {
+uint64_t Launch::RunBlock(uint32_t x, uint32_t y, char* const* parameters, std::vector<char>* shared,
+                          std::vector<uint64_t>* registers) const {
   const uint32_t threads = block.x * block.y;
   // Without barriers a thread ends before the next one begins, and all can have the same registers.
   const size_t words = kernel->barriers == 0 ? 0 : kernel->register_bytes / sizeof(uint64_t) + 1;
   std::vector<int> at(threads, 0);
+  std::vector<uint64_t> instructions(threads, 0);
   std::memset(shared->data(), 0xff, shared->size());
   for (bool waiting = true; waiting;) {
     const int barrier = at.front();
     for (uint32_t t = 0; t < threads; ++t) {
       const Thread thread{
           {t % block.x, t / block.x}, {block.x, block.y}, {x, y}, {grid.x, grid.y}, shared->data()};
+      const uint64_t before = activity.instructions;
       at[t] = kernel->execute(registers->data() + t * words, thread, parameters, at[t]);
+      instructions[t] += activity.instructions - before;
     }
     waiting = at.front() != kEnded;
     for (const int other : at) {
@@ -70,9 +75,10 @@ void Launch::RunBlock(uint32_t x, uint32_t y, char* const* parameters, std::vect
       }
     }
   }
+  return *std::max_element(instructions.begin(), instructions.end());
 }
 
-void Launch::Run() const {
+uint64_t Launch::Run() const {
   std::vector<char*> parameters;
   for (const std::vector<uint64_t>& argument : arguments) {
     parameters.push_back(reinterpret_cast<char*>(const_cast<uint64_t*>(argument.data())));
@@ -80,9 +86,22 @@ void Launch::Run() const {
   std::vector<char> shared(kernel->shared_bytes);
   const size_t count = kernel->barriers == 0 ? 1 : block.x * block.y;
   std::vector<uint64_t> registers(count * (kernel->register_bytes / sizeof(uint64_t) + 1));
+  uint64_t longest = 0;
   for (uint32_t y = 0; y < grid.y; ++y) {
-    for (uint32_t x = 0; x < grid.x; ++x) RunBlock(x, y, parameters.data(), &shared, &registers);
+    for (uint32_t x = 0; x < grid.x; ++x)
+      longest = std::max(longest, RunBlock(x, y, parameters.data(), &shared, &registers));
   }
+  return longest;
+}
+
+// Runs a launch and sets what `operation` says of its execution.
+void RunRecorded(const Launch& launch, Operation* operation) {
+  const uint64_t before = activity.instructions;
+  activity.memory_is_recorded = true;
+  operation->longest_thread = static_cast<double>(launch.Run());
+  activity.memory_is_recorded = false;
+  operation->instructions = static_cast<double>(activity.instructions - before);
+  TakeAccesses(operation);
 }
 
 bool IsLegal(const dim3& grid, const dim3& block) {
@@ -137,9 +156,32 @@ bool Allocations::Contains(const void* memory, size_t bytes) const {
   return begin + bytes <= after->first + after->second;
 }
 
+bool Allocations::Add(void* memory, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory), end = begin + bytes;
+  for (const auto& [other, other_bytes] : bytes_) {
+    const auto first = reinterpret_cast<uintptr_t>(other);
+    if (begin / kPageBytes <= (first + other_bytes - 1) / kPageBytes &&
+        first / kPageBytes <= (end - 1) / kPageBytes)
+      return false;
+  }
+  bytes_.emplace(static_cast<const char*>(memory), bytes);
+  return true;
+}
+
+void Allocations::Remove(void* memory) {
+  if (bytes_.erase(static_cast<const char*>(memory)) == 0)
+    Fault("memory is unregistered that was not registered");
+}
+
 Stream* Runtime::StreamOf(cudaStream_t stream, const std::string& user) {
   if (stream == nullptr) Fault(user + ": uses the default stream, which waits for all others");
   return reinterpret_cast<Stream*>(stream);
+}
+
+bool Runtime::AddRecord(const Operation& operation) {
+  if (recording == nullptr) return true;
+  recording->operations.push_back(operation);
+  return false;
 }
 
 Runtime& TheRuntime() {
@@ -155,6 +197,19 @@ using catchment::ptx::Runtime;
 using catchment::ptx::Stream;
 using catchment::ptx::TheRuntime;
 using Lock = std::lock_guard<std::mutex>;
+
+namespace {
+
+// Records that the host waits for the event, once each time that the event is recorded.
+void RecordWait(Event* event) {
+  if (event->awaited == event->recorded) return;
+  event->awaited = event->recorded;
+  TheRuntime().AddRecord({.kind = catchment::ptx::Operation::Kind::kWait,
+                          .polled = std::exchange(event->polled, false),
+                          .awaited = event->operations});
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -216,6 +271,23 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
+// Pages can be registered once.
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  Lock lock(TheRuntime().mu);
+  if (TheRuntime().registered.Add(memory, bytes)) return cudaSuccess;
+  return TheRuntime().last_error = cudaErrorHostMemoryAlreadyRegistered;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  Runtime& runtime = TheRuntime();
+  Lock lock(runtime.mu);
+  for (const auto& [begin, bytes] : runtime.host_copies) {
+    if (runtime.registered.Contains(begin, bytes)) Fault("memory is unregistered while a copy is under way");
+  }
+  runtime.registered.Remove(memory);
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total = catchment::ptx::kMemoryBytes;
   return cudaSuccess;
@@ -225,12 +297,28 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   Runtime& runtime = TheRuntime();
   Lock lock(runtime.mu);
-  const auto& source = kind == cudaMemcpyHostToDevice ? runtime.pinned : runtime.device;
-  const auto& target = kind == cudaMemcpyDeviceToHost ? runtime.pinned : runtime.device;
-  if (!source.Contains(from, bytes) || !target.Contains(to, bytes)) {
+  const void* const host = kind == cudaMemcpyHostToDevice   ? from
+                           : kind == cudaMemcpyDeviceToHost ? to
+                                                            : nullptr;
+  const bool staged = runtime.pinned.Contains(host, bytes);
+  const auto is_legal = [&](const void* memory) {
+    if (memory != host) return runtime.device.Contains(memory, bytes);
+    return staged || runtime.registered.Contains(memory, bytes);
+  };
+  if (!is_legal(from) || !is_legal(to)) {
     Fault("a copy of " + std::to_string(bytes) + " bytes leaves its allocations");
   }
-  runtime.scheduler.Add(Runtime::StreamOf(stream, "a copy"), [=] { std::memcpy(to, from, bytes); });
+  using Kind = catchment::ptx::Operation::Kind;
+  const Kind recorded = kind == cudaMemcpyHostToDevice   ? Kind::kCopyIn
+                        : kind == cudaMemcpyDeviceToHost ? Kind::kCopyOut
+                                                         : Kind::kCopyOnDevice;
+  const bool run =
+      runtime.AddRecord({.kind = recorded, .bytes_read = static_cast<double>(bytes), .staged = staged});
+  const auto copy = runtime.host_copies.emplace(static_cast<const char*>(host), bytes);
+  runtime.scheduler.Add(Runtime::StreamOf(stream, "a copy"), [=] {
+    if (run) std::memcpy(to, from, bytes);
+    TheRuntime().host_copies.erase(copy);
+  });
   return cudaSuccess;
 }
 
@@ -259,8 +347,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Lock lock(TheRuntime().mu);
-  TheRuntime().scheduler.Record(reinterpret_cast<Event*>(event), Runtime::StreamOf(stream, "an event"));
+  Runtime& runtime = TheRuntime();
+  Lock lock(runtime.mu);
+  auto* const recorded = reinterpret_cast<Event*>(event);
+  if (runtime.recording != nullptr) recorded->operations = runtime.recording->operations.size();
+  runtime.scheduler.Record(recorded, Runtime::StreamOf(stream, "an event"));
   return cudaSuccess;
 }
 
@@ -272,9 +363,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   Lock lock(TheRuntime().mu);
-  const Event* const event = reinterpret_cast<Event*>(handle);
+  auto* const event = reinterpret_cast<Event*>(handle);
   const uint64_t times = event->recorded;
+  RecordWait(event);
   TheRuntime().scheduler.RunUntil([event, times] { return event->reached >= times; });
+  return cudaSuccess;
+}
+
+// Streams do not move on meanwhile, so that a random order does not depend on how often the host asks.
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  Lock lock(TheRuntime().mu);
+  auto* const event = reinterpret_cast<Event*>(handle);
+  event->polled = true;
+  if (event->reached < event->recorded) return cudaErrorNotReady;
+  RecordWait(event);
   return cudaSuccess;
 }
 
@@ -333,7 +435,16 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void*
     launch->arguments.emplace_back(bytes / sizeof(uint64_t) + 1);
     std::memcpy(launch->arguments.back().data(), arguments[i], bytes);
   }
-  runtime.scheduler.Add(Runtime::StreamOf(stream, "kernel " + name), [launch] { launch->Run(); });
+  catchment::ptx::Recording* const recording = runtime.recording;
+  const double threads = static_cast<double>(grid.x) * grid.y * block.x * block.y;
+  const bool run = runtime.AddRecord({.name = name, .threads = threads});
+  runtime.scheduler.Add(Runtime::StreamOf(stream, "kernel " + name), [launch, recording, run] {
+    if (run) {
+      launch->Run();
+    } else if (recording->execute) {
+      RunRecorded(*launch, &recording->operations.back());
+    }
+  });
   return cudaSuccess;
 }
 

@@ -5,6 +5,7 @@
 #ifndef CATCHMENT_TESTS_KERNELS_CUDA_PTX_SCHEDULER_H_
 #define CATCHMENT_TESTS_KERNELS_CUDA_PTX_SCHEDULER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -20,6 +21,9 @@ namespace catchment::ptx {
 struct Event {
   uint64_t recorded = 0;  // times
   uint64_t reached = 0;   // the latest of them that the stream has come to
+  size_t operations = 0;  // recorded before the latest one (recorder.h)
+  uint64_t awaited = 0;   // the latest of them that the host has waited for
+  bool polled = false;    // the host has asked whether it is reached
 };
 
 class Stream {

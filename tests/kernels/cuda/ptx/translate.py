@@ -26,6 +26,9 @@ FLOAT_FUNCTIONS = {
     "rcp.rn": "1.0f / {0}", "rcp.approx.ftz": "1.0f / {0}", "sqrt.rn": "std::sqrt({0})", "ex2.approx.ftz": "std::exp2({0})",
     "neg": "-{0}", "abs": "std::fabs({0})", "max": "std::fmax({0}, {1})", "min": "std::fmin({0}, {1})",
     "copysign": "std::copysign({1}, {0})", "cvt.sat.f32": "Saturate({0})"}
+# How many instructions of a GPU one of PTX becomes, where that is not about one: counted in what ptxas makes for sm_90.
+INSTRUCTIONS = {"div.s32": 20, "div.u32": 20, "rem.s32": 20, "rem.u32": 20, "div.s64": 80, "rem.s64": 80, "div.rn.f32": 10,
+                "rcp.rn.f32": 8, "sqrt.rn.f32": 8}
 
 
 class TranslationError(Exception):
@@ -50,6 +53,7 @@ class Kernel:
         self.parameters = {parameter: index for index, (parameter, _) in enumerate(parameters)}
         self.registers, self.shared, self.shared_bytes, self.barriers = [], {}, 0, 0
         self.statements = []
+        self.block_at, self.block_instructions = 0, 0  # where the basic block begins, and what it executes so far
         for line in body.split("\n"):
             line = line.split("//")[0].strip()
             # cvt.rn.bf16 comes in a block of its own.
@@ -57,23 +61,35 @@ class Kernel:
                 line = line[1:-1].strip()
             if line:
                 self.translate(line)
+        self.end_block()
+
+    def end_block(self):
+        """Lets each basic block count its instructions."""
+        if self.block_instructions > 0:
+            self.statements.insert(self.block_at, f"activity.instructions += {self.block_instructions};")
+        self.block_at, self.block_instructions = len(self.statements), 0
 
     def translate(self, line):
         if line.startswith("."):
             return self.declare(line)
         if label := re.fullmatch(r"\$(\S+):", line):
+            self.end_block()
             self.statements.append(f"{label[1]}:;")
+            self.block_at += 1
             return None
         match = re.fullmatch(r"(?:@(!?)%(p\d+)\s+)?(\S+?)(?:\s+(.*))?;", line)
         if not match:
             raise TranslationError(f"cannot read: {line}")
         negated, predicate, name, operands = match.groups()
+        self.block_instructions += INSTRUCTIONS.get(name, 1)
         statement = self.instruction(name, split_operands(operands or ""))
         if predicate:
             if name.startswith("bar."):
                 raise TranslationError(f"a barrier under a condition: {line}")
             statement = f"if ({negated}r.{predicate}) {{ {statement} }}"
         self.statements.append(statement)
+        if name.startswith(("bra", "ret", "bar.")):
+            self.end_block()
         return None
 
     def declare(self, line):
@@ -124,9 +140,7 @@ class Kernel:
         if parts[0] == "ld":
             return self.load(parts, operands)
         if parts[0] == "st":
-            kind = parts[-1]
-            value = self.value(operands[1], kind)
-            return f"Store<{C_TYPES[kind]}>({self.address(operands[0], parts[1])}, {value});"
+            return self.store(parts, operands)
         if parts[0] in ("mov", "cvta"):
             return f"r.{operands[0][1:]} = {self.move(parts[-1], *operands)};"
         return f"r.{operands[0][1:]} = {self.expression(parts, operands[1:])};"
@@ -134,9 +148,18 @@ class Kernel:
     def load(self, parts, operands):
         kind, space = parts[-1], parts[1]
         source = self.address(operands[1], space)
-        targets = split_operands(operands[0].strip("{}")) if parts[2].startswith("v") else [operands[0]]
-        return " ".join(f"r.{target[1:]} = Load<{C_TYPES[kind]}>({source} + {i * BYTES[kind]});"
-                        for i, target in enumerate(targets))
+        targets = split_operands(operands[0].strip("{}"))
+        recorded = f"RecordRead({source}, {len(targets) * BYTES[kind]}); " if space == "global" else ""
+        return recorded + " ".join(f"r.{target[1:]} = Load<{C_TYPES[kind]}>({source} + {i * BYTES[kind]});"
+                                   for i, target in enumerate(targets))
+
+    def store(self, parts, operands):
+        kind, space = parts[-1], parts[1]
+        target = self.address(operands[0], space)
+        values = split_operands(operands[1].strip("{}"))
+        recorded = f"RecordWrite({target}, {len(values) * BYTES[kind]}); " if space == "global" else ""
+        return recorded + " ".join(f"Store<{C_TYPES[kind]}>({target} + {i * BYTES[kind]}, {self.value(value, kind)});"
+                                   for i, value in enumerate(values))
 
     def expression(self, parts, sources):
         """Returns what an instruction assigns to its first operand."""

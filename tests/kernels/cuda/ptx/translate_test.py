@@ -36,6 +36,14 @@ class TranslateTest(unittest.TestCase):
         self.assertIn("r.f2 = r.f1 + Float(0x3F800000u);", result.stdout)
         self.assertIn("r.f1 = Load<float>(reinterpret_cast<char*>(r.rd1) + 4 + 0);", result.stdout)
 
+    def test_counts_instructions_and_accesses_to_memory(self):
+        result = translate("div.rn.f32 \t%f2, %f1, %f1;\n\tst.global.v2.f32 \t[%rd1+8], {%f1, %f2};")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("activity.instructions += 15;", result.stdout, "a division is 10, the five others 1 each")
+        self.assertIn("RecordRead(reinterpret_cast<char*>(r.rd1) + 4, 4);", result.stdout)
+        self.assertIn("RecordWrite(reinterpret_cast<char*>(r.rd1) + 8, 8);", result.stdout)
+        self.assertIn("Store<float>(reinterpret_cast<char*>(r.rd1) + 8 + 4, r.f2);", result.stdout)
+
     def test_names_what_it_does_not_know(self):
         for instruction in ("sin.approx.f32 \t%f2, %f1;", "add.rp.f32 \t%f2, %f1, %f1;", "cvt.rni.f32.f32 \t%f2, %f1;"):
             result = translate(instruction)
