@@ -6,18 +6,32 @@
 
 The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist (deploy/fetch_mnist.sh fetches them).
 """
+import gzip
+import os
+import struct
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import catchment.torch as catchment
-from mnist_numpy import load
+
+
+def read_idx(name):
+    """Returns the tensor in an IDX file: bytes, of one dimension (labels) or three (images)."""
+    path = os.path.join(os.environ["CATCHMENT_DATA"], "mnist", name)
+    with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
+        data = bytearray(file.read())
+    dimensions = data[3]
+    shape = struct.unpack_from(">%dI" % dimensions, data, 4)
+    return torch.frombuffer(data, dtype=torch.uint8, offset=4 + 4 * dimensions).view(shape)
 
 
 def data_set(kind):
-    images, labels = load(kind)
-    return TensorDataset(torch.from_numpy(images).view(-1, 1, 28, 28), torch.from_numpy(labels.astype("int64")))
+    """Returns normalised images of 1 x 28 x 28, and their classes."""
+    images, labels = read_idx(kind + "-images-idx3-ubyte"), read_idx(kind + "-labels-idx1-ubyte")
+    return TensorDataset((images.float().unsqueeze(1) / 255 - 0.1307) / 0.3081, labels.long())
 
 
 def network():

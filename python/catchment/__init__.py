@@ -29,21 +29,19 @@ def join(parameters, train_samples, test_samples=0, device="NumPy", master=None)
     train_samples: how many samples the program's training set has; the job assigns them by their index.
     test_samples: how many its test set has; 0: there is none, and the job has no evaluator.
     device: for people, in the job's status.
-    master: "HOST:PORT" of a job that runs, for a program that another launcher has started: this process becomes a
-    worker of that job, which starts the program anew.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts
+    a worker of that job.
 
-    Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
-    not the job's.
+    Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
+    model or its data are not the job's.
     """
-    if master is not None:
-        _attachment.become_worker(master)
     arrays = {name: _as_floats(value) for name, value in parameters.items()}
     tensors = [(name, array.shape) for name, array in arrays.items()]
     directory = _attachment.describe_only()
     if directory is not None:
         values = [array.tobytes() for array in arrays.values()]
         _attachment.describe(directory, tensors, values, train_samples, test_samples)
-    return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device))
+    return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master))
 
 
 class Worker:
@@ -75,20 +73,24 @@ class Worker:
 
     def minibatches(self):
         """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
-        the job is over. step() belongs to each. While one is under way, the weights are there."""
+        the job is over. step() belongs to each. While one is under way, the weights are there. A loop that was
+        interrupted may be run again, from the minibatch that it was interrupted in."""
         if self.evaluates:
             return
-        while True:
-            if self._under_way:
-                raise RuntimeError("step %d was left out: call worker.step(loss) once for each minibatch"
-                                   % self._attachment.step)
+        while self._under_way or self._begin_step():
+            step = self._attachment.step
+            yield _as_indices(self._attachment.plan.samples(step))
+            if self._under_way and self._attachment.step == step:
+                raise RuntimeError("step %d was left out: call worker.step(loss) once for each minibatch" % step)
+
+    def _begin_step(self):
+        """Waits for the weights of the next step that counts. Returns False when the job is over."""
+        while not self._under_way:
             self._attachment.next_step()
-            if not self._attachment.await_weights(self._size):
-                if self._attachment.stopped:
-                    return
-                continue
-            self._under_way = True
-            yield _as_indices(self._attachment.plan.samples(self._attachment.step))
+            self._under_way = self._attachment.await_weights(self._size)
+            if self._attachment.stopped:
+                return False
+        return True
 
     def step(self, loss, correct=0):
         """Gives away the minibatch's gradient, which `gradient` has: the mean over its samples.

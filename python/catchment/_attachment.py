@@ -2,14 +2,13 @@
 
 Nothing of it is for users; catchment.Worker and catchment.torch.Worker are.
 """
+import errno
 import mmap
 import os
-import shlex
-import shutil
 import socket
 import sys
 
-from . import _description, _messages
+from . import _description, _descriptors, _messages
 from ._plan import Plan
 
 VERSION = 1
@@ -17,21 +16,16 @@ _LARGEST_PACKET = 131072
 _STATISTIC_BYTES = 16384 * 4
 _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dimension
 
-_NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
-                "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
-                "or give join() the master of a job that runs, master=\"HOST:PORT\"")
-_NO_COMMAND = ("join(master=...) was called in an interactive session, which a worker cannot start; put the program into a "
-               "file")
-_NO_WORKER = ("join(master=...) needs the program catchment_worker, and it is neither in this package nor on the PATH; "
-              "install the wheel, or set PATH")
+_OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer workers on this machine"
 
 
 class Attachment:
-    """One for a program. tensors: (name, shape) in the order of the flat vectors."""
+    """One for a program. tensors: (name, shape) in the order of the flat vectors. master: address of a job, for a
+    program that no worker has started."""
 
-    def __init__(self, tensors, train_samples, test_samples, device, local_steps=False):
+    def __init__(self, tensors, train_samples, test_samples, device, local_steps=False, master=None):
         self.tensors = [(str(name), tuple(int(n) for n in shape)) for name, shape in tensors]
-        fds = _descriptors()
+        fds, self._worker = _descriptors.find(master)  # the worker that this program has started, if any
         self._socket = socket.socket(fileno=fds[0])
         self.weights = _map(fds[1])   # mmap objects of n float32 values
         self.gradient = _map(fds[2])
@@ -130,7 +124,7 @@ class Attachment:
         except ConnectionError:
             data = b""
         if not data:
-            self.stopped = True
+            self._stop()
             raise ConnectionError("the Catchment worker that started this program has ended; its log says why")
         kind, fields = _messages.decode(_messages.TO_PROGRAM, data)
         if kind == "begin":
@@ -142,28 +136,14 @@ class Attachment:
         elif kind == "welcome":
             self.welcome = fields
         elif kind == "stop":
-            self.stopped = True
+            self._stop()
             if fields.get("failed"):
                 raise RuntimeError("the Catchment worker has ended: " + fields.get("why", ""))
 
-
-def become_worker(master):
-    """Replaces this process by a worker of the job at `master`, which starts the program anew; returns where the program
-    was started by a worker, or is to describe itself."""
-    if "CATCHMENT_ATTACH" in os.environ or describe_only() is not None:
-        return
-    command = list(getattr(sys, "orig_argv", [sys.executable] + sys.argv))[1:]
-    if hasattr(sys, "ps1") or not command or "ipykernel" in sys.modules:
-        raise RuntimeError(_NO_COMMAND)
-    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bundle", "bin", "catchment_worker")
-    if not os.path.exists(worker):
-        worker = shutil.which("catchment_worker")
-    if worker is None:
-        raise RuntimeError(_NO_WORKER)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    program = " ".join(shlex.quote(word) for word in [sys.executable] + command)
-    os.execv(worker, [worker, "--master=" + master, "--program=exec " + program])
+    def _stop(self):
+        self.stopped = True
+        if self._worker is not None:
+            self._worker.end()
 
 
 def describe_only():
@@ -178,27 +158,30 @@ def describe(directory, tensors, values, train_samples, test_samples):
     raise SystemExit(0)
 
 
-def _descriptors():
-    text = os.environ.pop("CATCHMENT_ATTACH", None)
-    if text is None:
-        raise RuntimeError(_NOT_STARTED % (os.path.basename(sys.argv[0]) or "train.py"))
-    fds = [int(fd) for fd in text.split(",")]
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    return fds
-
-
 def _map(fd):
     return mmap.mmap(fd, os.fstat(fd).st_size)
 
 
+def describe_exception(kind, value):
+    """Returns one line."""
+    text = "%s: %s" % (kind.__name__, " ".join(str(value).split())) if str(value) else kind.__name__
+    return _OUT_OF_MEMORY % text if _is_out_of_memory(kind, value) else text
+
+
+def _is_out_of_memory(kind, value):
+    # The last two are PyTorch's, of a GPU's memory and of this machine's.
+    return (isinstance(value, MemoryError) or getattr(value, "errno", None) == errno.ENOMEM or
+            kind.__name__ == "OutOfMemoryError" or "can't allocate memory" in str(value))
+
+
 def _report_exceptions(attachment):
-    """Has the worker's log name an exception that ends the program."""
+    """Has the worker's log name an exception that ends the program. At an interpreter's prompt none does."""
     last, program = sys.excepthook, os.getpid()
 
     def hook(kind, value, traceback):
-        if not attachment.stopped and os.getpid() == program:
-            attachment.fail("%s: %s" % (kind.__name__, " ".join(str(value).split())))
+        interactive = hasattr(sys, "ps1") or sys.flags.interactive
+        if not attachment.stopped and os.getpid() == program and not interactive:
+            attachment.fail(describe_exception(kind, value))
         last(kind, value, traceback)
 
     sys.excepthook = hook

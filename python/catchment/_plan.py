@@ -27,6 +27,18 @@ class Plan:
         finally:
             os.close(fd)
 
+    @property
+    def size(self):
+        """Of the memory, in bytes."""
+        return len(self._memory)
+
+    def changes(self, step):
+        """Returns what a PlanCopy needs to have step `step` and those after it as they are here."""
+        planned, end, slots, slot_bytes = struct.unpack_from("=4Q", self._memory)
+        steps = range(max(step, planned - slots + 1), planned + 1)
+        places = [_FIRST_SLOT + (one - 1) % slots * slot_bytes for one in steps]
+        return slots, slot_bytes, planned, end, [(at, self._memory[at:at + slot_bytes]) for at in places]
+
     def samples(self, step):
         """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; None: no such step
         will come."""
@@ -42,3 +54,31 @@ class Plan:
         if found != step:
             raise RuntimeError("step %d is not in the plan any more: this process reads it too late" % step)
         return array.array("I", self._memory[at + 16:at + 16 + 4 * count])
+
+
+class PlanCopy(Plan):
+    """A process's copy of its group's plan. `write` keeps it up to date.
+
+    Processes whose copies were written with the same changes read the same steps, at whatever time: a step that is planned stays so
+    when the job ends before it.
+    """
+
+    def __init__(self, size):
+        fd = os.memfd_create("catchment-plan-copy")
+        os.ftruncate(fd, size)
+        super().__init__(fd)
+        self._writable = mmap.mmap(fd, size)
+        self._planned = 0
+
+    def write(self, changes):
+        """changes: what the plan's changes() has returned."""
+        slots, slot_bytes, planned, end, parts = changes
+        if end:
+            end = self._planned + 1
+        else:
+            self._planned = planned
+            struct.pack_into("=2Q", self._writable, 16, slots, slot_bytes)
+            for at, data in parts:
+                self._writable[at:at + len(data)] = data
+        # Last, because other processes read a slot once it is planned.
+        struct.pack_into("=2Q", self._writable, 0, self._planned, end)

@@ -12,10 +12,13 @@
 Weights come and gradients leave while the model computes: a module waits, before its forward pass, for its own
 parameters, and a parameter's gradient leaves as soon as it is complete. PyTorch 2.1 or newer.
 """
-import torch
-from torch.utils.data import IterableDataset, default_collate, get_worker_info
+import ctypes
 
-from . import _attachment
+import torch
+from torch.utils.data import default_collate
+
+from . import _attachment, _copies
+from ._minibatches import Minibatches, NoMinibatches
 
 __all__ = ["Minibatches", "Worker", "join"]
 
@@ -23,7 +26,7 @@ _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at 
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model, train, test=None, optimizer=None, master=None):
+def join(model, train, test=None, optimizer=None, master=None, group=None):
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
@@ -31,27 +34,76 @@ def join(model, train, test=None, optimizer=None, master=None):
     train, test: the data sets, with a length, or their sizes. Workers must have the same.
     optimizer: makes this worker's steps between two exchanges, for jobs with contribution.pseudo_gradient or .elastic;
     anything with step() and zero_grad(). Without it, and for all other jobs, the job's optimizer does.
-    master: "HOST:PORT" of a job that runs, for a program that another launcher has started: this process becomes a
-    worker of that job, which starts the program anew.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
+    worker of that job.
+    group: a torch.distributed process group whose processes are one worker (DistributedDataParallel, fully_shard). Each
+    of them calls join, and the same methods after that. After loss.backward(), every process must have the mean of all
+    processes' gradients, as these two leave it.
 
-    Raises RuntimeError where the program was not started by a Catchment worker, and where its model or its data are
-    not the job's.
+    Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
+    model or its data are not the job's.
     """
-    if master is not None:
-        _attachment.become_worker(master)
-    compiled, model = hasattr(model, "_orig_mod"), getattr(model, "_orig_mod", model)  # of torch.compile
+    model, compiled = _unwrap(model, group)
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    if not parameters:
-        raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
+    _check_parameters(parameters, group)
     tensors = [(name, p.shape) for name, p in parameters]
     train_samples, test_samples = _count(train), 0 if test is None else _count(test)
     directory = _attachment.describe_only()
     if directory is not None:
-        values = [p.detach().to("cpu", torch.float32).contiguous().numpy().tobytes() for _, p in parameters]
+        values = [_bytes(_full(p.detach())) for _, p in parameters]
+        if group is not None and torch.distributed.get_rank(group) != 0:
+            raise SystemExit(0)
         _attachment.describe(directory, tensors, values, train_samples, test_samples)
     device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
-    attachment = _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None)
-    return Worker(attachment, model, parameters, train, optimizer, wait_for_all=compiled)
+
+    def attach():
+        return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None, master)
+
+    if group is None:
+        return Worker(attach(), model, parameters, train, optimizer, wait_for_all=compiled)
+    from ._group import GroupAttachment
+    return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, wait_for_all=True)
+
+
+def _unwrap(model, group):
+    """Returns the user's module, and whether it was compiled."""
+    compiled = False
+    while True:
+        if hasattr(model, "_orig_mod"):
+            compiled, model = True, model._orig_mod
+        elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            if group is None:
+                raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process group, "
+                                 "group=torch.distributed.group.WORLD")
+            model = model.module
+        else:
+            return model, compiled
+
+
+def _check_parameters(parameters, group):
+    if not parameters:
+        raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
+    for name, p in parameters:
+        if not p.dtype.is_floating_point:
+            raise TypeError("parameter %s has type %s, and the job's weights are float32: only floating-point "
+                            "parameters can be trained" % (name, p.dtype))
+        if type(p).__name__ == "FlatParameter" or "_fsdp_wrapped_module" in name:
+            raise TypeError("FullyShardedDataParallel does not have the model's parameters: shard the model with "
+                            "torch.distributed.fsdp.fully_shard")
+        if hasattr(p, "full_tensor") and group is None:
+            raise ValueError("parameter %s is sharded: give join() the process group, "
+                             "group=torch.distributed.group.WORLD" % name)
+
+
+def _full(tensor):
+    """Returns all of a tensor of which this process may have a shard; then each process of the group must call it."""
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def _bytes(tensor):
+    """Returns the values as float32; PyTorch alone needs NumPy for it."""
+    values = tensor.to("cpu", torch.float32).contiguous()
+    return ctypes.string_at(values.data_ptr(), 4 * values.numel())
 
 
 def _count(data):
@@ -65,24 +117,6 @@ def _number(value):
 def _device_of(parameters):
     devices = sorted({str(p.device) for _, p in parameters})
     return ", ".join(devices)
-
-
-class Minibatches(IterableDataset):
-    """The minibatches that the job assigns to this worker, in their order and until the job is over. For a DataLoader
-    with batch_size=None, whose processes take turns."""
-
-    def __init__(self, data, plan, collate):
-        self._data, self._plan, self._collate = data, plan, collate
-
-    def __iter__(self):
-        info = get_worker_info()
-        step, stride = (1, 1) if info is None else (1 + info.id, info.num_workers)
-        while True:
-            samples = self._plan.samples(step)
-            if samples is None:
-                return
-            yield self._collate([self._data[index] for index in samples])
-            step += stride
 
 
 class _Parameter:
@@ -121,9 +155,13 @@ class Worker:
         gradient = torch.frombuffer(attachment.gradient, dtype=torch.float32)
         self._size = weights.numel()
         self._parameters, begin = [], 0
+        self._grouped = hasattr(attachment, "rank")
+        self._sends = getattr(attachment, "rank", 0) == 0  # gradients; in a group rank 0 does
+        copied = optimizer is not None or self._grouped
         for _, p in parameters:
-            self._parameters.append(_Parameter(p, begin, weights, gradient, copied=optimizer is not None))
+            self._parameters.append(_Parameter(p, begin, weights, gradient, copied))
             begin = self._parameters[-1].end
+        self._copies = _copies.choose(self._parameters, (weights, gradient))
         self._gradients = 0       # that became ready in this step
         self._counts = False      # the step, as far as is known
         self._taken = 0           # of the weights, values that the parameters have
@@ -142,16 +180,16 @@ class Worker:
     def minibatches(self, data=None, collate=None):
         """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is over.
 
-        data: the training set, where join was told only its size. collate: makes a minibatch of a list of samples;
+        data: the training set, if join was given only its size. collate: makes a minibatch of a list of samples;
         PyTorch's default_collate where it is left out.
         """
         if data is None:
             data = self._train
         if isinstance(data, int):
-            raise TypeError("join was told the size of the training set only: give minibatches(data) the samples")
+            raise TypeError("join was given only the size of the training set: give minibatches(data) the samples")
         if self.evaluates:
-            return _Nothing()
-        return Minibatches(data, self._attachment.plan, collate or default_collate)
+            return NoMinibatches()
+        return Minibatches(data, collate or default_collate, self._attachment)
 
     def step(self, loss, correct=0):
         """Ends a step: call it once for each minibatch, after its backward pass.
@@ -160,7 +198,9 @@ class Worker:
         """
         if self._optimizer is not None:
             self._make_local_step()
-        elif self._gradients == 0 and not self._attachment.stopped:
+        elif self._grouped:
+            self._take_gradients()
+        if self._optimizer is None and self._gradients == 0 and not self._attachment.stopped:
             raise RuntimeError("worker.step() was called without a backward pass since the last step: call it once "
                                "for each minibatch, after loss.backward()")
         if self._called is not None:
@@ -168,8 +208,9 @@ class Worker:
         if self._attachment.await_begin():
             # A parameter that the loss does not depend on in this step.
             for parameter in self._parameters:
-                if not parameter.ready:
+                if not parameter.ready and self._sends:
                     parameter.gradient.zero_()
+            self._copies.finish()
             self._attachment.done(float(_number(loss)), int(_number(correct)))
         for parameter in self._parameters:
             parameter.tensor.grad = None
@@ -177,7 +218,8 @@ class Worker:
 
     def evaluate(self, score, forward=None):
         """Calls `score` with each weights that the job wants scored, until the job is over. It returns the mean loss
-        over the test set and how many of its samples were given the right class (0 where there are no classes).
+        over the test set and how many of its samples were given the right class (0 where there are no classes). In a
+        process group every process calls it, and what that of rank 0 returns counts.
 
         Where the model has batch norm, its running means and variances are computed anew before, of some 1000 samples
         of the training set that join was given, in minibatches that `forward` passes through the model, in training
@@ -189,10 +231,11 @@ class Worker:
         samples = self._attachment.test_samples
         while self._attachment.await_evaluation():
             self._copy_weights(0, self._size)
+            self._copies.wait_for(self._size)
             statistics = self._estimate_statistics(forward or self._pass_first)
             loss, correct = score()
             for name, values in statistics:
-                self._attachment.statistic(name, values.numpy().tobytes())
+                self._attachment.statistic(name, _bytes(values))
             self._attachment.scored(samples, float(_number(loss)) * samples, int(_number(correct)))
 
     # ------------------------------------------------------------------------------------------------- batch norm
@@ -226,6 +269,7 @@ class Worker:
         for parameter in self._parameters:
             if parameter.shared:
                 parameter.tensor.data = parameter.weights
+        self._copied = [parameter for parameter in self._parameters if not parameter.shared]
 
     def _begin_step(self):
         """Goes to the next step, without waiting for it."""
@@ -240,26 +284,26 @@ class Worker:
 
     def _take_weights(self, values):
         """Waits until the parameters have the first `values` of the step's weights."""
-        if values <= self._taken:
-            return
-        self._counts = self._attachment.await_weights(values)
-        here = self._attachment.here if self._counts else self._size
-        if self._counts:
-            self._copy_weights(self._taken, here)
-        self._taken = here
+        if values > self._taken:
+            self._counts = self._attachment.await_weights(values)
+            here = self._attachment.here if self._counts else self._size
+            if self._counts:
+                self._copy_weights(self._taken, here)
+            self._taken = here
+        self._copies.wait_for(values)
 
+    @torch.no_grad()
     def _copy_weights(self, begin, end):
         """Copies what lies outside the shared memory. A parameter is copied when the last of its values is here."""
-        with torch.no_grad():
-            for parameter in self._parameters:
-                if not parameter.shared and begin < parameter.end <= end:
-                    parameter.tensor.copy_(parameter.weights)
+        for parameter in self._copied:
+            if begin < parameter.end <= end:
+                self._copies.bring(parameter)
 
     # ---------------------------------------------------------------------------------------------------- modules
 
     def _add_hooks(self):
         places = {parameter.tensor: parameter for parameter in self._parameters}
-        if self._optimizer is None:
+        if self._optimizer is None and not self._grouped:
             for index, parameter in enumerate(self._parameters):
                 parameter.tensor.register_post_accumulate_grad_hook(self._gradient_hook(index))
         if self._wait_for_all:
@@ -300,8 +344,22 @@ class Worker:
         self._optimizer.step()
         self._optimizer.zero_grad()
         for parameter in self._parameters:
-            parameter.gradient.copy_(parameter.weights - parameter.tensor.to("cpu", torch.float32))
+            moved = _full(parameter.tensor.detach())
+            if self._sends:
+                parameter.gradient.copy_(parameter.weights - moved.to("cpu", torch.float32))
             parameter.ready = True
+
+    @torch.no_grad()
+    def _take_gradients(self):
+        """Takes the group's gradient, which is complete when the backward pass is, and not before."""
+        for parameter in self._parameters:
+            if parameter.tensor.grad is None:
+                continue
+            gradient = _full(parameter.tensor.grad)
+            if self._sends:
+                self._copies.take(parameter, gradient)
+            parameter.ready = True
+            self._gradients += 1
 
     def _gradient_hook(self, index):
         def take(tensor):
@@ -312,14 +370,14 @@ class Worker:
                                    "accumulate gradients")
             parameter.ready = True
             self._gradients += 1
-            parameter.gradient.copy_(tensor.grad)
+            self._copies.take(parameter, tensor.grad)
             tensor.grad = parameter.gradient if parameter.shared else None
             self._announce()
         return take
 
     def _announce(self):
         """Says which end of the gradient is final, when that is worth a message."""
-        while self._final > 0 and self._parameters[self._final - 1].ready:
+        while self._final > 0 and self._is_final(self._parameters[self._final - 1]):
             self._final -= 1
         if self._final == self._announced:
             return
@@ -330,9 +388,5 @@ class Worker:
         self._attachment.final(begin)
         self._announced = self._final
 
-
-class _Nothing(IterableDataset):
-    """What an evaluator's program trains."""
-
-    def __iter__(self):
-        return iter(())
+    def _is_final(self, parameter):
+        return parameter.ready and self._copies.is_final(parameter)

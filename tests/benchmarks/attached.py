@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """What a PyTorch program keeps of its speed when a worker runs it (docs/python.md), on this machine, in turns.
 
-    attached.py [--json=FILE] [--python=PYTHON] [--seconds=10] [--rounds=3] [--cases=one,two,empty]
-                [--models=mnist_cnn,resnet18] [--bin=bazel-bin]
+    attached.py [--json=FILE] [--python=PYTHON] [--tensorflow=PYTHON] [--seconds=10] [--rounds=3]
+                [--cases=one,two,peers,empty] [--models=mnist_cnn,resnet18] [--bin=bazel-bin]
 
 one     one attached worker against the same loop with PyTorch's own SGD, one thread each; and the server
 two     two attached workers on two cores against twice one, and against two processes of DistributedDataParallel (gloo)
+peers   two attached workers against two workers of PyTorch RPC's and TensorFlow's parameter servers (peers.py), on its
+        MLP; one that is not installed is named and left out
 empty   how much longer a step takes than one of the built-in synthetic model with as many parameters, where neither
         computes: 25.6 million in 161 tensors. Without one copy of them each way, between the worker's memory and the
         program's
 
-PYTHON is an interpreter with PyTorch. Workers are asynchronous (preset downpour): every step pushes and fetches. Of all
-rounds the median counts. Every row of --json has `case`, `ratio` and `promised`: a ratio is good where it is not below
-what is promised, that of `empty`, which is of 3 ms, where it is not above.
+PYTHON is an interpreter with PyTorch, and that of --tensorflow one with TensorFlow. Workers are asynchronous (preset
+downpour): every step pushes and fetches. Of all rounds the median counts. Every row of --json has `case`, `ratio` and
+`promised`: a ratio is good where it is not below what is promised, that of `empty`, which is of 3 ms, where it is not
+above.
 """
 import argparse
 import json
@@ -22,6 +25,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import peers
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "attached_program.py")
@@ -97,6 +102,22 @@ class Bench:
         self.add("%s: two workers / twice one" % model, kept, 0.85)
         self.add("%s: two workers / two DDP processes" % model, peers, 1.0)
 
+    def peers(self):
+        workers, args = 2, argparse.Namespace(torch=self.args.python, tensorflow=self.args.tensorflow,
+                                              seconds=self.args.seconds)
+        for system in ("pytorch_rpc", "tensorflow_ps"):
+            if not peers.is_installed(args, system):
+                print("%s: %s is not installed; it is left out" % (system, peers.MODULES[system]), flush=True)
+                continue
+            ratios = []
+            for _ in range(self.args.rounds):
+                samples = workers * self.local("mnist_mlp") * self.args.seconds
+                theirs = peers.measure(args, system, workers)
+                if theirs is not None:
+                    ratios.append(self.attached("mnist_mlp", workers, samples) / theirs)
+            if ratios:
+                self.add("mnist_mlp: two workers / two of %s" % system, ratios, 1.0)
+
     def empty(self):
         samples = BATCH * EMPTY_STEPS
         steps = []
@@ -127,9 +148,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--tensorflow", default="python3")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cases", default="one,two,empty")
+    parser.add_argument("--cases", default="one,two,peers,empty")
     parser.add_argument("--models", default="mnist_cnn,resnet18")
     parser.add_argument("--bin", default="bazel-bin")
     bench = Bench(parser.parse_args())
@@ -139,6 +161,8 @@ def main():
             bench.one(model)
     if "two" in cases:
         bench.two(bench.args.models.split(",")[0])
+    if "peers" in cases:
+        bench.peers()
     if "empty" in cases:
         bench.empty()
     if bench.args.json:

@@ -5,9 +5,10 @@
 local: with PyTorch's own SGD. ddp: as one of several processes with DistributedDataParallel on gloo. attached: as a
 worker's program, until the job is over. copy: copies as many values as the model `empty` has parameters, and counts a
 copy as a step. Prints "speed S", samples per second of this process, without its first steps.
-MODEL: mnist_cnn; resnet18, of 11.7 million parameters, on images of 3 x 64 x 64; or empty, 25.6 million parameters in
-161 tensors, whose gradient is not computed.
+MODEL: mnist_cnn; mnist_mlp, the network of peers.py; resnet18, of 11.7 million parameters, on images of 3 x 64 x 64; or
+empty, 25.6 million parameters in 161 tensors, whose gradient is not computed.
 """
+import itertools
 import sys
 import time
 
@@ -19,6 +20,7 @@ BATCH = 128
 LEARNING_RATE = 0.001
 WARM_UP = 10  # steps
 SAMPLES = 60000  # in the training set, for the job
+MLP_BATCHES = 50  # in memory, as peers_torch.py has
 EMPTY_TENSORS, EMPTY_PARAMETERS = 161, 25_600_000
 
 
@@ -40,19 +42,23 @@ class Block(nn.Module):
 
 
 def make_model(name):
-    """Returns the model and one minibatch."""
+    """Returns the model and its minibatches."""
     torch.manual_seed(0)
+    if name == "mnist_mlp":
+        batches = [(torch.randn(BATCH, 784), torch.randint(10, (BATCH,))) for _ in range(MLP_BATCHES)]
+        return nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
+                             nn.Linear(128, 10)), batches
     labels = torch.randint(10, (BATCH,))
     if name == "mnist_cnn":
         return nn.Sequential(
             nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(9216, 128), nn.ReLU(True), nn.Linear(128, 10)), (torch.randn(BATCH, 1, 28, 28), labels)
+            nn.Linear(9216, 128), nn.ReLU(True), nn.Linear(128, 10)), [(torch.randn(BATCH, 1, 28, 28), labels)]
     widths = [64, 128, 256, 512]
     blocks = [Block(widths[max(0, i - 1)] if j == 0 else widths[i], widths[i], 2 if j == 0 and i > 0 else 1)
               for i in range(4) for j in range(2)]
     net = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True), nn.MaxPool2d(3, 2, 1),
                         *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
-    return net, (torch.randn(BATCH, 3, 64, 64), labels)
+    return net, [(torch.randn(BATCH, 3, 64, 64), labels)]
 
 
 def measure(steps, seconds=None):
@@ -69,20 +75,21 @@ def measure(steps, seconds=None):
     return count / (time.monotonic() - start)
 
 
-def local_steps(model, x, y):
+def local_steps(model, batches):
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    while True:
+    for x, y in itertools.cycle(batches):
         optimizer.zero_grad(set_to_none=True)
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
         yield
 
 
-def attached_steps(model, x, y):
+def attached_steps(model, batches):
     import catchment.torch as catchment
     worker = catchment.join(model, SAMPLES)
     step = 0
     while worker._attachment.plan.samples(step := step + 1) is not None:
+        x, y = batches[step % len(batches)]
         loss = F.cross_entropy(model(x), y)
         loss.backward()
         worker.step(loss)
@@ -106,10 +113,10 @@ def copies():
         yield
 
 
-def ddp_steps_per_second(model, x, y, seconds, rank, workers, directory):
+def ddp_steps_per_second(model, batches, seconds, rank, workers, directory):
     import torch.distributed as dist
     dist.init_process_group("gloo", init_method="file://%s/store" % directory, rank=rank, world_size=workers)
-    steps = local_steps(nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True), x, y)
+    steps = local_steps(nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True), batches)
     # All take as many steps: those that fill the time of the first.
     speed = torch.tensor([measure(next(steps) for _ in range(3 * WARM_UP))])
     dist.broadcast(speed, 0)
@@ -121,17 +128,17 @@ def ddp_steps_per_second(model, x, y, seconds, rank, workers, directory):
 def main():
     kind, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     torch.set_num_threads(1)
-    model, (x, y) = make_model(name) if name != "empty" else (None, (None, None))
+    model, batches = make_model(name) if name != "empty" else (None, None)
     if kind == "copy":
         speed = measure(copies(), seconds)
     elif name == "empty":
         speed = measure(empty_steps())
     elif kind == "ddp":
-        speed = ddp_steps_per_second(model, x, y, seconds, int(sys.argv[4]), int(sys.argv[5]), sys.argv[6])
+        speed = ddp_steps_per_second(model, batches, seconds, int(sys.argv[4]), int(sys.argv[5]), sys.argv[6])
     elif kind == "attached":
-        speed = measure(attached_steps(model, x, y))
+        speed = measure(attached_steps(model, batches))
     else:
-        speed = measure(local_steps(model, x, y), seconds)
+        speed = measure(local_steps(model, batches), seconds)
     print("speed %.3f" % (speed * BATCH), flush=True)
 
 

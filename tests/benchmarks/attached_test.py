@@ -5,6 +5,7 @@ import io
 import sys
 import types
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, "tests/benchmarks")
@@ -45,6 +46,18 @@ class AttachedTest(unittest.TestCase):
         row, = self.run_case("empty")
         self.assertAlmostEqual(row["ratio"], 2 / 3, places=3)
         self.assertEqual((row["attached_ms"], row["built_in_ms"], row["copies_ms"]), (60.0, 50.0, 8.0))
+
+    def test_two_workers_are_compared_with_the_parameter_servers_that_are_installed(self):
+        self.bench.args.python = self.bench.args.tensorflow = "python"
+        self.bench.local = lambda model: 100.0
+        self.bench.attached = lambda model, workers, samples: self.asked.append((model, workers, samples)) or 300.0
+        speeds = iter([100.0, None, 200.0])
+        with unittest.mock.patch.multiple(
+                attached.peers, is_installed=lambda args, system: system == "pytorch_rpc",
+                measure=lambda args, system, workers: next(speeds)):
+            row, = self.run_case("peers")
+        self.assertEqual(row, {"case": "mnist_mlp: two workers / two of pytorch_rpc", "ratio": 2.25, "promised": 1.0})
+        self.assertEqual(self.asked, [("mnist_mlp", 2, 400.0)] * 2)  # of three rounds, of which one has failed
 
     def test_speeds_of_several_processes_are_added(self):
         self.assertEqual(attached.speeds("a line\nspeed 1.5\nspeed 2\n"), 3.5)

@@ -9,6 +9,7 @@ daemon-done, kills the program, the daemon or both after that message of the thi
 import array
 import math
 import os
+import resource
 import signal
 import sys
 
@@ -99,6 +100,11 @@ def misbehave(fault, worker):
         worker._attachment.final(FEATURES)
     if fault == "exit":
         sys.exit(3)
+    if fault == "memory":
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        bytearray(1 << 30)
+    if fault == "killed":
+        kill("program")
     if fault == "hang":
         signal.pause()
     if fault == "print":
@@ -120,8 +126,11 @@ def main():
     if fault == "version":
         _attachment.VERSION = 99
     shapes = dict(SHAPES, **({"dense1.weight": (HIDDEN, FEATURES + 1)} if fault == "shape" else {}))
+    if fault == "name":
+        shapes = {name.replace("dense2", "output"): shape for name, shape in SHAPES.items()}
     test_samples = len(rows) if os.environ.get("TEST_SAMPLES") else 0
-    worker = catchment.join({name: zeros(shape) for name, shape in shapes.items()}, len(rows), test_samples)
+    worker = catchment.join({name: zeros(shape) for name, shape in shapes.items()}, len(rows), test_samples,
+                            master=os.environ.get("MASTER"))
     if worker.evaluates:
         def score():
             right = [forward(worker.parameters, x)[1] for x, _ in rows]

@@ -182,15 +182,18 @@ TEST_P(AttachedFaultTest, EndsTheWorkerWithTheReasonAndOthersTrainItsShare) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, AttachedFaultTest,
-    testing::Values(Fault{"leave", "ended without calling catchment.join(): exit code 0"},
-                    Fault{"shape", "tensor 0: expected dense1.weight 8x6, got dense1.weight 8x7"},
-                    Fault{"version", "speaks version 99 of the protocol"},
-                    Fault{"raise", "the program failed: ValueError: no such thing as a second line"},
-                    Fault{"exit", "ended before the job was over: exit code 3"},
-                    Fault{"print", "15 bytes that are no message"},
-                    Fault{"twice",
-                          "the program failed: RuntimeError: worker.step() was called without a minibatch"},
-                    Fault{"skip", "the program failed: RuntimeError: step 3 was left out"}),
+    testing::Values(
+        Fault{"leave", "ended without calling catchment.join(): exit code 0"},
+        Fault{"shape", "tensor 0: expected dense1.weight 8x6, got dense1.weight 8x7"},
+        Fault{"name", "tensor 2: expected dense2.weight 3x8, got output.weight 3x8"},
+        Fault{"memory", "the program failed: out of memory (MemoryError): set a smaller batch_size"},
+        Fault{"killed", "killed by SIGKILL (9), as the kernel does when memory is short"},
+        Fault{"version", "speaks version 99 of the protocol"},
+        Fault{"raise", "the program failed: ValueError: no such thing as a second line"},
+        Fault{"exit", "ended before the job was over: exit code 3"},
+        Fault{"print", "15 bytes that are no message"},
+        Fault{"twice", "the program failed: RuntimeError: worker.step() was called without a minibatch"},
+        Fault{"skip", "the program failed: RuntimeError: step 3 was left out"}),
     [](const auto& info) { return info.param.name; });
 
 // The id of the program that a worker has started, from its log; 0: none.
@@ -268,6 +271,24 @@ TEST_F(AttachedTest, ProgramThatNeverJoinsEndsWithItsWorker) {
   EXPECT_TRUE(cluster.AwaitExit(worker, 0));
   const pid_t program = ProgramPid(worker);
   EXPECT_TRUE(Await([program] { return !Runs(program); }));
+}
+
+// The process at a prompt is the program; it has no worker until it joins.
+TEST_F(AttachedTest, InterpreterStartsAWorkerOfItsOwn) {
+  TestCluster cluster({.job = AttachedJob("epochs: 3")});
+  ASSERT_TRUE(cluster.StartServers());
+  const std::string worker = WorkerProgram();
+  const std::string cells = "exec(open('tests/cluster/attached_program.py').read())\nprint('the end')\n";
+  const Finished python = RunToEnd(
+      {"/bin/sh", "-c",
+       absl::StrCat("export MASTER=", cluster.master(), " PATH=", worker.substr(0, worker.rfind('/')),
+                    ":$PATH; exec python3 -i -q - ", CsvFile(), " <<'END'\n", cells, "END\n")});
+  EXPECT_TRUE(python.end.in_order()) << python.output;
+  EXPECT_THAT(python.output, HasSubstr("the program trained 45 steps"));
+  EXPECT_THAT(python.output, HasSubstr("the end"));
+  EXPECT_THAT(python.output, HasSubstr(" ended: exit code 0"));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
+  EXPECT_EQ(cluster.Summary()["samples"], 3 * kRows) << python.output;
 }
 
 // The steps that were planned before are left out; what they were of is planned again, for some worker.

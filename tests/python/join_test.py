@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""join(master=...) of a program that was not started by a worker, with a worker that only says how it was started."""
+"""join(master=...) of a program that no worker has started, with a stand-in for catchment_worker."""
 import os
 import subprocess
 import sys
@@ -8,30 +8,84 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-PROGRAM = """
-import array, sys
-sys.path.insert(0, sys.argv[1])
+CELLS = """
+import array, os, signal, sys
+sys.path.insert(0, %r)
 import catchment
 print("before join", flush=True)
-catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, 8, master="node0:7000")
-print("after join", flush=True)
+worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, 8, master="node0:7000")
+%s
+print("after the loop", flush=True)
 """
-# Starts the program as a worker does, with descriptors that are none.
-WORKER = """#!/bin/sh
-for word in "$0" "$@"; do echo "worker: $word"; done
-[ -z "$AGAIN" ] || exit 1
-export CATCHMENT_ATTACH=97,98,99 AGAIN=1
-sh -c "${2#--program=}"
+LOOP = """for samples in worker.minibatches():
+    worker.gradient[0] = worker.weights[0]; worker.step(samples[0])
 """
+# Does the daemon's half of proto/attach.proto for three steps, and says what it is sent.
+WORKER = """#!%s
+import array, mmap, os, socket, struct, subprocess, sys
+sys.path.insert(0, %r)
+from catchment import _messages
+
+def say(*words):
+    print("worker:", *words, flush=True)
+
+def receive():
+    data = ours.recv(100000)
+    return _messages.decode(_messages.FROM_PROGRAM, data) if data else (None, None)
+
+def send(kind, **fields):
+    ours.send(_messages.encode(_messages.TO_PROGRAM, kind, fields))
+
+master, program = sys.argv[1:]
+say(master)
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+memories = []
+for name, size in (("weights", 16), ("gradient", 16), ("plan", 64 + 64 * 24)):
+    fd = os.memfd_create("catchment-" + name)
+    os.ftruncate(fd, size)
+    memories.append((fd, mmap.mmap(fd, size)))
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+listener.bind("")
+listener.listen()
+shell = subprocess.Popen(["/bin/sh", "-c", program[len("--program="):]], env=dict(
+    os.environ, CATCHMENT_ATTACH="97,98,99,100", CATCHMENT_ATTACH_ADDRESS=listener.getsockname()[1:].decode()))
+connection = listener.accept()[0]
+fds = array.array("i", [theirs.fileno()] + [fd for fd, _ in memories])
+connection.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())])
+connection.close()
+theirs.close()
+say("hello", receive()[1]["tensors"])
+send("welcome", job="job", batch_size=2)
+plan = memories[2][1]
+struct.pack_into("=4Q", plan, 0, 3, 0, 64, 24)
+for step in (1, 2, 3):
+    struct.pack_into("=2Q2I", plan, 64 + 24 * (step - 1), step, 2, step + 10, 0)
+kind = "done"
+for step in (1, 2, 3):
+    struct.pack_into("=f", memories[0][1], 0, step / 2)
+    send("begin", step=step)
+    send("here", values=4)
+    kind, fields = receive()
+    if kind != "done":
+        break
+    say("step", fields["step"], "loss", fields["loss"], "gradient", struct.unpack_from("=f", memories[1][1])[0])
+say("last message", kind, fields.get("why", "") if fields else "")
+if kind == "done":
+    struct.pack_into("=Q", plan, 8, 4)
+    send("stop", why="the job is over")
+say("shell", shell.wait())
+"""
+TRAINED = ["worker: step 1 loss 11.0 gradient 0.5", "worker: step 2 loss 12.0 gradient 1.0",
+           "worker: step 3 loss 13.0 gradient 1.5", "worker: last message done "]
 
 
 class JoinTest(unittest.TestCase):
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
-        self.program = self.write("a program.py", PROGRAM)
         self.environment = {"PATH": self.directory.name + ":/usr/bin:/bin"}
         self.python = os.path.abspath("python")
+        self.write("catchment_worker", WORKER % (sys.executable, self.python))
 
     def write(self, name, text):
         path = os.path.join(self.directory.name, name)
@@ -40,45 +94,63 @@ class JoinTest(unittest.TestCase):
         os.chmod(path, 0o755)
         return path
 
-    def run_program(self, *command, **more):
-        done = subprocess.run([sys.executable, "-B", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, env=self.environment, **more)
+    def run_python(self, *arguments, text=None):
+        done = subprocess.run([sys.executable, "-B", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, env=self.environment, input=text)
         return done.stdout
 
-    def test_becomes_a_worker_that_starts_the_program_anew(self):
-        self.write("catchment_worker", WORKER)
-        output = self.run_program(self.program, self.python, "it's one")
-        lines = output.splitlines()
-        self.assertEqual(lines[:3], ["before join", "worker: %s/catchment_worker" % self.directory.name,
-                                     "worker: --master=node0:7000"], output)
-        self.assertIn("'it'\"'\"'s one'", lines[3])
-        self.assertEqual(lines[4], "before join", output)
-        # Its worker has given it no descriptors: it has tried to attach, and has started no further worker.
-        self.assertEqual(sum(line.startswith("worker: --master") for line in lines), 1)
-        self.assertIn("Bad file descriptor", lines[-1])
+    def cells(self, loop=LOOP, package=None):
+        return CELLS % (package or self.python, loop)
+
+    def check_trained(self, output):
+        lines = [line for line in output.splitlines() if "worker: hello" not in line]
+        self.assertEqual(lines, ["before join", "worker: --master=node0:7000", *TRAINED, "worker: shell 0",
+                                 "after the loop"], output)
+
+    def test_attaches_this_very_process_however_it_was_started(self):
+        program = self.write("a program.py", self.cells())
+        self.check_trained(self.run_python(program))
+        self.check_trained(self.run_python("-c", self.cells()))
+        self.check_trained(self.run_python("-", text=self.cells()))
+        imports, rest = self.cells().split("print(", 1)
+        self.check_trained(self.run_python("-", text="exec(%r)\nexec(%r)\n" % (imports, "print(" + rest)))
+
+    def test_error_at_a_prompt_does_not_end_the_worker(self):
+        fails_once = LOOP.replace("worker.step", "samples[0] != 12 or undefined; worker.step")
+        output = self.run_python("-i", "-q", text=self.cells(fails_once + "\n" + LOOP))
+        self.assertIn("NameError", output)
+        for line in [*TRAINED, "worker: shell 0", "after the loop"]:
+            self.assertIn(line, output)
+        # Without a prompt it does.
+        output = self.run_python("-", text=self.cells(fails_once))
+        self.assertIn("worker: last message failed NameError: name 'undefined' is not defined", output)
+
+    def test_worker_notices_the_end_of_the_process(self):
+        dies = LOOP.replace("worker.step", "os.kill(os.getpid(), signal.SIGKILL); worker.step")
+        output = self.run_python("-", text=self.cells(dies))
+        self.assertEqual(output.splitlines()[-2:], ["worker: last message None ", "worker: shell 1"], output)
 
     def test_takes_the_worker_of_the_wheel_before_one_on_the_path(self):
-        self.write("catchment_worker", "#!/bin/sh\necho another\n")
         package = os.path.join(self.directory.name, "site", "catchment")
         os.makedirs(package + "/_bundle/bin")
         for name in os.listdir(self.python + "/catchment"):
             if name.endswith(".py"):
                 with open(os.path.join(self.python, "catchment", name)) as file:
                     self.write("site/catchment/" + name, file.read())
-        self.write("site/catchment/_bundle/bin/catchment_worker", "#!/bin/sh\necho the wheel\\'s\n")
-        output = self.run_program(self.program, os.path.dirname(package))
-        self.assertEqual(output, "before join\nthe wheel's\n")
+        self.write("site/catchment/_bundle/bin/catchment_worker", "#!/bin/sh\necho the wheel\\'s\nexit 3\n")
+        output = self.run_python("-", text=self.cells(package=os.path.dirname(package)))
+        self.assertTrue(output.startswith("before join\nthe wheel's\n"), output)
+        self.assertIn("catchment_worker, which join(master=...) has started, ended with exit code 3", output)
 
     def test_says_what_is_missing(self):
-        self.assertIn("needs the program catchment_worker", self.run_program(self.program, self.python))
-        self.write("catchment_worker", "#!/bin/sh\n")
-        with open(self.program) as file:
-            text = "import sys; sys.argv = ['', %r]\n" % self.python + file.read()
-        self.assertIn("put the program into a file", self.run_program("-i", "-q", input=text))
+        os.unlink(os.path.join(self.directory.name, "catchment_worker"))
+        self.assertIn("needs the program catchment_worker", self.run_python("-", text=self.cells()))
+        text = self.cells().replace(', master="node0:7000"', "")
+        self.assertIn("this program was not started by a Catchment worker", self.run_python("-", text=text))
 
     def test_describes_itself_where_it_is_asked_to(self):
         self.environment["CATCHMENT_DESCRIBE"] = self.directory.name
-        self.assertEqual(self.run_program(self.program, self.python), "before join\n")
+        self.assertEqual(self.run_python("-", text=self.cells()), "before join\n")
         self.assertTrue(os.path.exists(self.directory.name + "/model.textproto"))
 
 

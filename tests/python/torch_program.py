@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import catchment.torch as catchment
+import fake_cuda
 
 
 class Perceptron(nn.Module):
@@ -91,7 +92,11 @@ def main():
     path, variant = sys.argv[1:]
     torch.manual_seed(5)
     samples = rows(path)
-    model = Deep() if variant in ("deep", "follow") else Perceptron()
+    model = Deep() if variant in ("deep", "follow", "gpu") else Perceptron()
+    if variant == "gpu":
+        fake_cuda.install()
+    if variant == "complex":
+        model.phase = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
     if variant == "bfloat16":
         model = model.bfloat16()
     if variant == "compiled":
@@ -130,7 +135,10 @@ def main():
         return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
     if variant == "backward-twice":
         return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]), samples[:3][1]).backward())
-    if variant != "follow":
+    if variant == "skip":
+        for _ in DataLoader(worker.minibatches(), batch_size=None):
+            pass
+    if variant not in ("follow", "gpu"):
         return train(model, worker, 2 if variant == "workers" else 0)
     # The first ten steps are compared with PyTorch's own.
     for step, (x, y) in enumerate(worker.minibatches(), 1):

@@ -6,15 +6,14 @@
 import glob
 import json
 import os
-import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import torch
 
-CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
+sys.path.insert(0, "tests/python")
+from torch_case import TorchCase, read, tensors  # noqa: E402
+
 BUILT_IN = """
 model { layers { dense { units: 8 } } layers { relu {} } layers { dense { units: 3 } } initial_weights: "%s" }
 data { table { train: "%s" shape: 6 classes: 3 } }
@@ -23,57 +22,7 @@ data { table { train: "%s" shape: 6 classes: 3 } }
 ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"], "hybrid": ["algorithm.consistency.synchronous={}"]}
 
 
-def read(path):
-    with open(path) as file:
-        return file.read()
-
-
-def tensors(path):
-    """The tensors of a safetensors file by name."""
-    with open(path, "rb") as file:
-        data = file.read()
-    size = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: torch.frombuffer(bytearray(data[8 + size:]), dtype=torch.float32)[
-        about["data_offsets"][0] // 4:about["data_offsets"][1] // 4].view(about["shape"])
-        for name, about in header.items()}
-
-
-class TorchTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.directory = tempfile.TemporaryDirectory()
-        cls.rows = os.path.join(cls.directory.name, "rows.csv")
-        torch.manual_seed(2)
-        x = torch.rand(240, 6) * 4 - 2
-        y = (x[:, :3] + x[:, 3:]).argmax(1)
-        with open(cls.rows, "w") as file:
-            for features, label in zip(x.tolist(), y.tolist()):
-                file.write(",".join("%.6f" % value for value in features) + ",%d\n" % label)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.directory.cleanup()
-
-    def catchment(self, name, arguments, fails=False):
-        """Trains; returns the directory of the result."""
-        out = os.path.join(self.directory.name, name)
-        command = [CATCHMENT, "train", *arguments, "--set", "batch_size=16", "--set", "device=CPU", "--out=" + out]
-        environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"))
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        self.logs = done.stdout + "".join(read(path) for path in sorted(glob.glob(out + "/logs/worker-*.log")))
-        self.assertEqual(done.returncode != 0, fails, self.logs)
-        return out
-
-    def attached(self, variant, *arguments, **more):
-        program = "%s tests/python/torch_program.py %s %s" % (sys.executable, self.rows, variant)
-        return self.catchment("attached-%s" % self.id().split(".")[-1] + variant,
-                              ["--program=" + program, "--overwrite", *arguments], **more)
-
-    def sets(self, *fields):
-        return [word for field in fields for word in ("--set", field)]
-
+class TorchTest(TorchCase):
     def test_follows_the_built_in_model_with_every_preset(self):
         presets = sorted(os.path.basename(path)[:-len(".textproto")]
                          for path in glob.glob("examples/algorithms/*.textproto"))
@@ -94,6 +43,10 @@ class TorchTest(unittest.TestCase):
     def test_weights_are_those_of_the_same_steps_in_pytorch(self):
         self.attached("follow", *self.sets("epochs=3", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
                                            "optimizer.schedule.decay=CONSTANT"))
+
+    def test_copies_on_side_streams_of_a_gpu(self):
+        self.attached("gpu", *self.sets("epochs=3", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
+                                        "optimizer.schedule.decay=CONSTANT"))
 
     def test_tied_unused_and_frozen_parameters(self):
         out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
@@ -173,6 +126,10 @@ class TorchTest(unittest.TestCase):
         self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")
         self.attached("backward-twice", fails=True)
         self.assertRegex(self.logs, "a gradient was computed twice in one step")
+        self.attached("skip", fails=True)
+        self.assertIn("the program failed: RuntimeError: step 1 was left out", self.logs)
+        self.attached("complex", fails=True)
+        self.assertIn("parameter phase has type torch.complex64", self.logs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 #!/usr/bin/env bash
-# torch_test.py with the interpreter that has PyTorch: PYTHON, or python3.
+# The tests of catchment.torch with the interpreter that has PyTorch: PYTHON, or python3.
 set -euo pipefail
-exec "${PYTHON:-python3}" tests/python/torch_test.py "$@"
+for test in copies_test torch_test group_test; do
+  "${PYTHON:-python3}" "tests/python/$test.py"
+done

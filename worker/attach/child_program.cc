@@ -20,6 +20,11 @@ namespace catchment {
 namespace {
 
 constexpr double kPollSeconds = 0.005;
+// An exit code above it is a signal's.
+constexpr int kShellSignal = 128;
+constexpr char kMemoryHint[] =
+    ", as the kernel does when memory is short (dmesg says so): set a smaller batch_size, or run fewer "
+    "workers on this machine";
 
 void SleepSeconds(double seconds) {
   timespec time = {0, static_cast<long>(seconds * 1e9)};
@@ -71,10 +76,19 @@ struct Launch {
   _exit(0);
 }
 
+std::string DescribeSignal(int number) {
+  const char* const name = sigabbrev_np(number);
+  return absl::StrCat("killed by SIG", name == nullptr ? "?" : name, " (", number, ")",
+                      number == SIGKILL ? kMemoryHint : "");
+}
+
 std::string Describe(const siginfo_t& end) {
-  if (end.si_code == CLD_EXITED) return absl::StrCat("exit code ", end.si_status);
-  const char* const name = sigabbrev_np(end.si_status);
-  return absl::StrCat("killed by SIG", name == nullptr ? "?" : name, " (", end.si_status, ")");
+  if (end.si_code != CLD_EXITED) return DescribeSignal(end.si_status);
+  // A shell ends so when the program that it waited for was killed.
+  const int number = end.si_status - kShellSignal;
+  return absl::StrCat(
+      "exit code ", end.si_status,
+      number > 0 && number < NSIG ? absl::StrCat(", so a process was ", DescribeSignal(number)) : "");
 }
 
 bool SameName(const std::string& a, const std::string& b) {

@@ -38,7 +38,7 @@ class ChildProgram {
 
   pid_t pid() const { return pid_; }
 
-  // "exit code 1", "killed by SIGKILL (9)"; nothing while it runs.
+  // "exit code 1", "killed by SIGSEGV (11)"; nothing while it runs. SIGKILL is explained.
   std::optional<std::string> Poll();
   // Waits until it has ended, at most so long.
   std::optional<std::string> WaitFor(double seconds);

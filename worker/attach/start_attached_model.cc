@@ -7,11 +7,12 @@
 #include "common/clock.h"
 #include "glog/logging.h"
 #include "worker/attach/attached_model.h"
+#include "worker/attach/descriptor_offer.h"
 
 namespace catchment {
 namespace {
 
-// After its socket is closed, for a program to end; and for a step under way when the worker is told to stop.
+// After its socket is closed, for a program to end; and for a step in progress when the worker is asked to stop.
 constexpr double kDeathSeconds = 1;
 constexpr double kStepSeconds = 60;
 
@@ -21,10 +22,16 @@ class ProgramWatch {
   explicit ProgramWatch(std::function<bool()> stopped) : stopped_(std::move(stopped)) {}
 
   void SetChild(ChildProgram* child) { child_ = child; }
-  // From now on the program may finish its step when the worker is told to stop.
-  void SetJoined() { joined_ = true; }
+  // `offer` serves while the program has not joined.
+  void SetOffer(std::unique_ptr<DescriptorOffer> offer) { offer_ = std::move(offer); }
+  // From now on the program may finish its step when the worker is asked to stop.
+  void SetJoined() {
+    joined_ = true;
+    offer_.reset();
+  }
 
   absl::Status Look(bool closed) {
+    if (offer_ != nullptr) offer_->Serve();
     const std::optional<std::string> end = closed ? child_->WaitFor(kDeathSeconds) : child_->Poll();
     if (end.has_value()) {
       return absl::InternalError(
@@ -37,13 +44,14 @@ class ProgramWatch {
       return absl::OkStatus();
     }
     if (joined_ && clock_.Now() - stopped_at_ < kStepSeconds) return absl::OkStatus();
-    return absl::CancelledError("the worker was told to stop");
+    return absl::CancelledError("the worker was asked to stop");
   }
 
  private:
   const SteadyClock clock_;
   const std::function<bool()> stopped_;
   ChildProgram* child_ = nullptr;
+  std::unique_ptr<DescriptorOffer> offer_;
   bool joined_ = false;
   double stopped_at_ = clock_.Now();
 };
@@ -54,7 +62,7 @@ int64_t BytesOf(const std::vector<TensorSpec>& tensors) {
   return values * static_cast<int64_t>(sizeof(float));
 }
 
-// *theirs: the program's end of the socket, which the caller closes.
+// *theirs: the program's end of the socket, which is the caller's to close.
 absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& options, ProgramLink::Look look,
                                              int* theirs) {
   absl::StatusOr<SharedMemory> weights = SharedMemory::Create("weights", BytesOf(options.tensors));
@@ -72,11 +80,11 @@ absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& optio
                          *std::move(gradient), *std::move(plan)};
 }
 
-ChildProgram::Options ChildOptions(const ProgramOptions& program, const ProgramChannels& channels,
-                                   int socket) {
-  const std::vector<int> fds = {socket, channels.weights.fd(), channels.gradient.fd(), channels.plan.fd()};
+ChildProgram::Options ChildOptions(const ProgramOptions& program, const std::vector<int>& fds,
+                                   const std::string& address) {
   return {.command = program.command,
           .environment = {absl::StrCat("CATCHMENT_ATTACH=", fds[0], ",", fds[1], ",", fds[2], ",", fds[3]),
+                          absl::StrCat("CATCHMENT_ATTACH_ADDRESS=", address),
                           absl::StrCat("CATCHMENT_LOCAL_INDEX=", program.local_index),
                           absl::StrCat("OMP_NUM_THREADS=", program.threads)},
           .fds = fds};
@@ -92,12 +100,15 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramO
   absl::StatusOr<ProgramChannels> channels = MakeChannels(
       options, [watch](bool closed) { return watch->Look(closed); }, &theirs);
   if (!channels.ok()) return channels.status();
+  const std::vector<int> fds = {theirs, channels->weights.fd(), channels->gradient.fd(), channels->plan.fd()};
+  absl::StatusOr<std::unique_ptr<DescriptorOffer>> offer = DescriptorOffer::Create(fds);
+  if (!offer.ok()) return offer.status();
   absl::StatusOr<std::unique_ptr<ChildProgram>> child =
-      ChildProgram::Start(ChildOptions(program, *channels, theirs));
-  close(theirs);
+      ChildProgram::Start(ChildOptions(program, fds, (*offer)->address()));
   if (!child.ok()) return child.status();
   LOG(INFO) << "started the program (pid " << (*child)->pid() << "): " << program.command;
   watch->SetChild(child->get());
+  watch->SetOffer(*std::move(offer));
   channels->on_hello = [watch] { watch->SetJoined(); };
   return std::make_unique<AttachedModel>(std::move(options), *std::move(channels), *std::move(child));
 }

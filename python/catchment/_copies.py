@@ -1,0 +1,118 @@
+"""Copies between a model's parameters and the memory that is shared with the worker."""
+import collections
+import warnings
+
+import torch
+
+
+def choose(parameters, memories):
+    """Returns the copies for a model: parameters as catchment.torch has them; memories: the flat shared tensors."""
+    devices = {parameter.tensor.device for parameter in parameters if parameter.tensor.device.type == "cuda"}
+    return CudaCopies(memories, devices) if devices else HostCopies()
+
+
+def assign(tensor, values):
+    """Sets a parameter, or this rank's shard of it, to `values`, which are on the same device."""
+    if hasattr(tensor, "placements"):
+        from torch.distributed.tensor import distribute_tensor
+        # Every rank has all values, so that nothing is sent.
+        values = distribute_tensor(values.to(tensor.dtype), tensor.device_mesh, tensor.placements, src_data_rank=None)
+    tensor.copy_(values)
+
+
+class HostCopies:
+    """Copies that are complete when the calls return."""
+
+    def bring(self, parameter):
+        """Begins to copy a parameter's weights from the shared memory."""
+        assign(parameter.tensor, parameter.weights.to(parameter.tensor.device))
+
+    def wait_for(self, values):
+        """Has computations that begin from now on wait for the parameters among the first `values`."""
+
+    def take(self, parameter, gradient):
+        """Begins to copy a gradient to the shared memory."""
+        parameter.gradient.copy_(gradient)
+
+    def is_final(self, parameter):
+        """Returns whether the parameter's last gradient is in the shared memory."""
+        return True
+
+    def finish(self):
+        """Blocks until all copies are complete."""
+
+
+class CudaCopies(HostCopies):
+    """Copies on side streams, one in each direction for each GPU, while the GPU computes.
+
+    The shared memory is pinned. If that fails, copies block the program instead, after one warning. Values in another
+    precision are converted on the GPU. devices: the GPUs; parameters elsewhere are copied as by HostCopies. cuda:
+    torch.cuda, or what a test has in its place.
+    """
+
+    def __init__(self, memories, devices, cuda=torch.cuda):
+        self._devices, self._cuda = devices, cuda
+        self._streams = {}                    # device -> the streams to it and from it
+        self._arriving = collections.deque()  # (end, device, event) of weights that are not waited for yet
+        self._leaving = {}                    # parameter -> event of its gradient
+        failures = [failure for failure in map(self._pin, memories) if failure]
+        if failures:
+            warnings.warn("the memory that is shared with the Catchment worker could not be pinned (%s), so copies to "
+                          "and from the GPU do not overlap with computation; the limit of locked memory (ulimit -l) "
+                          "may be too low" % failures[0])
+
+    def _pin(self, memory):
+        """Returns why it is not possible; None: it is pinned."""
+        try:
+            cudart = self._cuda.cudart()
+            result = cudart.cudaHostRegister(memory.data_ptr(), memory.numel() * memory.element_size(), 0)
+        except RuntimeError as error:
+            return str(error)
+        return None if result == cudart.cudaError.success else "cudaHostRegister: %s" % result
+
+    def _streams_of(self, device):
+        if device not in self._streams:
+            self._streams[device] = (self._cuda.Stream(device), self._cuda.Stream(device))
+        return self._streams[device]
+
+    def bring(self, parameter):
+        device = parameter.tensor.device
+        if device not in self._devices:
+            super().bring(parameter)
+            return
+        stream, computing = self._streams_of(device)[0], self._cuda.current_stream(device)
+        stream.wait_stream(computing)  # the last step may still read the old weights
+        with self._cuda.stream(stream):
+            assign(parameter.tensor, parameter.weights.to(device, non_blocking=True))
+            event = self._cuda.Event()
+            event.record(stream)
+        self._arriving.append((parameter.end, device, event))
+
+    def wait_for(self, values):
+        while self._arriving and self._arriving[0][0] <= values:
+            _, device, event = self._arriving.popleft()
+            self._cuda.current_stream(device).wait_event(event)
+
+    def take(self, parameter, gradient):
+        device = gradient.device
+        if device not in self._devices:
+            super().take(parameter, gradient)
+            return
+        stream = self._streams_of(device)[1]
+        stream.wait_stream(self._cuda.current_stream(device))
+        with self._cuda.stream(stream):
+            parameter.gradient.copy_(gradient.to(torch.float32), non_blocking=True)
+            event = self._cuda.Event()
+            event.record(stream)
+        gradient.record_stream(stream)  # its memory is not to be used again before
+        self._leaving[parameter] = event
+
+    def is_final(self, parameter):
+        return parameter not in self._leaving or self._leaving[parameter].query()
+
+    def finish(self):
+        # Weights, too: the worker writes the next ones when the step is done.
+        for streams in self._streams.values():
+            for stream in streams:
+                stream.synchronize()
+        self._leaving.clear()

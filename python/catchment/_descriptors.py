@@ -1,0 +1,132 @@
+"""Finds the file descriptors that a worker shares with this program (proto/attach.proto), and starts the worker if the
+program was not started by one."""
+import array
+import os
+import shlex
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+_COUNT = 4  # socket, weights, gradient, plan
+_PAUSE_SECONDS = 0.01
+_END_SECONDS = 60
+
+_NOT_STARTED = ("this program was not started by a Catchment worker, so there is no job to join; start it with\n"
+                "  catchment train --program=\"python %s\" --workers=2 --out=out\n"
+                "or give join() the master of a running job, master=\"HOST:PORT\"")
+_NO_WORKER = ("join(master=...) needs the program catchment_worker, and it is neither in this package nor on the PATH; "
+              "install the wheel, or set PATH")
+_JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has joined "
+                 "already; if the program has several processes, give join() their process group, "
+                 "group=torch.distributed.group.WORLD")
+
+
+def find(master=None):
+    """Returns the descriptors and the StartedWorker that they are from, None if a worker started this program."""
+    inherited = os.environ.pop("CATCHMENT_ATTACH", None)
+    address = os.environ.pop("CATCHMENT_ATTACH_ADDRESS", None)
+    if inherited is not None:
+        fds = [int(fd) for fd in inherited.split(",")]
+        if not all(map(_is_shared, fds)):
+            # A launcher between the worker and this process has closed them.
+            fds = _receive(address)
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        return fds, None
+    if master is None:
+        raise RuntimeError(_NOT_STARTED % (os.path.basename(sys.argv[0]) or "train.py"))
+    worker = StartedWorker(master)
+    return _receive(worker.address), worker
+
+
+def _is_shared(fd):
+    """Returns whether it is a socket or a worker's memory; its number may be in use for another file."""
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode) or "/memfd:catchment-" in os.readlink("/proc/self/fd/%d" % fd)
+    except OSError:
+        return False
+
+
+def _receive(address):
+    """Receives the descriptors from the worker that listens at an abstract Unix address."""
+    fds = array.array("i")
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect("\0" + (address or ""))
+            _, messages, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_COUNT * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
+    except OSError as error:
+        raise RuntimeError(_JOINED_TWICE) from error
+    for level, kind, data in messages:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(data[:len(data) - len(data) % fds.itemsize])
+    if len(fds) != _COUNT:
+        raise RuntimeError(_JOINED_TWICE)
+    return list(fds)
+
+
+class StartedWorker:
+    """A worker of the job at `master`, as a child of this process, which it is attached to.
+
+    In place of a program the worker starts a shell. It writes down the address of the worker's descriptors, and lives
+    as long as this process, or until `end`: it reads from a named pipe that this process has open for writing.
+    """
+
+    def __init__(self, master):
+        program = _worker_program()
+        with tempfile.TemporaryDirectory(prefix="catchment-join-") as directory:
+            alive, address = os.path.join(directory, "alive"), os.path.join(directory, "address")
+            os.mkfifo(alive, 0o600)
+            # For reading, too: opening it for writing alone would wait for a reader.
+            self._alive = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
+            shell = "exec <%s; echo \"$CATCHMENT_ATTACH_ADDRESS\" >%s; read -r end" % (
+                shlex.quote(alive), shlex.quote(address))
+            # In a session of its own, because Ctrl-C is for this process.
+            self._process = subprocess.Popen([program, "--master=" + master, "--program=" + shell],
+                                             stdin=subprocess.DEVNULL, start_new_session=True)
+            try:
+                self.address = self._await(address)
+            except BaseException:
+                self._process.kill()
+                self._process.wait()
+                os.close(self._alive)
+                raise
+
+    def _await(self, path):
+        """Waits for a line in a file; returns it."""
+        while True:
+            if os.path.exists(path):
+                with open(path) as file:
+                    line = file.read()
+                if line.endswith("\n"):
+                    return line[:-1]
+            code = self._process.poll()
+            if code is not None:
+                raise RuntimeError("catchment_worker, which join(master=...) has started, ended with exit code %d; its "
+                                   "log says why" % code)
+            time.sleep(_PAUSE_SECONDS)
+
+    def end(self):
+        """Lets the worker end, which has no further use for this process, and waits until it has."""
+        if self._alive is None:
+            return
+        os.write(self._alive, b"\n")
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._alive)
+        self._alive = None
+
+
+def _worker_program():
+    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bundle", "bin", "catchment_worker")
+    if not os.path.exists(worker):
+        worker = shutil.which("catchment_worker")
+    if worker is None:
+        raise RuntimeError(_NO_WORKER)
+    return worker

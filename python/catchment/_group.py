@@ -1,0 +1,142 @@
+"""A process group of torch.distributed as one worker: rank 0 is attached to the daemon, and the others follow it."""
+import ctypes
+import datetime
+import mmap
+import os
+import pickle
+import signal
+
+import torch
+import torch.distributed as dist
+
+from . import _attachment
+from ._plan import PlanCopy
+
+_PR_SET_PDEATHSIG = 1
+# Other workers, which rank 0 may wait for, can take any time.
+_PATIENCE = datetime.timedelta(days=365)
+
+
+class GroupAttachment:
+    """What _attachment.Attachment is, for each rank of a group. All ranks call the same methods in the same order.
+
+    attach: makes rank 0's Attachment. Whatever it, or a later call, raises on rank 0 is raised on every rank.
+    """
+
+    def __init__(self, group, attach):
+        _end_with_launcher()
+        ranks = dist.get_process_group_ranks(group)
+        self.rank, self.size = dist.get_rank(group), len(ranks)
+        # A group of its own, so that it has neither the program's timeout nor its order of calls.
+        self._group = dist.new_group(ranks, timeout=_PATIENCE, backend="gloo", use_local_synchronization=True)
+        self._first = ranks[0]
+        self._attachment = self._failure = None
+        self.step = self.begun = self.here = 0
+        self.stopped = False
+        about = self._from_first(lambda: self._attach(attach))
+        self.welcome, self.test_samples, self.stopped, size, plan_size = about
+        if self.rank == 0:
+            self.weights, self.gradient = self._attachment.weights, self._attachment.gradient
+        else:
+            self.weights, self.gradient = mmap.mmap(-1, size), mmap.mmap(-1, size)
+        self.plan = PlanCopy(plan_size)
+
+    def _attach(self, attach):
+        self._attachment = one = attach()
+        return one.welcome, one.test_samples, one.stopped, len(one.weights), one.plan.size
+
+    # ------------------------------------------------------------------------------------------------- the ranks
+
+    def _from_first(self, make):
+        """Calls `make` on rank 0, and returns its result on every rank."""
+        if self.rank == 0:
+            try:
+                result = make()
+            except Exception as error:
+                self._broadcast((None, _attachment.describe_exception(type(error), error)))
+                raise
+            self._broadcast((result, None))
+            return result
+        result, failure = self._broadcast(None)
+        if failure is not None:
+            self.stopped = True
+            raise RuntimeError("rank 0 of the group has failed: " + failure)
+        return result
+
+    def _broadcast(self, value):
+        """Returns rank 0's value, which may be anything that can be pickled."""
+        data = bytearray(pickle.dumps(value)) if self.rank == 0 else b""
+        size = torch.tensor([len(data)])
+        dist.broadcast(size, self._first, self._group)
+        if self.rank != 0:
+            data = bytearray(size.item())
+        dist.broadcast(torch.frombuffer(data, dtype=torch.uint8), self._first, self._group)
+        return pickle.loads(data)
+
+    def _broadcast_weights(self):
+        dist.broadcast(torch.frombuffer(self.weights, dtype=torch.float32), self._first, self._group)
+
+    # ------------------------------------------------------------------------------------------------- training
+
+    def next_step(self):
+        self.step += 1
+        if self.rank == 0:
+            self._attachment.next_step()
+
+    def await_weights(self, values):
+        """Waits for all of the step's weights, whatever `values` is."""
+        counts, self.begun, self.stopped, changes = self._from_first(self._await_step)
+        self.plan.write(changes)
+        if counts:
+            self.here = len(self.weights) // 4
+            self._broadcast_weights()
+        return counts
+
+    def _await_step(self):
+        if self._failure is not None:
+            raise self._failure
+        one = self._attachment
+        counts = one.await_weights(len(one.weights) // 4)
+        return counts, one.begun, one.stopped, one.plan.changes(self.step)
+
+    def await_begin(self):
+        return self.begun == self.step and not self.stopped
+
+    def done(self, loss, correct):
+        """Ends the step. loss, correct: of this rank's part; the daemon receives those of the minibatch."""
+        totals = torch.tensor([loss, correct], dtype=torch.float64)
+        dist.all_reduce(totals, group=self._group)
+        if self.rank != 0:
+            return
+        loss, correct = (totals / self.size).tolist()
+        samples = len(self.plan.samples(self.step))
+        try:
+            # Repeated samples are counted as often as they are trained.
+            self._attachment.done(loss, round(correct * samples / -(-samples // self.size)))
+        except Exception as error:  # raised on all ranks where they next wait for rank 0
+            self._failure = error
+
+    # ----------------------------------------------------------------------------------------------- evaluation
+
+    def await_evaluation(self):
+        more = self._from_first(lambda: self._attachment.await_evaluation())
+        if more:
+            self._broadcast_weights()
+        else:
+            self.stopped = True
+        return more
+
+    def statistic(self, name, values):
+        if self.rank == 0:
+            self._attachment.statistic(name, values)
+
+    def scored(self, samples, loss_sum, correct):
+        if self.rank == 0:
+            self._attachment.scored(samples, loss_sum, correct)
+
+
+def _end_with_launcher():
+    """Has the kernel end this process with the launcher that started it: torchrun puts its processes into sessions, in
+    which the worker's watch for processes that remain does not find them."""
+    if "CATCHMENT_ATTACH_ADDRESS" in os.environ:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,0 +1,66 @@
+"""Trains with the real daemons, for the tests of catchment.torch."""
+import glob
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+
+CATCHMENT = "cli/catchment" if os.path.exists("cli/catchment") else "bazel-bin/cli/catchment"
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def tensors(path):
+    """The tensors of a safetensors file by name."""
+    with open(path, "rb") as file:
+        data = file.read()
+    size = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: torch.frombuffer(bytearray(data[8 + size:]), dtype=torch.float32)[
+        about["data_offsets"][0] // 4:about["data_offsets"][1] // 4].view(about["shape"])
+        for name, about in header.items()}
+
+
+class TorchCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.rows = os.path.join(cls.directory.name, "rows.csv")
+        torch.manual_seed(2)
+        x = torch.rand(240, 6) * 4 - 2
+        y = (x[:, :3] + x[:, 3:]).argmax(1)
+        with open(cls.rows, "w") as file:
+            for features, label in zip(x.tolist(), y.tolist()):
+                file.write(",".join("%.6f" % value for value in features) + ",%d\n" % label)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.directory.cleanup()
+
+    def catchment(self, name, arguments, fails=False):
+        """Trains; returns the directory of the result."""
+        out = os.path.join(self.directory.name, name)
+        command = [CATCHMENT, "train", "--set", "batch_size=16", "--set", "device=CPU", *arguments, "--out=" + out]
+        environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"))
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        self.logs = done.stdout + "".join(read(path) for path in sorted(glob.glob(out + "/logs/worker-*.log")))
+        self.assertEqual(done.returncode != 0, fails, self.logs)
+        return out
+
+    def attached(self, variant, *arguments, command="", program="torch_program", **more):
+        """Trains a variant of a program of this directory; `command` goes between the interpreter and the program."""
+        program = "%s %s tests/python/%s.py %s %s" % (sys.executable, command, program, self.rows, variant)
+        return self.catchment("attached-%s" % self.id().split(".")[-1] + variant,
+                              ["--program=" + program, "--overwrite", *arguments], **more)
+
+    def sets(self, *fields):
+        return [word for field in fields for word in ("--set", field)]
