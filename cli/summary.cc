@@ -33,7 +33,8 @@ class Phrase {
   }
   Phrase& AddText(const std::string& key) {
     const bool there = summary_.contains(key) && summary_[key].is_string();
-    if (there && summary_[key] != "") parts_.push_back(summary_[key].get<std::string>());
+    std::string text = there ? summary_[key].get<std::string>() : "";
+    if (!text.empty()) parts_.push_back(std::move(text));
     return *this;
   }
   std::string Join() const { return absl::StrJoin(parts_, ", "); }

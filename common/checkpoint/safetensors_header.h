@@ -38,9 +38,9 @@ constexpr size_t kMaxHeaderBytes = 100000000;
 // Returns the JSON with its padding. Names and metadata must be UTF-8.
 std::string FormatHeader(const SafetensorsHeader& header);
 
-// Parses a header. `data_bytes` is the size of the file without length and header. InvalidArgument if the
+// Parses a header, `text`. `data_bytes` is the size of the file without length and header. InvalidArgument if the
 // header does not describe exactly these bytes.
-absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& json, int64_t data_bytes);
+absl::StatusOr<SafetensorsHeader> ParseHeader(const std::string& text, int64_t data_bytes);
 
 }  // namespace catchment
 

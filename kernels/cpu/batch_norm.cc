@@ -228,7 +228,8 @@ class CpuBatchNorm final : public Kernel {
   }
 
   double CountValues(int64_t samples) const {
-    return static_cast<double>(samples * planes_.size() / planes_.period);
+    const int64_t values = samples * planes_.size() / planes_.period;
+    return static_cast<double>(values);
   }
 
   void TakeStatistics(int64_t begin, int64_t end, const float* parameters, Ghost* ghost) {

@@ -9,8 +9,9 @@ namespace {
 
 template <typename Reply>
 absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
-  if (result.ok()) *reply = *std::move(result);
-  return result.status();
+  if (!result.ok()) return result.status();
+  *reply = *std::move(result);
+  return absl::OkStatus();
 }
 
 }  // namespace

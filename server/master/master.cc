@@ -34,7 +34,7 @@ v1::Job WithoutModel(v1::Job job) {
 
 absl::StatusOr<std::unique_ptr<Master>> Master::Create(v1::Job job, std::vector<TensorSpec> tensors,
                                                        int num_shards, const Clock* clock,
-                                                       std::optional<v1::MasterState> resumed) {
+                                                       const std::optional<v1::MasterState>& resumed) {
   const v1::MasterState from = resumed.value_or(v1::MasterState());
   if (absl::Status status = CheckMasterState(from); !status.ok()) return status;
   return std::unique_ptr<Master>(new Master(std::move(job), std::move(tensors), num_shards, clock, from));

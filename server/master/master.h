@@ -68,7 +68,7 @@ class Master {
   // the master.
   static absl::StatusOr<std::unique_ptr<Master>> Create(v1::Job job, std::vector<TensorSpec> tensors,
                                                         int num_shards, const Clock* clock,
-                                                        std::optional<v1::MasterState> resumed);
+                                                        const std::optional<v1::MasterState>& resumed);
 
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);

@@ -76,7 +76,7 @@ class GapAware final : public GradientCompensation {
   explicit GapAware(float max_learning_rate) : max_learning_rate_(max_learning_rate) {}
   const char* state_name() const override { return "gap_aware.mean_square"; }
   void Compensate(uint64_t steps, const Part& part) const override;
-  void Stepped(int64_t n, const float* momentum, float* state) const override;
+  void Stepped(int64_t n, const float* v, float* ra) const override;
 
  private:
   const float max_learning_rate_;
@@ -89,7 +89,7 @@ class GapAware final : public GradientCompensation {
 //   exponential  eta * exp(-rate * tau)
 // The factor of a contribution without staleness is 1.
 // Returns the factor of the learning rate; 1 for a compensation of another kind.
-double StalenessFactor(const v1::Compensation& compensation, uint64_t tau);
+double StalenessFactor(const v1::Compensation& compensation, uint64_t staleness);
 
 }  // namespace catchment
 

@@ -164,7 +164,7 @@ void DrawDigit(int digit, Random* random, uint8_t* pixels) {
   const float grain = Uniform(random, 0, kGrain);
   for (int i = 0; i < kPixels; ++i) {
     const float value = ink * Coverage(page.distance(i), blur) + grain * Bell(random);
-    pixels[i] = static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f) + 0.5f);
+    pixels[i] = static_cast<uint8_t>(std::floor(std::clamp(value, 0.0f, 255.0f) + 0.5f));
   }
 }
 

@@ -35,7 +35,7 @@ Dataset DrawPart(uint64_t seed, Part part, int64_t samples) {
     labels[i] = static_cast<uint8_t>(random.Below(kClasses));
     DrawDigit(labels[i], &random, pixels.data() + i * kPixels);
   }
-  return Dataset({1, kDrawnSize, kDrawnSize}, kClasses, kNormalization, std::move(pixels), std::move(labels));
+  return Dataset({1, kDrawnSize, kDrawnSize}, kClasses, kNormalization, std::move(pixels), labels);
 }
 
 }  // namespace

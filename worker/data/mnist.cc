@@ -120,7 +120,7 @@ absl::StatusOr<Dataset> LoadPart(const std::string& directory, const Part& part)
   const absl::Status checked = CheckPart(part, *images_path, *labels_path, *read);
   if (!checked.ok()) return checked;
   return Dataset({1, kSize, kSize}, kClasses, kNormalization, std::move(read->images.values),
-                 std::move(read->labels.values));
+                 read->labels.values);
 }
 
 }  // namespace
