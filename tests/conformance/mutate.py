@@ -10,6 +10,7 @@ tests/conformance/survivors.md then explains.
     tests/conformance/mutate.py                        everything: some hundred breaks, an hour on 2 cores
     tests/conformance/mutate.py --only gap_aware gate  files whose path has one of these in it
     tests/conformance/mutate.py --copy /tmp/mutated    leaves the copy there, so that a second run builds less
+    tests/conformance/mutate.py --since=94ac31f        only lines that no source file had at that commit
     tests/conformance/mutate.py --list                 what would be broken, and how
 """
 import argparse
@@ -74,6 +75,18 @@ def breaks_of(path):
                 yield number, line, broken
 
 
+def without_spaces(line):
+    return "".join(line.split("//")[0].split())
+
+
+def lines_at(tree, commit):
+    """Returns the lines of all C++ files at a commit, without spaces and comments."""
+    def git(*arguments):
+        return subprocess.run(["git", *arguments], cwd=tree, check=True, capture_output=True).stdout.decode(errors="replace")
+    names = [name for name in git("ls-tree", "-r", "--name-only", commit).splitlines() if name.endswith((".cc", ".h"))]
+    return {without_spaces(line) for name in names for line in git("show", f"{commit}:{name}").splitlines()}
+
+
 def sources(root):
     for rule, tests in RULES.items():
         path = root / rule
@@ -106,12 +119,14 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--only", nargs="*", default=[""], help="parts of paths")
     arguments.add_argument("--copy", help="where the copy of the tree is made, and stays")
+    arguments.add_argument("--since", metavar="COMMIT", help="break only lines that are newer than this commit")
     arguments.add_argument("--list", action="store_true", help="break nothing")
     options = arguments.parse_args()
 
     tree = Path(__file__).resolve().parents[2]
+    old = lines_at(tree, options.since) if options.since else set()
     plan = [(file.relative_to(tree), tests, b) for file, tests in sources(tree)
-            if any(part in str(file) for part in options.only) for b in breaks_of(file)]
+            if any(part in str(file) for part in options.only) for b in breaks_of(file) if without_spaces(b[1]) not in old]
     if options.list:
         for file, _, (number, line, broken) in plan:
             print(f"{file}:{number + 1}\n  {line.strip()}\n  {broken.strip()}")
