@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
+#include "cli/compare/report_runs.h"
 #include "cli/terminal.h"
 #include "cli/train.h"
 #include "common/command_line.h"
@@ -22,6 +23,7 @@ constexpr char kHelp[] =
   catchment train JOB --out=DIR       trains it with servers and workers on this machine
   catchment compare JOB --algorithms=A,B,... --out=DIR
                                       trains it with several algorithms and reports which is best
+  catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
   catchment status HOST:PORT          shows the status of a running job and what delays it
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment health HOST:PORT          queries the health of a server, for probes
@@ -46,6 +48,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"validate", RunValidate},
       {"train", RunTrainCommand},
       {"compare", RunCompareCommand},
+      {"report", RunReportCommand},
       {"status", RunStatus},
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},

@@ -182,15 +182,18 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
     return absl::InvalidArgumentError(
         absl::StrCat("accepts only flags, but got '", words->front(), "'; see --help"));
   }
-  if (words->size() > 1) {
+  if (words->size() > 1 && argument.all == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("takes one ", argument.name, ", but got also ", (*words)[1]));
   }
-  if (!words->empty()) {
+  if (!words->empty() && argument.all != nullptr) {
+    *argument.all = *words;
+  } else if (!words->empty()) {
     *argument.out = words->front();
   } else if (!argument.name.empty() && !argument.optional()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("takes one ", argument.name, ", for example: ", name, " ", argument.example));
+        absl::StrCat("takes ", argument.all == nullptr ? "one " : "at least one ", argument.name,
+                     ", for example: ", name, " ", argument.example));
   }
   if (absl::Status status = flags.CheckRequired(); !status.ok()) return status;
   return check();

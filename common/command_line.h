@@ -80,6 +80,7 @@ struct CommandLine {
     std::string* out = nullptr;
     // Returns true if the flags make the argument unnecessary.
     std::function<bool()> optional = [] { return false; };
+    std::vector<std::string>* all = nullptr;  // if it is set instead of `out`, there may be several
   };
 
   std::string name;   // "catchment train"

@@ -10,15 +10,25 @@
 namespace catchment {
 namespace {
 
-AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
-  const v1::Algorithm& algorithm = run.job.algorithm();
-  const Hyperparameters hyperparameters = HyperparametersOf(run.job);
+// Returns the first run of an algorithm, from which its settings are read.
+const PlannedRun* FirstOf(const ComparePlan& plan, const std::string& algorithm) {
+  for (const PlannedRun& run : plan.runs) {
+    if (run.algorithm == algorithm) return &run;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job, bool searched) {
+  const v1::Algorithm& algorithm = job.algorithm();
+  const Hyperparameters hyperparameters = HyperparametersOf(job);
   AlgorithmFacts facts;
-  facts.name = run.algorithm;
+  facts.name = name;
   facts.synchronous = IsSynchronous(algorithm.consistency());
   const v1::Optimizer& optimizer = algorithm.contribution().has_pseudo_gradient()
                                        ? algorithm.contribution().pseudo_gradient().local_optimizer()
-                                       : run.job.optimizer();
+                                       : job.optimizer();
   facts.optimizer = v1::Optimizer::Kind_Name(optimizer.kind());
   facts.learning_rate = hyperparameters.learning_rate;
   if (hyperparameters.momentum.has_value()) facts.momentum = *hyperparameters.momentum;
@@ -31,16 +41,6 @@ AlgorithmFacts FactsOf(const PlannedRun& run, bool searched) {
   facts.searched = searched;
   return facts;
 }
-
-// Returns the first run of an algorithm, from which its settings are read.
-const PlannedRun* FirstOf(const ComparePlan& plan, const std::string& algorithm) {
-  for (const PlannedRun& run : plan.runs) {
-    if (run.algorithm == algorithm) return &run;
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
   RunResult result;
@@ -89,7 +89,8 @@ Comparison Collect(const CompareOptions& options, const CompareDirectory& direct
   comparison.seeds = options.seeds;
   comparison.wanted_target = options.target;
   for (const std::string& algorithm : options.algorithms) {
-    comparison.algorithms.push_back(FactsOf(*FirstOf(plan, algorithm), found.count(algorithm) > 0));
+    comparison.algorithms.push_back(
+        FactsOf(algorithm, FirstOf(plan, algorithm)->job, found.count(algorithm) > 0));
   }
   comparison.workers = options.workers;
   comparison.machine = ThisMachine();

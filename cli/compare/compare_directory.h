@@ -56,6 +56,9 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
 // with the lowest loss; -1 if none is done.
 int BestProbe(const std::vector<RunResult>& probes);
 
+// Returns the settings of a complete job, as the algorithm `name` of a report.
+AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job, bool searched);
+
 // Returns the content of the report.
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
                    const FoundHyperparameters& found);

@@ -53,16 +53,16 @@ struct Comparison {
   std::string command;
   std::string version;
   std::string job_name;
-  std::string job;  // that of the first run as text, with all defaults
-  std::string budget;
+  std::string job;                      // that of the first run as text, with all defaults
+  std::string budget;                   // empty: it differs
   std::vector<std::string> stragglers;  // "1:4x"
-  int servers = 1;
-  int threads = 1;  // per worker
+  int servers = 1;                      // 0: they differ
+  int threads = 1;                      // per worker; 0: not known
   int seeds = 1;
   double wanted_target = 0;  // 0: chosen from the results
   std::vector<AlgorithmFacts> algorithms;
-  std::vector<int> workers;  // ascending
-  Machine machine;
+  std::vector<int> workers;        // ascending
+  std::optional<Machine> machine;  // on which all runs ran, if it is known
   std::vector<RunResult> runs;
   std::vector<LeftOutPair> left_out;
   std::vector<SearchProbe> probes;

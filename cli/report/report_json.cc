@@ -11,6 +11,9 @@ constexpr int kSchema = 1;
 
 Json OrNull(const std::optional<double>& value) { return value.has_value() ? Json(*value) : Json(); }
 
+// 0: not known, or not the same for all runs.
+Json OrNull(int number) { return number == 0 ? Json() : Json(number); }
+
 Json ToJson(const Spread& spread) {
   if (spread.n == 0) return Json();
   return {{"runs", spread.n}, {"mean", spread.mean}, {"low", spread.low}, {"high", spread.high}};
@@ -25,11 +28,12 @@ Json ToJson(const Ratio& ratio) {
 
 Json ToJson(const std::optional<Ratio>& ratio) { return ratio.has_value() ? ToJson(*ratio) : Json(); }
 
-Json ToJson(const Machine& machine) {
-  return {{"processor", machine.processor},
-          {"processors", machine.processors},
-          {"memory_bytes", machine.memory_bytes},
-          {"system", machine.system}};
+Json ToJson(const std::optional<Machine>& machine) {
+  if (!machine.has_value()) return Json();
+  return {{"processor", machine->processor},
+          {"processors", machine->processors},
+          {"memory_bytes", machine->memory_bytes},
+          {"system", machine->system}};
 }
 
 Json ToJson(const AlgorithmFacts& facts) {
@@ -150,10 +154,10 @@ Json ReportJson(const Comparison& comparison, const Findings& findings) {
   report["command"] = comparison.command;
   report["version"] = comparison.version;
   report["job_name"] = comparison.job_name;
-  report["budget"] = comparison.budget;
+  report["budget"] = comparison.budget.empty() ? Json() : Json(comparison.budget);
   report["stragglers"] = comparison.stragglers;
-  report["servers"] = comparison.servers;
-  report["threads"] = comparison.threads;
+  report["servers"] = OrNull(comparison.servers);
+  report["threads"] = OrNull(comparison.threads);
   report["seeds"] = comparison.seeds;
   report["workers"] = comparison.workers;
   report["machine"] = ToJson(comparison.machine);

@@ -20,9 +20,9 @@ std::string Section(const std::string& title) { return absl::StrCat("<h2>", Esca
 std::string Subtitle(const Comparison& comparison) {
   std::vector<std::string> names;
   for (const AlgorithmFacts& facts : comparison.algorithms) names.push_back(facts.name);
-  std::string line =
-      absl::StrCat(absl::StrJoin(names, ", "), "; ", absl::StrJoin(comparison.workers, ", "), " workers; ",
-                   Plural(comparison.seeds, "seed"), "; budget ", comparison.budget);
+  std::string line = absl::StrCat(absl::StrJoin(names, ", "), "; ", absl::StrJoin(comparison.workers, ", "),
+                                  " workers; ", Plural(comparison.seeds, "seed"));
+  if (!comparison.budget.empty()) absl::StrAppend(&line, "; budget ", comparison.budget);
   if (!comparison.stragglers.empty()) absl::StrAppend(&line, "; emulated: ", DescribeStragglers(comparison));
   return HtmlParagraph(line);
 }
@@ -46,10 +46,11 @@ std::string HowItIsDecided(const Comparison& comparison, const Findings& finding
 
 // Returns a warning if there are fewer processors than threads.
 std::string MachineWarning(const Comparison& comparison) {
-  const int threads = comparison.workers.back() * comparison.threads;
-  if (threads <= comparison.machine.processors) return "";
-  return HtmlParagraph(absl::StrCat("This machine has ", Plural(comparison.machine.processors, "processor"),
-                                    ": with ", Plural(comparison.workers.back(), "worker"),
+  if (!comparison.machine.has_value()) return "";
+  const int processors = comparison.machine->processors;
+  if (comparison.workers.back() * comparison.threads <= processors) return "";
+  return HtmlParagraph(absl::StrCat("This machine has ", Plural(processors, "processor"), ": with ",
+                                    Plural(comparison.workers.back(), "worker"),
                                     " they share them with servers and evaluator, so throughput "
                                     "cannot rise as it would on several machines. While a straggler "
                                     "sleeps, the others use its processor."));
@@ -175,21 +176,25 @@ std::string MomentumSection(const Comparison& comparison) {
           "applied as they arrive."));
 }
 
+std::string MachineTable(const Comparison& comparison) {
+  TableRows rows = {{"machine", ""}};
+  if (const std::optional<Machine>& machine = comparison.machine) {
+    rows.push_back({"processor", machine->processor});
+    rows.push_back({"processors", absl::StrCat(machine->processors)});
+    rows.push_back({"memory", Bytes(machine->memory_bytes)});
+    rows.push_back({"system", machine->system});
+  }
+  rows.push_back({"version", comparison.version});
+  if (comparison.servers > 0) rows.push_back({"servers", absl::StrCat(comparison.servers)});
+  if (comparison.threads > 0) rows.push_back({"threads of a worker", absl::StrCat(comparison.threads)});
+  rows.push_back({"device", comparison.runs.empty() ? "" : comparison.runs.front().device});
+  return HtmlTable(rows, 2);
+}
+
 std::string RepeatSection(const Comparison& comparison) {
-  const Machine& machine = comparison.machine;
   return absl::StrCat(Section("How to repeat it"), "<pre>", EscapeXml(comparison.command), "</pre>\n",
-                      HtmlTable({{"machine", ""},
-                                 {"processor", machine.processor},
-                                 {"processors", absl::StrCat(machine.processors)},
-                                 {"memory", Bytes(machine.memory_bytes)},
-                                 {"system", machine.system},
-                                 {"version", comparison.version},
-                                 {"servers", absl::StrCat(comparison.servers)},
-                                 {"threads of a worker", absl::StrCat(comparison.threads)},
-                                 {"device", comparison.runs.empty() ? "" : comparison.runs.front().device}},
-                                2),
-                      SettingsTable(comparison), SearchTable(comparison), LeftOutTable(comparison),
-                      RunsTable(comparison),
+                      MachineTable(comparison), SettingsTable(comparison), SearchTable(comparison),
+                      LeftOutTable(comparison), RunsTable(comparison),
                       HtmlParagraph("The job of the first run, with all defaults; the others differ in "
                                     "algorithm, workers and seed, and "
                                     "are in the directories of their results."),

@@ -15,6 +15,11 @@ std::optional<double> Number(const Json& object, const char* key) {
   return found->get<double>();
 }
 
+std::string TextOrEmpty(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 double NumberOr0(const Json& object, const char* key) { return Number(object, key).value_or(0); }
 
 // There are more lines of metrics than scores; they repeat the last one.
@@ -42,8 +47,9 @@ void ReadStaleness(const Json& summary, RunResult* result) {
   const auto counts = summary.find("staleness_counts");
   if (counts == summary.end()) return;
   for (const Json& pair : *counts) {
-    if (pair.is_array() && pair.size() == 2)
-      result->staleness[pair[0].get<uint64_t>()] = pair[1].get<uint64_t>();
+    const bool readable =
+        pair.is_array() && pair.size() == 2 && pair[0].is_number_unsigned() && pair[1].is_number_unsigned();
+    if (readable) result->staleness[pair[0].get<uint64_t>()] = pair[1].get<uint64_t>();
   }
 }
 
@@ -62,8 +68,8 @@ void ReadResult(const Json& summary, const std::string& metrics, RunResult* resu
   result->data_seconds = NumberOr0(summary, "data_seconds");
   result->bytes_pushed = NumberOr0(summary, "bytes_pushed");
   result->bytes_pulled = NumberOr0(summary, "bytes_pulled");
-  result->device = summary.value("device", "");
-  result->reason = summary.value("reason", "");
+  result->device = TextOrEmpty(summary, "device");
+  result->reason = TextOrEmpty(summary, "reason");
   ReadStaleness(summary, result);
   result->scores = ReadScores(metrics);
 }

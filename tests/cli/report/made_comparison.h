@@ -48,7 +48,7 @@ inline Comparison MadeComparison() {
   comparison.algorithms = {{"sync", true, "SGD", 0.05, 0.9, true, std::nullopt, false, false},
                            {"downpour", false, "SGD", 0.03, 0.8, true, std::nullopt, false, false}};
   comparison.workers = {1, 4};
-  comparison.machine = {"a processor", 2, 4e9, "a system"};
+  comparison.machine = Machine{"a processor", 2, 4e9, "a system"};
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     const double noise = 0.1 * static_cast<double>(seed);
     comparison.runs.push_back(MadeRun("sync", 1, seed, 10 + noise, 0.98));
