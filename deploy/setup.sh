@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing Catchment needs, and that are not there yet.
 #
-#   deploy/setup.sh
+#   deploy/setup.sh                 what README.md's commands need
+#   deploy/setup.sh PACKAGE...      these Debian packages, too
 #
 # For Debian 12 (bookworm). Needs root or sudo only where something is missing; with nothing to do it ends at
 # once and touches nothing.
@@ -9,7 +10,7 @@
 set -euo pipefail
 
 # What for: README.md, "What it is built on".
-readonly packages=(
+packages=(
   bazel-bootstrap g++ pkg-config python3
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libabsl-dev libgoogle-glog-dev nlohmann-json3-dev
@@ -69,7 +70,10 @@ install_missing() {
     die "apt-get could not install all of: ${missing[*]} (the reason is above)"
 }
 
-[[ $# -eq 0 ]] || { echo "usage: $0" >&2; exit 2; }
+for word; do
+  [[ $word != -* ]] || { echo "usage: $0 [PACKAGE...]" >&2; exit 2; }
+done
+packages+=("$@")
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   die "no dpkg-query or no apt-get here: it installs Debian packages, and needs Debian 12 (bookworm)"
 fi

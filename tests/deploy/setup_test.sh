@@ -108,3 +108,12 @@ expect_output "installing 1 packages: curl"
 
 setup --frobnicate
 expect_status 2
+
+# Packages beside those that every build needs.
+mv "$TEST_TMPDIR/curl" "$stubs/curl"
+lacking clang-14
+setup
+expect_output "all packages are there"
+setup clang-14
+expect_status 0
+expect_output "installing 1 packages: clang-14"
