@@ -8,6 +8,9 @@
 
 namespace catchment {
 
+// The largest number of workers of a job. Their indexes are below it.
+inline constexpr uint32_t kMaxWorkers = 10000;
+
 // Returns true if every update is made of a contribution of every worker, so that steps can be planned and a
 // run can be repeated. Defaults need not be filled in.
 inline bool IsSynchronous(const v1::Consistency& consistency) {

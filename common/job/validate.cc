@@ -22,7 +22,6 @@
 namespace catchment {
 namespace {
 
-constexpr uint32_t kMaxWorkers = 10000;
 constexpr uint32_t kMaxBatchSize = 1000000;
 constexpr uint32_t kMaxBlockKib = 65536;
 constexpr size_t kMaxNameLength = 100;

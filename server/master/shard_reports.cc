@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {
@@ -43,6 +44,12 @@ absl::Status ShardReports::Update(const v1::ShardReport& report) {
     return absl::InvalidArgumentError(absl::StrCat("received a report of shard ", report.shard(),
                                                    ", but the job has ", reports_.size(),
                                                    " servers; give all servers the same --servers"));
+  }
+  // Memory is kept for each index.
+  for (const v1::PushMark& mark : report.marks()) {
+    if (mark.worker() < kMaxWorkers) continue;
+    return absl::InvalidArgumentError(absl::StrCat("server ", report.shard(), " reports worker ",
+                                                   mark.worker(), "; their indexes are below ", kMaxWorkers));
   }
   std::optional<v1::ShardReport>& last = reports_[report.shard()];
   if (last && report.version() < last->version()) {

@@ -83,6 +83,17 @@ class RandomBoard {
   std::map<uint32_t, uint64_t> versions_;
 };
 
+TEST(ShardReports, RefusesTheIndexOfAWorkerThatNoJobHas) {
+  ShardReports board(1);
+  v1::ShardReport report;
+  report.add_marks()->set_worker(9999);
+  EXPECT_TRUE(board.Update(report).ok());
+  report.add_marks()->set_worker(10000);
+  const absl::Status status = board.Update(report);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "server 0 reports worker 10000; their indexes are below 10000");
+}
+
 TEST(ShardReportsTest, SumsAreThoseOfTheLastReportsAfterAnySequenceOfReports) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     RandomBoard random(seed);
