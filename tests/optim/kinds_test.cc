@@ -126,5 +126,18 @@ TEST(OptimizerKindsTest, AddsWeightDecayToTheGradientUnlessTheKindDoesItItself) 
   }
 }
 
+TEST(DescribePreparation, NamesWhatIsDoneToAGradientBeforeTheFormula) {
+  v1::Optimizer config;
+  config.set_kind(v1::Optimizer::SGD);
+  EXPECT_EQ(DescribePreparation(config), "");
+  config.set_clip_value(2);
+  config.set_weight_decay(0.5f);
+  EXPECT_EQ(DescribePreparation(config),
+            " Before, g is clipped to +-2. Weight decay: 0.5 * w is added to g.");
+  // Its formula has the decay.
+  config.set_kind(v1::Optimizer::ADAMW);
+  EXPECT_EQ(DescribePreparation(config), " Before, g is clipped to +-2.");
+}
+
 }  // namespace
 }  // namespace catchment
