@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/table/formats.h"
 
@@ -95,6 +96,18 @@ TEST(Hdf5Test, TellsWhatCannotBeRead) {
   const std::string cut = WriteFile(TestDirectory(), "cut.h5", bytes.substr(0, bytes.size() - 10));
   EXPECT_THAT(Error(ReadHdf5(cut, kSpec)),
               HasSubstr("cut.h5: is no HDF5 file, or is cut short or damaged: "));
+  // Data sets that claim 2^40 rows.
+  const auto dimensions = [](uint64_t rows) {
+    const uint64_t both[] = {rows, 3};
+    return std::string(reinterpret_cast<const char*>(both), sizeof both);
+  };
+  const std::string huge =
+      WriteFile(TestDirectory(), "huge.h5",
+                absl::StrReplaceAll(bytes, {{dimensions(5), dimensions(uint64_t{1} << 40)}}));
+  EXPECT_THAT(
+      Error(ReadHdf5(huge, kSpec)),
+      HasSubstr("huge.h5: data set \"features\" is damaged: its 1099511627776 x 3 values do not fit in the "
+                "60 bytes that are stored of them"));
   const std::string text = WriteFile(TestDirectory(), "text.h5", "1,2,3\n");
   EXPECT_THAT(Error(ReadHdf5(text, kSpec)), HasSubstr("text.h5: is no HDF5 file"));
 }

@@ -15,6 +15,11 @@
 namespace catchment {
 namespace {
 
+// Long doubles are the largest numbers that the library converts.
+constexpr size_t kMostValueBytes = 16;
+// Bytes that a stored byte can become: 1,032 with DEFLATE, fewer with other filters.
+constexpr double kMostUnpacked = 1100;
+
 // Closes what HDF5 opened.
 class Handle {
  public:
@@ -65,6 +70,33 @@ absl::Status Bad(const DataSet& data, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(data.ToString(), " ", what));
 }
 
+// Checks that the values take no more memory than what is stored of them can hold, so that a damaged file cannot
+// make the library or the reader allocate what its header claims.
+absl::Status CheckSize(const DataSet& data) {
+  const size_t value_bytes = H5Tget_size(data.type.id());
+  if (value_bytes > kMostValueBytes) {
+    return Bad(data, absl::StrCat("holds numbers of ", value_bytes, " bytes; at most ", kMostValueBytes,
+                                  " can be read"));
+  }
+  auto bytes = static_cast<double>(value_bytes);
+  for (const hsize_t dimension : data.shape) bytes *= static_cast<double>(dimension);
+  const Handle layout(H5Dget_create_plist(data.set.id()), H5Pclose);
+  if (H5Pget_layout(layout.id()) == H5D_CHUNKED) {
+    std::vector<hsize_t> chunk(data.shape.size());
+    if (H5Pget_chunk(layout.id(), static_cast<int>(chunk.size()), chunk.data()) < 0) {
+      return Bad(data, "has chunks of another number of dimensions");
+    }
+    auto chunk_bytes = static_cast<double>(value_bytes);
+    for (const hsize_t dimension : chunk) chunk_bytes *= static_cast<double>(dimension);
+    bytes = std::max(bytes, chunk_bytes);
+  }
+  const hsize_t stored = H5Dget_storage_size(data.set.id());
+  if (bytes <= kMostUnpacked * static_cast<double>(stored)) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(data.ToString(), " is damaged: its ",
+                                          absl::StrJoin(data.shape, " x "), " values do not fit in the ",
+                                          stored, " bytes that are stored of them"));
+}
+
 absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::string& name) {
   if (H5Lexists(file, name.c_str(), H5P_DEFAULT) <= 0) {
     return absl::NotFoundError(absl::StrCat(path, ": has no data set \"", name,
@@ -82,7 +114,9 @@ absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::str
   std::vector<hsize_t> shape(rank);
   H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr);
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return Bad(data, "has no rows");
-  return DataSet{path, name, std::move(data.set), std::move(type), std::move(shape)};
+  DataSet found = {path, name, std::move(data.set), std::move(type), std::move(shape)};
+  if (absl::Status status = CheckSize(found); !status.ok()) return status;
+  return found;
 }
 
 template <typename T>
