@@ -13,6 +13,11 @@
 namespace catchment::cuda {
 namespace {
 
+// The normalized value, h above, and the layer's output without relu. Forward and backward call the same functions, so that
+// the relu sets the same values to zero in both.
+CATCHMENT_ON_DEVICE float Normalized(float x, float mean, float scale) { return (x - mean) * scale; }
+CATCHMENT_ON_DEVICE float Output(float h, float weight, float bias) { return fmaf(h, weight, bias); }
+
 class BatchNorm final : public Layer {
  public:
   BatchNorm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input)
@@ -26,120 +31,163 @@ class BatchNorm final : public Layer {
         ghost_(
             static_cast<int>(spec.ghost_batch == 0 ? input.batch : std::min(spec.ghost_batch, input.batch))),
         mean_(device, MostGroups() * channels_),
-        variance_(device, MostGroups() * channels_),
+        scale_(device, MostGroups() * channels_),
+        variance_(device, channels_),
         d_bias_(device, MostGroups() * channels_),
         d_weight_(device, MostGroups() * channels_),
         statistics_(device, 2 * channels_) {}
 
   void Forward(const Pass& pass) override {
     const bool given = pass.mode == kScoring;
-    if (given) {
-      Take(pass.statistics);
-    } else {
-      ForEachGroup(pass, [&](int group, int64_t first, int64_t rows) { Measure(group, first, rows); });
-    }
-    if (pass.mode == kGathering) Tell(pass);
-    Normalize(given ? 1 : Groups(pass));
+    WithPackWidth<4>(channels_, [&](auto width) {
+      if (pass.mode == kGathering) {
+        // Over all samples together, regardless of ghost batches.
+        Measure<width()>(0, 0, int64_t{pass.samples} * area_);
+        Tell(pass.statistics);
+      }
+      if (given) {
+        Take(pass.statistics);
+      } else {
+        ForEachGroup(pass,
+                     [&](int group, int64_t first, int64_t rows) { Measure<width()>(group, first, rows); });
+      }
+      Normalize<width()>(given ? 1 : Groups(pass));
+    });
   }
 
   void Backward(const Pass& pass) override {
-    if (relu_) MaskByRelu(device_, output);
-    ForEachGroup(pass, [&](int group, int64_t first, int64_t rows) { SumGradients(group, first, rows); });
-    SumGroups(Groups(pass));
-    ToInput(pass);
+    WithPackWidth<4>(channels_, [&](auto width) {
+      ForEachGroup(
+          pass, [&](int group, int64_t first, int64_t rows) { SumGradients<width()>(group, first, rows); });
+      ToInput<width()>(pass);
+    });
   }
 
-  // Computes mean and variance of the rows first .. first + rows - 1.
+  // Computes mean and variance of the rows first .. first + rows - 1 in one pass, from the sums of d and d^2, where d is the
+  // difference from the first row. That row is a sample of the same values, so nothing is lost where the mean is large.
+  template <int kWidth>
   void Measure(int group, int64_t first, int64_t rows) {
     const int channels = channels_;
+    const float epsilon = epsilon_, share = 1.0f / static_cast<float>(rows);
     const float* const x = input_.value + first * channels;
-    float *const mean = mean_.data() + group * channels, *const variance =
-                                                             variance_.data() + group * channels;
-    const float share = 1.0f / static_cast<float>(rows);
-    device_->SumRows(
-        rows, channels, [=] CATCHMENT_ON_DEVICE(int r, int c) { return share * x[r * channels + c]; }, mean);
-    device_->SumRows(
+    float *const mean = mean_.data() + group * channels, *const scale = scale_.data() + group * channels;
+    float* const variance = variance_.data();
+    device_->SumRows<2, kWidth>(
         rows, channels,
-        [=] CATCHMENT_ON_DEVICE(int r, int c) {
-          const float d = x[r * channels + c] - mean[c];
-          return share * d * d;
+        [=] CATCHMENT_ON_DEVICE(int r, int c, Pack<kWidth>* sums) {
+          const auto values = LoadPack<kWidth>(x + int64_t{r} * channels + c),
+                     origin = LoadPack<kWidth>(x + c);
+          for (int k = 0; k < kWidth; ++k) {
+            const float d = values.at[k] - origin.at[k];
+            sums[0].at[k] += d;
+            sums[1].at[k] += d * d;
+          }
         },
-        variance);
+        [=] CATCHMENT_ON_DEVICE(int c, const float* sums) {
+          const float d = share * sums[0], v = fmaxf(share * sums[1] - d * d, 0.0f);
+          mean[c] = x[c] + d;
+          variance[c] = v;
+          scale[c] = 1 / sqrtf(v + epsilon);
+        });
   }
 
+  template <int kWidth>
   void Normalize(int groups) {
-    const int channels = channels_, group_values = ghost_ * area_ * channels;
+    const int channels = channels_;
+    const Divisor by_channels(channels / kWidth), by_group(GroupPacks<kWidth>());
     const bool relu = relu_;
-    const float epsilon = epsilon_;
-    const float *const x = input_.value, *const mean = mean_.data(), *const variance = variance_.data();
+    const float *const x = input_.value, *const mean = mean_.data(), *const scale = scale_.data();
     const float *const weight = parameters->value(), *const bias = weight + channels;
     float* const y = output->value;
-    device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      const int c = i % channels, group = i / group_values;
+    device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      const int c = i % by_channels * kWidth, group = i / by_group;
       const int s = (group < groups ? group : groups - 1) * channels + c;
-      const float value = (x[i] - mean[s]) / sqrtf(variance[s] + epsilon) * weight[c] + bias[c];
-      y[i] = relu && !(value > 0) ? 0.0f : value;
+      auto values = LoadPack<kWidth>(x + i * kWidth);
+      const auto m = LoadPack<kWidth>(mean + s), f = LoadPack<kWidth>(scale + s);
+      const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
+      for (int k = 0; k < kWidth; ++k) {
+        const float value = Output(Normalized(values.at[k], m.at[k], f.at[k]), w.at[k], b.at[k]);
+        values.at[k] = relu && !(value > 0) ? 0.0f : value;
+      }
+      StorePack(y + i * kWidth, values);
     });
   }
 
+  // Sums d_bias and d_weight of a group, and adds them to the parameters' gradient; the first group begins it.
+  template <int kWidth>
   void SumGradients(int group, int64_t first, int64_t rows) {
     const int channels = channels_;
-    const float epsilon = epsilon_;
+    const bool relu = relu_, begins = group == 0;
     const float *const x = input_.value + first * channels, *const d_y = output->gradient + first * channels;
-    const float *const mean = mean_.data() + group * channels, *const variance =
-                                                                   variance_.data() + group * channels;
-    device_->SumRows(
-        rows, channels, [=] CATCHMENT_ON_DEVICE(int r, int c) { return d_y[r * channels + c]; },
-        d_bias_.data() + group * channels);
-    device_->SumRows(
-        rows, channels,
-        [=] CATCHMENT_ON_DEVICE(int r, int c) {
-          const int i = r * channels + c;
-          return d_y[i] * (x[i] - mean[c]) / sqrtf(variance[c] + epsilon);
-        },
-        d_weight_.data() + group * channels);
-  }
-
-  void SumGroups(int groups) {
-    const int channels = channels_;
-    const float *const d_weight = d_weight_.data(), *const d_bias = d_bias_.data();
+    const float *const mean = mean_.data() + group * channels, *const scale =
+                                                                   scale_.data() + group * channels;
+    const float *const weight = parameters->value(), *const bias = weight + channels;
+    float *const d_bias = d_bias_.data() + group * channels, *const d_weight =
+                                                                 d_weight_.data() + group * channels;
     float* const gradient = parameters->gradient();
-    device_->ForEach(channels, [=] CATCHMENT_ON_DEVICE(int c) {
-      float weight = 0, bias = 0;
-      for (int g = 0; g < groups; ++g) {
-        weight += d_weight[g * channels + c];
-        bias += d_bias[g * channels + c];
-      }
-      gradient[c] = weight;
-      gradient[channels + c] = bias;
-    });
+    device_->SumRows<2, kWidth>(
+        rows, channels,
+        [=] CATCHMENT_ON_DEVICE(int r, int c, Pack<kWidth>* sums) {
+          const int64_t i = int64_t{r} * channels + c;
+          const auto values = LoadPack<kWidth>(x + i), gradients = LoadPack<kWidth>(d_y + i);
+          const auto m = LoadPack<kWidth>(mean + c), f = LoadPack<kWidth>(scale + c);
+          const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
+          for (int k = 0; k < kWidth; ++k) {
+            const float h = Normalized(values.at[k], m.at[k], f.at[k]);
+            const float d = relu && !(Output(h, w.at[k], b.at[k]) > 0) ? 0.0f : gradients.at[k];
+            sums[0].at[k] += d;
+            sums[1].at[k] += d * h;
+          }
+        },
+        [=] CATCHMENT_ON_DEVICE(int c, const float* sums) {
+          d_bias[c] = sums[0];
+          d_weight[c] = sums[1];
+          gradient[c] = (begins ? 0.0f : gradient[c]) + sums[1];
+          gradient[channels + c] = (begins ? 0.0f : gradient[channels + c]) + sums[0];
+        });
   }
 
+  template <int kWidth>
   void ToInput(const Pass& pass) {
-    const int channels = channels_, group_values = ghost_ * area_ * channels;
-    const int values = pass.samples * area_ * channels;
-    const float epsilon = epsilon_;
-    const float *const x = input_.value, *const d_y = output->gradient, *const weight = parameters->value();
-    const float *const mean = mean_.data(), *const variance = variance_.data();
+    const int channels = channels_, last_group = Groups(pass) - 1;
+    const Divisor by_channels(channels / kWidth), by_group(GroupPacks<kWidth>());
+    const int packs = static_cast<int>(int64_t{pass.samples} * area_ * channels / kWidth);
+    // One over the number of rows of each group but the last, and of the last.
+    const float share = 1.0f / static_cast<float>(ghost_ * area_);
+    const float last_share = 1.0f / static_cast<float>((pass.samples - last_group * ghost_) * area_);
+    const bool relu = relu_;
+    const float *const x = input_.value, *const d_y = output->gradient;
+    const float *const weight = parameters->value(), *const bias = weight + channels;
+    const float *const mean = mean_.data(), *const scale = scale_.data();
     const float *const d_weight = d_weight_.data(), *const d_bias = d_bias_.data();
     float* const d_x = input_.gradient;
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      if (i >= values) {
-        d_x[i] = 0;
-        return;
+    device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      Pack<kWidth> result = {};
+      if (i < packs) {
+        const int c = i % by_channels * kWidth, group = i / by_group, s = group * channels + c;
+        const float part = group < last_group ? share : last_share;
+        const auto values = LoadPack<kWidth>(x + i * kWidth), gradients = LoadPack<kWidth>(d_y + i * kWidth);
+        const auto m = LoadPack<kWidth>(mean + s), f = LoadPack<kWidth>(scale + s);
+        const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
+        const auto sum = LoadPack<kWidth>(d_bias + s), sum_h = LoadPack<kWidth>(d_weight + s);
+        for (int k = 0; k < kWidth; ++k) {
+          const float h = Normalized(values.at[k], m.at[k], f.at[k]);
+          const float d = relu && !(Output(h, w.at[k], b.at[k]) > 0) ? 0.0f : gradients.at[k];
+          result.at[k] = w.at[k] * f.at[k] * (d - part * (sum.at[k] + h * sum_h.at[k]));
+        }
       }
-      const int c = i % channels, group = i / group_values, s = group * channels + c;
-      const int end = (group + 1) * group_values;
-      const float m = static_cast<float>(((end < values ? end : values) - group * group_values) / channels);
-      const float scale = 1 / sqrtf(variance[s] + epsilon);
-      const float h = (x[i] - mean[s]) * scale;
-      d_x[i] = weight[c] * scale * (d_y[i] - d_bias[s] / m - h * d_weight[s] / m);
+      StorePack(d_x + i * kWidth, result);
     });
   }
 
  private:
   int64_t MostGroups() const { return (input_.batch + ghost_ - 1) / ghost_; }
   int Groups(const Pass& pass) const { return (pass.samples + ghost_ - 1) / ghost_; }
+  // Returns the packs of a group, at most those of the activation.
+  template <int kWidth>
+  int64_t GroupPacks() const {
+    return int64_t{ghost_} * area_ * channels_ / kWidth;
+  }
 
   // Calls f(group, its first row, its number of rows); a row is a pixel.
   template <typename F>
@@ -151,20 +199,18 @@ class BatchNorm final : public Layer {
   }
 
   void Take(const float* statistics) {
-    std::copy_n(statistics, 2 * channels_, statistics_.data());
+    std::copy_n(statistics, channels_, statistics_.data());
+    std::transform(statistics + channels_, statistics + 2 * channels_, statistics_.data() + channels_,
+                   [this](float variance) { return 1 / std::sqrt(variance + epsilon_); });
     device_->CopyIn(mean_.data(), statistics_.data(), channels_ * sizeof(float));
-    device_->CopyIn(variance_.data(), statistics_.data() + channels_, channels_ * sizeof(float));
+    device_->CopyIn(scale_.data(), statistics_.data() + channels_, channels_ * sizeof(float));
   }
 
-  // Computes them over all samples together, regardless of ghost batches.
-  void Tell(const Pass& pass) {
-    if (Groups(pass) > 1) Measure(0, 0, int64_t{pass.samples} * area_);
+  void Tell(float* statistics) {
     device_->CopyOut(statistics_.data(), mean_.data(), channels_ * sizeof(float));
     device_->Await(
         device_->CopyOut(statistics_.data() + channels_, variance_.data(), channels_ * sizeof(float)));
-    std::copy_n(statistics_.data(), 2 * channels_, pass.statistics);
-    if (Groups(pass) > 1)
-      ForEachGroup(pass, [&](int g, int64_t first, int64_t rows) { Measure(g, first, rows); });
+    std::copy_n(statistics_.data(), 2 * channels_, statistics);
   }
 
   Device* device_;
@@ -172,7 +218,9 @@ class BatchNorm final : public Layer {
   const bool relu_;
   const float epsilon_;
   const int channels_, area_, ghost_;
-  DeviceArray<> mean_, variance_, d_bias_, d_weight_;  // groups x channels
+  DeviceArray<> mean_, scale_;       // groups x channels; scale is 1 / sqrt(variance + epsilon)
+  DeviceArray<> variance_;           // of the group that was measured last
+  DeviceArray<> d_bias_, d_weight_;  // groups x channels
   PinnedArray<> statistics_;
 };
 

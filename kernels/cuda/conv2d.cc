@@ -5,7 +5,7 @@
 //   out = patches weights' + bias      d_weights = d_out' patches      d_patches = d_out weights
 // and d_in is gathered from d_patches. Patches are written for a chunk of samples at a time, to scratch
 // memory, in the precision of factors. Rows are padded with zeros to a multiple of 16 bytes. With a 1 x 1
-// window, stride 1 and 32 bits the patches are the input itself.
+// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once.
 //
 // Memory traffic of a step for each value of the patches: it is written twice and read twice (forward and
 // weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
@@ -24,56 +24,58 @@ namespace {
 
 struct Window {
   int in_height, in_width, in_channels;  // all groups
-  int out_height, out_width;
-  int size, stride, padding;
+  Steps rows, columns;
   int channels;        // of one group
   int stride_of_rows;  // values from a row of patches, or weights, to the next
 
-  int row_values() const { return size * size * channels; }
-  bool is_pointwise() const { return channels == in_channels && size == 1 && stride == 1 && padding == 0; }
+  int area() const { return rows.size * columns.size; }
+  int row_values() const { return area() * channels; }
+  bool is_pointwise() const {
+    return channels == in_channels && rows.size == 1 && rows.stride == 1 && rows.padding == 0;
+  }
 };
 
 // Sets patches to the values of `rows` windows of group `group`; `in` is the beginning of the first window's
-// sample.
+// sample. Each thread writes a pack of channels.
+template <int kWidth>
 void Gather(Device* device, const Window& w, int group, int64_t rows, const float* in,
             const FactorWriter& patches) {
   const int first_channel = group * w.channels, row_values = w.row_values();
-  device->ForEach(rows * w.stride_of_rows, [=] CATCHMENT_ON_DEVICE(int i) {
-    const int row = i / w.stride_of_rows, at = i % w.stride_of_rows;
-    const int c = at % w.channels, kx = at / w.channels % w.size, ky = at / w.channels / w.size;
-    const int x = row % w.out_width * w.stride + kx - w.padding;
-    const int y = row / w.out_width % w.out_height * w.stride + ky - w.padding;
-    const int sample = row / w.out_width / w.out_height;
-    const bool inside = at < row_values && x >= 0 && x < w.in_width && y >= 0 && y < w.in_height;
-    const int place = ((sample * w.in_height + y) * w.in_width + x) * w.in_channels + first_channel + c;
-    patches.Write(i, inside ? in[place] : 0.0f);
+  const Divisor by_row(w.stride_of_rows / kWidth), by_channels(w.channels / kWidth), by_size(w.columns.size);
+  const Divisor by_out_width(w.columns.out), by_out_height(w.rows.out);
+  device->ForEach(rows * w.stride_of_rows / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+    int pack, channel_pack, kx, out_x, out_y;
+    const int row = by_row.Divide(i, &pack);
+    const int ky = by_size.Divide(by_channels.Divide(pack, &channel_pack), &kx);
+    const int sample = by_out_height.Divide(by_out_width.Divide(row, &out_x), &out_y);
+    const int x = w.columns.Input(out_x, kx), y = w.rows.Input(out_y, ky);
+    Pack<kWidth> values = {};
+    if (pack * kWidth < row_values && x >= 0 && x < w.in_width && y >= 0 && y < w.in_height) {
+      const int pixel = (sample * w.in_height + y) * w.in_width + x;
+      values = LoadPack<kWidth>(in + int64_t{pixel} * w.in_channels + first_channel + channel_pack * kWidth);
+    }
+    patches.Write(int64_t{i} * kWidth, values);
   });
 }
 
 // Sets d_in, for every input value, to the sum over the windows that contain it.
+template <int kWidth>
 void GatherBack(Device* device, const Window& w, int group, int64_t samples, const float* d_patches,
                 float* d_in) {
-  const int first_channel = group * w.channels, row_values = w.stride_of_rows;
-  device->ForEach(samples * w.in_height * w.in_width * w.channels, [=] CATCHMENT_ON_DEVICE(int i) {
-    const int c = i % w.channels, x = i / w.channels % w.in_width;
-    const int y = i / w.channels / w.in_width % w.in_height,
-              sample = i / w.channels / w.in_width / w.in_height;
-    float sum = 0;
-    ForEachWindowOver(w, y, x, [&](int out_y, int out_x, int ky, int kx) {
-      const int row = (sample * w.out_height + out_y) * w.out_width + out_x;
-      sum += d_patches[static_cast<int64_t>(row) * row_values + (ky * w.size + kx) * w.channels + c];
+  const int first_channel = group * w.channels;
+  const Divisor by_channels(w.channels / kWidth), by_width(w.in_width), by_height(w.in_height);
+  device->ForEach(samples * w.in_height * w.in_width * w.channels / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+    int pack, x, y;
+    const int pixel = by_channels.Divide(i, &pack), sample = by_height.Divide(by_width.Divide(pixel, &x), &y);
+    Pack<kWidth> sum = {};
+    ForEachWindowOver(w.rows, w.columns, y, x, [&](int out_y, int out_x, int ky, int kx) {
+      const int row = (sample * w.rows.out + out_y) * w.columns.out + out_x;
+      const int at = (ky * w.columns.size + kx) * w.channels + pack * kWidth;
+      const auto part = LoadPack<kWidth>(d_patches + int64_t{row} * w.stride_of_rows + at);
+      for (int k = 0; k < kWidth; ++k) sum.at[k] += part.at[k];
     });
-    d_in[((sample * w.in_height + y) * w.in_width + x) * w.in_channels + first_channel + c] = sum;
+    StorePack(d_in + int64_t{pixel} * w.in_channels + first_channel + pack * kWidth, sum);
   });
-}
-
-// Returns the largest number of samples that divides the batch and whose patches are at most
-// kMostPatchValues.
-int64_t ChunkOf(int64_t batch, int64_t patch_values) {
-  int64_t chunk =
-      std::clamp(Device::kMostPatchValues / std::max<int64_t>(patch_values, 1), int64_t{1}, batch);
-  while (batch % chunk != 0) --chunk;
-  return chunk;
 }
 
 class Conv2d final : public Layer {
@@ -88,120 +90,91 @@ class Conv2d final : public Layer {
         groups_(static_cast<int>(spec.groups)),
         filters_(static_cast<int>(spec.output.channels)),
         window_(WindowOf(*device, spec)),
-        direct_(window_.is_pointwise() && !Is16Bit(device->precision())),
+        pointwise_(window_.is_pointwise()),
         pixels_(spec.output.height * spec.output.width),
-        chunk_(direct_ ? spec.batch_size : ChunkOf(spec.batch_size, pixels_ * window_.stride_of_rows)),
-        weight_(device, filters_ * RowBytes()),
-        d_weight_(device, int64_t{filters_} * window_.stride_of_rows) {
-    const int64_t rows = chunk_ * pixels_, k = window_.stride_of_rows, f = filters_ / groups_;
-    const int bytes = BytesOf(device->precision());
-    Checked(rows * k, "a convolution's patches");
+        chunk_(pointwise_ ? spec.batch_size
+                          : std::clamp(Device::kMostPatchValues / (pixels_ * window_.stride_of_rows),
+                                       int64_t{1}, int64_t{spec.batch_size})),
+        takes_weight_(Is16Bit(device->precision()) || window_.area() > 1 ||
+                      window_.stride_of_rows > window_.row_values()),
+        tells_weight_gradient_(window_.area() > 1 && window_.channels > 1),
+        weight_(device, takes_weight_ ? filters_ * RowBytes() : 0),
+        d_weight_(device, tells_weight_gradient_ ? int64_t{filters_} * window_.stride_of_rows : 0) {
+    if (pointwise_) pointwise_patches_.emplace(device, input.batch * pixels_, window_.channels);
+    Checked(chunk_ * pixels_ * window_.stride_of_rows, "a convolution's patches");
     // d_out as a factor, followed by the patches, which their gradient overwrites.
-    if (Is16Bit(device->precision())) d_out_bytes_ = (rows * filters_ * bytes + 255) / 256 * 256;
-    device->ReserveScratch(d_out_bytes_ + (direct_ ? 0 : rows * k * sizeof(float)));
-    const int out_alignment =
-        AlignmentOf({rows * filters_ * int64_t{sizeof(float)}, f * int64_t{sizeof(float)}});
-    const int d_out_alignment = d_out_bytes_ > 0 ? AlignmentOf({f * bytes}) : out_alignment;
-    const int weight_alignment = AlignmentOf({f * k * bytes});
-    forward_.emplace(device, GemmSpec{.transpose_b = true,
-                                      .m = rows,
-                                      .n = f,
-                                      .k = k,
-                                      .lda = k,
-                                      .ldb = k,
-                                      .ldc = filters_,
-                                      .bias = bias_,
-                                      .relu = relu_,
-                                      .b_alignment = weight_alignment,
-                                      .c_alignment = out_alignment});
-    for (const bool accumulate : {false, true}) {
-      to_weight_.emplace_back(device, GemmSpec{.transpose_a = true,
-                                               .m = f,
-                                               .n = k,
-                                               .k = rows,
-                                               .lda = filters_,
-                                               .ldb = k,
-                                               .ldc = k,
-                                               .accumulate = accumulate,
-                                               .a_alignment = d_out_alignment,
-                                               .c_alignment = AlignmentOf({f * k * int64_t{sizeof(float)}})});
+    if (Is16Bit(device->precision())) {
+      d_out_stride_ = groups_ > 1 ? filters_ : RoundedUp(*device, filters_);
+      d_out_bytes_ = (input.batch * pixels_ * d_out_stride_ * int64_t{sizeof(uint16_t)} + 255) / 256 * 256;
+    } else {
+      d_out_stride_ = filters_;
     }
-    if (input_gradient_) {
-      const int64_t d_in_bytes = chunk_ * input.sample_size() * int64_t{sizeof(float)};
-      to_input_.emplace(device,
-                        GemmSpec{.m = rows,
-                                 .n = k,
-                                 .k = f,
-                                 .lda = filters_,
-                                 .ldb = k,
-                                 .ldc = k,
-                                 .a_alignment = d_out_alignment,
-                                 .b_alignment = weight_alignment,
-                                 .c_alignment = window_.is_pointwise() ? AlignmentOf({d_in_bytes}) : 256});
-    }
+    device->ReserveScratch(d_out_bytes_ +
+                           (pointwise_ ? 0 : chunk_ * pixels_ * window_.stride_of_rows * sizeof(float)));
+    MakeProducts(chunk_, &products_);
+    if (const int64_t rest = spec.batch_size % chunk_; rest > 0) MakeProducts(rest, &last_products_);
   }
 
   void Forward(const Pass&) override {
-    TakeWeight();
-    ForEachChunk([&](int64_t sample, int group) {
-      const float* const bias = bias_ ? parameters->value() + NumWeights() + FirstFilter(group) : nullptr;
-      forward_->Run(Patches(sample, group), Weight(group), bias,
-                    output->value + sample * pixels_ * filters_ + FirstFilter(group));
+    if (pointwise_) pointwise_patches_->Take(input_.value);
+    if (takes_weight_) TakeWeight();
+    ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
+      for (int group = 0; group < groups_; ++group) {
+        const float* const bias = bias_ ? parameters->value() + NumWeights() + FirstFilter(group) : nullptr;
+        products->forward->Run(Patches(sample, samples, group), Weight(group), bias,
+                               output->value + sample * pixels_ * filters_ + FirstFilter(group));
+      }
     });
   }
 
   void Backward(const Pass&) override {
-    if (relu_) MaskByRelu(device_, output);
-    if (bias_) {
-      SumColumns(device_, output->batch * pixels_, filters_, output->gradient,
-                 parameters->gradient() + NumWeights());
-    }
-    for (int64_t sample = 0; sample < output->batch; sample += chunk_) {
-      const void* const d_out = OutputGradient(sample);
+    TakeOutputGradient(device_, *output, filters_, relu_,
+                       {d_out_bytes_ > 0 ? device_->scratch() : nullptr, device_->precision()}, d_out_stride_,
+                       bias_ ? parameters->gradient() + NumWeights() : nullptr);
+    float* const d_weight = tells_weight_gradient_ ? d_weight_.data() : parameters->gradient();
+    ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
-        const void* const d_group = Offset(*device_, d_out, FirstFilter(group));
-        to_weight_[sample > 0].Run(d_group, Patches(sample, group), nullptr,
-                                   d_weight_.data() + FirstWeight(group));
-        if (input_gradient_) BackwardToInput(sample, group, d_group);
+        const void* const d_out = OutputGradient(sample, group);
+        products->to_weight[sample > 0].Run(d_out, Patches(sample, samples, group), nullptr,
+                                            d_weight + FirstFilter(group) * d_weight_stride());
+        if (input_gradient_) BackwardToInput(sample, samples, group, d_out, &*products->to_input);
       }
-    }
-    TellWeightGradient();
+    });
+    if (tells_weight_gradient_) TellWeightGradient();
   }
 
   // The weights as a factor, in the order of patches.
   void TakeWeight() {
-    const int area = window_.size * window_.size, channels = window_.channels;
-    const int row_values = window_.row_values(), stride = window_.stride_of_rows;
+    const int channels = window_.channels, area = window_.area(), row_values = window_.row_values();
+    const Divisor by_row(window_.stride_of_rows), by_channels(channels);
     const float* const from = parameters->value();
     const FactorWriter to = {weight_.data(), device_->precision()};
-    device_->ForEach(int64_t{filters_} * stride, [=] CATCHMENT_ON_DEVICE(int i) {
-      const int filter = i / stride, at = i % stride;
-      to.Write(i, at < row_values ? from[(filter * channels + at % channels) * area + at / channels] : 0.0f);
+    device_->ForEach(int64_t{filters_} * window_.stride_of_rows, [=] CATCHMENT_ON_DEVICE(int i) {
+      int at, channel;
+      const int filter = by_row.Divide(i, &at), place = by_channels.Divide(at, &channel);
+      to.Write(i, at < row_values ? from[(filter * channels + channel) * area + place] : 0.0f);
     });
   }
 
   void TellWeightGradient() {
-    const int area = window_.size * window_.size, channels = window_.channels;
-    const int stride = window_.stride_of_rows;
+    const int channels = window_.channels, stride = window_.stride_of_rows;
+    const Divisor by_area(window_.area()), by_channels(channels);
     const float* const from = d_weight_.data();
     float* const to = parameters->gradient();
     device_->ForEach(NumWeights(), [=] CATCHMENT_ON_DEVICE(int i) {
-      const int place = i % area, channel = i / area % channels, filter = i / area / channels;
+      int place, channel;
+      const int filter = by_channels.Divide(by_area.Divide(i, &place), &channel);
       to[i] = from[static_cast<int64_t>(filter) * stride + place * channels + channel];
     });
   }
 
-  // Returns the output's gradient of a chunk in the form of a factor of a product.
-  const void* OutputGradient(int64_t sample) {
-    const float* const d_out = output->gradient + sample * pixels_ * filters_;
-    if (d_out_bytes_ == 0) return d_out;
-    const FactorWriter rounded = {device_->scratch(), device_->precision()};
-    device_->ForEach(chunk_ * pixels_ * filters_,
-                     [=] CATCHMENT_ON_DEVICE(int i) { rounded.Write(i, d_out[i]); });
-    return rounded.to;
-  }
-
  private:
+  // The products of a chunk of samples.
+  struct Products {
+    std::optional<Gemm> forward, to_input;
+    std::vector<Gemm> to_weight;  // of the first chunk, and of further ones
+  };
+
   static int64_t NumParameters(const CatchmentCudaLayer& spec) {
     const int64_t weights =
         spec.output.channels * (spec.input.channels / spec.groups) * spec.kernel_size * spec.kernel_size;
@@ -212,46 +185,105 @@ class Conv2d final : public Layer {
     Window window = {static_cast<int>(spec.input.height),
                      static_cast<int>(spec.input.width),
                      static_cast<int>(spec.input.channels),
-                     static_cast<int>(spec.output.height),
-                     static_cast<int>(spec.output.width),
-                     static_cast<int>(spec.kernel_size),
-                     static_cast<int>(spec.stride),
-                     static_cast<int>(spec.padding),
+                     Steps(spec.output.height, spec.kernel_size, spec.stride, spec.padding),
+                     Steps(spec.output.width, spec.kernel_size, spec.stride, spec.padding),
                      static_cast<int>(spec.input.channels / spec.groups),
                      0};
-    // The gradient of pointwise patches is that of the input, which has no padding.
-    window.stride_of_rows =
-        window.is_pointwise() ? window.channels : static_cast<int>(RoundedUp(device, window.row_values()));
+    // With 32 bits pointwise patches are the input itself.
+    window.stride_of_rows = window.is_pointwise() && !Is16Bit(device.precision())
+                                ? window.channels
+                                : static_cast<int>(RoundedUp(device, window.row_values()));
     return window;
   }
 
   int64_t NumWeights() const { return int64_t{filters_} * window_.row_values(); }
   int64_t RowBytes() const { return int64_t{window_.stride_of_rows} * BytesOf(device_->precision()); }
   int64_t FirstFilter(int group) const { return int64_t{group} * (filters_ / groups_); }
-  int64_t FirstWeight(int group) const { return FirstFilter(group) * window_.stride_of_rows; }
-  const void* Weight(int group) const { return Offset(*device_, weight_.data(), FirstWeight(group)); }
+  // The values from one row of the weights' gradient to the next.
+  int64_t d_weight_stride() const {
+    return tells_weight_gradient_ ? window_.stride_of_rows : window_.row_values();
+  }
+  const void* Weight(int group) const {
+    return Offset(*device_, takes_weight_ ? weight_.data() : static_cast<const void*>(parameters->value()),
+                  FirstFilter(group) * window_.stride_of_rows);
+  }
+  const void* OutputGradient(int64_t sample, int group) const {
+    return Offset(*device_,
+                  d_out_bytes_ > 0 ? device_->scratch() : static_cast<const void*>(output->gradient),
+                  sample * pixels_ * d_out_stride_ + FirstFilter(group));
+  }
 
+  void MakeProducts(int64_t samples, Products* products) {
+    const int64_t rows = samples * pixels_, k = window_.stride_of_rows, f = filters_ / groups_;
+    const int64_t chunk_rows = chunk_ * pixels_, bytes = BytesOf(device_->precision());
+    constexpr int64_t kFloat = sizeof(float);
+    const int out_alignment = AlignmentOf({chunk_rows * filters_ * kFloat, f * kFloat});
+    const int d_out_alignment = AlignmentOf({chunk_rows * d_out_stride_ * bytes, f * bytes});
+    const int weight_alignment = AlignmentOf({f * k * bytes});
+    // Pointwise patches, and their gradient, which is the input's, have rows that are not filled up with zeros.
+    const int64_t columns = pointwise_ ? window_.channels : k;
+    products->forward.emplace(device_, GemmSpec{.transpose_b = true,
+                                                .m = rows,
+                                                .n = f,
+                                                .k = columns,
+                                                .lda = k,
+                                                .ldb = k,
+                                                .ldc = filters_,
+                                                .bias = bias_,
+                                                .relu = relu_,
+                                                .b_alignment = weight_alignment,
+                                                .c_alignment = out_alignment});
+    for (const bool accumulate : {false, true}) {
+      products->to_weight.emplace_back(
+          device_, GemmSpec{.transpose_a = true,
+                            .m = f,
+                            .n = d_weight_stride(),
+                            .k = rows,
+                            .lda = d_out_stride_,
+                            .ldb = k,
+                            .ldc = d_weight_stride(),
+                            .accumulate = accumulate,
+                            .a_alignment = d_out_alignment,
+                            .c_alignment = AlignmentOf({f * d_weight_stride() * kFloat})});
+    }
+    if (!input_gradient_) return;
+    products->to_input.emplace(device_, GemmSpec{.m = rows,
+                                                 .n = columns,
+                                                 .k = f,
+                                                 .lda = d_out_stride_,
+                                                 .ldb = k,
+                                                 .ldc = columns,
+                                                 .a_alignment = d_out_alignment,
+                                                 .b_alignment = weight_alignment});
+  }
+
+  // Calls f(first sample, number of samples, their products).
   template <typename F>
   void ForEachChunk(F f) {
     for (int64_t sample = 0; sample < output->batch; sample += chunk_) {
-      for (int group = 0; group < groups_; ++group) f(sample, group);
+      const int64_t samples = std::min(chunk_, output->batch - sample);
+      f(sample, samples, samples == chunk_ ? &products_ : &last_products_);
     }
   }
 
-  const void* Patches(int64_t sample, int group) {
-    const float* const in = input_.value + sample * input_.sample_size();
-    if (direct_) return in;
+  const void* Patches(int64_t sample, int64_t samples, int group) {
+    if (pointwise_) return pointwise_patches_->data();
     const FactorWriter patches = {device_->scratch() + d_out_bytes_, device_->precision()};
-    Gather(device_, window_, group, chunk_ * pixels_, in, patches);
+    WithPackWidth<8>(window_.channels, [&](auto width) {
+      Gather<width()>(device_, window_, group, samples * pixels_,
+                      input_.value + sample * input_.sample_size(), patches);
+    });
     return patches.to;
   }
 
-  void BackwardToInput(int64_t sample, int group, const void* d_out) {
+  void BackwardToInput(int64_t sample, int64_t samples, int group, const void* d_out, Gemm* product) {
     float* const d_in = input_.gradient + sample * input_.sample_size();
-    float* const d_patches =
-        window_.is_pointwise() ? d_in : reinterpret_cast<float*>(device_->scratch() + d_out_bytes_);
-    to_input_->Run(d_out, Weight(group), nullptr, d_patches);
-    if (d_patches != d_in) GatherBack(device_, window_, group, chunk_, d_patches, d_in);
+    if (pointwise_) return product->Run(d_out, Weight(group), nullptr, d_in);
+    auto* const d_patches = reinterpret_cast<float*>(device_->scratch() + d_out_bytes_);
+    product->Run(d_out, Weight(group), nullptr, d_patches);
+    WithPackWidth<4>(window_.channels, [&](auto width) {
+      GatherBack<width()>(device_, window_, group, samples, d_patches, d_in);
+    });
   }
 
   Device* device_;
@@ -259,14 +291,16 @@ class Conv2d final : public Layer {
   const bool relu_, bias_, input_gradient_;
   const int groups_, filters_;
   const Window window_;
-  const bool direct_;         // patches are the input itself
-  const int64_t pixels_;      // of one sample's output
-  const int64_t chunk_;       // samples
+  const bool pointwise_;
+  const int64_t pixels_;  // of one sample's output
+  const int64_t chunk_;   // samples; the last chunk has the rest
+  // Whether weights are copied to the order and precision of patches, and whether their gradient is copied back.
+  const bool takes_weight_, tells_weight_gradient_;
   DeviceArray<char> weight_;  // a factor: filters x k x k x channels, with rows filled up
   DeviceArray<> d_weight_;    // as weight_
-  int64_t d_out_bytes_ = 0;   // of scratch memory; 0: it needs no rounding
-  std::optional<Gemm> forward_, to_input_;
-  std::vector<Gemm> to_weight_;  // of the first chunk, and of further ones
+  std::optional<Factor> pointwise_patches_;
+  int64_t d_out_stride_ = 0, d_out_bytes_ = 0;  // of scratch memory; 0 bytes: it needs no rounding
+  Products products_, last_products_;
 };
 
 }  // namespace

@@ -57,13 +57,9 @@ class Dense final : public Layer {
   }
 
   void Backward(const Pass&) override {
-    if (relu_) MaskByRelu(device_, output);
-    d_y_.Take(output->gradient);
+    TakeOutputGradient(device_, *output, static_cast<int>(units_), relu_, d_y_.WriterOf(output->gradient),
+                       d_y_.stride(), bias_ ? parameters->gradient() + inputs_ * units_ : nullptr);
     to_weight_->Run(d_y_.data(), x_.data(), nullptr, parameters->gradient());
-    if (bias_) {
-      SumColumns(device_, input_.batch, static_cast<int>(units_), output->gradient,
-                 parameters->gradient() + inputs_ * units_);
-    }
     if (input_gradient_) to_input_->Run(d_y_.data(), weight_.data(), nullptr, input_.gradient);
   }
 

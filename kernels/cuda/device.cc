@@ -29,6 +29,11 @@ struct AllStreams : Device::Streams {
   CopyEvents copies;
 };
 
+struct Clear {
+  uint32_t* counters;
+  __device__ void operator()(int i) const { counters[i] = 0; }
+};
+
 }  // namespace
 
 const int64_t Device::kMostPatchValues = int64_t{1} << 27;
@@ -48,6 +53,13 @@ Device::Device(int index, Precision precision) : index_(index), precision_(preci
   }
   workspace_ = Allocate(kWorkspace);
   CheckMemory(1);
+  ClearSums();
+}
+
+// The last block of each sum sets its counter back.
+void Device::ClearSums() {
+  ForEach(kMostSumBlocks,
+          Clear{reinterpret_cast<uint32_t*>(static_cast<char*>(workspace_) + kWorkspaceBytes)});
 }
 
 Device::~Device() {

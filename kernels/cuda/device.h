@@ -23,6 +23,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/pack.h"
 #include "kernels/cuda/precision.h"
 
 #ifdef __CUDACC__
@@ -90,9 +91,16 @@ class Device {
   template <typename F>
   void ForEach(int64_t n, F f);
 
-  // Sets out[c] to the sum of f(r, c) over the rows r, in the same order in every run.
+  // Calls f(row, team) for every row by all threads of a team, in no particular order: by 32 for rows of up to 1,024
+  // values, and by 256 for longer ones.
   template <typename F>
-  void SumRows(int64_t rows, int64_t columns, F f, float* out);
+  void ForEachRow(int64_t rows, int64_t width, F f);
+
+  // Takes kSums sums over the rows for every column, in the same order in every run: calls f(row, column, sums), where
+  // column is a multiple of kWidth, which divides `columns`, and `sums` is a Pack<kWidth>[kSums] to add the values of the
+  // row to; then done(column, sums) for each column with its kSums totals.
+  template <int kSums, int kWidth, typename F, typename G>
+  void SumRows(int64_t rows, int64_t columns, F f, G done);
 
   // The largest number of values of a convolution's patches at a time. Small on the CPU, so that tests have
   // several chunks.
@@ -113,11 +121,16 @@ class Device {
   Memory memory() const;
   void Wait();  // for all that is under way
   void Launched();
+  // Prepares what SumRows needs of the workspace.
+  void ClearSums();
 
-  // The number of parts that a sum over many rows is divided into.
-  static constexpr int kParts = 64;
-  static constexpr int64_t kMostSummedColumns = int64_t{1} << 18;
-  static constexpr size_t kWorkspace = kWorkspaceBytes + kParts * kMostSummedColumns * sizeof(float);
+  // A sum's blocks: four for each of the 132 multiprocessors of an H100, so that sums do not depend on the device.
+  static constexpr int kMostSumBlocks = 512;
+  static constexpr int kSumThreads = 256, kMostSummedValues = 8;
+  // After the memory for products: how many parts of each range of columns are summed, and their sums.
+  static constexpr size_t kSumCounterBytes = kMostSumBlocks * sizeof(uint32_t);
+  static constexpr size_t kWorkspace =
+      kWorkspaceBytes + kSumCounterBytes + size_t{32} * kMostSumBlocks * kMostSummedValues * sizeof(float);
 
   const int index_;
   const Precision precision_;
@@ -239,38 +252,133 @@ void Device::ForEach(int64_t n, F f) {
   Launched();
 }
 
-// One block sums 32 columns over a part of the rows, 8 rows at a time.
-template <typename F>
-__global__ void SumPartKernel(int64_t rows, int columns, F f, float* parts) {
-  __shared__ float sums[8][33];
-  const int column = blockIdx.x * 32 + threadIdx.x;
-  const int64_t begin = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
-  float sum = 0;
-  if (column < columns) {
-    for (int64_t row = begin + threadIdx.y; row < end; row += 8) sum += f(static_cast<int>(row), column);
+// The threads that compute one row, which are all of a block.
+struct Team {
+  int rank, size;
+  float* shared;  // as many values as threads
+
+  // Return the sum and the largest of all threads' values, to each of them. All threads must call them.
+  __device__ float Sum(float value) const {
+    return Combine(value, [](float a, float b) { return a + b; });
   }
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= columns) return;
-  for (int i = 1; i < 8; ++i) sum += sums[i][threadIdx.x];
-  parts[static_cast<int64_t>(blockIdx.y) * columns + column] = sum;
+  __device__ float Max(float value) const {
+    return Combine(value, [](float a, float b) { return fmaxf(a, b); });
+  }
+
+ private:
+  template <typename F>
+  __device__ float Combine(float value, F f) const {
+    __syncthreads();  // the result of the call before has been read
+    shared[rank] = value;
+    for (int half = size / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (rank < half) shared[rank] = f(shared[rank], shared[rank + half]);
+    }
+    __syncthreads();
+    return shared[0];
+  }
+};
+
+template <typename F>
+__global__ void ForEachRowKernel(F f) {
+  __shared__ float shared[256];
+  f(static_cast<int>(blockIdx.x), Team{static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), shared});
 }
 
 template <typename F>
-void Device::SumRows(int64_t rows, int64_t columns, F f, float* out) {
-  if (columns > kMostSummedColumns) throw Error("sums of more than 262144 columns");
-  Checked(rows, "a sum");
-  const int parts = static_cast<int>(rows < 8 * kParts ? (rows + 7) / 8 : kParts);
-  const int width = static_cast<int>(columns);
-  float* const partial = static_cast<float*>(workspace_) + kWorkspaceBytes / sizeof(float);
-  SumPartKernel<<<dim3((width + 31) / 32, parts), dim3(32, 8), 0, streams_->compute>>>(rows, width, f,
-                                                                                       partial);
+void Device::ForEachRow(int64_t rows, int64_t width, F f) {
+  if (rows == 0) return;
+  Checked(rows * width, "a loop");
+  const int threads = width > 1024 ? 256 : 32;
+  ForEachRowKernel<<<static_cast<int>(rows), threads, 0, streams_->compute>>>(f);
   Launched();
-  ForEach(columns, [=] __device__(int c) {
-    float sum = 0;
-    for (int p = 0; p < parts; ++p) sum += partial[static_cast<int64_t>(p) * width + c];
-    out[c] = sum;
-  });
+}
+
+// Adds the sums of the threads of a column, which differ in threadIdx.y, to those of the first.
+template <int kSums, int kWidth>
+__device__ void SumOverRows(Pack<kWidth> (&sums)[kSums], float* shared) {
+  constexpr int kValues = kSums * kWidth;
+  const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) shared[i * threads + thread] = sums[i / kWidth].at[i % kWidth];
+  for (int half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y >= half) continue;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      float* const sum = shared + i * threads + thread;
+      *sum += sum[half * blockDim.x];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) sums[i / kWidth].at[i % kWidth] = shared[i * threads + thread];
+  __syncthreads();
+}
+
+// A block sums blockDim.x packs of columns over a part of the rows, blockDim.y rows at a time. The last block of these
+// columns sums the parts, in their order.
+template <int kSums, int kWidth, typename F, typename G>
+__global__ void SumRowsKernel(int rows, int packs, F f, G done, float* parts, uint32_t* finished) {
+  constexpr int kValues = kSums * kWidth;
+  __shared__ float shared[256 * kValues];
+  const int pack = blockIdx.x * blockDim.x + threadIdx.x;
+  const auto first = static_cast<int>(int64_t{rows} * blockIdx.y / gridDim.y);
+  const auto end = static_cast<int>(int64_t{rows} * (blockIdx.y + 1) / gridDim.y);
+  Pack<kWidth> sums[kSums] = {};
+  if (pack < packs) {
+    for (int row = first + threadIdx.y; row < end; row += blockDim.y) f(row, pack * kWidth, sums);
+  }
+  SumOverRows(sums, shared);
+  if (gridDim.y > 1) {
+    float* const part = parts + (blockIdx.y * packs + pack) * kValues;
+    if (threadIdx.y == 0 && pack < packs) {
+      for (int i = 0; i < kSums; ++i) StorePack(part + i * kWidth, sums[i]);
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0)
+      shared[0] = atomicInc(&finished[blockIdx.x], gridDim.y - 1) == gridDim.y - 1 ? 1.0f : 0.0f;
+    __syncthreads();
+    if (shared[0] == 0) return;
+    __threadfence();
+    __syncthreads();  // shared[0] has been read
+    for (Pack<kWidth>& sum : sums) sum = {};
+    if (pack < packs) {
+      for (int p = threadIdx.y; p < gridDim.y; p += blockDim.y) {
+        const float* const other = parts + (p * packs + pack) * kValues;
+#pragma unroll
+        for (int i = 0; i < kValues; ++i) sums[i / kWidth].at[i % kWidth] += __ldcg(other + i);
+      }
+    }
+    SumOverRows(sums, shared);
+  }
+  if (threadIdx.y > 0 || pack >= packs) return;
+  for (int k = 0; k < kWidth; ++k) {
+    float totals[kSums];
+    for (int i = 0; i < kSums; ++i) totals[i] = sums[i].at[k];
+    done(pack * kWidth + k, totals);
+  }
+}
+
+template <int kSums, int kWidth, typename F, typename G>
+void Device::SumRows(int64_t rows, int64_t columns, F f, G done) {
+  static_assert(kSums * kWidth <= kMostSummedValues);
+  Checked(rows * columns, "a sum");
+  const auto packs = static_cast<int>(columns / kWidth);
+  int width = 1;
+  while (width < packs && width < 32) width *= 2;
+  // Each thread has at least four rows.
+  int height = kSumThreads / width;
+  while (height > 1 && height * 4 > rows) height /= 2;
+  const int ranges = (packs + width - 1) / width;
+  const int64_t parts = std::clamp<int64_t>(rows / (8 * height), 1, std::max(1, kMostSumBlocks / ranges));
+  auto* const finished = reinterpret_cast<uint32_t*>(static_cast<char*>(workspace_) + kWorkspaceBytes);
+  auto* const sums =
+      reinterpret_cast<float*>(static_cast<char*>(workspace_) + kWorkspaceBytes + kSumCounterBytes);
+  SumRowsKernel<kSums, kWidth>
+      <<<dim3(ranges, static_cast<unsigned>(parts)), dim3(width, height), 0, streams_->compute>>>(
+          static_cast<int>(rows), packs, f, done, sums, finished);
+  Launched();
 }
 
 #else
@@ -280,12 +388,36 @@ void Device::ForEach(int64_t n, F f) {
   for (int i = 0, end = Checked(n, "a loop"); i < end; ++i) f(i);
 }
 
+// One thread computes each row.
+struct Team {
+  static constexpr int rank = 0, size = 1;
+  static float Sum(float value) { return value; }
+  static float Max(float value) { return value; }
+};
+
 template <typename F>
-void Device::SumRows(int64_t rows, int64_t columns, F f, float* out) {
-  for (int64_t c = 0; c < columns; ++c) {
-    double sum = 0;
-    for (int64_t r = 0; r < rows; ++r) sum += f(static_cast<int>(r), static_cast<int>(c));
-    out[c] = static_cast<float>(sum);
+void Device::ForEachRow(int64_t rows, int64_t width, F f) {
+  Checked(rows * width, "a loop");
+  for (int row = 0; row < rows; ++row) f(row, Team());
+}
+
+template <int kSums, int kWidth, typename F, typename G>
+void Device::SumRows(int64_t rows, int64_t columns, F f, G done) {
+  Checked(rows * columns, "a sum");
+  for (int c = 0; c < columns; c += kWidth) {
+    double sums[kSums][kWidth] = {};
+    for (int r = 0; r < rows; ++r) {
+      Pack<kWidth> row[kSums] = {};
+      f(r, c, row);
+      for (int i = 0; i < kSums; ++i) {
+        for (int k = 0; k < kWidth; ++k) sums[i][k] += row[i].at[k];
+      }
+    }
+    for (int k = 0; k < kWidth; ++k) {
+      float totals[kSums];
+      for (int i = 0; i < kSums; ++i) totals[i] = static_cast<float>(sums[i][k]);
+      done(c + k, totals);
+    }
   }
 }
 

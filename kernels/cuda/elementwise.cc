@@ -17,16 +17,16 @@ class Elementwise final : public Layer {
       : Layer(device, spec, 0), device_(device), input_(input) {}
 
   void Forward(const Pass&) override {
-    const float* const in = input_.value;
-    float* const out = output->value;
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) { out[i] = F::Value(in[i]); });
+    ForEachValue(
+        device_, input_.size(), output->value, [] CATCHMENT_ON_DEVICE(float x) { return F::Value(x); },
+        input_.value);
   }
 
   void Backward(const Pass&) override {
-    const float *const in = input_.value, *const out = output->value, *const d_out = output->gradient;
-    float* const d_in = input_.gradient;
-    device_->ForEach(input_.size(),
-                     [=] CATCHMENT_ON_DEVICE(int i) { d_in[i] = d_out[i] * F::Slope(in[i], out[i]); });
+    ForEachValue(
+        device_, input_.size(), input_.gradient,
+        [] CATCHMENT_ON_DEVICE(float x, float y, float d_y) { return d_y * F::Slope(x, y); }, input_.value,
+        output->value, output->gradient);
   }
 
  private:
@@ -77,19 +77,37 @@ class Dropout final : public Layer {
   void Backward(const Pass& pass) override { Run(pass, output->gradient, input_.gradient); }
 
   void Run(const Pass& pass, const float* from, float* to) {
-    const int channels = static_cast<int>(input_.shape.channels), area = static_cast<int>(input_.area());
-    const int size = static_cast<int>(input_.sample_size());
+    // A pack has values of one pixel.
+    WithPackWidth<4>(input_.is_image() ? input_.shape.channels : input_.sample_size(),
+                     [&](auto width) { RunPacks<width()>(pass, from, to); });
+  }
+
+  template <int kWidth>
+  void RunPacks(const Pass& pass, const float* from, float* to) {
+    const Divisor by_size(input_.sample_size() / kWidth), by_channels(input_.shape.channels);
+    const int area = static_cast<int>(input_.area());
     const bool image = input_.is_image(), drops = pass.mode == kTraining;
     const uint32_t threshold = DropoutThreshold(rate_);
     const float scale = drops ? 1 / (1 - rate_) : 1.0f;
     const uint32_t* const keys = keys_.data();
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      const int sample = i / size, at = i % size;
+    device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      int at;
+      const int sample = by_size.Divide(i, &at);
       // Masks are defined in the host's order.
-      const int element = image ? at % channels * area + at / channels : at;
-      const bool dropped = drops && DropoutHash({keys[2 * sample], keys[2 * sample + 1]},
-                                                static_cast<uint32_t>(element)) < threshold;
-      to[i] = dropped ? 0.0f : from[i] * scale;
+      int element = at * kWidth, step = 1;
+      if (image) {
+        int channel;
+        const int place = by_channels.Divide(at * kWidth, &channel);
+        element = channel * area + place;
+        step = area;
+      }
+      auto values = LoadPack<kWidth>(from + i * kWidth);
+      for (int k = 0; k < kWidth; ++k) {
+        const bool dropped = drops && DropoutHash({keys[2 * sample], keys[2 * sample + 1]},
+                                                  static_cast<uint32_t>(element + k * step)) < threshold;
+        values.at[k] = dropped ? 0.0f : values.at[k] * scale;
+      }
+      StorePack(to + i * kWidth, values);
     });
   }
 
@@ -120,19 +138,34 @@ class Add final : public Layer {
 
   void Forward(const Pass&) override {
     const bool relu = relu_;
-    const float *const a = first_.value, *const b = second_.value;
-    float* const out = output->value;
-    device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      const float sum = a[i] + b[i];
-      out[i] = relu && !(sum > 0) ? 0.0f : sum;
-    });
+    ForEachValue(
+        device_, output->size(), output->value,
+        [=] CATCHMENT_ON_DEVICE(float a, float b) {
+          const float sum = a + b;
+          return relu && !(sum > 0) ? 0.0f : sum;
+        },
+        first_.value, second_.value);
   }
 
   void Backward(const Pass&) override {
-    if (relu_) MaskByRelu(device_, output);
-    const float* const d_out = output->gradient;
+    WithPackWidth<4>(output->size(), [&](auto width) { GiveBack<width()>(); });
+  }
+
+  template <int kWidth>
+  void GiveBack() {
+    const float *const value = relu_ ? output->value : nullptr, *const d_out = output->gradient;
     float *const d_a = first_.gradient, *const d_b = second_.gradient;
-    device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) { d_a[i] = d_b[i] = d_out[i]; });
+    device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      auto gradient = LoadPack<kWidth>(d_out + i * kWidth);
+      if (value != nullptr) {
+        const auto sum = LoadPack<kWidth>(value + i * kWidth);
+        for (int k = 0; k < kWidth; ++k) {
+          if (!(sum.at[k] > 0)) gradient.at[k] = 0;
+        }
+      }
+      StorePack(d_a + i * kWidth, gradient);
+      StorePack(d_b + i * kWidth, gradient);
+    });
   }
 
  private:

@@ -9,6 +9,8 @@
 #include <optional>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/divisor.h"
+#include "kernels/cuda/pack.h"
 #include "kernels/cuda/precision.h"
 
 namespace catchment::cuda {
@@ -27,6 +29,19 @@ struct FactorWriter {
     } else {
       static_cast<float*>(to)[i] = value;
     }
+  }
+
+  // Writes values i, i + 1, ...; i is a multiple of kWidth.
+  template <int kWidth>
+  CATCHMENT_ON_DEVICE void Write(int64_t i, const Pack<kWidth>& values) const {
+    if (to == nullptr) return;
+    if (!Is16Bit(precision)) return StorePack(static_cast<float*>(to) + i, values);
+    Pack<kWidth, uint16_t> rounded;
+    for (int k = 0; k < kWidth; ++k) {
+      rounded.at[k] =
+          precision == Precision::kBfloat16 ? RoundToBfloat16(values.at[k]) : RoundToFloat16(values.at[k]);
+    }
+    StorePack(static_cast<uint16_t*>(to) + i, rounded);
   }
 };
 
@@ -69,9 +84,18 @@ class Factor {
   void Take(const float* values) {
     const FactorWriter writer = WriterOf(values);
     if (writer.to == nullptr) return;
-    const int64_t columns = columns_, stride = stride_;
-    device_->ForEach(rows_ * columns, [=] CATCHMENT_ON_DEVICE(int i) {
-      writer.Write(i / columns * stride + i % columns, values[i]);
+    WithPackWidth<8>(columns_, [&](auto width) { Copy<width()>(values, writer); });
+  }
+
+  // Writes the values with `writer`. It is public because nvcc requires that of functions with lambdas.
+  template <int kWidth>
+  void Copy(const float* values, const FactorWriter& writer) {
+    const Divisor by_packs(columns_ / kWidth);
+    const auto stride = static_cast<int>(stride_);
+    device_->ForEach(rows_ * columns_ / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      int pack;
+      const int row = by_packs.Divide(i, &pack);
+      writer.Write(int64_t{row} * stride + pack * kWidth, LoadPack<kWidth>(values + int64_t{i} * kWidth));
     });
   }
 

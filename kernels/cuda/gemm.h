@@ -1,5 +1,5 @@
 // A matrix product, created once for its sizes. All matrices are row-major. The device's precision determines
-// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, which TF32's products round. Sums,
+// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, of which TF32's products read 11 significant bits. Sums,
 // biases and results are float32.
 #ifndef CATCHMENT_KERNELS_CUDA_GEMM_H_
 #define CATCHMENT_KERNELS_CUDA_GEMM_H_

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/divisor.h"
 #include "kernels/cuda/node.h"
 
 namespace catchment::cuda {
@@ -10,10 +11,16 @@ namespace {
 
 // Returns the index of the weight of value i of a row: parameters are in the host's order.
 struct Place {
-  int channels, area;
+  Divisor by_channels;
+  int area;
   bool image;
 
-  CATCHMENT_ON_DEVICE int operator()(int i) const { return image ? i % channels * area + i / channels : i; }
+  CATCHMENT_ON_DEVICE int operator()(int i) const {
+    if (!image) return i;
+    int channel;
+    const int place = by_channels.Divide(i, &channel);
+    return channel * area + place;
+  }
 };
 
 class LayerNorm final : public Layer {
@@ -25,10 +32,9 @@ class LayerNorm final : public Layer {
         epsilon_(spec.epsilon),
         width_(static_cast<int>(Width(input))),
         rows_(input.size() / width_),
-        place_{static_cast<int>(input.shape.channels), static_cast<int>(input.area()), input.is_image()},
+        place_{Divisor(input.shape.channels), static_cast<int>(input.area()), input.is_image()},
         mean_(device, rows_),
-        scale_(device, rows_),
-        sums_(device, 2 * width_) {}
+        scale_(device, rows_) {}
 
   void Forward(const Pass&) override {
     const int width = width_;
@@ -36,61 +42,68 @@ class LayerNorm final : public Layer {
     const Place place = place_;
     const float *const x = input_.value, *const weight = parameters->value(), *const bias = weight + width;
     float *const y = output->value, *const means = mean_.data(), *const scales = scale_.data();
-    device_->ForEach(rows_, [=] CATCHMENT_ON_DEVICE(int row) {
+    device_->ForEachRow(rows_, width, [=] CATCHMENT_ON_DEVICE(int row, const Team& team) {
       const float* const values = x + row * width;
-      float mean = 0, variance = 0;
-      for (int i = 0; i < width; ++i) mean += values[i];
-      mean /= width;
-      for (int i = 0; i < width; ++i) variance += (values[i] - mean) * (values[i] - mean);
+      float sum = 0, squares = 0;
+      for (int i = team.rank; i < width; i += team.size) sum += values[i];
+      const float mean = team.Sum(sum) / width;
+      for (int i = team.rank; i < width; i += team.size) squares += (values[i] - mean) * (values[i] - mean);
+      const float scale = 1 / sqrtf(team.Sum(squares) / width + epsilon);
+      for (int i = team.rank; i < width; i += team.size) {
+        const int at = place(i);
+        y[row * width + i] = (values[i] - mean) * scale * weight[at] + bias[at];
+      }
+      if (team.rank > 0) return;
       means[row] = mean;
-      scales[row] = 1 / sqrtf(variance / width + epsilon);
-    });
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      const int row = i / width, at = place(i % width);
-      y[i] = (x[i] - means[row]) * scales[row] * weight[at] + bias[at];
+      scales[row] = scale;
     });
   }
 
   void Backward(const Pass&) override {
-    ToParameters();
+    WithPackWidth<4>(width_, [&](auto width) { ToParameters<width()>(); });
     const int width = width_;
     const Place place = place_;
     const float *const x = input_.value, *const weight = parameters->value(), *const d_y = output->gradient;
     const float *const means = mean_.data(), *const scales = scale_.data();
     float* const d_x = input_.gradient;
-    device_->ForEach(rows_, [=] CATCHMENT_ON_DEVICE(int row) {
+    device_->ForEachRow(rows_, width, [=] CATCHMENT_ON_DEVICE(int row, const Team& team) {
       const float mean = means[row], scale = scales[row];
       const float *const values = x + row * width, *const d_values = d_y + row * width;
-      float sum = 0, sum_h = 0;
-      for (int i = 0; i < width; ++i) {
+      float part = 0, part_h = 0;
+      for (int i = team.rank; i < width; i += team.size) {
         const float d = d_values[i] * weight[place(i)];
-        sum += d;
-        sum_h += d * (values[i] - mean) * scale;
+        part += d;
+        part_h += d * (values[i] - mean) * scale;
       }
-      for (int i = 0; i < width; ++i) {
+      const float sum = team.Sum(part), sum_h = team.Sum(part_h);
+      for (int i = team.rank; i < width; i += team.size) {
         const float h = (values[i] - mean) * scale;
         d_x[row * width + i] = scale * (d_values[i] * weight[place(i)] - sum / width - h * sum_h / width);
       }
     });
   }
 
+  template <int kWidth>
   void ToParameters() {
     const int width = width_;
     const Place place = place_;
     const float *const x = input_.value, *const d_y = output->gradient;
     const float *const means = mean_.data(), *const scales = scale_.data();
-    float *const sums = sums_.data(), *const gradient = parameters->gradient();
-    device_->SumRows(
+    float* const gradient = parameters->gradient();
+    device_->SumRows<2, kWidth>(
         rows_, width,
-        [=] CATCHMENT_ON_DEVICE(int r, int c) {
-          return d_y[r * width + c] * (x[r * width + c] - means[r]) * scales[r];
+        [=] CATCHMENT_ON_DEVICE(int r, int c, Pack<kWidth>* sums) {
+          const int64_t i = int64_t{r} * width + c;
+          const auto values = LoadPack<kWidth>(x + i), gradients = LoadPack<kWidth>(d_y + i);
+          for (int k = 0; k < kWidth; ++k) {
+            sums[0].at[k] += gradients.at[k] * (values.at[k] - means[r]) * scales[r];
+            sums[1].at[k] += gradients.at[k];
+          }
         },
-        sums);
-    device_->SumRows(
-        rows_, width, [=] CATCHMENT_ON_DEVICE(int r, int c) { return d_y[r * width + c]; }, sums + width);
-    device_->ForEach(2 * width, [=] CATCHMENT_ON_DEVICE(int i) {
-      gradient[i / width * width + place(i % width)] = sums[i];
-    });
+        [=] CATCHMENT_ON_DEVICE(int c, const float* sums) {
+          gradient[place(c)] = sums[0];
+          gradient[width + place(c)] = sums[1];
+        });
   }
 
  private:
@@ -105,7 +118,6 @@ class LayerNorm final : public Layer {
   const int64_t rows_;
   const Place place_;
   DeviceArray<> mean_, scale_;  // of each row
-  DeviceArray<> sums_;          // gradients of weight and bias in the device's order
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The losses of proto/job.proto, with one thread for each sample.
+// The losses of proto/job.proto, with one team of threads for each sample.
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -32,18 +32,22 @@ struct RealTargets {
   CATCHMENT_ON_DEVICE float operator()(int output) const { return targets[output]; }
 };
 
-CATCHMENT_ON_DEVICE float LogSumExp(const float* z, int n) {
-  float largest = z[0], sum = 0;
-  for (int i = 1; i < n; ++i) largest = fmaxf(largest, z[i]);
-  for (int i = 0; i < n; ++i) sum += expf(z[i] - largest);
-  return largest + logf(sum);
+CATCHMENT_ON_DEVICE float LogSumExp(const Team& team, const float* z, int n) {
+  float largest = -INFINITY, sum = 0;
+  for (int i = team.rank; i < n; i += team.size) largest = fmaxf(largest, z[i]);
+  largest = team.Max(largest);
+  for (int i = team.rank; i < n; i += team.size) sum += expf(z[i] - largest);
+  return largest + logf(team.Sum(sum));
 }
 
+// Each of these returns the calling thread's part of a sample's loss.
+
 // The targets sum to one.
-CATCHMENT_ON_DEVICE float Softmax(const float* z, int label, const Targets& t, float scale, float* d_z) {
-  const float log_sum = LogSumExp(z, t.outputs);
+CATCHMENT_ON_DEVICE float Softmax(const Team& team, const float* z, int label, const Targets& t, float scale,
+                                  float* d_z) {
+  const float log_sum = LogSumExp(team, z, t.outputs);
   float loss = 0;
-  for (int i = 0; i < t.outputs; ++i) {
+  for (int i = team.rank; i < t.outputs; i += team.size) {
     loss += t(i, label) * (log_sum - z[i]);
     if (d_z != nullptr) d_z[i] = scale * (expf(z[i] - log_sum) - t(i, label));
   }
@@ -52,9 +56,10 @@ CATCHMENT_ON_DEVICE float Softmax(const float* z, int label, const Targets& t, f
 
 // max(z, 0) - t z + log(1 + exp(-|z|)): nothing overflows.
 template <typename TargetOf>
-CATCHMENT_ON_DEVICE float Sigmoid(const float* z, TargetOf t, int outputs, float scale, float* d_z) {
+CATCHMENT_ON_DEVICE float Sigmoid(const Team& team, const float* z, TargetOf t, int outputs, float scale,
+                                  float* d_z) {
   float loss = 0;
-  for (int i = 0; i < outputs; ++i) {
+  for (int i = team.rank; i < outputs; i += team.size) {
     loss += fmaxf(z[i], 0.0f) - t(i) * z[i] + log1pf(expf(-fabsf(z[i])));
     if (d_z != nullptr) d_z[i] = scale / outputs * (1 / (1 + expf(-z[i])) - t(i));
   }
@@ -62,9 +67,10 @@ CATCHMENT_ON_DEVICE float Sigmoid(const float* z, TargetOf t, int outputs, float
 }
 
 template <typename TargetOf>
-CATCHMENT_ON_DEVICE float SquaredError(const float* z, TargetOf t, int outputs, float scale, float* d_z) {
+CATCHMENT_ON_DEVICE float SquaredError(const Team& team, const float* z, TargetOf t, int outputs, float scale,
+                                       float* d_z) {
   float loss = 0;
-  for (int i = 0; i < outputs; ++i) {
+  for (int i = team.rank; i < outputs; i += team.size) {
     const float error = z[i] - t(i);
     loss += error * error;
     if (d_z != nullptr) d_z[i] = scale / outputs * 2 * error;
@@ -73,19 +79,22 @@ CATCHMENT_ON_DEVICE float SquaredError(const float* z, TargetOf t, int outputs, 
 }
 
 template <typename TargetOf>
-CATCHMENT_ON_DEVICE float OutputByOutput(int kind, const float* z, TargetOf t, int outputs, float scale,
-                                         float* d_z) {
-  return kind == kSigmoidCrossEntropy ? Sigmoid(z, t, outputs, scale, d_z)
-                                      : SquaredError(z, t, outputs, scale, d_z);
+CATCHMENT_ON_DEVICE float OutputByOutput(const Team& team, int kind, const float* z, TargetOf t, int outputs,
+                                         float scale, float* d_z) {
+  return kind == kSigmoidCrossEntropy ? Sigmoid(team, z, t, outputs, scale, d_z)
+                                      : SquaredError(team, z, t, outputs, scale, d_z);
 }
 
-CATCHMENT_ON_DEVICE bool IsCorrect(const float* z, int label, const Targets& t) {
+// Returns to each thread whether the label's output is the largest, or the first of the largest ones.
+CATCHMENT_ON_DEVICE bool IsCorrect(const Team& team, const float* z, int label, const Targets& t) {
   if (t.two_classes) return (z[0] > 0) == (label == 1);
-  int best = 0;
-  for (int i = 1; i < t.outputs; ++i) {
-    if (z[i] > z[best]) best = i;
-  }
-  return best == label;
+  float largest = -INFINITY;
+  for (int i = team.rank; i < t.outputs; i += team.size) largest = fmaxf(largest, z[i]);
+  largest = team.Max(largest);
+  int first = team.rank;
+  while (first < t.outputs && z[first] != largest) first += team.size;
+  // The smallest index, which float32 represents up to 2^24.
+  return -team.Max(-static_cast<float>(first)) == static_cast<float>(label);
 }
 
 int NumClasses(const CatchmentCudaLossSpec& spec) {
@@ -154,24 +163,29 @@ void Loss::Score(int samples, bool real, bool gradient) {
   float *const d_z = outputs_.gradient, *const scores = scores_.data();
   const int32_t* const labels = labels_.data();
   const float* const real_targets = real ? targets_.data() : nullptr;
-  device_->ForEach(batch, [=] CATCHMENT_ON_DEVICE(int s) {
+  device_->ForEachRow(batch, targets.outputs, [=] CATCHMENT_ON_DEVICE(int s, const Team& team) {
     const float* const row = z + s * targets.outputs;
     float* const d_row = gradient ? d_z + s * targets.outputs : nullptr;
     if (s >= samples) {
-      for (int i = 0; gradient && i < targets.outputs; ++i) d_row[i] = 0;
+      for (int i = team.rank; gradient && i < targets.outputs; i += team.size) d_row[i] = 0;
       return;
     }
+    float part;
+    bool correct = false;
     if (real_targets != nullptr) {
       const RealTargets own{real_targets + s * targets.outputs};
-      scores[s] = OutputByOutput(kind, row, own, targets.outputs, scale, d_row);
-      scores[batch + s] = 0;
-      return;
+      part = OutputByOutput(team, kind, row, own, targets.outputs, scale, d_row);
+    } else {
+      const int label = labels[s];
+      part = kind == kSoftmaxCrossEntropy ? Softmax(team, row, label, targets, scale, d_row)
+                                          : OutputByOutput(team, kind, row, LabelTargets{targets, label},
+                                                           targets.outputs, scale, d_row);
+      correct = IsCorrect(team, row, label, targets);
     }
-    const int label = labels[s];
-    scores[s] = kind == kSoftmaxCrossEntropy
-                    ? Softmax(row, label, targets, scale, d_row)
-                    : OutputByOutput(kind, row, LabelTargets{targets, label}, targets.outputs, scale, d_row);
-    scores[batch + s] = IsCorrect(row, label, targets) ? 1.0f : 0.0f;
+    const float loss = team.Sum(part);
+    if (team.rank > 0) return;
+    scores[s] = loss;
+    scores[batch + s] = correct ? 1.0f : 0.0f;
   });
 }
 

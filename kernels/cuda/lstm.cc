@@ -35,6 +35,7 @@ class Lstm final : public Layer {
         input_weight_(device, 4 * units_, features_),
         hidden_weight_(device, 4 * units_, units_),
         h_(device, int64_t{batch_} * steps_, units_),
+        before_(device, int64_t{batch_} * steps_, units_),
         d_gates_(device, int64_t{batch_} * steps_, 4 * units_) {
     const int64_t rows = int64_t{batch_} * steps_, g = 4 * units_, h = units_, f = features_;
     // Weights that are not copies begin where the tensor before them ends; so do steps.
@@ -82,7 +83,7 @@ class Lstm final : public Layer {
                                                .n = h,
                                                .k = rows,
                                                .lda = d_gates_.stride(),
-                                               .ldb = h,
+                                               .ldb = before_.stride(),
                                                .ldc = h,
                                                .c_alignment = AlignmentOf({g * f * kFloat})});
     if (input_gradient_) {
@@ -116,9 +117,26 @@ class Lstm final : public Layer {
     to_input_weight_->Run(d_gates_.data(), x_.data(), nullptr, InputWeight(gradient));
     if (input_gradient_) to_input_->Run(d_gates_.data(), input_weight_.data(), nullptr, input_.gradient);
     Delay();
-    to_hidden_weight_->Run(d_gates_.data(), cells_.data(), nullptr, HiddenWeight(gradient));
-    SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), InputBias(gradient));
-    SumColumns(device_, int64_t{batch_} * steps_, 4 * units_, gates_.data(), HiddenBias(gradient));
+    to_hidden_weight_->Run(d_gates_.data(), before_.data(), nullptr, HiddenWeight(gradient));
+    SumBias();
+  }
+
+  // Both biases have the same gradient.
+  void SumBias() {
+    const int columns = 4 * units_;
+    const float* const d_gates = gates_.data();
+    float *const d_input_bias = InputBias(parameters->gradient()), *const d_hidden_bias =
+                                                                       HiddenBias(parameters->gradient());
+    device_->SumRows<1, 4>(
+        int64_t{batch_} * steps_, columns,
+        [=] CATCHMENT_ON_DEVICE(int r, int c, Pack<4>* sums) {
+          const auto gradients = LoadPack<4>(d_gates + int64_t{r} * columns + c);
+          for (int k = 0; k < 4; ++k) sums[0].at[k] += gradients.at[k];
+        },
+        [=] CATCHMENT_ON_DEVICE(int c, const float* sums) {
+          d_input_bias[c] = sums[0];
+          d_hidden_bias[c] = sums[0];
+        });
   }
 
   // Computes gates, cells and hidden states from the sums of the gates.
@@ -128,8 +146,10 @@ class Lstm final : public Layer {
     float *const gates = gates_.data(), *const cells = cells_.data(), *const hidden = hidden_.data();
     const FactorWriter h_writer = h_.WriterOf(hidden);
     const int stride = static_cast<int>(h_.stride());
+    const Divisor by_units(units);
     device_->ForEach(int64_t{batch_} * units, [=] CATCHMENT_ON_DEVICE(int n) {
-      const int u = n % units, row = n / units * steps + t, at = row * units + u;
+      int u;
+      const int row = by_units.Divide(n, &u) * steps + t, at = row * units + u;
       float* const gate = gates + row * 4 * units + u;
       const float i = 1 / (1 + expf(-(gate[0] + bias[u])));
       const float f = 1 / (1 + expf(-(gate[units] + bias[units + u])));
@@ -156,8 +176,10 @@ class Lstm final : public Layer {
     float *const gates = gates_.data(), *const d_cell = d_cell_.data();
     const FactorWriter d_gates = d_gates_.WriterOf(gates);
     const int stride = static_cast<int>(d_gates_.stride());
+    const Divisor by_units(units);
     device_->ForEach(int64_t{batch_} * units, [=] CATCHMENT_ON_DEVICE(int n) {
-      const int u = n % units, row = n / units * steps + t, at = row * units + u;
+      int u;
+      const int row = by_units.Divide(n, &u) * steps + t, at = row * units + u;
       float* const gate = gates + row * 4 * units + u;
       const float i = gate[0], f = gate[units], g = gate[2 * units], o = gate[3 * units];
       const float d_h = (last ? 0.0f : d_hidden[n]) + (sequences ? d_out[at] : last ? d_out[n] : 0.0f);
@@ -177,18 +199,25 @@ class Lstm final : public Layer {
     const bool sequences = sequences_;
     const float* const hidden = hidden_.data();
     float* const out = output->value;
+    const Divisor by_units(units);
     device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      out[i] = sequences ? hidden[i] : hidden[(i / units * steps + steps - 1) * units + i % units];
+      int u;
+      const int sequence = by_units.Divide(i, &u);
+      out[i] = hidden[sequences ? i : (sequence * steps + steps - 1) * units + u];
     });
   }
 
-  // Overwrites the cells, which are no longer needed, with each step's h_(t-1), a factor.
+  // Writes each step's h_(t-1), a factor; with 32 bits over the cells, which are no longer needed.
   void Delay() {
-    const int units = units_, steps = steps_;
+    const int units = units_, stride = static_cast<int>(before_.stride());
+    const Divisor by_units(units), by_steps(steps_);
     const float* const hidden = hidden_.data();
-    const FactorWriter before = {cells_.data(), device_->precision()};
-    device_->ForEach(int64_t{batch_} * steps * units, [=] CATCHMENT_ON_DEVICE(int i) {
-      before.Write(i, i / units % steps > 0 ? hidden[i - units] : 0.0f);
+    FactorWriter before = before_.WriterOf(cells_.data());
+    if (before.to == nullptr) before.to = cells_.data();
+    device_->ForEach(int64_t{batch_} * steps_ * units, [=] CATCHMENT_ON_DEVICE(int i) {
+      int u;
+      const int row = by_units.Divide(i, &u);
+      before.Write(int64_t{row} * stride + u, row % by_steps > 0 ? hidden[i - units] : 0.0f);
     });
   }
 
@@ -212,6 +241,7 @@ class Lstm final : public Layer {
   DeviceArray<> d_hidden_, d_cell_;  // batch x units, of the step before
   Factor x_, input_weight_, hidden_weight_;
   Factor h_;        // of hidden_
+  Factor before_;   // of each step's h_(t-1)
   Factor d_gates_;  // of gates_, once they are gradients
   std::optional<Gemm> from_input_, from_hidden_, to_hidden_, to_input_weight_, to_hidden_weight_, to_input_;
 };

@@ -49,6 +49,7 @@ class Activation {
   }
   Tensor* tensor() { return &tensor_; }
   const Tensor* operator->() const { return &tensor_; }
+  const Tensor& operator*() const { return tensor_; }
 
  private:
   Tensor tensor_;

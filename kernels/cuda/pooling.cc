@@ -10,42 +10,55 @@ namespace {
 
 struct Window {
   int channels, height, width;  // of the input
-  int out_height, out_width;
-  int size, stride, padding;
+  Steps rows, columns;
 };
 
 Window WindowOf(const CatchmentCudaLayer& spec) {
   return {static_cast<int>(spec.input.channels), static_cast<int>(spec.input.height),
-          static_cast<int>(spec.input.width),    static_cast<int>(spec.output.height),
-          static_cast<int>(spec.output.width),   static_cast<int>(spec.kernel_size),
-          static_cast<int>(spec.stride),         static_cast<int>(spec.padding)};
+          static_cast<int>(spec.input.width),
+          Steps(spec.output.height, spec.kernel_size, spec.stride, spec.padding),
+          Steps(spec.output.width, spec.kernel_size, spec.stride, spec.padding)};
 }
 
-// Calls f(index of the input value, its place in the image) for each value in the window of output `i`, row
-// by row.
-template <typename F>
-CATCHMENT_ON_DEVICE void ForEachSeen(const Window& w, int i, F f) {
-  const int channel = i % w.channels, x = i / w.channels % w.out_width;
-  const int y = i / w.channels / w.out_width % w.out_height,
-            sample = i / w.channels / w.out_width / w.out_height;
-  for (int ky = 0; ky < w.size; ++ky) {
-    for (int kx = 0; kx < w.size; ++kx) {
-      const int row = y * w.stride + ky - w.padding, column = x * w.stride + kx - w.padding;
+// A pack of channels of a pixel, by its number among those of images of height x width.
+template <int kWidth>
+struct Places {
+  Places(int channels, int height, int width)
+      : by_channels(channels / kWidth), by_height(height), by_width(width) {}
+
+  struct Place {
+    int sample, y, x, channel;
+  };
+  CATCHMENT_ON_DEVICE Place operator()(int i) const {
+    Place place;
+    place.sample =
+        by_height.Divide(by_width.Divide(by_channels.Divide(i, &place.channel), &place.x), &place.y);
+    place.channel *= kWidth;
+    return place;
+  }
+
+  Divisor by_channels, by_height, by_width;
+};
+
+// Calls f(index of the first input value of a pack, its place in the image) for each pixel in the window of the output
+// `at`, row by row.
+template <typename Place, typename F>
+CATCHMENT_ON_DEVICE void ForEachSeen(const Window& w, const Place& at, F f) {
+  for (int ky = 0; ky < w.rows.size; ++ky) {
+    for (int kx = 0; kx < w.columns.size; ++kx) {
+      const int row = w.rows.Input(at.y, ky), column = w.columns.Input(at.x, kx);
       if (row < 0 || row >= w.height || column < 0 || column >= w.width) continue;
       const int place = row * w.width + column;
-      f((sample * w.height * w.width + place) * w.channels + channel, place);
+      f((at.sample * w.height * w.width + place) * w.channels + at.channel, place);
     }
   }
 }
 
-// Calls f(index of the output, the input value's place in the image) for each output whose window contains
-// input `i`.
-template <typename F>
-CATCHMENT_ON_DEVICE void ForEachSeeing(const Window& w, int i, F f) {
-  const int channel = i % w.channels, x = i / w.channels % w.width;
-  const int y = i / w.channels / w.width % w.height, sample = i / w.channels / w.width / w.height;
-  ForEachWindowOver(w, y, x, [&](int out_y, int out_x, int, int) {
-    f(((sample * w.out_height + out_y) * w.out_width + out_x) * w.channels + channel, y * w.width + x);
+// Calls f(index of the first output value of a pack) for each output whose window contains the input `at`.
+template <typename Place, typename F>
+CATCHMENT_ON_DEVICE void ForEachSeeing(const Window& w, const Place& at, F f) {
+  ForEachWindowOver(w.rows, w.columns, at.y, at.x, [&](int out_y, int out_x, int, int) {
+    f(((at.sample * w.rows.out + out_y) * w.columns.out + out_x) * w.channels + at.channel);
   });
 }
 
@@ -60,33 +73,56 @@ class MaxPool final : public Layer {
         where_(device, output->size()) {}
 
   void Forward(const Pass&) override {
+    WithPackWidth<4>(window_.channels, [&](auto width) { Take<width()>(); });
+  }
+  void Backward(const Pass&) override {
+    WithPackWidth<4>(window_.channels, [&](auto width) { GiveBack<width()>(); });
+  }
+
+  template <int kWidth>
+  void Take() {
     const Window w = window_;
+    const Places<kWidth> places(w.channels, w.rows.out, w.columns.out);
     const float* const in = input_.value;
     float* const out = output->value;
     int32_t* const where = where_.data();
-    device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      float largest = -INFINITY;
-      int at = -1;
-      ForEachSeen(w, i, [&](int seen, int place) {
-        if (at >= 0 && !(in[seen] > largest)) return;
-        largest = in[seen];
-        at = place;
+    device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      Pack<kWidth> largest;
+      Pack<kWidth, int32_t> at;
+      for (int k = 0; k < kWidth; ++k) {
+        largest.at[k] = -INFINITY;
+        at.at[k] = -1;
+      }
+      ForEachSeen(w, places(i), [&](int seen, int place) {
+        const auto values = LoadPack<kWidth>(in + seen);
+        for (int k = 0; k < kWidth; ++k) {
+          if (at.at[k] >= 0 && !(values.at[k] > largest.at[k])) continue;
+          largest.at[k] = values.at[k];
+          at.at[k] = place;
+        }
       });
-      out[i] = largest;
-      where[i] = at;
+      StorePack(out + i * kWidth, largest);
+      StorePack(where + i * kWidth, at);
     });
   }
 
-  void Backward(const Pass&) override {
+  template <int kWidth>
+  void GiveBack() {
     const Window w = window_;
+    const Places<kWidth> places(w.channels, w.height, w.width);
     const float* const d_out = output->gradient;
     float* const d_in = input_.gradient;
     const int32_t* const where = where_.data();
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      float sum = 0;
-      ForEachSeeing(w, i,
-                    [&](int seeing, int place) { sum += where[seeing] == place ? d_out[seeing] : 0.0f; });
-      d_in[i] = sum;
+    device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      const auto at = places(i);
+      const int place = at.y * w.width + at.x;
+      Pack<kWidth> sum = {};
+      ForEachSeeing(w, at, [&](int seeing) {
+        const auto chosen = LoadPack<kWidth>(where + seeing);
+        const auto values = LoadPack<kWidth>(d_out + seeing);
+        for (int k = 0; k < kWidth; ++k) sum.at[k] += chosen.at[k] == place ? values.at[k] : 0.0f;
+      });
+      StorePack(d_in + i * kWidth, sum);
     });
   }
 
@@ -104,24 +140,43 @@ class AveragePool final : public Layer {
       : Layer(device, spec, 0), device_(device), input_(input), window_(WindowOf(spec)) {}
 
   void Forward(const Pass&) override {
+    WithPackWidth<4>(window_.channels, [&](auto width) { Take<width()>(); });
+  }
+  void Backward(const Pass&) override {
+    WithPackWidth<4>(window_.channels, [&](auto width) { GiveBack<width()>(); });
+  }
+
+  template <int kWidth>
+  void Take() {
     const Window w = window_;
+    const Places<kWidth> places(w.channels, w.rows.out, w.columns.out);
+    const float share = 1.0f / static_cast<float>(w.rows.size * w.columns.size);
     const float* const in = input_.value;
     float* const out = output->value;
-    device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      float sum = 0;
-      ForEachSeen(w, i, [&](int seen, int) { sum += in[seen]; });
-      out[i] = sum / (w.size * w.size);
+    device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      Pack<kWidth> sum = {};
+      ForEachSeen(w, places(i), [&](int seen, int) {
+        const auto values = LoadPack<kWidth>(in + seen);
+        for (int k = 0; k < kWidth; ++k) sum.at[k] += share * values.at[k];
+      });
+      StorePack(out + i * kWidth, sum);
     });
   }
 
-  void Backward(const Pass&) override {
+  template <int kWidth>
+  void GiveBack() {
     const Window w = window_;
+    const Places<kWidth> places(w.channels, w.height, w.width);
+    const float share = 1.0f / static_cast<float>(w.rows.size * w.columns.size);
     const float* const d_out = output->gradient;
     float* const d_in = input_.gradient;
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      float sum = 0;
-      ForEachSeeing(w, i, [&](int seeing, int) { sum += d_out[seeing]; });
-      d_in[i] = sum / (w.size * w.size);
+    device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      Pack<kWidth> sum = {};
+      ForEachSeeing(w, places(i), [&](int seeing) {
+        const auto values = LoadPack<kWidth>(d_out + seeing);
+        for (int k = 0; k < kWidth; ++k) sum.at[k] += share * values.at[k];
+      });
+      StorePack(d_in + i * kWidth, sum);
     });
   }
 
@@ -142,10 +197,13 @@ class GlobalAveragePool final : public Layer {
 
   void Forward(const Pass&) override {
     const int channels = channels_, area = area_;
+    const Divisor by_channels(channels);
     const float* const in = input_.value;
     float* const out = output->value;
     device_->ForEach(output->size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      const float* const first = in + i / channels * area * channels + i % channels;
+      int channel;
+      const int sample = by_channels.Divide(i, &channel);
+      const float* const first = in + sample * area * channels + channel;
       float sum = 0;
       for (int place = 0; place < area; ++place) sum += first[place * channels];
       out[i] = sum / area;
@@ -153,11 +211,21 @@ class GlobalAveragePool final : public Layer {
   }
 
   void Backward(const Pass&) override {
-    const int channels = channels_, area = area_;
+    WithPackWidth<4>(channels_, [&](auto width) { GiveBack<width()>(); });
+  }
+
+  template <int kWidth>
+  void GiveBack() {
+    const Places<kWidth> places(channels_, area_, 1);
+    const int channels = channels_;
+    const float share = 1.0f / static_cast<float>(area_);
     const float* const d_out = output->gradient;
     float* const d_in = input_.gradient;
-    device_->ForEach(input_.size(), [=] CATCHMENT_ON_DEVICE(int i) {
-      d_in[i] = d_out[i / (channels * area) * channels + i % channels] / area;
+    device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      const auto at = places(i);
+      auto gradient = LoadPack<kWidth>(d_out + at.sample * channels + at.channel);
+      for (int k = 0; k < kWidth; ++k) gradient.at[k] *= share;
+      StorePack(d_in + i * kWidth, gradient);
     });
   }
 

@@ -1,7 +1,8 @@
-// The precision of the factors of matrix products, which are rounded to the nearest value, ties to even. Sums
-// are float32.
+// The precision of the factors of matrix products, which are rounded to the nearest value, ties to even, except for TF32.
+// Sums are float32.
 //
-//   TF32       11 significant bits, float32's range; rounded by the tensor cores, stored as float32
+//   TF32       11 significant bits, float32's range; stored as float32, of which tensor cores read the highest 19 bits: the
+//              others are dropped, unless cuBLAS takes a kernel that rounds before
 //   bfloat16    8 significant bits, float32's range; 16 bits
 //   float16    11 significant bits; 65520 and more become infinity; below 2^-14 bits are lost one by one, the
 //              smallest is 2^-24; 16 bits
@@ -27,7 +28,7 @@ namespace catchment::cuda {
 // The numbers are those of plugin_api.h.
 enum class Precision { kFloat32 = 0, kTf32 = 1, kBfloat16 = 2, kFloat16 = 3 };
 
-inline bool Is16Bit(Precision precision) {
+constexpr bool Is16Bit(Precision precision) {
   return precision == Precision::kBfloat16 || precision == Precision::kFloat16;
 }
 inline int BytesOf(Precision precision) { return Is16Bit(precision) ? 2 : 4; }

@@ -19,13 +19,15 @@ class Softmax final : public Layer {
     const int width = width_;
     const float* const in = input_.value;
     float* const out = output->value;
-    device_->ForEach(input_.size() / width, [=] CATCHMENT_ON_DEVICE(int row) {
+    device_->ForEachRow(input_.size() / width, width, [=] CATCHMENT_ON_DEVICE(int row, const Team& team) {
       const float* const x = in + row * width;
       float* const y = out + row * width;
-      float largest = x[0], sum = 0;
-      for (int i = 1; i < width; ++i) largest = fmaxf(largest, x[i]);
-      for (int i = 0; i < width; ++i) sum += y[i] = expf(x[i] - largest);
-      for (int i = 0; i < width; ++i) y[i] /= sum;
+      float largest = -INFINITY, sum = 0;
+      for (int i = team.rank; i < width; i += team.size) largest = fmaxf(largest, x[i]);
+      largest = team.Max(largest);
+      for (int i = team.rank; i < width; i += team.size) sum += y[i] = expf(x[i] - largest);
+      sum = team.Sum(sum);
+      for (int i = team.rank; i < width; i += team.size) y[i] /= sum;
     });
   }
 
@@ -33,11 +35,12 @@ class Softmax final : public Layer {
     const int width = width_;
     const float *const out = output->value, *const d_out = output->gradient;
     float* const d_in = input_.gradient;
-    device_->ForEach(input_.size() / width, [=] CATCHMENT_ON_DEVICE(int row) {
+    device_->ForEachRow(input_.size() / width, width, [=] CATCHMENT_ON_DEVICE(int row, const Team& team) {
       const float *const y = out + row * width, *const d_y = d_out + row * width;
-      float sum = 0;
-      for (int i = 0; i < width; ++i) sum += y[i] * d_y[i];
-      for (int i = 0; i < width; ++i) d_in[row * width + i] = y[i] * (d_y[i] - sum);
+      float part = 0;
+      for (int i = team.rank; i < width; i += team.size) part += y[i] * d_y[i];
+      const float sum = team.Sum(part);
+      for (int i = team.rank; i < width; i += team.size) d_in[row * width + i] = y[i] * (d_y[i] - sum);
     });
   }
 

@@ -50,11 +50,11 @@ Fork::Fork(Device* device, const Tensor& tensor, int readers) : device_(device),
 
 void Fork::SumGradients() {
   float* const sum = tensor_.gradient;
-  for (size_t reader = 0; reader < views.size(); ++reader) {
-    const float* const part = views[reader].gradient;
-    const bool first = reader == 0;
-    device_->ForEach(tensor_.size(),
-                     [=] CATCHMENT_ON_DEVICE(int i) { sum[i] = first ? part[i] : sum[i] + part[i]; });
+  for (size_t reader = 1; reader < views.size(); ++reader) {
+    const float* const before = reader == 1 ? views[0].gradient : sum;
+    ForEachValue(
+        device_, tensor_.size(), sum, [] CATCHMENT_ON_DEVICE(float a, float b) { return a + b; }, before,
+        views[reader].gradient);
   }
 }
 

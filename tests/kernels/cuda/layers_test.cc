@@ -46,8 +46,11 @@ struct Case {
   SampleShape input;
   int classes = 4;
   int targets = 0;  // real numbers of a sample, in place of classes
-  // A maximum among rounded values may be another one, whose gradient then goes elsewhere.
-  bool has_maxima = false;
+
+  // Returns whether the gradient jumps somewhere: among rounded values another one may be the maximum, or above zero.
+  bool has_jumps() const {
+    return model.find("relu") != std::string::npos || model.find("max_pool") != std::string::npos;
+  }
 };
 
 constexpr SampleShape kImage = {3, 9, 7};
@@ -78,12 +81,43 @@ std::vector<Case> Cases() {
        "layers { conv2d { filters: 3 kernel_size: 1 stride: 2 } }" +
            end,
        kImage},
+      // Packs of eight and of four values, rows of patches that are filled up, and ranges of columns that sums have.
+      {"PacksOfChannels",
+       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} } layers { conv2d { filters: 12 "
+       "kernel_size: 1 } }"
+       "layers { conv2d { filters: 16 kernel_size: 2 stride: 2 groups: 2 } } layers { relu {} }"
+       "layers { average_pool { size: 2 } }" +
+           end,
+       kImage},
+      {"ManyChannels",
+       "layers { conv2d { filters: 132 kernel_size: 1 } } layers { batch_norm {} } layers { relu {} }"
+       "layers { conv2d { filters: 8 kernel_size: 1 } } layers { batch_norm {} }" +
+           end,
+       kImage},
+      // Sums whose rows several blocks divide.
+      {"ManyRows",
+       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { batch_norm {} } layers { conv2d { filters: "
+       "3 kernel_size: 3 "
+       "stride: 5 } }" +
+           end,
+       {3, 32, 29}},
+      // Where a chunk has 2^11 values of patches, the last one has fewer samples than the others.
+      {"UnevenChunks",
+       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { conv2d { filters: 6 kernel_size: "
+       "5 stride: 2 } }" +
+           end,
+       kImage},
+      // Rows that a block computes in place of a warp.
+      {"LongRows",
+       "layers { dense { units: 1030 } } layers { layer_norm {} } layers { softmax {} } layers { dense { "
+       "units: 1027 } }",
+       SampleShape::Vector(13), 1027},
       {"MaxPool",
        "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { max_pool { size: 3 stride: 2 "
        "padding: 1 } }"
        "layers { max_pool { size: 2 stride: 1 } }" +
            end,
-       kImage, 4, 0, true},
+       kImage},
       {"AveragePool",
        "layers { conv2d { filters: 4 kernel_size: 3 } } layers { average_pool { size: 3 stride: 2 padding: 1 "
        "} }" +
@@ -270,11 +304,12 @@ TEST_P(LayersTest, TrainLikeTheCpus) {
   }
 }
 
-// A factor of b significant bits is off by 2^-b at most. Errors of the products of some layers, forward and
+// A factor of b significant bits is off by 2^-b at most; of TF32 by 2^-10, since tensor cores may drop the bits that they do
+// not read (precision.h). Errors of the products of some layers, forward and
 // backward, are of signs of their own; ten times that is far below what a wrong index or a lost factor makes.
 TEST_P(LayersTest, TrainInFewerBits) {
   for (const auto& [precision, bits] :
-       {std::pair(CATCHMENT_CUDA_TF32, 11), std::pair(CATCHMENT_CUDA_BFLOAT16, 8),
+       {std::pair(CATCHMENT_CUDA_TF32, 10), std::pair(CATCHMENT_CUDA_BFLOAT16, 8),
         std::pair(CATCHMENT_CUDA_FLOAT16, 11)}) {
     Open(precision);
     if (cuda_ == nullptr) return;
@@ -284,7 +319,7 @@ TEST_P(LayersTest, TrainInFewerBits) {
       std::vector<float> got(weights_.size(), NAN), want(weights_.size(), NAN);
       const Score got_score = cuda_->Train(weights_, batch, absl::MakeSpan(got));
       const Score want_score = cpu_->Train(weights_, batch, absl::MakeSpan(want));
-      const double tolerance = std::ldexp(std::get<1>(GetParam()).has_maxima ? 100.0 : 10.0, -bits);
+      const double tolerance = std::ldexp(std::get<1>(GetParam()).has_jumps() ? 100.0 : 10.0, -bits);
       EXPECT_NEAR(got_score.loss_sum, want_score.loss_sum, tolerance * std::max(1.0, want_score.loss_sum));
       EXPECT_LT(Distance(got, want), tolerance);
       // cuBLAS may, but need not, take TF32 where it is asked for.

@@ -61,18 +61,16 @@ struct Matrix {
     const int64_t at = transposed ? column + row * layout.leading : row + column * layout.leading;
     if (layout.type == CUDA_R_32F) {
       const float value = static_cast<const float*>(data)[at];
-      return tf32 ? RoundToTf32(value) : value;
+      return tf32 ? DropToTf32(value) : value;
     }
     const uint16_t bits = static_cast<const uint16_t*>(data)[at];
     if (layout.type == CUDA_R_16BF) return std::bit_cast<float>(uint32_t{bits} << 16);
     return static_cast<float>(std::bit_cast<_Float16>(bits));
   }
 
-  // Tensor cores read the 19 highest bits; kernels may round to them before.
-  static float RoundToTf32(float value) {
-    uint32_t bits = std::bit_cast<uint32_t>(value);
-    bits = (bits + 0xfff + ((bits >> 13) & 1)) & ~0x1fffu;
-    return std::bit_cast<float>(bits);
+  // Tensor cores read the 19 highest bits. Kernels may round to them before, as gemm_host.cc does.
+  static float DropToTf32(float value) {
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~0x1fffu);
   }
 };
 

@@ -57,6 +57,35 @@ TEST(StepRecordTest, CountsEachSectorOnceHoweverOftenItIsRead) {
   FAIL() << "no patches are gathered";
 }
 
+// Two passes forward, of which the first reads and the second reads and writes all values; and two backward, which compute
+// again what they need. Eight channels of parameters or statistics are one sector of 32 bytes.
+TEST(StepRecordTest, CountsTheKernelsOfABatchNorm) {
+  const StepSpec spec =
+      SpecOf("layers { batch_norm {} } layers { relu {} } layers { global_average_pool {} }", {8, 10, 10});
+  constexpr double kValues = 2 * 10 * 10 * 8 * 4, kChannels = 8 * 4;
+  struct Bytes {
+    const char* kernel;
+    double read, written;
+  };
+  const Bytes expected[] = {{"Measure", kValues, 3 * kChannels /* mean, variance, scale */},
+                            {"Normalize", kValues + 4 * kChannels /* mean, scale, weight, bias */, kValues},
+                            {"SumGradients", 2 * kValues + 4 * kChannels,
+                             4 * kChannels /* the sums, and the gradient of the parameters */},
+                            {"ToInput", 2 * kValues + 6 * kChannels /* the sums too */, kValues}};
+  std::vector<Operation> norms;
+  for (const Operation& operation : RecordStep(spec, 2, /*execute=*/true)) {
+    if (operation.name.find("BatchNorm") != std::string::npos) norms.push_back(operation);
+  }
+  ASSERT_EQ(norms.size(), 4u);
+  for (size_t i = 0; i < norms.size(); ++i) {
+    EXPECT_NE(norms[i].name.find(expected[i].kernel), std::string::npos) << norms[i].name;
+    EXPECT_EQ(norms[i].bytes_read, expected[i].read) << expected[i].kernel;
+    EXPECT_EQ(norms[i].bytes_written, expected[i].written) << expected[i].kernel;
+    EXPECT_GT(norms[i].accessed_bytes / norms[i].accesses, 14)
+        << expected[i].kernel << ": nearly all by 16 bytes";
+  }
+}
+
 TEST(StepRecordTest, ExtrapolatesWhatLargerBatchesAccess) {
   const StepSpec spec = SpecOf(
       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} } layers { flatten {} }"

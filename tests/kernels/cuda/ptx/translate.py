@@ -13,7 +13,7 @@ import sys
 C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "u64": "uint64_t",
            "s8": "int8_t", "s16": "int16_t", "s32": "int32_t", "s64": "int64_t",
            "b8": "uint8_t", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t", "f32": "float", "pred": "bool"}
-BYTES = {"u8": 1, "b8": 1, "u16": 2, "b16": 2, "u32": 4, "b32": 4, "f32": 4, "u64": 8, "b64": 8}
+BYTES = {"f32": 4, **{f"{sign}{bits}": bits // 8 for sign in "usb" for bits in (8, 16, 32, 64)}}
 SPECIAL = {f"%{name}.{axis}": f"thread.{field}.{axis}"
            for name, field in (("tid", "index"), ("ntid", "block_size"), ("ctaid", "block"), ("nctaid", "grid_size"))
            for axis in "xy"}
@@ -114,6 +114,8 @@ class Kernel:
             return f"static_cast<{C_TYPES[kind]}>({operand}LL)"
         if operand in self.shared:
             return f"static_cast<{C_TYPES[kind]}>({self.shared[operand]})"
+        if operand in self.parameters:
+            return f"reinterpret_cast<uint64_t>(parameters[{self.parameters[operand]}])"
         raise TranslationError(f"unknown operand: {operand}")
 
     def address(self, operand, space):
@@ -137,6 +139,10 @@ class Kernel:
         if name == "bar.sync":
             self.barriers += 1
             return f"return {self.barriers}; case {self.barriers}:;"
+        if name == "membar.gl":
+            return ""  # accesses happen in their order
+        if name == "atom.global.inc.u32":
+            return self.increment(operands)
         if parts[0] == "ld":
             return self.load(parts, operands)
         if parts[0] == "st":
@@ -161,6 +167,12 @@ class Kernel:
         return recorded + " ".join(f"Store<{C_TYPES[kind]}>({target} + {i * BYTES[kind]}, {self.value(value, kind)});"
                                    for i, value in enumerate(values))
 
+    def increment(self, operands):
+        """Returns the statement that adds one to a value, or sets it to zero if it has reached the limit."""
+        target, address, limit = f"r.{operands[0][1:]}", self.address(operands[1], "global"), self.value(operands[2], "u32")
+        return (f"RecordRead({address}, 4); RecordWrite({address}, 4); {target} = Load<uint32_t>({address}); "
+                f"Store<uint32_t>({address}, {target} >= {limit} ? 0 : {target} + 1);")
+
     def expression(self, parts, sources):
         """Returns what an instruction assigns to its first operand."""
         operation, kind = parts[0], parts[-1]
@@ -182,6 +194,9 @@ class Kernel:
         raise TranslationError(f"unknown instruction: {'.'.join(parts)}")
 
     def move(self, kind, target, source):
+        if source.startswith("{") and kind == "b32":
+            low, high = (self.value(part, "b16") for part in split_operands(source.strip("{}")))
+            return f"uint32_t{{static_cast<uint16_t>({low})}} | uint32_t{{static_cast<uint16_t>({high})}} << 16"
         value = self.value(source, kind)
         # A move of bits between a register of floats and one of integers.
         if kind == "b32" and source.startswith("%f") and not target.startswith("%f"):
@@ -240,6 +255,8 @@ class Kernel:
             return f"-{wrapped[0]}"
         if operation in INTEGER_OPERATORS:
             return f"{typed[0]} {INTEGER_OPERATORS[operation]} {typed[1]}"
+        if parts == ["mul", "hi", "u32"]:
+            return f"static_cast<uint32_t>(uint64_t{{{typed[0]}}} * {typed[1]} >> 32)"
         if operation in ("mul", "mad") and parts[1] in ("lo", "wide"):
             if parts[1] == "wide":
                 wide = "int64_t" if kind.startswith("s") else "uint64_t"

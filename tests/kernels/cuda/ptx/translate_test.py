@@ -44,6 +44,25 @@ class TranslateTest(unittest.TestCase):
         self.assertIn("RecordWrite(reinterpret_cast<char*>(r.rd1) + 8, 8);", result.stdout)
         self.assertIn("Store<float>(reinterpret_cast<char*>(r.rd1) + 8 + 4, r.f2);", result.stdout)
 
+    def test_translates_the_high_half_of_a_product(self):
+        self.assertIn("r.r1 = static_cast<uint32_t>(uint64_t{static_cast<uint32_t>(r.r2)} * static_cast<uint32_t>(r.r3) >> 32);",
+                      translate("mul.hi.u32 \t%r1, %r2, %r3;").stdout)
+
+    def test_translates_a_pair_of_halves(self):
+        self.assertIn("r.r1 = uint32_t{static_cast<uint16_t>(r.rs1)} | uint32_t{static_cast<uint16_t>(r.rs2)} << 16;",
+                      translate("mov.b32 \t%r1, {%rs1, %rs2};").stdout)
+
+    def test_translates_the_address_of_a_parameter(self):
+        result = translate("mov.b64 \t%rd1, Add_param_0;\n\tld.param.u32 \t%r1, [%rd1+8];")
+        self.assertIn("r.rd1 = reinterpret_cast<uint64_t>(parameters[0]);", result.stdout)
+        self.assertIn("r.r1 = Load<uint32_t>(reinterpret_cast<char*>(r.rd1) + 8 + 0);", result.stdout)
+
+    def test_translates_an_increment_up_to_a_limit(self):
+        result = translate("atom.global.inc.u32 \t%r1, [%rd1+4], %r2;")
+        self.assertIn("r.r1 = Load<uint32_t>(reinterpret_cast<char*>(r.rd1) + 4);", result.stdout)
+        self.assertIn("r.r1 >= r.r2 ? 0 : r.r1 + 1);", result.stdout)
+        self.assertEqual(translate("membar.gl;").returncode, 0)
+
     def test_names_what_it_does_not_know(self):
         for instruction in ("sin.approx.f32 \t%f2, %f1;", "add.rp.f32 \t%f2, %f1, %f1;", "cvt.rni.f32.f32 \t%f2, %f1;"):
             result = translate(instruction)
