@@ -37,16 +37,43 @@ std::string NotOnCpu(v1::Computation::Precision precision) {
   return absl::StrCat(" (in float32: ", v1::Computation::Precision_Name(precision), " is of CUDA devices)");
 }
 
+// The plugin is compiled for this compute capability and later ones (common/bazel/cuda.bzl).
+constexpr int kLeastCapability = 8;
+
+bool IsUsable(const CudaDevice& device) { return device.capability_major >= kLeastCapability; }
+
+absl::Status TooOld(int index, const CudaDevice& device) {
+  return absl::FailedPreconditionError(absl::StrCat("cuda:", index, " is too old: it is ", Describe(device),
+                                                    ", and the CUDA plugin needs ", kLeastCapability,
+                                                    ".0 or later"));
+}
+
+// Returns the index of the device that is asked for, or the one in turn of those that can be used.
+absl::StatusOr<int> ChooseIndex(const DeviceRequest& request, int local_index,
+                                const std::vector<CudaDevice>& devices) {
+  std::vector<int> usable;
+  for (int i = 0; i < static_cast<int>(devices.size()); ++i) {
+    if (IsUsable(devices[i])) usable.push_back(i);
+  }
+  if (!request.cuda_index.has_value()) {
+    if (usable.empty()) return TooOld(0, devices.front());
+    return usable[local_index % usable.size()];
+  }
+  const int index = *request.cuda_index;
+  if (index >= static_cast<int>(devices.size())) return NoSuchDevice(index, devices);
+  if (!IsUsable(devices[index])) return TooOld(index, devices[index]);
+  return index;
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(const DeviceRequest& request,
                                                   const DeviceOptions& options) {
   const absl::StatusOr<const CatchmentCudaPlugin*> plugin = OpenCudaPlugin(options.cuda_plugin);
   if (!plugin.ok()) return plugin.status();
   const absl::StatusOr<std::vector<CudaDevice>> devices = ListCudaDevices(**plugin);
   if (!devices.ok()) return devices.status();
-  const int count = static_cast<int>(devices->size());
-  const int index = request.cuda_index.value_or(options.local_index % count);
-  if (index >= count) return NoSuchDevice(index, *devices);
-  return MakeCudaBackend(**plugin, {.index = index, .precision = PrecisionOf(options.precision)});
+  const absl::StatusOr<int> index = ChooseIndex(request, options.local_index, *devices);
+  if (!index.ok()) return index.status();
+  return MakeCudaBackend(**plugin, {.index = *index, .precision = PrecisionOf(options.precision)});
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import mps
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PASSED, FAILED, NOT_RUN = "passed", "FAILED", "not run"
 
@@ -55,6 +57,7 @@ class Check:
                 [os.environ["CATCHMENT_CUBLAS"]] + [p for p in [os.environ.get("LD_LIBRARY_PATH")] if p])
         if args.on_host:
             self.env["CATCHMENT_CUDA_PLUGIN"] = HERE + "/bin/cuda_plugin_on_host.so"
+        self.mps = mps.Mps(self.env)
         os.makedirs(args.out, exist_ok=True)
 
     def seconds_left(self):
@@ -98,13 +101,16 @@ class Check:
         self.rows.append(row)
         print(f"{part}, {name}: {row['status']} {row.get('detail', '')}", flush=True)
 
+    def probe(self, name):
+        self.run(name, [HERE + "/bin/train_speed", "--device=cuda", HERE + "/examples/mnist_mlp.textproto", "8", "1",
+                        "0"], 120)
+
     # Empty, or why nothing can run on the GPU: the programs' own words.
     def why_no_gpu(self):
         if self.args.on_host:
             return ""
         try:
-            self.run("probe", [HERE + "/bin/train_speed", "--device=cuda", HERE + "/examples/mnist_mlp.textproto", "8",
-                               "1", "0"], 120)
+            self.probe("probe")
         except (Failed, NotRun) as why:
             return re.sub(r"^exit code 1: (.*?)(; use CPU or AUTO)? \(probe\.log\)$", r"\1", str(why))
         return ""
@@ -152,10 +158,19 @@ class Check:
             wrong.append(f"test accuracy {summary.get('test_accuracy')}, expected {least_accuracy}")
         if wrong:
             raise Failed("; ".join(wrong))
-        return dict(detail=f"{precision}, {summary['device']}", test_accuracy=round(summary.get("test_accuracy", 0), 4),
+        shared = f", workers share the GPU {self.mps.state}" if workers > 1 and not self.args.on_host else ""
+        return dict(detail=f"{precision}, {summary['device']}{shared}", test_accuracy=round(summary.get("test_accuracy", 0), 4),
                     samples_per_s=round(summary["samples"] / max(summary["wall_seconds"], 1e-9)))
 
     def training(self):
+        if not self.args.on_host:
+            self.mps.start(works=lambda: self.probe("probe_mps"))
+        try:
+            self.trainings()
+        finally:
+            self.mps.stop()
+
+    def trainings(self):
         for example, samples, few, least, without_data in MODELS:
             for workers in WORKERS:
                 self.step("training", f"{example}, {workers} worker{'s' * (workers > 1)}", lambda: self.train(

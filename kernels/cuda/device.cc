@@ -1,7 +1,10 @@
 #include "kernels/cuda/device.h"
 
+#include <cxxabi.h>
+
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
 namespace catchment::cuda {
 namespace {
@@ -10,6 +13,17 @@ void Check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   throw Error(std::string(what) + ": CUDA error " + std::to_string(static_cast<int>(error)) + ", " +
               cudaGetErrorString(error));
+}
+
+constexpr char kWorkFailed[] = "the device's work failed (CATCHMENT_CUDA_SYNC=1 names the kernel)";
+
+// Returns the name of a type in C++, or other text as it is.
+std::string Demangled(const char* name) {
+  int status = 0;
+  char* const demangled = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  const std::string text = status == 0 ? "the kernel of " + std::string(demangled) : name;
+  std::free(demangled);
+  return text;
 }
 
 // The number of events for copies to the host, which are waited for by number: a step has fewer copies in
@@ -37,6 +51,7 @@ struct Clear {
 }  // namespace
 
 const int64_t Device::kMostPatchValues = int64_t{1} << 27;
+const size_t Device::kSpareBytes = size_t{512} << 20;
 
 Device::Device(int index, Precision precision) : index_(index), precision_(precision) {
   Enter();
@@ -157,11 +172,16 @@ void Device::Await(uint64_t copy_out) {
   cudaError_t error = cudaEventQuery(event);
   while (error == cudaErrorNotReady && std::chrono::steady_clock::now() < end) error = cudaEventQuery(event);
   if (error == cudaErrorNotReady) error = cudaEventSynchronize(event);
-  Check(error, "the device's work failed");
+  Check(error, kWorkFailed);
 }
 
-void Device::Wait() { Check(cudaDeviceSynchronize(), "the device's work failed"); }
+void Device::Wait() { Check(cudaDeviceSynchronize(), kWorkFailed); }
 
-void Device::Launched() { Check(cudaGetLastError(), "a kernel could not be started"); }
+void Device::Launched(const char* name) {
+  cudaError_t error = cudaGetLastError();
+  const char* const what = error == cudaSuccess ? " failed" : " could not be started";
+  if (error == cudaSuccess && waits_for_all_work_) error = cudaStreamSynchronize(streams_->compute);
+  if (error != cudaSuccess) Check(error, (Demangled(name) + what).c_str());
+}
 
 }  // namespace catchment::cuda

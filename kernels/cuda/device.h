@@ -21,6 +21,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <typeinfo>
 #include <utility>
 
 #include "kernels/cuda/pack.h"
@@ -55,6 +56,7 @@ class Device {
 
   // Prepares the calling thread for using the device.
   void Enter();
+  int index() const { return index_; }
   Precision precision() const { return precision_; }
   std::string Describe() const;
 
@@ -65,8 +67,10 @@ class Device {
   void* AllocatePinned(size_t bytes);  // on the host, for copies
   void Free(void* memory, size_t bytes) noexcept;
   void FreePinned(void* memory) noexcept;
-  // Throws an Error if memory that is still needed could not be allocated.
+  // Throws an Error if memory that is still needed could not be allocated, or if kSpareBytes are not free.
   void CheckMemory(int batch_size) const;
+  // What must be free besides, since the code of kernels is loaded to the device when they are first launched.
+  static const size_t kSpareBytes;
 
   // Lets copies reach memory of the host, which was not allocated by AllocatePinned, until Unpin, which waits for
   // the device. Pin returns false if the memory cannot be pinned, as where the system limits locked memory. Pages
@@ -108,6 +112,9 @@ class Device {
 
   struct Streams;
   Streams& streams() { return *streams_; }
+  // Checks that work with this name, which may be mangled, was started. With CATCHMENT_CUDA_SYNC=1 in the environment also
+  // waits for it, so that a failure names the work that failed.
+  void Launched(const char* name);
 
  private:
   struct Memory {
@@ -119,8 +126,9 @@ class Device {
   bool TryRegister(void* memory, size_t bytes);
   void Unregister(void* memory) noexcept;  // after all that is under way
   Memory memory() const;
+  // Returns whether the environment's variable is 1.
+  static bool IsSet(const char* variable);
   void Wait();  // for all that is under way
-  void Launched();
   // Prepares what SumRows needs of the workspace.
   void ClearSums();
 
@@ -134,6 +142,7 @@ class Device {
 
   const int index_;
   const Precision precision_;
+  const bool waits_for_all_work_ = IsSet("CATCHMENT_CUDA_SYNC");
   size_t used_ = 0, missing_ = 0;  // bytes that Allocate has returned, and that it could not
   Streams* streams_ = nullptr;
   char* scratch_ = nullptr;
@@ -249,7 +258,7 @@ void Device::ForEach(int64_t n, F f) {
   const int64_t blocks = (Checked(n, "a loop") + kBlock - 1) / kBlock;
   ForEachKernel<<<static_cast<int>(blocks < kMostBlocks ? blocks : kMostBlocks), kBlock, 0,
                   streams_->compute>>>(static_cast<uint32_t>(n), f);
-  Launched();
+  Launched(typeid(F).name());
 }
 
 // The threads that compute one row, which are all of a block.
@@ -291,7 +300,7 @@ void Device::ForEachRow(int64_t rows, int64_t width, F f) {
   Checked(rows * width, "a loop");
   const int threads = width > 1024 ? 256 : 32;
   ForEachRowKernel<<<static_cast<int>(rows), threads, 0, streams_->compute>>>(f);
-  Launched();
+  Launched(typeid(F).name());
 }
 
 // Adds the sums of the threads of a column, which differ in threadIdx.y, to those of the first.
@@ -378,7 +387,7 @@ void Device::SumRows(int64_t rows, int64_t columns, F f, G done) {
   SumRowsKernel<kSums, kWidth>
       <<<dim3(ranges, static_cast<unsigned>(parts)), dim3(width, height), 0, streams_->compute>>>(
           static_cast<int>(rows), packs, f, done, sums, finished);
-  Launched();
+  Launched(typeid(F).name());
 }
 
 #else

@@ -18,6 +18,7 @@ size_t MemoryBytes() {
 struct Device::Streams {};
 
 const int64_t Device::kMostPatchValues = int64_t{1} << 11;
+const size_t Device::kSpareBytes = size_t{1} << 16;
 
 Device::Device(int index, Precision precision) : index_(index), precision_(precision) {}
 Device::~Device() { Release(scratch_); }
@@ -61,6 +62,6 @@ uint64_t Device::CopyOut(void* pinned, const void* device, size_t bytes) {
 
 void Device::Await(uint64_t) {}
 void Device::Wait() {}
-void Device::Launched() {}
+void Device::Launched(const char*) {}
 
 }  // namespace catchment::cuda

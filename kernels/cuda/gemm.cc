@@ -4,8 +4,12 @@
 
 #include <cublasLt.h>
 
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+
+#include "kernels/cuda/divisor.h"
 
 namespace catchment::cuda {
 namespace {
@@ -16,13 +20,13 @@ void Check(cublasStatus_t status, const char* what) {
               cublasLtGetStatusString(status));
 }
 
-// Returns the handle of the process.
-cublasLtHandle_t Handle() {
-  static cublasLtHandle_t handle = [] {
-    cublasLtHandle_t made;
-    Check(cublasLtCreate(&made), "cuBLASLt");
-    return made;
-  }();
+// Returns the process's handle of a device, which must be the calling thread's.
+cublasLtHandle_t HandleOf(const Device& device) {
+  static std::mutex mu;
+  static auto* const handles = new std::map<int, cublasLtHandle_t>;
+  const std::lock_guard<std::mutex> lock(mu);
+  cublasLtHandle_t& handle = (*handles)[device.index()];
+  if (handle == nullptr) Check(cublasLtCreate(&handle), "cuBLASLt");
   return handle;
 }
 
@@ -50,9 +54,46 @@ void Set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
   Check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "a preference");
 }
 
+bool HasEpilogue(const GemmSpec& spec) { return spec.bias || spec.relu; }
+
 cublasLtEpilogue_t Epilogue(const GemmSpec& spec) {
   if (spec.bias) return spec.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return spec.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// What an epilogue does, as a kernel.
+struct Finish {
+  float* c;
+  const float* bias;  // or null
+  bool relu;
+  Divisor by_columns;
+  int64_t ldc;
+
+  __device__ void operator()(int i) const {
+    int column;
+    float* const value = c + by_columns.Divide(i, &column) * ldc + column;
+    const float sum = *value + (bias != nullptr ? bias[column] : 0.0f);
+    *value = relu && !(sum > 0) ? 0.0f : sum;
+  }
+};
+
+// For messages, with all that cuBLASLt chooses an algorithm by.
+std::string Describe(const GemmSpec& spec, Precision precision) {
+  const auto matrix = [](const char* name, bool transposed, int64_t rows, int64_t columns, int64_t stride,
+                         int alignment) {
+    return std::string(name) + " " + std::to_string(rows) + " x " + std::to_string(columns) +
+           (transposed ? " transposed" : "") + " (rows of " + std::to_string(stride) + ", aligned to " +
+           std::to_string(alignment) + ")";
+  };
+  return std::string("the product in ") + NameOf(precision) + " of " +
+         matrix("a", spec.transpose_a, spec.transpose_a ? spec.k : spec.m, spec.transpose_a ? spec.m : spec.k,
+                spec.lda, spec.a_alignment) +
+         " and " +
+         matrix("b", spec.transpose_b, spec.transpose_b ? spec.n : spec.k, spec.transpose_b ? spec.k : spec.n,
+                spec.ldb, spec.b_alignment) +
+         " to float32 " + matrix("c", false, spec.m, spec.n, spec.ldc, spec.c_alignment) +
+         (spec.accumulate ? ", accumulated" : "") + (spec.bias ? ", with a bias" : "") +
+         (spec.relu ? ", with relu" : "");
 }
 
 // The alignment in bytes of the vector that an epilogue adds, so that it may load several values at a time.
@@ -63,11 +104,14 @@ constexpr uintptr_t kBiasAlignment = 16;
 
 struct Gemm::Plan {
   Device* device;
+  GemmSpec spec;
+  std::string description;
   float beta;
   std::optional<DeviceArray<>> bias;  // a copy, for one that is not aligned; null without bias
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
   cublasLtMatmulAlgo_t algorithm;
+  bool finishes = false;  // a kernel does what the epilogue would
 
   ~Plan() {
     for (cublasLtMatrixLayout_t layout : {first, second, result}) {
@@ -76,27 +120,51 @@ struct Gemm::Plan {
     if (product != nullptr) cublasLtMatmulDescDestroy(product);
   }
 
-  void Choose(const GemmSpec& spec) {
+  // Chooses an algorithm: as it should be; without epilogue; and both for matrices that are aligned to their values only.
+  void Choose() {
+    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+    for (const bool aligned : {true, false}) {
+      for (const bool separate : {false, true}) {
+        if (separate && !HasEpilogue(spec)) continue;
+        status = Try(aligned, separate);
+        if (status == CUBLAS_STATUS_SUCCESS) return;
+      }
+    }
+    throw Error("cuBLASLt " + std::to_string(cublasLtGetVersion()) + " has no algorithm for " + description +
+                ", nor with less alignment" + (HasEpilogue(spec) ? " or without bias and relu" : "") +
+                ": cuBLAS error " + std::to_string(static_cast<int>(status)) + ", " +
+                cublasLtGetStatusString(status) + "; CUBLASLT_LOG_LEVEL=5 logs what it is asked for");
+  }
+
+  cublasStatus_t Try(bool aligned, bool separate) {
+    finishes = separate;
+    const bool adds_bias = bias && !separate;
+    Set(product, CUBLASLT_MATMUL_DESC_EPILOGUE, separate ? CUBLASLT_EPILOGUE_DEFAULT : Epilogue(spec));
     // It uses the alignment of the address, and does not read the memory.
-    if (bias) Set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, kBiasAlignment);
+    if (bias) Set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, adds_bias ? kBiasAlignment : uintptr_t{0});
     cublasLtMatmulPreference_t preference;
     Check(cublasLtMatmulPreferenceCreate(&preference), "a preference");
     Set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, Device::kWorkspaceBytes);
-    const auto first_bytes = static_cast<uint32_t>(spec.b_alignment);
-    const auto second_bytes = static_cast<uint32_t>(spec.a_alignment);
-    const auto result_bytes = static_cast<uint32_t>(spec.c_alignment);
+    const int bytes = BytesOf(device->precision());
+    const auto first_bytes = static_cast<uint32_t>(aligned ? spec.b_alignment : bytes);
+    const auto second_bytes = static_cast<uint32_t>(aligned ? spec.a_alignment : bytes);
+    const auto result_bytes = static_cast<uint32_t>(aligned ? spec.c_alignment : sizeof(float));
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first_bytes);
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second_bytes);
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result_bytes);
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result_bytes);
-    cublasLtMatmulHeuristicResult_t found;
+    constexpr int kCandidates = 4;
+    cublasLtMatmulHeuristicResult_t found[kCandidates];
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(Handle(), product, first, second, result,
-                                                                 result, preference, 1, &found, &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        HandleOf(*device), product, first, second, result, result, preference, kCandidates, found, &count);
     cublasLtMatmulPreferenceDestroy(preference);
-    Check(status, "no way to multiply matrices of these sizes");
-    if (count == 0) throw Error("cuBLASLt has no way to multiply matrices of these sizes");
-    algorithm = found.algo;
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
+      if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+      algorithm = found[i].algo;
+      return CUBLAS_STATUS_SUCCESS;
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status;
   }
 
   const float* Aligned(const float* from) {
@@ -109,7 +177,8 @@ struct Gemm::Plan {
   }
 };
 
-Gemm::Gemm(Device* device, const GemmSpec& spec) : plan_(new Plan{.device = device}) {
+Gemm::Gemm(Device* device, const GemmSpec& spec)
+    : plan_(new Plan{.device = device, .spec = spec, .description = Describe(spec, device->precision())}) {
   Plan& plan = *plan_;
   plan.beta = spec.accumulate ? 1.0f : 0.0f;
   if (spec.bias) plan.bias.emplace(device, spec.n);
@@ -119,26 +188,31 @@ Gemm::Gemm(Device* device, const GemmSpec& spec) : plan_(new Plan{.device = devi
         "a product");
   Set(plan.product, CUBLASLT_MATMUL_DESC_TRANSA, spec.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   Set(plan.product, CUBLASLT_MATMUL_DESC_TRANSB, spec.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  Set(plan.product, CUBLASLT_MATMUL_DESC_EPILOGUE, Epilogue(spec));
   const cudaDataType type = TypeOf(device->precision());
   plan.first =
       spec.transpose_b ? Layout(type, spec.k, spec.n, spec.ldb) : Layout(type, spec.n, spec.k, spec.ldb);
   plan.second =
       spec.transpose_a ? Layout(type, spec.m, spec.k, spec.lda) : Layout(type, spec.k, spec.m, spec.lda);
   plan.result = Layout(CUDA_R_32F, spec.n, spec.m, spec.ldc);
-  plan.Choose(spec);
+  plan.Choose();
 }
 
 Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
 
 void Gemm::Run(const void* a, const void* b, const float* bias, float* c) {
+  Plan& plan = *plan_;
   const float one = 1;
-  if (plan_->bias) Set(plan_->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, plan_->Aligned(bias));
-  Check(cublasLtMatmul(Handle(), plan_->product, &one, b, plan_->first, a, plan_->second, &plan_->beta, c,
-                       plan_->result, c, plan_->result, &plan_->algorithm, plan_->device->workspace(),
-                       Device::kWorkspaceBytes, plan_->device->streams().compute),
-        "a product of matrices");
+  if (plan.bias && !plan.finishes) Set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, plan.Aligned(bias));
+  const cublasStatus_t status =
+      cublasLtMatmul(HandleOf(*plan.device), plan.product, &one, b, plan.first, a, plan.second, &plan.beta, c,
+                     plan.result, c, plan.result, &plan.algorithm, plan.device->workspace(),
+                     Device::kWorkspaceBytes, plan.device->streams().compute);
+  if (status != CUBLAS_STATUS_SUCCESS) Check(status, plan.description.c_str());
+  plan.device->Launched(plan.description.c_str());
+  if (!plan.finishes) return;
+  plan.device->ForEach(plan.spec.m * plan.spec.n, Finish{c, plan.spec.bias ? bias : nullptr, plan.spec.relu,
+                                                         Divisor(plan.spec.n), plan.spec.ldc});
 }
 
 }  // namespace catchment::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
 
 #include "kernels/cuda/device.h"
@@ -110,11 +111,18 @@ bool Device::IsPinned(const void* memory, size_t bytes) const {
 }
 
 void Device::CheckMemory(int batch_size) const {
-  if (missing_ == 0) return;
   const Memory now = memory();
+  if (missing_ == 0 && now.free >= kSpareBytes) return;
   throw Error("the device has too little memory: with batch_size " + std::to_string(batch_size) +
-              " the model needs " + Size(used_ + missing_) + ", and of the device's " + Size(now.total) +
-              " there are " + Size(now.free + used_) + " for it; use a smaller batch_size or model");
+              " the model needs " + Size(used_ + missing_) + ", besides " + Size(kSpareBytes) +
+              " for the code of kernels, and of the device's " + Size(now.total) + " there are " +
+              Size(now.free + used_) +
+              " for both; use a smaller batch_size or model, or let fewer programs use the device");
+}
+
+bool Device::IsSet(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && std::string(value) == "1";
 }
 
 }  // namespace catchment::cuda

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string>
 
 // What the CUDA runtime reports about this machine.
 #include "kernels/cuda/plugin.h"
@@ -10,11 +11,31 @@
 namespace catchment::cuda {
 namespace {
 
+// Returns "13.0" for 13000.
+std::string Version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Returns what the driver lacks, and what a user can do about it.
+std::string ExplainDriver() {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "there is no NVIDIA driver";
+  const std::string needed = Version(CUDART_VERSION);
+  std::string package = "cuda-compat-" + needed;
+  std::replace(package.begin(), package.end(), '.', '-');
+  return "the NVIDIA driver supports CUDA " + Version(driver) + " and the plugin needs " + needed +
+         "; install a newer driver, or on a data centre GPU NVIDIA's package " + package +
+         " and put its folder on LD_LIBRARY_PATH";
+}
+
+std::string Explain(cudaError_t error) {
+  if (error == cudaErrorInsufficientDriver) return ExplainDriver();
+  if (error == cudaErrorNoDevice) return "the NVIDIA driver shows no device (see CUDA_VISIBLE_DEVICES)";
+  return "the CUDA runtime failed";
+}
+
 void Explain(cudaError_t error, char* why, int32_t why_size) {
-  const char* missing = "the CUDA runtime failed";
-  if (error == cudaErrorInsufficientDriver) missing = "there is no NVIDIA driver, or one too old";
-  if (error == cudaErrorNoDevice) missing = "the NVIDIA driver shows no device (see CUDA_VISIBLE_DEVICES)";
-  std::snprintf(why, why_size, "%s (CUDA error %d: %s)", missing, static_cast<int>(error),
+  std::snprintf(why, why_size, "%s (CUDA error %d: %s)", Explain(error).c_str(), static_cast<int>(error),
                 cudaGetErrorString(error));
 }
 

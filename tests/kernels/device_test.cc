@@ -79,8 +79,8 @@ TEST(ListCudaDevices, OwnPluginListsDevicesOrSaysWhatIsMissing) {
     return;
   }
   EXPECT_THAT(Message(devices.status()),
-              AnyOf(HasSubstr("built without the CUDA Toolkit"),
-                    HasSubstr("no NVIDIA driver, or one too old"), HasSubstr("shows no device")));
+              AnyOf(HasSubstr("built without the CUDA Toolkit"), HasSubstr("there is no NVIDIA driver"),
+                    HasSubstr("the NVIDIA driver supports CUDA"), HasSubstr("shows no device")));
 }
 
 // As probe.cu has it of a driver that does not know this CUDA.
@@ -88,13 +88,13 @@ TEST(ListCudaDevices, ADriverThatIsTooOldIsNamedWithTheToolkit) {
   CatchmentCudaPlugin plugin = {};
   plugin.toolkit = "CUDA 13.0, cuBLAS 13.1";
   plugin.probe = [](CatchmentCudaDevice*, int32_t, char* why, int32_t why_size) {
-    std::snprintf(why, why_size, "there is no NVIDIA driver, or one too old (CUDA error 35)");
+    std::snprintf(why, why_size, "the NVIDIA driver supports CUDA 12.4 and the plugin needs 13.0");
     return int32_t{0};
   };
   const absl::Status status = ListCudaDevices(plugin).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Message(status),
-            "there is no NVIDIA driver, or one too old (CUDA error 35); the plugin was built with "
+            "the NVIDIA driver supports CUDA 12.4 and the plugin needs 13.0; the plugin was built with "
             "CUDA 13.0, cuBLAS 13.1");
 }
 
@@ -138,6 +138,45 @@ TEST(ChooseDevice, WorkersTakeDevicesInTurn) {
     const auto choice = ChooseDevice({v1::AUTO}, {.local_index = local_index, .cuda_plugin = Local(kOnHost)});
     ASSERT_TRUE(choice.ok()) << choice.status();
     EXPECT_EQ(choice->explanation, absl::StrCat("the layers of cuda:", device, " in plain loops, float32"));
+  }
+}
+
+class OldDeviceTest : public testing::Test {
+ protected:
+  ~OldDeviceTest() override { unsetenv("CATCHMENT_HOST_DEVICE_CAPABILITIES"); }
+  static void SetCapabilities(const char* capabilities) {
+    setenv("CATCHMENT_HOST_DEVICE_CAPABILITIES", capabilities, 1);
+  }
+};
+
+TEST_F(OldDeviceTest, ADeviceThatIsTooOldIsNamed) {
+  SetCapabilities("7.5 7.0");
+  for (const DeviceRequest& request : {DeviceRequest{v1::CUDA}, DeviceRequest{v1::CUDA, 0}}) {
+    const absl::Status status = ChooseDevice(request, With(Local(kOnHost))).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(
+        Message(status),
+        "device: CUDA: cuda:0 is too old: it is Test Device, 24 GiB, compute capability 7.5, and the CUDA "
+        "plugin needs 8.0 or later; use CPU or AUTO");
+  }
+  EXPECT_THAT(Message(ChooseDevice({v1::CUDA, 1}, With(Local(kOnHost))).status()),
+              HasSubstr("cuda:1 is too old"));
+}
+
+TEST_F(OldDeviceTest, AutoTakesTheCpuInItsPlace) {
+  SetCapabilities("7.5 7.5");
+  const auto choice = ChooseDevice({v1::AUTO}, With(Local(kOnHost)));
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_THAT(choice->explanation, StartsWith("cpu: oneDNN "));
+  EXPECT_THAT(choice->explanation, HasSubstr("(no CUDA device: cuda:0 is too old: "));
+}
+
+TEST_F(OldDeviceTest, WorkersTakeTheOthersInTurn) {
+  SetCapabilities("7.5 8.0");
+  for (const int local_index : {0, 1, 2}) {
+    const auto choice = ChooseDevice({v1::AUTO}, {.local_index = local_index, .cuda_plugin = Local(kOnHost)});
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->explanation, "the layers of cuda:1 in plain loops, float32");
   }
 }
 

@@ -4,9 +4,12 @@
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -106,6 +109,18 @@ void CheckOperand(const char* name, const void* data, size_t bytes, uint32_t ali
   if (!TheRuntime().device.Contains(data, bytes)) ProductFault(std::string(name) + " leaves its allocation");
 }
 
+// $CATCHMENT_PTX_CUBLASLT_REFUSES: products that the library has no algorithm for, as some versions may have none: "epilogue"
+// those with a bias or relu, "alignment" those of matrices that are aligned to more than 4 bytes, "both", or "all".
+bool IsRefused(const Product& product, const Preference& preference) {
+  const char* const variable = std::getenv("CATCHMENT_PTX_CUBLASLT_REFUSES");
+  const std::string refused = variable != nullptr ? variable : "";
+  const bool epilogue = product.epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  const bool aligned = std::any_of(std::begin(preference.alignments), std::end(preference.alignments),
+                                   [](uint32_t alignment) { return alignment > 4; });
+  return refused == "all" || (epilogue && (refused == "epilogue" || refused == "both")) ||
+         (aligned && (refused == "alignment" || refused == "both"));
+}
+
 template <typename T, typename Handle>
 T* As(Handle handle) {
   return reinterpret_cast<T*>(handle);
@@ -184,6 +199,8 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   *handle = reinterpret_cast<cublasLtHandle_t>(&library);
   return CUBLAS_STATUS_SUCCESS;
 }
+
+size_t cublasLtGetVersion() { return 0; }
 
 const char* cublasLtGetStatusString(cublasStatus_t) { return "an error of the PTX emulator"; }
 
@@ -280,6 +297,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* count) {
   catchment::ptx::CheckShapes(*As<Product>(product), *As<Layout>(a), *As<Layout>(b), *As<Layout>(c),
                               *As<Layout>(d));
+  if (catchment::ptx::IsRefused(*As<Product>(product), *As<Preference>(preference)))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   *results = {};
   std::memcpy(&results->algo, As<Preference>(preference)->alignments, sizeof(Algorithm));
   *count = 1;

@@ -109,6 +109,12 @@ bool IsLegal(const dim3& grid, const dim3& block) {
          block.z == 1 && block.x * block.y <= kMostThreads;
 }
 
+// Returns whether the kernel is to fail as on an illegal access: $CATCHMENT_PTX_FAULT is a part of its name.
+bool IsFaulty(const char* name) {
+  const char* const faulty = std::getenv("CATCHMENT_PTX_FAULT");
+  return faulty != nullptr && std::strstr(name, faulty) != nullptr;
+}
+
 std::string ToString(const dim3& size) {
   return std::to_string(size.x) + " x " + std::to_string(size.y) + " x " + std::to_string(size.z);
 }
@@ -217,9 +223,18 @@ extern "C" {
 
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 
+// The driver supports $CATCHMENT_PTX_DRIVER, 12040 for CUDA 12.4, or this CUDA; with 0 there is no driver.
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* const variable = std::getenv("CATCHMENT_PTX_DRIVER");
+  *version = variable != nullptr ? std::atoi(variable) : CUDART_VERSION;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  return driver < CUDART_VERSION ? cudaErrorInsufficientDriver : cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -232,6 +247,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 cudaError_t cudaGetLastError() {
   Lock lock(TheRuntime().mu);
+  if (TheRuntime().fault != cudaSuccess) return TheRuntime().fault;
   return std::exchange(TheRuntime().last_error, cudaSuccess);
 }
 
@@ -240,7 +256,7 @@ const char* cudaGetErrorString(cudaError_t) { return "an error of the PTX emulat
 cudaError_t cudaDeviceSynchronize() {
   Lock lock(TheRuntime().mu);
   TheRuntime().scheduler.RunAll();
-  return cudaSuccess;
+  return TheRuntime().fault;
 }
 
 // ------------------------------------------------------------------------ memory
@@ -330,6 +346,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
+  Lock lock(TheRuntime().mu);
+  const Stream* const stream = Runtime::StreamOf(handle, "cudaStreamSynchronize");
+  TheRuntime().scheduler.RunUntil([stream] { return stream->empty(); });
+  return TheRuntime().fault;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Lock lock(TheRuntime().mu);
   TheRuntime().scheduler.Destroy(Runtime::StreamOf(stream, "cudaStreamDestroy"));
@@ -367,7 +390,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const uint64_t times = event->recorded;
   RecordWait(event);
   TheRuntime().scheduler.RunUntil([event, times] { return event->reached >= times; });
-  return cudaSuccess;
+  return TheRuntime().fault;
 }
 
 // Streams do not move on meanwhile, so that a random order does not depend on how often the host asks.
@@ -377,7 +400,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
   event->polled = true;
   if (event->reached < event->recorded) return cudaErrorNotReady;
   RecordWait(event);
-  return cudaSuccess;
+  return TheRuntime().fault;
 }
 
 // ------------------------------------------------------------------------ launches, as nvcc's host code makes them
@@ -439,7 +462,9 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void*
   const double threads = static_cast<double>(grid.x) * grid.y * block.x * block.y;
   const bool run = runtime.AddRecord({.name = name, .threads = threads});
   runtime.scheduler.Add(Runtime::StreamOf(stream, "kernel " + name), [launch, recording, run] {
-    if (run) {
+    if (catchment::ptx::IsFaulty(launch->kernel->name)) {
+      TheRuntime().fault = cudaErrorIllegalAddress;
+    } else if (run) {
       launch->Run();
     } else if (recording->execute) {
       RunRecorded(*launch, &recording->operations.back());

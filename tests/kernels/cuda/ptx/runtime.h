@@ -41,7 +41,8 @@ struct Runtime {
   // Copies under way that use the host's memory: their first bytes and their sizes.
   std::multimap<const char*, size_t> host_copies;
   cudaError_t last_error = cudaSuccess;
-  Recording* recording = nullptr;  // null: nothing is recorded
+  cudaError_t fault = cudaSuccess;  // of a kernel; all later calls fail with it
+  Recording* recording = nullptr;   // null: nothing is recorded
 
   // Adds an operation if one is recorded. Returns whether it is also to be executed.
   bool AddRecord(const Operation& operation);
