@@ -35,7 +35,9 @@ class BatchNorm final : public Layer {
         variance_(device, channels_),
         d_bias_(device, MostGroups() * channels_),
         d_weight_(device, MostGroups() * channels_),
-        statistics_(device, 2 * channels_) {}
+        statistics_(device, 2 * channels_) {
+    if (input.gradient_is_factor != nullptr) *input.gradient_is_factor = true;
+  }
 
   void Forward(const Pass& pass) override {
     const bool given = pass.mode == kScoring;
@@ -160,7 +162,8 @@ class BatchNorm final : public Layer {
     const float *const weight = parameters->value(), *const bias = weight + channels;
     const float *const mean = mean_.data(), *const scale = scale_.data();
     const float *const d_weight = d_weight_.data(), *const d_bias = d_bias_.data();
-    float* const d_x = input_.gradient;
+    const FactorWriter d_x = {
+        input_.gradient, input_.gradient_is_factor != nullptr ? device_->precision() : Precision::kFloat32};
     device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
       Pack<kWidth> result = {};
       if (i < packs) {
@@ -176,7 +179,7 @@ class BatchNorm final : public Layer {
           result.at[k] = w.at[k] * f.at[k] * (d - part * (sum.at[k] + h * sum_h.at[k]));
         }
       }
-      StorePack(d_x + i * kWidth, result);
+      d_x.Write(int64_t{i} * kWidth, result);
     });
   }
 

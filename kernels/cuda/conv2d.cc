@@ -111,6 +111,8 @@ class Conv2d final : public Layer {
     }
     device->ReserveScratch(d_out_bytes_ +
                            (pointwise_ ? 0 : chunk_ * pixels_ * window_.stride_of_rows * sizeof(float)));
+    if (d_out_bytes_ > 0 && d_out_stride_ == filters_ && !relu_ && !bias_)
+      output.tensor()->gradient_is_factor = &gradient_is_factor_;
     MakeProducts(chunk_, &products_);
     if (const int64_t rest = spec.batch_size % chunk_; rest > 0) MakeProducts(rest, &last_products_);
   }
@@ -128,9 +130,7 @@ class Conv2d final : public Layer {
   }
 
   void Backward(const Pass&) override {
-    TakeOutputGradient(device_, *output, filters_, relu_,
-                       {d_out_bytes_ > 0 ? device_->scratch() : nullptr, device_->precision()}, d_out_stride_,
-                       bias_ ? parameters->gradient() + NumWeights() : nullptr);
+    if (!gradient_is_factor_) TakeOutputGradient();
     float* const d_weight = tells_weight_gradient_ ? d_weight_.data() : parameters->gradient();
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
@@ -141,6 +141,13 @@ class Conv2d final : public Layer {
       }
     });
     if (tells_weight_gradient_) TellWeightGradient();
+  }
+
+  // The output's gradient, from which the relu and the bias take theirs, as a factor.
+  void TakeOutputGradient() {
+    cuda::TakeOutputGradient(device_, *output, filters_, relu_,
+                             {d_out_bytes_ > 0 ? device_->scratch() : nullptr, device_->precision()},
+                             d_out_stride_, bias_ ? parameters->gradient() + NumWeights() : nullptr);
   }
 
   // The weights as a factor, in the order of patches.
@@ -208,8 +215,8 @@ class Conv2d final : public Layer {
                   FirstFilter(group) * window_.stride_of_rows);
   }
   const void* OutputGradient(int64_t sample, int group) const {
-    return Offset(*device_,
-                  d_out_bytes_ > 0 ? device_->scratch() : static_cast<const void*>(output->gradient),
+    const bool copied = d_out_bytes_ > 0 && !gradient_is_factor_;
+    return Offset(*device_, copied ? device_->scratch() : static_cast<const void*>(output->gradient),
                   sample * pixels_ * d_out_stride_ + FirstFilter(group));
   }
 
@@ -300,6 +307,7 @@ class Conv2d final : public Layer {
   DeviceArray<> d_weight_;    // as weight_
   std::optional<Factor> pointwise_patches_;
   int64_t d_out_stride_ = 0, d_out_bytes_ = 0;  // of scratch memory; 0 bytes: it needs no rounding
+  bool gradient_is_factor_ = false;             // in the memory of the output's gradient
   Products products_, last_products_;
 };
 

@@ -18,6 +18,9 @@ struct CatchmentCudaTensor {
   int64_t batch = 0;
   float* value = nullptr;     // batch x sample_size()
   float* gradient = nullptr;  // as value
+  // Not null where the layer that computes the value needs its gradient only as a factor of 16 bits. A reader that can write
+  // that, in order and from the beginning of the memory of `gradient`, sets it to true and does so.
+  bool* gradient_is_factor = nullptr;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
   int64_t size() const { return batch * sample_size(); }
