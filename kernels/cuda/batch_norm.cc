@@ -37,6 +37,8 @@ class BatchNorm final : public Layer {
         d_weight_(device, MostGroups() * channels_),
         statistics_(device, 2 * channels_) {
     if (input.gradient_is_factor != nullptr) *input.gradient_is_factor = true;
+    if (Is16Bit(device->precision()) && channels_ % 8 == 0)
+      output.tensor()->value_is_factor = &value_is_factor_;
   }
 
   void Forward(const Pass& pass) override {
@@ -100,7 +102,7 @@ class BatchNorm final : public Layer {
     const bool relu = relu_;
     const float *const x = input_.value, *const mean = mean_.data(), *const scale = scale_.data();
     const float *const weight = parameters->value(), *const bias = weight + channels;
-    float* const y = output->value;
+    const FactorWriter y = {output->value, value_is_factor_ ? device_->precision() : Precision::kFloat32};
     device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
       const int c = i % by_channels * kWidth, group = i / by_group;
       const int s = (group < groups ? group : groups - 1) * channels + c;
@@ -111,7 +113,7 @@ class BatchNorm final : public Layer {
         const float value = Output(Normalized(values.at[k], m.at[k], f.at[k]), w.at[k], b.at[k]);
         values.at[k] = relu && !(value > 0) ? 0.0f : value;
       }
-      StorePack(y + i * kWidth, values);
+      y.Write(int64_t{i} * kWidth, values);
     });
   }
 
@@ -221,6 +223,7 @@ class BatchNorm final : public Layer {
   const bool relu_;
   const float epsilon_;
   const int channels_, area_, ghost_;
+  bool value_is_factor_ = false;     // the output's
   DeviceArray<> mean_, scale_;       // groups x channels; scale is 1 / sqrt(variance + epsilon)
   DeviceArray<> variance_;           // of the group that was measured last
   DeviceArray<> d_bias_, d_weight_;  // groups x channels

@@ -5,7 +5,7 @@
 //   out = patches weights' + bias      d_weights = d_out' patches      d_patches = d_out weights
 // and d_in is gathered from d_patches. Patches are written for a chunk of samples at a time, to scratch
 // memory, in the precision of factors. Rows are padded with zeros to a multiple of 16 bytes. With a 1 x 1
-// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once.
+// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once, or written by the layer before.
 //
 // Memory traffic of a step for each value of the patches: it is written twice and read twice (forward and
 // weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
@@ -36,9 +36,9 @@ struct Window {
 };
 
 // Sets patches to the values of `rows` windows of group `group`; `in` is the beginning of the first window's
-// sample. Each thread writes a pack of channels.
-template <int kWidth>
-void Gather(Device* device, const Window& w, int group, int64_t rows, const float* in,
+// sample, in float32 or in the 16 bits of patches. Each thread writes a pack of channels.
+template <int kWidth, typename T>
+void Gather(Device* device, const Window& w, int group, int64_t rows, const T* in,
             const FactorWriter& patches) {
   const int first_channel = group * w.channels, row_values = w.row_values();
   const Divisor by_row(w.stride_of_rows / kWidth), by_channels(w.channels / kWidth), by_size(w.columns.size);
@@ -49,7 +49,7 @@ void Gather(Device* device, const Window& w, int group, int64_t rows, const floa
     const int ky = by_size.Divide(by_channels.Divide(pack, &channel_pack), &kx);
     const int sample = by_out_height.Divide(by_out_width.Divide(row, &out_x), &out_y);
     const int x = w.columns.Input(out_x, kx), y = w.rows.Input(out_y, ky);
-    Pack<kWidth> values = {};
+    Pack<kWidth, T> values = {};
     if (pack * kWidth < row_values && x >= 0 && x < w.in_width && y >= 0 && y < w.in_height) {
       const int pixel = (sample * w.in_height + y) * w.in_width + x;
       values = LoadPack<kWidth>(in + int64_t{pixel} * w.in_channels + first_channel + channel_pack * kWidth);
@@ -91,6 +91,7 @@ class Conv2d final : public Layer {
         filters_(static_cast<int>(spec.output.channels)),
         window_(WindowOf(*device, spec)),
         pointwise_(window_.is_pointwise()),
+        reads_factor_(input.value_is_factor != nullptr),
         pixels_(spec.output.height * spec.output.width),
         chunk_(pointwise_ ? spec.batch_size
                           : std::clamp(Device::kMostPatchValues / (pixels_ * window_.stride_of_rows),
@@ -100,7 +101,11 @@ class Conv2d final : public Layer {
         tells_weight_gradient_(window_.area() > 1 && window_.channels > 1),
         weight_(device, takes_weight_ ? filters_ * RowBytes() : 0),
         d_weight_(device, tells_weight_gradient_ ? int64_t{filters_} * window_.stride_of_rows : 0) {
-    if (pointwise_) pointwise_patches_.emplace(device, input.batch * pixels_, window_.channels);
+    if (reads_factor_) {
+      *input.value_is_factor = true;
+    } else if (pointwise_) {
+      pointwise_patches_.emplace(device, input.batch * pixels_, window_.channels);
+    }
     Checked(chunk_ * pixels_ * window_.stride_of_rows, "a convolution's patches");
     // d_out as a factor, followed by the patches, which their gradient overwrites.
     if (Is16Bit(device->precision())) {
@@ -118,7 +123,7 @@ class Conv2d final : public Layer {
   }
 
   void Forward(const Pass&) override {
-    if (pointwise_) pointwise_patches_->Take(input_.value);
+    if (pointwise_patches_) pointwise_patches_->Take(input_.value);
     if (takes_weight_) TakeWeight();
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
@@ -274,11 +279,16 @@ class Conv2d final : public Layer {
   }
 
   const void* Patches(int64_t sample, int64_t samples, int group) {
-    if (pointwise_) return pointwise_patches_->data();
+    if (pointwise_) return reads_factor_ ? input_.value : pointwise_patches_->data();
     const FactorWriter patches = {device_->scratch() + d_out_bytes_, device_->precision()};
+    const int64_t first = sample * input_.sample_size(), rows = samples * pixels_;
     WithPackWidth<8>(window_.channels, [&](auto width) {
-      Gather<width()>(device_, window_, group, samples * pixels_,
-                      input_.value + sample * input_.sample_size(), patches);
+      if (reads_factor_) {
+        const auto* const in = reinterpret_cast<const uint16_t*>(input_.value);
+        Gather<width()>(device_, window_, group, rows, in + first, patches);
+      } else {
+        Gather<width()>(device_, window_, group, rows, input_.value + first, patches);
+      }
     });
     return patches.to;
   }
@@ -299,8 +309,9 @@ class Conv2d final : public Layer {
   const int groups_, filters_;
   const Window window_;
   const bool pointwise_;
-  const int64_t pixels_;  // of one sample's output
-  const int64_t chunk_;   // samples; the last chunk has the rest
+  const bool reads_factor_;  // the input's values have 16 bits
+  const int64_t pixels_;     // of one sample's output
+  const int64_t chunk_;      // samples; the last chunk has the rest
   // Whether weights are copied to the order and precision of patches, and whether their gradient is copied back.
   const bool takes_weight_, tells_weight_gradient_;
   DeviceArray<char> weight_;  // a factor: filters x k x k x channels, with rows filled up

@@ -43,6 +43,12 @@ struct FactorWriter {
     }
     StorePack(static_cast<uint16_t*>(to) + i, rounded);
   }
+
+  // The same for values that have been rounded to the writer's precision before.
+  template <int kWidth>
+  CATCHMENT_ON_DEVICE void Write(int64_t i, const Pack<kWidth, uint16_t>& rounded) const {
+    StorePack(static_cast<uint16_t*>(to) + i, rounded);
+  }
 };
 
 // Returns `values` rounded up to a multiple of 16 bytes, which tensor cores load at a time, so that rows of

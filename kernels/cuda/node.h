@@ -21,6 +21,9 @@ struct CatchmentCudaTensor {
   // Not null where the layer that computes the value needs its gradient only as a factor of 16 bits. A reader that can write
   // that, in order and from the beginning of the memory of `gradient`, sets it to true and does so.
   bool* gradient_is_factor = nullptr;
+  // The same for the value: not null where the layer that computes it can write it as a factor. A reader that needs no more,
+  // and is the only one, sets it to true.
+  bool* value_is_factor = nullptr;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
   int64_t size() const { return batch * sample_size(); }

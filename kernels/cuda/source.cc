@@ -45,7 +45,7 @@ Fork::Fork(Device* device, const Tensor& tensor, int readers) : device_(device),
     gradients_.emplace_back(device, tensor.size());
     Tensor& view = views.emplace_back(tensor);
     view.gradient = gradients_.back().data();
-    view.gradient_is_factor = nullptr;
+    view.gradient_is_factor = view.value_is_factor = nullptr;
   }
 }
 

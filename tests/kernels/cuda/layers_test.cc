@@ -101,18 +101,27 @@ std::vector<Case> Cases() {
        "stride: 5 } }" +
            end,
        {3, 32, 29}},
-      // With 16 bits, a gradient that a batch norm writes as a factor, and one that a fork must not.
-      {"RoundedGradients",
-       "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} } layers { relu "
+      // With 16 bits, values and gradients that a batch norm writes as factors.
+      {"RoundedActivations",
+       "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} }"
+       "layers { conv2d { filters: 8 kernel_size: 1 bias: false } } layers { batch_norm {} } layers { relu "
        "{} }"
        "layers { conv2d { filters: 8 kernel_size: 3 padding: 1 bias: false } }"
        "layers { residual { layers { conv2d { filters: 8 kernel_size: 1 bias: false } } layers { batch_norm "
        "{} } } }" +
            end,
        kImage},
-      // Where a chunk has 2^11 values of patches, the last one has fewer samples than the others.
+      // The same of forks, which it must not write.
+      {"ForkedActivations",
+       "layers { conv2d { filters: 8 kernel_size: 3 bias: false } }"
+       "layers { residual { layers { batch_norm {} } layers { conv2d { filters: 8 kernel_size: 1 bias: false "
+       "} } } }"
+       "layers { batch_norm {} } layers { residual { layers { conv2d { filters: 8 kernel_size: 1 } } } }" +
+           end,
+       kImage},
+      // Where a chunk has 2^11 values of patches, the second convolution's are of four samples and of two.
       {"UnevenChunks",
-       "layers { conv2d { filters: 4 kernel_size: 3 padding: 1 } } layers { conv2d { filters: 6 kernel_size: "
+       "layers { conv2d { filters: 3 kernel_size: 3 padding: 1 } } layers { conv2d { filters: 6 kernel_size: "
        "5 stride: 2 } }" +
            end,
        kImage},

@@ -147,6 +147,8 @@ class Kernel:
             return self.load(parts, operands)
         if parts[0] == "st":
             return self.store(parts, operands)
+        if parts[0] == "mov" and operands[0].startswith("{"):
+            return self.unpack(name, *operands)
         if parts[0] in ("mov", "cvta"):
             return f"r.{operands[0][1:]} = {self.move(parts[-1], *operands)};"
         return f"r.{operands[0][1:]} = {self.expression(parts, operands[1:])};"
@@ -192,6 +194,13 @@ class Kernel:
         elif kind in C_TYPES:
             return self.integer(parts, values)
         raise TranslationError(f"unknown instruction: {'.'.join(parts)}")
+
+    def unpack(self, name, targets, source):
+        """Returns the statement that divides 32 bits into two halves, the lower one first."""
+        if name != "mov.b32":
+            raise TranslationError(f"unknown instruction: {name} {targets}")
+        return " ".join(f"r.{target[1:]} = static_cast<uint16_t>({self.value(source, 'b32')} >> {16 * i});"
+                        for i, target in enumerate(split_operands(targets.strip("{}"))))
 
     def move(self, kind, target, source):
         if source.startswith("{") and kind == "b32":

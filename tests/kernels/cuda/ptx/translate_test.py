@@ -51,6 +51,9 @@ class TranslateTest(unittest.TestCase):
     def test_translates_a_pair_of_halves(self):
         self.assertIn("r.r1 = uint32_t{static_cast<uint16_t>(r.rs1)} | uint32_t{static_cast<uint16_t>(r.rs2)} << 16;",
                       translate("mov.b32 \t%r1, {%rs1, %rs2};").stdout)
+        self.assertIn("r.rs1 = static_cast<uint16_t>(r.r1 >> 0); r.rs2 = static_cast<uint16_t>(r.r1 >> 16);",
+                      translate("mov.b32 \t{%rs1, %rs2}, %r1;").stdout)
+        self.assertIn("unknown instruction: mov.b64 {%r1, %r2}", translate("mov.b64 \t{%r1, %r2}, %rd1;").stderr)
 
     def test_translates_the_address_of_a_parameter(self):
         result = translate("mov.b64 \t%rd1, Add_param_0;\n\tld.param.u32 \t%r1, [%rd1+8];")
