@@ -1,0 +1,54 @@
+// Decides what a run of a job begins with: what a person asks for, or, after a server or the master was lost, the
+// newest complete checkpoint of the job.
+#ifndef CATCHMENT_SERVER_MASTER_RUN_START_H_
+#define CATCHMENT_SERVER_MASTER_RUN_START_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
+
+namespace catchment {
+
+// The loss of a process that holds a part of the job's state, and what is known of the run that it ended.
+struct Loss {
+  std::string process;            // "server 1"
+  uint64_t version = 0;           // the highest version of a shard; 0: none is known
+  int workers = 0;                // members; 0: not known
+  uint64_t next_incarnation = 1;  // above those that the run has given
+};
+
+struct RunStart {
+  std::optional<v1::Manifest> checkpoint;  // none: the initial weights
+  v1::RunRecord record;                    // with the recoveries, including this one
+  std::optional<Loss> loss;                // that the run recovers from
+
+  uint64_t checkpoint_number() const { return checkpoint ? checkpoint->number() : 0; }
+  // Returns the highest version of a shard at the beginning.
+  uint64_t version() const;
+};
+
+// Returns what a master process begins with. If the record in `directory` says that the same job has not ended, the
+// process takes the place of a master that was lost. Otherwise the job begins from its initial weights, or with
+// `resume` from the newest complete checkpoint. `directory` may be empty: there are no checkpoints.
+// Errors: FailedPrecondition if the directory has checkpoints and `resume` is false, or if the checkpoint is of a
+// different job; those of FindLatest and of reading the record.
+absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& job, bool resume);
+
+// Returns what the next run begins with after `loss`. `record`: of the run that was lost.
+absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job, const v1::RunRecord& record,
+                                const Loss& loss);
+
+// Returns, for people, what happened: "server 1 was lost at version 5,210; went back to checkpoint 5,000; 210 updates
+// are computed again". `checkpoint` 0: the initial weights; `version`: of the beginning.
+std::string DescribeRecovery(const Loss& loss, uint64_t checkpoint, uint64_t version);
+
+// Returns the updates that are computed again, as far as is known.
+uint64_t UpdatesComputedAgain(const Loss& loss, uint64_t version);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_MASTER_RUN_START_H_
