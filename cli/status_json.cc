@@ -136,6 +136,8 @@ Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   object["round_trip_p50_us"] = Known(status.round_trip_p50_us() > 0, status.round_trip_p50_us());
   object["round_trip_p99_us"] = Known(status.round_trip_p99_us() > 0, status.round_trip_p99_us());
   object["plateau_factor"] = Known(status.has_plateau_factor(), status.plateau_factor());
+  object["recoveries"] = status.recoveries();
+  object["updates_computed_again"] = status.updates_computed_again();
   object["last_checkpoint"] = Known(status.last_checkpoint() > 0, status.last_checkpoint());
   object["planned_workers"] = status.settings().workers();
   object["evaluators"] = status.evaluators();

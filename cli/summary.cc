@@ -109,6 +109,12 @@ std::string SummaryTable(const nlohmann::json& summary,
                       .Add("samples", Many("sample"))
                       .Add("updates", Many("update"))
                       .Join()},
+      {"recovered", summary.value("recoveries", int64_t{0}) == 0
+                        ? ""
+                        : Phrase(summary)
+                              .Add("recoveries", Whole, "", " times")
+                              .Add("updates_computed_again", Many("update"), "", " computed again")
+                              .Join()},
       {"time", Phrase(summary)
                    .Add("wall_seconds", Seconds)
                    .Add("samples_per_second", Whole, "", " samples/s")

@@ -6,14 +6,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +48,7 @@
 #include "server/edge/shard_service.h"
 #include "server/edge/sweeper.h"
 #include "server/master/master_host.h"
+#include "server/master/run_start.h"
 #include "server/shard/run_claim.h"
 #include "server/shard/shard_host.h"
 
@@ -62,6 +66,10 @@ Examples:
 
 constexpr double kShutdownSeconds = 1;
 constexpr double kPollSeconds = 0.1;
+// For calls in progress when the job goes back to a checkpoint.
+constexpr double kGoBackSeconds = 0.3;
+// The time for which a server that begins again tries to listen at its former address.
+constexpr double kReopenSeconds = 10;
 // Service names in the health protocol.
 constexpr char kMasterName[] = "catchment.v1.MasterService";
 constexpr char kShardName[] = "catchment.v1.ShardService";
@@ -118,7 +126,8 @@ struct Setting {
   ApplyPool::Options apply;
   std::string checkpoint_dir;
   std::vector<DirectoryLock> locks;  // held by the master
-  std::optional<v1::Manifest> resumed;
+  RunStart start;                    // of the current run
+  bool announced = false;            // the address, on standard output
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
@@ -144,34 +153,20 @@ absl::Status CheckFlags(const Setting& setting) {
   return absl::OkStatus();
 }
 
-absl::Status FindCheckpoint(Setting* setting) {
-  if (!setting->flags.resume) {
-    const absl::StatusOr<FoundCheckpoint> found =
-        setting->checkpoint_dir.empty() ? absl::NotFoundError("") : FindLatest(setting->checkpoint_dir);
-    if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
-    if (found.ok()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          setting->checkpoint_dir, " contains checkpoint ", found->manifest.number(), " of job '",
-          found->manifest.job().name(), "': resume from it with --resume, or choose another directory"));
-    }
+// Finds what the server begins with. The master decides for all servers: it asks those that begin with another
+// checkpoint to begin again.
+absl::Status FindStart(Setting* setting) {
+  if (setting->index == 0) {
+    absl::StatusOr<RunStart> start = StartJob(setting->checkpoint_dir, setting->job, setting->flags.resume);
+    if (!start.ok()) return start.status();
+    setting->start = *std::move(start);
     return absl::OkStatus();
   }
+  if (!setting->flags.resume) return absl::OkStatus();
   absl::StatusOr<FoundCheckpoint> found = FindLatest(setting->checkpoint_dir);
   if (!found.ok()) return found.status();
-  for (const std::string& warning : found->warnings) LOG(WARNING) << warning;
-  const std::string conflict = DescribeResumeConflict(found->manifest.job(), setting->job);
-  if (!conflict.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("checkpoint ", found->manifest.number(), " in ",
-                                                      setting->checkpoint_dir,
-                                                      " belongs to a different job:\n", conflict));
-  }
   LOG(INFO) << "resuming from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;
-  if (setting->index == 0) {
-    const auto lines = SetAsideNewerThan(setting->checkpoint_dir, found->manifest.number());
-    if (!lines.ok()) return lines.status();
-    for (const std::string& line : *lines) LOG(WARNING) << line;
-  }
-  setting->resumed = std::move(found->manifest);
+  setting->start.checkpoint = std::move(found->manifest);
   return absl::OkStatus();
 }
 
@@ -233,7 +228,7 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   if (setting.index == 0) {
     if (absl::Status status = LockDirectories(&setting); !status.ok()) return status;
   }
-  if (absl::Status status = FindCheckpoint(&setting); !status.ok()) return status;
+  if (absl::Status status = FindStart(&setting); !status.ok()) return status;
   if (absl::Status status = PrepareCheckpointDirectory(setting.checkpoint_dir); !status.ok()) return status;
   return setting;
 }
@@ -245,8 +240,10 @@ absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
   return LayoutOf(setting.job, ListTensors(*layers), static_cast<int>(setting.servers.size()));
 }
 
-void Announce(const Setting& setting, const Listener& listener) {
-  std::cout << "catchment_server " << setting.index << ": listening on " << listener.address() << std::endl;
+// Prints the address, once.
+void Announce(const Listener& listener, Setting* setting) {
+  if (std::exchange(setting->announced, true)) return;
+  std::cout << "catchment_server " << setting->index << ": listening on " << listener.address() << std::endl;
 }
 
 Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout& layout) {
@@ -269,9 +266,55 @@ uint64_t FirstIncarnation() {
   return (static_cast<uint64_t>(std::time(nullptr)) << kBits) + (RandomId() >> (64 - kBits + 1));
 }
 
-absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
-                       ShardService* shard_service, RunClaim* claim) {
+// Opens the listener. A server that begins again opens it at its former address, which may not be free at once.
+absl::StatusOr<Listener> OpenListener(const std::vector<CallService*>& services,
+                                      const ParameterLayout& layout, Setting* setting) {
   const SteadyClock clock;
+  const double deadline = clock.Now() + (setting->announced ? kReopenSeconds : 0);
+  std::string& address = setting->servers[setting->index];
+  while (true) {
+    absl::StatusOr<Listener> listener =
+        Listener::Open(address, setting->server_credentials, services, ListenerOptions(*setting, layout));
+    if (listener.ok()) address = listener->address();
+    if (!absl::IsUnavailable(listener.status()) || clock.Now() >= deadline) return listener;
+    std::this_thread::sleep_for(std::chrono::duration<double>(kPollSeconds));
+  }
+}
+
+// The shard of one run, with its service.
+class ServedShard {
+ public:
+  static absl::StatusOr<std::unique_ptr<ServedShard>> Create(const Setting& setting,
+                                                             const ParameterLayout& layout) {
+    const std::optional<v1::Manifest>& checkpoint = setting.start.checkpoint;
+    absl::StatusOr<Shard::Contents> contents = MakeContents(
+        setting.job, layout, setting.index, setting.checkpoint_dir, checkpoint ? &*checkpoint : nullptr);
+    if (!contents.ok()) return contents.status();
+    return std::unique_ptr<ServedShard>(new ServedShard(setting, layout, *std::move(contents)));
+  }
+
+  ShardHost* host() { return &host_; }
+  ShardService* service() { return &service_; }
+  RunClaim* claim() { return &claim_; }
+
+ private:
+  ServedShard(const Setting& setting, const ParameterLayout& layout, Shard::Contents contents)
+      : host_(setting.job, layout, setting.index, std::move(contents), setting.checkpoint_dir),
+        claim_(RandomId()),
+        service_(setting.job.name(), layout, host_.shard(), &claim_,
+                 [this](const v1::ShardCommand& command) { return host_.Control(command, clock_.Now()); },
+                 {.apply = setting.apply,
+                  .slowest_bytes_per_second = 1024.0 * setting.job.faults().slowest_kib_per_second()}),
+        sweeper_(&service_, host_.shard(), &clock_) {}
+
+  const SteadyClock clock_;
+  ShardHost host_;
+  RunClaim claim_;
+  ShardService service_;
+  const Sweeper sweeper_;
+};
+
+MasterHost::Options MasterOptions(const Setting& setting) {
   MasterHost::Options options;
   options.job = setting.job;
   options.num_servers = static_cast<int>(setting.servers.size());
@@ -280,36 +323,66 @@ absl::Status RunMaster(const Setting& setting, const ParameterLayout& layout, Sh
   options.out_dir = setting.flags.out;
   options.run_id = RandomId();
   options.first_incarnation = FirstIncarnation();
-  std::optional<v1::MasterState> state;
-  if (setting.resumed.has_value()) {
-    options.resumed_checkpoint = setting.resumed->number();
-    state = setting.resumed->master();
-  }
-  auto host = MasterHost::Create(options, &layout, shard_host, &clock, std::move(state));
+  const RunStart& start = setting.start;
+  options.record = start.record;
+  options.resumed_checkpoint = start.checkpoint_number();
+  options.resumed_version = start.version();
+  options.loss = start.loss;
+  if (start.loss)
+    options.first_incarnation = std::max(options.first_incarnation, start.loss->next_incarnation);
+  return options;
+}
+
+// Returns the state from which the master continues; nothing at the beginning of a job.
+std::optional<v1::MasterState> MasterStateOf(const RunStart& start) {
+  if (start.checkpoint) return start.checkpoint->master();
+  return start.loss ? std::optional(v1::MasterState()) : std::nullopt;
+}
+
+// Serves one run. Returns true if the job goes back: setting->start is then the start of the next run.
+absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) {
+  const SteadyClock clock;
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(*setting, layout);
+  if (!shard.ok()) return shard.status();
+  ShardHost* const shard_host = (*shard)->host();
+  auto host =
+      MasterHost::Create(MasterOptions(*setting), &layout, shard_host, &clock, MasterStateOf(setting->start));
   if (!host.ok()) return host.status();
   MasterService service(host->get());
-  absl::StatusOr<Listener> listener =
-      Listener::Open(setting.servers[0], setting.server_credentials, {shard_service, &service},
-                     ListenerOptions(setting, layout));
+  absl::StatusOr<Listener> listener = OpenListener({(*shard)->service(), &service}, layout, setting);
   if (!listener.ok()) return listener.status();
   const v1::Run run = (*host)->RunAt(listener->address());
-  if (absl::Status status = claim->Claim(run); !status.ok()) return status;
+  if (absl::Status status = (*shard)->claim()->Claim(run); !status.ok()) return status;
   LOG(INFO) << Describe(run);
   (*host)->SetAddress(listener->address());
   SetShardServing(&*listener, 0, false);
   listener->SetServing(kMasterName, false);
-  Announce(setting, *listener);
-  PortWatch watch(listener->address(), setting.client_credentials, {},
-                  [&](const absl::Status& status) { (*host)->Stop(std::string(status.message())); });
-  SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
-  while (!(*host)->WaitFor(kPollSeconds)) {
-    SetShardServing(&*listener, 0, shard_host->training());
-    listener->SetServing(kMasterName, (*host)->training());
+  Announce(*listener, setting);
+  absl::Status status, reached;
+  {
+    PortWatch watch(listener->address(), setting->client_credentials, {},
+                    [&](const absl::Status& lost) { (*host)->Stop(std::string(lost.message())); });
+    SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
+    while (!(*host)->WaitFor(kPollSeconds)) {
+      SetShardServing(&*listener, 0, shard_host->training());
+      listener->SetServing(kMasterName, (*host)->training());
+    }
+    status = (*host)->Wait();
+    reached = watch.End();
   }
-  const absl::Status status = (*host)->Wait();
-  const absl::Status reached = watch.End();
-  listener->Shutdown(kShutdownSeconds);
-  return status.ok() ? reached : status;
+  const std::optional<Loss> loss = (*host)->loss();
+  listener->Shutdown(loss ? kGoBackSeconds : kShutdownSeconds);
+  if (!status.ok()) return status;
+  if (!reached.ok()) return reached;
+  if (!loss) return false;
+  const v1::RunRecord record = (*host)->record();
+  // From then on no file of the run is written.
+  host->reset();
+  shard->reset();
+  absl::StatusOr<RunStart> start = GoBack(setting->checkpoint_dir, setting->job, record, *loss);
+  if (!start.ok()) return start.status();
+  setting->start = *std::move(start);
+  return true;
 }
 
 v1::RegisterServerRequest MakeRegisterRequest(const Setting& setting, const std::string& address,
@@ -319,77 +392,114 @@ v1::RegisterServerRequest MakeRegisterRequest(const Setting& setting, const std:
   request.set_num_servers(static_cast<uint32_t>(setting.servers.size()));
   request.set_address(address);
   request.set_job_fingerprint(JobFingerprint(setting.job));
-  if (setting.resumed.has_value()) request.set_resumed_checkpoint(setting.resumed->number());
+  request.set_resumed_checkpoint(setting.start.checkpoint_number());
   request.set_server_instance(server_instance);
   request.set_protocol_version(kProtocolVersion);
   request.set_build(BuildVersion());
   return request;
 }
 
-absl::Status RunServer(const Setting& setting, const ParameterLayout& layout, ShardHost* shard_host,
-                       ShardService* shard_service, const RunClaim& claim) {
-  const SteadyClock clock;
-  absl::StatusOr<Listener> listener =
-      Listener::Open(setting.servers[setting.index], setting.server_credentials, {shard_service},
-                     ListenerOptions(setting, layout));
-  if (!listener.ok()) return listener.status();
-  SetShardServing(&*listener, setting.index, false);
-  Announce(setting, *listener);
+// Reads the manifest of the checkpoint that the master has named.
+absl::StatusOr<RunStart> StartFrom(uint64_t checkpoint, const Setting& setting) {
+  RunStart start;
+  if (checkpoint == 0) return start;
+  absl::StatusOr<v1::Manifest> manifest = setting.checkpoint_dir.empty()
+                                              ? absl::NotFoundError("this server has no --checkpoint_dir")
+                                              : ReadManifest(setting.checkpoint_dir, checkpoint);
+  if (!manifest.ok()) {
+    return absl::Status(
+        manifest.status().code(),
+        absl::StrCat("the master asks this server to begin from checkpoint ", checkpoint, ": ",
+                     manifest.status().message(),
+                     "; give all servers the same --checkpoint_dir, on a shared file system"));
+  }
+  start.checkpoint = *std::move(manifest);
+  return start;
+}
+
+// What ends a run at a server that is not the master.
+struct RunEnd {
   Mutex mu;
-  absl::Status failure;
-  bool leaving = false;
-  ServerRegistration registration(setting.servers[0], setting.client_credentials,
-                                  MakeRegisterRequest(setting, listener->address(), claim.server_instance()),
-                                  &claim, setting.job.faults().connect_timeout_seconds(), &clock,
-                                  [&](const absl::Status& status) {
-                                    MutexLock lock(&mu);
-                                    failure = status;
-                                  });
+  absl::Status failure ABSL_GUARDED_BY(mu);
+  std::optional<uint64_t> go_back ABSL_GUARDED_BY(mu);  // the checkpoint to begin again from
+  bool leaving ABSL_GUARDED_BY(mu) = false;             // the server was asked to end
+};
+
+// Waits until the run has ended. Returns the checkpoint to begin again from, if the job goes back.
+absl::StatusOr<std::optional<uint64_t>> AwaitEnd(ShardHost* shard_host, Listener* listener, int index,
+                                                 RunEnd* end) {
+  while (!shard_host->WaitForStop(kPollSeconds)) {
+    SetShardServing(listener, index, shard_host->training());
+    MutexLock lock(&end->mu);
+    if (end->leaving && (!end->failure.ok() || end->go_back)) return std::nullopt;
+    if (!end->failure.ok()) return end->failure;
+    if (end->go_back) return end->go_back;
+  }
+  return std::nullopt;
+}
+
+// Serves one run. Returns true if the job goes back: setting->start is then the start of the next run.
+absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) {
+  const SteadyClock clock;
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(*setting, layout);
+  if (!shard.ok()) return shard.status();
+  ShardHost* const shard_host = (*shard)->host();
+  RunEnd end;
+  absl::StatusOr<Listener> listener = OpenListener({(*shard)->service()}, layout, setting);
+  if (!listener.ok()) return listener.status();
+  SetShardServing(&*listener, setting->index, false);
+  Announce(*listener, setting);
+  ServerRegistration::Callbacks callbacks;
+  callbacks.version = [shard_host] { return shard_host->shard()->version(); };
+  callbacks.on_failed = [&end](const absl::Status& status) {
+    MutexLock lock(&end.mu);
+    end.failure = status;
+  };
+  callbacks.on_go_back = [&end](uint64_t checkpoint) {
+    MutexLock lock(&end.mu);
+    end.go_back = checkpoint;
+  };
+  ServerRegistration registration(
+      setting->servers[0], setting->client_credentials,
+      MakeRegisterRequest(*setting, listener->address(), (*shard)->claim()->server_instance()),
+      (*shard)->claim(), setting->job.faults().connect_timeout_seconds(), &clock, std::move(callbacks));
   const auto leave = [&] {
     {
-      MutexLock lock(&mu);
-      leaving = true;
+      MutexLock lock(&end.mu);
+      end.leaving = true;
     }
     registration.Leave();
   };
-  PortWatch watch(listener->address(), setting.client_credentials, {}, [&](const absl::Status&) { leave(); });
+  PortWatch watch(listener->address(), setting->client_credentials, {},
+                  [&](const absl::Status&) { leave(); });
   SignalThread signals([&](int) { leave(); });
-  absl::Status status;
-  while (!shard_host->WaitForStop(kPollSeconds)) {
-    SetShardServing(&*listener, setting.index, shard_host->training());
-    MutexLock lock(&mu);
-    if (leaving && !failure.ok()) break;
-    status = failure;
-    if (!status.ok()) break;
-  }
+  const absl::StatusOr<std::optional<uint64_t>> go_back =
+      AwaitEnd(shard_host, &*listener, setting->index, &end);
   const absl::Status reached = watch.End();
   // Without a deadline it would wait for workers that wait for it.
-  listener->Shutdown(kShutdownSeconds);
-  if (status.ok()) status = shard_host->result();
-  return status.ok() ? reached : status;
+  listener->Shutdown(go_back.ok() && *go_back ? kGoBackSeconds : kShutdownSeconds);
+  if (!go_back.ok()) return go_back.status();
+  if (absl::Status result = shard_host->result(); !result.ok()) return result;
+  if (!reached.ok()) return reached;
+  if (!*go_back) return false;
+  LOG(WARNING) << "a server or the master was lost: this server begins again from "
+               << (**go_back == 0 ? "the initial weights" : absl::StrCat("checkpoint ", **go_back));
+  absl::StatusOr<RunStart> start = StartFrom(**go_back, *setting);
+  if (!start.ok()) return start.status();
+  setting->start = *std::move(start);
+  return true;
 }
 
 absl::Status Main(const Flags& flags) {
-  const absl::StatusOr<Setting> setting = ReadSetting(flags);
+  absl::StatusOr<Setting> setting = ReadSetting(flags);
   if (!setting.ok()) return setting.status();
   const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
   if (!layout.ok()) return layout.status();
-  const v1::Manifest* resumed = setting->resumed.has_value() ? &*setting->resumed : nullptr;
-  absl::StatusOr<Shard::Contents> contents =
-      MakeContents(setting->job, *layout, setting->index, setting->checkpoint_dir, resumed);
-  if (!contents.ok()) return contents.status();
-  ShardHost shard_host(setting->job, *layout, setting->index, *std::move(contents), setting->checkpoint_dir);
-  ShardService::Options options;
-  options.apply = setting->apply;
-  options.slowest_bytes_per_second = 1024.0 * setting->job.faults().slowest_kib_per_second();
-  const SteadyClock clock;
-  RunClaim claim(RandomId());
-  ShardService shard_service(
-      setting->job.name(), *layout, shard_host.shard(), &claim,
-      [&](const v1::ShardCommand& command) { return shard_host.Control(command, clock.Now()); }, options);
-  const Sweeper sweeper(&shard_service, shard_host.shard(), &clock);
-  return setting->index == 0 ? RunMaster(*setting, *layout, &shard_host, &shard_service, &claim)
-                             : RunServer(*setting, *layout, &shard_host, &shard_service, claim);
+  while (true) {
+    const absl::StatusOr<bool> again =
+        setting->index == 0 ? RunMaster(*layout, &*setting) : RunServer(*layout, &*setting);
+    if (!again.ok() || !*again) return again.status();
+  }
 }
 
 }  // namespace

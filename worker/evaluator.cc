@@ -74,7 +74,9 @@ absl::Status Evaluator::Run() {
   if (session.ok()) {
     while (true) {
       status = RunMembership(&*session);
-      if ((!absl::IsNotFound(status) && !absl::IsAborted(status)) || stop_.IsSet()) break;
+      if (stop_.IsSet()) break;
+      const bool lost = absl::IsNotFound(status) || absl::IsAborted(status);
+      if (!lost && !(HasMasterEnded(status) && JobGoesOn(&master_))) break;
       if (stop_.Pause(pauses_.Next())) break;
       status = FollowMaster(options_, &master_, &session);
       if (!status.ok()) break;
@@ -89,7 +91,7 @@ absl::Status Evaluator::Run() {
 absl::Status Evaluator::RunMembership(Session* session) {
   const absl::StatusOr<v1::RegisterReply> me =
       master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::EVALUATOR));
-  if (HasMasterEnded(me.status())) return absl::OkStatus();
+  if (HasMasterEnded(me.status()) && !JobGoesOn(&master_)) return absl::OkStatus();
   if (!me.ok()) return me.status();
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";
   v1::HeartbeatRequest request;
@@ -128,7 +130,8 @@ std::string Evaluator::Leave(uint64_t incarnation, const absl::Status& why) {
 }
 
 absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patience_seconds) {
-  if (!absl::IsUnavailable(status)) return status;
+  // A server that begins again cancels the calls in progress.
+  if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return status;
   const double now = clock_.Now();
   if (!unreachable_since_.has_value()) {
     unreachable_since_ = now;

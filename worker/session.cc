@@ -119,6 +119,21 @@ absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& mast
                    "): update the worker to the master's build (", reply.build(), ")"));
 }
 
+// Takes what is particular to a run. What TOP_K has not sent is of the run before, and is dropped.
+absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
+  LOG(INFO) << "the job has begun another run; this worker keeps its data and its model";
+  if (reply.servers_size() != static_cast<int>(session->servers.size())) {
+    absl::StatusOr<ParameterLayout> layout =
+        LayoutOf(session->job, session->model->tensors(), reply.servers_size());
+    if (!layout.ok()) return layout.status();
+    session->layout = *std::move(layout);
+  }
+  session->run_id = reply.run_id();
+  session->servers = {reply.servers().begin(), reply.servers().end()};
+  session->residual.clear();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
@@ -136,7 +151,7 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
   if (!layout.ok()) return layout.status();
   return Session{reply->run_id(),  reply->job(),      {reply->servers().begin(), reply->servers().end()},
                  *std::move(data), *std::move(model), *std::move(layout),
-                 attached,         /*residual=*/{}};
+                 attached,         /*residual=*/{},   /*version=*/0};
 }
 
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
@@ -145,11 +160,25 @@ absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
       master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
   if (!reply.ok()) return reply.status();
   if (reply->run_id() == (*session)->run_id) return absl::OkStatus();
-  LOG(WARNING) << "the master at " << master->address() << " was started again";
+  if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
+  if (JobFingerprint(reply->job()) == JobFingerprint((*session)->job)) return EnterRun(*reply, &**session);
+  LOG(WARNING) << "the master at " << master->address() << " was started again with another job";
   // The device's memory and the data's are free before they are taken again.
   *session = absl::UnavailableError("the session is being opened anew");
   *session = OpenSession(options, master);
   return session->status();
+}
+
+bool JobGoesOn(MasterClient* master) {
+  constexpr double kCallSeconds = 1;
+  constexpr double kPauseSeconds = 0.2;
+  for (int attempt = 0; attempt < 25; ++attempt) {
+    const absl::StatusOr<v1::JobStatus> status =
+        master->CallOnce(&MasterClient::Stub::GetStatus, v1::GetStatusRequest(), kCallSeconds);
+    if (status.ok()) return status->phase() < v1::JobStatus::DONE;
+    if (master->stop().Pause(kPauseSeconds)) return false;
+  }
+  return false;
 }
 
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
@@ -167,6 +196,7 @@ v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {
   request.set_run_id(session.run_id);
   request.set_protocol_version(kProtocolVersion);
   request.set_build(BuildVersion());
+  request.set_version(session.version);
   return request;
 }
 

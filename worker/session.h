@@ -41,19 +41,25 @@ struct Session {
   // What TOP_K has not sent yet, kept from one registration of the worker to the next
   // (ParameterClient::TakeResidual); empty: nothing is kept.
   std::vector<float> residual;
+  // The highest version of a block that the last registration has seen; 0: none.
+  uint64_t version = 0;
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the
 // master speaks another protocol version, or the job has fields that this build does not know.
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
 
-// Opens `session`, which is open, anew where the master was started again since: its job may be another.
+// Follows the master into its current run. In another run of the same job, `session` keeps its data and model, and
+// takes the servers of the run; for another job it is opened anew.
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
                           absl::StatusOr<Session>* session);
 
 // Returns true for the error of a call that the master did not answer because its process was ending, as it
-// does when the job has ended. The call was not cancelled by the caller.
+// does when the job has ended, or because the job goes back to a checkpoint. The call was not cancelled by the caller.
 inline bool HasMasterEnded(const absl::Status& error) { return absl::IsCancelled(error); }
+
+// After such an error: returns true if the master answers within a few seconds that the job has not ended.
+bool JobGoesOn(MasterClient* master);
 
 // The request with which a session registers; role and who it is.
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role);

@@ -61,7 +61,8 @@ absl::Status Trainer::Run() {
   absl::Status status = session.status();
   while (session.ok()) {
     status = RunSession(&*session);
-    if (!absl::IsAborted(status) || stop_.IsSet()) break;
+    if (stop_.IsSet()) break;
+    if (!absl::IsAborted(status) && !(HasMasterEnded(status) && JobGoesOn(&master_))) break;
     const double pause = pauses_.Next();
     LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
     if (stop_.Pause(pause)) break;

@@ -1,8 +1,8 @@
 // The life cycle of a worker: it registers, trains (worker/training_session.h), and leaves. Begin reading
 // here.
 //
-// A worker whose membership is lost (its process was suspended for too long, or was disconnected) registers
-// again and continues with the center's weights.
+// A worker whose membership is lost (its process was suspended for too long, or was disconnected, or the job goes back
+// to a checkpoint) registers again and continues with the center's weights.
 #ifndef CATCHMENT_WORKER_TRAINER_H_
 #define CATCHMENT_WORKER_TRAINER_H_
 

@@ -85,6 +85,7 @@ TrainingSession::TrainingSession(const v1::RegisterReply& me, const WorkerOption
 TrainingSession::~TrainingSession() {
   end_.Set();
   session_.residual = client_.TakeResidual();
+  session_.version = client_.highest_version();
 }
 
 NextPlan TrainingSession::Plans() {

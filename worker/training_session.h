@@ -28,7 +28,7 @@ class TrainingSession {
   // `me` is the master's answer to the registration. The session, the clock and the master outlive the object.
   TrainingSession(const v1::RegisterReply& me, const WorkerOptions& options, const Clock* clock,
                   Session* session, MasterClient* master);
-  // Returns the residual of the pushes to the session, for the next registration.
+  // Gives the session the residual of the pushes and the highest version, for the next registration.
   ~TrainingSession();
 
   // Trains. Returns when all pushes are answered, or with the error that a retry cannot resolve.

@@ -11,6 +11,7 @@ namespace catchment {
 namespace {
 
 constexpr double kInterval = 1;
+constexpr double kRetryInterval = 0.5;  // after a call that the master did not answer
 constexpr double kCallSeconds = 5;
 // The time for which a server that must end waits for a master that does not answer.
 constexpr double kLeaveSeconds = 20;
@@ -23,14 +24,13 @@ constexpr char kNeverReached[] =
 ServerRegistration::ServerRegistration(const std::string& master,
                                        const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                        v1::RegisterServerRequest request, const RunClaim* claim,
-                                       double give_up_seconds, const Clock* clock,
-                                       std::function<void(const absl::Status&)> on_failed)
+                                       double give_up_seconds, const Clock* clock, Callbacks callbacks)
     : master_(master),
       stub_(v1::MasterService::NewStub(ConnectForControl(master, credentials))),
       claim_(*claim),
       give_up_seconds_(give_up_seconds),
       clock_(*clock),
-      on_failed_(std::move(on_failed)),
+      callbacks_(std::move(callbacks)),
       request_(std::move(request)),
       thread_([this] { Run(); }) {}
 
@@ -50,9 +50,10 @@ void ServerRegistration::Leave() {
   changed_.Notify();
 }
 
-absl::Status ServerRegistration::Register(v1::RegisterServerRequest request) {
+absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::RegisterServerRequest request) {
   const v1::Run run = claim_.run();
   if (run.id() != 0) *request.mutable_run() = run;
+  request.set_version(callbacks_.version());
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   const absl::Status status =
@@ -62,7 +63,7 @@ absl::Status ServerRegistration::Register(v1::RegisterServerRequest request) {
     return absl::FailedPreconditionError(absl::StrCat(
         "master at ", master_, ": it does not report the run of the job: use binaries of one release"));
   }
-  if (run.id() == 0 || run.id() == reply.run_id()) return status;
+  if (reply.go_back() || run.id() == 0 || run.id() == reply.run_id()) return reply;
   return absl::FailedPreconditionError(absl::StrCat("master at ", master_,
                                                     ": it has started another run, but this server "
                                                     "belongs to ",
@@ -81,23 +82,28 @@ void ServerRegistration::Run() {
       request = request_;
     }
     const double patience = request.leaving() ? std::min(kLeaveSeconds, give_up_seconds_) : give_up_seconds_;
-    const absl::Status status = Register(std::move(request));
+    const absl::StatusOr<v1::RegisterServerReply> reply = Register(std::move(request));
+    const absl::Status& status = reply.status();
+    if (reply.ok() && reply->go_back()) {
+      callbacks_.on_go_back(reply->checkpoint());
+      return;
+    }
     if (status.ok()) {
       last_heard = clock_.Now();
       reached = true;
     } else if (absl::IsFailedPrecondition(status)) {
-      on_failed_(status);
+      callbacks_.on_failed(status);
       return;
     } else if (clock_.Now() - last_heard >= patience) {
-      on_failed_(absl::UnavailableError(
+      callbacks_.on_failed(absl::UnavailableError(
           absl::StrCat("gave up after ", patience, " s: ", status.message(), reached ? "" : kNeverReached)));
       return;
     } else {
-      LOG(WARNING) << status.message() << "; trying again in " << kInterval << " s, giving up after "
+      LOG(WARNING) << status.message() << "; trying again in " << kRetryInterval << " s, giving up after "
                    << patience << " s";
     }
     MutexLock lock(&mu_);
-    changed_.WaitFor(&mu_, kInterval, [this] { return ending_ || wake_now_; });
+    changed_.WaitFor(&mu_, status.ok() ? kInterval : kRetryInterval, [this] { return ending_ || wake_now_; });
   }
 }
 

@@ -2,12 +2,14 @@
 #ifndef CATCHMENT_SERVER_EDGE_SERVER_REGISTRATION_H_
 #define CATCHMENT_SERVER_EDGE_SERVER_REGISTRATION_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "common/rpc.h"
@@ -19,11 +21,19 @@ namespace catchment {
 // Registers the server once a second, on a separate thread, from construction to destruction.
 class ServerRegistration {
  public:
-  // `on_failed` is called once, on the thread, when the master refuses the server, belongs to another run, or
-  // has been unreachable for give_up_seconds. `claim` and `clock` outlive the object.
+  // Called on the thread; of on_failed and on_go_back one is called, once, after which the thread ends.
+  struct Callbacks {
+    std::function<uint64_t()> version;  // of the shard
+    // The master refuses the server, or has been unreachable for give_up_seconds.
+    std::function<void(const absl::Status&)> on_failed;
+    // The server must begin again from a checkpoint (0: from the initial weights).
+    std::function<void(uint64_t checkpoint)> on_go_back;
+  };
+
+  // `claim` and `clock` outlive the object.
   ServerRegistration(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                      v1::RegisterServerRequest request, const RunClaim* claim, double give_up_seconds,
-                     const Clock* clock, std::function<void(const absl::Status&)> on_failed);
+                     const Clock* clock, Callbacks callbacks);
   ~ServerRegistration();
 
   // Notifies the master that this server must end, and therefore the job. From then on it fails sooner
@@ -33,14 +43,14 @@ class ServerRegistration {
  private:
   void Run();
   // Makes one call.
-  absl::Status Register(v1::RegisterServerRequest request);
+  absl::StatusOr<v1::RegisterServerReply> Register(v1::RegisterServerRequest request);
 
   const std::string master_;
   const std::unique_ptr<v1::MasterService::Stub> stub_;
   const RunClaim& claim_;
   const double give_up_seconds_;
   const Clock& clock_;
-  const std::function<void(const absl::Status&)> on_failed_;
+  const Callbacks callbacks_;
   Mutex mu_;
   CondVar changed_;
   v1::RegisterServerRequest request_ ABSL_GUARDED_BY(mu_);

@@ -38,7 +38,7 @@ JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
   switch (state_) {
     case State::kWaiting:
     case State::kTraining:
-      return WhileOpen(facts);
+      return WhileOpen(facts, now);
     case State::kLeaving:
       return facts.workers == 0 ? State::kSettling : state_;
     case State::kSettling:
@@ -57,7 +57,7 @@ JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
   return state_;
 }
 
-JobStateMachine::State JobStateMachine::WhileOpen(const Facts& facts) {
+JobStateMachine::State JobStateMachine::WhileOpen(const Facts& facts, double now) {
   if (facts.budget_done) {
     early_reason_.clear();
     return State::kLeaving;
@@ -67,7 +67,8 @@ JobStateMachine::State JobStateMachine::WhileOpen(const Facts& facts) {
     outcome_ = Outcome::kStopped;
     return State::kLeaving;
   }
-  return facts.workers >= (begun_ ? 1 : workers_) ? State::kTraining : State::kWaiting;
+  const bool expects_no_more = begun_ || (expected_until_ && now >= *expected_until_);
+  return facts.workers >= (expects_no_more ? 1 : workers_) ? State::kTraining : State::kWaiting;
 }
 
 JobStateMachine::State JobStateMachine::WhileSaving(const Facts& facts, double now) {

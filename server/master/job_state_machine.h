@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "proto/master.pb.h"
@@ -57,6 +58,12 @@ class JobStateMachine {
   JobStateMachine(int workers, double trained_seconds)
       : workers_(workers), trained_seconds_(trained_seconds) {}
 
+  // Changes the number of workers that training begins with. At the time `until` it begins with those that have
+  // registered, of which there must be one.
+  void ExpectWorkers(int workers, double until) {
+    workers_ = workers;
+    expected_until_ = until;
+  }
   void RequestStop(std::string reason);
   // Ends training before its budget is spent. Has no effect afterwards, or after RequestStop.
   void EndEarly(std::string reason);
@@ -77,6 +84,7 @@ class JobStateMachine {
   bool begun() const { return begun_; }
   // Returns true in kEnded and kOver.
   bool ended() const { return state_ >= State::kEnded; }
+  bool stop_requested() const { return stop_requested_; }
   // Returns true if workers must leave before the budget is spent.
   bool cut_short() const { return outcome_ != Outcome::kDone || !early_reason_.empty(); }
   // Returns true if the job failed only because its last checkpoint could not be saved.
@@ -96,12 +104,13 @@ class JobStateMachine {
   enum class Outcome { kDone, kStopped, kFailed };
 
   State Next(const Facts& facts, double now);
-  State WhileOpen(const Facts& facts);
+  State WhileOpen(const Facts& facts, double now);
   State WhileSaving(const Facts& facts, double now);
   void Enter(State state, const Facts& facts, double now);
   uint64_t NumberFinalCheckpoint(const Facts& facts) const;
 
-  const int workers_;
+  int workers_;
+  std::optional<double> expected_until_;
   double trained_seconds_;
   State state_ = State::kWaiting;
   double entered_ = 0;  // when the current state was entered

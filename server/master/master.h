@@ -119,6 +119,13 @@ class Master {
   absl::Status OnShardReport(const v1::ShardReport& report);
   // Notes that another process has replaced a server before training began.
   void OnServerReplaced(uint32_t index, const std::string& address);
+  // Changes the number of workers that training begins with, from that of the job; after `seconds` it begins with
+  // those that have registered.
+  void ExpectWorkers(int workers, double seconds) {
+    state_machine_.ExpectWorkers(workers, clock_->Now() + seconds);
+  }
+  // Adds a line to the events of the job.
+  void AddEvent(std::string event) { events_.Add(std::move(event)); }
   // Extends the timeouts of members by `seconds`, in which the master itself did not run (a suspended
   // machine, SIGSTOP) and could not receive their calls.
   void ExtendDeadlines(double seconds);
@@ -153,6 +160,12 @@ class Master {
   // Returns true while workers train and while the job is being finished.
   bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   int num_workers() const { return membership_.num_workers(); }
+  uint64_t next_incarnation() const { return membership_.next_incarnation(); }
+  // Returns the highest version that a shard has reported.
+  uint64_t highest_version() const { return shard_reports_.highest_version(); }
+  bool stop_requested() const { return state_machine_.stop_requested(); }
+  // Returns true in the phases DONE, STOPPED and FAILED.
+  bool ended() const { return state_machine_.ended(); }
   void OnOutputsWritten();
   // Returns true if all workers report that they have done everything that is left. Shards should then report
   // often, because the job ends when they have.

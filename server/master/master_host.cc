@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/run_record.h"
+#include "common/job/job_text.h"
 #include "common/snapshot_reader.h"
 
 namespace catchment {
@@ -50,6 +52,18 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   absl::StatusOr<std::unique_ptr<Master>> master =
       Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(from));
   if (!master.ok()) return master.status();
+  options.record.set_job_fingerprint(JobFingerprint(options.job));
+  options.record.set_run_id(options.run_id);
+  options.record.set_ended(false);
+  if (!options.checkpoint_dir.empty()) {
+    if (absl::Status status = WriteRunRecord(options.checkpoint_dir, options.record); !status.ok())
+      return status;
+  }
+  if (options.loss) {
+    const int workers =
+        options.loss->workers > 0 ? options.loss->workers : static_cast<int>(options.job.workers());
+    (*master)->ExpectWorkers(workers, options.job.faults().connect_timeout_seconds());
+  }
   return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock,
                                                     *std::move(master), *std::move(outputs), kept));
 }
@@ -64,6 +78,8 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       master_(std::move(master)),
       peers_(options_.num_servers),
       schedule_(options_.num_servers),
+      recovers_from_(options_.loss),
+      record_(options_.record),
       kept_(std::move(kept)),
       outputs_(std::move(outputs)),
       best_keeper_(layout_.size(), BestKeeperOwner()),
@@ -177,6 +193,7 @@ void MasterHost::Round(bool tick) {
     if (tick) schedule_.Tick();
     answered_ = false;
     master_->Tick();
+    ReportRecovery();
     for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
     leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
     command = NextCommand();
@@ -199,6 +216,7 @@ void MasterHost::FinishRound(bool stop) {
   }
   WriteManifests(std::move(checkpoints));
   WriteMetrics();
+  WriteRecord();
   if (phase == v1::JobStatus::DONE || phase == v1::JobStatus::STOPPED || phase == v1::JobStatus::FAILED) {
     if (!outputs_written_) WriteFinalOutputs();
   }
@@ -318,9 +336,53 @@ void MasterHost::WriteFinalOutputs() {
   }
   absl::Status summary = outputs_->WriteSummary(options_.job, job_status, facts);
   if (!summary.ok()) LOG(ERROR) << "cannot write the summary: " << summary.message();
+  {
+    MutexLock lock(&mu_);
+    result_ = status.ok() ? summary : status;
+    record_.set_ended(!continues_later_);
+    record_changed_ = true;
+  }
+  // A master that is restarted from now on must not continue the job.
+  WriteRecord();
   MutexLock lock(&mu_);
-  result_ = status.ok() ? summary : status;
   master_->OnOutputsWritten();
+}
+
+// ---------------------------------------------------------------------------------------------- recovery
+
+std::optional<Loss> MasterHost::loss() {
+  MutexLock lock(&mu_);
+  return loss_;
+}
+
+v1::RunRecord MasterHost::record() {
+  MutexLock lock(&mu_);
+  return record_;
+}
+
+void MasterHost::NoteLostVersion(uint64_t version) {
+  if (recovers_from_) recovers_from_->version = std::max(recovers_from_->version, version);
+}
+
+void MasterHost::ReportRecovery() {
+  if (!recovers_from_ || master_->phase() == v1::JobStatus::WAITING) return;
+  const Loss loss = *std::exchange(recovers_from_, std::nullopt);
+  master_->AddEvent(DescribeRecovery(loss, options_.resumed_checkpoint, options_.resumed_version));
+  record_.set_updates_computed_again(record_.updates_computed_again() +
+                                     UpdatesComputedAgain(loss, options_.resumed_version));
+  record_changed_ = true;
+}
+
+void MasterHost::WriteRecord() {
+  v1::RunRecord record;
+  {
+    MutexLock lock(&mu_);
+    if (!std::exchange(record_changed_, false)) return;
+    record = record_;
+  }
+  if (!CanGoBack()) return;
+  const absl::Status status = WriteRunRecord(options_.checkpoint_dir, record);
+  LOG_IF(ERROR, !status.ok()) << "cannot write the record of the job: " << status.message();
 }
 
 }  // namespace catchment

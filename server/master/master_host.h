@@ -1,5 +1,8 @@
 // Runs the master (server/master/master.h): forwards calls to it, sends its commands to all shards, and
 // writes manifests, metrics and the outputs of the job.
+//
+// A host serves one run. With a directory for checkpoints, a server that comes back after training had begun ends the
+// run: the owner of the host begins another one from the newest complete checkpoint (run_start.h).
 #ifndef CATCHMENT_SERVER_MASTER_MASTER_HOST_H_
 #define CATCHMENT_SERVER_MASTER_MASTER_HOST_H_
 
@@ -24,6 +27,7 @@
 #include "server/master/command_schedule.h"
 #include "server/master/lease_waiters.h"
 #include "server/master/master.h"
+#include "server/master/run_start.h"
 #include "server/master/shard_commander.h"
 #include "server/master/worker_state_store.h"
 #include "server/outputs/outputs.h"
@@ -42,12 +46,15 @@ class MasterHost {
     std::string checkpoint_dir;  // "": no checkpoints are written
     std::string out_dir;         // "": no outputs are written
     uint64_t resumed_checkpoint = 0;
+    uint64_t resumed_version = 0;    // the highest version of a shard in that checkpoint
     uint64_t run_id = 0;             // random, never 0
     uint64_t first_incarnation = 1;  // higher than those of all earlier runs
+    v1::RunRecord record;            // of the job's earlier runs
+    std::optional<Loss> loss;        // that the run recovers from
   };
 
-  // Creates the host. `layout`, `local` and `clock` must outlive it. Errors: those of Master::Create and
-  // Outputs::Open.
+  // Creates the host, and writes the record of the run. `layout`, `local` and `clock` must outlive it. Errors: those
+  // of Master::Create, Outputs::Open and WriteRunRecord.
   static absl::StatusOr<std::unique_ptr<MasterHost>> Create(Options options, const ParameterLayout* layout,
                                                             ShardHost* local, const Clock* clock,
                                                             std::optional<v1::MasterState> resumed);
@@ -79,10 +86,16 @@ class MasterHost {
   v1::JobStatus Status();
   void Stop(const std::string& reason);
 
-  // Blocks until the job has ended and all servers have been notified. Returns OK, or why the job failed.
+  // Blocks until the job has ended and all servers have been notified, or until the run has ended because a server
+  // was lost (loss). Returns OK, or why the job failed.
   absl::Status Wait();
   // Returns false if that has not happened after `seconds`.
   bool WaitFor(double seconds);
+
+  // Returns why the job must go back to a checkpoint; nothing if it need not. Call it after Wait.
+  std::optional<Loss> loss();
+  // Returns the record of the run.
+  v1::RunRecord record();
 
   // Returns true while workers train and while the job is being finished.
   bool training();
@@ -151,8 +164,19 @@ class MasterHost {
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckWorker(const v1::RegisterRequest& request) const;
   void Admit(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Fails the job because a server was restarted and has lost its shard. Returns the error.
+  // Returns true if the server's shard is not that of this run's beginning.
+  bool MustBeginAgain(const v1::RegisterServerRequest& request) const;
+  // Ends the run, or without a directory for checkpoints fails the job, because a server was restarted and has lost
+  // its shard. Returns the error for that server.
+  absl::Status OnRestarted(size_t server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FailRestarted(size_t server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool CanGoBack() const { return !options_.checkpoint_dir.empty(); }
+  // Notes a version that the run before had reached.
+  void NoteLostVersion(uint64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Once training has begun again, adds the sentence about the recovery to the events, and counts the updates.
+  void ReportRecovery() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Writes the record if it has changed.
+  void WriteRecord();
   // Returns what the user can do when a server's state is lost.
   std::string RecoveryAdvice() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -178,6 +202,11 @@ class MasterHost {
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);
+  std::optional<Loss> loss_ ABSL_GUARDED_BY(mu_);           // why the run ended before the job
+  std::optional<Loss> recovers_from_ ABSL_GUARDED_BY(mu_);  // until training has begun again
+  v1::RunRecord record_ ABSL_GUARDED_BY(mu_);
+  bool record_changed_ ABSL_GUARDED_BY(mu_) = false;
+  bool continues_later_ ABSL_GUARDED_BY(mu_) = false;  // a restarted master continues the job that failed
   std::optional<v1::BestState> kept_ ABSL_GUARDED_BY(mu_);  // the score of model-best.safetensors
   // The reports, with batch_norm's statistics, of the newest evaluation and of the one whose weights are
   // saved.

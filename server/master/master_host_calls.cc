@@ -34,10 +34,21 @@ absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::Reg
   MutexLock lock(&mu_);
   if (absl::Status status = CheckServer(request); !status.ok()) return status;
   if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " is shutting down"));
-  Admit(request);
   v1::RegisterServerReply reply;
   reply.set_run_id(options_.run_id);
+  if (MustBeginAgain(request)) {
+    NoteLostVersion(request.version());
+    reply.set_go_back(true);
+    reply.set_checkpoint(options_.resumed_checkpoint);
+  } else {
+    Admit(request);
+  }
   return reply;
+}
+
+bool MasterHost::MustBeginAgain(const v1::RegisterServerRequest& request) const {
+  const bool of_another_run = request.run().id() != 0 && request.run().id() != options_.run_id;
+  return of_another_run || request.resumed_checkpoint() != options_.resumed_checkpoint;
 }
 
 absl::Status MasterHost::CheckRun(const v1::RegisterServerRequest& request) const {
@@ -47,7 +58,9 @@ absl::Status MasterHost::CheckRun(const v1::RegisterServerRequest& request) cons
       !status.ok()) {
     return status;
   }
-  if (request.run().id() == 0 || request.run().id() == options_.run_id) return absl::OkStatus();
+  const bool can_begin_again = CanGoBack() && request.job_fingerprint() == JobFingerprint(options_.job);
+  if (can_begin_again || request.run().id() == 0 || request.run().id() == options_.run_id)
+    return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(server, " belongs to ", Describe(request.run()), ", but this master started ",
                    Describe(RunAt(peers_[0].address)), ": the server exits; restart it"));
@@ -63,24 +76,25 @@ absl::Status MasterHost::CheckServer(const v1::RegisterServerRequest& request) {
     LOG(WARNING) << status.message();
     return status;
   }
-  const Peer& peer = peers_[request.index()];
-  const bool replaces = peer.address == request.address() && peer.instance != request.server_instance();
-  if (replaces && master_->has_begun()) return FailRestarted(request.index());
   if (request.job_fingerprint() != JobFingerprint(options_.job)) {
     return absl::FailedPreconditionError(
         absl::StrCat("server ", request.index(),
                      " has a different job file than the master; give all servers the same --job"));
   }
-  if (request.resumed_checkpoint() != options_.resumed_checkpoint) {
+  const Peer& peer = peers_[request.index()];
+  if (!peer.address.empty() && peer.address != request.address()) {
+    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
+                                                      " already; every server needs its own index"));
+  }
+  if (loss_) return absl::UnavailableError("the job goes back to a checkpoint");
+  const bool replaces = !peer.address.empty() && peer.instance != request.server_instance();
+  if (replaces && master_->has_begun()) return OnRestarted(request.index());
+  if (!CanGoBack() && request.resumed_checkpoint() != options_.resumed_checkpoint) {
     return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " starts from checkpoint ",
                                                       request.resumed_checkpoint(), ", the master with ",
                                                       options_.resumed_checkpoint,
                                                       " (0: none); give all servers the same --resume "
                                                       "and --checkpoint_dir"));
-  }
-  if (!peer.address.empty() && peer.address != request.address()) {
-    return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
-                                                      " already; every server needs its own index"));
   }
   return absl::OkStatus();
 }
@@ -99,6 +113,25 @@ void MasterHost::Admit(const v1::RegisterServerRequest& request) {
   peer.instance = request.server_instance();
   schedule_.Forget(static_cast<int>(request.index()));
   WakeIfNeeded();
+}
+
+absl::Status MasterHost::OnRestarted(size_t server) {
+  if (!CanGoBack() || master_->stop_requested()) return FailRestarted(server);
+  const std::string name = absl::StrCat("server ", server);
+  if (master_->ended()) {
+    peers_[server].gone = true;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the job has ended, and ", name, " has lost its shard"));
+  }
+  if (!loss_ && !over_) {
+    loss_ = Loss{.process = name,
+                 .version = std::max(master_->highest_version(), local_.shard()->version()),
+                 .workers = master_->num_workers(),
+                 .next_incarnation = master_->next_incarnation()};
+    over_ = true;
+    changed_.Notify();
+  }
+  return absl::UnavailableError(absl::StrCat(name, " was restarted: the job goes back to a checkpoint"));
 }
 
 absl::Status MasterHost::FailRestarted(size_t server) {
@@ -120,6 +153,7 @@ std::string MasterHost::RecoveryAdvice() const {
 absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
   if (absl::Status status = CheckWorker(request); !status.ok()) return status;
   MutexLock lock(&mu_);
+  NoteLostVersion(request.version());
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
   if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
   WakeIfNeeded();
@@ -186,6 +220,15 @@ v1::JobStatus MasterHost::Status() {
   if (status.phase() == v1::JobStatus::WAITING && !AllServersHere()) {
     status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " have registered"));
   }
+  if (recovers_from_ && status.phase() == v1::JobStatus::WAITING) {
+    const std::string place = options_.resumed_checkpoint == 0
+                                  ? "the initial weights"
+                                  : absl::StrCat("checkpoint ", options_.resumed_checkpoint);
+    status.set_reason(
+        absl::StrCat(recovers_from_->process, " was lost; going back to ", place, ": ", status.reason()));
+  }
+  status.set_recoveries(record_.recoveries());
+  status.set_updates_computed_again(record_.updates_computed_again());
   status.set_writes_checkpoints(!options_.checkpoint_dir.empty());
   for (size_t s = 0; s < peers_.size(); ++s) {
     v1::ServerStatus* server = status.add_servers();

@@ -29,7 +29,7 @@ bool MasterHost::Commandable(size_t server) const {
 }
 
 bool MasterHost::HasWork() const {
-  if (ending_ || answered_ || waiters_.NeedReview(master_->lease_conditions())) return true;
+  if (ending_ || over_ || answered_ || waiters_.NeedReview(master_->lease_conditions())) return true;
   const v1::ShardCommand command = master_->Command(/*rosters=*/false);
   if (!AllServersHere() && !command.stop() && !stopped_before_start_) return false;
   CommandSchedule::Wanted wanted = WantedOf(command, master_->phase());
@@ -103,6 +103,7 @@ void MasterHost::OnNoAnswer(int shard, const absl::Status& why, bool stop) {
   const Peer& peer = peers_[shard];
   const double limit = options_.job.faults().connect_timeout_seconds();
   if (clock_.Now() - peer.last_heard <= limit || stop) return;
+  continues_later_ |= !master_->ended();
   master_->Fail(absl::StrCat(
       "server ", shard, " at ", peer.address, " was unreachable for ", limit, " s (", why.message(),
       "); start all servers again with --resume to continue from the last checkpoint"));
@@ -115,7 +116,7 @@ void MasterHost::OnRefused(int shard, const absl::Status& why, bool stop) {
     master_->Fail(
         absl::StrCat("server ", shard, " at ", peers_[shard].address, " refuses this job: ", why.message()));
   } else if (master_->has_begun()) {
-    FailRestarted(shard).IgnoreError();
+    OnRestarted(shard).IgnoreError();
   }
 }
 

@@ -73,6 +73,8 @@ Json MetricsLine(const v1::JobStatus& status) {
   line["bytes_pushed"] = status.bytes_pushed();
   line["bytes_pulled"] = status.bytes_pulled();
   line["workers"] = status.workers_size();
+  line["recoveries"] = status.recoveries();
+  line["updates_computed_again"] = status.updates_computed_again();
   AddAsynchrony(status, &line);
   line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
   line["per_shard"] = PushesPerShard(status);
@@ -186,6 +188,8 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["samples"] = status.samples();
   summary["repeated_samples"] = status.repeated_samples();
   summary["updates"] = status.updates();
+  summary["recoveries"] = status.recoveries();
+  summary["updates_computed_again"] = status.updates_computed_again();
   summary["wall_seconds"] = seconds;
   summary["samples_per_second"] = seconds > 0 ? status.samples() / seconds : 0.0;
   summary["test_accuracy"] = TestAccuracy(status);

@@ -22,6 +22,8 @@ constexpr std::pair<const char*, const char*> kScalars[] = {
     {"staleness_p99", "staleness/p99"},
     {"bytes_pushed", "bytes/pushed"},
     {"bytes_pulled", "bytes/pulled"},
+    {"recoveries", "recovery/recoveries"},
+    {"updates_computed_again", "recovery/updates_computed_again"},
 };
 constexpr std::pair<const char*, const char*> kTestScalars[] = {
     {"test_loss", "test/loss"},

@@ -1,6 +1,6 @@
-// The run of a job to which a server process belongs: the first one that commands it, until the process ends.
-// Commands, workers and readers of another run are refused, and so is a command for another process at this
-// address: neither a second job nor a restarted master can change the weights of a run.
+// The run of a job to which a server belongs: the first one that commands it, until the process ends or begins again
+// from a checkpoint, with another claim. Commands, workers and readers of another run are refused, and so is a command
+// for another server at this address: neither a second job nor a restarted master can change the weights of a run.
 #ifndef CATCHMENT_SERVER_SHARD_RUN_CLAIM_H_
 #define CATCHMENT_SERVER_SHARD_RUN_CLAIM_H_
 
@@ -20,7 +20,7 @@ std::string Describe(const v1::Run& run);
 // Threads: safe.
 class RunClaim {
  public:
-  // `server_instance`: of this process, never 0.
+  // `server_instance`: drawn when the process starts or begins again, never 0.
   explicit RunClaim(uint64_t server_instance) : server_instance_(server_instance) {}
 
   uint64_t server_instance() const { return server_instance_; }

@@ -20,6 +20,8 @@ SCALARS = {
     "staleness_p99": "staleness/p99",
     "bytes_pushed": "bytes/pushed",
     "bytes_pulled": "bytes/pulled",
+    "recoveries": "recovery/recoveries",
+    "updates_computed_again": "recovery/updates_computed_again",
 }
 
 

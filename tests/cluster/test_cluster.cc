@@ -133,9 +133,9 @@ std::vector<std::string> TestCluster::ServerCommand(int index, const std::string
   std::vector<std::string> servers(options_.servers, "127.0.0.1:0");
   if (!master.empty()) servers[0] = master;
   std::vector<std::string> argv = {ServerProgram(), "--job=" + job_file(), absl::StrCat("--index=", index),
-                                   "--servers=" + absl::StrJoin(servers, ","),
-                                   "--checkpoint_dir=" + checkpoint_dir()};
-  if (index == 0) argv.push_back("--out=" + out_dir());
+                                   "--servers=" + absl::StrJoin(servers, ",")};
+  if (options_.keeps_checkpoints) argv.push_back("--checkpoint_dir=" + checkpoint_dir());
+  if (options_.keeps_checkpoints && index == 0) argv.push_back("--out=" + out_dir());
   if (options_.resume) argv.push_back("--resume");
   return argv;
 }

@@ -64,6 +64,8 @@ class TestCluster {
     // Two clusters with one directory are two lives of a job.
     std::string directory = TestDirectory() + "/run";
     bool resume = false;
+    // False: servers have neither --checkpoint_dir nor --out, and there are no outputs.
+    bool keeps_checkpoints = true;
     TlsFiles tls;
     // The output of servers goes to a pipe whose reader ends as soon as they listen.
     bool servers_lose_their_log = false;

@@ -39,7 +39,8 @@ inline ParameterLayout LayoutOf(const v1::Job& job) {
 // A job of four steps on two servers, of which the test plays the daemons.
 class MasterHostTest : public testing::Test {
  protected:
-  explicit MasterHostTest(const std::string& more = "")
+  // `keeps`: the master has a directory for checkpoints.
+  explicit MasterHostTest(const std::string& more = "", bool keeps = true)
       : job_(
             PresetJob("sync", 1,
                       "batch_size: 16 data { drawn_digits { train_samples: 64 test_samples: 10 } } " + more)),
@@ -61,7 +62,7 @@ class MasterHostTest : public testing::Test {
     options.job = job_;
     options.num_servers = 2;
     options.credentials = grpc::InsecureChannelCredentials();
-    options.checkpoint_dir = directory_ + "/checkpoints";
+    if (keeps) options.checkpoint_dir = directory_ + "/checkpoints";
     options.out_dir = directory_ + "/out";
     options.run_id = kRunId;
     options.first_incarnation = kFirstIncarnation;

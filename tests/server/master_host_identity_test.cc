@@ -1,7 +1,9 @@
 // The members of a run: processes of other runs and releases are refused, and restarted servers are detected.
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/run_record.h"
 #include "common/wire/protocol.h"
 #include "tests/server/master_host_fixture.h"
 
@@ -10,7 +12,13 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(MasterHostTest, ServersOfAnotherReleaseOrRunAreRefused) {
+// Without a directory for checkpoints there is nothing that a server could begin again from.
+class MasterHostWithoutCheckpointsTest : public MasterHostTest {
+ protected:
+  MasterHostWithoutCheckpointsTest() : MasterHostTest("", /*keeps=*/false) {}
+};
+
+TEST_F(MasterHostWithoutCheckpointsTest, ServersOfAnotherReleaseOrRunAreRefused) {
   v1::RegisterServerRequest old = Server1();
   old.set_protocol_version(1);
   old.set_build("0.0.9");
@@ -31,9 +39,31 @@ TEST_F(MasterHostTest, ServersOfAnotherReleaseOrRunAreRefused) {
           " belongs to run 00000000000000b2 of job 'old' (master at there:7000), but this master started run "
           "00000000000000a1 of job '" +
           job_.name() + "' (master at " + listeners_[0].address() + "): the server exits; restart it");
+  v1::RegisterServerRequest resumed = Server1();
+  resumed.set_resumed_checkpoint(7);
+  EXPECT_THAT(std::string(master_->RegisterServer(resumed).status().message()),
+              HasSubstr("server 1 starts from checkpoint 7, the master with 0"));
   const absl::StatusOr<v1::RegisterServerReply> reply = master_->RegisterServer(Server1());
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->run_id(), kRunId);
+  EXPECT_FALSE(reply->go_back());
+}
+
+TEST_F(MasterHostTest, ServersThatBeganOtherwiseAreAskedToBeginAgain) {
+  v1::RegisterServerRequest of_another_run = Server1();
+  of_another_run.mutable_run()->set_id(0xb2);
+  v1::RegisterServerRequest resumed = Server1();
+  resumed.set_resumed_checkpoint(7);
+  for (const v1::RegisterServerRequest& request : {of_another_run, resumed}) {
+    const absl::StatusOr<v1::RegisterServerReply> reply = master_->RegisterServer(request);
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_TRUE(reply->go_back());
+    EXPECT_EQ(reply->checkpoint(), 0u);
+    EXPECT_EQ(master_->Status().servers(1).address(), "") << "it is not registered";
+  }
+  v1::RegisterServerRequest of_another_job = of_another_run;
+  of_another_job.set_job_fingerprint(1);
+  EXPECT_EQ(master_->RegisterServer(of_another_job).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(MasterHostTest, WorkersOfAnotherReleaseOrRunAreRefused) {
@@ -67,7 +97,7 @@ TEST_F(MasterHostTest, ServerThatIsRestartedBeforeTrainingTakesThePlaceOfTheOldO
   EXPECT_TRUE(master_->Wait().ok());
 }
 
-TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingAndRegistersFailsTheJobAtOnce) {
+TEST_F(MasterHostWithoutCheckpointsTest, ServerThatIsRestartedDuringTrainingFailsTheJobAtOnce) {
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   ASSERT_TRUE(master_->Register(Worker()).ok());
   v1::RegisterServerRequest again = Server1();
@@ -81,12 +111,77 @@ TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingAndRegistersFailsTheJo
   ExpectFailedFor(reason);
 }
 
-TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingIsNoticedWhenItIsCommanded) {
+TEST_F(MasterHostWithoutCheckpointsTest, ServerThatIsRestartedIsNoticedWhenItIsCommanded) {
   ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
   ASSERT_TRUE(master_->Register(Worker()).ok());
   RestartServer1(/*instance=*/9);
   ExpectFailedFor("server 1 at " + listeners_[1].address() + " was restarted during the job");
   EXPECT_EQ(claims_[1]->run().id(), 0u) << "the new process is not drawn into the job";
+}
+
+TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingEndsTheRun) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  EXPECT_FALSE(master_->loss().has_value());
+  v1::RegisterServerRequest again = Server1();
+  again.set_server_instance(9);
+  EXPECT_EQ(master_->RegisterServer(again).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(master_->Wait().ok());
+  const std::optional<Loss> loss = master_->loss();
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_EQ(loss->process, "server 1");
+  EXPECT_EQ(loss->workers, 1);
+  EXPECT_GT(loss->next_incarnation, kFirstIncarnation);
+  EXPECT_EQ(master_->RegisterServer(again).status().code(), absl::StatusCode::kUnavailable)
+      << "the next run has not begun";
+}
+
+TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingEndsTheRunWhenItIsCommanded) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  RestartServer1(/*instance=*/9);
+  EXPECT_TRUE(master_->Wait().ok());
+  ASSERT_TRUE(master_->loss().has_value());
+  EXPECT_EQ(master_->loss()->process, "server 1");
+  EXPECT_EQ(claims_[1]->run().id(), 0u) << "the new process is not drawn into the job";
+}
+
+TEST_F(MasterHostTest, ServerThatIsRestartedWhileTheJobIsStoppedFailsIt) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  master_->Stop("enough");
+  v1::RegisterServerRequest again = Server1();
+  again.set_server_instance(9);
+  EXPECT_EQ(master_->RegisterServer(again).status().code(), absl::StatusCode::kFailedPrecondition);
+  ExpectFailedFor("server 1 at " + listeners_[1].address() + " was restarted during the job");
+}
+
+TEST_F(MasterHostTest, RecordSaysWhetherTheJobHasEnded) {
+  const std::string checkpoints = directory_ + "/checkpoints";
+  absl::StatusOr<v1::RunRecord> record = ReadRunRecord(checkpoints);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->run_id(), kRunId);
+  EXPECT_EQ(record->job_fingerprint(), JobFingerprint(job_));
+  EXPECT_FALSE(record->ended());
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  ASSERT_NO_FATAL_FAILURE(Train(*me));
+  EXPECT_TRUE(master_->Wait().ok());
+  record = ReadRunRecord(checkpoints);
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_TRUE(record->ended());
+}
+
+// A server that was lost and does not come back: whoever starts the processes again continues the job.
+TEST_F(MasterHostTest, RecordOfAJobThatLostAServerForGoodStaysOpen) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  listeners_[1].Shutdown(0);
+  clock_.Set(1061);
+  EXPECT_FALSE(master_->Wait().ok());
+  const absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory_ + "/checkpoints");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_FALSE(record->ended());
 }
 
 TEST_F(MasterHostTest, ServerOfAnotherJobFailsTheJobNamingBoth) {

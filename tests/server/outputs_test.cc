@@ -57,7 +57,7 @@ TEST(OutputsTest, SummaryHasAllThatScriptsRelyOn) {
   for (const char* key :
        {"algorithm", "servers", "workers", "device", "epochs", "samples", "updates", "wall_seconds",
         "samples_per_second", "test_accuracy", "test_loss", "staleness_mean", "staleness_p99",
-        "pushes_applied", "bytes_pushed", "bytes_pulled"}) {
+        "pushes_applied", "bytes_pushed", "bytes_pulled", "recoveries", "updates_computed_again"}) {
     EXPECT_TRUE(summary.contains(key)) << key;
   }
   EXPECT_EQ(summary["algorithm"], "downpour");

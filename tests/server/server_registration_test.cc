@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,8 @@ class FakeMaster final : public CallService {
         [this](const v1::RegisterServerRequest& request, v1::RegisterServerReply* reply) {
           MutexLock lock(&mu_);
           reply->set_run_id(run_id_);
+          reply->set_go_back(checkpoint_.has_value());
+          reply->set_checkpoint(checkpoint_.value_or(0));
           requests_.push_back(request);
           changed_.Notify();
           return answer_;
@@ -37,6 +41,10 @@ class FakeMaster final : public CallService {
   void SetRunId(uint64_t run_id) {
     MutexLock lock(&mu_);
     run_id_ = run_id;
+  }
+  void GoBackTo(uint64_t checkpoint) {
+    MutexLock lock(&mu_);
+    checkpoint_ = checkpoint;
   }
   v1::RegisterServerRequest WaitFor(bool leaving) {
     MutexLock lock(&mu_);
@@ -57,6 +65,7 @@ class FakeMaster final : public CallService {
   std::vector<v1::RegisterServerRequest> requests_ ABSL_GUARDED_BY(mu_);
   absl::Status answer_ ABSL_GUARDED_BY(mu_);
   uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 5;
+  std::optional<uint64_t> checkpoint_ ABSL_GUARDED_BY(mu_);
 };
 
 // Takes what a link says when it fails.
@@ -90,7 +99,10 @@ class ServerRegistrationTest : public testing::Test {
   std::unique_ptr<ServerRegistration> Start(const std::string& master, const Clock* clock) {
     return std::make_unique<ServerRegistration>(
         master, grpc::InsecureChannelCredentials(), request_, &claim_, 60, clock,
-        [this](const absl::Status& status) { failure_.Note(status); });
+        ServerRegistration::Callbacks{
+            .version = [] { return 12; },
+            .on_failed = [this](const absl::Status& status) { failure_.Note(status); },
+            .on_go_back = [this](uint64_t checkpoint) { went_back_.set_value(checkpoint); }});
   }
 
   FakeMaster master_;
@@ -98,6 +110,7 @@ class ServerRegistrationTest : public testing::Test {
   v1::RegisterServerRequest request_;
   RunClaim claim_{/*server_instance=*/1};
   Failure failure_;
+  std::promise<uint64_t> went_back_;
 };
 
 TEST_F(ServerRegistrationTest, RegistersAndAnnouncesItsEnd) {
@@ -122,6 +135,18 @@ TEST_F(ServerRegistrationTest, NamesTheRunThatTheServerBelongsTo) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("this server belongs to run 0000000000000005 of job 'a'"));
+}
+
+TEST_F(ServerRegistrationTest, ServerThatIsAskedToBeginAgainIsGivenTheCheckpoint) {
+  v1::Run run;
+  run.set_id(5);
+  ASSERT_TRUE(claim_.Claim(run).ok());
+  const SteadyClock clock;
+  const auto registration = Start(listener_.address(), &clock);
+  EXPECT_EQ(master_.WaitFor(false).version(), 12u);
+  master_.SetRunId(6);
+  master_.GoBackTo(7);
+  EXPECT_EQ(went_back_.get_future().get(), 7u);
 }
 
 TEST_F(ServerRegistrationTest, MasterThatNamesNoRunIsOfAnotherRelease) {

@@ -9,7 +9,9 @@
 
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "common/snapshot_reader.h"
+#include "common/wire/protocol.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"
 #include "tests/server/train_peer.h"
@@ -89,7 +91,8 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
   const auto message = [&](const auto& change) { return refusal(grpc::FAILED_PRECONDITION, change); };
   const auto outdated = [&](const auto& change) { return refusal(grpc::ABORTED, change); };
   EXPECT_THAT(message([](v1::Hello* h) { h->set_protocol_version(1); }),
-              AllOf(StartsWith("the worker speaks protocol version 1, this server 4 (Catchment "),
+              AllOf(StartsWith(absl::StrCat("the worker speaks protocol version 1, this server ",
+                                            kProtocolVersion, " (Catchment ")),
                     HasSubstr("use binaries of one release")));
   EXPECT_THAT(
       outdated([](v1::Hello* h) { h->set_run_id(kRunId - 1); }),

@@ -58,7 +58,7 @@ TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
   EXPECT_THAT(
       Refusal(),
       AllOf(HasSubstr("the master at " + master_.address() +
-                      " speaks protocol version 1 or older (Catchment 9.9.9), this worker 4 (Catchment "),
+                      " speaks protocol version 1 or older (Catchment 9.9.9), this worker 5 (Catchment "),
             HasSubstr("use binaries of one release")));
 }
 

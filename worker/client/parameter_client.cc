@@ -191,6 +191,13 @@ ParameterClient::Totals ParameterClient::totals() const {
   return totals_;
 }
 
+uint64_t ParameterClient::highest_version() const {
+  MutexLock lock(&mu_);
+  uint64_t highest = 0;
+  for (const auto& server : servers_) highest = std::max(highest, server->highest_version());
+  return highest;
+}
+
 double ParameterClient::stalled_seconds() const {
   MutexLock lock(&mu_);
   return waiting_ ? clock_.Now() - moved_at_ : 0;

@@ -68,6 +68,9 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
   absl::Status Await(Range range) override;
   absl::StatusOr<Outcome> Finish() override;
 
+  // Returns the highest version of a block in an answer; 0: there was none.
+  uint64_t highest_version() const;
+
   // Returns the residuals of TOP_K, one for each parameter, and none for other codecs. Ends the operation in
   // progress.
   std::vector<float> TakeResidual();

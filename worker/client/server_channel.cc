@@ -177,6 +177,7 @@ absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadVie
   {
     MutexLock lock(&mu_);
     if (absl::Status status = CheckAsked(header); !status.ok()) return status;
+    highest_version_ = std::max(highest_version_, header.version);
   }
   if (absl::Status status = Decode(header, payload); !status.ok()) return status;
   MutexLock lock(&mu_);

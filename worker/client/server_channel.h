@@ -81,8 +81,10 @@ class ServerChannel final : public ShardStream::Owner {
   // Empty except for TOP_K.
   absl::Span<float> residual() { return encoder_.residual(); }
 
-  // Both require the lock.
+  // All require the lock.
   BlockSchedule& schedule() { return schedule_; }
+  // Returns the highest version of a block in an answer; 0: there was none.
+  uint64_t highest_version() const { return highest_version_; }
   // Returns true if the stream closed while answers are missing. One that closes after its last answer is opened
   // again in the next operation.
   bool IsBroken() const { return closed_ && schedule_.unanswered() > 0; }
@@ -127,6 +129,7 @@ class ServerChannel final : public ShardStream::Owner {
 
   // Guarded by mu_.
   BlockSchedule schedule_;
+  uint64_t highest_version_ = 0;
   bool closed_ = true;
   absl::Status close_status_;
   // For the attempts to open the stream since its last answer.

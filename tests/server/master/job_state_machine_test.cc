@@ -48,6 +48,20 @@ TEST_F(JobStateMachineTest, WaitsForTheFirstWorkersOnce) {
   EXPECT_EQ(state_machine_.phase(), v1::JobStatus::TRAINING);
 }
 
+TEST_F(JobStateMachineTest, BeginsAtTheGivenTimeWithTheWorkersThatHaveRegistered) {
+  state_machine_.ExpectWorkers(3, now_ + 60);
+  facts_.workers = 2;
+  Settle();
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::WAITING);
+  facts_.workers = 0;
+  now_ += 60;
+  Settle();
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::WAITING) << "there is none";
+  facts_.workers = 1;
+  Settle();
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::TRAINING);
+}
+
 TEST_F(JobStateMachineTest, WaitsForNewWorkersWhenAllAreGone) {
   GoTo(State::kTraining);
   facts_.workers = 0;

@@ -1,0 +1,80 @@
+// A run that recovers from a loss: what the master counts, reports and waits for.
+#include <string>
+
+#include "common/checkpoint/run_record.h"
+#include "tests/server/master_host_fixture.h"
+
+namespace catchment {
+namespace {
+
+using testing::Contains;
+
+class MasterHostRecoveryTest : public MasterHostTest {
+ protected:
+  // Begins another run, after the master was lost, from the initial weights. `workers`: members when it was lost.
+  void Recover(int workers) {
+    master_.reset();
+    MasterHost::Options options;
+    options.job = job_;
+    options.num_servers = 2;
+    options.credentials = grpc::InsecureChannelCredentials();
+    options.checkpoint_dir = directory_ + "/checkpoints";
+    options.run_id = kRunId;
+    options.first_incarnation = 2 * kFirstIncarnation;
+    options.record.set_recoveries(3);
+    options.record.set_updates_computed_again(100);
+    options.loss = Loss{.process = "the master", .workers = workers};
+    master_ = *MasterHost::Create(options, &layout_, hosts_[0].get(), &clock_, v1::MasterState());
+    master_->SetAddress(listeners_[0].address());
+  }
+
+  // Returns the request of a server that belonged to the run before and had come to `version`.
+  v1::RegisterServerRequest FormerServer1(uint64_t version) const {
+    v1::RegisterServerRequest request = Server1();
+    request.mutable_run()->set_id(0xb2);
+    request.set_version(version);
+    return request;
+  }
+};
+
+TEST_F(MasterHostRecoveryTest, UpdatesAreCountedByTheHighestVersionThatASurvivorReports) {
+  Recover(/*workers=*/1);
+  EXPECT_EQ(master_->Status().recoveries(), 3u);
+  EXPECT_EQ(
+      master_->Status().reason(),
+      "the master was lost; going back to the initial weights: waiting for servers: 1 of 2 have registered");
+  EXPECT_TRUE(master_->RegisterServer(FormerServer1(11))->go_back());
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  v1::RegisterRequest worker = Worker();
+  worker.set_version(12);
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(worker);
+  ASSERT_TRUE(me.ok()) << me.status();
+  ASSERT_NO_FATAL_FAILURE(Train(*me));
+  EXPECT_TRUE(master_->Wait().ok());
+  const v1::JobStatus status = master_->Status();
+  EXPECT_EQ(status.phase(), v1::JobStatus::DONE);
+  EXPECT_EQ(status.recoveries(), 3u);
+  EXPECT_EQ(status.updates_computed_again(), 112u);
+  EXPECT_THAT(status.events(),
+              Contains("the master was lost at version 12; went back to the initial weights; 12 updates are "
+                       "computed again"));
+  const absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory_ + "/checkpoints");
+  ASSERT_TRUE(record.ok()) << record.status();
+  EXPECT_EQ(record->updates_computed_again(), 112u);
+  EXPECT_EQ(record->recoveries(), 3u);
+}
+
+TEST_F(MasterHostRecoveryTest, TrainingBeginsWithoutWorkersThatDoNotComeBackInTime) {
+  Recover(/*workers=*/2);
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
+  clock_.Set(clock_.Now() + job_.faults().connect_timeout_seconds());
+  const absl::StatusOr<v1::RegisterReply> again = master_->Register(Worker());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(master_->Status().phase(), v1::JobStatus::TRAINING);
+}
+
+}  // namespace
+}  // namespace catchment
