@@ -96,6 +96,11 @@ std::string TimeSplit(const nlohmann::json& summary) {
   return all > 0 ? absl::StrJoin(shares, ", ") : "";
 }
 
+bool HasRecovered(const nlohmann::json& summary) {
+  const auto found = summary.find("recoveries");
+  return found != summary.end() && found->is_number() && *found != 0;
+}
+
 }  // namespace
 
 std::string SummaryTable(const nlohmann::json& summary,
@@ -109,12 +114,12 @@ std::string SummaryTable(const nlohmann::json& summary,
                       .Add("samples", Many("sample"))
                       .Add("updates", Many("update"))
                       .Join()},
-      {"recovered", summary.value("recoveries", int64_t{0}) == 0
-                        ? ""
-                        : Phrase(summary)
-                              .Add("recoveries", Whole, "", " times")
+      {"recovered", HasRecovered(summary)
+                        ? Phrase(summary)
+                              .Add("recoveries", Many("time"))
                               .Add("updates_computed_again", Many("update"), "", " computed again")
-                              .Join()},
+                              .Join()
+                        : ""},
       {"time", Phrase(summary)
                    .Add("wall_seconds", Seconds)
                    .Add("samples_per_second", Whole, "", " samples/s")

@@ -50,6 +50,16 @@ TEST(SummaryTableTest, LeavesOutTimesThatAreZero) {
   EXPECT_EQ(SummaryTable(summary), "  processes  2 workers\n");
 }
 
+TEST(SummaryTableTest, SaysWhatRecoveriesHaveCost) {
+  auto summary = nlohmann::json::parse(kSummary);
+  summary["recoveries"] = 0;
+  summary["updates_computed_again"] = 0;
+  EXPECT_THAT(SummaryTable(summary), Not(HasSubstr("recovered")));
+  summary["recoveries"] = 2;
+  summary["updates_computed_again"] = 1210;
+  EXPECT_THAT(SummaryTable(summary), HasSubstr("recovered      2 times, 1,210 updates computed again\n"));
+}
+
 TEST(SummaryTableTest, SaysWhichEvaluationWasBestAndWhyItEnded) {
   const auto summary = nlohmann::json::parse(R"({"best_evaluation": 7, "best_test_loss": 0.0612,
       "best_test_accuracy": 0.9812, "best_at_samples": 42000, "phase": "DONE", "reason": "",
