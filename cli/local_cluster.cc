@@ -74,9 +74,11 @@ std::string ToString(const Departure& departure) {
                       "; the last lines of ", departure.log, ":", Quote(departure.tail));
 }
 
-Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master) {
+Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,
+                      const std::string& address) {
   std::vector<std::string> servers(plan.servers, kFreePort);
   if (index > 0) servers[0] = master;
+  if (!address.empty()) servers[index] = address;
   std::vector<std::string> argv = {plan.daemons.server, "--job=" + plan.job, absl::StrCat("--index=", index),
                                    "--servers=" + absl::StrJoin(servers, ","),
                                    "--checkpoint_dir=" + plan.checkpoints};
@@ -104,25 +106,25 @@ Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master) {
   return command;
 }
 
-absl::Status LocalCluster::Add(Part part, const Command& command) {
+absl::Status LocalCluster::Add(Part part, int index, const Command& command) {
   absl::StatusOr<Process> process = Process::Start(command);
   if (!process.ok()) return process.status();
-  children_.push_back({part, *std::move(process), command.log});
+  children_.push_back({part, index, *std::move(process), command.log, /*address=*/""});
   return absl::OkStatus();
 }
 
 absl::Status LocalCluster::Start(double listen_seconds, SignalWaiter* signals) {
-  if (absl::Status status = Add(Part::kServer, ServerCommand(plan_, 0, "")); !status.ok()) return status;
+  if (absl::Status status = Add(Part::kServer, 0, ServerCommand(plan_, 0, "")); !status.ok()) return status;
   if (absl::Status status = AwaitMaster(listen_seconds, signals); !status.ok()) return status;
   for (int i = 1; i < plan_.servers; ++i) {
-    if (absl::Status status = Add(Part::kServer, ServerCommand(plan_, i, master_)); !status.ok())
+    if (absl::Status status = Add(Part::kServer, i, ServerCommand(plan_, i, master_)); !status.ok())
       return status;
   }
   for (int i = 0; i < plan_.workers; ++i) {
-    if (absl::Status status = Add(Part::kWorker, WorkerCommand(plan_, i, master_)); !status.ok())
+    if (absl::Status status = Add(Part::kWorker, i, WorkerCommand(plan_, i, master_)); !status.ok())
       return status;
   }
-  return plan_.evaluator ? Add(Part::kEvaluator, EvaluatorCommand(plan_, master_)) : absl::OkStatus();
+  return plan_.evaluator ? Add(Part::kEvaluator, 0, EvaluatorCommand(plan_, master_)) : absl::OkStatus();
 }
 
 absl::Status LocalCluster::AwaitMaster(double seconds, SignalWaiter* signals) {
@@ -179,7 +181,36 @@ bool LocalCluster::AnyRuns() const {
 }
 
 absl::Status LocalCluster::RestartEvaluator() {
-  return Add(Part::kEvaluator, EvaluatorCommand(plan_, master_));
+  return Add(Part::kEvaluator, 0, EvaluatorCommand(plan_, master_));
+}
+
+absl::Status LocalCluster::Restart(Child* child) {
+  if (child->part == Part::kServer && child->address.empty()) {
+    child->address = ListeningAddress(child->process.Output(), child->index);
+  }
+  const Command command = child->part == Part::kServer
+                              ? ServerCommand(plan_, child->index, master_, child->address)
+                              : WorkerCommand(plan_, child->index, master_);
+  absl::StatusOr<Process> process = Process::Start(command);
+  if (!process.ok()) return process.status();
+  child->process = *std::move(process);
+  child->reaped = false;
+  return absl::OkStatus();
+}
+
+absl::Status LocalCluster::Restart(const std::string& name) {
+  for (Child& child : children_) {
+    if (child.reaped && child.process.name() == name) return Restart(&child);
+  }
+  return absl::NotFoundError(absl::StrCat("no process ", name, " has ended"));
+}
+
+absl::Status LocalCluster::RestartWorkers() {
+  for (Child& child : children_) {
+    if (!child.reaped || child.part != Part::kWorker) continue;
+    if (absl::Status status = Restart(&child); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 void LocalCluster::SignalMaster(int signal) {

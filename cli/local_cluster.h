@@ -62,8 +62,10 @@ struct Departure {
 // those lines.
 std::string ToString(const Departure& departure);
 
-// Return the command lines of the processes. `master` is the master's address.
-Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master);
+// Return the command lines of the processes. `master` is the master's address, and `address` that of a server that is
+// started again.
+Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,
+                      const std::string& address = "");
 Command WorkerCommand(const ClusterPlan& plan, int index, const std::string& master);
 Command EvaluatorCommand(const ClusterPlan& plan, const std::string& master);
 
@@ -87,6 +89,12 @@ class LocalCluster {
   bool MasterRuns() const;
   bool AnyRuns() const;
   absl::Status RestartEvaluator();
+  // Starts a server or a worker that has ended again, a server at its former address.
+  absl::Status Restart(const std::string& name);
+  // Starts all workers that have ended again.
+  absl::Status RestartWorkers();
+  // Returns the run's directory.
+  const std::string& out() const { return plan_.out; }
 
   void SignalMaster(int signal);
   void SignalAll(int signal);
@@ -94,12 +102,15 @@ class LocalCluster {
  private:
   struct Child {
     Part part;
+    int index;  // among those of its part
     Process process;
     std::string log;
+    std::string address;  // of a server that was started again
     bool reaped = false;
   };
 
-  absl::Status Add(Part part, const Command& command);
+  absl::Status Add(Part part, int index, const Command& command);
+  absl::Status Restart(Child* child);
   absl::Status AwaitMaster(double seconds, SignalWaiter* signals);
 
   const ClusterPlan plan_;

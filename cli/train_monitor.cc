@@ -7,12 +7,14 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "cli/run_directory.h"
 #include "common/text.h"
 
 namespace catchment {
 namespace {
 
 constexpr int kEvaluatorRestarts = 2;
+constexpr int kRestarts = 5;  // of each server and worker
 // A little longer than a worker waits for its program (AttachedModel::kEndSeconds).
 constexpr double kProgramEndSeconds = 75;
 
@@ -95,14 +97,45 @@ void TrainMonitor::HandleSignal(int signal) {
 }
 
 void TrainMonitor::HandleDeparture(const Departure& departure) {
-  if (departure.name == "server-0") master_ended_ = true;
+  const bool master = departure.name == "server-0";
   if (departure.end.in_order()) {
-    workers_in_order_ += departure.part == Part::kWorker;
+    master_ended_ |= master;
+    if (departure.part != Part::kWorker) return;
+    ++workers_in_order_;
+    PollMaster();
+    recoveries_at_end_ = status_.recoveries();
     return;
   }
+  if (departure.part == Part::kEvaluator) return LoseEvaluator(departure);
+  if (departure.part == Part::kServer && HasResult()) {
+    observer_->Note(ToString(departure));
+    master_ended_ |= master;
+    return;
+  }
+  if (departure.end.signal != 0 && Restart(departure)) return;
+  master_ended_ |= master;
   if (departure.part == Part::kServer) return Fail(ToString(departure));
-  if (departure.part == Part::kWorker) return LoseWorker(departure);
-  LoseEvaluator(departure);
+  LoseWorker(departure);
+}
+
+bool TrainMonitor::HasResult() const {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(cluster_->out() + "/summary.json");
+  const std::string phase = summary.ok() ? summary->value("phase", "") : "";
+  return phase == "DONE" || phase == "STOPPED";
+}
+
+bool TrainMonitor::Restart(const Departure& departure) {
+  if (stop_asked_ > 0 || restarts_[departure.name] == kRestarts) return false;
+  observer_->Note(ToString(departure));
+  const absl::Status status = cluster_->Restart(departure.name);
+  if (!status.ok()) {
+    observer_->Note(std::string(status.message()));
+    return false;
+  }
+  const int times = ++restarts_[departure.name];
+  observer_->Note(
+      absl::StrCat("started ", departure.name, " again (", times, " of at most ", kRestarts, " times)"));
+  return true;
 }
 
 void TrainMonitor::LoseWorker(const Departure& departure) {
@@ -148,6 +181,14 @@ void TrainMonitor::CheckWorkers() {
   if (Decided() || cluster_->Running(Part::kWorker) > 0 || !Trains() || stop_asked_ > 0) return;
   // Workers that ended with exit code 0 probably did so because the job has ended since its last status.
   if (workers_in_order_ == 0) return Fail("all workers are lost");
+  if (status_.recoveries() > recoveries_at_end_) {
+    observer_->Note("the job went back to a checkpoint after its workers had ended: starting them again");
+    recoveries_at_end_ = status_.recoveries();
+    workers_in_order_ = 0;
+    orphaned_ = 0;
+    if (absl::Status status = cluster_->RestartWorkers(); !status.ok()) Fail(std::string(status.message()));
+    return;
+  }
   if (orphaned_ == 0) orphaned_ = clock_.Now();
   if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker runs, and the job is not done");
 }

@@ -1,9 +1,12 @@
 // Runs a job with processes on this machine: shows progress, reports which process died and why, decides
 // whether training can continue, and ends all processes.
 //
-//   a worker is lost           training continues while another one runs; before training, the job ends
+//   a process is killed        a server, the master or a worker that a signal ended is started again, at most 5 times
+//   a worker ends with an      training continues while another one runs; before training, the job ends
+//     error
 //   the evaluator is lost      it is started again, twice; then training continues without it
-//   a server is lost           the job ends
+//   a server ends with an      the job ends
+//     error
 //   the master does not answer, or there is no progress, for a given time: the job ends
 //   SIGINT, SIGTERM, SIGHUP    the job stops after saving a checkpoint; a second signal kills its processes
 //
@@ -12,6 +15,7 @@
 #ifndef CATCHMENT_CLI_TRAIN_MONITOR_H_
 #define CATCHMENT_CLI_TRAIN_MONITOR_H_
 
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -62,6 +66,10 @@ class TrainMonitor {
   void StopForTime();
   void HandleSignal(int signal);
   void HandleDeparture(const Departure& departure);
+  // Starts a process that a signal ended again. Returns false if it was not.
+  bool Restart(const Departure& departure);
+  // Returns true if the job has its result, so that the loss of a server does no harm.
+  bool HasResult() const;
   void LoseWorker(const Departure& departure);
   void LoseEvaluator(const Departure& departure);
   void CheckBounds();
@@ -89,7 +97,9 @@ class TrainMonitor {
   double stop_asked_ = 0;  // the time of the request to stop; 0: none
   double orphaned_ = 0;    // the time since which no worker runs; 0: some do
   int workers_in_order_ = 0;
+  uint64_t recoveries_at_end_ = 0;  // when a worker last ended in order
   int evaluator_restarts_ = 0;
+  std::map<std::string, int> restarts_;  // of servers and workers, by name
 };
 
 // Returns the threads of each worker if this number of workers share this machine.

@@ -38,6 +38,13 @@ TEST(ClusterCommandsTest, OtherServersGetTheMastersAddress) {
                           "--resume"));
 }
 
+TEST(ClusterCommandsTest, AServerThatIsStartedAgainKeepsItsAddress) {
+  EXPECT_THAT(ServerCommand(Plan(), 1, "127.0.0.1:7", "127.0.0.1:8").argv,
+              Contains("--servers=127.0.0.1:7,127.0.0.1:8,127.0.0.1:0"));
+  EXPECT_THAT(ServerCommand(Plan(), 0, "127.0.0.1:7", "127.0.0.1:7").argv,
+              Contains("--servers=127.0.0.1:7,127.0.0.1:0,127.0.0.1:0"));
+}
+
 TEST(ClusterCommandsTest, WorkersNeedTheMasterAlone) {
   EXPECT_THAT(WorkerCommand(Plan(), 1, "127.0.0.1:7").argv,
               ElementsAre("/bin/W", "--master=127.0.0.1:7", "--threads=2", "--local_index=1"));

@@ -103,7 +103,7 @@ TEST_F(TrainTest, WithJsonStandardOutputIsTheSummaryAlone) {
   EXPECT_THAT(err_.str(), HasSubstr("training mnist_mlp"));
 }
 
-TEST_F(TrainTest, OneWorkerKilledIsSaidAndTheOtherGoesOn) {
+TEST_F(TrainTest, AWorkerThatIsKilledIsStartedAgain) {
   options_.workers = 2;
   // A second request is sent after the first answer, and with it the loss, has been processed.
   Worker(
@@ -113,7 +113,27 @@ TEST_F(TrainTest, OneWorkerKilledIsSaidAndTheOtherGoesOn) {
       "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("died: killed by SIGKILL (9)"), HasSubstr("    my last words"),
-                                HasSubstr("training continues with 1 worker")));
+                                HasSubstr("again (1 of at most 5 times)")));
+}
+
+TEST_F(TrainTest, AWorkerThatIsAlwaysKilledIsStartedAgainFiveTimes) {
+  Worker("kill -9 $$");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("started worker-0 again (5 of at most 5 times)"),
+                                Not(HasSubstr("started worker-0 again (6"))));
+  EXPECT_THAT(err_.str(), HasSubstr("all workers are lost"));
+}
+
+TEST_F(TrainTest, OneWorkerThatFailsIsSaidAndTheOtherGoesOn) {
+  options_.workers = 2;
+  Worker(
+      "if mkdir $MUTEX 2>/dev/null; then\n"
+      "  echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; echo my last words; exit 3\n"
+      "fi\n"
+      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("died: exit code 3"), HasSubstr("    my last words"),
+                                HasSubstr("training continues with 1 worker"), Not(HasSubstr(" again ("))));
 }
 
 TEST_F(TrainTest, AllWorkersLostEndsTheJobAndSaysHowToGoOn) {
