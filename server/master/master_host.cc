@@ -308,6 +308,21 @@ void MasterHost::WriteMetrics() {
   LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
 }
 
+absl::Status MasterHost::ReadFinalWeights(const std::vector<std::string>& servers,
+                                          const v1::JobStatus& job_status, absl::Span<float> weights) const {
+  SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_);
+  absl::Status status = reader.Read(weights);
+  // A job that has not failed has recorded a checkpoint with the final weights.
+  if (status.ok() || options_.checkpoint_dir.empty() || job_status.phase() == v1::JobStatus::FAILED)
+    return status;
+  const absl::StatusOr<FoundCheckpoint> found = FindLatest(options_.checkpoint_dir);
+  if (!found.ok() || found->manifest.number() != job_status.last_checkpoint()) return status;
+  LOG(WARNING) << status.message() << "; taking the final weights from checkpoint "
+               << found->manifest.number();
+  return ReadParameters(options_.checkpoint_dir, found->manifest, {0, layout_.size()}, "weights",
+                        weights.data());
+}
+
 void MasterHost::WriteFinalOutputs() {
   outputs_written_ = true;
   Outputs::SummaryFacts facts;
@@ -329,8 +344,7 @@ void MasterHost::WriteFinalOutputs() {
   absl::Status status;
   if (outputs_->enabled() && has_weights) {
     std::vector<float> weights(layout_.size());
-    SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_);
-    status = reader.Read(absl::MakeSpan(weights));
+    status = ReadFinalWeights(servers, job_status, absl::MakeSpan(weights));
     if (status.ok()) status = outputs_->WriteModel(options_.job, layout_, weights, model_facts);
     if (!status.ok()) LOG(ERROR) << "cannot write the weights: " << status.message();
   }

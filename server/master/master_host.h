@@ -155,6 +155,10 @@ class MasterHost {
   // Returns true if all servers know that the job has ended, or have had enough time to learn it.
   bool StopIsKnown() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteMetrics();
+  // Reads the weights of a job that has ended, from the servers or, where one cannot be read, from its last
+  // checkpoint.
+  absl::Status ReadFinalWeights(const std::vector<std::string>& servers, const v1::JobStatus& job_status,
+                                absl::Span<float> weights) const;
   // Writes the weights, metrics and summary of a job that has ended.
   void WriteFinalOutputs();
   BestKeeper::Owner BestKeeperOwner();

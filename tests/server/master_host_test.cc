@@ -12,6 +12,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/model_file.h"
 #include "common/checkpoint/safetensors.h"
+#include "tests/server/http2_peer.h"
 #include "tests/server/master_host_fixture.h"
 
 namespace catchment {
@@ -99,6 +100,36 @@ TEST_F(MasterHostTest, JobRunsFromRegistrationToItsOutputs) {
                              saved.data())
                   .ok());
   EXPECT_EQ(saved, weights);
+}
+
+// Eight readers that do not read take all places of server 1, as the loss of the server would.
+TEST_F(MasterHostTest, FinalWeightsAreThoseOfTheLastCheckpointWhereAServerCannotBeRead) {
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  while (claims_[1]->run().id() == 0) std::this_thread::yield();
+  v1::SnapshotRequest request;
+  request.set_fingerprint(layout_.fingerprint());
+  request.set_run_id(kRunId);
+  Http2Peer readers(listeners_[1].address(), 1000);
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t stream = readers.Call("/catchment.v1.ShardService/Snapshot", "");
+    ASSERT_TRUE(readers.SendLast(stream, GrpcMessage(request.SerializeAsString())));
+    ASSERT_TRUE(readers.ReadUntil([&] { return readers.Bytes(stream) == 1000; }));
+  }
+  ASSERT_NO_FATAL_FAILURE(Train(*me));
+  EXPECT_TRUE(master_->Wait().ok());
+  std::vector<float> weights = hosts_[0]->shard()->Weights();
+  const std::vector<float> rest = hosts_[1]->shard()->Weights();
+  weights.insert(weights.end(), rest.begin(), rest.end());
+  const auto model = SafetensorsFile::Open(directory_ + "/out/model.safetensors");
+  ASSERT_TRUE(model.ok()) << model.status();
+  for (size_t t = 0; t < layout_.tensors().size(); ++t) {
+    const Range range = layout_.tensor(static_cast<int>(t));
+    std::vector<float> saved(range.size());
+    ASSERT_TRUE((*model)->Read(layout_.tensors()[t].name, 0, range.size(), saved.data()).ok());
+    EXPECT_TRUE(std::equal(saved.begin(), saved.end(), weights.begin() + range.begin));
+  }
 }
 
 // A call of GetLease that may wait at the master.
