@@ -155,6 +155,9 @@ TEST(AccruedGradientTest, FinishSendsNothingTwice) {
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
   ASSERT_TRUE(algorithm.Finish().ok());
   EXPECT_EQ(parameters.TakeLog(), (Log{"pull 0", "push 16 of 2 and pull"}));
+  ASSERT_TRUE(algorithm.Run({1, 0}, f).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(algorithm.Finish().ok());
+  EXPECT_EQ(parameters.TakeLog(), Log{"push 8 of 1"}) << "half a period, once";
 }
 
 TEST(AccruedGradientTest, CountsWhatBefellItsContributions) {

@@ -63,6 +63,7 @@ TEST(PseudoGradientTest, LastShorterRoundIsPushedAtTheEndAndOnce) {
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(algorithm->Finish().ok());
   EXPECT_EQ(center.pushed, (Values{3, 1}));
   EXPECT_EQ(center.samples, (Samples{21, 7}));
+  EXPECT_EQ(center.steps, (std::vector<uint64_t>{3, 4}));
 }
 
 TEST(PseudoGradientTest, NothingIsPushedWithoutAStepOrAfterAWholeRound) {

@@ -15,9 +15,10 @@ class SgdCenter final : public FakeParameters {
   SgdCenter(std::vector<float> weights, float learning_rate)
       : weights(std::move(weights)), learning_rate_(learning_rate) {}
 
-  // First values of what was pushed, and the samples of each.
+  // First values of what was pushed, the samples of each, and the worker's steps until then.
   std::vector<float> pushed;
   std::vector<uint32_t> samples;
+  std::vector<uint64_t> steps;
   std::vector<float> weights;
 
  private:
@@ -27,6 +28,7 @@ class SgdCenter final : public FakeParameters {
     if (operation.kind == Operation::kPushPull) {
       pushed.push_back(operation.input[0]);
       samples.push_back(operation.samples);
+      steps.push_back(operation.steps);
       for (const float value : operation.input) outcome.non_finite |= !std::isfinite(value);
       for (size_t i = 0; i < weights.size() && !outcome.non_finite; ++i) {
         weights[i] -= learning_rate_ * operation.input[i];
