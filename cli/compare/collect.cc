@@ -2,6 +2,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_directory.h"
+#include "cli/report/findings.h"
+#include "cli/report/report.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -54,7 +56,7 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
     result.reason = "it did not write summary.json";
     return result;
   }
-  result.reason = summary->value("reason", "");
+  result.reason = TextOrEmpty(*summary, "reason");
   if (!IsDone(run, path)) return result;
   ReadResult(*summary, ReadTextFile(path + "/metrics.jsonl").value_or(""), &result);
   result.done = true;
@@ -73,12 +75,27 @@ int BestProbe(const std::vector<RunResult>& probes) {
   return best;
 }
 
+std::string VersionLine() {
+  return absl::StrJoin(absl::StrSplit(DescribeVersion("catchment"), '\n', absl::SkipEmpty()), ", ");
+}
+
+absl::Status WriteReport(const Comparison& comparison, const std::string& directory, std::ostream* out) {
+  const Findings findings = Find(comparison);
+  const std::string html = directory + kReportPage, json = directory + kReportJson;
+  absl::Status status = WriteFile(json, ReportJson(comparison, findings).dump(2) + "\n");
+  status.Update(WriteFile(html, ReportPage(comparison, findings)));
+  if (!status.ok()) return status;
+  *out << Answer(comparison, findings) << '\n'
+       << WhereSynchronousWins(findings) << "\n\nreport  " << html << "\nfigures " << json << '\n'
+       << std::flush;
+  return status;
+}
+
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
                    const FoundHyperparameters& found) {
   Comparison comparison;
   comparison.command = absl::StrCat("catchment compare ", absl::StrJoin(options.args, " "));
-  comparison.version =
-      absl::StrJoin(absl::StrSplit(DescribeVersion("catchment"), '\n', absl::SkipEmpty()), ", ");
+  comparison.version = VersionLine();
   comparison.job_name = plan.runs.front().job.name();
   comparison.job = JobText(plan.runs.front().job);
   comparison.budget = ToString(options.budget);

@@ -13,7 +13,6 @@
 #include "cli/progress.h"
 #include "cli/read_job.h"
 #include "cli/report/findings.h"
-#include "cli/report/report.h"
 #include "cli/run_directory.h"
 #include "cli/train_monitor.h"
 #include "common/job/job_text.h"
@@ -79,26 +78,14 @@ class RunSequence {
   int signal_ = 0;
 };
 
-absl::Status WriteReport(const Comparison& comparison, const Findings& findings,
-                         const CompareDirectory& directory) {
-  absl::Status status = WriteFile(directory.report_json(), ReportJson(comparison, findings).dump(2) + "\n");
-  status.Update(WriteFile(directory.report_html(), ReportPage(comparison, findings)));
-  return status;
-}
-
 int Report(const Comparison& comparison, const CompareDirectory& directory, const Streams& streams) {
   const auto done = std::count_if(comparison.runs.begin(), comparison.runs.end(),
                                   [](const RunResult& run) { return run.done; });
   if (done == 0)
     return Failure(streams, absl::UnavailableError("no run is done, so there is nothing to report"));
-  const Findings findings = Find(comparison);
-  if (absl::Status status = WriteReport(comparison, findings, directory); !status.ok())
+  *streams.out << '\n';
+  if (absl::Status status = WriteReport(comparison, directory.path(), streams.out); !status.ok())
     return Failure(streams, status);
-  *streams.out << '\n'
-               << Answer(comparison, findings) << '\n'
-               << WhereSynchronousWins(findings) << "\n\n"
-               << "report  " << directory.report_html() << "\nfigures " << directory.report_json() << '\n'
-               << std::flush;
   if (done == static_cast<int64_t>(comparison.runs.size())) return 0;
   return Failure(streams, absl::UnavailableError(absl::StrCat(
                               comparison.runs.size() - done, " of ", comparison.runs.size(),

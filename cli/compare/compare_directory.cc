@@ -77,8 +77,8 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
   const std::string& path = directory_.path();
   const std::string record_path = path + "/compare.json";
   if (overwrite) {
-    for (const std::string& old :
-         {path + "/runs", path + "/search", report_json(), report_html(), record_path, initial_weights()}) {
+    for (const std::string& old : {path + "/runs", path + "/search", path + kReportJson, path + kReportPage,
+                                   record_path, initial_weights()}) {
       if (absl::Status status = Delete(old); !status.ok()) return status;
     }
   }
@@ -105,9 +105,9 @@ bool IsDone(const PlannedRun& run, const std::string& path) {
   if (!job.ok() || *job != JobText(run.job)) return false;
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(path + "/summary.json");
   if (!summary.ok()) return false;
-  if (summary->value("phase", "") == "DONE") return true;
-  return run.seconds > 0 && summary->value("phase", "") == "STOPPED" &&
-         summary->value("reason", "") == TimeIsUp(run.seconds);
+  if (TextOrEmpty(*summary, "phase") == "DONE") return true;
+  return run.seconds > 0 && TextOrEmpty(*summary, "phase") == "STOPPED" &&
+         TextOrEmpty(*summary, "reason") == TimeIsUp(run.seconds);
 }
 
 }  // namespace catchment

@@ -35,8 +35,7 @@ class CompareDirectory {
   std::string PathOf(const PlannedRun& run) const { return directory_.path() + "/" + run.directory; }
   // The initial weights of all runs, if a program described its model.
   std::string initial_weights() const { return directory_.path() + "/initial.safetensors"; }
-  std::string report_json() const { return directory_.path() + "/report.json"; }
-  std::string report_html() const { return directory_.path() + "/report.html"; }
+  const std::string& path() const { return directory_.path(); }
 
  private:
   explicit CompareDirectory(LockedDirectory directory) : directory_(std::move(directory)) {}
@@ -58,6 +57,16 @@ int BestProbe(const std::vector<RunResult>& probes);
 
 // Returns the settings of a complete job, as the algorithm `name` of a report.
 AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job, bool searched);
+
+// Returns the version of this program on one line.
+std::string VersionLine();
+
+// The files of a report in its directory.
+inline constexpr char kReportPage[] = "/report.html";
+inline constexpr char kReportJson[] = "/report.json";
+
+// Writes them to `directory`, and the answer with their paths to `out`.
+absl::Status WriteReport(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
 // Returns the content of the report.
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,

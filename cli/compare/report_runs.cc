@@ -11,15 +11,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "cli/compare/compare_directory.h"
-#include "cli/report/report.h"
 #include "common/command_line.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "common/text.h"
-#include "common/version.h"
 
 namespace catchment {
 namespace {
@@ -154,12 +151,9 @@ absl::StatusOr<FoundRun> ReadRun(const std::string& directory) {
   if (!job.ok()) return job.status();
   run.job = *std::move(job);
   ReadResult(*summary, ReadTextFile(directory + "/metrics.jsonl").value_or(""), &run.result);
-  const auto text = [&summary](const char* key) {
-    const auto found = summary->find(key);
-    return found != summary->end() && found->is_string() ? found->get<std::string>() : "";
-  };
-  run.result.done = text("phase") == "DONE" || text("phase") == "STOPPED";
-  if (!run.result.done && run.result.reason.empty()) run.result.reason = text("phase");
+  const std::string phase = TextOrEmpty(*summary, "phase");
+  run.result.done = phase == "DONE" || phase == "STOPPED";
+  if (!run.result.done && run.result.reason.empty()) run.result.reason = phase;
   run.result.directory = directory;
   run.result.workers = static_cast<int>(run.job.workers());
   run.result.seed = run.job.seed();
@@ -238,8 +232,7 @@ std::vector<std::string> StragglersOf(const FoundRun& run) {
 
 Comparison Describe(std::vector<FoundRun> runs) {
   Comparison comparison;
-  comparison.version =
-      absl::StrJoin(absl::StrSplit(DescribeVersion("catchment"), '\n', absl::SkipEmpty()), ", ");
+  comparison.version = VersionLine();
   comparison.job_name = runs.front().job.name();
   comparison.job = JobText(runs.front().job);
   comparison.budget = Common(runs, std::string(), [](const FoundRun& run) { return BudgetOf(run.job); });
@@ -268,8 +261,8 @@ struct ReportOptions {
   double target = 0;
 };
 
-absl::StatusOr<int> WriteReport(const ReportOptions& options, const std::vector<std::string>& args,
-                                const Streams& streams) {
+absl::StatusOr<int> Report(const ReportOptions& options, const std::vector<std::string>& args,
+                           const Streams& streams) {
   absl::StatusOr<Comparison> comparison = CollectRuns(options.directories);
   if (!comparison.ok()) return comparison.status();
   comparison->command = absl::StrCat("catchment report ", absl::StrJoin(args, " "));
@@ -281,14 +274,7 @@ absl::StatusOr<int> WriteReport(const ReportOptions& options, const std::vector<
   fs::create_directories(options.out, error);
   if (error)
     return absl::PermissionDeniedError(absl::StrCat("cannot create ", options.out, ": ", error.message()));
-  const Findings findings = Find(*comparison);
-  const std::string html = options.out + "/report.html", json = options.out + "/report.json";
-  absl::Status status = WriteFile(json, ReportJson(*comparison, findings).dump(2) + "\n");
-  status.Update(WriteFile(html, ReportPage(*comparison, findings)));
-  if (!status.ok()) return status;
-  *streams.out << Answer(*comparison, findings) << '\n'
-               << WhereSynchronousWins(findings) << "\n\nreport  " << html << "\nfigures " << json << '\n'
-               << std::flush;
+  if (absl::Status status = WriteReport(*comparison, options.out, streams.out); !status.ok()) return status;
   return 0;
 }
 
@@ -356,7 +342,7 @@ int RunReportCommand(const std::vector<std::string>& args, const Streams& stream
                               : absl::InvalidArgumentError("--target: takes a share below 1, such as 0.97");
   };
   return RunCommandLine(&line, args, streams.out, streams.err,
-                        [&] { return WriteReport(options, args, streams); });
+                        [&] { return Report(options, args, streams); });
 }
 
 }  // namespace catchment

@@ -15,11 +15,6 @@ std::optional<double> Number(const Json& object, const char* key) {
   return found->get<double>();
 }
 
-std::string TextOrEmpty(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 double NumberOr0(const Json& object, const char* key) { return Number(object, key).value_or(0); }
 
 // There are more lines of metrics than scores; they repeat the last one.
@@ -54,6 +49,11 @@ void ReadStaleness(const Json& summary, RunResult* result) {
 }
 
 }  // namespace
+
+std::string TextOrEmpty(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
 
 void ReadResult(const Json& summary, const std::string& metrics, RunResult* result) {
   result->seconds = NumberOr0(summary, "wall_seconds");

@@ -55,6 +55,9 @@ struct RunResult {
   std::string device;
 };
 
+// Returns the text of a field; empty if it is absent or not a text.
+std::string TextOrEmpty(const nlohmann::json& object, const char* key);
+
 // Fills the results. Skips incomplete lines of `metrics`, and leaves the default for what the summary lacks.
 void ReadResult(const nlohmann::json& summary, const std::string& metrics, RunResult* result);
 
