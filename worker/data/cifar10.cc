@@ -19,7 +19,7 @@ constexpr SampleShape kShape = {3, 32, 32};
 constexpr int64_t kPixels = 3 * 32 * 32;
 constexpr int64_t kRecord = 1 + kPixels;
 constexpr Normalization kChannels[] = {{0.4914f, 0.2470f}, {0.4822f, 0.2435f}, {0.4465f, 0.2616f}};
-constexpr char kMend[] =
+constexpr char kRemedy[] =
     "Fetch cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html and unpack its .bin files "
     "there";
 
@@ -71,12 +71,12 @@ absl::StatusOr<Files> FindFiles(const v1::Cifar10& cifar10, const DataPaths& pat
     if (!files.train.empty() && !files.test.empty()) return files;
     return absl::NotFoundError(
         absl::StrCat(place, " has CIFAR-10's ", files.train.empty() ? "test" : "training", " files, but no ",
-                     files.train.empty() ? "data_batch_1.bin" : "test_batch.bin", "[.gz]. ", kMend));
+                     files.train.empty() ? "data_batch_1.bin" : "test_batch.bin", "[.gz]. ", kRemedy));
   }
   return absl::NotFoundError(absl::StrCat(
       "no CIFAR-10 files (data_batch_1.bin[.gz] to data_batch_5.bin, test_batch.bin). Looked in: ",
       places.empty() ? "nowhere; set CATCHMENT_DATA, or data.cifar10.directory" : absl::StrJoin(places, ", "),
-      ". ", kMend));
+      ". ", kRemedy));
 }
 
 struct Records {
@@ -91,14 +91,14 @@ absl::Status Append(const std::string& path, Records* records) {
   if (size == 0 || size % kRecord != 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", size, " bytes, not a multiple of ",
                                                    kRecord, ", a label and 3 x 32 x 32 pixels. Delete it. ",
-                                                   kMend));
+                                                   kRemedy));
   }
   for (int64_t at = 0; at < size; at += kRecord) {
     const uint8_t label = (*bytes)[at];
     if (label >= kClasses) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": record ", at / kRecord, ", counted from 0, has the label ", label,
-                       "; CIFAR-10's are 0 to ", kClasses - 1, ". Delete it. ", kMend));
+                       "; CIFAR-10's are 0 to ", kClasses - 1, ". Delete it. ", kRemedy));
     }
     records->labels.push_back(label);
     records->pixels.insert(records->pixels.end(), bytes->begin() + at + 1, bytes->begin() + at + kRecord);

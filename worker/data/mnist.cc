@@ -16,7 +16,7 @@ namespace {
 constexpr int kClasses = 10;
 constexpr int64_t kSize = 28;
 constexpr Normalization kNormalization = {0.1307f, 0.3081f};
-constexpr char kMends[] =
+constexpr char kRemedy[] =
     "Fetch them with deploy/fetch_mnist.sh, or use digits that the program draws itself: "
     "data { drawn_digits {} }";
 
@@ -81,21 +81,21 @@ absl::StatusOr<std::string> FindDirectory(const v1::Mnist& mnist, const DataPath
   }
   return absl::NotFoundError(absl::StrCat(
       "no MNIST files (", kTrain.images.name, "[.gz] and the three that belong to it). Looked in: ",
-      places.empty() ? "nowhere" : absl::StrJoin(places, ", "), UnsetVariables(mnist, paths), ". ", kMends));
+      places.empty() ? "nowhere" : absl::StrJoin(places, ", "), UnsetVariables(mnist, paths), ". ", kRemedy));
 }
 
 absl::StatusOr<std::string> Require(const std::string& directory, const File& file) {
   const std::string path = Find(directory, file);
   if (!path.empty()) return path;
   return absl::NotFoundError(absl::StrCat(directory, " has other MNIST files, but no ", file.name, " or ",
-                                          file.name, ".gz. ", kMends));
+                                          file.name, ".gz. ", kRemedy));
 }
 
 absl::Status CheckContent(const std::string& path, const File& file, const IdxArray& array) {
   if (array.md5 == file.md5) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(path, ": is not MNIST's ", file.name,
                                           ": the MD5 of its unpacked content is ", array.md5, ", expected ",
-                                          file.md5, ". Delete it. ", kMends));
+                                          file.md5, ". Delete it. ", kRemedy));
 }
 
 absl::Status CheckPart(const Part& part, const std::string& images_path, const std::string& labels_path,
@@ -104,7 +104,7 @@ absl::Status CheckPart(const Part& part, const std::string& images_path, const s
   if (read.images.dimensions != expected) {
     return absl::InvalidArgumentError(
         absl::StrCat(images_path, ": holds ", DimensionsToString(read.images.dimensions), "; MNIST's is ",
-                     DimensionsToString(expected), ". ", kMends));
+                     DimensionsToString(expected), ". ", kRemedy));
   }
   const absl::Status images = CheckContent(images_path, part.images, read.images);
   return images.ok() ? CheckContent(labels_path, part.labels, read.labels) : images;

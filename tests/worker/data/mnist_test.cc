@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr char kMends[] =
+constexpr char kRemedy[] =
     "Fetch them with deploy/fetch_mnist.sh, or use digits that the program draws itself: "
     "data { drawn_digits {} }";
 
@@ -41,7 +41,7 @@ TEST(MnistTest, NamesEveryPlaceAndTheMendsWhereNothingIsFound) {
               HasSubstr("no MNIST files (train-images-idx3-ubyte[.gz] and the three that belong "
                         "to it). Looked in: /none/data/mnist, /none/cache/catchment/mnist, "
                         "/none/home/.cache/catchment/mnist. "));
-  EXPECT_THAT(Message(data), HasSubstr(kMends));
+  EXPECT_THAT(Message(data), HasSubstr(kRemedy));
 }
 
 TEST(MnistTest, SaysWhichVariablesAreNotSet) {
@@ -76,7 +76,7 @@ TEST(MnistTest, NamesTheOneFileThatIsMissing) {
   EXPECT_EQ(Message(data), directory +
                                " has other MNIST files, but no train-labels-idx1-ubyte or "
                                "train-labels-idx1-ubyte.gz. " +
-                               kMends);
+                               kRemedy);
 }
 
 TEST(MnistTest, RefusesOtherDimensions) {

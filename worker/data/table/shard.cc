@@ -19,7 +19,7 @@ constexpr uint32_t kBytes = 0, kFloats = 1;
 constexpr uint32_t kClass = 0, kReal = 1;
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kMostBytes = int64_t{1} << 50;
-constexpr char kMend[] = "Pack it again with `catchment pack`";
+constexpr char kRemedy[] = "Pack it again with `catchment pack`";
 
 struct Header {
   char magic[8] = {};
@@ -88,18 +88,18 @@ absl::StatusOr<Header> ReadHeader(const std::string& path, const MappedFile& fil
   const bool is_shard = file.size() >= 8 && std::memcmp(file.data(), kMagic, 8) == 0;
   if (!is_shard) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is no packed shard: it does not begin with ", kMagic, ". ", kMend));
+        absl::StrCat(path, ": is no packed shard: it does not begin with ", kMagic, ". ", kRemedy));
   }
   if (file.size() < kAlignment) {
-    return absl::DataLossError(absl::StrCat(path, ": is cut short in its header. ", kMend));
+    return absl::DataLossError(absl::StrCat(path, ": is cut short in its header. ", kRemedy));
   }
   std::memcpy(&header, file.data(), sizeof header);
   if (header.version != kVersion) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is of version ", header.version,
-                                                   ", and this program reads ", kVersion, ". ", kMend));
+                                                   ", and this program reads ", kVersion, ". ", kRemedy));
   }
   if (header.checksum != ChecksumOf(header) || !IsSound(header)) {
-    return absl::DataLossError(absl::StrCat(path, ": its header is damaged. ", kMend));
+    return absl::DataLossError(absl::StrCat(path, ": its header is damaged. ", kRemedy));
   }
   return header;
 }
@@ -109,7 +109,7 @@ absl::Status CheckSize(const std::string& path, const MappedFile& file, const He
   if (file.size() == want) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(path, ": is ", file.size() < want ? "cut short" : "too long",
                                           ": its ", header.rows, " rows take ", want, " bytes, and it has ",
-                                          file.size(), ". ", kMend));
+                                          file.size(), ". ", kRemedy));
 }
 
 absl::Status CheckSpec(const std::string& path, const Header& header, const TableSpec& spec) {
@@ -139,7 +139,7 @@ absl::Status ReadLabels(const std::string& path, const MappedFile& file, const H
                         const TableSpec& spec, TableRows* rows) {
   const char* const begin = file.data() + LabelsBegin(header);
   if (Crc32(begin, rows->size * LabelBytes(header)) != header.labels_checksum) {
-    return absl::DataLossError(absl::StrCat(path, ": its labels are damaged. ", kMend));
+    return absl::DataLossError(absl::StrCat(path, ": its labels are damaged. ", kRemedy));
   }
   const bool real = header.label_kind == kReal;
   const int64_t width = real ? header.label_size : 1;

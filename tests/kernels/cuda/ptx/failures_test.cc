@@ -1,4 +1,4 @@
-// What a user is told where the driver, cuBLASLt or a kernel fails, and what works all the same.
+// The messages where the driver, cuBLASLt or a kernel fails, and the computations that still work then.
 #include <cstdlib>
 #include <memory>
 #include <string>
