@@ -6,6 +6,7 @@ _LIBRARIES = {
     # target: (pkg-config modules, Debian package)
     "absl": ([
         "absl_base",
+        "absl_cord",
         "absl_flat_hash_map",
         "absl_status",
         "absl_statusor",

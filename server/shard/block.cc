@@ -29,14 +29,16 @@ std::vector<int64_t> BufferSizes(const ParameterLayout& layout, int index) {
 }  // namespace
 
 BlockContext::BlockContext(const v1::Job& job, const ParameterLayout& layout, int index,
-                           std::vector<float> weights, std::vector<std::vector<float>> states)
+                           std::vector<float> weights, std::vector<std::vector<float>> states,
+                           StandbyLog* log)
     : job(job),
       rule(MakeRule(job)),
       pull(Codec::ForPull(job.compression())),
       gap_sample(layout.shard(index).size()),
       pool(BufferSizes(layout, index)),
       weights(std::move(weights)),
-      states(std::move(states)) {}
+      states(std::move(states)),
+      log(log) {}
 
 Block::Block(BlockContext* context, uint32_t index, Range range, std::vector<int64_t> tensor_ends,
              uint32_t groups, v1::BlockState state)
@@ -54,6 +56,28 @@ Block::Block(BlockContext* context, uint32_t index, Range range, std::vector<int
 
 void Block::Pull(Envelope envelope, uint64_t version, BlockCall* call) {
   MutexLock lock(&mu_);
+  const size_t first = call->answers->size();
+  PullLocked(std::move(envelope), version, call);
+  Log(first, call);
+}
+
+absl::Status Block::Push(WorkerRecord* worker, Envelope envelope, Contribution contribution,
+                         BlockCall* call) {
+  MutexLock lock(&mu_);
+  const size_t first = call->answers->size();
+  absl::Status status = PushLocked(worker, std::move(envelope), std::move(contribution), call);
+  Log(first, call);
+  return status;
+}
+
+void Block::TakeRosters(BlockCall* call) {
+  MutexLock lock(&mu_);
+  const size_t first = call->answers->size();
+  TakeRostersLocked(call);
+  Log(first, call);
+}
+
+void Block::PullLocked(Envelope envelope, uint64_t version, BlockCall* call) {
   if (version <= state_.version()) {
     return Emit({std::move(envelope), EncodeWeights(), v1::Block::APPLIED}, state_.version(), call);
   }
@@ -66,10 +90,9 @@ void Block::Pull(Envelope envelope, uint64_t version, BlockCall* call) {
   pulls_.push_back({std::move(envelope), version});
 }
 
-absl::Status Block::Push(WorkerRecord* worker, Envelope envelope, Contribution contribution,
-                         BlockCall* call) {
+absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribution contribution,
+                               BlockCall* call) {
   const Gate& gate = call->commanded.gate;
-  MutexLock lock(&mu_);
   const absl::StatusOr<PushLedger::Seen> seen = Look(envelope.sequence, worker);
   if (!seen.ok()) return seen.status();
   if (*seen == PushLedger::Seen::kDone) {
@@ -126,6 +149,14 @@ void Block::HandleDuplicate(Envelope envelope, const Contribution& contribution,
     first.connection = envelope.connection;
     return;
   }
+  const Gate& gate = call->commanded.gate;
+  if (gate.bounded() && gate.ClockOf(envelope.worker, finished_) > gate.HighestClock(finished_)) {
+    // Another process had held the first copy, before this one continued with its shard.
+    Outcome outcome{std::move(envelope), {}, v1::Block::DUPLICATE};
+    if (outcome.envelope.operation == v1::Block::EXCHANGE) outcome.answer = Difference(contribution);
+    Hold(std::move(outcome), gate);
+    return;
+  }
   AnswerOnly(std::move(envelope), contribution, v1::Block::DUPLICATE, call);
 }
 
@@ -139,6 +170,7 @@ void Block::Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block
     MutexLock lock(&worker->mu);
     worker->ledger.Done(rejected.envelope.sequence, index_, fate, 0);
   }
+  NoteSettled(rejected.envelope, fate, 0, std::nullopt);
   AnswerOnly(std::move(rejected.envelope), rejected.contribution, fate, call);
 }
 
@@ -150,6 +182,7 @@ void Block::Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall
     MutexLock lock(&worker->mu);
     worker->ledger.Accept(accepted.envelope.sequence, index_);
   }
+  NoteAccepted(accepted);
   Envelope answered = accepted.envelope;
   // The contribution must not keep the connection while it waits.
   accepted.envelope.sink.reset();
@@ -158,10 +191,9 @@ void Block::Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall
   AnswerOnly(std::move(answered), Contribution(), v1::Block::ACCEPTED, call);
 }
 
-void Block::TakeRosters(BlockCall* call) {
+void Block::TakeRostersLocked(BlockCall* call) {
   const CommandedState& commanded = call->commanded;
   const Gate& gate = commanded.gate;
-  MutexLock lock(&mu_);
   for (Group& group : groups_) {
     group.EraseIf(
         [&gate](const Envelope& envelope) { return !gate.IsMember(envelope.worker, envelope.incarnation); });
@@ -174,9 +206,9 @@ void Block::TakeRosters(BlockCall* call) {
 
 // ------------------------------------------------------------------------------------------------- answers
 
-void Block::Settle(const Outcome& outcome, const std::optional<Lag>& lag,
-                   const CommandedState& commanded) const {
+void Block::Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded) {
   const Envelope& envelope = outcome.envelope;
+  NoteSettled(envelope, outcome.fate, outcome.staleness, lag);
   WorkerRecord* const worker = commanded.workers.at(envelope.worker).get();
   MutexLock lock(&worker->mu);
   PushLedger& ledger = worker->ledger;
@@ -233,11 +265,15 @@ void Block::AnswerOnly(Envelope envelope, const Contribution& contribution, v1::
   Emit({std::move(envelope), std::move(payload), fate}, state_.version(), call);
 }
 
-void Block::Emit(Outcome outcome, uint64_t version, BlockCall* call) const {
+void Block::Emit(Outcome outcome, uint64_t version, BlockCall* call) {
   Envelope& envelope = outcome.envelope;
   Payload& payload = outcome.answer;
   if (payload.bytes != nullptr) {
     context_.bytes_pulled += payload.bytes->bytes();
+    if (context_.log != nullptr && context_.rule->needs_sent_weights()) {
+      changes_.any = true;
+      changes_.sent.push_back({envelope.worker, payload.bytes, version});
+    }
     WorkerRecord* const worker = call->commanded.workers.at(envelope.worker).get();
     MutexLock lock(&worker->mu);
     Sent& sent = worker->sent[index_];
@@ -260,6 +296,10 @@ void Block::Emit(Outcome outcome, uint64_t version, BlockCall* call) const {
 
 v1::BlockState Block::State() const {
   MutexLock lock(&mu_);
+  return StateLocked();
+}
+
+v1::BlockState Block::StateLocked() const {
   v1::BlockState state = state_;
   if (momentum_ != nullptr) *state.mutable_momentum() = momentum_->state();
   return state;

@@ -25,6 +25,7 @@
 #include "common/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/wire.pb.h"
+#include "server/shard/block_image.h"
 #include "server/shard/buffer_pool.h"
 #include "server/shard/commanded_state.h"
 #include "server/shard/gap_sample.h"
@@ -35,14 +36,15 @@
 #include "server/shard/ring.h"
 #include "server/shard/rule.h"
 #include "server/shard/shard_snapshot.h"
+#include "server/shard/standby_log.h"
 
 namespace catchment {
 
 // What the blocks of a shard share.
 struct BlockContext {
-  // `weights` and `states` are those of the whole shard.
+  // `weights` and `states` are those of the whole shard. `log`: null if the shard has no standby.
   BlockContext(const v1::Job& job, const ParameterLayout& layout, int index, std::vector<float> weights,
-               std::vector<std::vector<float>> states);
+               std::vector<std::vector<float>> states, StandbyLog* log);
 
   const v1::Job job;
   const std::unique_ptr<const Rule> rule;
@@ -53,6 +55,8 @@ struct BlockContext {
   std::vector<float> weights;
   std::vector<std::vector<float>> states;
 
+  StandbyLog* const log;
+  std::atomic<uint64_t> bytes_pushed{0};   // payloads
   std::atomic<uint64_t> total_updates{0};  // of all blocks
   // The version of a block after its first update with a weight that is not finite; 0: there was none.
   std::atomic<uint64_t> non_finite_version{0};
@@ -77,6 +81,10 @@ class Block {
   Block(BlockContext* context, uint32_t index, Range range, std::vector<int64_t> tensor_ends, uint32_t groups,
         v1::BlockState state);
 
+  // Continues with what another process had. Weights and states are in the context already, and the records of
+  // workers in `commanded`. Called before any other operation.
+  void Restore(const BlockImage& image, const CommandedState& commanded);
+
   int64_t size() const { return range_.size(); }
 
   // Answers a pull, or keeps it until the block has this version.
@@ -89,6 +97,8 @@ class Block {
   void TakeRosters(BlockCall* call);
 
   v1::BlockState State() const;
+  // Returns the block for an image without its weights and states, with the vectors of the other values.
+  StandbyLog::Change Image(const CommandedState& commanded) const;
   struct Progress {
     uint64_t version = 0;
     uint64_t samples = 0;
@@ -135,6 +145,37 @@ class Block {
     uint64_t clock = 0;    // of its worker, including this contribution
   };
 
+  // What has changed in the operation under way, for the standby.
+  struct Changes {
+    // Weights that a worker was sent.
+    struct SentWeights {
+      uint32_t worker = 0;
+      BufferPtr weights;
+      uint64_t version = 0;
+    };
+    bool any = false;
+    bool values = false;
+    BufferPtr weights;  // a copy of the new ones, if there is one
+    v1::BlockChange change;
+    std::vector<BufferPtr> accepted;
+    std::vector<SentWeights> sent;
+  };
+
+  absl::Status PushLocked(WorkerRecord* worker, Envelope envelope, Contribution contribution, BlockCall* call)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PullLocked(Envelope envelope, uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeRostersLocked(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Appends what the operation has changed to the standby's log. Its answers, from `first` on, wait for that.
+  void Log(size_t first, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns what the operation has changed, and begins the next one.
+  StandbyLog::Change TakeChanges() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FillState(v1::BlockChange* change) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  v1::BlockState StateLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes changes for the standby, if there is one.
+  void NoteSettled(const Envelope& envelope, v1::Block::Fate fate, uint64_t staleness,
+                   const std::optional<Lag>& lag) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteAccepted(const WaitingContribution& accepted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Looks a push up in the worker's ledger, and counts duplicates.
   absl::StatusOr<PushLedger::Seen> Look(uint64_t sequence, WorkerRecord* worker) const;
   void HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call)
@@ -159,7 +200,8 @@ class Block {
   uint64_t SelectApplicable(double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   float LearningRateNow(const CommandedState& commanded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the outcome of a contribution in the worker's ledger.
-  void Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded) const;
+  void Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Holds the answer to a contribution until ReleaseHeld finds that its worker may continue.
   void Hold(Outcome outcome, const Gate& gate) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers the held contributions whose workers may continue. `weights`: the current ones, or none.
@@ -172,7 +214,7 @@ class Block {
   void AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate, BlockCall* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Appends the answer to a request. `version`: of the block.
-  void Emit(Outcome outcome, uint64_t version, BlockCall* call) const;
+  void Emit(Outcome outcome, uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the elastic difference to the center as it is now, which is not moved.
   Payload Difference(const Contribution& contribution) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the lag since the worker was sent the weights that it used; none if this shard has sent it none.
@@ -192,6 +234,8 @@ class Block {
   mutable Mutex mu_;
   // Vectors keep their memory from update to update.
   v1::BlockState state_ ABSL_GUARDED_BY(mu_);
+  Changes changes_ ABSL_GUARDED_BY(mu_);  // only with a standby
+  uint64_t last_change_ ABSL_GUARDED_BY(mu_) = 0;
   const std::unique_ptr<MomentumControl> momentum_ ABSL_PT_GUARDED_BY(mu_);  // null if the job has none
   // The waiting contributions, by group or in order of arrival.
   std::vector<Group> groups_ ABSL_GUARDED_BY(mu_);

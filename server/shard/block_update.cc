@@ -34,6 +34,8 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
 void Block::AdvanceQueue(BlockCall* call) {
   while (const size_t due = call->commanded.gate.Due(queue_.size())) {
     for (size_t i = 0; i < due; ++i) current_.push_back({queue_.Pop()});
+    if (context_.log != nullptr && call->commanded.gate.answers_at_once())
+      changes_.change.set_taken(changes_.change.taken() + due);
     Update(call);
   }
 }
@@ -81,6 +83,8 @@ Block::Payload Block::Apply(BlockCall* call) {
   if (average != nullptr) center.average = average->data();
   center.learning_rate = LearningRateNow(call->commanded);
   const bool stepped = rule.Apply(applicable_, center, weights == nullptr ? nullptr : weights->data());
+  changes_.any = changes_.values = true;
+  if (context_.log != nullptr) changes_.weights = weights;
 
   // The weights are checked here because they are in the cache.
   if (context_.non_finite_version == 0 && !AreFinite(center.weights, size())) {
@@ -133,6 +137,7 @@ float Block::LearningRateNow(const CommandedState& commanded) const {
 }
 
 void Block::SetVersion(uint64_t version, BlockCall* call) {
+  changes_.any = true;
   const uint64_t more = version - state_.version();
   state_.set_version(version);
   const uint64_t after = (context_.total_updates += more);

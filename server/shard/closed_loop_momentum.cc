@@ -67,12 +67,18 @@ void ClosedLoopMomentum::Stepped(uint64_t version, const float* weights) {
 v1::MomentumState ClosedLoopMomentum::state() const {
   v1::MomentumState state;
   state.set_momentum(static_cast<float>(mu_));
+  state.set_exact_momentum(mu_);
   if (readings_ > 0) state.set_total_momentum(measured_);
   return state;
 }
 
 void ClosedLoopMomentum::Restore(const v1::MomentumState& state) {
   if (state.has_momentum()) mu_ = state.momentum();
+  if (state.has_exact_momentum()) mu_ = state.exact_momentum();
+  if (state.has_total_momentum()) {
+    measured_ = state.total_momentum();
+    readings_ = 1;
+  }
 }
 
 }  // namespace catchment

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
@@ -17,7 +18,8 @@ namespace catchment {
 
 // The state of a worker at a shard. It is kept when the worker leaves.
 struct WorkerRecord {
-  explicit WorkerRecord(int num_blocks) : ledger(num_blocks), sent(num_blocks) {}
+  explicit WorkerRecord(int num_blocks) : WorkerRecord(PushLedger(num_blocks), num_blocks) {}
+  WorkerRecord(PushLedger ledger, int num_blocks) : ledger(std::move(ledger)), sent(num_blocks) {}
 
   // Begins another incarnation of the worker.
   void Begin(uint64_t incarnation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {

@@ -30,6 +30,7 @@ v1::MomentumState OpenLoopMomentum::state() const {
 void OpenLoopMomentum::Restore(const v1::MomentumState& state) {
   begun_ = state.has_staleness_mean();
   tau_mean_ = state.staleness_mean();
+  if (state.has_momentum()) setting_ = {state.momentum(), state.rate_factor()};
 }
 
 }  // namespace catchment

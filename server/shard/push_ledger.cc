@@ -178,6 +178,91 @@ v1::PushMark PushLedger::Mark(uint32_t worker) const {
   return mark;
 }
 
+v1::WorkerLedger PushLedger::Save(uint32_t worker) const {
+  v1::WorkerLedger saved;
+  saved.set_worker(worker);
+  saved.set_incarnation(incarnation_);
+  saved.set_watermark(watermark_);
+  saved.set_steps(steps_);
+  saved.set_next_steps(next_steps_);
+  for (size_t block = 0; block < done_.size(); ++block) {
+    if (done_[block]) saved.add_done(block);
+  }
+  for (const Push& push : pushes_) {
+    v1::WorkerLedger::Push& added = *saved.add_pushes();
+    added.set_incarnation(push.incarnation);
+    added.set_sequence(push.sequence);
+    added.set_steps_before(push.steps_before);
+    added.set_steps(push.steps);
+    added.set_settled(push.settled);
+    added.set_max_staleness(push.max_staleness);
+    if (push.lag) {
+      added.set_has_lag(true);
+      added.set_lag_seconds(push.lag->seconds);
+      added.set_squared_gap(push.lag->squared_gap);
+      added.set_gap_values(push.lag->gap_values);
+    }
+    added.set_any_applied(push.any_applied);
+    added.set_any_late(push.any_late);
+    added.set_any_non_finite(push.any_non_finite);
+  }
+  *saved.mutable_statistics() = Statistics(worker);
+  saved.set_last_non_finite_incarnation(last_non_finite_.first);
+  saved.set_last_non_finite_sequence(last_non_finite_.second);
+  return saved;
+}
+
+absl::Status PushLedger::Restore(const v1::WorkerLedger& saved) {
+  *this = PushLedger(static_cast<int>(done_.size()));
+  incarnation_ = saved.incarnation();
+  watermark_ = saved.watermark();
+  steps_ = saved.steps();
+  next_steps_ = saved.next_steps();
+  for (const uint32_t block : saved.done()) {
+    // With all of its blocks the push would be the watermark.
+    if (block >= done_.size() || done_[block] || num_done_ + 1 == done_.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("the ledger of worker ", saved.worker(), " names block ",
+                                                     block, " of ", done_.size()));
+    }
+    arrived_[block] = done_[block] = true;
+    ++num_arrived_;
+    ++num_done_;
+  }
+  for (const v1::WorkerLedger::Push& push : saved.pushes()) {
+    pushes_.push_back({.incarnation = push.incarnation(),
+                       .sequence = push.sequence(),
+                       .steps_before = push.steps_before(),
+                       .steps = push.steps(),
+                       .settled = push.settled(),
+                       .max_staleness = push.max_staleness(),
+                       .lag = push.has_lag() ? std::optional<Lag>({push.lag_seconds(), push.squared_gap(),
+                                                                   push.gap_values()})
+                                             : std::nullopt,
+                       .any_applied = push.any_applied(),
+                       .any_late = push.any_late(),
+                       .any_non_finite = push.any_non_finite()});
+  }
+  last_non_finite_ = {saved.last_non_finite_incarnation(), saved.last_non_finite_sequence()};
+  RestoreStatistics(saved.statistics());
+  return absl::OkStatus();
+}
+
+void PushLedger::RestoreStatistics(const v1::WorkerStatistics& statistics) {
+  applied_ = statistics.applied();
+  duplicates_ = statistics.duplicate();
+  late_ = statistics.late();
+  non_finite_ = statistics.non_finite();
+  non_finite_in_a_row_ = statistics.non_finite_in_a_row();
+  for (int i = 0; i < std::min(statistics.staleness_values_size(), statistics.staleness_counts_size()); ++i)
+    staleness_[statistics.staleness_values(i)] = statistics.staleness_counts(i);
+  for (int i = 0; i < std::min(statistics.staleness_us_size(), statistics.staleness_us_counts_size()); ++i)
+    lags_.Add(static_cast<double>(statistics.staleness_us(i)), statistics.staleness_us_counts(i));
+  max_seconds_ = statistics.staleness_seconds_max();
+  gaps_ = statistics.gap_count();
+  gap_sum_ = statistics.gap_sum();
+  max_gap_ = statistics.gap_max();
+}
+
 v1::Watermark PushLedger::Watermark(uint32_t worker) const {
   v1::Watermark watermark;
   watermark.set_worker(worker);

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "common/latency_histogram.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/standby.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -74,6 +75,11 @@ class PushLedger {
   v1::PushMark Mark(uint32_t worker) const;
   v1::Watermark Watermark(uint32_t worker) const;
 
+  // Returns everything except the arrivals of blocks that are not answered: they are sent again.
+  v1::WorkerLedger Save(uint32_t worker) const;
+  // Sets what Save has returned. InvalidArgument if it is of another number of blocks.
+  absl::Status Restore(const v1::WorkerLedger& saved);
+
  private:
   // A push that is not counted yet.
   struct Push {
@@ -90,6 +96,7 @@ class PushLedger {
   };
 
   void BeginPush();
+  void RestoreStatistics(const v1::WorkerStatistics& statistics);
   void Count(const Push& push);
   void CountLag(const Lag& lag);
   // Returns the number of pushes that are answered and not counted.

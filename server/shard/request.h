@@ -24,6 +24,8 @@ struct Answer {
   std::shared_ptr<AnswerSink> sink;
   BlockHeader header;
   BufferPtr payload;  // may be shared with other answers; null: none
+  // The change that the shard's standby must have before the answer leaves (standby_log.h); 0: none.
+  uint64_t change = 0;
 };
 
 // Who sent a request, and where the answer goes.

@@ -13,6 +13,8 @@ class Ring {
  public:
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
+  // Returns the value that is the i-th oldest, from 0.
+  const T& operator[](size_t i) const { return slots_[(first_ + i) % slots_.size()]; }
 
   void Push(T value) {
     if (size_ == slots_.size()) Grow();

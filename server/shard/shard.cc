@@ -24,15 +24,21 @@ void Deliver(std::vector<Answer>* answers) {
 }
 
 Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
-             SnapshotSink snapshot_sink, bool keeps_values)
+             SnapshotSink snapshot_sink, bool keeps_values, StandbyLog* log)
     : layout_(layout),
       index_(index),
       push_(Codec::ForPush(job.compression())),
       snapshot_sink_(std::move(snapshot_sink)),
       keeps_values_(keeps_values),
-      context_(job, layout, index, std::move(contents.weights), std::move(contents.states)),
+      context_(job, layout, index, std::move(contents.weights), std::move(contents.states), log),
       commanded_(job.algorithm()),
-      last_checkpoint_(contents.checkpoint) {
+      last_checkpoint_(contents.checkpoint - (contents.may_take_again ? 1 : 0)) {
+  context_.bytes_pushed = contents.bytes_pushed;
+  context_.bytes_pulled = contents.bytes_pulled;
+  for (auto& [worker, ledger] : contents.ledgers) {
+    commanded_.workers.emplace(worker,
+                               std::make_unique<WorkerRecord>(std::move(ledger), layout.num_blocks(index)));
+  }
   const Range range = layout.shard(index);
   CHECK_EQ(static_cast<int64_t>(context_.weights.size()), range.size());
   std::vector<std::vector<float>>& states = context_.states;
@@ -49,6 +55,7 @@ Shard::Shard(const v1::Job& job, const ParameterLayout& layout, int index, Conte
     blocks_.push_back(
         std::make_unique<Block>(&context_, b, Range{block.begin - range.begin, block.end - range.begin},
                                 std::move(tensor_ends), commanded_.gate.groups(), std::move(state)));
+    if (!contents.images.empty()) blocks_.back()->Restore(contents.images[b], commanded_);
   }
   if (keeps_values_) Return(Allocate(/*with_states=*/true));
 }
@@ -76,7 +83,7 @@ absl::Status Shard::ReadPayload(const PayloadView& bytes, float scale, Contribut
 absl::Status Shard::Handle(Request request, double now, std::vector<Answer>* answers) {
   if (absl::Status status = Check(request); !status.ok()) return status;
   if (const BufferPtr& values = request.contribution.values; values != nullptr) {
-    bytes_pushed_ += push_.PayloadBytes(values->size());
+    context_.bytes_pushed += push_.PayloadBytes(values->size());
   }
   uint64_t due_checkpoint = 0;
   {
@@ -168,6 +175,11 @@ void Shard::Disconnected(uint32_t worker, uint64_t incarnation, bool by_peer) {
 bool Shard::IsMember(uint32_t worker, uint64_t incarnation) const {
   ReaderLock lock(&roster_mu_);
   return commanded_.gate.IsMember(worker, incarnation);
+}
+
+uint64_t Shard::generation() const {
+  ReaderLock lock(&roster_mu_);
+  return commanded_.gate.generation();
 }
 
 uint64_t Shard::PushUnderWay(uint32_t worker, uint64_t incarnation) const {

@@ -3,7 +3,7 @@
 // A request is one block of a worker's push, pull or exchange (proto/wire.proto, Block). The shard checks it
 // and passes it to its block (server/shard/block.h), which makes the updates that are due; the caller delivers
 // the answers after the call. Waiting requests are stored and use no thread. Contributions that were answered
-// before they are applied are in no checkpoint.
+// before they are applied are in no checkpoint, but in the copy of a standby (standby_log.h).
 //
 // Locks: every block has its own, held while an update is applied to it. A reader-writer lock over the
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot begins. Order:
@@ -28,7 +28,9 @@
 #include "server/shard/buffer_pool.h"
 #include "server/shard/commanded_state.h"
 #include "server/shard/request.h"
+#include "server/shard/shard_contents.h"
 #include "server/shard/shard_snapshot.h"
+#include "server/shard/standby_log.h"
 
 namespace catchment {
 
@@ -41,19 +43,13 @@ class Shard {
   // reached its version, before that request is answered.
   using SnapshotSink = std::function<void(std::unique_ptr<PendingSnapshot>)>;
 
-  // The initial contents of a shard.
-  struct Contents {
-    std::vector<float> weights;
-    std::vector<std::vector<float>> states;  // none: zeros
-    std::vector<v1::BlockState> blocks;      // none: version 0
-    uint64_t checkpoint = 0;                 // the source; 0: none
-  };
+  using Contents = ShardContents;
 
   // `job` is complete and valid. `layout` outlives the shard. With `keeps_values` the shard immediately
   // allocates the memory of one snapshot for the sink; without, those snapshots hold no values and cost no
-  // copy.
+  // copy. `log` receives all changes, and outlives the shard; null: the shard has no standby.
   Shard(const v1::Job& job, const ParameterLayout& layout, int index, Contents contents,
-        SnapshotSink snapshot_sink, bool keeps_values = true);
+        SnapshotSink snapshot_sink, bool keeps_values = true, StandbyLog* log = nullptr);
   ~Shard();
 
   // Decodes a payload: sets the values of a contribution that has its block, in one pass over memory.
@@ -80,6 +76,17 @@ class Shard {
   // Returns only the weights, for an evaluator.
   std::vector<float> Weights() const;
 
+  // An image of the shard for its standby. Blocks lack their values, which are in `values`.
+  struct Image {
+    v1::StandbyPart begin;
+    std::vector<v1::StandbyPart> ledgers;
+    std::vector<StandbyLog::Change> blocks;
+    std::unique_ptr<PendingSnapshot> values;
+    uint64_t number = 0;  // of the last change that it contains
+  };
+  // Opens the log, and begins an image of this moment: the log's later changes follow it.
+  Image BeginImage();
+
   // Returns the shard's report; without `statistics` it omits those of workers, whose size grows with their
   // number.
   v1::ShardReport Report(bool statistics = true) const;
@@ -91,10 +98,12 @@ class Shard {
   // Returns the number of the worker's push of which some blocks, but not all, have arrived; 0: none.
   uint64_t PushUnderWay(uint32_t worker, uint64_t incarnation) const;
   // Returns the payload bytes received and sent since the start.
-  uint64_t bytes_moved() const { return bytes_pushed_ + context_.bytes_pulled; }
+  uint64_t bytes_moved() const { return context_.bytes_pushed + context_.bytes_pulled; }
   // Returns the shard's version: the mean over its blocks, rounded down.
   uint64_t version() const { return context_.total_updates / blocks_.size(); }
   bool IsMember(uint32_t worker, uint64_t incarnation) const;
+  // Returns the generation of the rosters; 0: there are none.
+  uint64_t generation() const;
 
   int index() const { return index_; }
   Range block_range(int block) const { return layout_.block(index_, block); }
@@ -116,6 +125,8 @@ class Shard {
   ShardSnapshot Allocate(bool with_states) const;
   // The same for the sink, reusing the memory that the last snapshot has returned.
   ShardSnapshot TakeMemory();
+  // Appends the checkpoint that was taken to the log.
+  void LogCheckpoint() ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
   // Marks all blocks to be copied into `memory`. A snapshot without values is immediately complete.
   std::unique_ptr<PendingSnapshot> Begin(ShardSnapshot memory) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(roster_mu_);
@@ -136,12 +147,12 @@ class Shard {
   const bool keeps_values_;
   BlockContext context_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::atomic<uint64_t> bytes_pushed_{0};
 
   Mutex snapshot_mu_;  // held while one snapshot begins
   mutable SharedMutex roster_mu_;
   CommandedState commanded_ ABSL_GUARDED_BY(roster_mu_);
   uint64_t last_checkpoint_ ABSL_GUARDED_BY(roster_mu_) = 0;
+  uint64_t last_checkpoint_updates_ ABSL_GUARDED_BY(roster_mu_) = 0;  // of all blocks, when it was taken
 
   mutable Mutex spare_mu_;
   mutable std::optional<ShardSnapshot> spare_ ABSL_GUARDED_BY(spare_mu_);  // memory for the next checkpoint

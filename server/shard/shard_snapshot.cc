@@ -35,10 +35,42 @@ void Shard::Checkpoint(uint64_t number) {
     WriterLock lock(&roster_mu_);
     if (context_.non_finite_version > 0) return Return(std::move(memory));
     last_checkpoint_ = number;
+    last_checkpoint_updates_ = context_.total_updates;
+    LogCheckpoint();
     FillState(number, &memory.state);
     pending = Begin(std::move(memory));
   }
   snapshot_sink_(std::move(pending));
+}
+
+void Shard::LogCheckpoint() {
+  if (context_.log == nullptr) return;
+  StandbyLog::Change change;
+  change.part.mutable_checkpoint()->set_number(last_checkpoint_);
+  change.part.mutable_checkpoint()->set_updates(last_checkpoint_updates_);
+  context_.log->Append(std::move(change));
+}
+
+Shard::Image Shard::BeginImage() {
+  Image image;
+  ShardSnapshot memory = Allocate(/*with_states=*/true);
+  WriterLock lock(&roster_mu_);
+  image.number = context_.log->Open();
+  v1::CheckpointTaken* const checkpoint = image.begin.mutable_image()->mutable_checkpoint();
+  checkpoint->set_number(last_checkpoint_);
+  checkpoint->set_updates(last_checkpoint_updates_);
+  for (const auto& [index, worker] : commanded_.workers) {
+    MutexLock worker_lock(&worker->mu);
+    *image.ledgers.emplace_back().mutable_ledger() = worker->ledger.Save(index);
+  }
+  for (const std::unique_ptr<Block>& block : blocks_) {
+    image.blocks.push_back(block->Image(commanded_));
+    v1::BlockChange* const whole = image.blocks.back().part.mutable_block();
+    whole->set_bytes_pushed(context_.bytes_pushed);
+    whole->set_bytes_pulled(context_.bytes_pulled);
+  }
+  image.values = Begin(std::move(memory));
+  return image;
 }
 
 ShardSnapshot Shard::Snapshot() const {
@@ -167,7 +199,7 @@ v1::ShardReport Shard::Report(bool statistics) const {
     if (waiting.count(index) > 0) mark->set_waits(true);
     mark->set_disconnected(worker->open_connections == 0 && worker->closed_by_peer);
   }
-  report.set_bytes_pushed(bytes_pushed_);
+  report.set_bytes_pushed(context_.bytes_pushed);
   report.set_bytes_pulled(context_.bytes_pulled);
   return report;
 }

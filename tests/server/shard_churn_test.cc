@@ -1,5 +1,6 @@
 // Workers that push, pause, lose their connections, leave and join, in any order, with two shards that learn
-// of it at different times: in every mode some worker can always continue, and every block counts once.
+// of it at different times: in every mode some worker can always continue, and every block counts once. With
+// standbys that is so although shards are lost at any moment.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,10 @@
 #include <vector>
 
 #include "common/random.h"
+#include "server/shard/replica.h"
+#include "server/shard/standby_log.h"
 #include "tests/server/shard_harness.h"
+#include "tests/server/standby_parts.h"
 
 namespace catchment {
 namespace {
@@ -46,20 +50,48 @@ struct Worker {
 
 class Simulation {
  public:
-  Simulation(const Mode& mode, uint64_t seed)
-      : mode_(mode), random_(seed), layout_(FlatLayout(kValues, kShards, kBlockSize)) {
-    const v1::Job job = GradientJobWith(mode.algorithm);
+  Simulation(const Mode& mode, uint64_t seed, bool with_standbys = false)
+      : mode_(mode),
+        with_standbys_(with_standbys),
+        random_(seed),
+        layout_(FlatLayout(kValues, kShards, kBlockSize)),
+        job_(GradientJobWith(mode.algorithm)),
+        shards_(kShards),
+        logs_(kShards),
+        replicas_(kShards),
+        held_(kShards) {
     for (uint32_t s = 0; s < kShards; ++s) {
       Shard::Contents contents;
       contents.weights.assign(layout_.shard(s).size(), 0.0f);
-      shards_.push_back(std::make_unique<Shard>(job, layout_, s, std::move(contents),
-                                                [](std::unique_ptr<PendingSnapshot>) {}));
+      Begin(s, std::move(contents));
     }
+  }
+
+  // Replaces a shard by another one with the contents of its standby: what was not acknowledged is lost. If
+  // everything was, both must be the same.
+  void Lose(uint32_t s) {
+    const bool all = random_.Below(2) == 0;
+    if (all) Replicate(s, /*all=*/true);
+    const ShardSnapshot before = shards_[s]->Snapshot();
+    held_[s].clear();
+    Begin(s, replicas_[s]->TakeContents());
+    if (all) ExpectSame(before, shards_[s]->Snapshot());
+    informed_[s] = 0;
+    Inform(s);
+    std::vector<uint64_t> incarnations;
+    for (const Worker& worker : workers_) incarnations.push_back(worker.incarnation);
+    for (const uint64_t incarnation : incarnations) SendAgain(Find(incarnation), s);
   }
 
   // Returns false if no worker can continue although some have work.
   bool Step(bool churning) {
     if (churning) Disturb();
+    if (with_standbys_) {
+      if (random_.Below(100) == 0) Lose(random_.Below(kShards));
+      for (uint32_t s = 0; s < kShards; ++s) {
+        if (random_.Below(3) == 0) Replicate(s, /*all=*/false);
+      }
+    }
     if (workers_.empty()) Join();
     for (uint32_t s = 0; s < kShards; ++s) {
       if (random_.Below(4) == 0) Inform(s);
@@ -72,6 +104,9 @@ class Simulation {
         able.push_back(&worker);
     }
     if (able.empty()) {
+      bool late = false;
+      for (uint32_t s = 0; s < kShards; ++s) late |= Replicate(s, /*all=*/true);
+      if (late) return true;
       const bool informed = std::all_of(informed_.begin(), informed_.end(),
                                         [this](uint64_t generation) { return generation == generation_; });
       return !(informed && work);
@@ -85,6 +120,7 @@ class Simulation {
   // All leave when what they have begun is done, the busiest last.
   void Finish() {
     while (!workers_.empty()) {
+      for (uint32_t s = 0; s < kShards; ++s) Replicate(s, /*all=*/true);
       for (size_t w = 0; w < workers_.size();) {
         Worker& worker = workers_[w];
         while (!worker.unsent.empty()) Send(&worker);
@@ -132,6 +168,70 @@ class Simulation {
     const uint32_t shard;
   };
 
+  // Begins shard `s`, and an image of it for its standby.
+  void Begin(uint32_t s, Shard::Contents contents) {
+    logs_[s] = with_standbys_ ? std::make_unique<StandbyLog>() : nullptr;
+    shards_[s] = std::make_unique<Shard>(
+        job_, layout_, s, std::move(contents), [](std::unique_ptr<PendingSnapshot>) {}, true, logs_[s].get());
+    if (!with_standbys_) return;
+    replicas_[s] = std::make_unique<Replica>(job_, layout_, s);
+    SendImage(shards_[s].get(), layout_, replicas_[s].get());
+  }
+
+  // Sends changes of shard `s` to its standby, and delivers the answers that waited for them. Returns true if there
+  // were any.
+  bool Replicate(uint32_t s, bool all) {
+    if (!with_standbys_) return false;
+    for (uint64_t left = all ? UINT64_MAX : random_.Below(4); left > 0; --left) {
+      const std::optional<StandbyLog::Change> change = logs_[s]->Next();
+      if (!change) break;
+      SendChange(*change, replicas_[s].get());
+    }
+    logs_[s]->Acknowledge(replicas_[s]->number());
+    std::vector<Answer> due;
+    for (size_t i = 0; i < held_[s].size();) {
+      if (!logs_[s]->IsAcknowledged(held_[s][i].change)) {
+        ++i;
+        continue;
+      }
+      due.push_back(std::move(held_[s][i]));
+      held_[s].erase(held_[s].begin() + i);
+    }
+    const bool any = !due.empty();
+    catchment::Deliver(&due);
+    return any;
+  }
+
+  // Delivers answers, or keeps them until Replicate.
+  void Deliver(uint32_t s, std::vector<Answer>* answers) {
+    if (!with_standbys_) return catchment::Deliver(answers);
+    for (Answer& answer : *answers) held_[s].push_back(std::move(answer));
+    answers->clear();
+  }
+
+  static void ExpectSame(const ShardSnapshot& before, const ShardSnapshot& after) {
+    EXPECT_EQ(before.weights, after.weights);
+    EXPECT_EQ(before.states, after.states);
+    ASSERT_EQ(before.state.blocks_size(), after.state.blocks_size());
+    for (int b = 0; b < before.state.blocks_size(); ++b) {
+      EXPECT_EQ(before.state.blocks(b).SerializeAsString(), after.state.blocks(b).SerializeAsString());
+    }
+    ASSERT_GE(before.state.watermarks_size(), after.state.watermarks_size());
+    for (const v1::Watermark& watermark : after.state.watermarks()) {
+      const auto& all = before.state.watermarks();
+      const auto same = std::find_if(all.begin(), all.end(), [&](const v1::Watermark& other) {
+        return other.worker() == watermark.worker();
+      });
+      ASSERT_NE(same, all.end());
+      // A worker that has begun another incarnation has pushed nothing in it.
+      if (same->incarnation() != watermark.incarnation()) {
+        EXPECT_EQ(same->sequence(), 0u);
+        continue;
+      }
+      EXPECT_EQ(same->SerializeAsString(), watermark.SerializeAsString());
+    }
+  }
+
   void Disturb() {
     const uint64_t what = random_.Below(200);
     if (what == 0 && workers_.size() < kMostWorkers) Join();
@@ -166,6 +266,8 @@ class Simulation {
   }
 
   void Leave(size_t w) {
+    // What a worker pushed that is gone cannot be sent again.
+    for (uint32_t s = 0; s < kShards; ++s) Replicate(s, /*all=*/true);
     workers_.erase(workers_.begin() + w);
     ++generation_;
   }
@@ -203,7 +305,7 @@ class Simulation {
     std::vector<Answer> answers;
     shards_[s]->SetRosters(command, /*now=*/0, &answers);
     informed_[s] = generation_;
-    Deliver(&answers);
+    Deliver(s, &answers);
   }
 
   void BeginPush(Worker* worker) {
@@ -211,6 +313,7 @@ class Simulation {
     for (uint32_t s = 0; s < kShards; ++s) {
       for (uint32_t b = 0; b < static_cast<uint32_t>(shards_[s]->num_blocks()); ++b) {
         worker->unsent.emplace_back(s, b);
+        if (first) Replicate(s, /*all=*/true);
         if (first) worker->versions[{s, b}] = shards_[s]->Snapshot().state.blocks(b).version();
       }
     }
@@ -225,11 +328,18 @@ class Simulation {
     Handle(*worker, place);
   }
 
-  // Its connections have broken: what was not answered is sent again.
-  void SendAgain(Worker* worker) {
+  // Its connections, or the one to a shard, have broken: what was not answered is sent again.
+  void SendAgain(Worker* worker, std::optional<uint32_t> shard = std::nullopt) {
     const std::set<Place> unanswered = worker->unanswered;
     const uint64_t incarnation = worker->incarnation;
+    for (uint32_t s = 0; s < kShards; ++s) {
+      if (shard && s != *shard) continue;
+      std::erase_if(held_[s], [incarnation](const Answer& answer) {
+        return static_cast<Sink&>(*answer.sink).incarnation == incarnation;
+      });
+    }
     for (const Place& place : unanswered) {
+      if (shard && place.first != *shard) continue;
       Worker* const again = Find(incarnation);
       if (again->unanswered.count(place) > 0) Handle(*again, place);
     }
@@ -242,14 +352,15 @@ class Simulation {
                                    .sequence = worker.sequence,
                                    .version = worker.versions.at(place),
                                    .block = b,
-                                   .samples = 1},
+                                   .samples = 1,
+                                   .steps = 2 * worker.sequence},
                                   std::make_shared<Sink>(this, worker.incarnation, s));
     request.contribution.values = shards_[s]->pool()->Get(shards_[s]->block_range(b).size());
     std::fill_n(request.contribution.values->data(), request.contribution.values->size(), 0.5f);
     std::vector<Answer> answers;
     const absl::Status status = shards_[s]->Handle(std::move(request), /*now=*/0, &answers);
     ASSERT_TRUE(status.ok()) << status;
-    Deliver(&answers);
+    Deliver(s, &answers);
   }
 
   void Take(uint64_t incarnation, uint32_t shard, const BlockHeader& header) {
@@ -270,9 +381,14 @@ class Simulation {
   }
 
   const Mode mode_;
+  const bool with_standbys_;
   Random random_;
   const ParameterLayout layout_;
+  const v1::Job job_;
   std::vector<std::unique_ptr<Shard>> shards_;
+  std::vector<std::unique_ptr<StandbyLog>> logs_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::vector<Answer>> held_;  // answers, until their changes are acknowledged
   std::vector<uint64_t> informed_ = std::vector<uint64_t>(kShards, 0);  // generations
   std::vector<Worker> workers_;
   uint64_t incarnations_ = 0;
@@ -286,6 +402,19 @@ class ShardChurnTest : public testing::TestWithParam<Mode> {};
 TEST_P(ShardChurnTest, SomebodyCanAlwaysGoOnAndEveryBlockCountsOnce) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     Simulation simulation(GetParam(), seed);
+    for (int step = 0; step < 15000; ++step) {
+      ASSERT_TRUE(simulation.Step(true)) << "seed " << seed << ": after step " << step << " all wait:\n"
+                                         << simulation.Describe();
+      if (HasFatalFailure()) return;
+    }
+    simulation.Finish();
+    simulation.ExpectEveryBlockCountsOnce();
+  }
+}
+
+TEST_P(ShardChurnTest, WithStandbysEveryBlockCountsOnceAlthoughShardsAreLost) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulation simulation(GetParam(), seed, /*with_standbys=*/true);
     for (int step = 0; step < 15000; ++step) {
       ASSERT_TRUE(simulation.Step(true)) << "seed " << seed << ": after step " << step << " all wait:\n"
                                          << simulation.Describe();

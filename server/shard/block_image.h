@@ -1,0 +1,35 @@
+// A copy of a block with everything that a shard needs in order to continue with it.
+#ifndef CATCHMENT_SERVER_SHARD_BLOCK_IMAGE_H_
+#define CATCHMENT_SERVER_SHARD_BLOCK_IMAGE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "absl/strings/cord.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/standby.pb.h"
+
+namespace catchment {
+
+// Vectors are float32 values, as they were received; copies of a Cord share its memory.
+struct BlockImage {
+  struct Accepted {
+    v1::AcceptedContribution contribution;
+    absl::Cord values;
+    absl::Cord sent;  // weights that it was computed with, if the rule needs them; empty: none
+  };
+
+  v1::BlockState state;
+  std::vector<uint64_t> group_bases;
+  absl::Cord weights;
+  std::vector<absl::Cord> states;
+  std::deque<Accepted> accepted;                  // in order of arrival
+  std::map<uint32_t, absl::Cord> sent;            // weights, by worker
+  std::map<uint32_t, v1::FinishedPush> finished;  // by worker; with a staleness bound
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_BLOCK_IMAGE_H_

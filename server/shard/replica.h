@@ -1,0 +1,85 @@
+// The copy of a shard that its standby keeps, made of an image and the changes after it (proto/standby.proto).
+//
+// The weights and the states are copied and not computed again, so the copy has the bits of the original for
+// every algorithm and on every processor.
+//
+// Threads: not safe.
+#ifndef CATCHMENT_SERVER_SHARD_REPLICA_H_
+#define CATCHMENT_SERVER_SHARD_REPLICA_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "common/parameter_layout.h"
+#include "proto/job.pb.h"
+#include "proto/standby.pb.h"
+#include "server/shard/block_image.h"
+#include "server/shard/push_ledger.h"
+#include "server/shard/shard_contents.h"
+
+namespace catchment {
+
+class Replica {
+ public:
+  // Of shard `index` of the layout, which outlives the replica.
+  Replica(const v1::Job& job, const ParameterLayout& layout, int index);
+
+  // Prepares for another stream of parts, which begins with an image. The present image remains until the next one is
+  // complete.
+  void BeginStream();
+  // Adds the next part of a stream. InvalidArgument if it does not fit: the stream must end.
+  absl::Status Add(v1::StandbyPart part);
+  // Does the same for a part that is a vector, and keeps its memory.
+  void AddVector(absl::Cord vector) { vectors_.push_back(std::move(vector)); }
+
+  // Returns true if there is a complete image.
+  bool complete() const { return current_.has_value(); }
+  // Returns true while an image is incomplete.
+  bool receives_image() const { return arriving_.has_value(); }
+  // Returns the number of the last change in the complete image.
+  uint64_t number() const { return number_; }
+
+  // Passes the parts of the image to `send`, until it returns false.
+  void Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const;
+
+  // Returns what a shard continues with. The image must be complete, and is moved away.
+  ShardContents TakeContents();
+
+ private:
+  struct Image {
+    v1::CheckpointTaken checkpoint;
+    std::map<uint32_t, PushLedger> ledgers;  // by worker
+    std::vector<BlockImage> blocks;
+    uint64_t bytes_pushed = 0;
+    uint64_t bytes_pulled = 0;
+  };
+
+  absl::Status AddLedger(const v1::WorkerLedger& ledger);
+  absl::Status Complete(uint64_t number);
+  absl::Status AddBlock(const v1::BlockChange& change, Image* image);
+  absl::Status CheckWorkers(const v1::BlockChange& change) const;
+  absl::Status CheckVectors(const v1::BlockChange& change) const;
+  void Record(const v1::Settlement& settlement, uint32_t block, Image* image) const;
+  // Removes and returns the oldest vector that was received.
+  absl::Cord NextVector();
+
+  const ParameterLayout& layout_;
+  const int index_;
+  const size_t num_states_;
+  const bool bounded_;  // by staleness
+  std::optional<Image> arriving_;
+  std::optional<Image> current_;
+  uint64_t number_ = 0;
+  std::deque<absl::Cord> vectors_;  // that precede the next block
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_REPLICA_H_

@@ -1,0 +1,77 @@
+// The changes of a shard that its standby must have before answers that show them may leave.
+//
+// Blocks append a change for each operation, under their locks. A link (server/edge/standby_link.h) sends the
+// changes and records which are acknowledged; whoever has an answer waits for its change.
+//
+// Threads: safe. No lock of another object is taken under its own.
+#ifndef CATCHMENT_SERVER_SHARD_STANDBY_LOG_H_
+#define CATCHMENT_SERVER_SHARD_STANDBY_LOG_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/standby.pb.h"
+#include "server/shard/buffer_pool.h"
+#include "server/shard/ring.h"
+
+namespace catchment {
+
+class StandbyLog {
+ public:
+  struct Change {
+    v1::StandbyPart part;  // a block or a checkpoint
+    std::vector<BufferPtr> vectors;
+  };
+
+  // Appends a change, and returns its number. The change is queued while the log is open; an image that is
+  // made later contains it.
+  uint64_t Append(Change change);
+  // Returns the number of the last change.
+  uint64_t last() const { return last_; }
+
+  // Called once: with true when the change is acknowledged, or with false when the log has ended before.
+  using Then = std::function<void(bool acknowledged)>;
+  enum class Wait { kAcknowledged, kLater, kNever };
+  // Waits for change `number`: with kLater `then` is called on the thread that acknowledges the change or ends the
+  // log. Otherwise it is not called: the change is acknowledged already, or the log has ended before it was.
+  Wait Await(uint64_t number, Then then);
+  bool IsAcknowledged(uint64_t number) const { return number <= acknowledged_; }
+  // Sends the changes that were appended, if they are not being sent. Not to be called with a block's lock.
+  void Flush();
+  // Ends the log: changes are not acknowledged any more. Returns when no callback is running or will be called.
+  void End();
+
+  // For the link. Sets the function that sends the changes; null: none. It is not running when the call returns.
+  void SetSender(std::function<void()> send);
+  // Opens the log: later changes are queued. Returns the number of the last change before.
+  uint64_t Open();
+  // Drops the changes in the queue, and queues no more.
+  void Close();
+  // Returns the next change to send; nothing if there is none.
+  std::optional<Change> Next();
+  // Acknowledges all changes up to this one.
+  void Acknowledge(uint64_t number);
+
+ private:
+  mutable Mutex mu_;
+  std::atomic<uint64_t> last_{0};
+  std::atomic<uint64_t> acknowledged_{0};
+  bool open_ ABSL_GUARDED_BY(mu_) = false;
+  Ring<Change> queue_ ABSL_GUARDED_BY(mu_);
+  std::multimap<uint64_t, Then> waiting_ ABSL_GUARDED_BY(mu_);  // by number of the change
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  int calling_ ABSL_GUARDED_BY(mu_) = 0;  // threads that call the functions of others
+  CondVar changed_;
+
+  mutable SharedMutex sender_mu_;
+  std::function<void()> send_ ABSL_GUARDED_BY(sender_mu_);
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_SHARD_STANDBY_LOG_H_
