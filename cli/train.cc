@@ -38,7 +38,8 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.job = directory.job();
   plan.out = directory.path();
   plan.checkpoints = directory.checkpoints();
-  plan.servers = options.servers;
+  const int fewest = job.faults().standby() > 0 ? 2 : 1;
+  plan.servers = options.servers > 0 ? options.servers : fewest;
   plan.workers = options.workers > 0 ? options.workers : static_cast<int>(job.workers());
   plan.evaluator = options.evaluator && HasEvaluations(job);
   plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);

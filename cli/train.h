@@ -17,8 +17,8 @@ namespace catchment {
 struct TrainOptions {
   std::string job;               // file; empty: that of the resumed run, or described by the program
   std::vector<std::string> set;  // "path=value"
-  int servers = 1;
-  int workers = 0;  // 0: the number in the job
+  int servers = 0;               // 0: 1, or 2 with faults.standby
+  int workers = 0;               // 0: the number in the job
   bool evaluator = true;
   int threads = 0;  // of each worker; 0: the machine's processors divided between the workers
   std::string device;

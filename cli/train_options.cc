@@ -71,7 +71,7 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   FlagSet& flags = line.flags;
   flags.AddRequired("out", "DIR", &o->out, "Directory for all output.");
   flags.AddInt("servers", "N", 1, &o->servers,
-               "Server processes, among which the weights are split. Default 1.");
+               "Server processes, among which the weights are split. Default 1, or 2 with faults.standby.");
   flags.AddInt("workers", "N", 1, &o->workers, "Worker processes. Default: the job's `workers`, or 1.");
   AddSetFlag(&o->set, &flags);
   flags.AddSwitch("resume", &o->resume,

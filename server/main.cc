@@ -44,8 +44,11 @@
 #include "server/edge/apply_pool.h"
 #include "server/edge/listener.h"
 #include "server/edge/master_service.h"
+#include "server/edge/restore_shard.h"
 #include "server/edge/server_registration.h"
 #include "server/edge/shard_service.h"
+#include "server/edge/standby_link.h"
+#include "server/edge/standby_service.h"
 #include "server/edge/sweeper.h"
 #include "server/master/master_host.h"
 #include "server/master/run_start.h"
@@ -117,6 +120,13 @@ CommandLine MakeCommandLine(Flags* f) {
   return line;
 }
 
+// A shard that a standby has returned.
+struct RestoredShard {
+  Shard::Contents contents;
+  v1::Run run;
+  uint64_t epoch = 0;
+};
+
 struct Setting {
   Flags flags;
   v1::Job job;
@@ -125,9 +135,11 @@ struct Setting {
   int listener_threads = 1;
   ApplyPool::Options apply;
   std::string checkpoint_dir;
-  std::vector<DirectoryLock> locks;  // held by the master
-  RunStart start;                    // of the current run
-  bool announced = false;            // the address, on standard output
+  std::vector<DirectoryLock> locks;       // held by the master
+  RunStart start;                         // of the current run
+  std::optional<RestoredShard> restored;  // continues the run instead
+  bool cannot_restore = false;            // the standby has no copy of the shard
+  bool announced = false;                 // the address, on standard output
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
@@ -214,6 +226,11 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();
   setting.job = *std::move(job);
+  if (setting.index == 0 && setting.job.faults().standby() > 0 && setting.servers.size() == 1) {
+    LOG(WARNING)
+        << "faults.standby has no effect with one server: if it is lost, the job goes back to the last "
+           "checkpoint. Start two servers or more.";
+  }
   if (absl::Status status =
           CheckOpenFiles(setting.job.workers(), std::ssize(setting.servers), setting.index == 0);
       !status.ok()) {
@@ -246,9 +263,13 @@ void Announce(const Listener& listener, Setting* setting) {
   std::cout << "catchment_server " << setting->index << ": listening on " << listener.address() << std::endl;
 }
 
+bool HasStandby(const v1::Job& job, size_t servers) { return job.faults().standby() > 0 && servers > 1; }
+
 Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout& layout) {
   Listener::Options options;
-  const size_t payload = Codec::ForPush(setting.job.compression()).PayloadBytes(layout.most_in_block());
+  size_t payload = Codec::ForPush(setting.job.compression()).PayloadBytes(layout.most_in_block());
+  if (HasStandby(setting.job, setting.servers.size()))
+    payload = std::max(payload, layout.most_in_block() * sizeof(float));
   options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
   options.threads = setting.listener_threads;
   return options;
@@ -281,35 +302,105 @@ absl::StatusOr<Listener> OpenListener(const std::vector<CallService*>& services,
   }
 }
 
-// The shard of one run, with its service.
+// A shard's link to its standby, and the copy of another server's shard that this server keeps.
+class ServedStandby {
+ public:
+  ServedStandby(const Setting& setting, const ParameterLayout& layout, const RunClaim* claim)
+      : layout_(layout),
+        credentials_(setting.client_credentials),
+        store_(setting.job, layout, (setting.index + layout.num_shards() - 1) % layout.num_shards(), claim),
+        service_(&store_) {}
+
+  // Begins to send the shard to the standby that commands name. `on_replaced`: as in StandbyLink.
+  void Start(ShardHost* host, StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
+    link_ =
+        std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, credentials_, std::move(on_replaced));
+    if (epoch > 0) link_->SetEpoch(epoch);
+    host->SetOnStandby([this](const v1::ShardCommand::Standby& standby, uint64_t run_id) {
+      store_.SetLowestEpoch(standby.keeps_epoch());
+      link_->SetStandby(standby, run_id);
+    });
+  }
+  // Ends the log: no callback of it runs afterwards.
+  void End() { log_.End(); }
+  // Ends the link. To be called before the shard is destroyed, and when no command can come.
+  void Stop() {
+    End();
+    link_.reset();
+  }
+
+  StandbyLog* log() { return &log_; }
+  StandbyService* service() { return &service_; }
+  // Returns the epoch of this process; 0: the master has not named it yet.
+  uint64_t epoch() const { return link_ == nullptr ? 0 : link_->epoch(); }
+
+ private:
+  const ParameterLayout& layout_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  StandbyLog log_;
+  StandbyStore store_;
+  StandbyService service_;
+  std::unique_ptr<StandbyLink> link_;
+};
+
+// The shard of one run, with its services.
 class ServedShard {
  public:
-  static absl::StatusOr<std::unique_ptr<ServedShard>> Create(const Setting& setting,
+  static absl::StatusOr<std::unique_ptr<ServedShard>> Create(Setting* setting,
                                                              const ParameterLayout& layout) {
-    const std::optional<v1::Manifest>& checkpoint = setting.start.checkpoint;
-    absl::StatusOr<Shard::Contents> contents = MakeContents(
-        setting.job, layout, setting.index, setting.checkpoint_dir, checkpoint ? &*checkpoint : nullptr);
+    const std::optional<v1::Manifest>& checkpoint = setting->start.checkpoint;
+    absl::StatusOr<Shard::Contents> contents =
+        setting->restored ? std::move(setting->restored->contents)
+                          : MakeContents(setting->job, layout, setting->index, setting->checkpoint_dir,
+                                         checkpoint ? &*checkpoint : nullptr);
     if (!contents.ok()) return contents.status();
-    return std::unique_ptr<ServedShard>(new ServedShard(setting, layout, *std::move(contents)));
+    std::unique_ptr<ServedShard> shard(new ServedShard(*setting, layout, *std::move(contents)));
+    if (!setting->restored) return shard;
+    if (absl::Status status = shard->claim()->Claim(setting->restored->run); !status.ok()) return status;
+    return shard;
+  }
+
+  ~ServedShard() {
+    if (standby_) standby_->Stop();
+  }
+
+  // Begins to send the shard to its standby, if there is one.
+  void StartStandby(StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
+    if (standby_) standby_->Start(&host_, std::move(on_replaced), epoch);
+  }
+  // Lets no answer wait for the standby any more.
+  void EndStandby() {
+    if (standby_) standby_->End();
   }
 
   ShardHost* host() { return &host_; }
-  ShardService* service() { return &service_; }
   RunClaim* claim() { return &claim_; }
+  uint64_t epoch() const { return standby_ ? standby_->epoch() : 0; }
+  std::vector<CallService*> services() {
+    std::vector<CallService*> services = {&service_};
+    if (standby_) services.push_back(standby_->service());
+    return services;
+  }
 
  private:
   ServedShard(const Setting& setting, const ParameterLayout& layout, Shard::Contents contents)
-      : host_(setting.job, layout, setting.index, std::move(contents), setting.checkpoint_dir),
-        claim_(RandomId()),
+      : claim_(RandomId()),
+        standby_(HasStandby(setting.job, setting.servers.size())
+                     ? std::make_unique<ServedStandby>(setting, layout, &claim_)
+                     : nullptr),
+        host_(setting.job, layout, setting.index, std::move(contents), setting.checkpoint_dir,
+              standby_ ? standby_->log() : nullptr),
         service_(setting.job.name(), layout, host_.shard(), &claim_,
                  [this](const v1::ShardCommand& command) { return host_.Control(command, clock_.Now()); },
                  {.apply = setting.apply,
+                  .log = host_.log(),
                   .slowest_bytes_per_second = 1024.0 * setting.job.faults().slowest_kib_per_second()}),
         sweeper_(&service_, host_.shard(), &clock_) {}
 
   const SteadyClock clock_;
-  ShardHost host_;
   RunClaim claim_;
+  const std::unique_ptr<ServedStandby> standby_;  // null: the job has none
+  ShardHost host_;
   ShardService service_;
   const Sweeper sweeper_;
 };
@@ -342,14 +433,17 @@ std::optional<v1::MasterState> MasterStateOf(const RunStart& start) {
 // Serves one run. Returns true if the job goes back: setting->start is then the start of the next run.
 absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) {
   const SteadyClock clock;
-  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(*setting, layout);
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout);
   if (!shard.ok()) return shard.status();
   ShardHost* const shard_host = (*shard)->host();
+  (*shard)->StartStandby([](const absl::Status& status) { LOG(ERROR) << status.message(); }, /*epoch=*/0);
   auto host =
       MasterHost::Create(MasterOptions(*setting), &layout, shard_host, &clock, MasterStateOf(setting->start));
   if (!host.ok()) return host.status();
   MasterService service(host->get());
-  absl::StatusOr<Listener> listener = OpenListener({(*shard)->service(), &service}, layout, setting);
+  std::vector<CallService*> services = (*shard)->services();
+  services.push_back(&service);
+  absl::StatusOr<Listener> listener = OpenListener(services, layout, setting);
   if (!listener.ok()) return listener.status();
   const v1::Run run = (*host)->RunAt(listener->address());
   if (absl::Status status = (*shard)->claim()->Claim(run); !status.ok()) return status;
@@ -370,6 +464,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) 
     status = (*host)->Wait();
     reached = watch.End();
   }
+  (*shard)->EndStandby();
   const std::optional<Loss> loss = (*host)->loss();
   listener->Shutdown(loss ? kGoBackSeconds : kShutdownSeconds);
   if (!status.ok()) return status;
@@ -394,6 +489,7 @@ v1::RegisterServerRequest MakeRegisterRequest(const Setting& setting, const std:
   request.set_job_fingerprint(JobFingerprint(setting.job));
   request.set_resumed_checkpoint(setting.start.checkpoint_number());
   request.set_server_instance(server_instance);
+  request.set_cannot_restore(setting.cannot_restore);
   request.set_protocol_version(kProtocolVersion);
   request.set_build(BuildVersion());
   return request;
@@ -421,43 +517,95 @@ absl::StatusOr<RunStart> StartFrom(uint64_t checkpoint, const Setting& setting) 
 struct RunEnd {
   Mutex mu;
   absl::Status failure ABSL_GUARDED_BY(mu);
-  std::optional<uint64_t> go_back ABSL_GUARDED_BY(mu);  // the checkpoint to begin again from
-  bool leaving ABSL_GUARDED_BY(mu) = false;             // the server was asked to end
+  // How the server must begin again.
+  std::optional<v1::RegisterServerReply> again ABSL_GUARDED_BY(mu);
+  bool leaving ABSL_GUARDED_BY(mu) = false;  // the server was asked to end
 };
 
-// Waits until the run has ended. Returns the checkpoint to begin again from, if the job goes back.
-absl::StatusOr<std::optional<uint64_t>> AwaitEnd(ShardHost* shard_host, Listener* listener, int index,
-                                                 RunEnd* end) {
+// Waits until the run has ended. Returns how the server must begin again, if it must.
+absl::StatusOr<std::optional<v1::RegisterServerReply>> AwaitEnd(ShardHost* shard_host, Listener* listener,
+                                                                int index, RunEnd* end) {
   while (!shard_host->WaitForStop(kPollSeconds)) {
     SetShardServing(listener, index, shard_host->training());
     MutexLock lock(&end->mu);
-    if (end->leaving && (!end->failure.ok() || end->go_back)) return std::nullopt;
+    if (end->leaving && (!end->failure.ok() || end->again)) return std::nullopt;
     if (!end->failure.ok()) return end->failure;
-    if (end->go_back) return end->go_back;
+    if (end->again) return end->again;
   }
   return std::nullopt;
 }
 
-// Serves one run. Returns true if the job goes back: setting->start is then the start of the next run.
+// The time for which a server tries to reach the standby of its shard.
+constexpr double kRestoreSeconds = 10;
+
+// Reads the shard from its standby. If there is no copy, the server says so when it registers again.
+void Restore(const v1::RegisterServerReply& reply, const ParameterLayout& layout, Setting* setting) {
+  const SteadyClock clock;
+  v1::StandbyHello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_fingerprint(layout.fingerprint());
+  hello.set_shard(static_cast<uint32_t>(setting->index));
+  hello.set_num_shards(static_cast<uint32_t>(layout.num_shards()));
+  hello.set_run_id(reply.run_id());
+  hello.set_epoch(reply.restore_epoch());
+  absl::StatusOr<Shard::Contents> contents = RestoreShard(
+      reply.restore_from(), setting->client_credentials, hello, setting->job, layout, kRestoreSeconds, clock);
+  setting->cannot_restore = !contents.ok();
+  if (!contents.ok()) {
+    LOG(WARNING) << "the shard cannot be restored: " << contents.status().message();
+    return;
+  }
+  LOG(INFO) << "the shard is restored from the standby at " << reply.restore_from();
+  RestoredShard& restored = setting->restored.emplace();
+  restored.contents = *std::move(contents);
+  restored.epoch = reply.restore_epoch();
+  restored.run.set_id(reply.run_id());
+  restored.run.set_job(setting->job.name());
+  restored.run.set_master(setting->servers[0]);
+}
+
+// Prepares for the next run, or to continue this one, as the master has asked.
+absl::Status BeginAgain(const v1::RegisterServerReply& reply, const ParameterLayout& layout,
+                        Setting* setting) {
+  setting->restored.reset();
+  if (!reply.restore_from().empty()) {
+    Restore(reply, layout, setting);
+    return absl::OkStatus();
+  }
+  setting->cannot_restore = false;
+  LOG(WARNING) << "a server or the master was lost: this server begins again from "
+               << (reply.checkpoint() == 0 ? "the initial weights"
+                                           : absl::StrCat("checkpoint ", reply.checkpoint()));
+  absl::StatusOr<RunStart> start = StartFrom(reply.checkpoint(), *setting);
+  if (!start.ok()) return start.status();
+  setting->start = *std::move(start);
+  return absl::OkStatus();
+}
+
+// Serves one run. Returns true if the server must begin again, with the new contents of `setting`.
 absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) {
   const SteadyClock clock;
-  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(*setting, layout);
+  const uint64_t epoch = setting->restored ? setting->restored->epoch : 0;
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout);
   if (!shard.ok()) return shard.status();
   ShardHost* const shard_host = (*shard)->host();
   RunEnd end;
-  absl::StatusOr<Listener> listener = OpenListener({(*shard)->service()}, layout, setting);
+  const auto fail = [&end](const absl::Status& status) {
+    MutexLock lock(&end.mu);
+    end.failure = status;
+  };
+  (*shard)->StartStandby(fail, epoch);
+  absl::StatusOr<Listener> listener = OpenListener((*shard)->services(), layout, setting);
   if (!listener.ok()) return listener.status();
   SetShardServing(&*listener, setting->index, false);
   Announce(*listener, setting);
   ServerRegistration::Callbacks callbacks;
   callbacks.version = [shard_host] { return shard_host->shard()->version(); };
-  callbacks.on_failed = [&end](const absl::Status& status) {
+  callbacks.epoch = [&shard] { return (*shard)->epoch(); };
+  callbacks.on_failed = fail;
+  callbacks.on_begin_again = [&end](const v1::RegisterServerReply& reply) {
     MutexLock lock(&end.mu);
-    end.failure = status;
-  };
-  callbacks.on_go_back = [&end](uint64_t checkpoint) {
-    MutexLock lock(&end.mu);
-    end.go_back = checkpoint;
+    end.again = reply;
   };
   ServerRegistration registration(
       setting->servers[0], setting->client_credentials,
@@ -473,20 +621,17 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) 
   PortWatch watch(listener->address(), setting->client_credentials, {},
                   [&](const absl::Status&) { leave(); });
   SignalThread signals([&](int) { leave(); });
-  const absl::StatusOr<std::optional<uint64_t>> go_back =
+  const absl::StatusOr<std::optional<v1::RegisterServerReply>> again =
       AwaitEnd(shard_host, &*listener, setting->index, &end);
   const absl::Status reached = watch.End();
+  (*shard)->EndStandby();
   // Without a deadline it would wait for workers that wait for it.
-  listener->Shutdown(go_back.ok() && *go_back ? kGoBackSeconds : kShutdownSeconds);
-  if (!go_back.ok()) return go_back.status();
+  listener->Shutdown(again.ok() && *again ? kGoBackSeconds : kShutdownSeconds);
+  if (!again.ok()) return again.status();
   if (absl::Status result = shard_host->result(); !result.ok()) return result;
   if (!reached.ok()) return reached;
-  if (!*go_back) return false;
-  LOG(WARNING) << "a server or the master was lost: this server begins again from "
-               << (**go_back == 0 ? "the initial weights" : absl::StrCat("checkpoint ", **go_back));
-  absl::StatusOr<RunStart> start = StartFrom(**go_back, *setting);
-  if (!start.ok()) return start.status();
-  setting->start = *std::move(start);
+  if (!*again) return false;
+  if (absl::Status status = BeginAgain(**again, layout, setting); !status.ok()) return status;
   return true;
 }
 

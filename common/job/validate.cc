@@ -192,6 +192,7 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, "faults.non_finite_limit", job.faults().non_finite_limit());
   problems->Positive("faults.connect_timeout_seconds", job.faults().connect_timeout_seconds());
   problems->AtLeast<double>(0, "faults.stuck_seconds", job.faults().stuck_seconds());
+  problems->Within<uint32_t>(0, 1, "faults.standby", job.faults().standby());
   CheckStragglers(job.faults(), problems);
 }
 

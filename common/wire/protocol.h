@@ -15,6 +15,8 @@ namespace catchment {
 inline constexpr uint32_t kProtocolVersion = 5;
 // The metadata key of the serialized Hello.
 inline constexpr char kHelloKey[] = "catchment-hello-bin";
+// The key of the serialized StandbyHello (proto/standby.proto).
+inline constexpr char kStandbyHelloKey[] = "catchment-standby-bin";
 
 // Returns FailedPrecondition, naming both sides, if the protocol version of the peer differs from that of
 // `me`, this process. `build` is that of the peer, empty if it is not known.

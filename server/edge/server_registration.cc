@@ -54,6 +54,7 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
   const v1::Run run = claim_.run();
   if (run.id() != 0) *request.mutable_run() = run;
   request.set_version(callbacks_.version());
+  if (callbacks_.epoch) request.set_epoch(callbacks_.epoch());
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   const absl::Status status =
@@ -84,8 +85,8 @@ void ServerRegistration::Run() {
     const double patience = request.leaving() ? std::min(kLeaveSeconds, give_up_seconds_) : give_up_seconds_;
     const absl::StatusOr<v1::RegisterServerReply> reply = Register(std::move(request));
     const absl::Status& status = reply.status();
-    if (reply.ok() && reply->go_back()) {
-      callbacks_.on_go_back(reply->checkpoint());
+    if (reply.ok() && (reply->go_back() || !reply->restore_from().empty())) {
+      callbacks_.on_begin_again(*reply);
       return;
     }
     if (status.ok()) {

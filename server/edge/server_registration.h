@@ -21,13 +21,14 @@ namespace catchment {
 // Registers the server once a second, on a separate thread, from construction to destruction.
 class ServerRegistration {
  public:
-  // Called on the thread; of on_failed and on_go_back one is called, once, after which the thread ends.
+  // Called on the thread; of on_failed and on_begin_again one is called, once, after which the thread ends.
   struct Callbacks {
     std::function<uint64_t()> version;  // of the shard
+    std::function<uint64_t()> epoch;    // of the shard, with a standby; null: 0
     // The master refuses the server, or has been unreachable for give_up_seconds.
     std::function<void(const absl::Status&)> on_failed;
-    // The server must begin again from a checkpoint (0: from the initial weights).
-    std::function<void(uint64_t checkpoint)> on_go_back;
+    // The server must begin again, from a checkpoint or with the copy of a standby.
+    std::function<void(const v1::RegisterServerReply&)> on_begin_again;
   };
 
   // `claim` and `clock` outlive the object.

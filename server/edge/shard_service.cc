@@ -21,8 +21,9 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       shard_(shard),
       claim_(claim),
       control_(std::move(control)),
-      context_{shard, &appliers_, &streams_,
-               RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float))},
+      context_{shard,     &appliers_,
+               &streams_, RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float)),
+               {},        options.log},
       appliers_(options.apply) {}
 
 void ShardService::Sweep(double now) {
@@ -44,15 +45,32 @@ void ShardService::Accept(CallQueue* queue) {
                                  call->queue.get(), tag);
       },
       [this](SnapshotCall* call) { Snapshot(call); });
-  UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
+  DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
       queue, &service_, &Async::RequestControl,
-      [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
-        if (absl::Status status = claim_->Admit(command); !status.ok()) return status;
-        *report = control_(command);
-        report->set_server_instance(claim_->server_instance());
-        report->set_run_id(command.run().id());
-        return absl::OkStatus();
-      });
+      [this](const v1::ShardCommand& command, auto respond) { Control(command, std::move(respond)); });
+}
+
+void ShardService::Control(const v1::ShardCommand& command,
+                           std::function<void(absl::StatusOr<v1::ShardReport>)> respond) {
+  if (absl::Status status = claim_->Admit(command); !status.ok()) return respond(std::move(status));
+  v1::ShardReport report = control_(command);
+  report.set_server_instance(claim_->server_instance());
+  report.set_run_id(command.run().id());
+  StandbyLog* const log = context_.log;
+  if (log != nullptr) log->Flush();
+  // At the end of the job the standby may have gone already.
+  if (log == nullptr || command.stop()) return respond(std::move(report));
+  const absl::Status ended = absl::UnavailableError("the server's run has ended");
+  switch (log->Await(log->last(), [report, respond, ended](bool acknowledged) {
+    acknowledged ? respond(report) : respond(ended);
+  })) {
+    case StandbyLog::Wait::kAcknowledged:
+      return respond(std::move(report));
+    case StandbyLog::Wait::kLater:
+      return;
+    case StandbyLog::Wait::kNever:
+      return respond(ended);
+  }
 }
 
 void ShardService::Train(TrainCall* call) {
@@ -91,7 +109,11 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
                                                       hello->num_shards(), ", this is shard ",
                                                       shard_->index(), " of ", layout_.num_shards()));
   }
+  if (context_.log != nullptr && claim_->run().id() == 0)
+    return absl::UnavailableError("this server has just been started, and is about to restore its shard");
   if (absl::Status status = claim_->Check(hello->run_id(), "the worker"); !status.ok()) return status;
+  if (shard_->generation() == 0)
+    return absl::UnavailableError("this server has no list of the job's workers yet");
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
     return absl::AbortedError(absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
                                            ", is no member of the job (any more); register again"));

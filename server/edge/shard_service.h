@@ -28,6 +28,7 @@ class ShardService final : public CallService {
 
   struct Options {
     ApplyPool::Options apply;
+    StandbyLog* log = nullptr;            // outlives the service; null: the shard has no standby
     double slowest_bytes_per_second = 0;  // Faults.slowest_kib_per_second (proto/job.proto); 0: no limit
   };
 
@@ -49,6 +50,7 @@ class ShardService final : public CallService {
   using Async = v1::ShardService::WithRawMethod_Train<v1::ShardService::WithAsyncMethod_Snapshot<
       v1::ShardService::WithAsyncMethod_Control<v1::ShardService::Service>>>;
 
+  void Control(const v1::ShardCommand& command, std::function<void(absl::StatusOr<v1::ShardReport>)> respond);
   void Train(TrainCall* call);
   void Snapshot(SnapshotCall* call);
   absl::Status Admit(const grpc::ServerContext& context, v1::Hello* hello) const;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
+#include "server/edge/buffer_slice.h"
 
 namespace catchment {
 namespace {
@@ -15,16 +16,6 @@ namespace {
 constexpr size_t kWindow = 8;
 // The time that the final status of a stream may take to reach a peer that does not read.
 constexpr double kFinalStatusSeconds = 10;
-
-// Returns a slice that owns the buffer, which returns to its pool when gRPC has sent it.
-grpc::Slice SliceOf(BufferPtr payload) {
-  if (payload == nullptr) return grpc::Slice();
-  float* const data = payload->data();
-  const int64_t bytes = payload->bytes();
-  return grpc::Slice(
-      data, bytes, [](void* buffer) { BufferPtr::Adopt(static_cast<FloatBuffer*>(buffer)); },
-      std::move(payload).Release());
-}
 
 absl::Status TooSlow(const std::string& what, double bytes_per_second) {
   return absl::DeadlineExceededError(absl::StrCat(
@@ -98,6 +89,7 @@ void TrainStream::Apply(Request request) {
   // The vector of each thread keeps its memory.
   static thread_local std::vector<Answer> answers;
   const absl::Status status = shard_.Handle(std::move(request), context_.clock.Now(), &answers);
+  if (context_.log != nullptr) context_.log->Flush();
   catchment::Deliver(&answers);
   MutexLock lock(&mu_);
   --applying_;
@@ -115,12 +107,24 @@ void TrainStream::Deliver(Answer answer) {
 }
 
 void TrainStream::WriteNext() {
-  if (writing_ || ending_ || answers_.empty()) return;
+  if (writing_ || ending_ || answers_.empty() || MustWait()) return;
   Answer answer = answers_.Pop();
   grpc::ByteBuffer frame = Frame(answer.header, SliceOf(std::move(answer.payload)));
   outgoing_.Swap(&frame);
   writing_ = true;
   call_->StartWrite(outgoing_);
+}
+
+bool TrainStream::MustWait() {
+  if (context_.log == nullptr) return false;
+  if (waits_for_standby_) return true;
+  const auto wait = context_.log->Await(answers_[0].change, [self = shared_from_this()](bool acknowledged) {
+    MutexLock lock(&self->mu_);
+    self->waits_for_standby_ = false;
+    if (acknowledged) self->WriteNext();
+  });
+  waits_for_standby_ = wait != StandbyLog::Wait::kAcknowledged;
+  return waits_for_standby_;
 }
 
 void TrainStream::OnWriteDone(bool ok) {

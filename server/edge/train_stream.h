@@ -8,6 +8,8 @@
 // A stream ends with a status that gives the reason when the peer breaks the protocol, when the worker is no
 // longer a member, when it opens another stream, and when it sends a push or reads its answers too slowly
 // (rate_floor.h).
+//
+// With a standby an answer is sent when the standby has the changes that it shows (server/shard/standby_log.h).
 #ifndef CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 #define CATCHMENT_SERVER_EDGE_TRAIN_STREAM_H_
 
@@ -27,6 +29,7 @@
 #include "server/edge/stream_table.h"
 #include "server/shard/ring.h"
 #include "server/shard/shard.h"
+#include "server/shard/standby_log.h"
 
 namespace catchment {
 
@@ -45,7 +48,8 @@ class TrainStream final : public StreamOwner,
     ApplyPool* appliers = nullptr;
     StreamTable* streams = nullptr;
     RateFloor floor{0, 0};
-    SteadyClock clock = {};  // of requests
+    SteadyClock clock = {};     // of requests
+    StandbyLog* log = nullptr;  // null: the shard has no standby
   };
 
   // `call` is one whose Hello was accepted. The stream lives until the call ends, and as long as the shard
@@ -66,6 +70,8 @@ class TrainStream final : public StreamOwner,
   absl::Status ReadRequest(Request* request);
   void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the next answer must wait for the standby, and sends it later.
+  bool MustWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRates(double now, uint64_t push) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the call with `status`, and drops answers that are not yet being sent.
   void EndStream(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -90,6 +96,7 @@ class TrainStream final : public StreamOwner,
   Ring<Answer> answers_ ABSL_GUARDED_BY(mu_);  // that wait to be sent
   grpc::ByteBuffer outgoing_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool waits_for_standby_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   bool closed_by_peer_ ABSL_GUARDED_BY(mu_) = false;  // or the connection has broken
   absl::Status status_ ABSL_GUARDED_BY(mu_);          // the final status

@@ -107,6 +107,10 @@ class MasterHost {
     std::unique_ptr<v1::ShardService::Stub> stub;
     double last_heard = 0;
     bool gone = false;  // the process that had the job's shard has ended
+    // With Faults.standby: of the shard (ShardCommand.Standby.epoch), and of the last process that was asked to restore
+    // it.
+    uint64_t epoch = 1;
+    uint64_t offered_epoch = 1;
   };
 
   MasterHost(Options options, const ParameterLayout* layout, ShardHost* local, const Clock* clock,
@@ -168,6 +172,18 @@ class MasterHost {
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckWorker(const v1::RegisterRequest& request) const;
   void Admit(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasStandbys() const { return options_.job.faults().standby() > 0 && options_.num_servers > 1; }
+  // Returns true if another process has come for the shard of a server, which it must restore from the standby.
+  bool MustRestore(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Records that a process has restored the shard of a server.
+  void OnRestored(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the server that keeps the copy of this one's shard.
+  size_t StandbyOf(size_t server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return (server + 1) % peers_.size();
+  }
+  void SetStandby(size_t server, v1::ShardCommand* command) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Executes a command of the local shard.
+  void CommandLocal(const Command& command);
   // Returns true if the server's shard is not that of this run's beginning.
   bool MustBeginAgain(const v1::RegisterServerRequest& request) const;
   // Ends the run, or without a directory for checkpoints fails the job, because a server was restarted and has lost

@@ -36,7 +36,13 @@ absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::Reg
   if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " is shutting down"));
   v1::RegisterServerReply reply;
   reply.set_run_id(options_.run_id);
-  if (MustBeginAgain(request)) {
+  if (MustRestore(request)) {
+    Peer& peer = peers_[request.index()];
+    reply.set_restore_from(peers_[StandbyOf(request.index())].address);
+    reply.set_restore_epoch(++peer.offered_epoch);
+    LOG(INFO) << "server " << request.index() << " was started again, and restores its shard from server "
+              << StandbyOf(request.index());
+  } else if (MustBeginAgain(request)) {
     NoteLostVersion(request.version());
     reply.set_go_back(true);
     reply.set_checkpoint(options_.resumed_checkpoint);
@@ -46,8 +52,27 @@ absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::Reg
   return reply;
 }
 
+bool MasterHost::MustRestore(const v1::RegisterServerRequest& request) const {
+  const Peer& peer = peers_[request.index()];
+  const bool replaces = !peer.address.empty() && peer.instance != request.server_instance();
+  return HasStandbys() && replaces && request.epoch() == 0 && !request.cannot_restore() &&
+         master_->has_begun() && !master_->ended();
+}
+
+void MasterHost::OnRestored(const v1::RegisterServerRequest& request) {
+  Peer& peer = peers_[request.index()];
+  peer.epoch = request.epoch();
+  record_.set_recoveries(record_.recoveries() + 1);
+  record_changed_ = true;
+  master_->AddEvent(absl::StrCat(
+      "server ", request.index(), " was lost, and has restored its shard at version ", request.version(),
+      " from its standby, server ", StandbyOf(request.index()), "; no update is computed again"));
+}
+
 bool MasterHost::MustBeginAgain(const v1::RegisterServerRequest& request) const {
   const bool of_another_run = request.run().id() != 0 && request.run().id() != options_.run_id;
+  // A restored shard is that of the run, whatever the run began with.
+  if (request.epoch() > 0 && request.run().id() == options_.run_id) return false;
   return of_another_run || request.resumed_checkpoint() != options_.resumed_checkpoint;
 }
 
@@ -88,8 +113,16 @@ absl::Status MasterHost::CheckServer(const v1::RegisterServerRequest& request) {
   }
   if (loss_) return absl::UnavailableError("the job goes back to a checkpoint");
   const bool replaces = !peer.address.empty() && peer.instance != request.server_instance();
+  if (MustRestore(request)) return absl::OkStatus();
+  const bool of_this_run = request.run().id() == options_.run_id && request.epoch() > 0;
+  if (of_this_run && request.epoch() < peer.epoch) {
+    return absl::FailedPreconditionError(absl::StrCat("another process has taken the shard of server ",
+                                                      request.index(), " over: this one ends"));
+  }
+  const bool restored = of_this_run && request.epoch() > peer.epoch;
+  if (replaces && restored) return absl::OkStatus();
   if (replaces && master_->has_begun()) return OnRestarted(request.index());
-  if (!CanGoBack() && request.resumed_checkpoint() != options_.resumed_checkpoint) {
+  if (!of_this_run && !CanGoBack() && request.resumed_checkpoint() != options_.resumed_checkpoint) {
     return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " starts from checkpoint ",
                                                       request.resumed_checkpoint(), ", the master with ",
                                                       options_.resumed_checkpoint,
@@ -106,6 +139,8 @@ void MasterHost::Admit(const v1::RegisterServerRequest& request) {
     LOG(INFO) << "server " << request.index() << " is at " << request.address();
     peer.stub = v1::ShardService::NewStub(ConnectForControl(request.address(), options_.credentials));
     peer.address = request.address();
+  } else if (request.epoch() > peer.epoch) {
+    OnRestored(request);
   } else {
     master_->OnServerReplaced(request.index(), peer.address);
   }

@@ -54,8 +54,18 @@ std::vector<MasterHost::Command> MasterHost::TakeDueCommands(const v1::ShardComm
     if (content->rosters) *one.command.mutable_rosters() = with_rosters->rosters();
     one.command.set_without_statistics(!content->statistics);
     one.command.set_server_instance(peers_[s].instance);
+    if (HasStandbys()) SetStandby(s, &one.command);
   }
   return due;
+}
+
+void MasterHost::SetStandby(size_t server, v1::ShardCommand* command) const {
+  const std::string& address = peers_[StandbyOf(server)].address;
+  if (address.empty()) return;
+  v1::ShardCommand::Standby* const standby = command->mutable_standby();
+  standby->set_address(address);
+  standby->set_epoch(peers_[server].epoch);
+  standby->set_keeps_epoch(peers_[(server + peers_.size() - 1) % peers_.size()].epoch);
 }
 
 void MasterHost::Send(std::vector<Command> commands) {
@@ -69,8 +79,21 @@ void MasterHost::Send(std::vector<Command> commands) {
   }
   // The local shard executes its command after those of the others have been sent.
   for (const Command& one : commands) {
-    if (one.stub == nullptr) OnAnswer(one.shard, one.command, local_.Control(one.command, clock_.Now()));
+    if (one.stub == nullptr) CommandLocal(one);
   }
+}
+
+void MasterHost::CommandLocal(const Command& one) {
+  v1::ShardReport report = local_.Control(one.command, clock_.Now());
+  StandbyLog* const log = local_.log();
+  if (log == nullptr || one.command.stop()) return OnAnswer(one.shard, one.command, std::move(report));
+  log->Flush();
+  // As with other servers, the report waits for the standby.
+  const auto wait =
+      log->Await(log->last(), [this, shard = one.shard, command = one.command, report](bool acknowledged) {
+        if (acknowledged) OnAnswer(shard, command, report);
+      });
+  if (wait == StandbyLog::Wait::kAcknowledged) OnAnswer(one.shard, one.command, std::move(report));
 }
 
 void MasterHost::OnAnswer(int shard, const v1::ShardCommand& command,
@@ -96,7 +119,9 @@ void MasterHost::OnReport(int shard, const v1::ShardReport& report) {
 }
 
 void MasterHost::OnNoAnswer(int shard, const absl::Status& why, bool stop) {
-  if (absl::IsNotFound(why) || absl::IsFailedPrecondition(why)) {
+  // A process that restores its shard from its standby registers when it has.
+  const bool restores = absl::IsNotFound(why) && HasStandbys() && !stop;
+  if ((absl::IsNotFound(why) || absl::IsFailedPrecondition(why)) && !restores) {
     OnRefused(shard, why, stop);
     return;
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/shard_file.h"
 #include "common/growing_pause.h"
 
@@ -38,6 +39,13 @@ class Rests {
   double last_ = ThreadSeconds();
 };
 
+void AddSettledSteps(const v1::ShardState& state, v1::SavedShard* saved) {
+  for (const v1::Watermark& watermark : state.watermarks()) {
+    saved->add_incarnations(watermark.incarnation());
+    saved->add_settled_steps(watermark.settled_steps());
+  }
+}
+
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed)
@@ -56,6 +64,30 @@ CheckpointWriter::~CheckpointWriter() {
     changed_.Notify();
   }
   thread_.join();
+}
+
+std::optional<v1::SavedShard> CheckpointWriter::Find(uint64_t number) const {
+  v1::SavedShard saved;
+  saved.set_checkpoint(number);
+  if (directory_.empty()) return saved;
+  saved.set_file(ShardFileName(shard_, num_shards_));
+  const absl::StatusOr<ShardFile> file =
+      OpenShard(absl::StrCat(CheckpointDirectory(directory_, number), "/", saved.file()));
+  if (!file.ok()) return std::nullopt;
+  saved.set_version(ShardVersion(file->state));
+  AddSettledSteps(file->state, &saved);
+  return saved;
+}
+
+bool CheckpointWriter::Adopt(uint64_t number, bool takes_it_again) {
+  const std::optional<v1::SavedShard> saved = Find(number);
+  MutexLock lock(&mu_);
+  if (saved) {
+    saved_.push_back(*saved);
+  } else if (!takes_it_again) {
+    error_ = absl::StrCat("checkpoint ", number, " was lost with the process that was writing it");
+  }
+  return saved.has_value();
 }
 
 void CheckpointWriter::Write(std::unique_ptr<PendingSnapshot> snapshot) {
@@ -125,10 +157,7 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
     }
     saved = *std::move(written);
   }
-  for (const v1::Watermark& watermark : snapshot.state.watermarks()) {
-    saved.add_incarnations(watermark.incarnation());
-    saved.add_settled_steps(watermark.settled_steps());
-  }
+  AddSettledSteps(snapshot.state, &saved);
   MutexLock lock(&mu_);
   error_.clear();
   if (!saved_.empty()) {

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,10 @@ class CheckpointWriter {
   CheckpointWriter(std::string directory, int shard, int num_shards, uint64_t resumed);
   ~CheckpointWriter();
 
+  // Continues for a process of this shard that had taken checkpoint `number`. Returns true if it is saved, and reports it.
+  // Otherwise it is lost, which is reported as an error unless the caller `takes_it_again`.
+  bool Adopt(uint64_t number, bool takes_it_again);
+
   // Copies what is not copied yet, and writes it. At most one waits; a second takes its place, with a
   // warning: the disk is too slow for the job's checkpoints.
   void Write(std::unique_ptr<PendingSnapshot> snapshot);
@@ -39,6 +44,8 @@ class CheckpointWriter {
   // Returns the snapshot to write next, or null when the writer is to end. Waits for at most `pause`
   // seconds where there is a `failed` one, which it takes when no newer one has arrived.
   std::unique_ptr<PendingSnapshot> Next(std::unique_ptr<PendingSnapshot>* failed, double pause);
+  // Returns the entry of checkpoint `number`; nothing if its file is missing or damaged.
+  std::optional<v1::SavedShard> Find(uint64_t number) const;
   // Returns whether the snapshot is written.
   bool WriteOne(const ShardSnapshot& snapshot);
 

@@ -34,6 +34,14 @@ absl::Status ReadState(const std::string& checkpoint_dir, const v1::Manifest& ma
   return ReadParameters(checkpoint_dir, manifest, range, StateTensorName(absl::StrCat(index)), state->data());
 }
 
+// Lets the writer continue with the last checkpoint that a restored shard has taken. If the process was lost before it
+// was saved, the shard takes it again where that is possible.
+Shard::Contents WithCheckpoint(Shard::Contents contents, CheckpointWriter* writer) {
+  if (!contents.images.empty() && contents.checkpoint > 0)
+    contents.may_take_again = !writer->Adopt(contents.checkpoint, contents.may_take_again);
+  return contents;
+}
+
 }  // namespace
 
 absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
@@ -84,16 +92,17 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
 }
 
 ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
-                     const std::string& checkpoint_dir)
-    : resumed_(contents.checkpoint),
+                     const std::string& checkpoint_dir, StandbyLog* log)
+    : resumed_(contents.images.empty() ? contents.checkpoint : 0),
+      log_(log),
+      writer_(std::make_unique<CheckpointWriter>(checkpoint_dir, index, layout.num_shards(), resumed_)),
       shard_(
-          job, layout, index, std::move(contents),
+          job, layout, index, WithCheckpoint(std::move(contents), writer_.get()),
           [this](std::unique_ptr<PendingSnapshot> snapshot) {
             snapshot->set_run_id(run_id_);
-            writer_.Write(std::move(snapshot));
+            writer_->Write(std::move(snapshot));
           },
-          /*keeps_values=*/!checkpoint_dir.empty()),
-      writer_(checkpoint_dir, index, layout.num_shards(), resumed_),
+          /*keeps_values=*/!checkpoint_dir.empty(), log),
       momentum_log_(job.optimizer().momentum()) {
   if (MakeRule(job)->needs_sent_weights()) {
     LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "
@@ -101,13 +110,17 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
   }
 }
 
+// The writer's snapshots end before their shard.
+ShardHost::~ShardHost() { writer_.reset(); }
+
 v1::ShardReport ShardHost::Control(const v1::ShardCommand& command, double now) {
   run_id_ = command.run().id();
   std::vector<Answer> answers;
   shard_.SetRosters(command, now, &answers);
   Deliver(&answers);
+  if (on_standby_ && command.has_standby()) on_standby_(command.standby(), command.run().id());
   v1::ShardReport report = shard_.Report(!command.without_statistics());
-  writer_.Report(&report);
+  writer_->Report(&report);
   MutexLock lock(&mu_);
   if (const auto line = momentum_log_.Line(report.momentum())) LOG(INFO) << *line;
   training_ = command.training();

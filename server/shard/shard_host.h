@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,6 +17,7 @@
 #include "server/shard/checkpoint_writer.h"
 #include "server/shard/momentum_log.h"
 #include "server/shard/shard.h"
+#include "server/shard/standby_log.h"
 
 namespace catchment {
 
@@ -25,9 +29,18 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
 // Threads: safe.
 class ShardHost {
  public:
-  // `layout` outlives the host. `checkpoint_dir` may be empty: nothing is kept.
+  // Called with the standby that a command names, and its run.
+  using OnStandby = std::function<void(const v1::ShardCommand::Standby&, uint64_t run_id)>;
+
+  // `layout` outlives the host. `checkpoint_dir` may be empty: nothing is kept. `log` (Shard) outlives the host; null:
+  // the shard has no standby.
   ShardHost(const v1::Job& job, const ParameterLayout& layout, int index, Shard::Contents contents,
-            const std::string& checkpoint_dir);
+            const std::string& checkpoint_dir, StandbyLog* log = nullptr);
+  ~ShardHost();
+
+  // Sets the function; to be called before the first command.
+  void SetOnStandby(OnStandby on_standby) { on_standby_ = std::move(on_standby); }
+  StandbyLog* log() const { return log_; }
 
   // Takes the rosters and the announced checkpoint, notes the end; says how the shard stands. `now`: seconds,
   // on the clock that requests come with.
@@ -46,8 +59,10 @@ class ShardHost {
  private:
   std::atomic<uint64_t> run_id_ = 0;  // of the last command
   const uint64_t resumed_;            // the checkpoint that the shard begins with; 0: none
+  StandbyLog* const log_;
+  OnStandby on_standby_;
+  std::unique_ptr<CheckpointWriter> writer_;
   Shard shard_;
-  CheckpointWriter writer_;
   Mutex mu_;
   CondVar changed_;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;

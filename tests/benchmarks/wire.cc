@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -35,7 +36,8 @@ turns, so that disturbances of the machine affect all of them.
 plain_tcp, plain_unix   blocking sockets: write N, read N; the reference
 protobuf_unary          generated messages over gRPC, one call a round trip
 protobuf_stream         the same in messages of 1 MiB on a stream, written by one thread and read by another
-catchment               the server's shard and the worker's client; _unix: over a Unix socket; _tls: mutual TLS
+catchment               the server's shard and the worker's client; _unix: over a Unix socket; _tls: mutual TLS;
+                        _standby: answers wait until the standby, in the server's process, has the update
 
 Medians over all round trips of all workers. GB/s: 1e9 bytes, each way, all workers together. "cpu s/GB":
 processor seconds of all processes for each GB moved, both ways counted.
@@ -84,6 +86,7 @@ const std::vector<Variant>& AllVariants() {
       {"catchment", "catchment", "tcp"},
       {"catchment_unix", "catchment", "unix"},
       {"catchment_tls", "catchment", "tcp", true},
+      {"catchment_standby", "catchment_standby", "tcp"},
   };
   return *all;
 }
@@ -109,14 +112,16 @@ PeerOptions FromFlag(const std::string& flag) {
           {words[7], words[8], words[9]}};
 }
 
+bool IsCatchment(const PeerOptions& options) { return absl::StartsWith(options.variant, "catchment"); }
+
 std::unique_ptr<WireServer> MakeServer(const PeerOptions& options) {
   if (options.variant == "plain") return MakePlainServer(options);
-  return options.variant == "catchment" ? MakeCatchmentServer(options) : MakeProtobufServer(options);
+  return IsCatchment(options) ? MakeCatchmentServer(options) : MakeProtobufServer(options);
 }
 
 std::unique_ptr<WireWorker> MakeWorker(const PeerOptions& options) {
   if (options.variant == "plain") return MakePlainWorker(options);
-  return options.variant == "catchment" ? MakeCatchmentWorker(options) : MakeProtobufWorker(options);
+  return IsCatchment(options) ? MakeCatchmentWorker(options) : MakeProtobufWorker(options);
 }
 
 // Says its address; answers every line with the processor seconds it has used.

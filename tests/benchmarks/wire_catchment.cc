@@ -9,6 +9,8 @@
 #include "common/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
+#include "server/edge/standby_link.h"
+#include "server/edge/standby_service.h"
 #include "server/shard/run_claim.h"
 #include "tests/benchmarks/wire_peers.h"
 #include "worker/client/parameter_client.h"
@@ -39,9 +41,13 @@ class CatchmentServer final : public WireServer {
  public:
   explicit CatchmentServer(const PeerOptions& options)
       : layout_(MakeLayout(options.values)),
-        shard_(MakeJob(), layout_, 0, Zeros(options.values), nullptr, /*keeps_values=*/false),
-        service_("wire", layout_, &shard_, &claim_,
-                 [](const v1::ShardCommand&) { return v1::ShardReport(); }) {
+        has_standby_(options.variant == "catchment_standby"),
+        shard_(MakeJob(), layout_, 0, Zeros(options.values), nullptr, /*keeps_values=*/false,
+               has_standby_ ? &log_ : nullptr),
+        service_("wire", layout_, &shard_, &claim_, [](const v1::ShardCommand&) { return v1::ShardReport(); },
+                 {.log = has_standby_ ? &log_ : nullptr}),
+        store_(MakeJob(), layout_, 0, &claim_),
+        standby_service_(&store_) {
     v1::Run run;
     run.set_id(kRunId);
     CHECK(claim_.Claim(run).ok());
@@ -57,15 +63,26 @@ class CatchmentServer final : public WireServer {
     shard_.SetRosters(command, /*now=*/0, &answers);
     absl::StatusOr<Listener> listener =
         Listener::Open(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
-                       *ServerCredentials(options.certificates), {&service_}, {});
+                       *ServerCredentials(options.certificates), {&service_, &standby_service_}, {});
     CHECK(listener.ok()) << listener.status();
     listener_.emplace(*std::move(listener));
+    if (has_standby_) StartStandby(options);
   }
   std::string address() const override {
     return std::string(absl::StripPrefix(listener_->address(), "unix:"));
   }
 
  private:
+  void StartStandby(const PeerOptions& options) {
+    store_.SetLowestEpoch(1);
+    link_.emplace(&shard_, &layout_, &log_, *ClientCredentials(options.certificates),
+                  [](const absl::Status& status) { LOG(FATAL) << status; });
+    v1::ShardCommand::Standby standby;
+    standby.set_address(listener_->address());
+    standby.set_epoch(1);
+    link_->SetStandby(standby, kRunId);
+  }
+
   static Shard::Contents Zeros(int64_t values) {
     Shard::Contents contents;
     contents.weights.assign(values, 0.0f);
@@ -73,10 +90,15 @@ class CatchmentServer final : public WireServer {
   }
 
   const ParameterLayout layout_;
+  const bool has_standby_;
+  StandbyLog log_;
   Shard shard_;
   RunClaim claim_{/*server_instance=*/1};
   ShardService service_;
+  StandbyStore store_;
+  StandbyService standby_service_;
   std::optional<Listener> listener_;
+  std::optional<StandbyLink> link_;
 };
 
 class CatchmentWorker final : public WireWorker {

@@ -98,6 +98,26 @@ TEST_P(AccountsTest, HoldWhenAJobIsKilledAndResumed) {
   ExpectRightAccounts(resumed, kBudget, kLongestContribution);
 }
 
+// With standbys no sample is trained twice. Until server 1 is back the job cannot end.
+TEST_P(AccountsTest, HoldExactlyWhenAServerIsRestoredFromItsStandby) {
+  constexpr uint64_t kLongBudget = 10 * kBudget;
+  TestCluster cluster({SmallJob(GetParam(), absl::StrCat("epochs: ", 10 * kEpochs,
+                                                         " batch_size: 10 workers: 2 faults { standby: 1 } "
+                                                         "checkpoint { every_seconds: 0.05 } ")),
+                       /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  const uint64_t moment = 500 + RandomId() % 3000;
+  SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
+  ASSERT_TRUE(cluster.AwaitTrained(moment));
+  cluster.Kill(cluster.server(1));
+  ASSERT_TRUE(cluster.RestartServer(1));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_EQ(cluster.Summary()["recoveries"], 1);
+  EXPECT_EQ(cluster.Summary()["updates_computed_again"], 0);
+  ExpectRightAccounts(cluster, kLongBudget);
+}
+
 // The job goes back to a checkpoint, or to its beginning, with the same workers. Until server 1 is back it cannot end.
 TEST_P(AccountsTest, HoldWhenAServerIsKilledAndComesBack) {
   constexpr uint64_t kLongBudget = 10 * kBudget;

@@ -249,20 +249,21 @@ struct Victim {
   bool is_server = false;
 };
 
-class TrainRecoveryTest : public testing::TestWithParam<std::tuple<std::string, Victim>> {
+class TrainRecoveryTest : public testing::TestWithParam<std::tuple<std::string, Victim, int>> {
  protected:
   static constexpr int kEpochs = 60;
 
   // Trains, and kills the victim once there is a checkpoint. Returns the number of recoveries.
   uint64_t TrainAndKill() {
-    const auto& [preset, victim] = GetParam();
+    const auto& [preset, victim, standby] = GetParam();
     const std::string out = TestDirectory() + "/out";
     const std::string job = TestDirectory() + "/job.textproto";
     std::ofstream(job) << Job(preset, kEpochs);
-    absl::StatusOr<Process> train = Process::Start({"train",
-                                                    {Runfile("cli/catchment"), "train", job, "--out=" + out,
-                                                     "--servers=2", "--workers=2", "--overwrite"},
-                                                    TestDirectory() + "/train.log"});
+    absl::StatusOr<Process> train =
+        Process::Start({"train",
+                        {Runfile("cli/catchment"), "train", job, "--out=" + out, "--servers=2", "--workers=2",
+                         "--overwrite", absl::StrCat("--set=faults.standby=", standby)},
+                        TestDirectory() + "/train.log"});
     EXPECT_TRUE(train.ok()) << train.status();
     if (!train.ok()) return 0;
     Await([&] { return train->Poll().has_value() || FindLatest(out + "/checkpoints").ok(); });
@@ -293,13 +294,19 @@ TEST_P(TrainRecoveryTest, KillingAProcessDoesNotEndTheJob) {
   FAIL() << "each time the job was done before the process was killed";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, TrainRecoveryTest,
-    testing::Combine(testing::Values("sync", "downpour", "easgd", "local_sgd"),
-                     testing::Values(Victim{"master", "--index=0", true}, Victim{"server", "--index=1", true},
-                                     Victim{"worker", "--local_index=1"},
-                                     Victim{"evaluator", "--role=evaluator"})),
-    [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
+std::string CaseName(const testing::TestParamInfo<TrainRecoveryTest::ParamType>& info) {
+  const auto& [preset, victim, standby] = info.param;
+  return preset + "_" + victim.name + (standby > 0 ? "_with_standby" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TrainRecoveryTest,
+                         testing::Combine(testing::Values("sync", "downpour", "easgd", "local_sgd"),
+                                          testing::Values(Victim{"master", "--index=0", true},
+                                                          Victim{"server", "--index=1", true},
+                                                          Victim{"worker", "--local_index=1"},
+                                                          Victim{"evaluator", "--role=evaluator"}),
+                                          testing::Values(0, 1)),
+                         CaseName);
 
 }  // namespace
 }  // namespace catchment

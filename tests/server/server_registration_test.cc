@@ -102,7 +102,8 @@ class ServerRegistrationTest : public testing::Test {
         ServerRegistration::Callbacks{
             .version = [] { return 12; },
             .on_failed = [this](const absl::Status& status) { failure_.Note(status); },
-            .on_go_back = [this](uint64_t checkpoint) { went_back_.set_value(checkpoint); }});
+            .on_begin_again =
+                [this](const v1::RegisterServerReply& reply) { went_back_.set_value(reply.checkpoint()); }});
   }
 
   FakeMaster master_;

@@ -124,6 +124,7 @@ faults {
   connect_timeout_seconds: 60
   slowest_kib_per_second: 64
   stuck_seconds: 300
+  standby: 0
 }
 block_kib: 1024
 compression {

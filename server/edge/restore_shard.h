@@ -1,0 +1,29 @@
+// Restores a shard from its standby.
+#ifndef CATCHMENT_SERVER_EDGE_RESTORE_SHARD_H_
+#define CATCHMENT_SERVER_EDGE_RESTORE_SHARD_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "common/parameter_layout.h"
+#include "proto/job.pb.h"
+#include "proto/standby.pb.h"
+#include "server/shard/shard_contents.h"
+
+namespace catchment {
+
+// Reads the copy of shard `hello.shard()` from the standby at `address`, as the process of epoch `hello.epoch()`. Tries
+// for `seconds` to reach a standby that does not take part in the run yet, or is unreachable. Errors: NotFound if the
+// standby has no complete copy; Unavailable.
+absl::StatusOr<ShardContents> RestoreShard(const std::string& address,
+                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                           const v1::StandbyHello& hello, const v1::Job& job,
+                                           const ParameterLayout& layout, double seconds, const Clock& clock);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_RESTORE_SHARD_H_

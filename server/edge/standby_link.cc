@@ -1,0 +1,217 @@
+#include "server/edge/standby_link.h"
+
+#include <glog/logging.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+#include <pthread.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/growing_pause.h"
+#include "common/rpc.h"
+#include "common/wire/protocol.h"
+#include "server/edge/buffer_slice.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kMethod[] = "/catchment.v1.StandbyService/Replicate";
+// The key of StandbyPart.vector: its number and the wire type of bytes.
+constexpr uint8_t kVectorKey = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
+
+}  // namespace
+
+StandbyLink::StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log,
+                         std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced)
+    : shard_(*shard),
+      layout_(*layout),
+      log_(*log),
+      credentials_(std::move(credentials)),
+      on_replaced_(std::move(on_replaced)),
+      connections_(std::make_unique<grpc::CompletionQueue>(), "standby"),
+      thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), "standby link");
+}
+
+StandbyLink::~StandbyLink() {
+  {
+    MutexLock lock(&mu_);
+    ending_ = true;
+    changed_.Notify();
+  }
+  thread_.join();
+}
+
+void StandbyLink::SetStandby(const v1::ShardCommand::Standby& standby, uint64_t run_id) {
+  MutexLock lock(&mu_);
+  standby_ = standby;
+  run_id_ = run_id;
+  if (epoch_ == 0) epoch_ = standby.epoch();
+  changed_.Notify();
+}
+
+void StandbyLink::SetEpoch(uint64_t epoch) {
+  MutexLock lock(&mu_);
+  epoch_ = epoch;
+}
+
+uint64_t StandbyLink::epoch() const {
+  MutexLock lock(&mu_);
+  return epoch_;
+}
+
+v1::StandbyHello StandbyLink::Hello() const {
+  v1::StandbyHello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_fingerprint(layout_.fingerprint());
+  hello.set_shard(static_cast<uint32_t>(shard_.index()));
+  hello.set_num_shards(static_cast<uint32_t>(layout_.num_shards()));
+  hello.set_run_id(run_id_);
+  hello.set_epoch(epoch_);
+  return hello;
+}
+
+void StandbyLink::Run() {
+  GrowingPause pauses;
+  while (true) {
+    std::string address;
+    v1::StandbyHello hello;
+    {
+      MutexLock lock(&mu_);
+      changed_.Wait(&mu_, [this] { return ending_ || !standby_.address().empty(); });
+      if (ending_) return;
+      address = standby_.address();
+      hello = Hello();
+    }
+    const absl::Status status = Stream(address, hello);
+    MutexLock lock(&mu_);
+    if (ending_) return;
+    if (absl::IsFailedPrecondition(status)) {
+      on_replaced_(status);
+      return;
+    }
+    if (admitted_) pauses.Reset();
+    const double pause = pauses.Next();
+    LOG(WARNING) << "the standby at " << address << ": " << status.message() << "; trying again in " << pause
+                 << " s. Until then no answer leaves this server.";
+    changed_.WaitFor(&mu_, pause, [this] { return ending_; });
+  }
+}
+
+absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHello& hello) {
+  {
+    MutexLock lock(&mu_);
+    admitted_ = false;
+    closed_.reset();
+  }
+  messages_.clear();
+  stream_ = std::make_unique<MessageStream>(
+      Connect(address, credentials_), connections_.queue(),
+      MessageStream::Call{kMethod, kStandbyHelloKey, hello.SerializeAsString()},
+      static_cast<MessageStream::Owner*>(this));
+  if (AwaitAdmission()) {
+    image_ = shard_.BeginImage();
+    next_block_ = 0;
+    image_->values->Finish();
+    AddPart(image_->begin);
+    for (const v1::StandbyPart& ledger : image_->ledgers) AddPart(ledger);
+    log_.SetSender([this] { stream_->Send(); });
+    stream_->Wake();
+  }
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [this] { return ending_ || closed_; });
+    if (!closed_) stream_->Cancel();
+    changed_.Wait(&mu_, [this] { return closed_.has_value(); });
+    status = *closed_;
+  }
+  log_.SetSender(nullptr);
+  log_.Close();
+  stream_.reset();
+  image_.reset();
+  return status;
+}
+
+bool StandbyLink::AwaitAdmission() {
+  MutexLock lock(&mu_);
+  changed_.Wait(&mu_, [this] { return ending_ || admitted_ || closed_; });
+  return admitted_ && !closed_ && !ending_;
+}
+
+// ---------------------------------------------------------------------------------------------- the stream
+
+bool StandbyLink::Next(grpc::ByteBuffer* message) {
+  if (messages_.empty() && image_) {
+    AddOfImage();
+  } else if (messages_.empty()) {
+    std::optional<StandbyLog::Change> change = log_.Next();
+    if (!change) return false;
+    AddChange(*std::move(change));
+  }
+  message->Swap(&messages_.front());
+  messages_.pop_front();
+  return true;
+}
+
+absl::Status StandbyLink::OnMessage(const grpc::ByteBuffer& message) {
+  grpc::ByteBuffer bytes = message;
+  v1::StandbyAcknowledgement acknowledgement;
+  const grpc::Status status =
+      grpc::SerializationTraits<v1::StandbyAcknowledgement>::Deserialize(&bytes, &acknowledgement);
+  if (!status.ok()) return FromGrpc(status);
+  {
+    MutexLock lock(&mu_);
+    admitted_ = true;
+    changed_.Notify();
+  }
+  log_.Acknowledge(acknowledgement.number());
+  return absl::OkStatus();
+}
+
+void StandbyLink::OnClosed(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  closed_ = status;
+  changed_.Notify();
+}
+
+void StandbyLink::AddVector(const grpc::Slice& values) {
+  uint8_t header[1 + 10];
+  header[0] = kVectorKey;
+  const uint8_t* const end =
+      google::protobuf::io::CodedOutputStream::WriteVarint64ToArray(values.size(), header + 1);
+  const grpc::Slice slices[] = {grpc::Slice(header, end - header), values};
+  messages_.emplace_back(slices, 2);
+}
+
+void StandbyLink::AddPart(const v1::StandbyPart& part) {
+  const grpc::Slice slice(part.SerializeAsString());
+  messages_.emplace_back(&slice, 1);
+}
+
+void StandbyLink::AddOfImage() {
+  if (next_block_ == image_->blocks.size()) {
+    v1::StandbyPart end;
+    end.set_complete(true);
+    end.set_number(image_->number);
+    AddPart(end);
+    image_.reset();
+    return;
+  }
+  const ShardSnapshot& values = image_->values->Finish();
+  const Range block = shard_.block_range(static_cast<int>(next_block_));
+  const int64_t begin = block.begin - layout_.shard(shard_.index()).begin;
+  AddVector(grpc::Slice(values.weights.data() + begin, block.size() * sizeof(float)));
+  for (const std::vector<float>& state : values.states)
+    AddVector(grpc::Slice(state.data() + begin, block.size() * sizeof(float)));
+  AddChange(std::move(image_->blocks[next_block_++]));
+}
+
+void StandbyLink::AddChange(StandbyLog::Change change) {
+  for (BufferPtr& vector : change.vectors) AddVector(SliceOf(std::move(vector)));
+  AddPart(change.part);
+}
+
+}  // namespace catchment

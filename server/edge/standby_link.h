@@ -1,0 +1,91 @@
+// Sends a shard's image and changes to its standby (proto/standby.proto).
+//
+// The link connects again whenever the connection breaks, and then begins with an image, because a standby that was
+// started again has nothing. Until the standby has acknowledged the image, no answer leaves the server.
+#ifndef CATCHMENT_SERVER_EDGE_STANDBY_LINK_H_
+#define CATCHMENT_SERVER_EDGE_STANDBY_LINK_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "common/completion.h"
+#include "common/mutex.h"
+#include "common/parameter_layout.h"
+#include "common/wire/message_stream.h"
+#include "proto/standby.pb.h"
+#include "proto/wire.pb.h"
+#include "server/shard/shard.h"
+#include "server/shard/standby_log.h"
+
+namespace catchment {
+
+// Threads: safe.
+class StandbyLink final : private MessageStream::Owner {
+ public:
+  // Called once, on the link's thread, when another process has taken the shard over: this one must end.
+  using OnReplaced = std::function<void(const absl::Status&)>;
+
+  // All pointers outlive the link.
+  StandbyLink(Shard* shard, const ParameterLayout* layout, StandbyLog* log,
+              std::shared_ptr<grpc::ChannelCredentials> credentials, OnReplaced on_replaced);
+  ~StandbyLink() override;
+
+  // Sets the standby, as the master has named it. Has no effect if nothing has changed.
+  void SetStandby(const v1::ShardCommand::Standby& standby, uint64_t run_id);
+  // Returns the epoch of this process; 0: the master has not named it yet.
+  uint64_t epoch() const;
+  // Begins with this epoch, which the master has assigned to a shard that is restored.
+  void SetEpoch(uint64_t epoch);
+
+ private:
+  bool Next(grpc::ByteBuffer* message) override;
+  absl::Status OnMessage(const grpc::ByteBuffer& message) override;
+  void OnClosed(const absl::Status& status) override;
+
+  void Run();
+  // Opens a stream to the standby, and returns the status with which it has ended.
+  absl::Status Stream(const std::string& address, const v1::StandbyHello& hello);
+  // Waits until the standby has admitted the stream. Returns false if the stream has ended before.
+  bool AwaitAdmission();
+  void AddVector(const grpc::Slice& values);
+  void AddPart(const v1::StandbyPart& part);
+  // Adds the next block of the image, or its end.
+  void AddOfImage();
+  void AddChange(StandbyLog::Change change);
+  v1::StandbyHello Hello() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Shard& shard_;
+  const ParameterLayout& layout_;
+  StandbyLog& log_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const OnReplaced on_replaced_;
+  CompletionThread connections_;
+
+  // Used by Next, and by the link's thread before the stream is woken.
+  std::optional<Shard::Image> image_;  // that is being sent
+  size_t next_block_ = 0;
+  std::deque<grpc::ByteBuffer> messages_;  // to send first
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  v1::ShardCommand::Standby standby_ ABSL_GUARDED_BY(mu_);
+  uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  bool admitted_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<MessageStream>
+      stream_;  // used by the link's thread, and by the log's sender while it is set
+  std::thread thread_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_STANDBY_LINK_H_

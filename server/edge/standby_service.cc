@@ -1,0 +1,285 @@
+#include "server/edge/standby_service.h"
+
+#include <glog/logging.h>
+#include <google/protobuf/io/coded_stream.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc.h"
+#include "common/wire/protocol.h"
+
+namespace catchment {
+namespace {
+
+// The field's number, and the wire type of bytes.
+constexpr uint32_t kVectorTag = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
+
+grpc::ByteBuffer Encode(uint64_t number) {
+  v1::StandbyAcknowledgement acknowledgement;
+  acknowledgement.set_number(number);
+  const grpc::Slice slice(acknowledgement.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// Returns the vector of a StandbyPart that has nothing else; nothing for any other message.
+std::optional<absl::Cord> DecodeVector(const absl::Cord& message) {
+  constexpr int kMostHeaderBytes = 11;
+  const std::string header(message.Subcord(0, kMostHeaderBytes));
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(header.data()),
+                                            static_cast<int>(header.size()));
+  uint64_t size = 0;
+  if (in.ReadTag() != kVectorTag || !in.ReadVarint64(&size)) return std::nullopt;
+  if (message.size() - in.CurrentPosition() != size) return std::nullopt;
+  return message.Subcord(in.CurrentPosition(), size);
+}
+
+// Receives a shard's image and changes.
+class Receiver final : public StreamOwner {
+ public:
+  Receiver(ReplicateCall* call, StandbyStore* store, uint64_t stream)
+      : call_(*call), store_(*store), stream_(stream) {}
+
+  // The first acknowledgement says that the stream is admitted.
+  void Start() {
+    call_.StartWrite(Encode(0));
+    call_.StartRead(&incoming_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return End(absl::OkStatus());
+    const absl::StatusOr<uint64_t> number = Take();
+    if (!number.ok()) return End(number.status());
+    call_.StartRead(&incoming_);
+    MutexLock lock(&mu_);
+    if (*number > 0) number_ = *number;
+    WriteNext();
+  }
+
+  // Passes the message on; the memory of a vector is not copied. Returns the number of the last change in the copy, 0 if
+  // the message has completed none.
+  absl::StatusOr<uint64_t> Take() {
+    std::vector<grpc::Slice> slices;
+    if (!incoming_.Dump(&slices).ok()) return absl::InvalidArgumentError("unreadable message");
+    incoming_.Clear();
+    absl::Cord message;
+    for (grpc::Slice& slice : slices) {
+      const absl::string_view bytes(reinterpret_cast<const char*>(slice.begin()), slice.size());
+      message.Append(absl::MakeCordFromExternal(bytes, [slice = std::move(slice)] {}));
+    }
+    if (std::optional<absl::Cord> vector = DecodeVector(message)) {
+      if (absl::Status status = store_.AddVector(stream_, *std::move(vector)); !status.ok()) return status;
+      return 0;
+    }
+    v1::StandbyPart part;
+    if (!part.ParseFromString(std::string(message)))
+      return absl::InvalidArgumentError("a message is no part of a shard's copy");
+    return store_.Add(stream_, std::move(part));
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(&mu_);
+    writing_ = false;
+    if (ok) WriteNext();
+    FinishWhenIdle();
+  }
+
+  void OnDone() override { delete this; }
+
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || status_ || number_ == acknowledged_) return;
+    writing_ = true;
+    acknowledged_ = number_;
+    call_.StartWrite(Encode(number_));
+  }
+
+  void End(const absl::Status& status) {
+    LOG_IF(WARNING, !status.ok()) << "the copy of another server's shard: " << status.message();
+    MutexLock lock(&mu_);
+    status_ = status;
+    FinishWhenIdle();
+  }
+
+  void FinishWhenIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (status_ && !writing_) call_.Finish(ToGrpc(*status_));
+  }
+
+  ReplicateCall& call_;
+  StandbyStore& store_;
+  const uint64_t stream_;
+  grpc::ByteBuffer incoming_;  // used by the queue's thread
+
+  Mutex mu_;
+  uint64_t number_ ABSL_GUARDED_BY(mu_) = 0;  // of the last change that the store has
+  uint64_t acknowledged_ ABSL_GUARDED_BY(mu_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mu_) = true;  // the first acknowledgement
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Sends the copy to a process that restores the shard, on a thread of its own.
+class Restoration final : public StreamOwner {
+ public:
+  Restoration(RestoreCall* call, StandbyStore* store) : call_(*call), store_(*store) {}
+
+  void Start() {
+    thread_ = std::thread([this] {
+      store_.Export([this](const v1::StandbyPart& part) { return Send(part); });
+      call_.Finish(grpc::Status::OK);
+    });
+  }
+
+ private:
+  // Returns false if the connection has broken.
+  bool Send(const v1::StandbyPart& part) {
+    {
+      MutexLock lock(&mu_);
+      sent_ = false;
+    }
+    call_.StartWrite(part);
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [this] { return sent_; });
+    return ok_;
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(&mu_);
+    sent_ = true;
+    ok_ = ok;
+    changed_.Notify();
+  }
+
+  void OnDone() override {
+    thread_.join();
+    delete this;
+  }
+
+  RestoreCall& call_;
+  StandbyStore& store_;
+  std::thread thread_;
+  Mutex mu_;
+  CondVar changed_;
+  bool sent_ ABSL_GUARDED_BY(mu_) = false;
+  bool ok_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace
+
+// --------------------------------------------------------------------------------------------------- store
+
+StandbyStore::StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard,
+                           const RunClaim* claim)
+    : layout_(layout), shard_(shard), claim_(*claim), replica_(job, layout, shard) {}
+
+void StandbyStore::SetLowestEpoch(uint64_t epoch) {
+  MutexLock lock(&mu_);
+  epoch_ = std::max(epoch_, epoch);
+}
+
+absl::Status StandbyStore::Check(const v1::StandbyHello& hello) const {
+  if (absl::Status status =
+          CheckProtocolVersion("the server", hello.protocol_version(), /*build=*/"", "its standby");
+      !status.ok()) {
+    return status;
+  }
+  const bool fits = hello.fingerprint() == layout_.fingerprint() &&
+                    hello.shard() == static_cast<uint32_t>(shard_) &&
+                    hello.num_shards() == static_cast<uint32_t>(layout_.num_shards());
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat("this server is the standby of shard ", shard_, " of ",
+                                                   layout_.num_shards(), ", not of shard ", hello.shard(),
+                                                   " of ", hello.num_shards(), ", or the model is another"));
+  }
+  if (epoch_ == 0 || claim_.run().id() != hello.run_id()) {
+    return absl::UnavailableError(
+        absl::StrCat("the standby of shard ", shard_, " does not take part in this run of the job yet"));
+  }
+  if (hello.epoch() >= epoch_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("another process has taken shard ", shard_, " over: this one ends"));
+}
+
+absl::StatusOr<uint64_t> StandbyStore::Admit(const v1::StandbyHello& hello) {
+  MutexLock lock(&mu_);
+  if (absl::Status status = Check(hello); !status.ok()) return status;
+  epoch_ = hello.epoch();
+  replica_.BeginStream();
+  return ++stream_;
+}
+
+absl::StatusOr<uint64_t> StandbyStore::Add(uint64_t stream, v1::StandbyPart part) {
+  MutexLock lock(&mu_);
+  if (stream != stream_) return absl::AbortedError("another connection has taken the place of this one");
+  if (absl::Status status = replica_.Add(std::move(part)); !status.ok()) return status;
+  return replica_.receives_image() ? 0 : replica_.number();
+}
+
+absl::Status StandbyStore::AddVector(uint64_t stream, absl::Cord vector) {
+  MutexLock lock(&mu_);
+  if (stream != stream_) return absl::AbortedError("another connection has taken the place of this one");
+  replica_.AddVector(std::move(vector));
+  return absl::OkStatus();
+}
+
+absl::Status StandbyStore::AdmitRestore(const v1::StandbyHello& hello) {
+  MutexLock lock(&mu_);
+  if (absl::Status status = Check(hello); !status.ok()) return status;
+  if (!replica_.complete())
+    return absl::NotFoundError(absl::StrCat("the standby of shard ", shard_, " has no complete copy of it"));
+  epoch_ = hello.epoch();
+  ++stream_;
+  return absl::OkStatus();
+}
+
+void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) {
+  MutexLock lock(&mu_);
+  replica_.Export(send);
+}
+
+// ------------------------------------------------------------------------------------------------- service
+
+void StandbyService::Accept(CallQueue* queue) {
+  ReplicateCall::Accept(
+      queue,
+      [this](ReplicateCall* call, void* tag) {
+        service_.RequestReplicate(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
+      },
+      [this](ReplicateCall* call) { Replicate(call); });
+  RestoreCall::Accept(
+      queue,
+      [this](RestoreCall* call, void* tag) {
+        service_.RequestRestore(&call->context, &call->request, &call->stream, call->queue.get(),
+                                call->queue.get(), tag);
+      },
+      [this](RestoreCall* call) { Restore(call); });
+}
+
+void StandbyService::Replicate(ReplicateCall* call) {
+  v1::StandbyHello hello;
+  const auto found = call->context.client_metadata().find(kStandbyHelloKey);
+  const bool parsed = found != call->context.client_metadata().end() &&
+                      hello.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()));
+  const absl::StatusOr<uint64_t> stream =
+      parsed ? store_.Admit(hello)
+             : absl::StatusOr<uint64_t>(absl::InvalidArgumentError(
+                   absl::StrCat("no StandbyHello in the metadata '", kStandbyHelloKey, "'")));
+  if (!stream.ok()) return call->Finish(ToGrpc(stream.status()));
+  auto* const receiver = new Receiver(call, &store_, *stream);
+  call->Start(receiver);
+  receiver->Start();
+}
+
+void StandbyService::Restore(RestoreCall* call) {
+  if (absl::Status status = store_.AdmitRestore(call->request); !status.ok())
+    return call->Finish(ToGrpc(status));
+  auto* const restoration = new Restoration(call, &store_);
+  call->Start(restoration);
+  restoration->Start();
+}
+
+}  // namespace catchment

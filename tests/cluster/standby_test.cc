@@ -1,0 +1,146 @@
+// Servers that are killed while another one keeps a copy of their shard (Faults.standby): they restore it, and the job
+// goes on without computing anything again.
+#include <csignal>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/cluster/test_cluster.h"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr uint64_t kEndless = 1000000;  // such a job is ended by its test
+
+std::string Job(const std::string& preset, uint64_t epochs) {
+  return SmallJob(preset,
+                  absl::StrCat("deterministic: true workers: 2 batch_size: 32 epochs: ", epochs,
+                               " checkpoint { every_updates: 20 keep: 1000000 } faults { standby: 1 }"));
+}
+
+std::function<bool(const v1::JobStatus&)> HasRecovered(uint64_t recoveries) {
+  return [=](const v1::JobStatus& status) {
+    return status.recoveries() >= recoveries && status.phase() == v1::JobStatus::TRAINING;
+  };
+}
+
+void KillAndRestart(TestCluster* cluster, const std::vector<int>& servers) {
+  for (int i : servers) cluster->server(i).Signal(SIGKILL);
+  for (int i : servers) cluster->Kill(cluster->server(i));
+  for (int i : servers) ASSERT_TRUE(cluster->RestartServer(i));
+}
+
+void Start(TestCluster* cluster) {
+  ASSERT_TRUE(cluster->StartServers());
+  cluster->StartWorkers(2);
+  ASSERT_TRUE(cluster->AwaitTrained(1000));
+}
+
+// Lets the job train 2,000 samples more.
+void TrainOn(TestCluster* cluster) {
+  const absl::StatusOr<v1::JobStatus> status = cluster->Status();
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_TRUE(cluster->AwaitTrained(status->samples() + 2000));
+}
+
+nlohmann::json Stop(TestCluster* cluster) {
+  cluster->server(0).Signal(SIGTERM);
+  EXPECT_TRUE(cluster->AwaitOrderlyEnd());
+  return cluster->Summary();
+}
+
+// Server 2 is the standby of server 1.
+TEST(StandbyTest, ServersThatAreLostOneAfterAnotherGoOn) {
+  TestCluster cluster({Job("downpour", kEndless), /*servers=*/3});
+  ASSERT_NO_FATAL_FAILURE(Start(&cluster));
+  uint64_t recoveries = 0;
+  for (const int server : {1, 2, 1, 2}) {
+    ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {server}));
+    ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(++recoveries)));
+    ASSERT_NO_FATAL_FAILURE(TrainOn(&cluster));
+  }
+  EXPECT_THAT(cluster.server(0).Output(),
+              HasSubstr("server 1 was lost, and has restored its shard at version "));
+  EXPECT_THAT(cluster.worker(0).Output(), Not(HasSubstr("registering again")));
+  const nlohmann::json summary = Stop(&cluster);
+  EXPECT_EQ(summary["recoveries"], 4) << summary.dump(2);
+  EXPECT_EQ(summary["updates_computed_again"], 0) << summary.dump(2);
+}
+
+TEST(StandbyTest, DeterministicRunEndsInTheSameBytesAsAnUndisturbedOne) {
+  constexpr uint64_t kEpochs = 100;
+  TestCluster undisturbed({Job("sync", kEpochs), /*servers=*/2, TestDirectory() + "/undisturbed"});
+  ASSERT_TRUE(undisturbed.StartServers());
+  undisturbed.StartWorkers(2);
+  ASSERT_TRUE(undisturbed.AwaitOrderlyEnd());
+
+  TestCluster cluster({Job("sync", kEpochs), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  ASSERT_TRUE(cluster.AwaitTrained(2000));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {1}));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["updates_computed_again"], 0) << summary.dump(2);
+  EXPECT_TRUE(cluster.ModelBytes() == undisturbed.ModelBytes())
+      << "the largest difference of a weight is "
+      << LargestDifference(cluster.Tensors(), undisturbed.Tensors());
+}
+
+// Both copies of both shards are lost.
+TEST(StandbyTest, WhenAllServersAreLostTheJobGoesBackToACheckpoint) {
+  TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
+  ASSERT_NO_FATAL_FAILURE(Start(&cluster));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {0, 1}));
+  ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(1)));
+  ASSERT_NO_FATAL_FAILURE(TrainOn(&cluster));
+  EXPECT_EQ(Stop(&cluster)["recoveries"], 1);
+}
+
+// The shard of server 1 and its copy are lost; the master and its shard are not.
+TEST(StandbyTest, WhenAServerAndItsStandbyAreLostTheJobGoesBackToACheckpoint) {
+  TestCluster cluster({Job("downpour", kEndless), /*servers=*/3});
+  ASSERT_NO_FATAL_FAILURE(Start(&cluster));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {1, 2}));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "; went back to "));
+  ASSERT_NO_FATAL_FAILURE(TrainOn(&cluster));
+  EXPECT_GE(Stop(&cluster)["recoveries"], 1);
+}
+
+TEST(StandbyTest, WhenTheMasterIsLostTheJobGoesBackToACheckpoint) {
+  TestCluster cluster({Job("downpour", kEndless), /*servers=*/2});
+  ASSERT_NO_FATAL_FAILURE(Start(&cluster));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {0}));
+  ASSERT_TRUE(cluster.AwaitStatus("a recovery", HasRecovered(1)));
+  ASSERT_NO_FATAL_FAILURE(TrainOn(&cluster));
+  // The next run has standbys, too.
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {1}));
+  ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "server 1 was lost, and has restored its shard"));
+  ASSERT_NO_FATAL_FAILURE(TrainOn(&cluster));
+  EXPECT_EQ(Stop(&cluster)["recoveries"], 2);
+}
+
+TEST(StandbyTest, CheckpointsAreCompleteAfterARestoration) {
+  TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
+  ASSERT_NO_FATAL_FAILURE(Start(&cluster));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_NO_FATAL_FAILURE(KillAndRestart(&cluster, {1}));
+    const absl::StatusOr<v1::JobStatus> status = cluster.Status();
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_TRUE(cluster.AwaitStatus("a later checkpoint", [&](const v1::JobStatus& now) {
+      return now.last_checkpoint() > status->last_checkpoint();
+    }));
+  }
+  const nlohmann::json summary = Stop(&cluster);
+  EXPECT_EQ(summary["phase"], "STOPPED") << summary.dump(2);
+  EXPECT_EQ(summary["recoveries"], 3) << summary.dump(2);
+}
+
+}  // namespace
+}  // namespace catchment
