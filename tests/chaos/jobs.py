@@ -1,0 +1,111 @@
+"""The jobs of the rounds, and what their results must be."""
+import array
+import json
+import struct
+
+PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd", "sync_backup",
+           "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "diloco"]
+
+# Presets whose updates add the pushes themselves, with fields that make each push count by 1. In a group of two, the rule
+# averages the contributions of the members; worker_scaling undoes this, also while one of them is away.
+ADD = "kind: SGD learning_rate: %d momentum: 0 nesterov: false schedule { decay: CONSTANT }"
+COUNTED = {
+    "sync": ("", ADD % 2 + " worker_scaling: LINEAR"),
+    "sync_backup": ("", ADD % 1),
+    "downpour": ("", ADD % 1),
+    "hybrid": ("", ADD % 1),
+    "ssp": ("", ADD % 1),
+    "dc_asgd": ("compensation { delay_compensated { lambda: 0 } }", ADD % 1),
+    "dana": ("contribution { look_ahead { momentum: 0 } }", ADD % 1),
+}
+DROPS_LATE = {"sync_backup"}  # contributions that arrive too late are not applied, by design
+
+# Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must contain.
+REPEATABLE = {"sync": "", "easgd_sync": "worker_state: true", "local_sgd": "worker_state: true",
+              "diloco": "worker_state: true"}
+
+COPIES, SAMPLES, BATCH, WORKERS = 4, 512, 8, 2
+STEP_SECONDS = 0.004
+
+REAL = """
+model { layers { flatten {} } layers { dense { units: 32 } } layers { relu {} } layers { dense { units: 10 } } }
+data { drawn_digits { train_samples: 2000 } }
+"""
+CHANCE = 0.1  # of ten classes
+
+
+class Job:
+    """A job of a round. kind: "counted", "real" or "repeatable". seconds: about how long it trains, where a message from
+    one host to another takes `delay` seconds."""
+
+    def __init__(self, preset, kind, seed, seconds, delay, heartbeat_timeout, standby):
+        self.preset, self.kind, self.seed, self.standby = preset, kind, seed, standby
+        self.heartbeat_timeout = heartbeat_timeout
+        samples = SAMPLES if kind == "counted" else 2000
+        steps = seconds / ((STEP_SECONDS if kind == "counted" else 0.001) + 2 * delay)
+        self.epochs = max(2, round(steps * BATCH * WORKERS / samples))
+        self.budget = self.epochs * samples
+
+    def text(self, directory):
+        algorithm, optimizer, model = "", "", REAL
+        if self.kind == "counted":
+            algorithm, optimizer = COUNTED[self.preset]
+            optimizer = "optimizer { %s }" % optimizer
+            path = directory + "/zeros.safetensors"
+            write_zeros(path)
+            model = ('model { external { tensors { name: "counts" shape: %d shape: %d } } initial_weights: "%s" }\n'
+                     "data { external { train_samples: %d } }" % (COPIES, SAMPLES, path, SAMPLES))
+        repeatable = self.kind == "repeatable"
+        state = REPEATABLE[self.preset] if repeatable else ""
+        return f"""
+name: "chaos"
+{model}
+algorithm {{ preset: "{self.preset}" {algorithm} }}
+{optimizer}
+workers: {WORKERS}
+batch_size: {BATCH}
+epochs: {self.epochs}
+seed: {self.seed}
+block_kib: 1
+device: CPU
+deterministic: {str(repeatable).lower()}
+checkpoint {{ every_seconds: 0.3 keep: 3 {state} }}
+faults {{ connect_timeout_seconds: 60 heartbeat_timeout_seconds: {self.heartbeat_timeout}
+  {'standby: 1' if self.standby else ''} }}
+"""
+
+
+def write_zeros(path):
+    header = json.dumps({"counts": {"dtype": "F32", "shape": [COPIES, SAMPLES],
+                                    "data_offsets": [0, 4 * COPIES * SAMPLES]}}).encode()
+    header += b" " * (-len(header) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header + bytes(4 * COPIES * SAMPLES))
+
+
+def read_weights(path):
+    """Returns the values of all float32 tensors of a safetensors file, by name."""
+    with open(path, "rb") as file:
+        data = file.read()
+    size = struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__" and entry["dtype"] == "F32":
+            begin, end = entry["data_offsets"]
+            tensors[name] = array.array("f", data[8 + size + begin:8 + size + end])
+    return tensors
+
+
+def count(weights, epochs):
+    """Returns how many applications of samples are missing, how many there are more than once in an epoch, over all copies,
+    and the largest number of such in a copy. Raises ValueError if a weight is no count."""
+    lost = doubled = most = 0
+    for copy in range(COPIES):
+        values = weights[copy * SAMPLES:(copy + 1) * SAMPLES]
+        for value in values:
+            if value < 0 or value != int(value):
+                raise ValueError(f"a weight is {value}, which is not a number of applications")
+        lost += sum(int(max(0, epochs - value)) for value in values)
+        more = sum(int(max(0, value - epochs)) for value in values)
+        doubled, most = doubled + more, max(most, more)
+    return lost, doubled, most
