@@ -118,10 +118,24 @@ END
   echo "Name=gpu File=$work/gpu[0-1]" >"$work/gres.conf"
   await "munge" test -S "$work/munge/socket"
   slurmctld -D -f "$SLURM_CONF" >"$work/slurmctld.log" 2>&1 &
-  for node in n1 n2; do
-    slurmd -D -f "$SLURM_CONF" -N "$node" >"$work/slurmd-$node.log" 2>&1 &
-  done
+  for node in n1 n2; do start_node "$node"; done
   await "both nodes idle" both_idle
+}
+
+declare -A slurmd_pids
+start_node() {
+  slurmd -D -f "$SLURM_CONF" -N "$1" >>"$work/slurmd-$1.log" 2>&1 &
+  slurmd_pids[$1]=$!
+}
+
+# lose_node NODE: its slurmd and all tasks on it end at once, and Slurm is notified.
+lose_node() {
+  local pid
+  kill -KILL "${slurmd_pids[$1]}"
+  scontrol update NodeName="$1" State=DOWN Reason=lost || fail "scontrol does not take $1 away"
+  for pid in $(pgrep -f bin/catchment_); do
+    if grep -qxz "SLURMD_NODENAME=$1" "/proc/$pid/environ" 2>/dev/null; then kill -KILL "$pid"; fi
+  done
 }
 
 both_idle() { [[ $(sinfo --noheader --format=%D-%t 2>/dev/null) == 2-idle ]]; }
@@ -205,8 +219,58 @@ grep -q "resuming from checkpoint" "$work/out-b/logs/server-1.log" || fail "serv
 scancel "$job"
 await "no daemon is left" no_daemons
 
+# program TEXT: the number of a process of a bundle's program whose command line has the text; not that of a shell or srun.
+program() { pgrep -f "^[^ ]*bin/catchment_[a-z]* .*$1" | head -n 1; }
+# says LOG TEXT: whether a log has the text.
+says() { grep -qF "$2" "$1" 2>/dev/null; }
+# The time of a step does not depend on the machine, so that the job trains for a minute at least.
+cat >"$work/minute.textproto" <<'END'
+name: "minute"
+model { synthetic { parameters: 20000 step_ms: 20 } }
+data { synthetic { samples: 12000 } }
+algorithm { preset: "downpour" }
+batch_size: 2
+epochs: 1
+block_kib: 16
+checkpoint { every_updates: 50 }
+END
+minute=("$script" --servers=2 "$work/minute.textproto")
+
+echo "== what a signal ends is started again inside the allocation, and the job goes back to its last checkpoint"
+out=$work/out-f
+job=$(submit --nodes=2 --ntasks=2 "${minute[@]}" --out="$out")
+await "a checkpoint of job $job" compgen -G "$out/checkpoints/*/manifest.textproto" >/dev/null
+kill -KILL "$(program "--index=1 .*--out=$out")"
+await "server 1 is back" says "$out/logs/server-0.log" "server 1 was lost at version"
+kill -KILL "$(program "--index=0 .*--out=$out")"
+await "the master is back" says "$out/logs/server-0.log" "the master was lost at version"
+kill -KILL "$(program --threads=)"
+await "the worker is back" grep -qF "signal 9 ended catchment_worker; started again" "$out"/logs/worker-{0,1}.log
+await "job $job ends" ended "$job"
+[[ $(state "$job") == COMPLETED ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
+expect_summary "$out" '"phase": "DONE"' '"samples": 12000' '"recoveries": 2' '"updates_computed_again"'
+for server in 0 1; do says "$work/job-$job.log" "signal 9 ended server $server; started again at" || fail "$(log "$job")"; done
+await "no daemon is left" no_daemons
+
+echo "== a node is lost: Slurm requeues the job, which continues from its last checkpoint and trains its budget"
+out=$work/out-g
+job=$(submit --nodes=2 --ntasks=2 "${minute[@]}" --out="$out")
+await "a checkpoint of job $job" compgen -G "$out/checkpoints/*/manifest.textproto" >/dev/null
+lose_node n2
+await "job $job waits again" pending "$job"
+await "no daemon is left" no_daemons
+start_node n2
+await "both nodes idle" both_idle
+scontrol update JobId="$job" StartTime=now
+await "job $job ends" ended "$job"
+[[ $(state "$job") == COMPLETED ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
+expect_summary "$out" '"phase": "DONE"' '"samples": 12000'
+says "$out/logs/server-0.log" "resuming from checkpoint" || fail "job $job did not continue from a checkpoint"
+[[ $(log "$job" | grep -c "the master at") -eq 2 ]] || fail "the log does not have both starts: $(log "$job")"
+await "no daemon is left" no_daemons
+
 echo "== a requeued job goes on by itself"
-job=$(submit --requeue --nodes=1 --ntasks=1 "$script" --out="$work/out-c" "${long[@]}" --set checkpoint.every_updates=50)
+job=$(submit --nodes=1 --ntasks=1 "$script" --out="$work/out-c" "${long[@]}" --set checkpoint.every_updates=50)
 await "a checkpoint of job $job" compgen -G "$work/out-c/checkpoints/*/manifest.textproto" >/dev/null
 scontrol requeue "$job"
 # Slurm would let two minutes pass.
@@ -249,6 +313,7 @@ expect_summary "$work/out-program" '"phase": "DONE"' '"samples": 2560'
 echo "== without any worker left the job fails"
 job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-e" "${long[@]}")
 await "job $job trains" trains "$job"
+# With the shells that would start them again.
 pkill -KILL -f bin/catchment_worker
 await "job $job ends" ended "$job"
 [[ $(exit_code "$job") == 1 ]] || fail "exit code $(exit_code "$job"), not 1: $(log "$job")"
