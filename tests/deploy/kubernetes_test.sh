@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # deploy/kubernetes: rendered by kubectl, checked against Kubernetes' schemas, and run: every Pod as a local
 # process with the names, commands, environment, user, root, volumes, probes and grace period that its
-# manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, once with one deleted,
-# and once as a JobSet.
+# manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, with the master's container killed, and
+# with each of them deleted, and as a JobSet.
 #
 #   bazel test //tests/deploy:kubernetes_test
 #
@@ -62,14 +62,14 @@ check_schemas() {
   fi
 }
 
-# in_cluster RENDERING RUN EPOCHS FLAG...: with a shorter patience for lost servers than a cluster's.
+# in_cluster RENDERING RUN EPOCHS FLAG...
 in_cluster() {
   local rendering=$1 run=$2 epochs=$3
   shift 3
   mkdir -p "$work/$run"
-  sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 20 }\n\1faults { connect_timeout_seconds: 5 }/; s/epochs: 2$/epochs: '"$epochs/" \
+  sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 20 }/; s/epochs: 2$/epochs: '"$epochs/" \
     "$work/$rendering.yaml" >"$work/$run/manifests.yaml"
-  grep -q "connect_timeout_seconds: 5" "$work/$run/manifests.yaml" || fail "the job was not changed"
+  grep -q "every_updates: 20" "$work/$run/manifests.yaml" || fail "the job was not changed"
   echo "== $run"
   unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc \
     /usr/bin/python3 tests/deploy/run_manifests.py "$work/$run/manifests.yaml" "$work/$run" "$work/catchment" "$@" &
@@ -100,8 +100,19 @@ done
 grep -q "image: registry.example/catchment:0.1.0-cuda" "$work/gpu.yaml" || fail "the overlay's image is not there"
 [[ $(grep -c "nvidia.com/gpu: \"1\"" "$work/gpu.yaml") -eq 2 ]] || fail "the GPU is not asked for"
 check_schemas
+# recovered RUN NUMBER: whether the job has gone back to a checkpoint so many times.
+recovered() {
+  grep -q "\"recoveries\": $2," "$work/$1/volumes/claim-catchment-out/summary.json" || fail "$1: not $2 recoveries"
+}
 in_cluster base run 10
+recovered run 0
 in_cluster base killed 30 --kill=catchment-server-1
-in_cluster base deleted 30 --delete=catchment-server-0
+recovered killed 1
+in_cluster base killed_container 30 --kill_container=catchment-server-0
+recovered killed_container 1
+in_cluster base deleted_master 30 --delete=catchment-server-0
+in_cluster base deleted 30 --delete=catchment-server-1
 in_cluster jobset jobset 10
+in_cluster jobset jobset_killed 30 --kill_container=catchment-server-0-1
+recovered jobset_killed 1
 echo PASSED

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs the Pods of rendered manifests as local processes, for tests/deploy/kubernetes_test.sh.
 
-    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--delete=POD]
+    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD] [--delete=POD]
 
 Each Pod has an address and the names that the cluster's DNS would give, the declared commands, arguments,
 environment, user, read-only root and volumes, probes with their periods and thresholds, restarts, and its grace
-period at the end. --kill: once all servers are ready and there is a
-checkpoint, that Pod's program is killed once. --delete: then that Pod is deleted once, and comes again.
+period at the end. --kill: once all servers are ready and there is a checkpoint, that Pod's program is killed once.
+--kill_container: then all processes of its container are, as where its node runs out of memory. --delete: then that Pod is
+deleted once, as by a drain, and comes again.
 
 Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0
 when every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
@@ -25,6 +26,7 @@ import yaml
 sys.stdout.reconfigure(line_buffering=True)
 PATIENCE = 1800  # seconds for the whole job, also on a machine ten times slower than most
 BACKOFF = 2  # seconds before a container's second start, then twice as many each time; the kubelet's: 10
+SAVING = 90  # seconds: a checkpoint that cannot be saved is tried again for a minute (docs/operating.md)
 AFTER = 12  # seconds that servers must stay alive after it: more than a liveness probe's period
 
 # A root that holds the machine's programs, read-only, and the Pod's volumes. "$@": the command.
@@ -71,6 +73,7 @@ class Pod:
         self.backoff = backoff
         self.process = None
         self.start_at = 0.0
+        self.kill_at = None  # when the grace period of a deleted Pod ends
         self.restarts = 0
         self.done = self.started = self.ready = self.was_ready = False
         self.failures = {}  # of each kind of probe, one after the other
@@ -86,6 +89,21 @@ class Pod:
         for variable in self.container.get("env", []):
             env[variable["name"]] = expand(variable["value"], env)
         return env
+
+    def check_restarts(self, cluster):
+        """A container that was lost is started again where it was, and a server has the time to save before it is killed."""
+        policy = self.spec.get("restartPolicy", "Always")
+        if policy != ("Always" if self.owner == "StatefulSet" else "OnFailure"):
+            fail(f"{self.name}: restartPolicy is {policy}")
+        if self.backoff == 0:
+            fail(f"{self.name}: backoffLimit is 0, so that the first restart ends the job")
+        if "readinessProbe" in self.container and self.grace < SAVING:
+            fail(f"{self.name}: terminationGracePeriodSeconds is {self.grace}, and saving may take {SAVING} s")
+        if self.owner == "StatefulSet":
+            budgets = [b["spec"] for b in cluster.of("PodDisruptionBudget")
+                       if b["spec"]["selector"]["matchLabels"].items() <= self.labels.items()]
+            if [b["maxUnavailable"] for b in budgets] != [1]:
+                fail(f"{self.name}: drains do not take one server after the other: {budgets}")
 
     def check_security(self):
         pod, own = self.spec["securityContext"], self.container["securityContext"]
@@ -167,8 +185,11 @@ class Pod:
             return
         code = self.process.poll()
         if code is not None:
+            self.kill_at = None
             self.on_end(code, now)
             return
+        if self.kill_at is not None and now > self.kill_at:
+            fail(f"{self.name} does not end within its grace period of {self.grace} s")
         if not self.started:
             passed = self.probe("startupProbe", cluster, now)
             if passed is False:
@@ -203,6 +224,15 @@ class Pod:
         with open(f"/proc/{pid}/task/{pid}/children") as children:
             os.kill(int(children.read().split()[0]), signal.SIGKILL)
 
+    def kill_container(self):
+        """As the kubelet does: all processes of the container, the script that is its first one among them."""
+        pids = [self.process.pid]
+        for pid in pids:
+            with open(f"/proc/{pid}/task/{pid}/children") as children:
+                pids += map(int, children.read().split())
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
     def terminate(self):
         """As when a Pod is deleted."""
         begin = time.monotonic()
@@ -231,6 +261,7 @@ class Cluster:
         self.addresses = {pod.name: f"10.214.7.{10 + i}" for i, pod in enumerate(self.pods)}
         for pod in self.pods:
             pod.check_security()
+            pod.check_restarts(self)
 
     def of(self, kind):
         return [d for d in self.documents if d["kind"] == kind]
@@ -326,25 +357,34 @@ class Cluster:
                 pod.look_after(self, time.monotonic())
             time.sleep(0.2)
 
-    def run(self, kill, delete):
+    def run(self, kill, kill_container, delete):
         self.prepare()
         for pod in self.pods:
             pod.start(self)
-        if kill or delete:
+        name = kill or kill_container or delete
+        if name:
             self.run_until(lambda: all(p.ready for p in self.servers()) and self.has_checkpoint(), PATIENCE,
                            "all servers are ready, and there is a checkpoint")
-            victim = next(p for p in self.pods if p.name in (kill, delete))
-            victim.kill_program() if kill else victim.process.send_signal(signal.SIGTERM)
-            print(f"{victim.name} is {'killed' if kill else 'deleted'}")
+            victim = next(p for p in self.pods if p.name == name)
+            if kill:
+                victim.kill_program()
+            elif kill_container:
+                victim.kill_container()
+            else:
+                victim.process.send_signal(signal.SIGTERM)
+                victim.kill_at = time.monotonic() + victim.grace
+            print(f"{victim.name} is {'deleted' if delete else 'killed'}")
         self.run_until(self.complete, PATIENCE, "the job is complete")
         for pod in self.servers():
             if not pod.was_ready:
                 fail(f"{pod.name} was never ready")
         restarted = {pod.name for pod in self.pods if pod.restarts}
-        if not kill and not delete and restarted:
+        if not name and restarted:
             fail(f"started again: {restarted}")
-        if (kill or delete) and not restarted.issuperset({kill, delete} - {None}):
-            fail(f"{kill or delete} was not started again")
+        if name and name not in restarted:
+            fail(f"{name} was not started again")
+        if (kill or kill_container) and restarted != {name}:
+            fail(f"only {name} was lost, and these were started again: {restarted}")
         print("the job is complete; started again:", sorted(restarted) or "none")
         before = {pod.name: pod.restarts for pod in self.pods}
         ends = time.monotonic() + AFTER
@@ -368,7 +408,7 @@ def main():
     flags = dict(argument.split("=", 1) for argument in sys.argv[4:])
     with open(manifests) as file:
         cluster = Cluster(list(yaml.safe_load_all(file)), work, bundle)
-    cluster.run(flags.get("--kill"), flags.get("--delete"))
+    cluster.run(flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"))
 
 
 main()
