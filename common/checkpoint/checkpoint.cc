@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
+#include "common/checkpoint/worker_file.h"
 #include "common/random_id.h"
 #include "glog/logging.h"
 
@@ -59,11 +61,19 @@ absl::StatusOr<v1::Manifest> ReadComplete(const std::string& dir, uint64_t numbe
   if (!manifest.ok()) return manifest.status();
   const auto shards = OpenShards(dir, *manifest);
   if (!shards.ok()) return shards.status();
+  if (depth == Depth::kHeaders) return manifest;
   for (const ShardFile& shard : *shards) {
-    if (depth == Depth::kHeaders) break;
     if (const absl::Status status = shard.file->VerifyChecksums(); !status.ok()) return status;
   }
   return manifest;
+}
+
+absl::Status VerifyWorkerStates(const std::string& dir, const v1::Manifest& manifest) {
+  for (uint32_t worker : manifest.master().worker_states()) {
+    const absl::Status status = VerifyWorkerState(dir, manifest.number(), worker);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 // Returns an unused path in the same directory for checkpoint `number`.
@@ -105,20 +115,30 @@ absl::StatusOr<FoundCheckpoint> FindLatest(const std::string& dir) {
   const auto numbers = ListCheckpoints(dir);
   if (!numbers.ok()) return numbers.status();
   FoundCheckpoint found;
+  std::optional<v1::Manifest> without_workers;  // the newest that has all weights
   for (uint64_t number : *numbers) {
     auto manifest = ReadComplete(dir, number, Depth::kChecksums);
-    if (manifest.ok()) {
+    const absl::Status status = manifest.ok() ? VerifyWorkerStates(dir, *manifest) : manifest.status();
+    if (status.ok()) {
       found.manifest = *std::move(manifest);
       return found;
     }
-    if (!IsUnusable(manifest.status())) {
+    if (!IsUnusable(status)) {
       return absl::Status(
-          manifest.status().code(),
+          status.code(),
           absl::StrCat(
-              "checkpoint ", number, " in ", dir, " cannot be read: ", manifest.status().message(),
+              "checkpoint ", number, " in ", dir, " cannot be read: ", status.message(),
               "; make it readable and try again, or move it away to continue from an older checkpoint"));
     }
-    found.warnings.push_back(absl::StrCat("skipped checkpoint ", number, ": ", manifest.status().message()));
+    if (manifest.ok() && !without_workers) without_workers = *std::move(manifest);
+    found.warnings.push_back(absl::StrCat("skipped checkpoint ", number, ": ", status.message()));
+  }
+  if (without_workers) {
+    found.warnings.push_back(
+        absl::StrCat("no checkpoint has the states of all workers; continuing from checkpoint ",
+                     without_workers->number()));
+    found.manifest = *std::move(without_workers);
+    return found;
   }
   return absl::NotFoundError(absl::StrCat("there is no checkpoint to resume from in ", dir,
                                           found.warnings.empty() ? "" : "\n",

@@ -52,4 +52,9 @@ absl::StatusOr<SavedWorker> ReadWorkerState(const std::string& dir, uint64_t num
   return state;
 }
 
+absl::Status VerifyWorkerState(const std::string& dir, uint64_t number, uint32_t worker) {
+  const auto file = SafetensorsFile::Open(PathOf(dir, number, worker));
+  return file.ok() ? (*file)->VerifyChecksums() : file.status();
+}
+
 }  // namespace catchment

@@ -27,6 +27,9 @@ absl::Status WriteWorkerState(const std::string& dir, uint64_t number, uint32_t 
 // malformed.
 absl::StatusOr<SavedWorker> ReadWorkerState(const std::string& dir, uint64_t number, uint32_t worker);
 
+// Verifies the checksums without keeping the state. Errors: those of SafetensorsFile.
+absl::Status VerifyWorkerState(const std::string& dir, uint64_t number, uint32_t worker);
+
 }  // namespace catchment
 
 #endif  // CATCHMENT_COMMON_CHECKPOINT_WORKER_FILE_H_

@@ -187,12 +187,15 @@ class Cluster:
         return os.path.exists(self.out + "/summary.json") and any(not s.runs() for s in self.servers)
 
     def check_processes(self):
-        """Raises Failure if a process has ended by itself with an error."""
+        """Raises Failure if a process has ended by itself with an error. A worker that was lost, and comes back when the job
+        has ended without it, cannot know this: it gives up reaching the master."""
         for process in self.processes():
             code = process.process.poll()
-            if code not in (None, 0):
-                with open(process.log, errors="replace") as log:
-                    last = log.read().strip().rsplit("\n", 1)[-1]
+            if code in (None, 0):
+                continue
+            with open(process.log, errors="replace") as log:
+                last = log.read().strip().rsplit("\n", 1)[-1]
+            if not (process in self.workers and self.is_over() and "gave up after" in last):
                 raise Failure(f"{process.name} ended with {code}: {last}")
 
     def await_end(self):

@@ -8,6 +8,7 @@
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/worker_file.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -286,6 +287,33 @@ TEST(FindLatest, DamagedValuesAreNoticed) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->manifest.number(), 1);
   EXPECT_THAT(found->warnings, ElementsAre(HasSubstr("tensor \"state.0\" is damaged")));
+}
+
+TEST(FindLatest, EveryTruncationOfAWorkersStateIsNoticed) {
+  const std::string dir = FreshDirectory();
+  Save(dir, 1, 1);
+  v1::Manifest manifest = Save(dir, 2, 1);
+  ASSERT_TRUE(WriteWorkerState(dir, 2, 3, {{{"velocity", {1, 2, 3}}}, {{"steps", 5}}}).ok());
+  manifest.mutable_master()->add_worker_states(3);
+  ASSERT_TRUE(WriteManifest(dir, manifest).ok());
+  EXPECT_EQ(FindLatest(dir)->manifest.number(), 2);
+  const std::string path = CheckpointDirectory(dir, 2) + "/worker-3.safetensors";
+  std::string bytes = FileBytes(path);
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    SetFileBytes(path, bytes.substr(0, size));
+    const auto found = FindLatest(dir);
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_EQ(found->manifest.number(), 1) << size;
+    ASSERT_THAT(found->warnings, ElementsAre(HasSubstr(path)));
+  }
+  bytes.back() ^= 1;
+  SetFileBytes(path, bytes);
+  EXPECT_EQ(FindLatest(dir)->manifest.number(), 1);
+  std::filesystem::remove(path);
+  EXPECT_EQ(FindLatest(dir)->manifest.number(), 1);
+  std::filesystem::remove(ManifestPath(dir, 1));
+  EXPECT_EQ(FindLatest(dir)->manifest.number(), 2)
+      << "its weights are intact, and there is no other checkpoint";
 }
 
 // A file that cannot be read may be sound: going back to an older checkpoint would lose what it holds.
