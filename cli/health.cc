@@ -30,6 +30,7 @@ struct Options {
   std::string service;
   double timeout_seconds = 3;
   TlsFiles tls;
+  bool insecure = false;
 };
 
 CommandLine MakeCommandLine(Options* o) {
@@ -37,11 +38,14 @@ CommandLine MakeCommandLine(Options* o) {
   line.argument = {"HOST:PORT", "node0:7000", &o->address};
   line.flags.AddString("service", "NAME", &o->service, "The service to ask for. Default: the process.");
   line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Limit for the answer. Default 3.");
-  AddTlsFlags(&o->tls, &line.flags);
+  AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
   return line;
 }
 
 absl::StatusOr<int> Ask(const Options& options, std::ostream* out) {
+  if (absl::Status status = CheckSecure(options.address, options.tls, options.insecure); !status.ok()) {
+    return status;
+  }
   auto credentials = ClientCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
   const auto stub = health::Health::NewStub(ConnectForControl(options.address, *credentials));

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -21,7 +23,6 @@ constexpr int kTailLines = 5;
 constexpr char kFreePort[] = "127.0.0.1:0";
 
 Command MakeCommand(const ClusterPlan& plan, const std::string& name, std::vector<std::string> argv) {
-  for (const std::string& argument : TlsArguments(plan.tls)) argv.push_back(argument);
   Command command{name, std::move(argv), absl::StrCat(plan.out, "/logs/", name, ".log")};
   // By default idle threads of libgomp spin. Several processes share the processors here, and a spinning
   // thread would delay the others.
@@ -74,9 +75,32 @@ std::string ToString(const Departure& departure) {
                       "; the last lines of ", departure.log, ":", Quote(departure.tail));
 }
 
+absl::StatusOr<SocketDirectory> SocketDirectory::Create() {
+  // A socket's path has at most 107 bytes.
+  constexpr size_t kLongest = 107 - sizeof("/server-12345");
+  absl::Status status;
+  const char* const parents[] = {std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR"), "/tmp"};
+  for (const char* parent : parents) {
+    if (parent == nullptr || *parent != '/') continue;
+    std::string path = absl::StrCat(parent, "/catchment-XXXXXX");
+    if (path.size() > kLongest) continue;
+    if (mkdtemp(path.data()) != nullptr) return SocketDirectory(path);
+    status = absl::ErrnoToStatus(errno, absl::StrCat("cannot create a directory for sockets, ", path));
+  }
+  return status;
+}
+
+SocketDirectory::~SocketDirectory() {
+  std::error_code error;
+  if (!path_.empty()) fs::remove_all(path_, error);
+}
+
 Command ServerCommand(const ClusterPlan& plan, int index, const std::string& master,
                       const std::string& address) {
-  std::vector<std::string> servers(plan.servers, kFreePort);
+  std::vector<std::string> servers;
+  for (int i = 0; i < plan.servers; ++i) {
+    servers.push_back(plan.sockets.empty() ? kFreePort : absl::StrCat("unix:", plan.sockets, "/server-", i));
+  }
   if (index > 0) servers[0] = master;
   if (!address.empty()) servers[index] = address;
   std::vector<std::string> argv = {plan.daemons.server, "--job=" + plan.job, absl::StrCat("--index=", index),

@@ -6,12 +6,12 @@
 #define CATCHMENT_CLI_LOCAL_CLUSTER_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/process.h"
-#include "common/rpc.h"
 
 namespace catchment {
 
@@ -43,7 +43,27 @@ struct ClusterPlan {
   std::string device;      // empty: the job's
   std::string program;     // of the workers and the evaluator; empty: none
   bool resume = false;
-  TlsFiles tls;
+  // A directory for the servers' Unix sockets; empty: they take free ports of 127.0.0.1, which every user of the machine
+  // can reach.
+  std::string sockets;
+};
+
+// A new directory with mode 0700, which the destructor removes with its content: other users of the machine cannot
+// connect to the sockets in it.
+class SocketDirectory {
+ public:
+  // Creates it in $XDG_RUNTIME_DIR, $TMPDIR or /tmp, in the first that exists and whose path is short enough for a
+  // socket's. Errors: that of creating it in /tmp.
+  static absl::StatusOr<SocketDirectory> Create();
+  SocketDirectory(SocketDirectory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  ~SocketDirectory();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit SocketDirectory(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;  // empty: moved from
 };
 
 enum class Part { kServer, kWorker, kEvaluator };
@@ -79,7 +99,7 @@ class LocalCluster {
   // ended or did not listen; those of starting a program.
   absl::Status Start(double listen_seconds, SignalWaiter* signals);
 
-  // Returns HOST:PORT.
+  // Returns HOST:PORT or unix:PATH.
   const std::string& master() const { return master_; }
   // Call it only after Start.
   pid_t MasterPid() const { return children_.front().process.pid(); }

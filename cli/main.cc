@@ -11,6 +11,7 @@
 #include "cli/train.h"
 #include "common/command_line.h"
 #include "common/nearest_name.h"
+#include "common/open_files.h"
 #include "common/version.h"
 
 namespace catchment {
@@ -96,5 +97,6 @@ int Run(const Arguments& args, const Streams& streams) {
 }  // namespace catchment
 
 int main(int argc, char** argv) {
+  catchment::KeepFilesPrivate();
   return catchment::Run({argv + 1, argv + argc}, catchment::StandardStreams());
 }

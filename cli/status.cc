@@ -50,6 +50,7 @@ struct Options {
   double watch = 0;  // seconds; 0: once
   bool json = false;
   TlsFiles tls;
+  bool insecure = false;
 };
 
 absl::Status CheckAddress(const std::string& address) {
@@ -66,10 +67,11 @@ CommandLine MakeCommandLine(Options* o) {
                                 "then those between two reports. On a terminal a report replaces the last "
                                 "one; elsewhere it follows it.");
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
-  AddTlsFlags(&o->tls, &line.flags);
+  AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
   line.check = [o] {
     absl::Status status = CheckAddress(o->master);
     status.Update(ClientCredentials(o->tls).status());
+    if (status.ok()) status = CheckSecure(o->master, o->tls, o->insecure);
     return status;
   };
   return line;

@@ -141,6 +141,7 @@ Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   object["last_checkpoint"] = Known(status.last_checkpoint() > 0, status.last_checkpoint());
   object["planned_workers"] = status.settings().workers();
   object["evaluators"] = status.evaluators();
+  object["insecure"] = status.insecure();
   object["workers"] = Json::array();
   for (const v1::WorkerStatus& worker : status.workers())
     object["workers"].push_back(WorkerJson(worker, before));

@@ -97,12 +97,17 @@ std::string CheckpointRow(const v1::JobStatus& status) {
   return status.last_checkpoint() == 0 ? "none yet" : Count(status.last_checkpoint());
 }
 
+std::string SecurityRow(const v1::JobStatus& status) {
+  if (!status.insecure()) return "";
+  return "INSECURE: connections over the network are neither encrypted nor authenticated (--insecure)";
+}
+
 std::string JobTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const std::vector<std::pair<std::string, std::string>> rows = {
-      {"progress", ProgressRow(status)},    {"time", TimeRow(status, before)},
-      {"training", TrainingRow(status)},    {"test", TestRow(status)},
-      {"staleness", StalenessRow(status)},  {"on the wire", WireRow(status)},
-      {"checkpoint", CheckpointRow(status)}};
+      {"progress", ProgressRow(status)},     {"time", TimeRow(status, before)},
+      {"training", TrainingRow(status)},     {"test", TestRow(status)},
+      {"staleness", StalenessRow(status)},   {"on the wire", WireRow(status)},
+      {"checkpoint", CheckpointRow(status)}, {"security", SecurityRow(status)}};
   std::string text;
   for (const auto& [name, value] : rows) {
     if (value.empty()) continue;

@@ -46,7 +46,6 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.device = options.device;
   plan.program = options.program;
   plan.resume = options.resume;
-  plan.tls = options.tls;
   return plan;
 }
 

@@ -28,7 +28,6 @@ struct TrainOptions {
   bool resume = false;
   bool overwrite = false;
   double stall_seconds = 600;
-  TlsFiles tls;
 
   std::vector<std::string> args;  // the whole command line, for ResumeCommand
 };

@@ -244,9 +244,14 @@ TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
 
 absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
                                         SignalWaiter* signals, TrainObserver* observer) {
-  LocalCluster cluster(plan);
+  const absl::StatusOr<SocketDirectory> sockets = SocketDirectory::Create();
+  if (!sockets.ok()) return sockets.status();
+  ClusterPlan own = plan;
+  own.sockets = sockets->path();
+  ClearSecurityEnvironment();
+  LocalCluster cluster(std::move(own));
   if (absl::Status status = cluster.Start(bounds.listen, signals); !status.ok()) return status;
-  absl::StatusOr<JobControl> master = JobControl::Create(cluster.master(), plan.tls);
+  absl::StatusOr<JobControl> master = JobControl::Create(cluster.master(), TlsFiles());
   if (!master.ok()) return master.status();
   return TrainMonitor(&cluster, &*master, signals, observer, bounds).Run();
 }

@@ -48,7 +48,7 @@ absl::Status Check(const TrainOptions& o) {
     return absl::InvalidArgumentError(
         absl::StrCat("--device=", o.device, ": takes auto, cpu, cuda or cuda:INDEX"));
   }
-  return CheckComplete(o.tls);
+  return absl::OkStatus();
 }
 
 // Returns the argument quoted for a shell.
@@ -92,7 +92,6 @@ CommandLine TrainCommandLine(TrainOptions* o) {
                   "more, before, to describe them.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
-  AddTlsFlags(&o->tls, &flags);
   line.check = [o] { return Check(*o); };
   return line;
 }

@@ -17,6 +17,7 @@ namespace catchment {
 int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run) {
   TuneProcess();
   RaiseOpenFiles();
+  KeepFilesPrivate();
   BlockSignals();
   // Writing a file beyond the size limit then returns an error instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);

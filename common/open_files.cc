@@ -1,6 +1,7 @@
 #include "common/open_files.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <limits>
 
@@ -20,6 +21,8 @@ void RaiseOpenFiles() {
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
+
+void KeepFilesPrivate() { umask(umask(0) | 027); }
 
 int64_t OpenFilesLimit() {
   rlimit limit = {};

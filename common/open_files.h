@@ -1,4 +1,4 @@
-// The limit of open files and connections of the process (RLIMIT_NOFILE).
+// The limit of open files and connections of the process (RLIMIT_NOFILE), and the permissions of files that it creates.
 //
 // A server must not reach the limit: when a connection cannot be accepted because there is no file
 // descriptor, gRPC 1.51 permanently stops accepting connections (CVE-2023-4785).
@@ -18,6 +18,10 @@ inline constexpr char kOpenFilesRemedy[] =
 
 // Raises the limit to the hard limit. Call it once, at the beginning of main().
 void RaiseOpenFiles();
+
+// Denies other users access to all files that the process and its children create, such as weights and logs, and the
+// group to change them (umask 027). Call it once, at the beginning of main().
+void KeepFilesPrivate();
 
 // Returns the current limit.
 int64_t OpenFilesLimit();

@@ -1,13 +1,26 @@
 #include "common/rpc.h"
 
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <malloc.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/command_line.h"
@@ -25,16 +38,27 @@ constexpr int kKeepaliveMs = 20'000;
 
 struct TlsFlag {
   const char* name;
+  const char* variable;  // of the environment
   std::string TlsFiles::*file;
   const char* help;
 };
 
 constexpr TlsFlag kTlsFlags[] = {
-    {"tls_ca", &TlsFiles::ca,
+    {"tls_ca", "CATCHMENT_TLS_CA", &TlsFiles::ca,
      "PEM file of the authority that has issued the certificates of both sides (mutual TLS)."},
-    {"tls_cert", &TlsFiles::cert, "PEM file of this side's certificate."},
-    {"tls_key", &TlsFiles::key, "PEM file of the certificate's private key."},
+    {"tls_cert", "CATCHMENT_TLS_CERT", &TlsFiles::cert, "PEM file of this side's certificate."},
+    {"tls_key", "CATCHMENT_TLS_KEY", &TlsFiles::key, "PEM file of the certificate's private key."},
 };
+
+constexpr char kInsecureVariable[] = "CATCHMENT_INSECURE";
+
+std::string FromEnvironment(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+// The interval at which certificates and keys are read again.
+constexpr int kReloadSeconds = 1;
 
 absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
   std::ifstream file(path);
@@ -46,54 +70,134 @@ absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& 
   return text.str();
 }
 
-// Returns the texts of the files; empty ones for an unencrypted connection.
-absl::StatusOr<TlsFiles> ReadAll(const TlsFiles& tls) {
-  if (absl::Status status = CheckComplete(tls); !status.ok()) return status;
+struct OpensslDeleter {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+template <typename T>
+using OpensslPtr = std::unique_ptr<T, OpensslDeleter>;
+
+OpensslPtr<BIO> Reader(const std::string& text) {
+  return OpensslPtr<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// gRPC would only log that the two do not belong together, at each handshake.
+bool BelongTogether(const std::string& cert, const std::string& key) {
+  const OpensslPtr<BIO> cert_reader = Reader(cert), key_reader = Reader(key);
+  const OpensslPtr<X509> certificate(PEM_read_bio_X509(cert_reader.get(), nullptr, nullptr, nullptr));
+  const OpensslPtr<EVP_PKEY> private_key(
+      PEM_read_bio_PrivateKey(key_reader.get(), nullptr, nullptr, nullptr));
+  const bool match = certificate != nullptr && private_key != nullptr &&
+                     X509_check_private_key(certificate.get(), private_key.get()) == 1;
+  ERR_clear_error();
+  return match;
+}
+
+// Checks that the files can be read, and that the key is that of the certificate.
+absl::Status CheckFiles(const TlsFiles& tls) {
+  if (absl::Status status = CheckComplete(tls); !status.ok() || tls.ca.empty()) return status;
   TlsFiles pem;
-  if (tls.ca.empty()) return pem;
   for (const TlsFlag& flag : kTlsFlags) {
     absl::StatusOr<std::string> text = ReadPem(flag.name, tls.*flag.file);
     if (!text.ok()) return text.status();
     pem.*flag.file = *std::move(text);
   }
-  return pem;
+  if (BelongTogether(pem.cert, pem.key)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--tls_key=", tls.key, " and --tls_cert=", tls.cert,
+                                                 " are not a key and its certificate"));
+}
+
+void WatchFiles(const TlsFiles& tls, grpc::experimental::TlsCredentialsOptions* options) {
+  options->set_certificate_provider(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      tls.key, tls.cert, tls.ca, kReloadSeconds));
+  options->watch_root_certs();
+  options->watch_identity_key_cert_pairs();
+}
+
+bool IsLoopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
+// Returns HOST of HOST:PORT or [HOST]:PORT.
+std::string HostOf(const std::string& address) {
+  const absl::string_view host = absl::string_view(address).substr(0, address.rfind(':'));
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    return std::string(host.substr(1, host.size() - 2));
+  return std::string(host);
 }
 
 }  // namespace
 
-void AddTlsFlags(TlsFiles* tls, FlagSet* flags) {
-  for (const TlsFlag& flag : kTlsFlags) flags->AddString(flag.name, "FILE", &(tls->*flag.file), flag.help);
+bool IsLocal(const std::string& address) {
+  if (absl::StartsWith(address, "unix:")) return true;
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(HostOf(address).c_str(), nullptr, &hints, &found) != 0) return false;
+  bool local = true;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) local &= IsLoopback(*at->ai_addr);
+  freeaddrinfo(found);
+  return local;
 }
 
-std::vector<std::string> TlsArguments(const TlsFiles& tls) {
-  std::vector<std::string> arguments;
-  for (const TlsFlag& flag : kTlsFlags) {
-    if (!(tls.*flag.file).empty()) arguments.push_back(absl::StrCat("--", flag.name, "=", tls.*flag.file));
+absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure) {
+  if (insecure && !tls.ca.empty()) {
+    return absl::InvalidArgumentError("--insecure and --tls_ca exclude each other: omit one of them");
   }
-  return arguments;
+  if (insecure || !tls.ca.empty() || IsLocal(address)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      address,
+      " is not on this machine's loopback interface, and without TLS everyone who reaches the port can read, "
+      "change and end the job: give all processes --tls_ca, --tls_cert and --tls_key (deploy/make_certs.sh "
+      "makes "
+      "certificates), or --insecure on a network that no one else can reach"));
+}
+
+void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags) {
+  for (const TlsFlag& flag : kTlsFlags) {
+    tls->*flag.file = FromEnvironment(flag.variable);
+    flags->AddString(flag.name, "FILE", &(tls->*flag.file),
+                     absl::StrCat(flag.help, " Default: $", flag.variable, "."));
+  }
+  *insecure = FromEnvironment(kInsecureVariable) == "1";
+  flags->AddSwitch(
+      "insecure", insecure,
+      "Allows connections over a network without TLS: everyone who reaches a port can then read, "
+      "change and end the job. Default: $CATCHMENT_INSECURE is 1.");
+}
+
+void ClearSecurityEnvironment() {
+  for (const TlsFlag& flag : kTlsFlags) unsetenv(flag.variable);
+  unsetenv(kInsecureVariable);
 }
 
 absl::Status CheckComplete(const TlsFiles& tls) {
-  const size_t given = TlsArguments(tls).size();
-  if (given == 0 || given == std::size(kTlsFlags)) return absl::OkStatus();
+  const auto missing = std::count_if(std::begin(kTlsFlags), std::end(kTlsFlags),
+                                     [&tls](const TlsFlag& flag) { return (tls.*flag.file).empty(); });
+  if (missing == 0 || missing == std::ssize(kTlsFlags)) return absl::OkStatus();
   return absl::InvalidArgumentError("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key");
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls) {
-  const absl::StatusOr<TlsFiles> pem = ReadAll(tls);
-  if (!pem.ok()) return pem.status();
-  if (pem->ca.empty()) return grpc::InsecureChannelCredentials();
-  return grpc::SslCredentials({pem->ca, pem->key, pem->cert});
+  if (absl::Status status = CheckFiles(tls); !status.ok()) return status;
+  if (tls.ca.empty()) return grpc::InsecureChannelCredentials();
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  WatchFiles(tls, &options);
+  return grpc::experimental::TlsCredentials(options);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls) {
-  const absl::StatusOr<TlsFiles> pem = ReadAll(tls);
-  if (!pem.ok()) return pem.status();
-  if (pem->ca.empty()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = pem->ca;
-  options.pem_key_cert_pairs.push_back({pem->key, pem->cert});
-  return grpc::SslServerCredentials(options);
+  if (absl::Status status = CheckFiles(tls); !status.ok()) return status;
+  if (tls.ca.empty()) return grpc::InsecureServerCredentials();
+  grpc::experimental::TlsServerCredentialsOptions options(nullptr);
+  WatchFiles(tls, &options);
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 grpc::ChannelArguments TrainingChannelArguments() {

@@ -23,14 +23,28 @@ struct TlsFiles {
   std::string key;
 };
 
-// Declares --tls_ca, --tls_cert and --tls_key.
-void AddTlsFlags(TlsFiles* tls, FlagSet* flags);
-// Returns these flags as another process is given them; none for files that are not given.
-std::vector<std::string> TlsArguments(const TlsFiles& tls);
+// Declares --tls_ca, --tls_cert, --tls_key and --insecure. Their defaults are the environment's CATCHMENT_TLS_CA,
+// CATCHMENT_TLS_CERT, CATCHMENT_TLS_KEY and CATCHMENT_INSECURE (1).
+void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags);
+// Removes these variables from the environment, for child processes with connections of their own.
+void ClearSecurityEnvironment();
 // Returns InvalidArgument if only some files are given.
 absl::Status CheckComplete(const TlsFiles& tls);
 
-// Return credentials. InvalidArgument if only some files are given; errors of reading a file name it.
+// What daemons log with --insecure.
+inline constexpr char kInsecureWarning[] =
+    "INSECURE: connections over the network are neither encrypted nor authenticated (--insecure); everyone "
+    "who reaches "
+    "a server's port can read, change and end the job";
+// Returns true for unix:PATH, and for HOST:PORT if every address of HOST belongs to the loopback interface.
+bool IsLocal(const std::string& address);
+// Returns FailedPrecondition if connections between this process and `address` are neither encrypted nor local, unless
+// `insecure` is set.
+absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure);
+
+// Return credentials. New connections use the files as they are then: replaced files are noticed within two seconds.
+// Errors: InvalidArgument if only some files are given, a file cannot be read (which it names), or the key is not that
+// of the certificate.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls);
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentials(const TlsFiles& tls);
 

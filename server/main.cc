@@ -41,6 +41,7 @@
 #include "common/rpc.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
+#include "common/wire/token.h"
 #include "server/edge/apply_pool.h"
 #include "server/edge/listener.h"
 #include "server/edge/master_service.h"
@@ -90,6 +91,7 @@ struct Flags {
   bool pin_threads = false;
   bool resume = false;
   TlsFiles tls;
+  bool insecure = false;
 };
 
 CommandLine MakeCommandLine(Flags* f) {
@@ -116,7 +118,7 @@ CommandLine MakeCommandLine(Flags* f) {
                     "Default -1: 0 with fewer than 4 processors, otherwise half of them, at most 8.");
   line.flags.AddSwitch("pin_threads", &f->pin_threads, "Binds each of the --apply_threads to a processor.");
   line.flags.AddSwitch("resume", &f->resume, "Resumes from the newest complete checkpoint.");
-  AddTlsFlags(&f->tls, &line.flags);
+  AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   return line;
 }
 
@@ -162,7 +164,17 @@ absl::Status CheckFlags(const Setting& setting) {
   if (setting.flags.resume && setting.checkpoint_dir.empty()) {
     return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
   }
+  for (const std::string& address : setting.servers) {
+    if (absl::Status status = CheckSecure(address, setting.flags.tls, setting.flags.insecure); !status.ok())
+      return status;
+  }
   return absl::OkStatus();
+}
+
+// Returns true if connections over a network are in clear text.
+bool IsInsecure(const Setting& setting) {
+  return setting.flags.tls.ca.empty() &&
+         !std::all_of(setting.servers.begin(), setting.servers.end(), IsLocal);
 }
 
 // Finds what the server begins with. The master decides for all servers: it asks those that begin with another
@@ -413,6 +425,8 @@ MasterHost::Options MasterOptions(const Setting& setting) {
   options.checkpoint_dir = setting.checkpoint_dir;
   options.out_dir = setting.flags.out;
   options.run_id = RandomId();
+  options.token_key = NewTokenKey();
+  options.insecure = IsInsecure(setting);
   options.first_incarnation = FirstIncarnation();
   const RunStart& start = setting.start;
   options.record = start.record;
@@ -640,6 +654,7 @@ absl::Status Main(const Flags& flags) {
   if (!setting.ok()) return setting.status();
   const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
   if (!layout.ok()) return layout.status();
+  LOG_IF(WARNING, IsInsecure(*setting)) << kInsecureWarning;
   while (true) {
     const absl::StatusOr<bool> again =
         setting->index == 0 ? RunMaster(*layout, &*setting) : RunServer(*layout, &*setting);

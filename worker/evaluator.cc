@@ -89,8 +89,7 @@ absl::Status Evaluator::Run() {
 }
 
 absl::Status Evaluator::RunMembership(Session* session) {
-  const absl::StatusOr<v1::RegisterReply> me =
-      master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::EVALUATOR));
+  const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::EVALUATOR));
   if (HasMasterEnded(me.status()) && !JobGoesOn(&master_)) return absl::OkStatus();
   if (!me.ok()) return me.status();
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";

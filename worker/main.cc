@@ -1,5 +1,6 @@
 // catchment_worker: computes gradients (or, with --role=evaluator, scores the test set) for the job of a
 // master, which sends it the job. Begin reading in worker/trainer.h.
+#include <glog/logging.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -36,6 +37,7 @@ struct Flags {
   double connect_timeout_seconds = 60;
   std::string program;
   TlsFiles tls;
+  bool insecure = false;
 };
 
 CommandLine MakeCommandLine(Flags* f) {
@@ -57,7 +59,7 @@ CommandLine MakeCommandLine(Flags* f) {
   line.flags.AddString("program", "COMMAND", &f->program,
                        "Command, for /bin/sh, that computes the gradients of a job with model.external: "
                        "\"python train.py\". It ends with the worker.");
-  AddTlsFlags(&f->tls, &line.flags);
+  AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   return line;
 }
 
@@ -72,6 +74,8 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
   if (flags.role != "worker" && flags.role != "evaluator") {
     return absl::InvalidArgumentError("--role=" + flags.role + " is not worker or evaluator");
   }
+  if (absl::Status status = CheckSecure(flags.master, flags.tls, flags.insecure); !status.ok()) return status;
+  LOG_IF(WARNING, flags.tls.ca.empty() && !IsLocal(flags.master)) << kInsecureWarning;
   auto credentials = ClientCredentials(flags.tls);
   if (!credentials.ok()) return credentials.status();
   return WorkerOptions{.master = flags.master,

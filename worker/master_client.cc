@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/growing_pause.h"
 #include "common/stall_guard.h"
+#include "common/wire/token.h"
 
 namespace catchment {
 namespace {
@@ -29,13 +30,27 @@ MasterClient::MasterClient(std::string address, const std::shared_ptr<grpc::Chan
       clock_(*clock),
       stop_(*stop) {}
 
+std::unique_ptr<grpc::ClientContext> MasterClient::MakeContext(std::optional<double> seconds) const {
+  auto context = seconds ? DeadlineContext(*seconds) : std::make_unique<grpc::ClientContext>();
+  MutexLock lock(&mu_);
+  if (!token_.empty()) context->AddMetadata(kTokenMetadata, token_);
+  return context;
+}
+
+absl::StatusOr<v1::RegisterReply> MasterClient::Register(const v1::RegisterRequest& request) {
+  absl::StatusOr<v1::RegisterReply> reply = Call(&Stub::Register, request);
+  if (!reply.ok()) return reply;
+  MutexLock lock(&mu_);
+  token_ = reply->token();
+  return reply;
+}
+
 absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call,
                                  const StopFlag& stop, std::optional<double> seconds) {
   const double start = clock_.Now();
   GrowingPause pauses;
   while (true) {
-    const std::unique_ptr<grpc::ClientContext> context =
-        seconds ? DeadlineContext(*seconds) : std::make_unique<grpc::ClientContext>();
+    const std::unique_ptr<grpc::ClientContext> context = MakeContext(seconds);
     const absl::Status status = FromGrpc(call(context.get()), Who());
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
       reached_ = true;

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
 #include "worker/stop_flag.h"
@@ -46,6 +47,9 @@ class MasterClient {
     return reply;
   }
 
+  // Registers. Later calls have the registration's token.
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
+
   // Asks for a lease, for which the call may wait at the master; `stop` breaks it off.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request, const StopFlag& stop);
 
@@ -57,7 +61,7 @@ class MasterClient {
   absl::StatusOr<Reply> CallOnce(Method<Request, Reply> method, const Request& request,
                                  double seconds = kCallSeconds) {
     Reply reply;
-    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(seconds);
+    const std::unique_ptr<grpc::ClientContext> context = MakeContext(seconds);
     const absl::Status status = FromGrpc((stub_.get()->*method)(context.get(), request, &reply), Who());
     if (!status.ok()) return status;
     return reply;
@@ -68,6 +72,8 @@ class MasterClient {
   // How long a message of a stream may take, and, after the last one, the master's writing to its disk.
   static constexpr double kStallSeconds = 120;
 
+  // Returns the context of a call that ends after `seconds`, if there are any, with the token.
+  std::unique_ptr<grpc::ClientContext> MakeContext(std::optional<double> seconds) const;
   // An attempt may take `seconds`; where there are none, as long as the call itself allows.
   absl::Status Retry(const std::function<grpc::Status(grpc::ClientContext*)>& call, const StopFlag& stop,
                      std::optional<double> seconds = kCallSeconds);
@@ -86,6 +92,8 @@ class MasterClient {
   const Clock& clock_;
   const StopFlag& stop_;
   std::atomic<bool> reached_ = false;  // the master, by any call of Retry
+  mutable Mutex mu_;
+  std::string token_ ABSL_GUARDED_BY(mu_);  // of the last registration; empty: there was none
 };
 
 }  // namespace catchment

@@ -81,8 +81,7 @@ absl::Status Trainer::JobFailed() const {
 }
 
 absl::Status Trainer::RunSession(Session* session) {
-  const absl::StatusOr<v1::RegisterReply> me =
-      master_.Call(&MasterClient::Stub::Register, MakeRegisterRequest(*session, v1::WORKER));
+  const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::WORKER));
   if (!me.ok()) return me.status();
   LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
             << session->job.name() << "'";

@@ -54,7 +54,8 @@ ParameterClient::Options ClientOptions(const v1::RegisterReply& me, const Worker
           .incarnation = me.incarnation(),
           .connect_timeout_seconds = session->job.faults().connect_timeout_seconds(),
           .compression = session->job.compression(),
-          .run_id = session->run_id};
+          .run_id = session->run_id,
+          .token = me.token()};
 }
 
 EpochOrder OrderOf(const Session& session) {

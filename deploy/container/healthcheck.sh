@@ -19,7 +19,7 @@ check() {
     case $argument in
       --index=*) index=${argument#*=} ;;
       --servers=*) servers=${argument#*=} ;;
-      --tls_*=*) tls+=("$argument") ;;
+      --tls_*=* | --insecure*) tls+=("$argument") ;;
     esac
   done
   IFS=, read -ra addresses <<<"$servers"

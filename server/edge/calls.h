@@ -1,5 +1,5 @@
 // The calls of a server, on completion queues (common/completion.h). An object exists from the time when it
-// waits for a call to the end of the call.
+// waits for a call to the end of the call. Calls that the caller may not make (permission.h) are refused here.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -17,6 +17,7 @@
 #include "common/completion.h"
 #include "common/mutex.h"
 #include "common/rpc.h"
+#include "server/edge/permission.h"
 
 namespace catchment {
 
@@ -60,8 +61,9 @@ class DeferredCall final : public Completion {
   using Handler = std::function<void(const Request&, Respond)>;
 
   // Begins to take calls.
-  static void Accept(CallQueue* queue, Service* service, Method method, Handler handler) {
-    new DeferredCall(queue, service, method, std::move(handler));
+  static void Accept(CallQueue* queue, Permission permission, Service* service, Method method,
+                     Handler handler) {
+    new DeferredCall(queue, permission, service, method, std::move(handler));
   }
 
   void Done(bool ok) override {
@@ -70,7 +72,11 @@ class DeferredCall final : public Completion {
       return;
     }
     answered_ = true;
-    Accept(&queue_, &service_, method_, handler_);
+    Accept(&queue_, permission_, &service_, method_, handler_);
+    if (absl::Status status = permission_.Check(context_, request_); !status.ok()) {
+      responder_.FinishWithError(ToGrpc(status), Tag());
+      return;
+    }
     // The call may have been answered and destroyed before the handler returns.
     handler_(request_, [this](absl::StatusOr<Reply> reply) {
       if (reply.ok()) {
@@ -82,8 +88,9 @@ class DeferredCall final : public Completion {
   }
 
  private:
-  DeferredCall(CallQueue* queue, Service* service, Method method, Handler handler)
+  DeferredCall(CallQueue* queue, Permission permission, Service* service, Method method, Handler handler)
       : queue_(*queue),
+        permission_(permission),
         service_(*service),
         method_(method),
         handler_(std::move(handler)),
@@ -94,6 +101,7 @@ class DeferredCall final : public Completion {
   ~DeferredCall() { queue_.Leave(); }
 
   CallQueue& queue_;
+  const Permission permission_;
   Service& service_;
   const Method method_;
   const Handler handler_;
@@ -111,9 +119,10 @@ class UnaryCall {
   using Handler = std::function<absl::Status(const Request&, Reply*)>;
 
   // Begins to take calls, one after another.
-  static void Accept(CallQueue* queue, Service* service, typename Deferred::Method method, Handler handler) {
+  static void Accept(CallQueue* queue, Permission permission, Service* service,
+                     typename Deferred::Method method, Handler handler) {
     Deferred::Accept(
-        queue, service, method,
+        queue, permission, service, method,
         [handler = std::move(handler)](const Request& request, typename Deferred::Respond respond) {
           Reply reply;
           if (absl::Status status = handler(request, &reply); !status.ok()) return respond(std::move(status));
@@ -145,8 +154,8 @@ class StreamCall final {
   using Taker = std::function<void(StreamCall* call)>;
 
   // Begins to take calls.
-  static void Accept(CallQueue* queue, Next next, Taker taker) {
-    new StreamCall(queue, std::move(next), std::move(taker));
+  static void Accept(CallQueue* queue, Permission permission, Next next, Taker taker) {
+    new StreamCall(queue, permission, std::move(next), std::move(taker));
   }
 
   void Start(StreamOwner* owner) { owner_ = owner; }
@@ -167,17 +176,25 @@ class StreamCall final {
   void Finish(const Reply& reply, const grpc::Status& status) {
     stream.Finish(reply, status, finish_.Tag());
   }
+  void Refuse(const absl::Status& status) {
+    if constexpr (requires { stream.FinishWithError(grpc::Status(), nullptr); }) {
+      stream.FinishWithError(ToGrpc(status), finish_.Tag());
+    } else {
+      stream.Finish(ToGrpc(status), finish_.Tag());
+    }
+  }
   // Cancels the call: operations in progress fail. Finish must still be called.
   void Cancel() { context.TryCancel(); }
 
   CallQueue& queue;
+  const Permission permission;
   grpc::ServerContext context;
   Request request{};
   Stream stream{&context};
 
  private:
-  StreamCall(CallQueue* queue, Next next, Taker taker)
-      : queue(*queue), next_(std::move(next)), taker_(std::move(taker)) {
+  StreamCall(CallQueue* queue, Permission permission, Next next, Taker taker)
+      : queue(*queue), permission(permission), next_(std::move(next)), taker_(std::move(taker)) {
     queue->Enter();
     next_(this, accept_.Tag());
   }
@@ -188,7 +205,8 @@ class StreamCall final {
       delete this;
       return;
     }
-    Accept(&queue, next_, taker_);
+    Accept(&queue, permission, next_, taker_);
+    if (absl::Status status = permission.Check(context, request); !status.ok()) return Refuse(status);
     taker_(this);
   }
   void OnRead(bool ok) {

@@ -12,7 +12,7 @@ void HealthService::Set(const std::string& name, bool serving) {
 
 void HealthService::Accept(CallQueue* queue) {
   UnaryCall<Async, HealthCheckRequest, HealthCheckResponse>::Accept(
-      queue, &service_, &Async::RequestCheck,
+      queue, Permission("grpc.health.v1.Health.Check"), &service_, &Async::RequestCheck,
       [this](const HealthCheckRequest& request, HealthCheckResponse* response) {
         MutexLock lock(&mu_);
         const auto found = serving_.find(request.service());

@@ -22,6 +22,7 @@ void KeepBestStream::OnReadDone(bool ok) {
 
 absl::Status KeepBestStream::Take() {
   if (stream_ != 0) return keeper_.Add(stream_, message_);
+  if (absl::Status status = call_.permission.Check(call_.context, message_); !status.ok()) return status;
   const absl::StatusOr<uint64_t> begun = keeper_.Begin(message_);
   if (begun.ok()) stream_ = *begun;
   return begun.status();

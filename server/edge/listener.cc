@@ -29,6 +29,7 @@ void LimitConnections(grpc::ServerBuilder* builder) {
 
 // Returns the reason of a failure, which gRPC does not report, from the operating system.
 std::string ExplainListenFailure(const std::string& host, const std::string& port) {
+  if (host == "unix") return "is its directory there and writable, and does its path have at most 107 bytes?";
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -40,8 +41,7 @@ std::string ExplainListenFailure(const std::string& host, const std::string& por
   }
   const int fd = socket(found->ai_family, found->ai_socktype, 0);
   const bool bound = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0;
-  const std::string why =
-      bound ? "it may be in use, or the certificate and key do not belong together" : std::strerror(errno);
+  const std::string why = bound ? "it may be in use" : std::strerror(errno);
   if (fd >= 0) close(fd);
   freeaddrinfo(found);
   return why;

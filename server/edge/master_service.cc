@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/edge/keep_best_stream.h"
 
 namespace catchment {
@@ -16,56 +17,60 @@ absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
 
 }  // namespace
 
+Permission MasterService::For(absl::string_view method) const {
+  return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_);
+}
+
 void MasterService::Accept(CallQueue* queue) {
   UnaryCall<Async, v1::RegisterRequest, v1::RegisterReply>::Accept(
-      queue, &service_, &Async::RequestRegister,
+      queue, For("Register"), &service_, &Async::RequestRegister,
       [this](const auto& request, auto* reply) { return Put(host_.Register(request), reply); });
   UnaryCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
-      queue, &service_, &Async::RequestHeartbeat,
+      queue, For("Heartbeat"), &service_, &Async::RequestHeartbeat,
       [this](const auto& request, auto* reply) { return Put(host_.Heartbeat(request), reply); });
   DeferredCall<Async, v1::GetLeaseRequest, v1::Lease>::Accept(
-      queue, &service_, &Async::RequestGetLease,
+      queue, For("GetLease"), &service_, &Async::RequestGetLease,
       [this](const auto& request, auto respond) { host_.AwaitLease(request, std::move(respond)); });
   UnaryCall<Async, v1::GetEvaluationRequest, v1::GetEvaluationReply>::Accept(
-      queue, &service_, &Async::RequestGetEvaluation,
+      queue, For("GetEvaluation"), &service_, &Async::RequestGetEvaluation,
       [this](const auto& request, auto* reply) { return Put(host_.GetEvaluation(request), reply); });
   AcceptOthers(queue);
 }
 
 void MasterService::AcceptOthers(CallQueue* queue) {
   UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
-      queue, &service_, &Async::RequestGetJob,
+      queue, For("GetJob"), &service_, &Async::RequestGetJob,
       [this](const auto&, auto* reply) { return Put(host_.GetJob(), reply); });
-  UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(queue, &service_, &Async::RequestGetStatus,
-                                                                [this](const auto& request, auto* reply) {
-                                                                  *reply = host_.GetStatus(request);
-                                                                  return absl::OkStatus();
-                                                                });
+  UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(
+      queue, For("GetStatus"), &service_, &Async::RequestGetStatus, [this](const auto& request, auto* reply) {
+        *reply = host_.GetStatus(request);
+        return absl::OkStatus();
+      });
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
-      queue, &service_, &Async::RequestRegisterServer,
+      queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
       [this](const auto& request, auto* reply) { return Put(host_.RegisterServer(request), reply); });
   UnaryCall<Async, v1::EvaluationReport, v1::ReportEvaluationReply>::Accept(
-      queue, &service_, &Async::RequestReportEvaluation,
+      queue, For("ReportEvaluation"), &service_, &Async::RequestReportEvaluation,
       [this](const auto& request, auto* reply) { return Put(host_.ReportEvaluation(request), reply); });
   KeepBestCall::Accept(
-      queue,
+      queue, For("KeepBest"),
       [this](KeepBestCall* call, void* tag) {
         service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
       [this](KeepBestCall* call) { KeepBestStream::Start(call, host_.best_keeper()); });
   DeferredCall<Async, v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>::Accept(
-      queue, &service_, &Async::RequestSaveWorkerState,
+      queue, For("SaveWorkerState"), &service_, &Async::RequestSaveWorkerState,
       [this](const auto& request, auto respond) { host_.state_store()->Save(request, std::move(respond)); });
   DeferredCall<Async, v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>::Accept(
-      queue, &service_, &Async::RequestLoadWorkerState,
+      queue, For("LoadWorkerState"), &service_, &Async::RequestLoadWorkerState,
       [this](const auto& request, auto respond) { host_.state_store()->Load(request, std::move(respond)); });
-  UnaryCall<Async, v1::LeaveRequest, v1::LeaveReply>::Accept(queue, &service_, &Async::RequestLeave,
-                                                             [this](const auto& request, auto* reply) {
-                                                               *reply = host_.Leave(request);
-                                                               return absl::OkStatus();
-                                                             });
+  UnaryCall<Async, v1::LeaveRequest, v1::LeaveReply>::Accept(
+      queue, For("Leave"), &service_, &Async::RequestLeave, [this](const auto& request, auto* reply) {
+        *reply = host_.Leave(request);
+        return absl::OkStatus();
+      });
   UnaryCall<Async, v1::StopRequest, v1::StopReply>::Accept(
-      queue, &service_, &Async::RequestStop, [this](const auto& request, auto*) {
+      queue, For("Stop"), &service_, &Async::RequestStop, [this](const auto& request, auto*) {
         host_.Stop(request.reason().empty() ? "a stop was requested" : request.reason());
         return absl::OkStatus();
       });

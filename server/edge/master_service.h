@@ -2,6 +2,9 @@
 #ifndef CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 #define CATCHMENT_SERVER_EDGE_MASTER_SERVICE_H_
 
+#include <string>
+
+#include "absl/strings/string_view.h"
 #include "proto/master.grpc.pb.h"
 #include "server/edge/calls.h"
 #include "server/master/master_host.h"
@@ -12,7 +15,7 @@ namespace catchment {
 class MasterService final : public CallService {
  public:
   // `host` outlives the service.
-  explicit MasterService(MasterHost* host) : host_(*host) {}
+  explicit MasterService(MasterHost* host) : host_(*host), token_key_(host->token_key()) {}
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override;
@@ -20,10 +23,13 @@ class MasterService final : public CallService {
  private:
   using Async = v1::MasterService::AsyncService;
 
+  // Returns the permission for calls of a method.
+  Permission For(absl::string_view method) const;
   // Accepts the calls without a reply or request message, and streams.
   void AcceptOthers(CallQueue* queue);
 
   MasterHost& host_;
+  const std::string token_key_;
   Async service_;
 };
 

@@ -52,7 +52,10 @@ void ServerRegistration::Leave() {
 
 absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::RegisterServerRequest request) {
   const v1::Run run = claim_.run();
-  if (run.id() != 0) *request.mutable_run() = run;
+  if (run.id() != 0) {
+    *request.mutable_run() = run;
+    request.mutable_run()->clear_token_key();  // the master has it
+  }
   request.set_version(callbacks_.version());
   if (callbacks_.epoch) request.set_epoch(callbacks_.epoch());
   v1::RegisterServerReply reply;
@@ -92,7 +95,7 @@ void ServerRegistration::Run() {
     if (status.ok()) {
       last_heard = clock_.Now();
       reached = true;
-    } else if (absl::IsFailedPrecondition(status)) {
+    } else if (absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status)) {
       callbacks_.on_failed(status);
       return;
     } else if (clock_.Now() - last_heard >= patience) {

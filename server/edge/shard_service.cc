@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
+#include "common/wire/token.h"
 
 namespace catchment {
 namespace {
@@ -31,22 +32,26 @@ void ShardService::Sweep(double now) {
   snapshots_.Sweep(now);
 }
 
+Permission ShardService::For(absl::string_view method) {
+  return Permission(absl::StrCat(v1::ShardService::service_full_name(), ".", method));
+}
+
 void ShardService::Accept(CallQueue* queue) {
   TrainCall::Accept(
-      queue,
+      queue, For("Train"),
       [this](TrainCall* call, void* tag) {
         service_.RequestTrain(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
       [this](TrainCall* call) { Train(call); });
   SnapshotCall::Accept(
-      queue,
+      queue, For("Snapshot"),
       [this](SnapshotCall* call, void* tag) {
         service_.RequestSnapshot(&call->context, &call->request, &call->stream, call->queue.get(),
                                  call->queue.get(), tag);
       },
       [this](SnapshotCall* call) { Snapshot(call); });
   DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-      queue, &service_, &Async::RequestControl,
+      queue, For("Control"), &service_, &Async::RequestControl,
       [this](const v1::ShardCommand& command, auto respond) { Control(command, std::move(respond)); });
 }
 
@@ -117,6 +122,11 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
     return absl::AbortedError(absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
                                            ", is no member of the job (any more); register again"));
+  }
+  if (!IsTokenOf(claim_->run().token_key(), hello->incarnation(), hello->token())) {
+    return absl::AbortedError(absl::StrCat("Hello.token is not that of the registration of worker ",
+                                           hello->worker(), ", incarnation ", hello->incarnation(),
+                                           "; register again"));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "common/parameter_layout.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/edge/apply_pool.h"
@@ -51,6 +52,8 @@ class ShardService final : public CallService {
       v1::ShardService::WithAsyncMethod_Control<v1::ShardService::Service>>>;
 
   void Control(const v1::ShardCommand& command, std::function<void(absl::StatusOr<v1::ShardReport>)> respond);
+  // Returns the permission for calls of a method.
+  static Permission For(absl::string_view method);
   void Train(TrainCall* call);
   void Snapshot(SnapshotCall* call);
   absl::Status Admit(const grpc::ServerContext& context, v1::Hello* hello) const;

@@ -244,14 +244,15 @@ void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) 
 // ------------------------------------------------------------------------------------------------- service
 
 void StandbyService::Accept(CallQueue* queue) {
+  const std::string service = std::string(v1::StandbyService::service_full_name()) + ".";
   ReplicateCall::Accept(
-      queue,
+      queue, Permission(service + "Replicate"),
       [this](ReplicateCall* call, void* tag) {
         service_.RequestReplicate(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
       [this](ReplicateCall* call) { Replicate(call); });
   RestoreCall::Accept(
-      queue,
+      queue, Permission(service + "Restore"),
       [this](RestoreCall* call, void* tag) {
         service_.RequestRestore(&call->context, &call->request, &call->stream, call->queue.get(),
                                 call->queue.get(), tag);

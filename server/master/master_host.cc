@@ -114,6 +114,7 @@ v1::Run MasterHost::RunAt(const std::string& address) const {
   run.set_id(options_.run_id);
   run.set_job(options_.job.name());
   run.set_master(address);
+  run.set_token_key(options_.token_key);
   return run;
 }
 

@@ -48,6 +48,8 @@ class MasterHost {
     uint64_t resumed_checkpoint = 0;
     uint64_t resumed_version = 0;    // the highest version of a shard in that checkpoint
     uint64_t run_id = 0;             // random, never 0
+    std::string token_key;           // Run.token_key: random
+    bool insecure = false;           // JobStatus.insecure
     uint64_t first_incarnation = 1;  // higher than those of all earlier runs
     v1::RunRecord record;            // of the job's earlier runs
     std::optional<Loss> loss;        // that the run recovers from
@@ -78,6 +80,8 @@ class MasterHost {
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
+  // Returns the key of the members' tokens (common/wire/token.h).
+  const std::string& token_key() const { return options_.token_key; }
   // For KeepBest.
   BestKeeper* best_keeper() { return &best_keeper_; }
   // For SaveWorkerState and LoadWorkerState.

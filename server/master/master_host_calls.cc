@@ -8,6 +8,7 @@
 #include "common/random_id.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
+#include "common/wire/token.h"
 #include "server/master/master_host.h"
 #include "server/shard/run_claim.h"
 
@@ -190,6 +191,7 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
   MutexLock lock(&mu_);
   NoteLostVersion(request.version());
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
+  if (reply.ok()) reply->set_token(RegistrationToken(options_.token_key, reply->incarnation()));
   if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
   WakeIfNeeded();
   return reply;
@@ -264,6 +266,7 @@ v1::JobStatus MasterHost::Status() {
   }
   status.set_recoveries(record_.recoveries());
   status.set_updates_computed_again(record_.updates_computed_again());
+  status.set_insecure(options_.insecure);
   status.set_writes_checkpoints(!options_.checkpoint_dir.empty());
   for (size_t s = 0; s < peers_.size(); ++s) {
     v1::ServerStatus* server = status.add_servers();

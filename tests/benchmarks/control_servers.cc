@@ -45,7 +45,7 @@ SimulatedServers::~SimulatedServers() { listener_->Shutdown(0); }
 
 void SimulatedServers::Accept(CallQueue* queue) {
   UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-      queue, &service_, &Async::RequestControl,
+      queue, Permission("catchment.v1.ShardService.Control"), &service_, &Async::RequestControl,
       [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
         const uint64_t server = command.server_instance() - kFirstInstance;
         if (server < 1 || server > hosts_.size()) return absl::NotFoundError("no such server");
@@ -86,23 +86,24 @@ absl::Status SimulatedServers::Push(uint32_t worker, uint64_t incarnation, uint6
   return absl::OkStatus();
 }
 
-absl::Status SimulatedServers::Flush(uint64_t run_id, uint32_t worker, uint64_t incarnation, uint64_t step) {
+absl::Status SimulatedServers::Flush(uint64_t run_id, const v1::RegisterReply& worker, uint64_t step) {
   for (size_t server = 0; server < hosts_.size(); ++server) {
-    if (absl::Status status = PushTo(server, worker, incarnation, step); !status.ok()) return status;
+    if (absl::Status status = PushTo(server, worker.worker(), worker.incarnation(), step); !status.ok())
+      return status;
   }
-  return PushToMaster(run_id, worker, incarnation, step);
+  return PushToMaster(run_id, worker, step);
 }
 
-absl::Status SimulatedServers::PushToMaster(uint64_t run_id, uint32_t worker, uint64_t incarnation,
-                                            uint64_t step) {
+absl::Status SimulatedServers::PushToMaster(uint64_t run_id, const v1::RegisterReply& worker, uint64_t step) {
   v1::Hello hello;
   hello.set_protocol_version(kProtocolVersion);
   hello.set_job(job_);
   hello.set_fingerprint(layout_.fingerprint());
   hello.set_num_shards(layout_.num_shards());
-  hello.set_worker(worker);
-  hello.set_incarnation(incarnation);
+  hello.set_worker(worker.worker());
+  hello.set_incarnation(worker.incarnation());
   hello.set_run_id(run_id);
+  hello.set_token(worker.token());
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   context->AddMetadata(kHelloKey, hello.SerializeAsString());
   const auto stream = master_->Train(context.get());

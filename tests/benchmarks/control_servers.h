@@ -35,7 +35,7 @@ class SimulatedServers final : public CallService {
   absl::Status Push(uint32_t worker, uint64_t incarnation, uint64_t step);
   // Pushes to all shards, the master's among them, which have all steps up to this one then. Once for a
   // worker.
-  absl::Status Flush(uint64_t run_id, uint32_t worker, uint64_t incarnation, uint64_t step);
+  absl::Status Flush(uint64_t run_id, const v1::RegisterReply& worker, uint64_t step);
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override;
@@ -50,7 +50,7 @@ class SimulatedServers final : public CallService {
   };
 
   absl::Status PushTo(size_t server, uint32_t worker, uint64_t incarnation, uint64_t step);
-  absl::Status PushToMaster(uint64_t run_id, uint32_t worker, uint64_t incarnation, uint64_t step);
+  absl::Status PushToMaster(uint64_t run_id, const v1::RegisterReply& worker, uint64_t step);
 
   const std::string job_;
   const ParameterLayout layout_;

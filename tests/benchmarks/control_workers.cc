@@ -9,6 +9,7 @@
 #include "common/rpc.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
+#include "common/wire/token.h"
 
 namespace catchment {
 namespace {
@@ -63,16 +64,15 @@ class SimulatedWorkers::Worker {
             ConnectForControl(all->options_.master, grpc::InsecureChannelCredentials()))) {}
 
   absl::Status Start() {
-    v1::RegisterReply reply;
     const absl::Status status =
-        FromGrpc(stub_->Register(DeadlineContext(kCallSeconds).get(), all_.registration_, &reply));
+        FromGrpc(stub_->Register(DeadlineContext(kCallSeconds).get(), all_.registration_, &me_));
     if (!status.ok()) return status;
-    heartbeat_timeout_seconds_ = reply.heartbeat_timeout_seconds();
+    heartbeat_timeout_seconds_ = me_.heartbeat_timeout_seconds();
     lease_request_.set_wait_seconds(kWaitSeconds);
-    lease_request_.set_worker(reply.worker());
-    lease_request_.set_incarnation(reply.incarnation());
-    heartbeat_request_.set_worker(reply.worker());
-    heartbeat_request_.set_incarnation(reply.incarnation());
+    lease_request_.set_worker(me_.worker());
+    lease_request_.set_incarnation(me_.incarnation());
+    heartbeat_request_.set_worker(me_.worker());
+    heartbeat_request_.set_incarnation(me_.incarnation());
     under_way_ = 2;
     heartbeat_timer_.Set(all_.thread_.queue(), After(kHeartbeatSeconds), heartbeat_due_.Tag());
     lease_timer_.Set(all_.thread_.queue(), After(0), lease_due_.Tag());
@@ -87,6 +87,7 @@ class SimulatedWorkers::Worker {
     if (ending_) return Leave();
     *heartbeat_request_.mutable_progress() = progress_;
     context_of_heartbeat_ = DeadlineContext(kCallSeconds);
+    context_of_heartbeat_->AddMetadata(kTokenMetadata, me_.token());
     all_.record_.OnCall();
     heartbeat_call_ =
         stub_->AsyncHeartbeat(context_of_heartbeat_.get(), heartbeat_request_, all_.thread_.queue());
@@ -111,6 +112,7 @@ class SimulatedWorkers::Worker {
     *lease_request_.mutable_progress() = progress_;
     lease_request_.set_after(lease_.number());
     context_of_lease_ = DeadlineContext(kCallSeconds + kWaitSeconds);
+    context_of_lease_->AddMetadata(kTokenMetadata, me_.token());
     all_.record_.OnCall();
     lease_call_ = stub_->AsyncGetLease(context_of_lease_.get(), lease_request_, all_.thread_.queue());
     lease_call_->Finish(&reply_, &lease_status_, lease_done_.Tag());
@@ -154,8 +156,7 @@ class SimulatedWorkers::Worker {
   void Wait() {
     if (reply_.flush() && flushed_ < lease_.number()) {
       flushed_ = lease_.number();
-      const absl::Status status = all_.servers_.Flush(all_.registration_.run_id(), lease_request_.worker(),
-                                                      lease_request_.incarnation(), progress_.steps());
+      const absl::Status status = all_.servers_.Flush(all_.registration_.run_id(), me_, progress_.steps());
       if (!status.ok()) {
         all_.record_.OnError(status);
         return Leave();
@@ -178,6 +179,7 @@ class SimulatedWorkers::Worker {
   const std::unique_ptr<v1::MasterService::Stub> stub_;
   std::atomic<bool> ending_ = false;
   std::atomic<int> under_way_ = 0;
+  v1::RegisterReply me_;
   v1::Progress progress_;
   double heartbeat_timeout_seconds_ = 0;
 

@@ -95,21 +95,14 @@ const std::vector<Variant>& AllVariants() {
 
 std::string ToFlag(const PeerOptions& o) {
   return absl::StrCat("--peer=", o.variant, ",", o.transport, ",", o.tls, ",", o.values, ",", o.workers, ",",
-                      o.worker, ",", o.address, ",", o.certificates.ca, ",", o.certificates.cert, ",",
-                      o.certificates.key);
+                      o.worker, ",", o.address, ",", o.certificates);
 }
 
 PeerOptions FromFlag(const std::string& flag) {
   const std::vector<std::string> words = absl::StrSplit(flag, ',');
-  CHECK_EQ(words.size(), 10u);
-  return {words[0],
-          words[1],
-          words[2] == "1",
-          std::stoll(words[3]),
-          std::stoi(words[4]),
-          std::stoi(words[5]),
-          words[6],
-          {words[7], words[8], words[9]}};
+  CHECK_EQ(words.size(), 8u);
+  return {words[0], words[1], words[2] == "1", std::stoll(words[3]), std::stoi(words[4]), std::stoi(words[5]),
+          words[6], words[7]};
 }
 
 bool IsCatchment(const PeerOptions& options) { return absl::StartsWith(options.variant, "catchment"); }
@@ -176,7 +169,7 @@ void CheckWeights(absl::Span<const float> gradient, absl::Span<const float> weig
 class Contender {
  public:
   Contender(const Variant& variant, int64_t bytes, int workers, const std::string& directory,
-            const TlsFiles& certificates)
+            const std::string& certificates)
       : variant_(variant) {
     PeerOptions options{variant.code, variant.transport, variant.tls, bytes / 4, workers};
     options.address = variant.transport == "unix"
@@ -255,7 +248,7 @@ nlohmann::ordered_json RowOf(const Contender& contender, const Cell& cell, doubl
 // Every variant once with one size and number of workers, taking turns.
 std::vector<nlohmann::ordered_json> MeasureGroup(const std::vector<Variant>& variants, const Cell& cell,
                                                  double seconds, const std::string& directory,
-                                                 const TlsFiles& certificates) {
+                                                 const std::string& certificates) {
   std::vector<std::unique_ptr<Contender>> contenders;
   for (const Variant& variant : variants) {
     contenders.push_back(
@@ -284,11 +277,10 @@ std::vector<nlohmann::ordered_json> MeasureGroup(const std::vector<Variant>& var
   return rows;
 }
 
-TlsFiles MakeCertificates(const std::string& directory) {
+void MakeCertificates(const std::string& directory) {
   const std::string command =
-      absl::StrCat("bash deploy/make_test_certs.sh ", directory, " >", directory, "/log 2>&1");
+      absl::StrCat("bash deploy/make_certs.sh ", directory, " >", directory, "/log 2>&1");
   CHECK_EQ(std::system(command.c_str()), 0) << "see " << directory << "/log";
-  return {directory + "/ca.crt", directory + "/node.crt", directory + "/node.key"};
 }
 
 absl::StatusOr<std::vector<Variant>> ChooseVariants(const std::vector<std::string>& names) {
@@ -359,13 +351,13 @@ absl::Status Run(const Options& options) {
   if (!cells.ok()) return cells.status();
   char directory[] = "/tmp/catchment_wire_XXXXXX";
   PCHECK(mkdtemp(directory) != nullptr);
-  const TlsFiles certificates = MakeCertificates(directory);
+  MakeCertificates(directory);
   std::vector<nlohmann::ordered_json> rows;
   for (size_t i = 0; i < cells->size(); ++i) {
     const Cell& cell = (*cells)[i];
     std::cerr << i + 1 << " of " << cells->size() << ": " << Bytes(static_cast<double>(cell.bytes)) << ", "
               << Plural(cell.workers, "worker") << std::endl;
-    for (auto& row : MeasureGroup(*variants, cell, options.seconds, directory, certificates)) {
+    for (auto& row : MeasureGroup(*variants, cell, options.seconds, directory, directory)) {
       rows.push_back(std::move(row));
     }
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/clock.h"
+#include "common/wire/token.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
 #include "server/edge/standby_link.h"
@@ -61,9 +62,9 @@ class CatchmentServer final : public WireServer {
     }
     std::vector<Answer> answers;
     shard_.SetRosters(command, /*now=*/0, &answers);
-    absl::StatusOr<Listener> listener =
-        Listener::Open(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
-                       *ServerCredentials(options.certificates), {&service_, &standby_service_}, {});
+    absl::StatusOr<Listener> listener = Listener::Open(
+        options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
+        *ServerCredentials(CertificateOf(options, "server")), {&service_, &standby_service_}, {});
     CHECK(listener.ok()) << listener.status();
     listener_.emplace(*std::move(listener));
     if (has_standby_) StartStandby(options);
@@ -75,7 +76,7 @@ class CatchmentServer final : public WireServer {
  private:
   void StartStandby(const PeerOptions& options) {
     store_.SetLowestEpoch(1);
-    link_.emplace(&shard_, &layout_, &log_, *ClientCredentials(options.certificates),
+    link_.emplace(&shard_, &layout_, &log_, *ClientCredentials(CertificateOf(options, "server")),
                   [](const absl::Status& status) { LOG(FATAL) << status; });
     v1::ShardCommand::Standby standby;
     standby.set_address(listener_->address());
@@ -106,13 +107,14 @@ class CatchmentWorker final : public WireWorker {
   explicit CatchmentWorker(const PeerOptions& options)
       : layout_(MakeLayout(options.values)),
         client_({{GrpcAddress(options)},
-                 *ClientCredentials(options.certificates),
+                 *ClientCredentials(CertificateOf(options, "worker")),
                  "wire",
                  static_cast<uint32_t>(options.worker),
                  /*incarnation=*/1,
                  /*connect_timeout_seconds=*/60,
                  v1::Compression(),
-                 kRunId},
+                 kRunId,
+                 RegistrationToken(/*key=*/"", /*incarnation=*/1)},
                 &layout_, &clock_) {}
 
   void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {

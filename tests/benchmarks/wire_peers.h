@@ -19,10 +19,17 @@ struct PeerOptions {
   bool tls = false;
   int64_t values = 0;  // float32 weights
   int workers = 1;
-  int worker = 0;       // this one's index
-  std::string address;  // tcp: HOST:PORT, port 0 for a free one; unix: a path
-  TlsFiles certificates;
+  int worker = 0;            // this one's index
+  std::string address;       // tcp: HOST:PORT, port 0 for a free one; unix: a path
+  std::string certificates;  // the directory of deploy/make_certs.sh; empty: clear text
 };
+
+// Returns the files of a role; none for clear text.
+inline TlsFiles CertificateOf(const PeerOptions& options, const std::string& role) {
+  if (options.certificates.empty()) return {};
+  const std::string path = options.certificates + "/" + role;
+  return {options.certificates + "/ca.crt", path + ".crt", path + ".key"};
+}
 
 inline constexpr float kLearningRate = 1e-3f;
 

@@ -56,7 +56,8 @@ class ProtobufServer final : public WireServer {
     grpc::ServerBuilder builder;
     SetTrainingOptions(&builder);
     int port = 0;
-    builder.AddListeningPort(GrpcAddress(options), *ServerCredentials(options.certificates), &port);
+    builder.AddListeningPort(GrpcAddress(options), *ServerCredentials(CertificateOf(options, "server")),
+                             &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     CHECK(server_ != nullptr) << options.address;
@@ -76,7 +77,7 @@ class UnaryWorker final : public WireWorker {
  public:
   explicit UnaryWorker(const PeerOptions& options)
       : stub_(v1::WireReference::NewStub(
-            Connect(GrpcAddress(options), *ClientCredentials(options.certificates)))) {}
+            Connect(GrpcAddress(options), *ClientCredentials(CertificateOf(options, "worker"))))) {}
 
   void RoundTrip(absl::Span<const float> gradient, absl::Span<float> weights) override {
     gradient_.mutable_values()->Assign(gradient.begin(), gradient.end());
@@ -96,7 +97,7 @@ class StreamWorker final : public WireWorker {
  public:
   explicit StreamWorker(const PeerOptions& options)
       : stub_(v1::WireReference::NewStub(
-            Connect(GrpcAddress(options), *ClientCredentials(options.certificates)))),
+            Connect(GrpcAddress(options), *ClientCredentials(CertificateOf(options, "worker"))))),
         stream_(stub_->ExchangeBlocks(&context_)),
         writer_([this] { Write(); }) {}
   ~StreamWorker() override {

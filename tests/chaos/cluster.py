@@ -143,7 +143,7 @@ class Cluster:
         self.workers = [self.start_worker(i) for i in range(jobs.WORKERS)]
 
     def make_server(self, index):
-        return self.make(f"server-{index}", index, [
+        return self.make("server", f"server-{index}", index, [
             find("server/catchment_server"), f"--job={self.directory}/job.textproto", f"--index={index}",
             "--servers=" + ",".join(self.addresses), f"--out={self.out}", "--threads=1"])
 
@@ -154,19 +154,19 @@ class Cluster:
         if self.job.kind == "counted":
             words.append(f"--program=exec {sys.executable} {find('tests/chaos/count.py')} "
                          f"{jobs.COPIES} {jobs.SAMPLES} {jobs.STEP_SECONDS}")
-        worker = self.make(f"worker-{number}", self.num_servers + number, words)
+        worker = self.make("worker", f"worker-{number}", self.num_servers + number, words)
         worker.start()
         return worker
 
-    def make(self, name, host, command):
+    def make(self, role, name, host, command):
         env = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(find("python/catchment/__init__.py"))))
-        return Process(name, host, self.network.prefix(host) + command + self.tls,
+        return Process(name, host, self.network.prefix(host) + command + self.tls[role],
                        os.path.join(self.directory, "logs", name + ".log"), env)
 
     def status(self):
         """Returns the content of `catchment status --json`, or None if the master does not answer."""
         command = self.network.prefix(self.num_servers) + [
-            find("cli/catchment"), "status", self.addresses[0], "--json"] + self.tls
+            find("cli/catchment"), "status", self.addresses[0], "--json"] + self.tls["operator"]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                   timeout=5)

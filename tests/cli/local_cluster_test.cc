@@ -1,5 +1,10 @@
 #include "cli/local_cluster.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -45,6 +50,27 @@ TEST(ClusterCommandsTest, AServerThatIsStartedAgainKeepsItsAddress) {
               Contains("--servers=127.0.0.1:7,127.0.0.1:0,127.0.0.1:0"));
 }
 
+TEST(ClusterCommandsTest, ServersListenInTheDirectoryForSockets) {
+  ClusterPlan plan = Plan();
+  plan.sockets = "/tmp/s";
+  EXPECT_THAT(ServerCommand(plan, 1, "unix:/tmp/s/server-0").argv,
+              Contains("--servers=unix:/tmp/s/server-0,unix:/tmp/s/server-1,unix:/tmp/s/server-2"));
+}
+
+TEST(SocketDirectoryTest, IsOfThisUserAloneAndGoesWithItsContent) {
+  std::string path;
+  {
+    const absl::StatusOr<SocketDirectory> directory = SocketDirectory::Create();
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    path = directory->path();
+    struct stat found = {};
+    ASSERT_EQ(stat(path.c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777, 0700u);
+    std::ofstream(path + "/server-0") << "x";
+  }
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
 TEST(ClusterCommandsTest, WorkersNeedTheMasterAlone) {
   EXPECT_THAT(WorkerCommand(Plan(), 1, "127.0.0.1:7").argv,
               ElementsAre("/bin/W", "--master=127.0.0.1:7", "--threads=2", "--local_index=1"));
@@ -56,16 +82,9 @@ TEST(ClusterCommandsTest, TheEvaluatorStandsBack) {
   EXPECT_EQ(command.nice, 5);
 }
 
-TEST(ClusterCommandsTest, DeviceAndTlsReachThoseThatNeedThem) {
+TEST(ClusterCommandsTest, DeviceReachesTheWorkers) {
   ClusterPlan plan = Plan();
   plan.device = "cuda";
-  plan.tls = {"a", "c", "k"};
-  for (const Command& command :
-       {ServerCommand(plan, 1, "m"), WorkerCommand(plan, 0, "m"), EvaluatorCommand(plan, "m")}) {
-    EXPECT_THAT(command.argv, Contains("--tls_ca=a"));
-    EXPECT_THAT(command.argv, Contains("--tls_cert=c"));
-    EXPECT_THAT(command.argv, Contains("--tls_key=k"));
-  }
   EXPECT_THAT(WorkerCommand(plan, 0, "m").argv, Contains("--device=cuda"));
 }
 

@@ -100,6 +100,13 @@ TEST(StatusTextTest, SaysLittleOfAJobThatHasNotBegun) {
   ExpectFits(text);
 }
 
+TEST(StatusTextTest, SaysThatConnectionsAreInClearText) {
+  v1::JobStatus status = HealthyStatus();
+  EXPECT_THAT(StatusText(status, nullptr), Not(HasSubstr("security")));
+  status.set_insecure(true);
+  EXPECT_THAT(StatusText(status, nullptr), HasSubstr("\n  security     INSECURE: "));
+}
+
 TEST(StatusTextTest, ShowsTheFirstAndTheLastOfManyWorkers) {
   v1::JobStatus status = HealthyStatus();
   const v1::WorkerStatus one = status.workers(0);
@@ -159,6 +166,7 @@ constexpr const char* kJobNames[] = {"job",
                                      "last_checkpoint",
                                      "planned_workers",
                                      "evaluators",
+                                     "insecure",
                                      "workers",
                                      "shards",
                                      "events",

@@ -21,9 +21,9 @@ std::string Error(const std::vector<std::string>& args) {
 }
 
 TEST(TrainOptionsTest, TakesAllFlags) {
-  const auto options = Parse({"job", "--servers=2", "--workers", "3", "--set", "seed=2", "--set=epochs=1",
-                              "--out=o", "--json", "--resume", "--evaluator=false", "--threads=4",
-                              "--device=cuda", "--tls_ca=a", "--tls_cert=c", "--tls_key=k"});
+  const auto options =
+      Parse({"job", "--servers=2", "--workers", "3", "--set", "seed=2", "--set=epochs=1", "--out=o", "--json",
+             "--resume", "--evaluator=false", "--threads=4", "--device=cuda"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->job, "job");
   EXPECT_EQ(options->servers, 2);
@@ -33,7 +33,6 @@ TEST(TrainOptionsTest, TakesAllFlags) {
   EXPECT_TRUE(options->json && options->resume && !options->evaluator);
   EXPECT_EQ(options->threads, 4);
   EXPECT_EQ(options->device, "cuda");
-  EXPECT_EQ(options->tls.key, "k");
 }
 
 TEST(TrainOptionsTest, RefusesMissingAndConflictingFlags) {
@@ -43,8 +42,6 @@ TEST(TrainOptionsTest, RefusesMissingAndConflictingFlags) {
   EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("choose one"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
-  EXPECT_THAT(Error({"job", "--out=o", "--tls_ca=a"}),
-              HasSubstr("all of --tls_ca, --tls_cert and --tls_key"));
 }
 
 TEST(TrainOptionsTest, AResumedRunNeedsNoJob) { EXPECT_TRUE(Parse({"--resume", "--out=o"}).ok()); }
@@ -59,8 +56,7 @@ TEST(TrainOptionsTest, AProgramMayTakeThePlaceOfAJob) {
 TEST(TrainHelpTest, HasExamplesAndEveryFlag) {
   TrainOptions options;
   const std::string help = TrainCommandLine(&options).Help();
-  for (const char* word :
-       {"Examples:", "--out=DIR", "--servers=N", "--set=PATH=VALUE", "--resume", "--tls_key=FILE"}) {
+  for (const char* word : {"Examples:", "--out=DIR", "--servers=N", "--set=PATH=VALUE", "--resume"}) {
     EXPECT_THAT(help, HasSubstr(word));
   }
 }

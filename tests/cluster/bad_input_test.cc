@@ -53,13 +53,20 @@ TEST(BadServerTest, PortInUse) {
 }
 
 TEST(BadServerTest, HostOfAnotherMachine) {
-  ExpectRefusal(Server(GoodJob(), {"--servers=192.0.2.1:7000"}),
+  ExpectRefusal(Server(GoodJob(), {"--servers=192.0.2.1:7000", "--insecure"}),
                 HasSubstr("cannot listen on 192.0.2.1:7000: Cannot assign requested address"));
 }
 
 TEST(BadServerTest, HostOfAnotherMachineByItsIpv6Address) {
-  ExpectRefusal(Server(GoodJob(), {"--servers=[2001:db8::1]:7000"}),
+  ExpectRefusal(Server(GoodJob(), {"--servers=[2001:db8::1]:7000", "--insecure"}),
                 AllOf(HasSubstr("cannot listen on [2001:db8::1]:7000: "), Not(HasSubstr("not known"))));
+}
+
+TEST(BadServerTest, ClearTextOverANetwork) {
+  for (const char* servers : {"0.0.0.0:0", "127.0.0.1:0,192.0.2.1:7000"}) {
+    ExpectRefusal(Server(GoodJob(), {absl::StrCat("--servers=", servers)}),
+                  AllOf(HasSubstr("is not on this machine's loopback interface"), HasSubstr("--insecure")));
+  }
 }
 
 TEST(BadServerTest, AddressWithoutPort) {

@@ -79,6 +79,7 @@ class ManyWorkersTest : public testing::Test {
     hello.set_worker(me.worker());
     hello.set_incarnation(me.incarnation());
     hello.set_run_id(request_.run_id());
+    hello.set_token(me.token());
     const std::string bytes = hello.SerializeAsString();
     // The shard hears of the member a moment after the master.
     ASSERT_TRUE(Await([&] {

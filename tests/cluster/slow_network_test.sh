@@ -49,12 +49,12 @@ END
 
 # start_job OUT: two servers and two workers; every gradient crosses the network, and so do the weights.
 start_job() {
-  local servers=--servers=node0:7000,node1:7000
-  start node0 bazel-bin/server/catchment_server --job=job.textproto --index=0 $servers --out="$1"
-  start node1 bazel-bin/server/catchment_server --job=job.textproto --index=1 $servers \
+  local servers=("--servers=node0:7000,node1:7000" --insecure)
+  start node0 bazel-bin/server/catchment_server --job=job.textproto --index=0 "${servers[@]}" --out="$1"
+  start node1 bazel-bin/server/catchment_server --job=job.textproto --index=1 "${servers[@]}" \
     --checkpoint_dir="$1/checkpoints"
-  start node1 bazel-bin/worker/catchment_worker --master=node0:7000 --threads=1
-  start node2 bazel-bin/worker/catchment_worker --master=node0:7000 --threads=1
+  start node1 bazel-bin/worker/catchment_worker --master=node0:7000 --threads=1 --insecure
+  start node2 bazel-bin/worker/catchment_worker --master=node0:7000 --threads=1 --insecure
 }
 
 # value OUT KEY: a number or a word of the summary.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
+#include "common/wire/token.h"
 #include "tests/cluster/test_cluster.h"
 
 namespace catchment {
@@ -19,6 +20,7 @@ class IdleMember {
     const auto context = DeadlineContext(kPatience);
     v1::RegisterReply reply;
     absl::Status status = FromGrpc(stub_->Register(context.get(), request, &reply));
+    token_ = reply.token();
     heartbeat_.set_worker(reply.worker());
     heartbeat_.set_incarnation(reply.incarnation());
     return status;
@@ -27,6 +29,7 @@ class IdleMember {
   absl::Status BeatUntilRefused() {
     while (true) {
       const auto context = DeadlineContext(kPatience);
+      context->AddMetadata(kTokenMetadata, token_);
       v1::HeartbeatReply reply;
       if (absl::Status status = FromGrpc(stub_->Heartbeat(context.get(), heartbeat_, &reply)); !status.ok())
         return status;
@@ -38,6 +41,7 @@ class IdleMember {
  private:
   const std::unique_ptr<v1::MasterService::Stub> stub_;
   v1::HeartbeatRequest heartbeat_;
+  std::string token_;
 };
 
 TEST(StuckWorkerTest, MemberThatNeverPushesIsNamedAndLetGo) {

@@ -122,6 +122,21 @@ std::string SmallJob(const std::string& preset, const std::string& more) {
                       preset, "\" }\n", more, "\n");
 }
 
+std::string MakeCertificates(const std::string& name) {
+  const std::string directory = TestDirectory() + "/" + name;
+  const Finished made = RunToEnd({Runfile("deploy/make_certs.sh"), directory});
+  EXPECT_TRUE(made.end.in_order()) << made.output;
+  return directory;
+}
+
+TlsFiles CertificateOf(const std::string& directory, const std::string& role) {
+  return {directory + "/ca.crt", directory + "/" + role + ".crt", directory + "/" + role + ".key"};
+}
+
+std::vector<std::string> TlsArguments(const TlsFiles& tls) {
+  return {"--tls_ca=" + tls.ca, "--tls_cert=" + tls.cert, "--tls_key=" + tls.key};
+}
+
 // --------------------------------------------------------------------------------------------------- daemons
 
 TestCluster::TestCluster(Options options) : options_(std::move(options)) {
@@ -147,9 +162,10 @@ std::vector<std::string> TestCluster::WorkerCommand() const {
 }
 
 std::unique_ptr<Process> TestCluster::StartDaemon(const std::string& name, std::vector<std::string> argv) {
-  const TlsFiles& tls = options_.tls;
-  if (!tls.ca.empty()) {
-    argv.insert(argv.end(), {"--tls_ca=" + tls.ca, "--tls_cert=" + tls.cert, "--tls_key=" + tls.key});
+  if (!options_.certificates.empty()) {
+    const std::string role = name.substr(0, name.find('-'));
+    const std::vector<std::string> flags = TlsArguments(CertificateOf(options_.certificates, role));
+    argv.insert(argv.end(), flags.begin(), flags.end());
   }
   absl::StatusOr<Process> process =
       Process::Start({name, argv, absl::StrCat(options_.directory, "/logs/", name, ".log")});
@@ -198,7 +214,9 @@ AssertionResult TestCluster::RestartServer(int index) {
 
 AssertionResult TestCluster::StartMaster() {
   if (AssertionResult up = StartServer(0); !up) return up;
-  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(options_.tls);
+  const TlsFiles tls =
+      options_.certificates.empty() ? TlsFiles() : CertificateOf(options_.certificates, "operator");
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
   if (!credentials.ok()) return AssertionFailure() << credentials.status();
   stub_ = v1::MasterService::NewStub(Connect(master_, *credentials));
   return AssertionSuccess();

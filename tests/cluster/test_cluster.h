@@ -49,6 +49,12 @@ struct Finished {
 };
 Finished RunToEnd(const std::vector<std::string>& argv);
 
+// Makes an authority and certificates of all roles, as in docs/operating.md, in a new directory.
+std::string MakeCertificates(const std::string& name);
+TlsFiles CertificateOf(const std::string& directory, const std::string& role);
+// Returns the flags with which a daemon uses them.
+std::vector<std::string> TlsArguments(const TlsFiles& tls);
+
 // For AwaitStatus: true when there are `workers` workers, each of which has trained `samples` since it
 // registered.
 std::function<bool(const v1::JobStatus&)> AllHaveTrained(int workers, uint64_t samples);
@@ -66,7 +72,8 @@ class TestCluster {
     bool resume = false;
     // False: servers have neither --checkpoint_dir nor --out, and there are no outputs.
     bool keeps_checkpoints = true;
-    TlsFiles tls;
+    // The directory of MakeCertificates: every daemon has the certificate of its role. Empty: clear text.
+    std::string certificates = "";
     // The output of servers goes to a pipe whose reader ends as soon as they listen.
     bool servers_lose_their_log = false;
     // Command that workers and evaluators are started with; empty: none.

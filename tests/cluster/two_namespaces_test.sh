@@ -48,6 +48,10 @@ join || skip "this machine does not let virtual interfaces be made"
 write_job
 mapfile -t lines < <(sed -n 's/^ *\(node[01]\)\$ \(bazel-bin\/.*\)$/\1 \2/p' README.md)
 [[ ${#lines[@]} -ge 4 ]] || fail "only ${#lines[@]} commands \"node0\$ bazel-bin/...\" in README.md"
+# The hosts share their working directory, so that nothing is copied.
+read -ra words <<<"$(sed -n 's/^ *node0\$ .*\(deploy\/make_certs.sh .*\)$/\1/p' README.md)"
+[[ ${#words[@]} -ge 3 ]] || fail "no command makes certificates in README.md"
+(make_certs=$PWD/${words[0]} && cd "$work" && "$make_certs" "${words[@]:1}") || fail "no certificates"
 for line in "${lines[@]}"; do
   # Words of the README's, without quotes in them.
   read -ra words <<<"$line"

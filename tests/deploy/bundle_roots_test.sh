@@ -62,7 +62,8 @@ fi
 # ----------------------------------------------------------------------------------------------------------------
 
 readonly work=$2
-readonly tls=(--tls_ca=/certs/ca.crt --tls_cert=/certs/node.crt --tls_key=/certs/node.key)
+# tls ROLE: sets tls, the flags of a process with this role.
+tls() { tls=(--tls_ca=/certs/ca.crt "--tls_cert=/certs/$1.crt" "--tls_key=/certs/$1.key"); }
 readonly bin=/opt/catchment/bin
 source tests/deploy/check.sh
 source tests/deploy/root.sh
@@ -98,14 +99,16 @@ await() {
 
 # A job of one worker and an evaluator on MNIST, over TLS.
 try_training() {
-  local server worker evaluator status_name
+  local server worker evaluator status_name tls
   run in_root "$bin/catchment" validate /opt/catchment/examples/mnist_mlp.textproto --set epochs=1 --workers=1 \
     --write=/work/job.textproto
   expect_status 0
+  tls server
   start server.log "$bin/catchment_server" --job=/work/job.textproto --servers="$dns_name:$port" --out=/work/out \
     "${tls[@]}"
   server=$started
   await server.log "listening on"
+  tls operator
   # By gRPC's own resolver and by the C library's. Only the latter knows the names of the system's modules.
   for resolver in ares native; do
     for status_name in "$dns_name" "$listed_name"; do
@@ -118,8 +121,10 @@ try_training() {
     run in_root GRPC_DNS_RESOLVER=native "$bin/catchment" status "$own_name:$port" "${tls[@]}"
     expect_status 0
   fi
+  tls worker
   start worker.log "$bin/catchment_worker" --master="$dns_name:$port" "${tls[@]}"
   worker=$started
+  tls evaluator
   start evaluator.log "$bin/catchment_worker" --master="$listed_name:$port" --role=evaluator "${tls[@]}"
   evaluator=$started
   for process in "$server:server" "$worker:worker" "$evaluator:evaluator"; do
@@ -167,7 +172,7 @@ try_system_library() {
 ip link set lo up
 ip address add "$address/24" dev lo
 hostname "$own_name"
-run deploy/make_test_certs.sh "$work/certs" "$dns_name" "$listed_name" "$own_name"
+run deploy/make_certs.sh "$work/certs" "$dns_name" "$listed_name" "$own_name"
 expect_status 0
 tests/deploy/answer_dns.py "$address" "$dns_name" "$address" &
 for name in "${@:3}"; do

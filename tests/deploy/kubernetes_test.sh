@@ -62,11 +62,29 @@ check_schemas() {
   fi
 }
 
+# make_secrets DIR: what cert-manager would make of overlays/tls/certificates.yaml.
+make_secrets() {
+  local role
+  "$work/catchment/deploy/make_certs.sh" "$1" catchment-server-0.catchment-servers catchment-server-1.catchment-servers \
+    >"$work/certs.log" 2>&1 || fail "no certificates: $(cat "$work/certs.log")"
+  chmod 755 "$1"
+  for role in server worker evaluator operator; do
+    mkdir "$1/catchment-$role"
+    cp "$1/ca.crt" "$1/catchment-$role/ca.crt"
+    mv "$1/$role.crt" "$1/catchment-$role/tls.crt"
+    mv "$1/$role.key" "$1/catchment-$role/tls.key"
+    # Secrets are readable for the user of the Pod.
+    chmod 755 "$1/catchment-$role"
+    chmod 644 "$1/catchment-$role"/*
+  done
+}
+
 # in_cluster RENDERING RUN EPOCHS FLAG...
 in_cluster() {
   local rendering=$1 run=$2 epochs=$3
   shift 3
   mkdir -p "$work/$run"
+  make_secrets "$work/$run/secrets"
   sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 20 }/; s/epochs: 2$/epochs: '"$epochs/" \
     "$work/$rendering.yaml" >"$work/$run/manifests.yaml"
   grep -q "every_updates: 20" "$work/$run/manifests.yaml" || fail "the job was not changed"
@@ -92,6 +110,7 @@ mv "$work"/catchment-* "$work/catchment"
 render base >"$work/base.yaml"
 render overlays/cpu >"$work/cpu.yaml"
 render overlays/gpu >"$work/gpu.yaml"
+render overlays/tls >"$work/tls.yaml"
 render jobset >"$work/jobset.yaml"
 for kind in StatefulSet Service PodDisruptionBudget NetworkPolicy PersistentVolumeClaim ConfigMap; do
   [[ $(count cpu "$kind") -eq 1 ]] || fail "not one $kind"
@@ -99,6 +118,9 @@ done
 [[ $(count cpu Job) -eq 2 && $(count jobset JobSet) -eq 1 ]] || fail "the jobs are not there"
 grep -q "image: registry.example/catchment:0.1.0-cuda" "$work/gpu.yaml" || fail "the overlay's image is not there"
 [[ $(grep -c "nvidia.com/gpu: \"1\"" "$work/gpu.yaml") -eq 2 ]] || fail "the GPU is not asked for"
+[[ $(count tls Certificate) -eq 5 && $(count tls Issuer) -eq 2 ]] || fail "the certificates are not there"
+if grep -q CATCHMENT_INSECURE "$work/tls.yaml"; then fail "overlays/tls has clear text"; fi
+if grep -q "grpc:" <(sed -n '/readinessProbe/,/periodSeconds/p' "$work/tls.yaml"); then fail "a gRPC probe has no TLS"; fi
 check_schemas
 # recovered RUN NUMBER: whether the job has gone back to a checkpoint so many times.
 recovered() {
@@ -115,4 +137,5 @@ in_cluster base deleted 30 --delete=catchment-server-1
 in_cluster jobset jobset 10
 in_cluster jobset jobset_killed 30 --kill_container=catchment-server-0-1
 recovered jobset_killed 1
+in_cluster tls tls 10
 echo PASSED

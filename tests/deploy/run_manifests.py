@@ -145,7 +145,7 @@ class Pod:
         if "grpc" in probe:
             where = f"{cluster.address(self)}:{probe['grpc']['port']}"
             command = [f"{cluster.bundle}/bin/catchment", "health", where,
-                       "--service=" + probe["grpc"].get("service", "")]
+                       "--insecure", "--service=" + probe["grpc"].get("service", "")]
         else:
             user = str(self.spec["securityContext"]["runAsUser"])
             command = ["nsenter", "--target", str(self.process.pid), "--mount", "--uts", "--root", "--wdns=/",
@@ -305,6 +305,8 @@ class Cluster:
     def volume(self, pod, volume):
         if "configMap" in volume:
             path = os.path.join(self.work, "volumes", "config-" + volume["configMap"]["name"])
+        elif "secret" in volume:  # of cert-manager's, made by the test
+            path = os.path.join(self.work, "secrets", volume["secret"]["secretName"])
         elif "persistentVolumeClaim" in volume:
             path = os.path.join(self.work, "volumes", "claim-" + volume["persistentVolumeClaim"]["claimName"])
         else:

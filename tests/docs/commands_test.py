@@ -249,6 +249,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run(f"{DIGITS} --workers=1,2 --seeds=1 --budget=samples:512",
          leaves=["out-compare/" + name for name in COMPARED])),
     ("README.md", r"node[01]\$ bazel-bin/.*", daemon),
+    ("docs/operating.md", r"deploy/make_certs\.sh .*",
+     taken_by("tests/deploy/make_certs_test.sh", "run", "deploy/make_certs.sh")),
     ("deploy/README.md", r"bazel test .*", labels),
     ("deploy/README.md", r"deploy/bundle\.sh",
      run("--bin=bazel-bin", leaves=["out-bundle/catchment-0.1.0.tar.gz"])),

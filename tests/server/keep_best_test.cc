@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "common/rpc.h"
+#include "common/wire/token.h"
 #include "proto/master.grpc.pb.h"
 #include "server/edge/keep_best_stream.h"
 #include "server/edge/listener.h"
@@ -27,6 +28,8 @@ using testing::HasSubstr;
 constexpr uint64_t kEvaluator = 7, kEvaluation = 5;
 constexpr int64_t kValues = 10;
 
+constexpr char kTokenKey[] = "the key of a test";
+
 // KeepBest alone.
 class KeepBestService final : public CallService {
  public:
@@ -34,7 +37,7 @@ class KeepBestService final : public CallService {
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
     KeepBestCall::Accept(
-        queue,
+        queue, Permission("catchment.v1.MasterService.KeepBest", &token_key_),
         [this](KeepBestCall* call, void* tag) {
           service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
         },
@@ -42,6 +45,7 @@ class KeepBestService final : public CallService {
   }
 
  private:
+  const std::string token_key_ = kTokenKey;
   BestKeeper& keeper_;
   v1::MasterService::AsyncService service_;
 };
@@ -64,8 +68,9 @@ class KeepBestTest : public testing::Test {
       return FromGrpc(writer->Finish());
     }
   };
-  std::unique_ptr<Call> Open() {
+  std::unique_ptr<Call> Open(uint64_t incarnation = kEvaluator) {
     auto call = std::make_unique<Call>();
+    call->context->AddMetadata(kTokenMetadata, RegistrationToken(kTokenKey, incarnation));
     call->writer = stub_->KeepBest(call->context.get(), &call->reply);
     return call;
   }
@@ -83,7 +88,7 @@ class KeepBestTest : public testing::Test {
   }
 
   absl::Status Send(const std::vector<v1::BestWeights>& messages) {
-    const auto call = Open();
+    const auto call = Open(messages.empty() ? kEvaluator : messages[0].incarnation());
     for (const v1::BestWeights& message : messages) {
       if (!call->Send(message)) break;
     }
@@ -208,6 +213,15 @@ TEST_F(KeepBestTest, WhatNobodyWantsIsRefusedAtOnce) {
   EXPECT_EQ(Send({}).message(), "received no weights");
   EXPECT_TRUE(written().empty());
   EXPECT_TRUE(ended().empty());
+}
+
+TEST_F(KeepBestTest, WeightsWithTheTokenOfAnotherRegistrationAreRefused) {
+  const auto call = Open(kEvaluator + 1);
+  call->Send(Part(0, 10));
+  const absl::Status status = call->Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("does not come from the registration"));
+  EXPECT_TRUE(written().empty());
 }
 
 TEST_F(KeepBestTest, FullDiskIsReportedToTheSender) {

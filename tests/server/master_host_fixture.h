@@ -136,7 +136,8 @@ class MasterHostTest : public testing::Test {
                             me.incarnation(),
                             60,
                             v1::Compression(),
-                            kRunId},
+                            kRunId,
+                            me.token()},
                            &layout_, &clock_);
     const std::vector<float> gradient(layout_.size(), 1.0f);
     std::vector<float> weights(layout_.size());

@@ -14,7 +14,7 @@ class LossyServer final : public CallService {
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
     UnaryCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-        queue, &service_, &Async::RequestControl,
+        queue, Permission("catchment.v1.ShardService.Control"), &service_, &Async::RequestControl,
         [this](const v1::ShardCommand& command, v1::ShardReport* report) -> absl::Status {
           if (command.stop() && ++stops_ <= lost_stops_) return absl::UnavailableError("lost");
           *report = host_.Control(command, SteadyClock().Now());

@@ -23,7 +23,8 @@ class FakeMaster final : public CallService {
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override {
     UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
-        queue, &service_, &Async::RequestRegisterServer,
+        queue, Permission("catchment.v1.MasterService.RegisterServer"), &service_,
+        &Async::RequestRegisterServer,
         [this](const v1::RegisterServerRequest& request, v1::RegisterServerReply* reply) {
           MutexLock lock(&mu_);
           reply->set_run_id(run_id_);

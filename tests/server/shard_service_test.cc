@@ -110,6 +110,11 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
             "worker 9, incarnation 10, is no member of the job (any more); register again");
   EXPECT_EQ(outdated([](v1::Hello* h) { h->set_incarnation(3); }),
             "worker 0, incarnation 3, is no member of the job (any more); register again");
+  const std::string foreign =
+      "Hello.token is not that of the registration of worker 0, incarnation 10; register again";
+  EXPECT_EQ(outdated([](v1::Hello* h) { h->clear_token(); }), foreign);
+  EXPECT_EQ(outdated([](v1::Hello* h) { h->set_token(TestToken(IncarnationOf(1))); }), foreign);
+  EXPECT_EQ(outdated([](v1::Hello* h) { h->mutable_token()->push_back(0); }), foreign);
   ExpectWorks(0);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/wire/token.h"
 #include "server/edge/listener.h"
 #include "server/edge/shard_service.h"
 #include "server/shard/run_claim.h"
@@ -22,9 +23,14 @@ namespace catchment {
 inline constexpr uint64_t kRunId = 71;
 inline constexpr uint64_t kServerInstance = 1009;
 
+// The key of the tokens of TestServers, and the token of a registration.
+inline constexpr char kTestTokenKey[] = "the key of a test";
+inline std::string TestToken(uint64_t incarnation) { return RegistrationToken(kTestTokenKey, incarnation); }
+
 inline v1::Run TestRun(const std::string& job) {
   v1::Run run;
   run.set_id(kRunId);
+  run.set_token_key(kTestTokenKey);
   run.set_job(job);
   run.set_master("here:7000");
   return run;

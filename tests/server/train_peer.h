@@ -21,6 +21,7 @@ inline v1::Hello HelloOf(const ParameterLayout& layout, uint32_t worker) {
   hello.set_worker(worker);
   hello.set_incarnation(IncarnationOf(worker));
   hello.set_run_id(kRunId);
+  hello.set_token(TestToken(hello.incarnation()));
   return hello;
 }
 

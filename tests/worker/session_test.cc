@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/validate.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
@@ -55,11 +56,12 @@ class SessionTest : public testing::Test {
 
 TEST_F(SessionTest, MasterOfAnotherProtocolVersionIsRefused) {
   master_.reply()->clear_protocol_version();
-  EXPECT_THAT(
-      Refusal(),
-      AllOf(HasSubstr("the master at " + master_.address() +
-                      " speaks protocol version 1 or older (Catchment 9.9.9), this worker 5 (Catchment "),
-            HasSubstr("use binaries of one release")));
+  EXPECT_THAT(Refusal(),
+              AllOf(HasSubstr(absl::StrCat("the master at ", master_.address(),
+                                           " speaks protocol version 1 or older (Catchment 9.9.9), "
+                                           "this worker ",
+                                           kProtocolVersion, " (Catchment ")),
+                    HasSubstr("use binaries of one release")));
 }
 
 TEST_F(SessionTest, JobWithAFieldThatTheWorkerDoesNotKnowIsRefused) {

@@ -158,6 +158,7 @@ class ExpiringMaster final : public v1::MasterService::Service {
   }
   grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
     reply->set_incarnation(++incarnation_);
+    reply->set_token(TestToken(incarnation_));
     reply->set_heartbeat_timeout_seconds(100);
     servers_.SetRosters({RosterOfLives(0, {{0, incarnation_}})});
     return grpc::Status::OK;

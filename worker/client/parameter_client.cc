@@ -39,6 +39,7 @@ v1::Hello ParameterClient::HelloTo(int shard) const {
   hello.set_worker(options_.worker);
   hello.set_incarnation(options_.incarnation);
   hello.set_run_id(options_.run_id);
+  hello.set_token(options_.token);
   return hello;
 }
 

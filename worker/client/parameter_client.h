@@ -43,6 +43,7 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     double connect_timeout_seconds = 60;
     v1::Compression compression;  // complete and valid, or empty: none
     uint64_t run_id = 0;          // GetJobReply.run_id
+    std::string token;            // RegisterReply.token
   };
   struct Totals {
     // Seconds that the caller was blocked: until the last block had left, and, of what has no output, until

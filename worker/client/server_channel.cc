@@ -16,6 +16,7 @@ bool IsPermanent(const absl::Status& status) {
     case absl::StatusCode::kAborted:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kUnimplemented:
       return true;

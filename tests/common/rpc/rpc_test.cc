@@ -1,12 +1,15 @@
 #include "common/rpc.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/command_line.h"
 
 namespace catchment {
 namespace {
@@ -39,6 +42,53 @@ TEST(RpcTest, FileThatIsNoPemIsNamedWithItsFlag) {
   EXPECT_EQ(MessageOf({"/nowhere/ca", pem, pem}), "--tls_ca=/nowhere/ca is not a readable PEM file");
   EXPECT_EQ(MessageOf({pem, text, pem}), "--tls_cert=" + text + " is not a readable PEM file");
   EXPECT_EQ(MessageOf({pem, pem, "/nowhere"}), "--tls_key=/nowhere is not a readable PEM file");
+}
+
+TEST(RpcTest, KeyOfAnotherCertificateIsRefused) {
+  const std::string pem = WriteFile("some.pem", "-----BEGIN CERTIFICATE-----\n");
+  EXPECT_EQ(MessageOf({pem, pem, pem}),
+            absl::StrCat("--tls_key=", pem, " and --tls_cert=", pem, " are not a key and its certificate"));
+}
+
+TEST(RpcTest, LocalAddressesAreThoseOfTheLoopbackInterfaceAndSockets) {
+  for (const char* address :
+       {"127.0.0.1:0", "127.255.0.9:7", "localhost:7000", "[::1]:7000", "unix:/tmp/s"}) {
+    EXPECT_TRUE(IsLocal(address)) << address;
+  }
+  for (const char* address :
+       {"0.0.0.0:0", "192.0.2.1:7", "[2001:db8::1]:7000", "[::]:7000", "no.such.host.invalid:1"}) {
+    EXPECT_FALSE(IsLocal(address)) << address;
+  }
+}
+
+TEST(RpcTest, ClearTextOverANetworkRequiresAFlag) {
+  const TlsFiles tls = {"ca", "cert", "key"};
+  EXPECT_TRUE(CheckSecure("127.0.0.1:7000", {}, false).ok());
+  EXPECT_TRUE(CheckSecure("192.0.2.1:7000", tls, false).ok());
+  EXPECT_TRUE(CheckSecure("192.0.2.1:7000", {}, true).ok());
+  const absl::Status refused = CheckSecure("192.0.2.1:7000", {}, false);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::StartsWith("192.0.2.1:7000 is not on this machine's loopback"));
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("--insecure"));
+  EXPECT_EQ(CheckSecure("127.0.0.1:7000", tls, true).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RpcTest, EnvironmentHasTheDefaultsOfTheFlags) {
+  setenv("CATCHMENT_TLS_CA", "c", 1);
+  setenv("CATCHMENT_INSECURE", "1", 1);
+  TlsFiles tls;
+  bool insecure = false;
+  FlagSet flags;
+  AddSecurityFlags(&tls, &insecure, &flags);
+  EXPECT_EQ(tls.ca, "c");
+  EXPECT_EQ(tls.key, "");
+  EXPECT_TRUE(insecure);
+  ClearSecurityEnvironment();
+  FlagSet others;
+  AddSecurityFlags(&tls, &insecure, &others);
+  EXPECT_EQ(tls.ca, "");
+  EXPECT_FALSE(insecure);
 }
 
 TEST(RpcTest, StatusesKeepTheirCodesAndMessagesBothWays) {

@@ -28,7 +28,7 @@ from model import Model, Unsupported, read_table  # noqa: E402
 from proto import job_pb2, master_pb2, master_pb2_grpc, wire_pb2  # noqa: E402
 from shard import Replaced, Shard  # noqa: E402
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 DEADLINE = 10.0  # seconds for each call to the master
 WAIT = 3.0       # of them, at the master
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -52,13 +52,16 @@ class Lost(Exception):
 class Master:
     def __init__(self, address):
         self.stub = master_pb2_grpc.MasterServiceStub(grpc.insecure_channel(address))
-        self.patience = 60.0
+        self.patience, self.token = 60.0, b""
+
+    def metadata(self):
+        return [("catchment-token-bin", self.token)]
 
     def call(self, name, request):
         give_up, pause = time.monotonic() + self.patience, 0.05
         while True:
             try:
-                return getattr(self.stub, name)(request, timeout=DEADLINE)
+                return getattr(self.stub, name)(request, timeout=DEADLINE, metadata=self.metadata())
             except grpc.RpcError as error:
                 if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.ABORTED):
                     raise Lost(error.details()) from error
@@ -90,7 +93,8 @@ class Membership:
             request = master_pb2.HeartbeatRequest(worker=self.me.worker, incarnation=self.me.incarnation,
                                                   progress=self.reported)
             try:
-                reply = self.client.master.stub.Heartbeat(request, timeout=self.me.heartbeat_timeout_seconds / 3)
+                reply = self.client.master.stub.Heartbeat(request, timeout=self.me.heartbeat_timeout_seconds / 3,
+                                                          metadata=self.client.master.metadata())
                 self.stop, wait = self.stop or reply.stop, reply.again_in_seconds
             except grpc.RpcError as error:
                 if error.code() == grpc.StatusCode.NOT_FOUND:
@@ -103,7 +107,8 @@ class Membership:
         return wire_pb2.Hello(protocol_version=PROTOCOL_VERSION, job=client.job.name,
                               fingerprint=PAGE["fingerprint"](client.model.tensors) ^ other, shard=shard,
                               num_shards=len(client.servers), worker=self.me.worker,
-                              incarnation=self.me.incarnation + client.take_fault("member"), run_id=client.run_id)
+                              incarnation=self.me.incarnation + client.take_fault("member"), run_id=client.run_id,
+                              token=self.me.token)
 
     def _connect(self):
         job = self.client.job
@@ -177,7 +182,8 @@ class Membership:
         request = master_pb2.LeaveRequest(worker=self.me.worker, incarnation=self.me.incarnation, reason=reason,
                                           failed=failed, progress=self.reported)
         try:
-            return self.client.master.stub.Leave(request, timeout=DEADLINE).job_failed
+            return self.client.master.stub.Leave(request, timeout=DEADLINE,
+                                                 metadata=self.client.master.metadata()).job_failed
         except grpc.RpcError:
             return ""
 
@@ -223,11 +229,13 @@ class Client:
 
     def _register(self):
         wrong = 1 if self.fault == "model" else 0
-        return self.master.call("Register", master_pb2.RegisterRequest(
+        me = self.master.call("Register", master_pb2.RegisterRequest(
             tensors=[master_pb2.TensorInfo(name=name, shape=[shape[0] + wrong, *shape[1:]])
                      for name, shape in self.model.tensors],
             train_samples=len(self.labels), host="localhost", pid=os.getpid(), device="python", run_id=self.run_id,
             protocol_version=PROTOCOL_VERSION))
+        self.master.token = me.token
+        return me
 
     def order(self, epoch):
         if epoch not in self.orders:

@@ -40,6 +40,7 @@ ParameterClient::Options OptionsOf(const v1::Job& job, const std::vector<std::st
   options.job = "test";
   options.incarnation = IncarnationOf(0);
   options.run_id = kRunId;
+  options.token = TestToken(options.incarnation);
   options.compression = job.compression();
   return options;
 }

@@ -38,6 +38,7 @@ ParameterClient::Options OptionsOf(const std::vector<std::string>& addresses, ui
   options.worker = worker;
   options.incarnation = IncarnationOf(worker);
   options.run_id = kRunId;
+  options.token = TestToken(options.incarnation);
   return options;
 }
 

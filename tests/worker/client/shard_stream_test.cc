@@ -71,6 +71,7 @@ class ShardStreamTest : public testing::Test {
     hello.set_num_shards(1);
     hello.set_incarnation(IncarnationOf(0));
     hello.set_run_id(kRunId);
+    hello.set_token(TestToken(hello.incarnation()));
     stream_ = std::make_unique<ShardStream>(
         Connect(servers_.addresses()[0], grpc::InsecureChannelCredentials()), queue_.queue(), hello, &owner_);
   }

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Makes a certificate authority, and a certificate for each role of a job's processes (mutual TLS).
+#
+#   deploy/make_certs.sh [--days=N] [--discard_authority_key] DIR [HOST...]
+#
+# Writes DIR/ca.crt and DIR/ca.key, and for each of the roles server, worker, evaluator and operator DIR/ROLE.crt and
+# DIR/ROLE.key. The server's certificate is valid for localhost, 127.0.0.1 and every HOST (a name or an IP address), as
+# a server and as a client; the others only as clients. All are valid for N days (30).
+#
+# An authority that is there is kept, so that certificates made earlier stay valid; whoever can read DIR/ca.key can make
+# further ones, so keep it away from the cluster. With --discard_authority_key it is never written to DIR, which is
+# right for the certificates of a single job. Files are replaced by renaming: daemons that run use the new ones for new
+# connections.
+# Use: --tls_ca=DIR/ca.crt --tls_cert=DIR/ROLE.crt --tls_key=DIR/ROLE.key
+# Exit codes: 0 made, 1 something went wrong (openssl says what), 2 usage.
+set -euo pipefail
+
+readonly roles=(server worker evaluator operator)
+readonly new_key=(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes)
+
+# alternative_names HOST...: "DNS:localhost,IP:127.0.0.1,..."
+alternative_names() {
+  local host names="DNS:localhost,IP:127.0.0.1"
+  for host in "$@"; do
+    if [[ $host =~ ^[0-9]+(\.[0-9]+){3}$ || $host == *:* ]]; then
+      names+=",IP:$host"
+    else
+      names+=",DNS:$host"
+    fi
+  done
+  echo "$names"
+}
+
+# Sets authority, the folder with ca.crt and ca.key.
+find_authority() {
+  # One that expires within two days is replaced.
+  if [[ $discard == no && -r $directory/ca.key ]] &&
+    openssl x509 -checkend 172800 -noout -in "$directory/ca.crt" >/dev/null 2>&1; then
+    authority=$directory
+    return
+  fi
+  authority=$work
+  openssl req -x509 "${new_key[@]}" -days "$days" -subj "/CN=Catchment authority $(openssl rand -hex 4)" \
+    -addext "basicConstraints=critical,CA:TRUE" -addext "keyUsage=critical,keyCertSign,cRLSign" \
+    -keyout "$work/ca.key" -out "$work/ca.crt" 2>"$log"
+}
+
+# make_certificate ROLE NAMES USAGE
+make_certificate() {
+  openssl req -new "${new_key[@]}" -subj "/CN=catchment $1" -keyout "$work/$1.key" -out "$work/csr" 2>"$log"
+  printf '%s\n' "subjectAltName=URI:catchment:role/$1${2:+,$2}" "extendedKeyUsage=$3" "basicConstraints=CA:FALSE" \
+    "keyUsage=critical,digitalSignature" >"$work/extensions"
+  openssl x509 -req -in "$work/csr" -CA "$authority/ca.crt" -CAkey "$authority/ca.key" \
+    -set_serial "0x$(openssl rand -hex 16)" -days "$days" -extfile "$work/extensions" -out "$work/$1.crt" 2>"$log"
+  openssl verify -CAfile "$authority/ca.crt" "$work/$1.crt" >"$log" 2>&1
+}
+
+# Moves what was made to DIR, keys before certificates.
+install_files() {
+  local file files=() role
+  if [[ $authority == "$work" ]]; then
+    if [[ $discard == no ]]; then files+=(ca.key); else rm -f "$directory/ca.key"; fi
+    files+=(ca.crt)
+  fi
+  for role in "${roles[@]}"; do files+=("$role.key" "$role.crt"); done
+  chmod 644 "$work"/*.crt
+  for file in "${files[@]}"; do
+    mv "$work/$file" "$directory/.$file.new"
+    mv "$directory/.$file.new" "$directory/$file"
+  done
+}
+
+clean_up() {
+  local status=$?
+  [[ $status -eq 0 || ! -e $log ]] || cat "$log" >&2
+  rm -rf "$work"
+  exit "$status"
+}
+
+usage() {
+  echo "usage: $0 [--days=N] [--discard_authority_key] DIR [HOST...]" >&2
+  exit 2
+}
+
+days=30
+discard=no
+while [[ ${1:-} == -* ]]; do
+  case $1 in
+    --days=*) days=${1#*=}; [[ $days =~ ^[1-9][0-9]*$ ]] || usage ;;
+    --discard_authority_key) discard=yes ;;
+    *) usage ;;
+  esac
+  shift
+done
+[[ $# -ge 1 ]] || usage
+directory=$1
+shift
+if ! command -v openssl >/dev/null; then
+  echo "make_certs: there is no openssl on this machine; deploy/setup.sh installs it" >&2
+  exit 1
+fi
+umask 077
+mkdir -p "$directory"
+work=$(mktemp -d)
+log=$work/log
+trap clean_up EXIT
+find_authority
+names=$(alternative_names "$@")
+for role in "${roles[@]}"; do
+  if [[ $role == server ]]; then
+    make_certificate "$role" "$names" serverAuth,clientAuth
+  else
+    make_certificate "$role" "" clientAuth
+  fi
+done
+install_files
+echo "make_certs: valid for $days days, the server's for $names:"
+for role in "${roles[@]}"; do
+  echo "  $role: --tls_ca=$directory/ca.crt --tls_cert=$directory/$role.crt --tls_key=$directory/$role.key"
+done

@@ -1,0 +1,244 @@
+#include "server/edge/message_limits.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/job/algorithm_facts.h"
+
+namespace catchment {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr auto kAny = FieldLimit::kAny;
+constexpr auto kNumber = FieldLimit::kNumber;
+constexpr auto kLine = FieldLimit::kLine;
+constexpr auto kText = FieldLimit::kText;
+constexpr auto kCount = FieldLimit::kCount;
+
+constexpr double kWorkers = kMaxWorkers;
+constexpr double kNameBytes = 255, kTensorNameBytes = 1024, kReasonBytes = 16384, kTokenBytes = 64;
+constexpr double kTensors = 100'000, kDimensions = 16;
+constexpr double kSamples = UINT32_MAX;
+constexpr double kQuantiles = 116;  // Progress.round_trip_us
+// Versions, generations and positions in the flat vector: they are multiplied by numbers of blocks and of bytes.
+constexpr double kVersions = 1LL << 48;
+constexpr double kWaitSeconds = 3600, kPollSeconds = 1e9;
+
+constexpr FieldLimit kLimits[] = {
+    {"BestWeights.begin", kNumber, kVersions},
+    {"BestWeights.evaluation"},
+    {"BestWeights.incarnation"},
+    {"BestWeights.values"},  // by the size of a message
+    {"EvaluationReport.correct", kNumber, kSamples},
+    {"EvaluationReport.evaluation"},
+    {"EvaluationReport.incarnation"},
+    {"EvaluationReport.loss_sum"},  // of diverged weights it is no number
+    {"EvaluationReport.samples", kNumber, kSamples},
+    {"EvaluationReport.statistics", kCount, kTensors},
+    {"GetEvaluationRequest.incarnation"},
+    {"GetLeaseRequest.after"},
+    {"GetLeaseRequest.incarnation"},
+    {"GetLeaseRequest.wait_seconds", kNumber, kWaitSeconds},
+    {"GetLeaseRequest.worker", kNumber, kWorkers - 1},
+    {"GetStatusRequest.again_in_seconds", kNumber, kPollSeconds},
+    {"HealthCheckRequest.service", kLine, kNameBytes},
+    {"HeartbeatRequest.incarnation"},
+    {"HeartbeatRequest.role"},
+    {"HeartbeatRequest.worker", kNumber, kWorkers - 1},
+    {"Hello.fingerprint"},
+    {"Hello.incarnation"},
+    {"Hello.job", kLine, kNameBytes},
+    {"Hello.num_shards"},
+    {"Hello.protocol_version"},
+    {"Hello.run_id"},
+    {"Hello.shard"},
+    {"Hello.token", kText, kTokenBytes},
+    {"Hello.worker", kNumber, kWorkers - 1},
+    {"LeaveRequest.failed"},
+    {"LeaveRequest.incarnation"},
+    {"LeaveRequest.reason", kText, kReasonBytes},
+    {"LeaveRequest.role"},
+    {"LeaveRequest.worker", kNumber, kWorkers - 1},
+    {"LoadWorkerStateRequest.incarnation"},
+    {"LoadWorkerStateRequest.part"},
+    {"LoadWorkerStateRequest.worker", kNumber, kWorkers - 1},
+    {"Member.clock", kNumber, kVersions},
+    {"Member.idle"},
+    {"Member.incarnation"},
+    {"Member.worker", kNumber, kWorkers - 1},
+    {"Progress.bytes_pulled"},
+    {"Progress.bytes_pushed"},
+    // The master refuses negative times, and what it has not assigned.
+    {"Progress.compute_seconds"},
+    {"Progress.correct"},
+    {"Progress.data_seconds"},
+    {"Progress.lease"},
+    {"Progress.lease_steps"},
+    {"Progress.loss_sum"},
+    {"Progress.pull_seconds"},
+    {"Progress.push_seconds"},
+    {"Progress.round_trip_counts", kCount, kQuantiles},
+    {"Progress.round_trip_us", kCount, kQuantiles},
+    {"Progress.samples"},
+    {"Progress.steps"},
+    {"RegisterRequest.build", kLine, kNameBytes},
+    {"RegisterRequest.device", kLine, kTensorNameBytes},
+    {"RegisterRequest.host", kLine, kNameBytes},
+    {"RegisterRequest.pid"},
+    {"RegisterRequest.protocol_version"},
+    {"RegisterRequest.role"},
+    {"RegisterRequest.run_id"},
+    {"RegisterRequest.tensors", kCount, kTensors},
+    {"RegisterRequest.train_samples", kNumber, kSamples},
+    {"RegisterRequest.version", kNumber, kVersions},
+    {"RegisterServerRequest.address", kLine, kTensorNameBytes},
+    {"RegisterServerRequest.build", kLine, kNameBytes},
+    {"RegisterServerRequest.cannot_restore"},
+    {"RegisterServerRequest.epoch", kNumber, kVersions},
+    {"RegisterServerRequest.index", kNumber, kWorkers - 1},
+    {"RegisterServerRequest.job_fingerprint"},
+    {"RegisterServerRequest.leaving"},
+    {"RegisterServerRequest.num_servers", kNumber, kWorkers},
+    {"RegisterServerRequest.protocol_version"},
+    {"RegisterServerRequest.resumed_checkpoint"},
+    {"RegisterServerRequest.server_instance"},
+    {"RegisterServerRequest.version", kNumber, kVersions},
+    {"Roster.from_version", kNumber, kVersions},
+    {"Roster.members", kCount, kWorkers},
+    {"Run.id"},
+    {"Run.job", kLine, kNameBytes},
+    {"Run.master", kLine, kTensorNameBytes},
+    {"Run.token_key", kText, kTokenBytes},
+    {"SaveWorkerStateRequest.checkpoint"},
+    {"SaveWorkerStateRequest.incarnation"},
+    {"SaveWorkerStateRequest.worker", kNumber, kWorkers - 1},
+    {"ShardCommand.Standby.address", kLine, kTensorNameBytes},
+    {"ShardCommand.Standby.epoch", kNumber, kVersions},
+    {"ShardCommand.Standby.keeps_epoch", kNumber, kVersions},
+    {"ShardCommand.checkpoint", kNumber, kVersions},
+    {"ShardCommand.checkpoint_version", kNumber, kVersions},
+    {"ShardCommand.failure", kText, 4 * kReasonBytes},
+    {"ShardCommand.generation", kNumber, kVersions},
+    {"ShardCommand.plateau_factor", kNumber, 1},
+    {"ShardCommand.rosters", kCount, kWorkers},
+    {"ShardCommand.server_instance"},
+    {"ShardCommand.stop"},
+    {"ShardCommand.total_samples"},
+    {"ShardCommand.training"},
+    {"ShardCommand.without_statistics"},
+    {"SnapshotRequest.fingerprint"},
+    {"SnapshotRequest.run_id"},
+    {"StandbyHello.epoch", kNumber, kVersions},
+    {"StandbyHello.fingerprint"},
+    {"StandbyHello.num_shards", kNumber, kWorkers},
+    {"StandbyHello.protocol_version"},
+    {"StandbyHello.run_id"},
+    {"StandbyHello.shard", kNumber, kWorkers - 1},
+    {"Statistic.name", kLine, kTensorNameBytes},
+    {"Statistic.values"},  // by the size of a message
+    {"StopRequest.reason", kText, kReasonBytes},
+    {"TensorInfo.name", kLine, kTensorNameBytes},
+    {"TensorInfo.shape", kCount, kDimensions},
+    {"WorkerStatePart.Values.begin", kNumber, kVersions},
+    {"WorkerStatePart.Values.values"},  // by the size of a message
+    {"WorkerStatePart.name", kLine, kTensorNameBytes},
+    {"WorkerStatePart.number"},
+};
+
+// Returns "RegisterRequest.host".
+absl::string_view NameOf(const FieldDescriptor& field) {
+  absl::string_view name = field.full_name();
+  absl::ConsumePrefix(&name, "catchment.v1.");
+  absl::ConsumePrefix(&name, "grpc.health.v1.");
+  return name;
+}
+
+// Returns null for a field without a limit.
+const FieldLimit* FindLimit(const FieldDescriptor& field) {
+  static const auto* const limits = [] {
+    auto* const by_name = new std::unordered_map<std::string, const FieldLimit*>;
+    for (const FieldLimit& limit : kLimits) {
+      if (limit.kind != kAny) by_name->emplace(limit.field, &limit);
+    }
+    return by_name;
+  }();
+  const auto found = limits->find(std::string(NameOf(field)));
+  return found == limits->end() ? nullptr : found->second;
+}
+
+absl::Status TooMuch(const FieldLimit& limit, absl::string_view has) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(limit.field, " ", has, "; at most ", static_cast<uint64_t>(limit.most), " is accepted"));
+}
+
+absl::Status CheckNumber(const FieldLimit& limit, double value) {
+  if (value >= 0 && value <= limit.most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(limit.field, " is ", value, "; accepted are 0 to ", limit.most));
+}
+
+absl::Status CheckText(const FieldLimit& limit, absl::string_view text) {
+  if (text.size() > limit.most) return TooMuch(limit, absl::StrCat("has ", text.size(), " bytes"));
+  if (limit.kind != kLine || std::none_of(text.begin(), text.end(), absl::ascii_iscntrl))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(limit.field, " has control characters"));
+}
+
+absl::Status CheckSingular(const FieldLimit& limit, const Message& message, const FieldDescriptor& field) {
+  const Reflection& values = *message.GetReflection();
+  std::string scratch;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return CheckText(limit, values.GetStringReference(message, &field, &scratch));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return CheckNumber(limit, values.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return CheckNumber(limit, static_cast<double>(values.GetUInt64(message, &field)));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return CheckNumber(limit, values.GetDouble(message, &field));
+    default:
+      return absl::InternalError(absl::StrCat(limit.field, " has a limit that its type cannot have"));
+  }
+}
+
+absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
+  const Reflection& values = *message.GetReflection();
+  const FieldLimit* const limit = FindLimit(field);
+  if (!field.is_repeated()) {
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+      return CheckLimits(values.GetMessage(message, &field));
+    return limit == nullptr ? absl::OkStatus() : CheckSingular(*limit, message, field);
+  }
+  const int count = values.FieldSize(message, &field);
+  if (limit != nullptr && count > limit->most)
+    return TooMuch(*limit, absl::StrCat("has ", count, " elements"));
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return absl::OkStatus();
+  for (int i = 0; i < count; ++i) {
+    if (absl::Status status = CheckLimits(values.GetRepeatedMessage(message, &field, i)); !status.ok())
+      return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Span<const FieldLimit> FieldLimits() { return kLimits; }
+
+absl::Status CheckLimits(const Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (absl::Status status = CheckField(message, *field); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

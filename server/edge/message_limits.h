@@ -1,0 +1,36 @@
+// What a server accepts in the fields of the messages that it receives: the largest number, the longest text, the
+// longest list. Blocks of the Train stream have their own checks (common/wire/block_frame.h, server/shard/shard.h).
+#ifndef CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
+#define CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
+
+#include <google/protobuf/message.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace catchment {
+
+struct FieldLimit {
+  enum Kind {
+    kAny,     // all values
+    kNumber,  // from 0 to `most`; no NaN
+    kLine,    // at most `most` bytes without control characters
+    kText,    // at most `most` bytes
+    kCount,   // at most `most` elements of a repeated field
+  };
+  absl::string_view field;  // "RegisterRequest.host"
+  Kind kind = kAny;
+  double most = 0;
+};
+
+// Returns the limits of all fields of all requests and of the messages in them.
+absl::Span<const FieldLimit> FieldLimits();
+
+// Returns InvalidArgument, which names the field, its value and the limit, if a field of the message, or of a message in
+// it, is outside its limit.
+absl::Status CheckLimits(const google::protobuf::Message& message);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
