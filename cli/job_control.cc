@@ -1,14 +1,42 @@
 #include "cli/job_control.h"
 
+#include <google/protobuf/message.h>
+
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {
 
 // The timeout of a call. It is short, since the caller does nothing else meanwhile.
 constexpr double kCallSeconds = 3;
+
+// Escapes the control characters in all strings, which come from all members of the job.
+void EscapeStrings(google::protobuf::Message* message) {
+  const google::protobuf::Reflection& values = *message->GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  values.ListFields(*message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    const int count = field->is_repeated() ? values.FieldSize(*message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) {
+        EscapeStrings(field->is_repeated() ? values.MutableRepeatedMessage(message, field, i)
+                                           : values.MutableMessage(message, field));
+      } else if (field->type() != google::protobuf::FieldDescriptor::TYPE_STRING) {
+        break;
+      } else if (field->is_repeated()) {
+        values.SetRepeatedString(message, field, i,
+                                 EscapeControls(values.GetRepeatedString(*message, field, i)));
+      } else {
+        values.SetString(message, field, EscapeControls(values.GetString(*message, field)));
+      }
+    }
+  }
+}
 
 }  // namespace
 
@@ -25,7 +53,11 @@ absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
   v1::JobStatus status;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   const grpc::Status result = stub_->GetStatus(context.get(), request, &status);
-  if (!result.ok()) return FromGrpc(result, absl::StrCat("master at ", address_));
+  if (!result.ok()) {
+    const absl::Status error = FromGrpc(result, absl::StrCat("master at ", address_));
+    return absl::Status(error.code(), EscapeControls(error.message()));
+  }
+  EscapeStrings(&status);
   return status;
 }
 

@@ -1,9 +1,11 @@
 #include "common/snapshot_reader.h"
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/stall_guard.h"
+#include "common/wire/token.h"
 
 namespace catchment {
 namespace {
@@ -15,8 +17,9 @@ constexpr double kSlowestBytesPerSecond = 16 << 10;
 
 SnapshotReader::SnapshotReader(const std::vector<std::string>& servers,
                                const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
-                               const ParameterLayout* layout, double stall_seconds)
+                               const ParameterLayout* layout, double stall_seconds, std::string token)
     : run_id_(run_id),
+      token_(std::move(token)),
       layout_(*layout),
       stall_seconds_(stall_seconds +
                      static_cast<double>(layout->most_in_block()) * sizeof(float) / kSlowestBytesPerSecond),
@@ -38,6 +41,7 @@ absl::Status SnapshotReader::ReadShard(int s, absl::Span<float> weights) {
   v1::SnapshotRequest request;
   request.set_fingerprint(layout_.fingerprint());
   request.set_run_id(run_id_);
+  if (!token_.empty()) context.AddMetadata(kTokenMetadata, token_);
   StallGuard guard(&context, stall_seconds_, &clock_);
   const auto reader = stubs_[s]->Snapshot(&context, request);
   int blocks = 0;

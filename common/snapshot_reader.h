@@ -23,10 +23,10 @@ class SnapshotReader {
   static constexpr double kStallSeconds = 60;
 
   // `servers` has the HOST:PORT of each shard. `run_id` is the run that they belong to. `layout` must outlive
-  // the reader.
+  // the reader. `token`: that of servers (common/wire/token.h), for which places are kept free; empty for others.
   SnapshotReader(const std::vector<std::string>& servers,
                  const std::shared_ptr<grpc::ChannelCredentials>& credentials, uint64_t run_id,
-                 const ParameterLayout* layout, double stall_seconds = kStallSeconds);
+                 const ParameterLayout* layout, double stall_seconds = kStallSeconds, std::string token = "");
 
   // Reads each shard in a consistent state into `weights`, the whole flat vector. DeadlineExceeded if a
   // server stops sending.
@@ -36,6 +36,7 @@ class SnapshotReader {
   absl::Status ReadShard(int shard, absl::Span<float> weights);
 
   const uint64_t run_id_;
+  const std::string token_;
   const ParameterLayout& layout_;
   const SteadyClock clock_;
   const double stall_seconds_;

@@ -73,6 +73,24 @@ std::string HangingParagraph(const std::string& head, const std::string& text, i
   return absl::StrCat(out, line, "\n");
 }
 
+std::string EscapeControls(absl::string_view text) {
+  std::string escaped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are C2 80 to C2 9F.
+    const bool two_bytes =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (two_bytes) {
+      absl::StrAppendFormat(&escaped, "\\x%02x", static_cast<unsigned char>(text[++i]));
+    } else if ((byte < 0x20 && byte != '\n') || byte == 0x7F) {
+      absl::StrAppendFormat(&escaped, "\\x%02x", byte);
+    } else {
+      escaped += text[i];
+    }
+  }
+  return escaped;
+}
+
 size_t Columns(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace catchment {
 
 // 1199882 -> "1,199,882".
@@ -54,6 +56,9 @@ class Table {
   bool has_head_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+// Replaces control characters except line breaks, which could change what a terminal shows, by "\x1b" and so on.
+std::string EscapeControls(absl::string_view text);
 
 // Columns that UTF-8 text takes on a terminal (one for each code point).
 size_t Columns(const std::string& text);

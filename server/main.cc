@@ -53,6 +53,7 @@
 #include "server/edge/sweeper.h"
 #include "server/master/master_host.h"
 #include "server/master/run_start.h"
+#include "server/shard/rule.h"
 #include "server/shard/run_claim.h"
 #include "server/shard/shard_host.h"
 
@@ -277,6 +278,22 @@ void Announce(const Listener& listener, Setting* setting) {
 
 bool HasStandby(const v1::Job& job, size_t servers) { return job.faults().standby() > 0 && servers > 1; }
 
+// Returns the memory that the copy of another server's shard may take: an image while the one before is complete, and
+// the vectors of workers that a copy may have. It is kept in the memory of the messages that it came in.
+size_t CopyQuota(const v1::Job& job, const ParameterLayout& layout) {
+  constexpr size_t kImages = 2;
+  size_t values = 0;
+  for (int s = 0; s < layout.num_shards(); ++s) values = std::max<size_t>(values, layout.shard(s).size());
+  return values * sizeof(float) * (kImages * (1 + Rule::kMaxStates) + 2 * job.workers());
+}
+
+// Returns the memory for messages that arrive and leave: for each worker those on its connections, and a share for
+// others. docs/operating.md ("Memory") states it.
+size_t MemoryQuota(uint32_t workers, size_t payload) {
+  constexpr size_t kShareOfOthers = 1 << 30, kOfConnections = 16 << 20, kPayloads = 16;
+  return kShareOfOthers + workers * (kOfConnections + kPayloads * payload);
+}
+
 Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout& layout) {
   Listener::Options options;
   size_t payload = Codec::ForPush(setting.job.compression()).PayloadBytes(layout.most_in_block());
@@ -284,6 +301,9 @@ Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout&
     payload = std::max(payload, layout.most_in_block() * sizeof(float));
   options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
   options.threads = setting.listener_threads;
+  options.memory_quota_bytes = MemoryQuota(setting.job.workers(), payload);
+  if (HasStandby(setting.job, setting.servers.size()))
+    options.memory_quota_bytes += CopyQuota(setting.job, layout);
   return options;
 }
 
@@ -421,6 +441,7 @@ MasterHost::Options MasterOptions(const Setting& setting) {
   MasterHost::Options options;
   options.job = setting.job;
   options.num_servers = static_cast<int>(setting.servers.size());
+  options.servers = setting.servers;
   options.credentials = setting.client_credentials;
   options.checkpoint_dir = setting.checkpoint_dir;
   options.out_dir = setting.flags.out;

@@ -22,6 +22,9 @@
 
 namespace catchment {
 
+// The longest reason with which members leave.
+inline constexpr size_t kMostReasonBytes = 4096;
+
 class MasterClient {
  public:
   using Stub = v1::MasterService::Stub;

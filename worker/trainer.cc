@@ -141,14 +141,14 @@ v1::LeaveRequest Trainer::MakeLeaveRequest(const v1::RegisterReply& me, const v1
 void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
                                    const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
-  request.set_reason(absl::StrCat("it registers again, for ", why.message()));
+  request.set_reason(absl::StrCat("it registers again, for ", why.message().substr(0, kMostReasonBytes)));
   SendLeave(request, "registers again");
 }
 
 void Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
   const bool stopped = stop_.IsSet();
-  if (!why.ok() && !stopped) request.set_reason(std::string(why.message()));
+  if (!why.ok() && !stopped) request.set_reason(std::string(why.message().substr(0, kMostReasonBytes)));
   if (why.ok() && stopped) request.set_reason("asked to stop");
   request.set_failed(!why.ok() && !stopped);
   SendLeave(request, "leaves");

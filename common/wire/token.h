@@ -22,6 +22,9 @@ std::string NewTokenKey();
 // Returns the token of the registration with this incarnation.
 std::string RegistrationToken(absl::string_view key, uint64_t incarnation);
 
+// In the place of an incarnation, for the token with which servers identify themselves to each other.
+inline constexpr uint64_t kServersIncarnation = 0;
+
 // Compares in a time that does not depend on the bytes of `token`.
 bool IsTokenOf(absl::string_view key, uint64_t incarnation, absl::string_view token);
 

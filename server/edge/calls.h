@@ -1,5 +1,6 @@
 // The calls of a server, on completion queues (common/completion.h). An object exists from the time when it
-// waits for a call to the end of the call. Calls that the caller may not make (permission.h) are refused here.
+// waits for a call to the end of the call. Calls that the caller may not make (permission.h) or
+// whose request is out of bounds (message_limits.h) are refused here.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,6 +19,7 @@
 #include "common/completion.h"
 #include "common/mutex.h"
 #include "common/rpc.h"
+#include "server/edge/message_limits.h"
 #include "server/edge/permission.h"
 
 namespace catchment {
@@ -73,7 +76,9 @@ class DeferredCall final : public Completion {
     }
     answered_ = true;
     Accept(&queue_, permission_, &service_, method_, handler_);
-    if (absl::Status status = permission_.Check(context_, request_); !status.ok()) {
+    absl::Status status = permission_.Check(context_, request_);
+    if (status.ok()) status = CheckLimits(request_);
+    if (!status.ok()) {
       responder_.FinishWithError(ToGrpc(status), Tag());
       return;
     }
@@ -206,7 +211,9 @@ class StreamCall final {
       return;
     }
     Accept(&queue, permission, next_, taker_);
-    if (absl::Status status = permission.Check(context, request); !status.ok()) return Refuse(status);
+    absl::Status status = permission.Check(context, request);
+    if constexpr (!std::is_same_v<Request, std::nullptr_t>) status.Update(CheckLimits(request));
+    if (!status.ok()) return Refuse(status);
     taker_(this);
   }
   void OnRead(bool ok) {

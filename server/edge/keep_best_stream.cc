@@ -21,6 +21,7 @@ void KeepBestStream::OnReadDone(bool ok) {
 }
 
 absl::Status KeepBestStream::Take() {
+  if (absl::Status status = CheckLimits(message_); !status.ok()) return status;
   if (stream_ != 0) return keeper_.Add(stream_, message_);
   if (absl::Status status = call_.permission.Check(call_.context, message_); !status.ok()) return status;
   const absl::StatusOr<uint64_t> begun = keeper_.Begin(message_);

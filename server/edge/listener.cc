@@ -19,12 +19,19 @@ namespace {
 constexpr int kMostStreams = 100;
 // The interval of keepalive pings, which detect a peer whose machine has failed.
 constexpr int kKeepaliveMs = 30'000;
+// The time in which a new connection must begin TLS and HTTP/2; a silent one is closed.
+constexpr int kHandshakeMs = 20'000;
 
 void LimitConnections(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  // Compressed messages are refused: they would be unpacked before their size is checked.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
 }
 
 // Returns the reason of a failure, which gRPC does not report, from the operating system.
@@ -62,6 +69,9 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   SetTrainingOptions(&builder);
   LimitConnections(&builder);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  if (options.memory_quota_bytes > 0) {
+    builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(options.memory_quota_bytes));
+  }
   int picked = 0;
   builder.AddListeningPort(address, credentials, &picked);
   Listener listener;

@@ -19,7 +19,9 @@ class Listener {
  public:
   struct Options {
     int max_message_bytes = 64 << 20;  // larger messages are refused
-    int threads = 1;                   // that read requests and write answers; each connection stays with one
+    // Of what gRPC keeps of messages that arrive and leave; beyond it streams and connections are ended. 0: no limit.
+    size_t memory_quota_bytes = 0;
+    int threads = 1;  // that read requests and write answers; each connection stays with one
   };
 
   // Opens a listener. The services must outlive it. Errors: the reason of the operating system.

@@ -64,6 +64,12 @@ std::string NamesOf(Roles roles) {
 
 absl::Span<const CallRule> CallRules() { return kCallRules; }
 
+absl::string_view TokenOf(const grpc::ServerContext& context) {
+  const auto token = context.client_metadata().find(kTokenMetadata);
+  if (token == context.client_metadata().end()) return {};
+  return {token->second.data(), token->second.size()};
+}
+
 Roles RolesOf(const grpc::ServerContext& context) {
   const std::shared_ptr<const grpc::AuthContext> caller = context.auth_context();
   if (caller == nullptr || !caller->IsPeerAuthenticated()) return kAllRoles;
@@ -94,10 +100,7 @@ absl::Status Permission::CheckRoles(const grpc::ServerContext& context, Roles ro
 
 absl::Status Permission::CheckToken(const grpc::ServerContext& context, uint64_t incarnation) const {
   CHECK(token_key_ != nullptr) << rule_.method << " was accepted without the key of tokens";
-  const auto& metadata = context.client_metadata();
-  const auto token = metadata.find(kTokenMetadata);
-  if (token != metadata.end() &&
-      IsTokenOf(*token_key_, incarnation, absl::string_view(token->second.data(), token->second.size()))) {
+  if (IsTokenOf(*token_key_, incarnation, TokenOf(context))) {
     return absl::OkStatus();
   }
   return absl::NotFoundError(absl::StrCat("the call does not come from the registration with incarnation ",

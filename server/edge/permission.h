@@ -34,6 +34,9 @@ struct CallRule {
 // Returns the rules of all methods.
 absl::Span<const CallRule> CallRules();
 
+// Returns the token in the call's metadata; empty if there is none.
+absl::string_view TokenOf(const grpc::ServerContext& context);
+
 // Returns the roles in the caller's certificate; all roles if the connection has no certificates.
 Roles RolesOf(const grpc::ServerContext& context);
 

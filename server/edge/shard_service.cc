@@ -12,6 +12,8 @@ namespace {
 
 // The largest number of snapshot streams, each of which holds a copy of the shard.
 constexpr size_t kMostSnapshots = 8;
+// Further places, which only servers may take, so that the master can always read the final weights.
+constexpr size_t kPlacesOfServers = 2;
 
 }  // namespace
 
@@ -96,6 +98,7 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
     return absl::InvalidArgumentError(
         "no Hello in the metadata 'catchment-hello-bin': the peer is no Catchment worker");
   }
+  if (absl::Status status = CheckLimits(*hello); !status.ok()) return status;
   if (absl::Status status =
           CheckProtocolVersion("the worker", hello->protocol_version(), /*build=*/"", "this server");
       !status.ok()) {
@@ -144,7 +147,8 @@ void ShardService::Snapshot(SnapshotCall* call) {
     return;
   }
   const auto stream = std::make_shared<SnapshotStream>(call, shard_, &snapshots_, context_.floor);
-  if (!snapshots_.AddUpTo(kMostSnapshots, stream)) {
+  const bool of_server = IsTokenOf(claim_->run().token_key(), kServersIncarnation, TokenOf(call->context));
+  if (!snapshots_.AddUpTo(kMostSnapshots + (of_server ? kPlacesOfServers : 0), stream)) {
     call->Finish(ToGrpc(absl::UnavailableError(
         absl::StrCat(kMostSnapshots, " snapshots are being read already; try again later"))));
     return;

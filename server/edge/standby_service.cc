@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
+#include "server/edge/message_limits.h"
 
 namespace catchment {
 namespace {
@@ -265,6 +266,9 @@ void StandbyService::Replicate(ReplicateCall* call) {
   const auto found = call->context.client_metadata().find(kStandbyHelloKey);
   const bool parsed = found != call->context.client_metadata().end() &&
                       hello.ParseFromArray(found->second.data(), static_cast<int>(found->second.size()));
+  if (parsed) {
+    if (absl::Status status = CheckLimits(hello); !status.ok()) return call->Finish(ToGrpc(status));
+  }
   const absl::StatusOr<uint64_t> stream =
       parsed ? store_.Admit(hello)
              : absl::StatusOr<uint64_t>(absl::InvalidArgumentError(

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
+#include "common/text.h"
 #include "server/master/budget.h"
 #include "server/master/data_ledger.h"
 
@@ -78,6 +80,11 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
     return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
   }
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
+  if (!membership_.HasRoom(request.role())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
+                     Membership::kMaxEvaluators, " evaluators"));
+  }
   const Member& member = *membership_.Register(request, clock_->Now());
   if (member.role == v1::WORKER && ledger_ == nullptr) OpenLedger(request.train_samples());
   if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
@@ -148,7 +155,7 @@ void Master::Remove(const v1::LeaveRequest& request) {
     events_.Add(std::string(status.message()));
   }
   const Member member = **found;
-  const std::string reason = !request.reason().empty() ? request.reason()
+  const std::string reason = !request.reason().empty() ? EscapeControls(request.reason())
                              : request.failed()        ? "no reason given"
                                                        : "it is done";
   events_.Add(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
@@ -346,7 +353,7 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
 // ------------------------------------------------------------------------------------------ job states
 
 void Master::Stop(const std::string& reason) {
-  state_machine_.RequestStop(reason);
+  state_machine_.RequestStop(EscapeControls(reason));
   if (job_.checkpoint().worker_state() && state_machine_.state() == JobStateMachine::State::kTraining) {
     draining_ = true;
     ledger_->Close();

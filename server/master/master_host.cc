@@ -9,6 +9,7 @@
 #include "common/checkpoint/run_record.h"
 #include "common/job/job_text.h"
 #include "common/snapshot_reader.h"
+#include "common/wire/token.h"
 
 namespace catchment {
 namespace {
@@ -311,7 +312,9 @@ void MasterHost::WriteMetrics() {
 
 absl::Status MasterHost::ReadFinalWeights(const std::vector<std::string>& servers,
                                           const v1::JobStatus& job_status, absl::Span<float> weights) const {
-  SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_);
+  SnapshotReader reader(servers, options_.credentials, options_.run_id, &layout_,
+                        SnapshotReader::kStallSeconds,
+                        RegistrationToken(options_.token_key, kServersIncarnation));
   absl::Status status = reader.Read(weights);
   // A job that has not failed has recorded a checkpoint with the final weights.
   if (status.ok() || options_.checkpoint_dir.empty() || job_status.phase() == v1::JobStatus::FAILED)

@@ -42,6 +42,7 @@ class MasterHost {
   struct Options {
     v1::Job job;
     int num_servers = 1;
+    std::vector<std::string> servers;  // --servers; empty: servers may register from any address
     std::shared_ptr<grpc::ChannelCredentials> credentials;
     std::string checkpoint_dir;  // "": no checkpoints are written
     std::string out_dir;         // "": no outputs are written

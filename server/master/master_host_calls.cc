@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/job/job_text.h"
+#include "common/open_files.h"
 #include "common/random_id.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
@@ -13,6 +16,16 @@
 #include "server/shard/run_claim.h"
 
 namespace catchment {
+namespace {
+
+// Returns true if `address` is one of `listed`, an entry of --servers: the same, or with a port in place of 0.
+bool IsAddressOf(const std::string& listed, const std::string& address) {
+  const absl::string_view host = absl::StripSuffix(listed, ":0");
+  if (host.size() == listed.size()) return address == listed;
+  return absl::StartsWith(address, absl::StrCat(host, ":"));
+}
+
+}  // namespace
 
 absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
   MutexLock lock(&mu_);
@@ -107,6 +120,11 @@ absl::Status MasterHost::CheckServer(const v1::RegisterServerRequest& request) {
         absl::StrCat("server ", request.index(),
                      " has a different job file than the master; give all servers the same --job"));
   }
+  if (!options_.servers.empty() && !IsAddressOf(options_.servers[request.index()], request.address())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", request.index(), " is at ", request.address(), ", and the master's --servers has ",
+        options_.servers[request.index()], " for it; give all servers the same --servers"));
+  }
   const Peer& peer = peers_[request.index()];
   if (!peer.address.empty() && peer.address != request.address()) {
     return absl::FailedPreconditionError(absl::StrCat("server ", request.index(), " is at ", peer.address,
@@ -189,6 +207,11 @@ std::string MasterHost::RecoveryAdvice() const {
 absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
   if (absl::Status status = CheckWorker(request); !status.ok()) return status;
   MutexLock lock(&mu_);
+  if (request.role() == v1::WORKER) {
+    const int64_t workers = master_->num_workers() + 1;
+    if (absl::Status status = CheckOpenFiles(workers, options_.num_servers, /*master=*/true); !status.ok())
+      return absl::ResourceExhaustedError(status.message());
+  }
   NoteLostVersion(request.version());
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
   if (reply.ok()) reply->set_token(RegistrationToken(options_.token_key, reply->incarnation()));

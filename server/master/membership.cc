@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/algorithm_facts.h"
 
 namespace catchment {
 namespace {
@@ -49,6 +50,10 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
   ++num_[member.role];
   incarnations_.reset();
   return &members_.emplace(Key{member.role, member.index}, member).first->second;
+}
+
+bool Membership::HasRoom(v1::Role role) const {
+  return LowestFreeIndex(role) < (role == v1::WORKER ? kMaxWorkers : kMaxEvaluators);
 }
 
 uint32_t Membership::LowestFreeIndex(v1::Role role) const {

@@ -57,6 +57,10 @@ class Membership {
   // Returns null if there is no such member.
   const Member* Find(v1::Role role, uint32_t index, uint64_t incarnation) const;
 
+  static constexpr uint32_t kMaxEvaluators = 100;
+  // Returns false if there are as many members of the role as there may be: kMaxWorkers workers.
+  bool HasRoom(v1::Role role) const;
+
   void Remove(v1::Role role, uint32_t index);
   // Lets a worker's index be reused. To be called when no shard can report about its former owner any more.
   void FreeIndex(uint32_t worker) { held_indices_.erase(worker); }

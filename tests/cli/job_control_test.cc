@@ -16,6 +16,8 @@ class Master final : public v1::MasterService::Service {
  public:
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::JobStatus* status) override {
     status->set_job("digits");
+    status->add_workers()->set_host("\x1b[2Jnode0");
+    status->add_events("a\rb");
     return grpc::Status::OK;
   }
   grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
@@ -44,6 +46,14 @@ TEST_F(JobControlTest, GetsTheStatus) {
   const auto status = client.GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->job(), "digits");
+}
+
+TEST_F(JobControlTest, ControlCharactersOfMembersDoNotReachTheTerminal) {
+  JobControl client = Client();
+  const auto status = client.GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->workers(0).host(), "\\x1b[2Jnode0");
+  EXPECT_EQ(status->events(0), "a\\x0db");
 }
 
 TEST_F(JobControlTest, SendsTheReasonAndReturnsTheMastersErrorWithItsAddress) {

@@ -67,6 +67,14 @@ TEST(TableTest, WithoutAHeadTheFirstRowCounts) {
   EXPECT_EQ(table.Print(0), "a   x1\nbb  22\n");
 }
 
+TEST(EscapeControlsTest, LeavesLettersAndLineBreaks) {
+  EXPECT_EQ(EscapeControls("a\nM\xc3\xbcnchen \x1b[31m\x7f\t"), "a\nM\xc3\xbcnchen \\x1b[31m\\x7f\\x09");
+  EXPECT_EQ(EscapeControls("\xc2\x9b"
+                           "31m \xc2\xa7"),
+            "\\x9b31m \xc2\xa7")
+      << "an escape sequence of one character";
+}
+
 TEST(ColumnsTest, CountsCodePoints) { EXPECT_EQ(Columns("a…é"), 3u); }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "common/rpc.h"
+#include "common/snapshot_reader.h"
+#include "common/wire/token.h"
 #include "tests/server/http2_peer.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"
@@ -225,6 +227,16 @@ TEST_F(BadPeersTest, OnlySoManySnapshotsAreReadAtATime) {
   EXPECT_THAT(peer.Headers(199), HasSubstr("8 snapshots are being read already; try again later"));
   EXPECT_LT(ResidentMemory() - before, kResident * 20 * kBlocks * kBytes) << "a hundred copies were 400 MiB";
   ExpectTrains();
+  // Servers have places of their own.
+  std::vector<float> weights(kBlocks * kBlock);
+  const auto read = [&](const std::string& token) {
+    SnapshotReader reader(servers_.addresses(), grpc::InsecureChannelCredentials(), kRunId,
+                          &servers_.layout(), SnapshotReader::kStallSeconds, token);
+    return reader.Read(absl::MakeSpan(weights)).code();
+  };
+  EXPECT_EQ(read(""), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(read(TestToken(IncarnationOf(1))), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(read(TestToken(kServersIncarnation)), absl::StatusCode::kOk);
   Sweep(100);
   Sweep(100 + kWindow);
   EXPECT_TRUE(peer.ReadUntil([&] { return peer.NumEnded() == 100; })) << "they were not read";

@@ -29,6 +29,7 @@ constexpr uint8_t kEndStream = 1, kAck = 1, kEndHeaders = 4;
 constexpr uint16_t kInitialWindowSize = 4;
 constexpr size_t kFrameBytes = 16384;
 constexpr uint32_t kLargestWindow = 0x7fffffff;
+constexpr uint32_t kCancelled = 8;  // the error code
 constexpr double kPatienceSeconds = 60;
 
 std::string BigEndian(uint64_t value, int bytes) {
@@ -120,6 +121,8 @@ bool Http2Peer::SendLast(uint32_t stream, const std::string& bytes) {
   WriteFrame(kData, kEndStream, stream, "");
   return true;
 }
+
+void Http2Peer::Reset(uint32_t stream) { WriteFrame(kReset, 0, stream, BigEndian(kCancelled, 4)); }
 
 void Http2Peer::Grant(uint32_t stream, uint32_t bytes) {
   WriteFrame(kWindowUpdate, 0, stream, BigEndian(bytes, 4));

@@ -31,6 +31,8 @@ class Http2Peer {
   bool Send(uint32_t stream, const std::string& bytes, double patience_seconds = 60);
   // The same, all at once and the last of the stream.
   bool SendLast(uint32_t stream, const std::string& bytes);
+  // Ends the stream at once (RST_STREAM).
+  void Reset(uint32_t stream);
   // Allows the server to send `bytes` more bytes.
   void Grant(uint32_t stream, uint32_t bytes);
 

@@ -61,6 +61,7 @@ class MasterHostTest : public testing::Test {
     MasterHost::Options options;
     options.job = job_;
     options.num_servers = 2;
+    options.servers = {"127.0.0.1:0", "127.0.0.1:0"};
     options.credentials = grpc::InsecureChannelCredentials();
     if (keeps) options.checkpoint_dir = directory_ + "/checkpoints";
     options.out_dir = directory_ + "/out";

@@ -38,6 +38,17 @@ TEST_F(MembershipTest, GivesTheLowestFreeIndexAndFreshIncarnations) {
   EXPECT_EQ(members_.next_incarnation(), 6u);
 }
 
+TEST_F(MembershipTest, HasRoomForAHundredEvaluators) {
+  for (uint32_t i = 0; i < Membership::kMaxEvaluators; ++i) {
+    EXPECT_TRUE(members_.HasRoom(v1::EVALUATOR));
+    members_.Register(From("a", v1::EVALUATOR), 0);
+  }
+  EXPECT_FALSE(members_.HasRoom(v1::EVALUATOR));
+  EXPECT_TRUE(members_.HasRoom(v1::WORKER));
+  members_.Remove(v1::EVALUATOR, 7);
+  EXPECT_TRUE(members_.HasRoom(v1::EVALUATOR));
+}
+
 TEST_F(MembershipTest, CountsMembersThatComeLeaveAndAreLost) {
   for (int i = 0; i < 3; ++i) members_.Register(From("a"), i);
   members_.Register(From("b", v1::EVALUATOR), 2);
