@@ -15,6 +15,7 @@
 #   catchment-VERSION/examples   job files, and programs that train their own models
 #   catchment-VERSION/python     the Python package for these (docs/python.md)
 #   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, containers; README.md says which
+#   catchment-VERSION/LIBRARIES  the Debian packages of the libraries in lib, with their versions
 #   catchment-VERSION/licenses   of the libraries
 #
 # Exit codes: 0 made, 1 something went wrong (it says what), 2 usage.

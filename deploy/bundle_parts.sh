@@ -142,7 +142,8 @@ add_file() {
   done < <(libraries "$file")
 }
 
-# The copyright files of the Debian packages that the libraries come from.
+# The copyright files of the Debian packages that the libraries come from, and in LIBRARIES their versions, for comparison
+# with Debian's security tracker.
 add_licenses() {
   local package
   # Some packages name their files without /usr. A pattern (*/lib/...) would take dpkg-query 100 times as long.
@@ -152,6 +153,9 @@ add_licenses() {
     [[ ! -e /usr/share/doc/$package/copyright ]] ||
       install -m 644 "/usr/share/doc/$package/copyright" "$tree/licenses/$package"
   done <"$work/packages"
+  # shellcheck disable=SC2016
+  xargs dpkg-query --show --showformat='${Package} ${Version} (source ${source:Package})\n' <"$work/packages" \
+    >"$tree/LIBRARIES" 2>/dev/null || true
 }
 
 # Every library that a program or plugin needs, directly or not, is found in the bundle, or is one that is left out on

@@ -17,12 +17,12 @@ readonly mirrors=(
   https://storage.googleapis.com/cvdf-datasets/mnist
 )
 
-# Name, and MD5 of the unpacked content.
+# Name, and SHA-256 of the unpacked content.
 readonly files=(
-  "train-images-idx3-ubyte 6bbc9ace898e44ae57da46a324031adb"
-  "train-labels-idx1-ubyte a25bea736e30d166cdddb491f175f624"
-  "t10k-images-idx3-ubyte 2646ac647ad5339dbf082846283269ea"
-  "t10k-labels-idx1-ubyte 27ae3e4e09519cfbb04c329615203637"
+  "train-images-idx3-ubyte ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
+  "train-labels-idx1-ubyte 65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
+  "t10k-images-idx3-ubyte 0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
+  "t10k-labels-idx1-ubyte ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
 )
 
 die() {
@@ -30,13 +30,13 @@ die() {
   exit 1
 }
 
-# md5_of FILE: of the unpacked content; nothing where it cannot be unpacked.
-md5_of() {
+# sha256_of FILE: of the unpacked content; nothing where it cannot be unpacked.
+sha256_of() {
   local sum
   if [[ $1 == *.gz || $1 == *.part ]]; then
-    sum=$(gzip -dc <"$1" 2>/dev/null | md5sum) || return 0
+    sum=$(gzip -dc <"$1" 2>/dev/null | sha256sum) || return 0
   else
-    sum=$(md5sum <"$1")
+    sum=$(sha256sum <"$1")
   fi
   echo "${sum%% *}"
 }
@@ -52,22 +52,22 @@ download() {
   fi
 }
 
-# is_there NAME MD5: with the right content. Workers take the unpacked file where there are both.
+# is_there NAME SHA256: with the right content. Workers take the unpacked file where there are both.
 is_there() {
   local path=$directory/$1
   [[ -e $path ]] || path=$path.gz
   [[ -e $path ]] || return 1
-  [[ $(md5_of "$path") == "$2" ]] && return 0
+  [[ $(sha256_of "$path") == "$2" ]] && return 0
   echo "fetch_mnist: $path has another content than MNIST's; fetching it again" >&2
   return 1
 }
 
-# fetch NAME MD5
+# fetch NAME SHA256
 fetch() {
   local mirror part="$directory/.$1.gz.$$.part" got
   for mirror in "${mirrors[@]}"; do
     if download "$mirror/$1.gz" "$part"; then
-      got=$(md5_of "$part")
+      got=$(sha256_of "$part")
       if [[ $got == "$2" ]]; then
         chmod 644 "$part"
         mv -f "$part" "$directory/$1.gz"
@@ -75,7 +75,7 @@ fetch() {
         echo "fetch_mnist: $directory/$1.gz"
         return 0
       fi
-      echo "fetch_mnist: $mirror/$1.gz: MD5 of its content is ${got:-not available}, expected $2" >&2
+      echo "fetch_mnist: $mirror/$1.gz: SHA-256 of its content is ${got:-not available}, expected $2" >&2
     fi
     rm -f "$part"
   done
@@ -94,8 +94,8 @@ mkdir -p "$directory" || die "cannot make $directory"
 trap 'rm -f "$directory"/.*."$$".part' EXIT
 
 for entry in "${files[@]}"; do
-  read -r name md5 <<<"$entry"
-  is_there "$name" "$md5" || fetch "$name" "$md5" || die "no mirror gave $name.gz (the reasons are above). \
+  read -r name sum <<<"$entry"
+  is_there "$name" "$sum" || fetch "$name" "$sum" || die "no mirror gave $name.gz (the reasons are above). \
 On a machine without a network, copy the four files to $directory, \
 or train on digits that the program draws: data { drawn_digits {} }"
 done
