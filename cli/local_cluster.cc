@@ -75,11 +75,13 @@ std::string ToString(const Departure& departure) {
                       "; the last lines of ", departure.log, ":", Quote(departure.tail));
 }
 
-absl::StatusOr<SocketDirectory> SocketDirectory::Create() {
+absl::StatusOr<SocketDirectory> SocketDirectory::Create(const std::string& last_resort) {
   // A socket's path has at most 107 bytes.
   constexpr size_t kLongest = 107 - sizeof("/server-12345");
   absl::Status status;
-  const char* const parents[] = {std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR"), "/tmp"};
+  std::error_code error;
+  const std::string last = fs::absolute(last_resort, error).string();
+  const char* const parents[] = {std::getenv("XDG_RUNTIME_DIR"), std::getenv("TMPDIR"), "/tmp", last.c_str()};
   for (const char* parent : parents) {
     if (parent == nullptr || *parent != '/') continue;
     std::string path = absl::StrCat(parent, "/catchment-XXXXXX");

@@ -52,9 +52,9 @@ struct ClusterPlan {
 // connect to the sockets in it.
 class SocketDirectory {
  public:
-  // Creates it in $XDG_RUNTIME_DIR, $TMPDIR or /tmp, in the first that exists and whose path is short enough for a
-  // socket's. Errors: that of creating it in /tmp.
-  static absl::StatusOr<SocketDirectory> Create();
+  // Creates it in $XDG_RUNTIME_DIR, $TMPDIR, /tmp or `last_resort`, in the first that exists and whose path is short
+  // enough for a socket's. Errors: that of the last attempt.
+  static absl::StatusOr<SocketDirectory> Create(const std::string& last_resort);
   SocketDirectory(SocketDirectory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
   ~SocketDirectory();
 

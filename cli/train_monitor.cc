@@ -244,7 +244,7 @@ TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
 
 absl::StatusOr<TrainOutcome> RunCluster(const ClusterPlan& plan, const TrainBounds& bounds,
                                         SignalWaiter* signals, TrainObserver* observer) {
-  const absl::StatusOr<SocketDirectory> sockets = SocketDirectory::Create();
+  const absl::StatusOr<SocketDirectory> sockets = SocketDirectory::Create(plan.out);
   if (!sockets.ok()) return sockets.status();
   ClusterPlan own = plan;
   own.sockets = sockets->path();

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "gmock/gmock.h"
@@ -60,7 +61,7 @@ TEST(ClusterCommandsTest, ServersListenInTheDirectoryForSockets) {
 TEST(SocketDirectoryTest, IsOfThisUserAloneAndGoesWithItsContent) {
   std::string path;
   {
-    const absl::StatusOr<SocketDirectory> directory = SocketDirectory::Create();
+    const absl::StatusOr<SocketDirectory> directory = SocketDirectory::Create(std::getenv("TEST_TMPDIR"));
     ASSERT_TRUE(directory.ok()) << directory.status();
     path = directory->path();
     struct stat found = {};
