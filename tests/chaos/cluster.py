@@ -187,15 +187,17 @@ class Cluster:
         return os.path.exists(self.out + "/summary.json") and any(not s.runs() for s in self.servers)
 
     def check_processes(self):
-        """Raises Failure if a process has ended by itself with an error. A worker that was lost, and comes back when the job
-        has ended without it, cannot know this: it gives up reaching the master."""
+        """Raises Failure if a process has ended by itself with an error. Two of them are right when the job is done: a worker
+        that was lost and comes back gives up reaching the master, and a master that was killed in its last moment does not
+        begin anew."""
         for process in self.processes():
             code = process.process.poll()
             if code in (None, 0):
                 continue
             with open(process.log, errors="replace") as log:
                 last = log.read().strip().rsplit("\n", 1)[-1]
-            if not (process in self.workers and self.is_over() and "gave up after" in last):
+            text = "gave up after" if process in self.workers else "resume from it with --resume"
+            if not (os.path.exists(self.out + "/summary.json") and text in last):
                 raise Failure(f"{process.name} ended with {code}: {last}")
 
     def await_end(self):
