@@ -134,10 +134,19 @@ absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
   return absl::OkStatus();
 }
 
+// Returns the job. A master that ends the run, because the job goes back to a checkpoint, cancels the call, and answers
+// the next one.
+absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
+  while (true) {
+    absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+    if (reply.ok() || !HasMasterEnded(reply.status()) || !JobGoesOn(master)) return reply;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master) {
-  absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+  absl::StatusOr<v1::GetJobReply> reply = GetJob(master);
   if (!reply.ok()) return reply.status();
   if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
   absl::StatusOr<DataSets> data = LoadData(reply->job(), DataPathsFromEnvironment());
@@ -156,8 +165,7 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
 
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
                           absl::StatusOr<Session>* session) {
-  const absl::StatusOr<v1::GetJobReply> reply =
-      master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+  const absl::StatusOr<v1::GetJobReply> reply = GetJob(master);
   if (!reply.ok()) return reply.status();
   if (reply->run_id() == (*session)->run_id) return absl::OkStatus();
   if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;

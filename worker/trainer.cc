@@ -70,6 +70,7 @@ absl::Status Trainer::Run() {
     if (!status.ok()) break;
   }
   finished_.Set();
+  LOG_IF(INFO, !status.ok() && HasMasterEnded(status)) << "the job is over: " << status.message();
   const bool failed = !stop_.IsSet() && !status.ok() && !HasMasterEnded(status);
   const absl::Status job = job_failure_.empty() ? absl::OkStatus() : JobFailed();
   if (session.ok() && session->attached != nullptr) session->attached->Finish(failed ? status : job);

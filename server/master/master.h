@@ -160,6 +160,7 @@ class Master {
   // Returns true while workers train and while the job is being finished.
   bool training() const { return phase() == v1::JobStatus::TRAINING || phase() == v1::JobStatus::FINISHING; }
   int num_workers() const { return membership_.num_workers(); }
+  int num_connected_workers() const { return membership_.num_connected_workers(); }
   uint64_t next_incarnation() const { return membership_.next_incarnation(); }
   // Returns the highest version that a shard has reported.
   uint64_t highest_version() const { return shard_reports_.highest_version(); }

@@ -180,7 +180,7 @@ absl::Status MasterHost::OnRestarted(size_t server) {
   if (!loss_ && !over_) {
     loss_ = Loss{.process = name,
                  .version = std::max(master_->highest_version(), local_.shard()->version()),
-                 .workers = master_->num_workers(),
+                 .workers = master_->num_connected_workers(),
                  .next_incarnation = master_->next_incarnation()};
     over_ = true;
     changed_.Notify();

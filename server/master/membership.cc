@@ -163,6 +163,12 @@ const std::vector<uint64_t>& Membership::worker_incarnations() const {
   return *incarnations_;
 }
 
+int Membership::num_connected_workers() const {
+  const std::vector<const Member*> all = workers();
+  return static_cast<int>(std::count_if(
+      all.begin(), all.end(), [](const Member* worker) { return !worker->disconnected_at.has_value(); }));
+}
+
 int Membership::num(v1::Role role) const {
   const auto found = num_.find(role);
   return found == num_.end() ? 0 : found->second;

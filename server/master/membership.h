@@ -81,6 +81,9 @@ class Membership {
   // Returns the incarnations of workers(). The result is cached while no worker joins or leaves.
   const std::vector<uint64_t>& worker_incarnations() const;
   int num_workers() const { return num(v1::WORKER); }
+  // Returns the number of workers without those whose connection to a server has broken and that have sent no call since,
+  // which may be lost.
+  int num_connected_workers() const;
   int num_evaluators() const { return num(v1::EVALUATOR); }
   bool empty() const { return members_.empty(); }
 

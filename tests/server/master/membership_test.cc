@@ -124,8 +124,12 @@ TEST_F(MembershipTest, DisconnectedWorkerIsLostSoonUnlessItIsHeardOf) {
   members_.Register(From("a"), 0);
   members_.Register(From("b"), 0);
   members_.SetDisconnected(0, 1, /*server=*/3, /*silence_limit=*/1.5, 1);
+  EXPECT_EQ(members_.num_connected_workers(), 1);
   members_.SetDisconnected(1, 2, 3, 1.5, 1);
+  EXPECT_EQ(members_.num_connected_workers(), 0);
   ASSERT_TRUE(members_.Renew(v1::WORKER, 0, 1, 2).ok());
+  EXPECT_EQ(members_.num_connected_workers(), 1);
+  EXPECT_EQ(members_.num_workers(), 2);
   members_.SetDisconnected(1, 2, 0, 1.5, 2.5);
   EXPECT_TRUE(members_.TakeExpired(2.5).empty());
   const std::vector<Member> lost = members_.TakeExpired(2.6);
