@@ -21,6 +21,9 @@ namespace {
 // The field's number, and the wire type of bytes.
 constexpr uint32_t kVectorTag = (v1::StandbyPart::kVectorFieldNumber << 3) | 2;
 
+// The size in bytes up to which parts of a message are copied.
+constexpr size_t kLongestCopied = 256;
+
 grpc::ByteBuffer Encode(uint64_t number) {
   v1::StandbyAcknowledgement acknowledgement;
   acknowledgement.set_number(number);
@@ -72,7 +75,12 @@ class Receiver final : public StreamOwner {
     absl::Cord message;
     for (grpc::Slice& slice : slices) {
       const absl::string_view bytes(reinterpret_cast<const char*>(slice.begin()), slice.size());
-      message.Append(absl::MakeCordFromExternal(bytes, [slice = std::move(slice)] {}));
+      // The bytes of a short slice are in the object itself, and would move with it.
+      if (bytes.size() <= kLongestCopied) {
+        message.Append(bytes);
+      } else {
+        message.Append(absl::MakeCordFromExternal(bytes, [slice = std::move(slice)] {}));
+      }
     }
     if (std::optional<absl::Cord> vector = DecodeVector(message)) {
       if (absl::Status status = store_.AddVector(stream_, *std::move(vector)); !status.ok()) return status;
