@@ -32,15 +32,17 @@ std::string DescribeSilence(const Member& member, double now) {
 
 std::string Member::name() const { return absl::StrCat(NameOf(role), " ", index, " (", host, ":", pid, ")"); }
 
-Membership::Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events)
+Membership::Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events,
+                       uint32_t groups)
     : heartbeat_timeout_seconds_(heartbeat_timeout_seconds),
       next_incarnation_(std::max<uint64_t>(1, next_incarnation)),
-      events_(events) {}
+      events_(events),
+      groups_(std::max(1u, groups)) {}
 
 Member* Membership::Register(const v1::RegisterRequest& request, double now) {
   Member member;
   member.role = request.role();
-  member.index = LowestFreeIndex(request.role());
+  member.index = NextIndex(request.role());
   member.incarnation = next_incarnation_++;
   member.host = request.host();
   member.pid = request.pid();
@@ -53,15 +55,22 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
 }
 
 bool Membership::HasRoom(v1::Role role) const {
-  return LowestFreeIndex(role) < (role == v1::WORKER ? kMaxWorkers : kMaxEvaluators);
+  return NextIndex(role) < (role == v1::WORKER ? kMaxWorkers : kMaxEvaluators);
 }
 
-uint32_t Membership::LowestFreeIndex(v1::Role role) const {
+bool Membership::IsFree(v1::Role role, uint32_t index) const {
+  return members_.count({role, index}) == 0 && (role != v1::WORKER || held_indices_.count(index) == 0);
+}
+
+uint32_t Membership::NextIndex(v1::Role role) const {
+  std::vector<int> sizes(role == v1::WORKER ? groups_ : 1);
+  const auto size_of = [&sizes](uint32_t index) -> int& { return sizes[index % sizes.size()]; };
+  if (sizes.size() > 1) {
+    for (const Member* worker : workers()) ++size_of(worker->index);
+  }
+  const int fewest = *std::min_element(sizes.begin(), sizes.end());
   uint32_t index = 0;
-  const auto taken = [&] {
-    return members_.count({role, index}) > 0 || (role == v1::WORKER && held_indices_.count(index) > 0);
-  };
-  while (taken()) ++index;
+  while (!IsFree(role, index) || size_of(index) > fewest) ++index;
   return index;
 }
 

@@ -44,9 +44,12 @@ struct Member {
 
 class Membership {
  public:
-  // Logs to `events`, which must outlive this object.
-  Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events);
+  // Logs to `events`, which must outlive this object. `groups`: of consistency.grouped, whose worker i is in group
+  // i mod groups; otherwise 1.
+  Membership(double heartbeat_timeout_seconds, uint64_t next_incarnation, EventLog* events,
+             uint32_t groups = 1);
 
+  // A worker gets the lowest free index in one of the groups with the fewest workers.
   Member* Register(const v1::RegisterRequest& request, double now);
 
   // Restarts the member's heartbeat timeout and returns it. NotFound if it is not a member.
@@ -95,11 +98,14 @@ class Membership {
 
   bool IsLost(const Member& member, double now) const;
   int num(v1::Role role) const;
-  uint32_t LowestFreeIndex(v1::Role role) const;
+  bool IsFree(v1::Role role, uint32_t index) const;
+  // Returns the index of the next member of the role.
+  uint32_t NextIndex(v1::Role role) const;
 
   const double heartbeat_timeout_seconds_;
   uint64_t next_incarnation_;
   EventLog* const events_;
+  const uint32_t groups_;
   std::map<Key, Member> members_;
   std::set<uint32_t> held_indices_;  // of former workers
   std::map<v1::Role, int> num_;      // members by role

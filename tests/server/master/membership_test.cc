@@ -38,6 +38,20 @@ TEST_F(MembershipTest, GivesTheLowestFreeIndexAndFreshIncarnations) {
   EXPECT_EQ(members_.next_incarnation(), 6u);
 }
 
+// Indices that were given back only later must not leave a group of workers without any.
+TEST_F(MembershipTest, KeepsGroupsOfWorkersOfEqualSize) {
+  Membership members(10, 1, &events_, /*groups=*/2);
+  members.Register(From("a"), 0);
+  EXPECT_EQ(members.Register(From("b"), 0)->index, 1u);
+  members.Remove(v1::WORKER, 1);
+  EXPECT_EQ(members.Register(From("c"), 0)->index, 3u) << "index 2 is in the group of index 0";
+  EXPECT_EQ(members.Register(From("d"), 0)->index, 2u);
+  members.FreeIndex(1);
+  EXPECT_EQ(members.Register(From("e"), 0)->index, 1u);
+  EXPECT_EQ(members.Register(From("f"), 0)->index, 4u);
+  EXPECT_EQ(members.Register(From("g", v1::EVALUATOR), 0)->index, 0u);
+}
+
 TEST_F(MembershipTest, HasRoomForAHundredEvaluators) {
   for (uint32_t i = 0; i < Membership::kMaxEvaluators; ++i) {
     EXPECT_TRUE(members_.HasRoom(v1::EVALUATOR));
