@@ -26,6 +26,8 @@ worker=$!
 trap 'signaled=yes; kill -TERM "$worker"' TERM INT
 await "$worker"
 code=$?
+# A worker that the servers have lost gives up, although they may have ended the job without it.
+if [[ $code -ne 0 && $signaled == no && $OUT/summary.json -nt /tmp/begun ]] && done_in "$OUT"; then exit 0; fi
 [[ $code -eq 0 && $signaled == no ]] || exit "$code"
 for ((i = 0; i < patience; ++i)); do
   [[ $signaled == no ]] || exit 1
