@@ -37,7 +37,8 @@ plain_tcp, plain_unix   blocking sockets: write N, read N; the reference
 protobuf_unary          generated messages over gRPC, one call a round trip
 protobuf_stream         the same in messages of 1 MiB on a stream, written by one thread and read by another
 catchment               the server's shard and the worker's client; _unix: over a Unix socket; _tls: mutual TLS;
-                        _standby: answers wait until the standby, in the server's process, has the update
+                        _standby: answers wait until the standby, on a thread of the server's process, has
+                        the update
 
 Medians over all round trips of all workers. GB/s: 1e9 bytes, each way, all workers together. "cpu s/GB":
 processor seconds of all processes for each GB moved, both ways counted.

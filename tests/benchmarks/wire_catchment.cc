@@ -62,9 +62,9 @@ class CatchmentServer final : public WireServer {
     }
     std::vector<Answer> answers;
     shard_.SetRosters(command, /*now=*/0, &answers);
-    absl::StatusOr<Listener> listener = Listener::Open(
-        options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
-        *ServerCredentials(CertificateOf(options, "server")), {&service_, &standby_service_}, {});
+    absl::StatusOr<Listener> listener =
+        Listener::Open(options.transport == "unix" ? GrpcAddress(options) : "127.0.0.1:0",
+                       *ServerCredentials(CertificateOf(options, "server")), {&service_}, {});
     CHECK(listener.ok()) << listener.status();
     listener_.emplace(*std::move(listener));
     if (has_standby_) StartStandby(options);
@@ -75,11 +75,15 @@ class CatchmentServer final : public WireServer {
 
  private:
   void StartStandby(const PeerOptions& options) {
+    absl::StatusOr<Listener> listener = Listener::Open(
+        "127.0.0.1:0", *ServerCredentials(CertificateOf(options, "server")), {&standby_service_}, {});
+    CHECK(listener.ok()) << listener.status();
+    standby_listener_.emplace(*std::move(listener));
     store_.SetLowestEpoch(1);
     link_.emplace(&shard_, &layout_, &log_, *ClientCredentials(CertificateOf(options, "server")),
                   [](const absl::Status& status) { LOG(FATAL) << status; });
     v1::ShardCommand::Standby standby;
-    standby.set_address(listener_->address());
+    standby.set_address(standby_listener_->address());
     standby.set_epoch(1);
     link_->SetStandby(standby, kRunId);
   }
@@ -99,6 +103,7 @@ class CatchmentServer final : public WireServer {
   StandbyStore store_;
   StandbyService standby_service_;
   std::optional<Listener> listener_;
+  std::optional<Listener> standby_listener_;
   std::optional<StandbyLink> link_;
 };
 
