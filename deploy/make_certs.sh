@@ -7,7 +7,7 @@
 # DIR/ROLE.key. The server's certificate is valid for localhost, 127.0.0.1 and every HOST (a name or an IP address), as
 # a server and as a client; the others only as clients. All are valid for N days (30).
 #
-# An authority that is there is kept, so that certificates made earlier stay valid; whoever can read DIR/ca.key can make
+# An authority that is there is kept, so that certificates made earlier stay valid; anyone who can read DIR/ca.key can make
 # further ones, so keep it away from the cluster. With --discard_authority_key it is never written to DIR, which is
 # right for the certificates of a single job. Files are replaced by renaming: daemons that run use the new ones for new
 # connections.

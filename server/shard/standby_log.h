@@ -1,7 +1,7 @@
 // The changes of a shard that its standby must have before answers that show them may leave.
 //
 // Blocks append a change for each operation, under their locks. A link (server/edge/standby_link.h) sends the
-// changes and records which are acknowledged; whoever has an answer waits for its change.
+// changes and records which are acknowledged; answers wait for their changes.
 //
 // Threads: safe. No lock of another object is taken under its own.
 #ifndef CATCHMENT_SERVER_SHARD_STANDBY_LOG_H_
