@@ -7,14 +7,13 @@ PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd
            "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "diloco"]
 
 # Presets whose updates add the pushes themselves, with fields that make each push count by 1. In a group of two, the rule
-# averages the contributions of the members; worker_scaling undoes this, also while one of them is away. Of hybrid each
-# worker is a group.
+# averages the contributions of the members; worker_scaling undoes this, also while one of them is away. Not hybrid:
+# a worker that takes the place of a lost one shares a group with another one until the master has noticed the loss.
 ADD = "kind: SGD learning_rate: %d momentum: 0 nesterov: false schedule { decay: CONSTANT }"
 COUNTED = {
     "sync": ("", ADD % 2 + " worker_scaling: LINEAR"),
     "sync_backup": ("", ADD % 1),
     "downpour": ("", ADD % 1),
-    "hybrid": ("", ADD % 1),
     "ssp": ("", ADD % 1),
     "dc_asgd": ("compensation { delay_compensated { lambda: 0 } }", ADD % 1),
     "dana": ("contribution { look_ahead { momentum: 0 } }", ADD % 1),
