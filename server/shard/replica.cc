@@ -111,7 +111,7 @@ absl::Status Replica::CheckVectors(const v1::BlockChange& change) const {
                                                  " came with other vectors than it describes"));
 }
 
-absl::Status Replica::AddBlock(const v1::BlockChange& change, Image* image) {
+absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* image) {
   const bool in_image = image == (arriving_ ? &*arriving_ : nullptr);
   const bool next = change.block() == image->blocks.size();
   if (change.block() >= static_cast<uint32_t>(layout_.num_blocks(index_)) || (in_image && !next))
@@ -148,7 +148,7 @@ absl::Status Replica::AddBlock(const v1::BlockChange& change, Image* image) {
 }
 
 // The ledger of the original has seen the same calls in the same order.
-void Replica::Record(const v1::Settlement& settlement, uint32_t block, Image* image) const {
+void Replica::Record(const v1::Settlement& settlement, uint32_t block, ReplicaImage* image) const {
   const uint64_t incarnation = settlement.incarnation();
   const uint64_t sequence = settlement.sequence();
   PushLedger& ledger =

@@ -26,6 +26,15 @@
 
 namespace catchment {
 
+// An image with the changes after it.
+struct ReplicaImage {
+  v1::CheckpointTaken checkpoint;
+  std::map<uint32_t, PushLedger> ledgers;  // by worker
+  std::vector<BlockImage> blocks;
+  uint64_t bytes_pushed = 0;
+  uint64_t bytes_pulled = 0;
+};
+
 class Replica {
  public:
   // Of shard `index` of the layout, which outlives the replica.
@@ -53,20 +62,12 @@ class Replica {
   ShardContents TakeContents();
 
  private:
-  struct Image {
-    v1::CheckpointTaken checkpoint;
-    std::map<uint32_t, PushLedger> ledgers;  // by worker
-    std::vector<BlockImage> blocks;
-    uint64_t bytes_pushed = 0;
-    uint64_t bytes_pulled = 0;
-  };
-
   absl::Status AddLedger(const v1::WorkerLedger& ledger);
   absl::Status Complete(uint64_t number);
-  absl::Status AddBlock(const v1::BlockChange& change, Image* image);
+  absl::Status AddBlock(const v1::BlockChange& change, ReplicaImage* image);
   absl::Status CheckWorkers(const v1::BlockChange& change) const;
   absl::Status CheckVectors(const v1::BlockChange& change) const;
-  void Record(const v1::Settlement& settlement, uint32_t block, Image* image) const;
+  void Record(const v1::Settlement& settlement, uint32_t block, ReplicaImage* image) const;
   // Removes and returns the oldest vector that was received.
   absl::Cord NextVector();
 
@@ -74,8 +75,8 @@ class Replica {
   const int index_;
   const size_t num_states_;
   const bool bounded_;  // by staleness
-  std::optional<Image> arriving_;
-  std::optional<Image> current_;
+  std::optional<ReplicaImage> arriving_;
+  std::optional<ReplicaImage> current_;
   uint64_t number_ = 0;
   std::deque<absl::Cord> vectors_;  // that precede the next block
 };
