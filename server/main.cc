@@ -276,8 +276,6 @@ void Announce(const Listener& listener, Setting* setting) {
   std::cout << "catchment_server " << setting->index << ": listening on " << listener.address() << std::endl;
 }
 
-bool HasStandby(const v1::Job& job, size_t servers) { return job.faults().standby() > 0 && servers > 1; }
-
 // Returns the memory that the copy of another server's shard may take: an image while the one before is complete, and
 // the vectors of workers that a copy may have. It is kept in the memory of the messages that it came in.
 size_t CopyQuota(const v1::Job& job, const ParameterLayout& layout) {
@@ -297,12 +295,12 @@ size_t MemoryQuota(uint32_t workers, size_t payload) {
 Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout& layout) {
   Listener::Options options;
   size_t payload = Codec::ForPush(setting.job.compression()).PayloadBytes(layout.most_in_block());
-  if (HasStandby(setting.job, setting.servers.size()))
+  if (HasStandbys(setting.job, setting.servers.size()))
     payload = std::max(payload, layout.most_in_block() * sizeof(float));
   options.max_message_bytes = kControlMessageBytes + static_cast<int>(payload);
   options.threads = setting.listener_threads;
   options.memory_quota_bytes = MemoryQuota(setting.job.workers(), payload);
-  if (HasStandby(setting.job, setting.servers.size()))
+  if (HasStandbys(setting.job, setting.servers.size()))
     options.memory_quota_bytes += CopyQuota(setting.job, layout);
   return options;
 }
@@ -417,7 +415,7 @@ class ServedShard {
  private:
   ServedShard(const Setting& setting, const ParameterLayout& layout, Shard::Contents contents)
       : claim_(RandomId()),
-        standby_(HasStandby(setting.job, setting.servers.size())
+        standby_(HasStandbys(setting.job, setting.servers.size())
                      ? std::make_unique<ServedStandby>(setting, layout, &claim_)
                      : nullptr),
         host_(setting.job, layout, setting.index, std::move(contents), setting.checkpoint_dir,
@@ -576,13 +574,8 @@ constexpr double kRestoreSeconds = 10;
 // Reads the shard from its standby. If there is no copy, the server says so when it registers again.
 void Restore(const v1::RegisterServerReply& reply, const ParameterLayout& layout, Setting* setting) {
   const SteadyClock clock;
-  v1::StandbyHello hello;
-  hello.set_protocol_version(kProtocolVersion);
-  hello.set_fingerprint(layout.fingerprint());
-  hello.set_shard(static_cast<uint32_t>(setting->index));
-  hello.set_num_shards(static_cast<uint32_t>(layout.num_shards()));
-  hello.set_run_id(reply.run_id());
-  hello.set_epoch(reply.restore_epoch());
+  const v1::StandbyHello hello =
+      MakeStandbyHello(layout, setting->index, reply.run_id(), reply.restore_epoch());
   absl::StatusOr<Shard::Contents> contents = RestoreShard(
       reply.restore_from(), setting->client_credentials, hello, setting->job, layout, kRestoreSeconds, clock);
   setting->cannot_restore = !contents.ok();

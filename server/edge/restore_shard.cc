@@ -8,6 +8,7 @@
 
 #include "common/growing_pause.h"
 #include "common/rpc.h"
+#include "common/wire/protocol.h"
 #include "proto/standby.grpc.pb.h"
 #include "server/shard/replica.h"
 
@@ -29,6 +30,17 @@ absl::Status Read(v1::StandbyService::Stub* stub, const v1::StandbyHello& hello,
 }
 
 }  // namespace
+
+v1::StandbyHello MakeStandbyHello(const ParameterLayout& layout, int shard, uint64_t run_id, uint64_t epoch) {
+  v1::StandbyHello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_fingerprint(layout.fingerprint());
+  hello.set_shard(static_cast<uint32_t>(shard));
+  hello.set_num_shards(static_cast<uint32_t>(layout.num_shards()));
+  hello.set_run_id(run_id);
+  hello.set_epoch(epoch);
+  return hello;
+}
 
 absl::StatusOr<ShardContents> RestoreShard(const std::string& address,
                                            const std::shared_ptr<grpc::ChannelCredentials>& credentials,

@@ -16,6 +16,9 @@
 
 namespace catchment {
 
+// Returns the description of the process that has epoch `epoch` of a shard.
+v1::StandbyHello MakeStandbyHello(const ParameterLayout& layout, int shard, uint64_t run_id, uint64_t epoch);
+
 // Reads the copy of shard `hello.shard()` from the standby at `address`, as the process of epoch `hello.epoch()`. Tries
 // for `seconds` to reach a standby that does not take part in the run yet, or is unreachable. Errors: NotFound if the
 // standby has no complete copy; Unavailable.

@@ -67,16 +67,15 @@ void ShardService::Control(const v1::ShardCommand& command,
   if (log != nullptr) log->Flush();
   // At the end of the job the standby may have gone already.
   if (log == nullptr || command.stop()) return respond(std::move(report));
-  const absl::Status ended = absl::UnavailableError("the server's run has ended");
-  switch (log->Await(log->last(), [report, respond, ended](bool acknowledged) {
-    acknowledged ? respond(report) : respond(ended);
+  switch (log->Await(log->last(), [report, respond](bool acknowledged) {
+    acknowledged ? respond(report) : respond(LogHasEnded());
   })) {
     case StandbyLog::Wait::kAcknowledged:
       return respond(std::move(report));
     case StandbyLog::Wait::kLater:
       return;
     case StandbyLog::Wait::kNever:
-      return respond(ended);
+      return respond(LogHasEnded());
   }
 }
 

@@ -13,6 +13,7 @@
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
 #include "server/edge/buffer_slice.h"
+#include "server/edge/restore_shard.h"
 
 namespace catchment {
 namespace {
@@ -62,17 +63,6 @@ uint64_t StandbyLink::epoch() const {
   return epoch_;
 }
 
-v1::StandbyHello StandbyLink::Hello() const {
-  v1::StandbyHello hello;
-  hello.set_protocol_version(kProtocolVersion);
-  hello.set_fingerprint(layout_.fingerprint());
-  hello.set_shard(static_cast<uint32_t>(shard_.index()));
-  hello.set_num_shards(static_cast<uint32_t>(layout_.num_shards()));
-  hello.set_run_id(run_id_);
-  hello.set_epoch(epoch_);
-  return hello;
-}
-
 void StandbyLink::Run() {
   GrowingPause pauses;
   while (true) {
@@ -83,7 +73,7 @@ void StandbyLink::Run() {
       changed_.Wait(&mu_, [this] { return ending_ || !standby_.address().empty(); });
       if (ending_) return;
       address = standby_.address();
-      hello = Hello();
+      hello = MakeStandbyHello(layout_, shard_.index(), run_id_, epoch_);
     }
     const absl::Status status = Stream(address, hello);
     MutexLock lock(&mu_);

@@ -59,7 +59,6 @@ class StandbyLink final : private MessageStream::Owner {
   // Adds the next block of the image, or its end.
   void AddOfImage();
   void AddChange(StandbyLog::Change change);
-  v1::StandbyHello Hello() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Shard& shard_;
   const ParameterLayout& layout_;

@@ -119,14 +119,12 @@ bool TrainStream::MustWait() {
   if (context_.log == nullptr) return false;
   if (waits_for_standby_) return true;
   // With a full window nothing is read, so that this is all that can end the stream of a server that ends.
-  const absl::Status ended = absl::UnavailableError("the server's run has ended");
-  const auto wait =
-      context_.log->Await(answers_[0].change, [self = shared_from_this(), ended](bool acknowledged) {
-        MutexLock lock(&self->mu_);
-        self->waits_for_standby_ = false;
-        acknowledged ? self->WriteNext() : self->EndStream(ended);
-      });
-  if (wait == StandbyLog::Wait::kNever) EndStream(ended);
+  const auto wait = context_.log->Await(answers_[0].change, [self = shared_from_this()](bool acknowledged) {
+    MutexLock lock(&self->mu_);
+    self->waits_for_standby_ = false;
+    acknowledged ? self->WriteNext() : self->EndStream(LogHasEnded());
+  });
+  if (wait == StandbyLog::Wait::kNever) EndStream(LogHasEnded());
   waits_for_standby_ = wait == StandbyLog::Wait::kLater;
   return wait != StandbyLog::Wait::kAcknowledged;
 }

@@ -177,7 +177,7 @@ class MasterHost {
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckWorker(const v1::RegisterRequest& request) const;
   void Admit(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool HasStandbys() const { return options_.job.faults().standby() > 0 && options_.num_servers > 1; }
+  bool HasStandbys() const { return catchment::HasStandbys(options_.job, options_.num_servers); }
   // Returns true if another process has come for the shard of a server, which it must restore from the standby.
   bool MustRestore(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records that a process has restored the shard of a server.

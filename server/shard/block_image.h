@@ -3,6 +3,7 @@
 #define CATCHMENT_SERVER_SHARD_BLOCK_IMAGE_H_
 
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <vector>
@@ -29,6 +30,15 @@ struct BlockImage {
   std::map<uint32_t, absl::Cord> sent;            // weights, by worker
   std::map<uint32_t, v1::FinishedPush> finished;  // by worker; with a staleness bound
 };
+
+// Copies a vector to memory of its size.
+inline void CopyVector(const absl::Cord& vector, float* values) {
+  char* to = reinterpret_cast<char*>(values);
+  for (const absl::string_view chunk : vector.Chunks()) {
+    std::memcpy(to, chunk.data(), chunk.size());
+    to += chunk.size();
+  }
+}
 
 }  // namespace catchment
 

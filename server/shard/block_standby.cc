@@ -16,11 +16,7 @@ BufferPtr Copy(const float* values, int64_t size, BufferPool* pool) {
 
 BufferPtr Copy(const absl::Cord& values, BufferPool* pool) {
   BufferPtr copy = pool->GetBytes(static_cast<int64_t>(values.size()));
-  char* to = reinterpret_cast<char*>(copy->data());
-  for (const absl::string_view chunk : values.Chunks()) {
-    std::memcpy(to, chunk.data(), chunk.size());
-    to += chunk.size();
-  }
+  CopyVector(values, copy->data());
   return copy;
 }
 

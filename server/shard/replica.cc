@@ -1,7 +1,6 @@
 #include "server/shard/replica.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -11,14 +10,6 @@
 
 namespace catchment {
 namespace {
-
-void CopyValues(const absl::Cord& bytes, float* values) {
-  char* to = reinterpret_cast<char*>(values);
-  for (const absl::string_view chunk : bytes.Chunks()) {
-    std::memcpy(to, chunk.data(), chunk.size());
-    to += chunk.size();
-  }
-}
 
 absl::Status OutOfOrder(const char* part) {
   return absl::InvalidArgumentError(absl::StrCat("a part of a shard's copy, ", part, ", is out of order"));
@@ -231,9 +222,9 @@ ShardContents Replica::TakeContents() {
   for (size_t b = 0; b < current_->blocks.size(); ++b) {
     BlockImage& block = current_->blocks[b];
     const int64_t begin = layout_.block(index_, static_cast<int>(b)).begin - shard.begin;
-    CopyValues(std::exchange(block.weights, {}), contents.weights.data() + begin);
+    CopyVector(std::exchange(block.weights, {}), contents.weights.data() + begin);
     for (size_t s = 0; s < num_states_; ++s)
-      CopyValues(std::exchange(block.states[s], {}), contents.states[s].data() + begin);
+      CopyVector(std::exchange(block.states[s], {}), contents.states[s].data() + begin);
     updates += block.state.version();
     contents.blocks.push_back(block.state);
   }

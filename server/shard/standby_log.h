@@ -14,12 +14,16 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/mutex.h"
 #include "proto/standby.pb.h"
 #include "server/shard/buffer_pool.h"
 #include "server/shard/ring.h"
 
 namespace catchment {
+
+// Returns the error for those who wait when the log ends.
+inline absl::Status LogHasEnded() { return absl::UnavailableError("the server's run has ended"); }
 
 class StandbyLog {
  public:

@@ -397,32 +397,26 @@ class Simulation {
   std::map<Place, uint64_t> late_;
 };
 
-class ShardChurnTest : public testing::TestWithParam<Mode> {};
-
-TEST_P(ShardChurnTest, SomebodyCanAlwaysGoOnAndEveryBlockCountsOnce) {
-  for (uint64_t seed = 1; seed <= 6; ++seed) {
-    Simulation simulation(GetParam(), seed);
-    for (int step = 0; step < 15000; ++step) {
-      ASSERT_TRUE(simulation.Step(true)) << "seed " << seed << ": after step " << step << " all wait:\n"
-                                         << simulation.Describe();
-      if (HasFatalFailure()) return;
+class ShardChurnTest : public testing::TestWithParam<Mode> {
+ protected:
+  static void Simulate(uint64_t seeds, bool with_standbys) {
+    for (uint64_t seed = 1; seed <= seeds; ++seed) {
+      Simulation simulation(GetParam(), seed, with_standbys);
+      for (int step = 0; step < 15000; ++step) {
+        ASSERT_TRUE(simulation.Step(true)) << "seed " << seed << ": after step " << step << " all wait:\n"
+                                           << simulation.Describe();
+        if (HasFatalFailure()) return;
+      }
+      simulation.Finish();
+      simulation.ExpectEveryBlockCountsOnce();
     }
-    simulation.Finish();
-    simulation.ExpectEveryBlockCountsOnce();
   }
-}
+};
+
+TEST_P(ShardChurnTest, SomebodyCanAlwaysGoOnAndEveryBlockCountsOnce) { Simulate(6, /*with_standbys=*/false); }
 
 TEST_P(ShardChurnTest, WithStandbysEveryBlockCountsOnceAlthoughShardsAreLost) {
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
-    Simulation simulation(GetParam(), seed, /*with_standbys=*/true);
-    for (int step = 0; step < 15000; ++step) {
-      ASSERT_TRUE(simulation.Step(true)) << "seed " << seed << ": after step " << step << " all wait:\n"
-                                         << simulation.Describe();
-      if (HasFatalFailure()) return;
-    }
-    simulation.Finish();
-    simulation.ExpectEveryBlockCountsOnce();
-  }
+  Simulate(3, /*with_standbys=*/true);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "common/wire/protocol.h"
 #include "server/edge/listener.h"
 #include "server/edge/restore_shard.h"
 #include "server/edge/standby_link.h"
@@ -138,12 +137,7 @@ class StandbyServiceTest : public testing::Test {
     return std::make_unique<ShardProcess>(job_, layout_, standby_->address(), epoch, std::move(contents));
   }
   absl::StatusOr<Shard::Contents> Restore(uint64_t epoch) {
-    v1::StandbyHello hello;
-    hello.set_protocol_version(kProtocolVersion);
-    hello.set_fingerprint(layout_.fingerprint());
-    hello.set_num_shards(1);
-    hello.set_run_id(kRun);
-    hello.set_epoch(epoch);
+    const v1::StandbyHello hello = MakeStandbyHello(layout_, /*shard=*/0, kRun, epoch);
     return RestoreShard(standby_->address(), grpc::InsecureChannelCredentials(), hello, job_, layout_,
                         /*seconds=*/0, clock_);
   }
