@@ -7,7 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/snapshot_reader.h"
@@ -391,6 +394,55 @@ TEST(ControlTest, CommandsOfAnotherRunOrForAnotherProcessAreRefused) {
   EXPECT_THAT(other_process.error_message(), HasSubstr("the server was started again"));
   EXPECT_EQ(refusal([](v1::ShardCommand* c) { c->clear_run(); }).error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_FALSE(servers.shard(0).IsMember(5, IncarnationOf(5))) << "nothing of them is carried out";
+}
+
+// A shard with a standby: ten blocks of 4 values.
+class StandbyAnswersTest : public testing::Test {
+ protected:
+  StandbyAnswersTest() : servers_(GradientJob(false), FlatLayout(40, 1, 4), OptionsWith(&log_)) {
+    servers_.SetRosters({MakeRoster(0, {0})});
+  }
+  ~StandbyAnswersTest() override { log_.End(); }
+
+  static TestServers::Options OptionsWith(StandbyLog* log) {
+    TestServers::Options options;
+    options.service.log = log;
+    return options;
+  }
+  void AwaitChanges(uint64_t changes) {
+    while (log_.last() < changes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  StandbyLog log_;
+  TestServers servers_;
+};
+
+TEST_F(StandbyAnswersTest, LeaveWhenTheStandbyHasTheirChanges) {
+  Peer peer(servers_, 0);
+  ASSERT_TRUE(peer.Write(PushOf(1, 0, 4, 0.5f)));
+  std::atomic<bool> answered = false;
+  v1::Block answer;
+  std::thread reader([&] {
+    EXPECT_TRUE(peer.Read(&answer));
+    answered = true;
+  });
+  AwaitChanges(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which a wrong answer would come
+  EXPECT_FALSE(answered);
+  log_.Acknowledge(log_.last());
+  reader.join();
+  EXPECT_EQ(answer.version(), 1u);
+}
+
+// Nothing is read from a worker whose window is full, so the end of its connection is not noticed by reading.
+TEST_F(StandbyAnswersTest, ConnectionWithAFullWindowEndsWithTheLog) {
+  Peer peer(servers_, 0);
+  for (uint32_t block = 0; block < 10; ++block) ASSERT_TRUE(peer.Write(PushOf(1, block, 4, 0.5f)));
+  AwaitChanges(8);
+  log_.End();
+  const grpc::Status status = peer.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+  EXPECT_EQ(status.error_message(), "the server's run has ended");
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ class TestServers {
       auto server = std::make_unique<Server>();
       Shard::Contents contents;
       contents.weights.assign(layout_.shard(s).size(), 0.0f);
-      server->host = std::make_unique<ShardHost>(job, layout_, s, std::move(contents), "");
+      server->host =
+          std::make_unique<ShardHost>(job, layout_, s, std::move(contents), "", options_.service.log);
       CHECK(server->claim.Claim(TestRun(job.name())).ok());
       servers_.push_back(std::move(server));
       addresses_.push_back("127.0.0.1:0");
