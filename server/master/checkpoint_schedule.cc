@@ -104,4 +104,32 @@ uint64_t CheckpointSchedule::UsedUpTo(const Announced& announced, uint64_t versi
   return same_state && announced.number > 0 ? announced.number - 1 : announced.number;
 }
 
+v1::CheckpointScheduleImage CheckpointSchedule::Save(double now) const {
+  v1::CheckpointScheduleImage image;
+  const auto save = [](const Announced& announced, v1::CheckpointScheduleImage::Announced* to) {
+    to->set_number(announced.number);
+    to->set_version(announced.version);
+    to->set_generation(announced.generation);
+    to->set_at_rest(announced.at_rest);
+  };
+  save(last_, image.mutable_last());
+  save(before_, image.mutable_before());
+  image.set_pending(pending_);
+  image.set_seen_version(seen_version_);
+  if (since_) image.set_seconds_since(now - *since_);
+  return image;
+}
+
+void CheckpointSchedule::Restore(const v1::CheckpointScheduleImage& image, double now) {
+  const auto restored = [](const v1::CheckpointScheduleImage::Announced& from) {
+    return Announced{from.number(), from.version(), from.generation(), from.at_rest()};
+  };
+  last_ = restored(image.last());
+  before_ = restored(image.before());
+  pending_ = image.pending();
+  seen_version_ = image.seen_version();
+  since_.reset();
+  if (image.has_seconds_since()) since_ = now - image.seconds_since();
+}
+
 }  // namespace catchment

@@ -23,6 +23,7 @@
 #include <optional>
 
 #include "proto/job.pb.h"
+#include "proto/master_image.pb.h"
 
 namespace catchment {
 
@@ -60,6 +61,9 @@ class CheckpointSchedule {
   // Notes that all shards have saved checkpoint `number`. Returns true if it is the last one announced and
   // was not settled before.
   bool Settle(uint64_t number);
+
+  v1::CheckpointScheduleImage Save(double now) const;
+  void Restore(const v1::CheckpointScheduleImage& image, double now);
 
   // Returns the last checkpoint that was announced.
   const Announced& last() const { return last_; }

@@ -56,4 +56,19 @@ bool CheckpointTracker::AllSaved(uint64_t number) const {
                      [number](const auto& shard) { return shard.count(number) > 0; });
 }
 
+v1::CheckpointTrackerImage CheckpointTracker::Save() const {
+  v1::CheckpointTrackerImage image;
+  image.set_earlier(old_);
+  image.set_last(last_);
+  image.set_recorded(recorded_);
+  return image;
+}
+
+void CheckpointTracker::Restore(const v1::CheckpointTrackerImage& image) {
+  std::fill(heard_.begin(), heard_.end(), true);
+  old_ = image.earlier();
+  last_ = image.last();
+  recorded_ = image.recorded();
+}
+
 }  // namespace catchment

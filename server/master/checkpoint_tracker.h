@@ -13,6 +13,7 @@
 #include <map>
 #include <vector>
 
+#include "proto/master_image.pb.h"
 #include "proto/wire.pb.h"
 #include "server/master/data_ledger.h"
 
@@ -38,6 +39,9 @@ class CheckpointTracker {
   void SetRecorded(uint64_t number) { recorded_ = std::max(recorded_, number); }
   // Returns the newest checkpoint that a job can be resumed from, including those of earlier runs; 0: none.
   uint64_t recorded() const { return std::max(old_, recorded_); }
+  v1::CheckpointTrackerImage Save() const;
+  // Takes what is in no report of a shard.
+  void Restore(const v1::CheckpointTrackerImage& image);
   // Returns the checkpoint that the shards started from; 0: none.
   uint64_t earlier() const { return old_; }
 

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
+#include "proto/master_image.pb.h"
 #include "server/master/span.h"
 
 namespace catchment {
@@ -93,6 +94,10 @@ class DataLedger {
   // Asynchronous mode: with true, keeps the steps that are done from now on, for a later StateAt; with false,
   // drops them.
   virtual void AwaitCheckpoint(bool awaited) = 0;
+
+  // Writes the state into the field of the ledger's kind, and takes it from there into a ledger of the same job.
+  virtual void Save(v1::MasterImage* image) const = 0;
+  virtual void Restore(const v1::MasterImage& image) = 0;
 };
 
 // Returns InvalidArgument for a state that no master can have written, in which samples are pending twice or

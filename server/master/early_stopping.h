@@ -16,6 +16,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -32,6 +33,11 @@ class EarlyStopping {
 
   // Returns, for people, why training may end after the last evaluation; empty if it continues.
   const std::string& enough() const { return enough_; }
+  // Takes the state and enough() of another object.
+  void Restore(const v1::BestState& state, std::string enough) {
+    state_ = state;
+    enough_ = std::move(enough);
+  }
   // Returns the best evaluation and the number of evaluations since.
   const v1::BestState& state() const { return state_; }
 

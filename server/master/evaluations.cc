@@ -41,4 +41,33 @@ bool Evaluations::Report(const v1::EvaluationReport& report) {
   return true;
 }
 
+v1::EvaluationsImage Evaluations::Save() const {
+  v1::EvaluationsImage image;
+  image.set_due(due_);
+  image.set_done(done_);
+  image.set_given(given_);
+  image.set_final(final_);
+  image.set_given_samples(given_moment_.samples);
+  image.set_given_seconds(given_moment_.seconds);
+  v1::EvaluationReport* const last = image.mutable_last();
+  last->set_incarnation(last_.incarnation());
+  last->set_evaluation(last_.evaluation());
+  last->set_samples(last_.samples());
+  last->set_correct(last_.correct());
+  last->set_loss_sum(last_.loss_sum());
+  image.set_last_samples(last_moment_.samples);
+  image.set_last_seconds(last_moment_.seconds);
+  return image;
+}
+
+void Evaluations::Restore(const v1::EvaluationsImage& image) {
+  due_ = image.due();
+  done_ = image.done();
+  given_ = image.given();
+  final_ = image.final();
+  given_moment_ = {image.given_samples(), image.given_seconds()};
+  last_ = image.last();
+  last_moment_ = {image.last_samples(), image.last_seconds()};
+}
+
 }  // namespace catchment

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 
 namespace catchment {
 
@@ -33,6 +34,9 @@ class Evaluations {
 
   // Takes a report. Returns true if it has a new score; late and repeated reports have no effect.
   bool Report(const v1::EvaluationReport& report);
+
+  v1::EvaluationsImage Save() const;
+  void Restore(const v1::EvaluationsImage& image);
 
   bool final_done() const { return final_ > 0 && done_ >= final_; }
   uint64_t next() const { return done_ + 1; }

@@ -154,4 +154,35 @@ std::string JobStateMachine::reason() const {
   return outcome_ == Outcome::kStopped ? stop_reason_ : "";
 }
 
+v1::StateMachineImage JobStateMachine::Save(double now) const {
+  v1::StateMachineImage image;
+  image.set_state(static_cast<uint32_t>(state_));
+  image.set_seconds_in_state(now - entered_);
+  image.set_trained_seconds(trained_seconds_);
+  image.set_begun(begun_);
+  image.set_stop_requested(stop_requested_);
+  image.set_outcome(static_cast<uint32_t>(outcome_));
+  image.set_stop_reason(stop_reason_);
+  image.set_early_reason(early_reason_);
+  image.set_failure(failure_);
+  image.set_failed_to_save(failed_to_save_);
+  image.set_final_checkpoint(final_checkpoint_);
+  return image;
+}
+
+void JobStateMachine::Restore(const v1::StateMachineImage& image, double now) {
+  state_ = static_cast<State>(image.state());
+  entered_ = now - image.seconds_in_state();
+  pushed_at_ = now;
+  trained_seconds_ = image.trained_seconds();
+  begun_ = image.begun();
+  stop_requested_ = image.stop_requested();
+  outcome_ = static_cast<Outcome>(image.outcome());
+  stop_reason_ = image.stop_reason();
+  early_reason_ = image.early_reason();
+  failure_ = image.failure();
+  failed_to_save_ = image.failed_to_save();
+  final_checkpoint_ = image.final_checkpoint();
+}
+
 }  // namespace catchment

@@ -25,6 +25,7 @@
 #include <string>
 
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 
 namespace catchment {
 
@@ -69,6 +70,9 @@ class JobStateMachine {
   void EndEarly(std::string reason);
   void Fail(std::string reason, double now);
   void OutputsWritten() { outputs_written_ = true; }
+
+  v1::StateMachineImage Save(double now) const;
+  void Restore(const v1::StateMachineImage& image, double now);
 
   // Makes at most one transition. Returns true if it did; call it again with new facts.
   bool Step(const Facts& facts, double now);

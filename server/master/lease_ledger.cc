@@ -116,4 +116,45 @@ v1::MasterState LeaseLedger::StateAt(const Cut& cut) const {
   return state;
 }
 
+void LeaseLedger::Save(v1::MasterImage* image) const {
+  v1::LeaseLedgerImage* const saved = image->mutable_leases();
+  *saved->mutable_source() = source_.Save();
+  for (const auto& [incarnation, holder] : holders_) {
+    v1::LeaseLedgerImage::Holder* const one = saved->add_holders();
+    one->set_incarnation(incarnation);
+    one->set_most(holder.most);
+    one->set_leases(holder.leases);
+    one->set_first(holder.first);
+    one->set_done(holder.done);
+    for (const Step& step : holder.kept) AddStep(step, one->mutable_kept());
+    one->set_gone(holder.gone);
+  }
+  saved->set_checkpoint_awaited(checkpoint_awaited_);
+  saved->set_closed(closed_);
+  saved->set_assigned_minibatches(assigned_minibatches_);
+  saved->set_open_minibatches(open_minibatches_);
+  saved->set_open_samples(open_samples_);
+}
+
+void LeaseLedger::Restore(const v1::MasterImage& image) {
+  const v1::LeaseLedgerImage& saved = image.leases();
+  source_.Restore(saved.source());
+  holders_.clear();
+  for (const v1::LeaseLedgerImage::Holder& one : saved.holders()) {
+    Holder& holder = holders_[one.incarnation()];
+    holder.most = one.most();
+    holder.leases = one.leases();
+    holder.first = one.first();
+    holder.done = one.done();
+    const std::vector<Step> kept = StepsOf(one.kept());
+    holder.kept.assign(kept.begin(), kept.end());
+    holder.gone = one.gone();
+  }
+  checkpoint_awaited_ = saved.checkpoint_awaited();
+  closed_ = saved.closed();
+  assigned_minibatches_ = saved.assigned_minibatches();
+  open_minibatches_ = saved.open_minibatches();
+  open_samples_ = saved.open_samples();
+}
+
 }  // namespace catchment

@@ -41,6 +41,8 @@ class LeaseLedger final : public DataLedger {
   void Forget(uint64_t version) override {}
   void AwaitCheckpoint(bool awaited) override;
   void Close() override { closed_ = true; }
+  void Save(v1::MasterImage* image) const override;
+  void Restore(const v1::MasterImage& image) override;
 
  private:
   // The minibatches of all leases of a holder, numbered from 0. They are done in order; while a checkpoint is

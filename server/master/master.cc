@@ -291,6 +291,7 @@ void Master::OnCheckpointRecorded(uint64_t number, const absl::Status& status) {
   record_error_ = std::string(status.message());
   if (!status.ok()) return;
   checkpoints_.SetRecorded(number);
+  std::erase_if(taken_, [number](const CompleteCheckpoint& one) { return one.number <= number; });
   events_.Add(absl::StrCat("checkpoint ", number, " is saved"));
   Advance();
 }
@@ -338,7 +339,10 @@ v1::ShardCommand Master::Command(bool rosters) const {
   return command;
 }
 
-std::vector<CompleteCheckpoint> Master::TakeCompleteCheckpoints() { return std::exchange(complete_, {}); }
+std::vector<CompleteCheckpoint> Master::TakeCompleteCheckpoints() {
+  taken_.insert(taken_.end(), complete_.begin(), complete_.end());
+  return std::exchange(complete_, {});
+}
 
 v1::MasterState Master::StateAt(const Cut& cut) const {
   v1::MasterState state;

@@ -33,6 +33,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 #include "proto/wire.pb.h"
 #include "server/master/budget.h"
 #include "server/master/checkpoint_schedule.h"
@@ -69,6 +70,28 @@ class Master {
   static absl::StatusOr<std::unique_ptr<Master>> Create(v1::Job job, std::vector<TensorSpec> tensors,
                                                         int num_shards, const Clock* clock,
                                                         const std::optional<v1::MasterState>& resumed);
+
+  // Creates a master that continues from the image of another one (Save) of the same job, whose process has ended. Members
+  // count as heard of now. No incarnation that the other one may have given since is given again: the next one is at
+  // least `next_incarnation`. What shards report is not in an image; it comes with their next reports.
+  static std::unique_ptr<Master> Restore(v1::Job job, std::vector<TensorSpec> tensors, int num_shards,
+                                         const Clock* clock, const v1::MasterImage& image,
+                                         uint64_t next_incarnation);
+  // Returns an image of the state. Training must have begun.
+  v1::MasterImage Save() const;
+  // What other processes see of the master's decisions, besides the answers to calls. Its owner saves the master when
+  // it has changed, before others see it.
+  struct Decisions {
+    JobStateMachine::State state = JobStateMachine::State::kWaiting;
+    uint64_t generation = 0;
+    uint64_t checkpoint = 0;
+    size_t complete = 0;  // checkpoints
+    uint64_t states_for = 0;
+    bool stop_requested = false;
+    double plateau_factor = 1;
+    bool operator==(const Decisions&) const = default;
+  };
+  Decisions decisions() const;
 
   absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
@@ -274,7 +297,8 @@ class Master {
   std::optional<CheckpointTracker::Saved> held_;  // a checkpoint that waits for workers' states
   bool draining_ = false;  // a stop was requested of a job whose checkpoints have workers' states
   std::vector<CompleteCheckpoint> complete_;
-  std::string record_error_;  // of the last attempt to write a manifest
+  std::vector<CompleteCheckpoint> taken_;  // by TakeCompleteCheckpoints, and not recorded yet
+  std::string record_error_;               // of the last attempt to write a manifest
   Evaluations evaluations_;
   std::optional<Plateau> plateau_;  // with schedule PLATEAU only
   EarlyStopping early_stopping_;

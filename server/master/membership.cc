@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job/algorithm_facts.h"
+#include "server/master/span.h"
 
 namespace catchment {
 namespace {
@@ -181,6 +182,64 @@ int Membership::num_connected_workers() const {
 int Membership::num(v1::Role role) const {
   const auto found = num_.find(role);
   return found == num_.end() ? 0 : found->second;
+}
+
+v1::MemberImage Member::Save() const {
+  v1::MemberImage image;
+  image.set_role(role);
+  image.set_index(index);
+  image.set_incarnation(incarnation);
+  image.set_host(host);
+  image.set_pid(pid);
+  image.set_device(device);
+  *image.mutable_progress() = progress;
+  image.set_lease(lease.number());
+  image.set_lease_version(lease.first_version());
+  image.set_lease_step(lease.first_step());
+  for (const v1::Minibatch& minibatch : lease.minibatches())
+    AddStep(StepOf(minibatch), image.mutable_lease_steps());
+  image.set_granted_steps(granted_steps);
+  image.set_granted_samples(granted_samples);
+  return image;
+}
+
+Member Member::Restore(const v1::MemberImage& image, double now) {
+  Member member;
+  member.role = image.role();
+  member.index = image.index();
+  member.incarnation = image.incarnation();
+  member.host = image.host();
+  member.pid = image.pid();
+  member.device = image.device();
+  member.heard_at = now;
+  member.progress = image.progress();
+  member.lease.set_number(image.lease());
+  member.lease.set_first_version(image.lease_version());
+  member.lease.set_first_step(image.lease_step());
+  for (const Step& step : StepsOf(image.lease_steps())) *member.lease.add_minibatches() = ToMinibatch(step);
+  member.granted_steps = image.granted_steps();
+  member.granted_samples = image.granted_samples();
+  return member;
+}
+
+v1::MembershipImage Membership::Save() const {
+  v1::MembershipImage image;
+  image.set_next_incarnation(next_incarnation_);
+  for (const auto& [key, member] : members_) *image.add_members() = member.Save();
+  image.mutable_held_indices()->Add(held_indices_.begin(), held_indices_.end());
+  return image;
+}
+
+void Membership::Restore(const v1::MembershipImage& image, double now) {
+  next_incarnation_ = image.next_incarnation();
+  members_.clear();
+  num_.clear();
+  incarnations_.reset();
+  for (const v1::MemberImage& one : image.members()) {
+    members_.emplace(Key{one.role(), one.index()}, Member::Restore(one, now));
+    ++num_[one.role()];
+  }
+  held_indices_ = {image.held_indices().begin(), image.held_indices().end()};
 }
 
 }  // namespace catchment

@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 #include "server/master/event_log.h"
 
 namespace catchment {
@@ -40,6 +41,10 @@ struct Member {
 
   // Returns "worker 2 (host:pid)".
   std::string name() const;
+
+  v1::MemberImage Save() const;
+  // Returns the member of an image, heard of at `now`.
+  static Member Restore(const v1::MemberImage& image, double now);
 };
 
 class Membership {
@@ -89,6 +94,10 @@ class Membership {
   int num_connected_workers() const;
   int num_evaluators() const { return num(v1::EVALUATOR); }
   bool empty() const { return members_.empty(); }
+
+  v1::MembershipImage Save() const;
+  // Takes the members of an image, as if all of them had been heard of at `now`.
+  void Restore(const v1::MembershipImage& image, double now);
 
   double heartbeat_timeout_seconds() const { return heartbeat_timeout_seconds_; }
   uint64_t next_incarnation() const { return next_incarnation_; }

@@ -252,4 +252,56 @@ void PlanLedger::Forget(uint64_t version) {
   }
 }
 
+void PlanLedger::Save(v1::MasterImage* image) const {
+  v1::PlanLedgerImage* const saved = image->mutable_plans();
+  *saved->mutable_source() = source_.Save();
+  for (const Plan& plan : plans_) {
+    v1::PlanLedgerImage::Plan* const one = saved->add_plans();
+    one->set_first_step(plan.first_step);
+    one->set_budget_steps(plan.budget_steps);
+    for (const Step& step : plan.steps) AddStep(step, one->mutable_steps());
+    for (const Participant& participant : plan.participants) {
+      v1::PlanLedgerImage::Participant* const added = one->add_participants();
+      added->set_holder(participant.holder);
+      added->set_done(participant.done);
+      added->set_leaving(participant.leaving);
+      added->set_gone(participant.gone);
+    }
+  }
+  for (const auto& [incarnation, holder] : holders_) {
+    v1::PlanLedgerImage::Holder* const one = saved->add_holders();
+    one->set_incarnation(incarnation);
+    one->mutable_leases()->Add(holder.leases.begin(), holder.leases.end());
+    one->set_done(holder.done);
+    one->set_done_steps(holder.done_steps);
+  }
+  saved->set_next_step(next_step_);
+  saved->set_budget_steps(budget_steps_);
+  saved->set_open_samples(open_samples_);
+  saved->set_closed(closed_);
+}
+
+void PlanLedger::Restore(const v1::MasterImage& image) {
+  const v1::PlanLedgerImage& saved = image.plans();
+  source_.Restore(saved.source());
+  plans_.clear();
+  for (const v1::PlanLedgerImage::Plan& one : saved.plans()) {
+    Plan& plan = plans_.emplace_back();
+    plan.first_step = one.first_step();
+    plan.budget_steps = one.budget_steps();
+    plan.steps = StepsOf(one.steps());
+    for (const v1::PlanLedgerImage::Participant& participant : one.participants())
+      plan.participants.push_back(
+          {participant.holder(), participant.done(), participant.leaving(), participant.gone()});
+  }
+  holders_.clear();
+  for (const v1::PlanLedgerImage::Holder& one : saved.holders()) {
+    holders_[one.incarnation()] = {{one.leases().begin(), one.leases().end()}, one.done(), one.done_steps()};
+  }
+  next_step_ = saved.next_step();
+  budget_steps_ = saved.budget_steps();
+  open_samples_ = saved.open_samples();
+  closed_ = saved.closed();
+}
+
 }  // namespace catchment

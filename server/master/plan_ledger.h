@@ -49,6 +49,8 @@ class PlanLedger final : public DataLedger {
   void Forget(uint64_t version) override;
   void AwaitCheckpoint(bool awaited) override {}
   void Close() override { closed_ = true; }
+  void Save(v1::MasterImage* image) const override;
+  void Restore(const v1::MasterImage& image) override;
 
  private:
   struct Participant {

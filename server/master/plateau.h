@@ -24,6 +24,8 @@ class Plateau {
   // Records the loss of an evaluation. Returns true if the factor was reduced.
   bool Observe(double loss);
 
+  // Takes the state of another object.
+  void Restore(const v1::PlateauState& state) { state_ = state; }
   // Returns the factor of the learning rate.
   double factor() const { return state_.factor(); }
   const v1::PlateauState& state() const { return state_; }

@@ -105,4 +105,33 @@ void Rosters::Fill(v1::ShardCommand* command) const {
   }
 }
 
+v1::RostersImage Rosters::Save() const {
+  v1::RostersImage image;
+  image.set_generation(generation_);
+  for (const List& list : lists_) {
+    v1::RostersImage::List* const one = image.add_lists();
+    one->set_from_version(list.from_version);
+    for (const Entry& entry : list.members) {
+      v1::RostersImage::Entry* const member = one->add_members();
+      member->set_worker(entry.worker);
+      member->set_incarnation(entry.incarnation);
+      member->set_since(entry.since);
+      member->set_idle(entry.idle);
+      member->set_clock(entry.clock);
+    }
+  }
+  return image;
+}
+
+void Rosters::Restore(const v1::RostersImage& image) {
+  generation_ = image.generation();
+  lists_.clear();
+  for (const v1::RostersImage::List& one : image.lists()) {
+    List& list = lists_.emplace_back(List{one.from_version(), {}});
+    for (const v1::RostersImage::Entry& member : one.members())
+      list.members.push_back(
+          {member.worker(), member.incarnation(), member.since(), member.idle(), member.clock()});
+  }
+}
+
 }  // namespace catchment

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/master_image.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -55,6 +56,8 @@ class Rosters {
   uint64_t generation() const { return generation_; }
   // Makes a new generation for a command that differs from the last one in other fields than the rosters.
   void Renew() { ++generation_; }
+  v1::RostersImage Save() const;
+  void Restore(const v1::RostersImage& image);
   // Fills `generation` and `rosters`.
   void Fill(v1::ShardCommand* command) const;
 

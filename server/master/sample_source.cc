@@ -47,4 +47,18 @@ Span SampleSource::TakeFresh(uint64_t at_most) {
   return span;
 }
 
+v1::SampleSourceImage SampleSource::Save() const {
+  v1::SampleSourceImage image;
+  for (const Span& span : pool_.spans()) *image.add_returned() = ToProto(span);
+  image.set_next_epoch(next_.epoch);
+  image.set_next_position(next_.position);
+  return image;
+}
+
+void SampleSource::Restore(const v1::SampleSourceImage& image) {
+  pool_ = SpanPool();
+  for (const v1::SampleSpan& span : image.returned()) pool_.Add(FromProto(span));
+  next_ = {image.next_epoch(), image.next_position()};
+}
+
 }  // namespace catchment

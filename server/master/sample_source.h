@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "proto/checkpoint.pb.h"
+#include "proto/master_image.pb.h"
 #include "server/master/span.h"
 #include "server/master/span_pool.h"
 
@@ -36,6 +37,9 @@ class SampleSource {
   uint64_t samples_per_epoch() const { return samples_per_epoch_; }
   const SpanPool& pool() const { return pool_; }
   Position next() const { return next_; }
+
+  v1::SampleSourceImage Save() const;
+  void Restore(const v1::SampleSourceImage& image);
 
  private:
   uint64_t Linear(const Position& at) const { return at.epoch * samples_per_epoch_ + at.position; }

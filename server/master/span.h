@@ -10,6 +10,7 @@
 
 #include "common/span.h"
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 
 namespace catchment {
 
@@ -35,6 +36,12 @@ Step Slice(const Step& step, uint64_t begin, uint64_t end);
 v1::SampleSpan ToProto(const Span& span);
 Span FromProto(const v1::SampleSpan& span);
 v1::Minibatch ToMinibatch(const Step& step);
+Step StepOf(const v1::Minibatch& minibatch);
+
+// Appends a step to an image.
+void AddStep(const Step& step, v1::StepsImage* image);
+// Returns the steps of an image.
+std::vector<Step> StepsOf(const v1::StepsImage& image);
 
 }  // namespace catchment
 

@@ -32,4 +32,20 @@ std::vector<uint32_t> StateCollection::Saved(uint64_t number) const {
   return indices;
 }
 
+v1::StateCollectionImage StateCollection::Save() const {
+  v1::StateCollectionImage image;
+  image.set_number(number_);
+  image.set_version(version_);
+  image.mutable_awaited()->insert(awaited_.begin(), awaited_.end());
+  image.mutable_saved()->insert(saved_.begin(), saved_.end());
+  return image;
+}
+
+void StateCollection::Restore(const v1::StateCollectionImage& image) {
+  number_ = image.number();
+  version_ = image.version();
+  awaited_ = {image.awaited().begin(), image.awaited().end()};
+  saved_ = {image.saved().begin(), image.saved().end()};
+}
+
 }  // namespace catchment

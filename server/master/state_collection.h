@@ -8,6 +8,8 @@
 #include <map>
 #include <vector>
 
+#include "proto/master_image.pb.h"
+
 namespace catchment {
 
 class StateCollection {
@@ -28,6 +30,9 @@ class StateCollection {
   void SetSaved(uint64_t incarnation);
   // Notes that the worker's state will not be sent, or could not be saved.
   void Remove(uint64_t incarnation) { awaited_.erase(incarnation); }
+
+  v1::StateCollectionImage Save() const;
+  void Restore(const v1::StateCollectionImage& image);
 
   // Returns true if no state is awaited for checkpoint `number`.
   bool IsComplete(uint64_t number) const { return number != number_ || awaited_.empty(); }

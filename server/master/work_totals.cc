@@ -44,4 +44,28 @@ void WorkTotals::Fill(v1::JobStatus* status) const {
   status->set_round_trip_p99_us(round_trips_.Quantile(0.99));
 }
 
+v1::WorkTotalsImage WorkTotals::Save() const {
+  v1::WorkTotalsImage image;
+  image.set_compute_seconds(compute_seconds_);
+  image.set_push_seconds(push_seconds_);
+  image.set_pull_seconds(pull_seconds_);
+  image.set_data_seconds(data_seconds_);
+  round_trips_.ForEach([&image](uint64_t microseconds, uint64_t count) {
+    image.add_round_trip_us(microseconds);
+    image.add_round_trip_counts(count);
+  });
+  return image;
+}
+
+void WorkTotals::Restore(const v1::WorkTotalsImage& image) {
+  compute_seconds_ = image.compute_seconds();
+  push_seconds_ = image.push_seconds();
+  pull_seconds_ = image.pull_seconds();
+  data_seconds_ = image.data_seconds();
+  round_trips_ = LatencyHistogram();
+  const int entries = std::min(image.round_trip_us_size(), image.round_trip_counts_size());
+  for (int i = 0; i < entries; ++i)
+    round_trips_.Add(static_cast<double>(image.round_trip_us(i)), image.round_trip_counts(i));
+}
+
 }  // namespace catchment

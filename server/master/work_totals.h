@@ -7,6 +7,7 @@
 
 #include "common/latency_histogram.h"
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 
 namespace catchment {
 
@@ -14,6 +15,9 @@ class WorkTotals {
  public:
   // Adds the difference between two reports of one worker.
   void Add(const v1::Progress& before, const v1::Progress& after);
+
+  v1::WorkTotalsImage Save() const;
+  void Restore(const v1::WorkTotalsImage& image);
 
   // Fills the fields of the status from compute_seconds on.
   void Fill(v1::JobStatus* status) const;

@@ -1,11 +1,14 @@
 // Random joins, losses, leaves, stalls and leases for thousands of events: no sample is lost or assigned to
-// two workers at the same time, no checkpoint omits one, and the job ends.
+// two workers at the same time, no checkpoint omits one, and the job ends. In some of the jobs the master is also
+// replaced, again and again, by one that is restored from its image.
 #include <glog/logging.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,12 +47,13 @@ struct Churn {
   JobOptions job;
   uint64_t samples;
   uint64_t seed;
+  bool restarts = false;  // of the master
 };
 
 class Simulation {
  public:
   explicit Simulation(const Churn& churn) : churn_(churn), random_(churn.seed) {
-    auto master = Master::Create(MakeJob(churn.job), {{"w", {64}}}, 2, &clock_, std::nullopt);
+    auto master = Master::Create(MakeJob(churn.job), Tensors(), 2, &clock_, std::nullopt);
     CHECK(master.ok());
     master_ = *std::move(master);
     for (int i = 0; i < 2; ++i) shards_.emplace_back(i, churn.job.synchronous);
@@ -65,6 +69,7 @@ class Simulation {
       if (random_.Below(3) == 0) Poll(&shards_[random_.Below(shards_.size())]);
       Heartbeats();
       if (random_.Below(5) == 0) master_->Tick();
+      if (churn_.restarts) SaveAndRestart();
       TakeCheckpoints();
       if (master_->phase() == v1::JobStatus::DONE) master_->OnOutputsWritten();
       if (::testing::Test::HasFatalFailure()) return;
@@ -79,11 +84,38 @@ class Simulation {
       ASSERT_TRUE(IsTrained({i / churn_.samples, i % churn_.samples}, UINT64_MAX)) << "never trained: " << i;
     }
     EXPECT_GT(losses_, 3);
-    EXPECT_GT(checkpoints_, 3);
+    EXPECT_GT(checkpoints_, churn_.restarts ? 1 : 3);
+    EXPECT_TRUE(!churn_.restarts || restarts_ > 20) << restarts_;
   }
 
  private:
+  static std::vector<TensorSpec> Tensors() { return {{"w", {64}}}; }
   bool synchronous() const { return churn_.job.synchronous; }
+
+  // Saves the master if others have seen a decision of it since the last image, and now and then replaces it by one that
+  // is restored from the image, which may be older than other changes.
+  void SaveAndRestart() {
+    if (!master_->has_begun()) return;
+    const Master::Decisions decisions = master_->decisions();
+    if (std::exchange(answered_, false) || !image_ || decisions != decided_) image_ = master_->Save();
+    decided_ = decisions;
+    if (random_.Below(100) != 0) return;
+    ++restarts_;
+    master_ = Master::Restore(MakeJob(churn_.job), Tensors(), 2, &clock_, *image_, incarnations_ + 10);
+    decided_ = master_->decisions();
+    ExpectIsSaved(*image_, incarnations_ + 10);
+  }
+
+  // The master has everything of the image.
+  void ExpectIsSaved(v1::MasterImage image, uint64_t next_incarnation) const {
+    image.mutable_membership()->set_next_incarnation(
+        std::max(image.membership().next_incarnation(), next_incarnation));
+    google::protobuf::util::MessageDifferencer differencer;
+    differencer.set_float_comparison(google::protobuf::util::MessageDifferencer::APPROXIMATE);
+    std::string differences;
+    differencer.ReportDifferencesToString(&differences);
+    ASSERT_TRUE(differencer.Compare(image, master_->Save())) << differences;
+  }
 
   void Join() {
     v1::RegisterRequest request;
@@ -101,6 +133,8 @@ class Simulation {
     worker.incarnation = reply->incarnation();
     worker.heard_at = clock_.Now();
     workers_.push_back(worker);
+    incarnations_ = std::max(incarnations_, worker.incarnation);
+    answered_ = true;
   }
 
   void Disturb() {
@@ -129,6 +163,7 @@ class Simulation {
     request.set_incarnation(worker.incarnation);
     *request.mutable_progress() = worker.progress;
     master_->Leave(request);
+    answered_ = true;
     workers_.erase(workers_.begin() + which);
   }
 
@@ -183,6 +218,7 @@ class Simulation {
       ASSERT_TRUE(again.ok());
       ASSERT_EQ(again->SerializeAsString(), lease->SerializeAsString());
       NoteGrant(*worker, *lease);
+      answered_ = true;
       worker->lease = *lease;
       worker->step = 0;
       worker->progress.set_lease(lease->number());
@@ -264,7 +300,8 @@ class Simulation {
   // asynchronous mode nothing that all shards had when they took it is pending.
   void TakeCheckpoints() {
     for (const CompleteCheckpoint& checkpoint : master_->TakeCompleteCheckpoints()) {
-      ASSERT_GT(checkpoint.number, last_checkpoint_);
+      // A master that is restored may record the last one again.
+      ASSERT_GE(checkpoint.number, last_checkpoint_ + (restarts_ > 0 ? 0 : 1));
       last_checkpoint_ = checkpoint.number;
       master_->OnCheckpointRecorded(checkpoint.number, absl::OkStatus());
       ++checkpoints_;
@@ -330,6 +367,12 @@ class Simulation {
   uint64_t last_checkpoint_ = 0;
   int losses_ = 0;
   int checkpoints_ = 0;
+  // The image of the master that its standby has.
+  std::optional<v1::MasterImage> image_;
+  Master::Decisions decided_;
+  bool answered_ = false;      // a call that changes what the master must not forget
+  uint64_t incarnations_ = 0;  // the highest that a worker was given
+  int restarts_ = 0;
 };
 
 class MasterChurnTest : public ::testing::TestWithParam<Churn> {};
@@ -347,6 +390,7 @@ std::vector<Churn> Churns() {
       for (uint64_t seed = 1; seed <= 5; ++seed) {
         const uint64_t epochs = synchronous ? 6 : 15;
         churns.push_back({{synchronous, 3, 7, push_period, epochs, 20}, 1009, seed});
+        churns.push_back({{synchronous, 3, 7, push_period, epochs, 20}, 1009, seed + 100, true});
       }
     }
   }
@@ -356,7 +400,8 @@ std::vector<Churn> Churns() {
 INSTANTIATE_TEST_SUITE_P(Jobs, MasterChurnTest, ::testing::ValuesIn(Churns()), [](const auto& info) {
   const Churn& churn = info.param;
   return std::string(churn.job.synchronous ? "Synchronous" : "Asynchronous") + "PushPeriod" +
-         std::to_string(churn.job.push_period) + "Seed" + std::to_string(churn.seed);
+         std::to_string(churn.job.push_period) + (churn.restarts ? "Restarts" : "") + "Seed" +
+         std::to_string(churn.seed);
 });
 
 }  // namespace
