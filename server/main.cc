@@ -123,11 +123,12 @@ CommandLine MakeCommandLine(Flags* f) {
   return line;
 }
 
-// A shard that a standby has returned.
+// A shard that a standby has returned, and at server 0 the master's state.
 struct RestoredShard {
   Shard::Contents contents;
   v1::Run run;
   uint64_t epoch = 0;
+  std::optional<MasterHost::Options::Restored> master;
 };
 
 struct Setting {
@@ -178,10 +179,66 @@ bool IsInsecure(const Setting& setting) {
          !std::all_of(setting.servers.begin(), setting.servers.end(), IsLocal);
 }
 
+absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
+  const DataShape data = ShapeOf(setting.job.data());
+  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(setting.job.model(), data.input, data.target);
+  if (!layers.ok()) return layers.status();
+  return LayoutOf(setting.job, ListTensors(*layers), static_cast<int>(setting.servers.size()));
+}
+
+// The time for which a server tries to reach the standby of its shard. All others wait for the master.
+constexpr double kRestoreSeconds = 10;
+constexpr double kRestoreMasterSeconds = 3;
+
+// Returns the run of a job with its state, as far as it is known without the master.
+v1::Run RunOf(const Setting& setting, uint64_t id) {
+  v1::Run run;
+  run.set_id(id);
+  run.set_job(setting.job.name());
+  run.set_master(setting.servers[0]);
+  return run;
+}
+
+// Continues the run of a master that was lost, with the copy of its state and its shard at the standby. Returns false if
+// there is none: the job goes back to a checkpoint, or begins.
+absl::StatusOr<bool> ContinueRun(Setting* setting) {
+  if (!HasStandbys(setting->job, setting->servers.size()) || setting->checkpoint_dir.empty()) return false;
+  const absl::StatusOr<std::optional<v1::RunRecord>> record =
+      UnfinishedRun(setting->checkpoint_dir, setting->job);
+  if (!record.ok()) return record.status();
+  if (!*record || (*record)->servers_size() != std::ssize(setting->servers)) return false;
+  const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
+  if (!layout.ok()) return layout.status();
+  const SteadyClock clock;
+  const std::string& standby = (*record)->servers(1);
+  absl::StatusOr<RestoredCopy> copy =
+      RestoreShard(standby, setting->client_credentials,
+                   MakeStandbyHello(*layout, /*shard=*/0, (*record)->run_id(), /*epoch=*/0), setting->job,
+                   *layout, kRestoreMasterSeconds, clock);
+  RestoredShard restored;
+  MasterHost::Options::Restored& master = restored.master.emplace();
+  if (copy.ok() && (copy->master.empty() || !master.copy.ParseFromString(copy->master) ||
+                    !master.evaluations.ParseFromString(copy->evaluations)))
+    copy = absl::NotFoundError("it has no copy of the state of a master whose job trains");
+  if (!copy.ok()) {
+    LOG(WARNING) << "the run of the master that was lost cannot be continued from the standby at " << standby
+                 << ": " << copy.status().message();
+    return false;
+  }
+  master.epoch = copy->epoch;
+  restored.contents = std::move(copy->contents);
+  restored.epoch = copy->epoch;
+  restored.run = RunOf(*setting, (*record)->run_id());
+  setting->restored = std::move(restored);
+  return true;
+}
+
 // Finds what the server begins with. The master decides for all servers: it asks those that begin with another
 // checkpoint to begin again.
 absl::Status FindStart(Setting* setting) {
   if (setting->index == 0) {
+    const absl::StatusOr<bool> continues = ContinueRun(setting);
+    if (!continues.ok() || *continues) return continues.status();
     absl::StatusOr<RunStart> start = StartJob(setting->checkpoint_dir, setting->job, setting->flags.resume);
     if (!start.ok()) return start.status();
     setting->start = *std::move(start);
@@ -263,13 +320,6 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   return setting;
 }
 
-absl::StatusOr<ParameterLayout> MakeLayout(const Setting& setting) {
-  const DataShape data = ShapeOf(setting.job.data());
-  absl::StatusOr<std::vector<LayerShape>> layers = InferShapes(setting.job.model(), data.input, data.target);
-  if (!layers.ok()) return layers.status();
-  return LayoutOf(setting.job, ListTensors(*layers), static_cast<int>(setting.servers.size()));
-}
-
 // Prints the address, once.
 void Announce(const Listener& listener, Setting* setting) {
   if (std::exchange(setting->announced, true)) return;
@@ -335,10 +385,10 @@ absl::StatusOr<Listener> OpenListener(const std::vector<CallService*>& services,
 // A shard's link to its standby, and the copy of another server's shard that this server keeps.
 class ServedStandby {
  public:
-  ServedStandby(const Setting& setting, const ParameterLayout& layout, const RunClaim* claim)
+  ServedStandby(const Setting& setting, const ParameterLayout& layout)
       : layout_(layout),
         credentials_(setting.client_credentials),
-        store_(setting.job, layout, (setting.index + layout.num_shards() - 1) % layout.num_shards(), claim),
+        store_(setting.job, layout, (setting.index + layout.num_shards() - 1) % layout.num_shards()),
         service_(&store_) {}
 
   // Begins to send the shard to the standby that commands name. `on_replaced`: as in StandbyLink.
@@ -347,10 +397,12 @@ class ServedStandby {
         std::make_unique<StandbyLink>(host->shard(), &layout_, &log_, credentials_, std::move(on_replaced));
     if (epoch > 0) link_->SetEpoch(epoch);
     host->SetOnStandby([this](const v1::ShardCommand::Standby& standby, uint64_t run_id) {
-      store_.SetLowestEpoch(standby.keeps_epoch());
+      Join(run_id, standby.keeps_epoch());
       link_->SetStandby(standby, run_id);
     });
   }
+  // Keeps the copy of a shard of the run.
+  void Join(uint64_t run_id, uint64_t lowest_epoch) { store_.Join(run_id, lowest_epoch); }
   // Ends the log: no callback of it runs afterwards.
   void End() { log_.End(); }
   // Ends the link. To be called before the shard is destroyed, and when no command can come.
@@ -398,6 +450,10 @@ class ServedShard {
   void StartStandby(StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
     if (standby_) standby_->Start(&host_, std::move(on_replaced), epoch);
   }
+  // Keeps the copy of another server's shard, as the master has answered.
+  void JoinAsStandby(const v1::RegisterServerReply& reply) {
+    if (standby_ && reply.keeps_epoch() > 0) standby_->Join(reply.run_id(), reply.keeps_epoch());
+  }
   // Lets no answer wait for the standby any more.
   void EndStandby() {
     if (standby_) standby_->End();
@@ -416,7 +472,7 @@ class ServedShard {
   ServedShard(const Setting& setting, const ParameterLayout& layout, Shard::Contents contents)
       : claim_(RandomId()),
         standby_(HasStandbys(setting.job, setting.servers.size())
-                     ? std::make_unique<ServedStandby>(setting, layout, &claim_)
+                     ? std::make_unique<ServedStandby>(setting, layout)
                      : nullptr),
         host_(setting.job, layout, setting.index, std::move(contents), setting.checkpoint_dir,
               standby_ ? standby_->log() : nullptr),
@@ -454,6 +510,7 @@ MasterHost::Options MasterOptions(const Setting& setting) {
   options.loss = start.loss;
   if (start.loss)
     options.first_incarnation = std::max(options.first_incarnation, start.loss->next_incarnation);
+  if (setting.restored) options.Continue(*setting.restored->master);
   return options;
 }
 
@@ -463,13 +520,33 @@ std::optional<v1::MasterState> MasterStateOf(const RunStart& start) {
   return start.loss ? std::optional(v1::MasterState()) : std::nullopt;
 }
 
+// What ends a run at a server, besides the master's word.
+struct RunEnd {
+  Mutex mu;
+  absl::Status failure ABSL_GUARDED_BY(mu);
+  // How the server must begin again.
+  std::optional<v1::RegisterServerReply> again ABSL_GUARDED_BY(mu);
+  bool leaving ABSL_GUARDED_BY(mu) = false;  // the server was asked to end
+
+  void Fail(const absl::Status& status) {
+    MutexLock lock(&mu);
+    failure = status;
+  }
+  absl::Status Failure() {
+    MutexLock lock(&mu);
+    return failure;
+  }
+};
+
 // Serves one run. Returns true if the job goes back: setting->start is then the start of the next run.
 absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) {
   const SteadyClock clock;
+  RunEnd end;
+  const uint64_t epoch = setting->restored ? setting->restored->epoch : 0;
   absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout);
   if (!shard.ok()) return shard.status();
   ShardHost* const shard_host = (*shard)->host();
-  (*shard)->StartStandby([](const absl::Status& status) { LOG(ERROR) << status.message(); }, /*epoch=*/0);
+  (*shard)->StartStandby([&end](const absl::Status& status) { end.Fail(status); }, epoch);
   auto host =
       MasterHost::Create(MasterOptions(*setting), &layout, shard_host, &clock, MasterStateOf(setting->start));
   if (!host.ok()) return host.status();
@@ -493,6 +570,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) 
     while (!(*host)->WaitFor(kPollSeconds)) {
       SetShardServing(&*listener, 0, shard_host->training());
       listener->SetServing(kMasterName, (*host)->training());
+      if (const absl::Status failure = end.Failure(); !failure.ok()) (*host)->OnReplaced(failure);
     }
     status = (*host)->Wait();
     reached = watch.End();
@@ -510,6 +588,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) 
   absl::StatusOr<RunStart> start = GoBack(setting->checkpoint_dir, setting->job, record, *loss);
   if (!start.ok()) return start.status();
   setting->start = *std::move(start);
+  setting->restored.reset();
   return true;
 }
 
@@ -546,15 +625,6 @@ absl::StatusOr<RunStart> StartFrom(uint64_t checkpoint, const Setting& setting) 
   return start;
 }
 
-// What ends a run at a server that is not the master.
-struct RunEnd {
-  Mutex mu;
-  absl::Status failure ABSL_GUARDED_BY(mu);
-  // How the server must begin again.
-  std::optional<v1::RegisterServerReply> again ABSL_GUARDED_BY(mu);
-  bool leaving ABSL_GUARDED_BY(mu) = false;  // the server was asked to end
-};
-
 // Waits until the run has ended. Returns how the server must begin again, if it must.
 absl::StatusOr<std::optional<v1::RegisterServerReply>> AwaitEnd(ShardHost* shard_host, Listener* listener,
                                                                 int index, RunEnd* end) {
@@ -568,28 +638,23 @@ absl::StatusOr<std::optional<v1::RegisterServerReply>> AwaitEnd(ShardHost* shard
   return std::nullopt;
 }
 
-// The time for which a server tries to reach the standby of its shard.
-constexpr double kRestoreSeconds = 10;
-
 // Reads the shard from its standby. If there is no copy, the server says so when it registers again.
 void Restore(const v1::RegisterServerReply& reply, const ParameterLayout& layout, Setting* setting) {
   const SteadyClock clock;
   const v1::StandbyHello hello =
       MakeStandbyHello(layout, setting->index, reply.run_id(), reply.restore_epoch());
-  absl::StatusOr<Shard::Contents> contents = RestoreShard(
-      reply.restore_from(), setting->client_credentials, hello, setting->job, layout, kRestoreSeconds, clock);
-  setting->cannot_restore = !contents.ok();
-  if (!contents.ok()) {
-    LOG(WARNING) << "the shard cannot be restored: " << contents.status().message();
+  absl::StatusOr<RestoredCopy> copy = RestoreShard(reply.restore_from(), setting->client_credentials, hello,
+                                                   setting->job, layout, kRestoreSeconds, clock);
+  setting->cannot_restore = !copy.ok();
+  if (!copy.ok()) {
+    LOG(WARNING) << "the shard cannot be restored: " << copy.status().message();
     return;
   }
   LOG(INFO) << "the shard is restored from the standby at " << reply.restore_from();
   RestoredShard& restored = setting->restored.emplace();
-  restored.contents = *std::move(contents);
-  restored.epoch = reply.restore_epoch();
-  restored.run.set_id(reply.run_id());
-  restored.run.set_job(setting->job.name());
-  restored.run.set_master(setting->servers[0]);
+  restored.contents = std::move(copy->contents);
+  restored.epoch = copy->epoch;
+  restored.run = RunOf(*setting, reply.run_id());
 }
 
 // Prepares for the next run, or to continue this one, as the master has asked.
@@ -618,10 +683,7 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) 
   if (!shard.ok()) return shard.status();
   ShardHost* const shard_host = (*shard)->host();
   RunEnd end;
-  const auto fail = [&end](const absl::Status& status) {
-    MutexLock lock(&end.mu);
-    end.failure = status;
-  };
+  const auto fail = [&end](const absl::Status& status) { end.Fail(status); };
   (*shard)->StartStandby(fail, epoch);
   absl::StatusOr<Listener> listener = OpenListener((*shard)->services(), layout, setting);
   if (!listener.ok()) return listener.status();
@@ -630,6 +692,9 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) 
   ServerRegistration::Callbacks callbacks;
   callbacks.version = [shard_host] { return shard_host->shard()->version(); };
   callbacks.epoch = [&shard] { return (*shard)->epoch(); };
+  callbacks.on_registered = [&shard](const v1::RegisterServerReply& reply) {
+    (*shard)->JoinAsStandby(reply);
+  };
   callbacks.on_failed = fail;
   callbacks.on_begin_again = [&end](const v1::RegisterServerReply& reply) {
     MutexLock lock(&end.mu);

@@ -21,19 +21,59 @@ Permission MasterService::For(absl::string_view method) const {
   return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_);
 }
 
+template <typename Request, typename Reply>
+void MasterService::AcceptCommitted(CallQueue* queue, absl::string_view method,
+                                    typename DeferredCall<Async, Request, Reply>::Method ask,
+                                    typename DeferredCall<Async, Request, Reply>::Handler handler) {
+  using Call = DeferredCall<Async, Request, Reply>;
+  Call::Accept(queue, For(method), &service_, ask,
+               [this, handler = std::move(handler)](const Request& request, typename Call::Respond respond) {
+                 handler(request, [this, respond = std::move(respond)](absl::StatusOr<Reply> reply) {
+                   RespondCommitted(std::move(reply), respond);
+                 });
+               });
+}
+
+template <typename Reply>
+void MasterService::RespondCommitted(absl::StatusOr<Reply> reply,
+                                     std::function<void(absl::StatusOr<Reply>)> respond) {
+  host_.AfterCommit([respond = std::move(respond), reply = std::move(reply)](bool committed) {
+    respond(committed ? reply : absl::UnavailableError("the master's run has ended"));
+  });
+}
+
 void MasterService::Accept(CallQueue* queue) {
-  UnaryCall<Async, v1::RegisterRequest, v1::RegisterReply>::Accept(
-      queue, For("Register"), &service_, &Async::RequestRegister,
-      [this](const auto& request, auto* reply) { return Put(host_.Register(request), reply); });
-  UnaryCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
+  AcceptCommitted<v1::RegisterRequest, v1::RegisterReply>(
+      queue, "Register", &Async::RequestRegister,
+      [this](const auto& request, auto respond) { respond(host_.Register(request)); });
+  // Workers must be able to send the next one while the standby cannot be reached.
+  DeferredCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
       queue, For("Heartbeat"), &service_, &Async::RequestHeartbeat,
-      [this](const auto& request, auto* reply) { return Put(host_.Heartbeat(request), reply); });
-  DeferredCall<Async, v1::GetLeaseRequest, v1::Lease>::Accept(
-      queue, For("GetLease"), &service_, &Async::RequestGetLease,
+      [this](const auto& request, auto respond) {
+        absl::StatusOr<v1::HeartbeatReply> reply = host_.Heartbeat(request);
+        if (reply.ok() && reply->stop()) return RespondCommitted(std::move(reply), std::move(respond));
+        respond(std::move(reply));
+      });
+  AcceptCommitted<v1::GetLeaseRequest, v1::Lease>(
+      queue, "GetLease", &Async::RequestGetLease,
       [this](const auto& request, auto respond) { host_.AwaitLease(request, std::move(respond)); });
-  UnaryCall<Async, v1::GetEvaluationRequest, v1::GetEvaluationReply>::Accept(
-      queue, For("GetEvaluation"), &service_, &Async::RequestGetEvaluation,
-      [this](const auto& request, auto* reply) { return Put(host_.GetEvaluation(request), reply); });
+  AcceptCommitted<v1::GetEvaluationRequest, v1::GetEvaluationReply>(
+      queue, "GetEvaluation", &Async::RequestGetEvaluation,
+      [this](const auto& request, auto respond) { respond(host_.GetEvaluation(request)); });
+  AcceptCommitted<v1::EvaluationReport, v1::ReportEvaluationReply>(
+      queue, "ReportEvaluation", &Async::RequestReportEvaluation,
+      [this](const auto& request, auto respond) { respond(host_.ReportEvaluation(request)); });
+  AcceptCommitted<v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>(
+      queue, "SaveWorkerState", &Async::RequestSaveWorkerState,
+      [this](const auto& request, auto respond) { host_.state_store()->Save(request, std::move(respond)); });
+  AcceptCommitted<v1::LeaveRequest, v1::LeaveReply>(
+      queue, "Leave", &Async::RequestLeave,
+      [this](const auto& request, auto respond) { respond(host_.Leave(request)); });
+  AcceptCommitted<v1::StopRequest, v1::StopReply>(
+      queue, "Stop", &Async::RequestStop, [this](const auto& request, auto respond) {
+        host_.Stop(request.reason().empty() ? "a stop was requested" : request.reason());
+        respond(v1::StopReply());
+      });
   AcceptOthers(queue);
 }
 
@@ -46,34 +86,19 @@ void MasterService::AcceptOthers(CallQueue* queue) {
         *reply = host_.GetStatus(request);
         return absl::OkStatus();
       });
+  // The standby of the master is a server that registers.
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
       queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
       [this](const auto& request, auto* reply) { return Put(host_.RegisterServer(request), reply); });
-  UnaryCall<Async, v1::EvaluationReport, v1::ReportEvaluationReply>::Accept(
-      queue, For("ReportEvaluation"), &service_, &Async::RequestReportEvaluation,
-      [this](const auto& request, auto* reply) { return Put(host_.ReportEvaluation(request), reply); });
   KeepBestCall::Accept(
       queue, For("KeepBest"),
       [this](KeepBestCall* call, void* tag) {
         service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
       [this](KeepBestCall* call) { KeepBestStream::Start(call, host_.best_keeper()); });
-  DeferredCall<Async, v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>::Accept(
-      queue, For("SaveWorkerState"), &service_, &Async::RequestSaveWorkerState,
-      [this](const auto& request, auto respond) { host_.state_store()->Save(request, std::move(respond)); });
   DeferredCall<Async, v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>::Accept(
       queue, For("LoadWorkerState"), &service_, &Async::RequestLoadWorkerState,
       [this](const auto& request, auto respond) { host_.state_store()->Load(request, std::move(respond)); });
-  UnaryCall<Async, v1::LeaveRequest, v1::LeaveReply>::Accept(
-      queue, For("Leave"), &service_, &Async::RequestLeave, [this](const auto& request, auto* reply) {
-        *reply = host_.Leave(request);
-        return absl::OkStatus();
-      });
-  UnaryCall<Async, v1::StopRequest, v1::StopReply>::Accept(
-      queue, For("Stop"), &service_, &Async::RequestStop, [this](const auto& request, auto*) {
-        host_.Stop(request.reason().empty() ? "a stop was requested" : request.reason());
-        return absl::OkStatus();
-      });
 }
 
 }  // namespace catchment

@@ -25,7 +25,15 @@ class MasterService final : public CallService {
 
   // Returns the permission for calls of a method.
   Permission For(absl::string_view method) const;
-  // Accepts the calls without a reply or request message, and streams.
+  // Accepts calls of a method whose answers show the master's state, and leave when its standby has it.
+  template <typename Request, typename Reply>
+  void AcceptCommitted(CallQueue* queue, absl::string_view method,
+                       typename DeferredCall<Async, Request, Reply>::Method ask,
+                       typename DeferredCall<Async, Request, Reply>::Handler handler);
+  // Answers when the master's standby has what the reply shows.
+  template <typename Reply>
+  void RespondCommitted(absl::StatusOr<Reply> reply, std::function<void(absl::StatusOr<Reply>)> respond);
+  // Accepts other calls.
   void AcceptOthers(CallQueue* queue);
 
   MasterHost& host_;

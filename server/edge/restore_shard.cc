@@ -16,12 +16,15 @@ namespace catchment {
 namespace {
 
 absl::Status Read(v1::StandbyService::Stub* stub, const v1::StandbyHello& hello, const std::string& name,
-                  Replica* replica) {
+                  Replica* replica, uint64_t* epoch) {
   grpc::ClientContext context;
   const std::unique_ptr<grpc::ClientReader<v1::StandbyPart>> reader = stub->Restore(&context, hello);
   replica->BeginStream();
   absl::Status fits;
-  for (v1::StandbyPart part; fits.ok() && reader->Read(&part);) fits = replica->Add(std::move(part));
+  for (v1::StandbyPart part; fits.ok() && reader->Read(&part);) {
+    if (part.has_image()) *epoch = part.image().epoch();
+    fits = replica->Add(std::move(part));
+  }
   if (!fits.ok()) context.TryCancel();
   const absl::Status status = FromGrpc(reader->Finish(), name);
   if (!fits.ok()) return fits;
@@ -42,19 +45,24 @@ v1::StandbyHello MakeStandbyHello(const ParameterLayout& layout, int shard, uint
   return hello;
 }
 
-absl::StatusOr<ShardContents> RestoreShard(const std::string& address,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-                                           const v1::StandbyHello& hello, const v1::Job& job,
-                                           const ParameterLayout& layout, double seconds,
-                                           const Clock& clock) {
+absl::StatusOr<RestoredCopy> RestoreShard(const std::string& address,
+                                          const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                          const v1::StandbyHello& hello, const v1::Job& job,
+                                          const ParameterLayout& layout, double seconds, const Clock& clock) {
   const std::string name = "standby at " + address;
   const double deadline = clock.Now() + seconds;
   const auto stub = v1::StandbyService::NewStub(Connect(address, credentials));
   Replica replica(job, layout, static_cast<int>(hello.shard()));
   GrowingPause pauses;
   while (true) {
-    const absl::Status status = Read(stub.get(), hello, name, &replica);
-    if (status.ok()) return replica.TakeContents();
+    RestoredCopy copy;
+    const absl::Status status = Read(stub.get(), hello, name, &replica, &copy.epoch);
+    if (status.ok()) {
+      copy.master = replica.master();
+      copy.evaluations = replica.evaluations();
+      copy.contents = replica.TakeContents();
+      return copy;
+    }
     if (!absl::IsUnavailable(status) || clock.Now() >= deadline) return status;
     LOG(WARNING) << status.message() << "; trying again";
     std::this_thread::sleep_for(std::chrono::duration<double>(pauses.Next()));

@@ -19,13 +19,21 @@ namespace catchment {
 // Returns the description of the process that has epoch `epoch` of a shard.
 v1::StandbyHello MakeStandbyHello(const ParameterLayout& layout, int shard, uint64_t run_id, uint64_t epoch);
 
+struct RestoredCopy {
+  ShardContents contents;
+  uint64_t epoch = 0;  // of the process that restores the shard
+  // Of shard 0: StandbyPart.master and StandbyPart.evaluations; empty: none.
+  std::string master;
+  std::string evaluations;
+};
+
 // Reads the copy of shard `hello.shard()` from the standby at `address`, as the process of epoch `hello.epoch()`. Tries
 // for `seconds` to reach a standby that does not take part in the run yet, or is unreachable. Errors: NotFound if the
 // standby has no complete copy; Unavailable.
-absl::StatusOr<ShardContents> RestoreShard(const std::string& address,
-                                           const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-                                           const v1::StandbyHello& hello, const v1::Job& job,
-                                           const ParameterLayout& layout, double seconds, const Clock& clock);
+absl::StatusOr<RestoredCopy> RestoreShard(const std::string& address,
+                                          const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                          const v1::StandbyHello& hello, const v1::Job& job,
+                                          const ParameterLayout& layout, double seconds, const Clock& clock);
 
 }  // namespace catchment
 

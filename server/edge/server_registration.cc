@@ -95,6 +95,7 @@ void ServerRegistration::Run() {
     if (status.ok()) {
       last_heard = clock_.Now();
       reached = true;
+      if (callbacks_.on_registered) callbacks_.on_registered(*reply);
     } else if (absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status)) {
       callbacks_.on_failed(status);
       return;

@@ -25,6 +25,8 @@ class ServerRegistration {
   struct Callbacks {
     std::function<uint64_t()> version;  // of the shard
     std::function<uint64_t()> epoch;    // of the shard, with a standby; null: 0
+    // Called with each answer, if the server is registered; may be null.
+    std::function<void(const v1::RegisterServerReply&)> on_registered;
     // The master refuses the server, or has been unreachable for give_up_seconds.
     std::function<void(const absl::Status&)> on_failed;
     // The server must begin again, from a checkpoint or with the copy of a standby.

@@ -134,9 +134,8 @@ bool StandbyLink::AwaitAdmission() {
 // ---------------------------------------------------------------------------------------------- the stream
 
 bool StandbyLink::Next(grpc::ByteBuffer* message) {
-  if (messages_.empty() && image_) {
-    AddOfImage();
-  } else if (messages_.empty()) {
+  if (messages_.empty() && image_) AddOfImage();
+  while (messages_.empty()) {
     std::optional<StandbyLog::Change> change = log_.Next();
     if (!change) return false;
     AddChange(*std::move(change));
@@ -183,6 +182,7 @@ void StandbyLink::AddPart(const v1::StandbyPart& part) {
 
 void StandbyLink::AddOfImage() {
   if (next_block_ == image_->blocks.size()) {
+    AddState(/*whole=*/true, /*number=*/0);
     v1::StandbyPart end;
     end.set_complete(true);
     end.set_number(image_->number);
@@ -199,7 +199,14 @@ void StandbyLink::AddOfImage() {
   AddChange(std::move(image_->blocks[next_block_++]));
 }
 
+void StandbyLink::AddState(bool whole, uint64_t number) {
+  std::vector<v1::StandbyPart> parts = log_.DescribeState(whole);
+  if (!parts.empty()) parts.back().set_number(number);
+  for (const v1::StandbyPart& part : parts) AddPart(part);
+}
+
 void StandbyLink::AddChange(StandbyLog::Change change) {
+  if (change.state) return AddState(/*whole=*/false, change.part.number());
   for (BufferPtr& vector : change.vectors) AddVector(SliceOf(std::move(vector)));
   AddPart(change.part);
 }

@@ -59,6 +59,8 @@ class StandbyLink final : private MessageStream::Owner {
   // Adds the next block of the image, or its end.
   void AddOfImage();
   void AddChange(StandbyLog::Change change);
+  // Adds the master's state, as change `number`.
+  void AddState(bool whole, uint64_t number);
 
   Shard& shard_;
   const ParameterLayout& layout_;

@@ -181,13 +181,13 @@ class Restoration final : public StreamOwner {
 
 // --------------------------------------------------------------------------------------------------- store
 
-StandbyStore::StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard,
-                           const RunClaim* claim)
-    : layout_(layout), shard_(shard), claim_(*claim), replica_(job, layout, shard) {}
+StandbyStore::StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard)
+    : layout_(layout), shard_(shard), replica_(job, layout, shard) {}
 
-void StandbyStore::SetLowestEpoch(uint64_t epoch) {
+void StandbyStore::Join(uint64_t run_id, uint64_t lowest_epoch) {
   MutexLock lock(&mu_);
-  epoch_ = std::max(epoch_, epoch);
+  run_id_ = run_id;
+  epoch_ = std::max(epoch_, lowest_epoch);
 }
 
 absl::Status StandbyStore::Check(const v1::StandbyHello& hello) const {
@@ -204,7 +204,7 @@ absl::Status StandbyStore::Check(const v1::StandbyHello& hello) const {
                                                    layout_.num_shards(), ", not of shard ", hello.shard(),
                                                    " of ", hello.num_shards(), ", or the model is another"));
   }
-  if (epoch_ == 0 || claim_.run().id() != hello.run_id()) {
+  if (epoch_ == 0 || run_id_ != hello.run_id()) {
     return absl::UnavailableError(
         absl::StrCat("the standby of shard ", shard_, " does not take part in this run of the job yet"));
   }
@@ -237,17 +237,25 @@ absl::Status StandbyStore::AddVector(uint64_t stream, absl::Cord vector) {
 
 absl::Status StandbyStore::AdmitRestore(const v1::StandbyHello& hello) {
   MutexLock lock(&mu_);
-  if (absl::Status status = Check(hello); !status.ok()) return status;
+  v1::StandbyHello as = hello;
+  // The master, which assigns the epochs, is lost with shard 0.
+  if (hello.epoch() == 0 && shard_ == 0) as.set_epoch(epoch_ + 1);
+  if (absl::Status status = Check(as); !status.ok()) return status;
   if (!replica_.complete())
     return absl::NotFoundError(absl::StrCat("the standby of shard ", shard_, " has no complete copy of it"));
-  epoch_ = hello.epoch();
+  epoch_ = as.epoch();
   ++stream_;
   return absl::OkStatus();
 }
 
 void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) {
   MutexLock lock(&mu_);
-  replica_.Export(send);
+  replica_.Export([&send, epoch = epoch_](const v1::StandbyPart& part) {
+    if (!part.has_image()) return send(part);
+    v1::StandbyPart with_epoch = part;
+    with_epoch.mutable_image()->set_epoch(epoch);
+    return send(with_epoch);
+  });
 }
 
 // ------------------------------------------------------------------------------------------------- service

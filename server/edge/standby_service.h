@@ -13,7 +13,6 @@
 #include "proto/standby.grpc.pb.h"
 #include "server/edge/calls.h"
 #include "server/shard/replica.h"
-#include "server/shard/run_claim.h"
 
 namespace catchment {
 
@@ -25,12 +24,12 @@ using RestoreCall = StreamCall<grpc::ServerAsyncWriter<v1::StandbyPart>, v1::Sta
 // Threads: safe.
 class StandbyStore {
  public:
-  // Of shard `shard` of the layout. `layout` and `claim` outlive the store.
-  StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard, const RunClaim* claim);
+  // Of shard `shard` of the layout, which outlives the store.
+  StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard);
 
-  // Refuses all epochs below this one, which the master has named, from now on. Before the first call nothing is
-  // admitted, because another process may have a higher epoch.
-  void SetLowestEpoch(uint64_t epoch);
+  // Takes part in the run, and refuses all epochs below this one, which the master has named, from now on. Before the
+  // first call nothing is admitted, because another process may have a higher epoch.
+  void Join(uint64_t run_id, uint64_t lowest_epoch);
 
   // Admits a stream of the shard's server and returns its number, with which Add is called. It ends the one
   // before. Errors: see StandbyService.
@@ -50,8 +49,8 @@ class StandbyStore {
 
   const ParameterLayout& layout_;
   const int shard_;
-  const RunClaim& claim_;
   Mutex mu_;
+  uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 0;
   Replica replica_ ABSL_GUARDED_BY(mu_);
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;  // the lowest that is admitted; 0: none is
   uint64_t stream_ ABSL_GUARDED_BY(mu_) = 0;

@@ -51,8 +51,13 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   v1::MasterState from = std::move(resumed).value_or(v1::MasterState());
   from.set_next_incarnation(std::max(from.next_incarnation(), options.first_incarnation));
   absl::StatusOr<std::unique_ptr<Master>> master =
-      Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(from));
+      options.restored
+          ? absl::StatusOr<std::unique_ptr<Master>>(
+                Master::Restore(options.job, layout->tensors(), options.num_servers, clock,
+                                options.restored->copy.master(), options.first_incarnation))
+          : Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(from));
   if (!master.ok()) return master.status();
+  if (!options.restored) options.record.clear_servers();
   options.record.set_job_fingerprint(JobFingerprint(options.job));
   options.record.set_run_id(options.run_id);
   options.record.set_ended(false);
@@ -79,6 +84,7 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       master_(std::move(master)),
       peers_(options_.num_servers),
       schedule_(options_.num_servers),
+      log_(HasStandbys() ? local_.log() : nullptr),
       recovers_from_(options_.loss),
       record_(options_.record),
       kept_(std::move(kept)),
@@ -92,6 +98,11 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
     LOG(WARNING) << "evaluation.keep_best has no effect without --out: no weights are written";
   }
   commander_ = std::make_unique<ShardCommander>();
+  if (log_ != nullptr) log_->SetState([this](bool whole) { return DescribeState(whole); });
+  if (options_.restored) {
+    MutexLock lock(&mu_);
+    TakeOver(*options_.restored);
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -103,6 +114,9 @@ MasterHost::~MasterHost() {
   }
   thread_.join();
   commander_.reset();
+  if (log_ == nullptr) return;
+  log_->End();
+  log_->SetState(nullptr);
 }
 
 void MasterHost::SetAddress(const std::string& address) {
@@ -141,6 +155,7 @@ BestKeeper::Owner MasterHost::BestKeeperOwner() {
     if (status.ok())
       LOG(INFO) << "wrote the weights of evaluation " << score.evaluation() << ", the best so far";
     master_->OnBestKept(score.evaluation(), status);
+    NoteChange();
   };
   return owner;
 }
@@ -154,6 +169,7 @@ WorkerStateStore::Owner MasterHost::StateStoreOwner() {
   owner.saved = [this](uint64_t incarnation, uint64_t checkpoint, const absl::Status& status) {
     MutexLock lock(&mu_);
     master_->OnStateSaved(incarnation, checkpoint, status);
+    NoteChange();
     WakeIfNeeded();
   };
   return owner;
@@ -200,8 +216,12 @@ void MasterHost::Round(bool tick) {
     leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
     command = NextCommand();
     proceed = AllServersHere() || command.stop();
-    if (proceed) due = TakeDueCommands(command);
+    NameStandby();
+    NoteDecisions();
+    if (proceed) Hold(TakeDueCommands(command));
+    due = TakeCommitted();
   }
+  if (log_ != nullptr) log_->Flush();
   Deliver(std::move(leases));
   if (!proceed) return;
   Send(std::move(due));
@@ -254,6 +274,7 @@ void MasterHost::WriteManifests(std::vector<CompleteCheckpoint> checkpoints) {
     {
       MutexLock lock(&mu_);
       master_->OnCheckpointRecorded(checkpoint.number, status);
+      NoteDecisions();
     }
     unrecorded_.reset();
     if (status.ok()) {

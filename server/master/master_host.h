@@ -6,6 +6,7 @@
 #ifndef CATCHMENT_SERVER_MASTER_MASTER_HOST_H_
 #define CATCHMENT_SERVER_MASTER_MASTER_HOST_H_
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "common/rpc.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/master.pb.h"
+#include "proto/master_image.pb.h"
 #include "proto/wire.grpc.pb.h"
 #include "server/master/best_keeper.h"
 #include "server/master/command_schedule.h"
@@ -54,6 +56,16 @@ class MasterHost {
     uint64_t first_incarnation = 1;  // higher than those of all earlier runs
     v1::RunRecord record;            // of the job's earlier runs
     std::optional<Loss> loss;        // that the run recovers from
+    // The process continues the run of a master that was lost (Continue).
+    struct Restored {
+      v1::MasterCopy copy;
+      v1::EvaluationReports evaluations;
+      uint64_t epoch = 0;  // of shard 0
+    };
+    std::optional<Restored> restored;
+
+    // Takes from a copy everything that describes the run.
+    void Continue(Restored from);
   };
 
   // Creates the host, and writes the record of the run. `layout`, `local` and `clock` must outlive it. Errors: those
@@ -63,7 +75,7 @@ class MasterHost {
                                                             std::optional<v1::MasterState> resumed);
   ~MasterHost();
 
-  // Sets the HOST:PORT on which this server listens. The job does not begin before.
+  // Sets the HOST:PORT on which this server listens. The job does not begin, or continue, before.
   void SetAddress(const std::string& address);
   // Returns the run as a master at `address` describes it to servers.
   v1::Run RunAt(const std::string& address) const;
@@ -97,6 +109,13 @@ class MasterHost {
   // Returns false if that has not happened after `seconds`.
   bool WaitFor(double seconds);
 
+  // Ends the run, because another process has taken its place. Nothing is written any more.
+  void OnReplaced(const absl::Status& status);
+
+  // Calls `then` with true when the standby, if there is one, has everything that calls before this one have changed:
+  // their answers may leave. With false if the run ends before.
+  void AfterCommit(std::function<void(bool committed)> then);
+
   // Returns why the job must go back to a checkpoint; nothing if it need not. Call it after Wait.
   std::optional<Loss> loss();
   // Returns the record of the run.
@@ -129,6 +148,32 @@ class MasterHost {
     double answer_seconds = 0;
   };
 
+  // Commands that are sent when the standby has what they tell the servers.
+  struct HeldCommands {
+    uint64_t change = 0;
+    std::vector<Command> commands;
+  };
+
+  // --- The master's standby (master_host_standby.cc).
+
+  // Takes over the state of a master that was lost.
+  void TakeOver(const Options::Restored& from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if answers wait for the standby.
+  bool Commits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes that the state has changed in a way that an answer shows.
+  void NoteChange() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Does so if the master has decided anything since the last time. Other changes, those in reports of servers and
+  // heartbeats, may be lost with the process, because they are reported again.
+  void NoteDecisions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<v1::StandbyPart> DescribeState(bool whole);
+  v1::MasterCopy Copy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Lets the servers know their standbys before any command, which would wait for them.
+  void NameStandby() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Hold(std::vector<Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the commands that may be sent.
+  std::vector<Command> TakeCommitted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasCommitted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   void Run();
   // Does one round of work. `tick` is true if about kRoundSeconds have passed.
   void Round(bool tick);
@@ -148,6 +193,8 @@ class MasterHost {
   void OnRefused(int shard, const absl::Status& why, bool stop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<v1::Lease> GetLeaseLocked(const v1::GetLeaseRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes what the answer shows, and completes it.
+  absl::StatusOr<v1::Lease> Noted(absl::StatusOr<v1::Lease> lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   LeaseWaiters::Ask AskAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Does the rest of a round. `stop` is true if servers are being stopped.
   void FinishRound(bool stop);
@@ -186,6 +233,10 @@ class MasterHost {
   size_t StandbyOf(size_t server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return (server + 1) % peers_.size();
   }
+  // Returns the server whose shard this one keeps a copy of.
+  const Peer& KeptBy(size_t server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return peers_[(server + peers_.size() - 1) % peers_.size()];
+  }
   void SetStandby(size_t server, v1::ShardCommand* command) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Executes a command of the local shard.
   void CommandLocal(const Command& command);
@@ -220,6 +271,11 @@ class MasterHost {
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   CommandSchedule schedule_ ABSL_GUARDED_BY(mu_);
   LeaseWaiters waiters_ ABSL_GUARDED_BY(mu_);
+  StandbyLog* const log_;                           // of shard 0 and the master; null: there is no standby
+  uint64_t commit_ ABSL_GUARDED_BY(mu_) = 0;        // the last change of the master's state in the log
+  Master::Decisions decided_ ABSL_GUARDED_BY(mu_);  // at that time
+  bool evaluations_changed_ ABSL_GUARDED_BY(mu_) = false;  // since the state was described
+  std::deque<HeldCommands> held_ ABSL_GUARDED_BY(mu_);
   std::set<int> stopped_ ABSL_GUARDED_BY(mu_);  // servers that have answered the stop
   bool answered_ ABSL_GUARDED_BY(mu_) = false;  // a server has answered since the last round
   bool stopped_before_start_ ABSL_GUARDED_BY(mu_) =

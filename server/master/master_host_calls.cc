@@ -62,7 +62,9 @@ absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::Reg
     reply.set_checkpoint(options_.resumed_checkpoint);
   } else {
     Admit(request);
+    if (HasStandbys()) reply.set_keeps_epoch(KeptBy(request.index()).epoch);
   }
+  NoteChange();
   return reply;
 }
 
@@ -166,6 +168,11 @@ void MasterHost::Admit(const v1::RegisterServerRequest& request) {
   peer.last_heard = clock_.Now();
   peer.instance = request.server_instance();
   schedule_.Forget(static_cast<int>(request.index()));
+  if (AllServersHere()) {
+    record_.clear_servers();
+    for (const Peer& one : peers_) record_.add_servers(one.address);
+    record_changed_ = true;
+  }
   WakeIfNeeded();
 }
 
@@ -194,6 +201,7 @@ absl::Status MasterHost::FailRestarted(size_t server) {
                    " was restarted during the job and has lost its shard; ", RecoveryAdvice());
   peers_[server].gone = true;
   master_->Fail(reason);
+  NoteDecisions();
   WakeIfNeeded();
   return absl::FailedPreconditionError(reason);
 }
@@ -216,6 +224,7 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
   if (reply.ok()) reply->set_token(RegistrationToken(options_.token_key, reply->incarnation()));
   if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
+  NoteChange();
   WakeIfNeeded();
   return reply;
 }
@@ -236,6 +245,7 @@ absl::Status MasterHost::CheckWorker(const v1::RegisterRequest& request) const {
 absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequest& request) {
   MutexLock lock(&mu_);
   absl::StatusOr<v1::HeartbeatReply> reply = master_->Heartbeat(request);
+  NoteDecisions();
   WakeIfNeeded();
   return reply;
 }
@@ -243,13 +253,17 @@ absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequ
 v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
   MutexLock lock(&mu_);
   v1::LeaveReply reply = master_->Leave(request);
+  NoteChange();
   WakeIfNeeded();
   return reply;
 }
 
 absl::StatusOr<v1::GetEvaluationReply> MasterHost::GetEvaluation(const v1::GetEvaluationRequest& request) {
   MutexLock lock(&mu_);
-  return master_->GetEvaluation(request);
+  absl::StatusOr<v1::GetEvaluationReply> reply = master_->GetEvaluation(request);
+  if (reply.ok() && reply->evaluation() > 0) NoteChange();
+  NoteDecisions();
+  return reply;
 }
 
 absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1::EvaluationReport& report) {
@@ -261,6 +275,8 @@ absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1:
   newest_report_ = report;
   scored_ = true;
   if (reply->keep()) best_report_ = report;
+  evaluations_changed_ = true;
+  NoteChange();
   return reply;
 }
 
@@ -308,6 +324,7 @@ void MasterHost::Stop(const std::string& reason) {
 void MasterHost::StopLocked(const std::string& reason) {
   stopped_before_start_ |= !AllServersHere();
   master_->Stop(reason);
+  NoteDecisions();
   WakeIfNeeded();
 }
 

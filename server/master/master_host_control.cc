@@ -29,7 +29,8 @@ bool MasterHost::Commandable(size_t server) const {
 }
 
 bool MasterHost::HasWork() const {
-  if (ending_ || over_ || answered_ || waiters_.NeedReview(master_->lease_conditions())) return true;
+  if (ending_ || over_ || answered_ || HasCommitted() || waiters_.NeedReview(master_->lease_conditions()))
+    return true;
   const v1::ShardCommand command = master_->Command(/*rosters=*/false);
   if (!AllServersHere() && !command.stop() && !stopped_before_start_) return false;
   CommandSchedule::Wanted wanted = WantedOf(command, master_->phase());
@@ -65,7 +66,7 @@ void MasterHost::SetStandby(size_t server, v1::ShardCommand* command) const {
   v1::ShardCommand::Standby* const standby = command->mutable_standby();
   standby->set_address(address);
   standby->set_epoch(peers_[server].epoch);
-  standby->set_keeps_epoch(peers_[(server + peers_.size() - 1) % peers_.size()].epoch);
+  standby->set_keeps_epoch(KeptBy(server).epoch);
 }
 
 void MasterHost::Send(std::vector<Command> commands) {
@@ -116,6 +117,7 @@ void MasterHost::OnAnswer(int shard, const v1::ShardCommand& command,
 void MasterHost::OnReport(int shard, const v1::ShardReport& report) {
   peers_[shard].last_heard = clock_.Now();
   if (absl::Status status = master_->OnShardReport(report); !status.ok()) LOG(ERROR) << status.message();
+  NoteDecisions();
 }
 
 void MasterHost::OnNoAnswer(int shard, const absl::Status& why, bool stop) {
@@ -155,6 +157,13 @@ absl::StatusOr<v1::Lease> MasterHost::GetLease(const v1::GetLeaseRequest& reques
 absl::StatusOr<v1::Lease> MasterHost::GetLeaseLocked(const v1::GetLeaseRequest& request) {
   absl::StatusOr<v1::Lease> lease = master_->GetLease(request);
   WakeIfNeeded();
+  return Noted(std::move(lease));
+}
+
+absl::StatusOr<v1::Lease> MasterHost::Noted(absl::StatusOr<v1::Lease> lease) {
+  const bool waits = lease.ok() && lease->state() == v1::Lease::WAIT && lease->save_state() == 0;
+  if (lease.ok() && !waits) NoteChange();
+  NoteDecisions();
   if (lease.ok()) lease->set_total_samples(master_->total_samples());
   return lease;
 }
@@ -179,11 +188,7 @@ void MasterHost::AwaitLease(const v1::GetLeaseRequest& request, LeaseWaiters::Re
 }
 
 LeaseWaiters::Ask MasterHost::AskAgain() {
-  return [this](const v1::GetLeaseRequest& request) {
-    absl::StatusOr<v1::Lease> lease = master_->GetLeaseAgain(request);
-    if (lease.ok()) lease->set_total_samples(master_->total_samples());
-    return lease;
-  };
+  return [this](const v1::GetLeaseRequest& request) { return Noted(master_->GetLeaseAgain(request)); };
 }
 
 void MasterHost::Deliver(std::vector<LeaseWaiters::Answer> answers) {

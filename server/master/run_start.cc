@@ -49,6 +49,13 @@ absl::Status DeleteIncomplete(const std::string& directory, const absl::Status& 
   return SetAsideNewerThan(directory, 0).status();
 }
 
+// Returns the record in the directory; an empty one if there is none.
+absl::StatusOr<v1::RunRecord> ReadOrEmpty(const std::string& directory) {
+  absl::StatusOr<v1::RunRecord> read = ReadRunRecord(directory);
+  if (absl::IsNotFound(read.status())) return v1::RunRecord();
+  return read;
+}
+
 bool HasNotEnded(const v1::RunRecord& record, const v1::Job& job) {
   return record.run_id() != 0 && !record.ended() && record.job_fingerprint() == JobFingerprint(job);
 }
@@ -89,12 +96,19 @@ absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job
   return start;
 }
 
+absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& directory, const v1::Job& job) {
+  const absl::StatusOr<v1::RunRecord> record = ReadOrEmpty(directory);
+  if (!record.ok()) return record.status();
+  if (!HasNotEnded(*record, job)) return std::nullopt;
+  return *record;
+}
+
 absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& job, bool resume) {
   RunStart start;
   if (directory.empty()) return start;
-  absl::StatusOr<v1::RunRecord> read = ReadRunRecord(directory);
-  if (!read.ok() && !absl::IsNotFound(read.status())) return read.status();
-  const v1::RunRecord record = std::move(read).value_or(v1::RunRecord());
+  const absl::StatusOr<v1::RunRecord> read = ReadOrEmpty(directory);
+  if (!read.ok()) return read.status();
+  const v1::RunRecord& record = *read;
   if (HasNotEnded(record, job)) return GoBack(directory, job, record, {.process = "the master"});
   if (!resume) {
     if (absl::Status status = CheckHasNoCheckpoint(directory); !status.ok()) return status;

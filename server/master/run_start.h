@@ -38,6 +38,10 @@ struct RunStart {
 // different job; those of FindLatest and of reading the record.
 absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& job, bool resume);
 
+// Returns the record of the job's last run if it has not ended: the process takes the place of a master that was lost.
+// Nothing if it has, or if there is none. Errors: those of reading the record.
+absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& directory, const v1::Job& job);
+
 // Returns what the next run begins with after `loss`. `record`: of the run that was lost.
 absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job, const v1::RunRecord& record,
                                 const Loss& loss);

@@ -51,6 +51,9 @@ absl::Status Replica::Add(v1::StandbyPart part) {
       return absl::OkStatus();
     case v1::StandbyPart::kComplete:
       return Complete(part.number());
+    case v1::StandbyPart::kMaster:
+    case v1::StandbyPart::kEvaluations:
+      return AddState(std::move(part));
     case v1::StandbyPart::PART_NOT_SET:
       break;
   }
@@ -70,6 +73,18 @@ absl::Status Replica::Complete(uint64_t number) {
   if (!arriving_ || arriving_->blocks.size() != blocks) return OutOfOrder("the end of an image");
   current_ = std::exchange(arriving_, std::nullopt);
   number_ = number;
+  return absl::OkStatus();
+}
+
+absl::Status Replica::AddState(v1::StandbyPart part) {
+  if (index_ != 0 || (!arriving_ && !current_)) return OutOfOrder("the master's state");
+  ReplicaImage& image = arriving_ ? *arriving_ : *current_;
+  if (part.has_master()) {
+    image.master = std::move(*part.mutable_master());
+  } else {
+    image.evaluations = std::move(*part.mutable_evaluations());
+  }
+  if (!arriving_ && part.number() > 0) number_ = part.number();
   return absl::OkStatus();
 }
 
@@ -207,6 +222,14 @@ void Replica::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const
     whole.set_bytes_pushed(current_->bytes_pushed);
     whole.set_bytes_pulled(current_->bytes_pulled);
     more = more && send(part);
+  }
+  if (more && !current_->evaluations.empty()) {
+    part.set_evaluations(current_->evaluations);
+    more = send(part);
+  }
+  if (more && !current_->master.empty()) {
+    part.set_master(current_->master);
+    more = send(part);
   }
   part.set_complete(true);
   part.set_number(number_);

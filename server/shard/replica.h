@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct ReplicaImage {
   std::vector<BlockImage> blocks;
   uint64_t bytes_pushed = 0;
   uint64_t bytes_pulled = 0;
+  // Of shard 0: StandbyPart.master and StandbyPart.evaluations; empty: none.
+  std::string master;
+  std::string evaluations;
 };
 
 class Replica {
@@ -58,12 +62,16 @@ class Replica {
   // Passes the parts of the image to `send`, until it returns false.
   void Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const;
 
+  // Return StandbyPart.master and StandbyPart.evaluations of the image, which must be complete; empty: none.
+  const std::string& master() const { return current_->master; }
+  const std::string& evaluations() const { return current_->evaluations; }
   // Returns what a shard continues with. The image must be complete, and is moved away.
   ShardContents TakeContents();
 
  private:
   absl::Status AddLedger(const v1::WorkerLedger& ledger);
   absl::Status Complete(uint64_t number);
+  absl::Status AddState(v1::StandbyPart part);
   absl::Status AddBlock(const v1::BlockChange& change, ReplicaImage* image);
   absl::Status CheckWorkers(const v1::BlockChange& change) const;
   absl::Status CheckVectors(const v1::BlockChange& change) const;

@@ -45,6 +45,10 @@ class ShardHost {
 
   // Sets the function; to be called before the first command.
   void SetOnStandby(OnStandby on_standby) { on_standby_ = std::move(on_standby); }
+  // Calls it with a standby that no command has named yet.
+  void NameStandby(const v1::ShardCommand::Standby& standby, uint64_t run_id) {
+    if (on_standby_) on_standby_(standby, run_id);
+  }
   StandbyLog* log() const { return log_; }
 
   // Takes the rosters and the announced checkpoint, notes the end; says how the shard stands. `now`: seconds,

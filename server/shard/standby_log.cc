@@ -15,6 +15,30 @@ uint64_t StandbyLog::Append(Change change) {
   return number;
 }
 
+uint64_t StandbyLog::AppendState() {
+  MutexLock lock(&mu_);
+  if (queued_state_ > 0) return queued_state_;
+  const uint64_t number = ++last_;
+  if (open_) {
+    Change change;
+    change.part.set_number(number);
+    change.state = true;
+    queue_.Push(std::move(change));
+    queued_state_ = number;
+  }
+  return number;
+}
+
+void StandbyLog::SetState(Describe describe) {
+  WriterLock lock(&state_mu_);
+  describe_ = std::move(describe);
+}
+
+std::vector<v1::StandbyPart> StandbyLog::DescribeState(bool whole) {
+  ReaderLock lock(&state_mu_);
+  return describe_ ? describe_(whole) : std::vector<v1::StandbyPart>();
+}
+
 StandbyLog::Wait StandbyLog::Await(uint64_t number, Then then) {
   if (IsAcknowledged(number)) return Wait::kAcknowledged;
   MutexLock lock(&mu_);
@@ -40,7 +64,7 @@ void StandbyLog::End() {
     MutexLock lock(&mu_);
     ended_ = true;
     open_ = false;
-    queue_.Clear();
+    ClearQueue();
     rest.swap(waiting_);
   }
   for (const auto& [number, then] : rest) then(false);
@@ -57,13 +81,20 @@ uint64_t StandbyLog::Open() {
 void StandbyLog::Close() {
   MutexLock lock(&mu_);
   open_ = false;
+  ClearQueue();
+}
+
+void StandbyLog::ClearQueue() {
   queue_.Clear();
+  queued_state_ = 0;
 }
 
 std::optional<StandbyLog::Change> StandbyLog::Next() {
   MutexLock lock(&mu_);
   if (queue_.empty()) return std::nullopt;
-  return queue_.Pop();
+  Change next = queue_.Pop();
+  if (next.state) queued_state_ = 0;
+  return next;
 }
 
 void StandbyLog::Acknowledge(uint64_t number) {

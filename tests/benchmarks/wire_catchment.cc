@@ -47,7 +47,7 @@ class CatchmentServer final : public WireServer {
                has_standby_ ? &log_ : nullptr),
         service_("wire", layout_, &shard_, &claim_, [](const v1::ShardCommand&) { return v1::ShardReport(); },
                  {.log = has_standby_ ? &log_ : nullptr}),
-        store_(MakeJob(), layout_, 0, &claim_),
+        store_(MakeJob(), layout_, 0),
         standby_service_(&store_) {
     v1::Run run;
     run.set_id(kRunId);
@@ -79,7 +79,7 @@ class CatchmentServer final : public WireServer {
         "127.0.0.1:0", *ServerCredentials(CertificateOf(options, "server")), {&standby_service_}, {});
     CHECK(listener.ok()) << listener.status();
     standby_listener_.emplace(*std::move(listener));
-    store_.SetLowestEpoch(1);
+    store_.Join(kRunId, 1);
     link_.emplace(&shard_, &layout_, &log_, *ClientCredentials(CertificateOf(options, "server")),
                   [](const absl::Status& status) { LOG(FATAL) << status; });
     v1::ShardCommand::Standby standby;

@@ -277,6 +277,7 @@ class TrainRecoveryTest : public testing::TestWithParam<std::tuple<std::string, 
     EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
     EXPECT_EQ(summary["samples"], kEpochs * 2000) << summary.dump(2);
     EXPECT_TRUE(summary.contains("updates_computed_again"));
+    EXPECT_TRUE(standby == 0 || summary["updates_computed_again"] == 0) << summary.dump(2);
     return summary["recoveries"];
   }
 };

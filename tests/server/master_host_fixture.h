@@ -49,7 +49,8 @@ class MasterHostTest : public testing::Test {
                    testing::UnitTest::GetInstance()->current_test_info()->name()) {
     for (int s : {0, 1}) {
       hosts_.push_back(std::make_unique<ShardHost>(
-          job_, layout_, s, *MakeContents(job_, layout_, s, "", nullptr), directory_ + "/checkpoints"));
+          job_, layout_, s, *MakeContents(job_, layout_, s, "", nullptr), directory_ + "/checkpoints",
+          s == 0 && HasStandbys(job_, 2) ? &log_ : nullptr));
       ShardHost* const host = hosts_.back().get();
       claims_.push_back(std::make_unique<RunClaim>(kInstance + s));
       services_.push_back(std::make_unique<ShardService>(
@@ -58,16 +59,15 @@ class MasterHostTest : public testing::Test {
       listeners_.push_back(
           *Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {services_.back().get()}, {}));
     }
-    MasterHost::Options options;
-    options.job = job_;
-    options.num_servers = 2;
-    options.servers = {"127.0.0.1:0", "127.0.0.1:0"};
-    options.credentials = grpc::InsecureChannelCredentials();
-    if (keeps) options.checkpoint_dir = directory_ + "/checkpoints";
-    options.out_dir = directory_ + "/out";
-    options.run_id = kRunId;
-    options.first_incarnation = kFirstIncarnation;
-    master_ = *MasterHost::Create(options, &layout_, hosts_[0].get(), &clock_, std::nullopt);
+    options_.job = job_;
+    options_.num_servers = 2;
+    options_.servers = {"127.0.0.1:0", "127.0.0.1:0"};
+    options_.credentials = grpc::InsecureChannelCredentials();
+    if (keeps) options_.checkpoint_dir = directory_ + "/checkpoints";
+    options_.out_dir = directory_ + "/out";
+    options_.run_id = kRunId;
+    options_.first_incarnation = kFirstIncarnation;
+    master_ = *MasterHost::Create(options_, &layout_, hosts_[0].get(), &clock_, std::nullopt);
     master_->SetAddress(listeners_[0].address());
     EXPECT_TRUE(claims_[0]->Claim(master_->RunAt(listeners_[0].address())).ok());
   }
@@ -178,6 +178,8 @@ class MasterHostTest : public testing::Test {
   const v1::Job job_;
   const ParameterLayout layout_;
   const std::string directory_;
+  MasterHost::Options options_;
+  StandbyLog log_;  // of shard 0 and the master, if the job has standbys
   std::vector<std::unique_ptr<ShardHost>> hosts_;
   std::vector<std::unique_ptr<RunClaim>> claims_;
   std::vector<std::unique_ptr<ShardService>> services_;

@@ -106,7 +106,7 @@ class PermissionTest : public MasterHostTest {
         master_service_(master_.get()),
         shard_service_(job_.name(), layout_, hosts_[0]->shard(), claims_[0].get(),
                        [this](const v1::ShardCommand& command) { return hosts_[0]->Control(command, 0); }),
-        standby_store_(job_, layout_, 0, claims_[0].get()),
+        standby_store_(job_, layout_, 0),
         standby_service_(&standby_store_),
         listener_(*Listener::Open("127.0.0.1:0", *ServerCredentials(CertificateOf(certificates_, "server")),
                                   {&master_service_, &shard_service_, &standby_service_}, {})) {}

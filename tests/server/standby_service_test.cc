@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "server/edge/listener.h"
 #include "server/edge/restore_shard.h"
@@ -30,24 +32,18 @@ constexpr uint32_t kWorker = 0;
 class StandbyProcess {
  public:
   StandbyProcess(const v1::Job& job, const ParameterLayout& layout, const std::string& address)
-      : store_(job, layout, 0, &claim_), service_(&store_) {
+      : store_(job, layout, 0), service_(&store_) {
     absl::StatusOr<Listener> listener =
         Listener::Open(address, grpc::InsecureServerCredentials(), {&service_}, {});
     CHECK(listener.ok()) << listener.status();
     listener_.emplace(*std::move(listener));
   }
   // Lets it take part in the run.
-  void Join(uint64_t lowest_epoch) {
-    v1::Run run;
-    run.set_id(kRun);
-    CHECK(claim_.Claim(run).ok());
-    store_.SetLowestEpoch(lowest_epoch);
-  }
+  void Join(uint64_t lowest_epoch) { store_.Join(kRun, lowest_epoch); }
   const std::string& address() const { return listener_->address(); }
   StandbyStore& store() { return store_; }
 
  private:
-  RunClaim claim_{/*server_instance=*/1};
   StandbyStore store_;
   StandbyService service_;
   std::optional<Listener> listener_;
@@ -136,7 +132,7 @@ class StandbyServiceTest : public testing::Test {
     contents.weights.assign(kValues, 1.0f);
     return std::make_unique<ShardProcess>(job_, layout_, standby_->address(), epoch, std::move(contents));
   }
-  absl::StatusOr<Shard::Contents> Restore(uint64_t epoch) {
+  absl::StatusOr<RestoredCopy> Restore(uint64_t epoch) {
     const v1::StandbyHello hello = MakeStandbyHello(layout_, /*shard=*/0, kRun, epoch);
     return RestoreShard(standby_->address(), grpc::InsecureChannelCredentials(), hello, job_, layout_,
                         /*seconds=*/0, clock_);
@@ -155,10 +151,10 @@ TEST_F(StandbyServiceTest, ProcessThatIsStartedAgainGetsEverythingThatWasAcknowl
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(shard->Await(shard->Push(0.25f)));
   const std::vector<float> weights = shard->Weights();
   shard.reset();
-  const absl::StatusOr<Shard::Contents> contents = Restore(/*epoch=*/2);
-  ASSERT_TRUE(contents.ok()) << contents.status();
-  EXPECT_EQ(contents->weights, weights);
-  EXPECT_EQ(contents->blocks[0].version(), 5u);
+  const absl::StatusOr<RestoredCopy> copy = Restore(/*epoch=*/2);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(copy->contents.weights, weights);
+  EXPECT_EQ(copy->contents.blocks[0].version(), 5u);
 }
 
 TEST_F(StandbyServiceTest, NothingIsAcknowledgedWithoutAStandby) {
@@ -181,9 +177,9 @@ TEST_F(StandbyServiceTest, StandbyThatIsStartedAgainGetsAnImage) {
   standby_->Join(1);
   ASSERT_TRUE(shard->Await(shard->Push(0.5f)));
   const std::vector<float> weights = shard->Weights();
-  const absl::StatusOr<Shard::Contents> contents = Restore(2);
-  ASSERT_TRUE(contents.ok()) << contents.status();
-  EXPECT_EQ(contents->weights, weights);
+  const absl::StatusOr<RestoredCopy> copy = Restore(2);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(copy->contents.weights, weights);
 }
 
 TEST_F(StandbyServiceTest, ProcessThatWasReplacedIsRefused) {
@@ -216,6 +212,46 @@ TEST_F(StandbyServiceTest, WithoutACompleteCopyThereIsNothingToRestore) {
   const absl::Status status = Restore(2).status();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("the standby of shard 0 has no complete copy of it"));
+}
+
+// The master is the server of shard 0. Its state comes with the image and with changes, described when it is sent.
+TEST_F(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
+  StartStandby();
+  standby_->Join(4);
+  std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/4);
+  std::atomic<int> state = 1;
+  bool evaluated = false;
+  shard->log().SetState([&](bool whole) {
+    std::vector<v1::StandbyPart> parts;
+    if (whole || std::exchange(evaluated, false)) parts.emplace_back().set_evaluations("a score");
+    parts.emplace_back().set_master(absl::StrCat("state ", state.load()));
+    return parts;
+  });
+  ASSERT_TRUE(shard->Await(shard->Push(1)));
+  for (state = 2; state <= 5; ++state) {
+    const uint64_t change = shard->log().AppendState();
+    shard->log().Flush();
+    ASSERT_TRUE(shard->Await(change));
+  }
+  const absl::StatusOr<RestoredCopy> copy = Restore(/*epoch=*/0);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(copy->epoch, 5u);
+  EXPECT_EQ(copy->master, "state 5");
+  EXPECT_EQ(copy->evaluations, "a score");
+  EXPECT_EQ(copy->contents.weights, shard->Weights());
+  shard->Push(1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(shard->AwaitReplacement()));
+}
+
+TEST_F(StandbyServiceTest, StateThatIsNotSentYetIsAppendedOnce) {
+  StandbyLog log;
+  const uint64_t closed = log.AppendState();
+  EXPECT_GT(log.AppendState(), closed) << "no change is queued before the log is open";
+  log.Open();
+  const uint64_t first = log.AppendState();
+  EXPECT_EQ(log.AppendState(), first);
+  ASSERT_TRUE(log.Next().has_value());
+  EXPECT_GT(log.AppendState(), first);
 }
 
 TEST_F(StandbyServiceTest, EndOfTheLogAnswersThoseWhoWait) {
