@@ -6,8 +6,8 @@ import time
 
 
 class Fault:
-    """name: for people. loses: "server" or "master" if state of the job is lost with a process, "worker" if a worker is,
-    otherwise "". Only faults with keeps_bits may happen to a run whose bits are compared: they lose no worker."""
+    """name: for people. loses: "server" if the state of one server is lost with its process, "all" if that of all is, "worker"
+    if a worker is, otherwise "". Only faults with keeps_bits may happen to a run whose bits are compared: they lose no worker."""
 
     def __init__(self, name, do, loses="", keeps_bits=False, servers=1, needs=""):
         self.name, self.do, self.loses, self.keeps_bits = name, do, loses, keeps_bits
@@ -145,18 +145,18 @@ def move(cluster, random):
 
 
 FAULTS = [
-    Fault("kill the master", kill_master, loses="master", keeps_bits=True),
+    Fault("kill the master", kill_master, loses="server", keeps_bits=True),
     Fault("kill a server", kill_server, loses="server", keeps_bits=True, servers=2),
-    Fault("kill all servers", kill_all_servers, loses="master", keeps_bits=True),
-    Fault("kill a server twice", kill_server_twice, loses="master", keeps_bits=True),
-    Fault("damage a checkpoint", damage_checkpoint, loses="master", keeps_bits=True),
+    Fault("kill all servers", kill_all_servers, loses="all", keeps_bits=True),
+    Fault("kill a server twice", kill_server_twice, loses="server", keeps_bits=True),
+    Fault("damage a checkpoint", damage_checkpoint, loses="all", keeps_bits=True),
     Fault("kill a worker", kill_worker, loses="worker"),
     Fault("stop a server", stop_server, keeps_bits=True),
     Fault("stop a worker", stop_worker, loses="worker"),
     Fault("cut off a host", cut_one, loses="worker", needs="switch"),
     Fault("cut off all hosts", cut_all, loses="worker", needs="switch"),
     Fault("fill the disk", fill_disk, keeps_bits=True, needs="mount"),
-    Fault("move to other ports", move, loses="master"),
+    Fault("move to other ports", move, loses="all"),
 ]
 
 
