@@ -1,10 +1,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/table/formats.h"
+#include "worker/data/table/hdf5_values.h"
 
 namespace catchment {
 namespace {
@@ -110,6 +117,71 @@ TEST(Hdf5Test, TellsWhatCannotBeRead) {
                 "60 bytes that are stored of them"));
   const std::string text = WriteFile(TestDirectory(), "text.h5", "1,2,3\n");
   EXPECT_THAT(Error(ReadHdf5(text, kSpec)), HasSubstr("text.h5: is no HDF5 file"));
+}
+
+// Debian's libhdf5 1.10.8 copies to a null pointer when it looks up a name in this file.
+TEST(Hdf5Test, LibraryThatFailsIsAnErrorThatNamesTheFile) {
+  const std::string input = ReadUnpacked("tests/fuzz/seeds/hdf5/heap_of_names");
+  const std::string path = WriteFile(TestDirectory(), "heap.h5", input.substr(1));
+  EXPECT_THAT(Error(ReadHdf5(path, kSpec)), HasSubstr("heap.h5: libhdf5 failed on this file ("));
+}
+
+TEST(Hdf5Test, ChildrenAreWaitedFor) {
+  EXPECT_TRUE(Read("mpi_learn.h5").ok());
+  EXPECT_FALSE(Read("none.h5").ok());
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_TRUE(Read("mpi_learn.h5").ok()) << "without knowing how the child has ended";
+  std::signal(SIGCHLD, before);
+}
+
+// What a child has written whose memory a damaged file has changed.
+class Hdf5MemoryTest : public testing::Test {
+ protected:
+  Hdf5MemoryTest() {
+    const Hdf5Header header = {.complete = Hdf5Header::kComplete, .rows = 5, .label_columns = 1, .bytes = 1};
+    std::memcpy(memory_.data(), &header, sizeof header);
+  }
+  Hdf5Header* header() { return reinterpret_cast<Hdf5Header*>(memory_.data()); }
+  absl::StatusOr<TableRows> Take() {
+    const int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    EXPECT_EQ(write(fd, memory_.data(), memory_.size()), static_cast<ssize_t>(memory_.size()));
+    const Hdf5Request request = {"x.h5", "features", "labels", 3, "3"};
+    auto rows = TakeHdf5Rows(request, kSpec, fd);
+    EXPECT_LT(ftruncate(fd, 0), 0) << "sealed";
+    close(fd);
+    return rows;
+  }
+
+  // 5 x 3 features and 5 labels, all of them 0.
+  std::string memory_ = std::string(Hdf5LabelsBegin(15) + 5 * sizeof(double), 0);
+};
+
+TEST_F(Hdf5MemoryTest, TakesWhatItHolds) {
+  const auto rows = Take();
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->size, 5);
+  EXPECT_EQ(rows->bytes.get()[14], 0);
+}
+
+TEST_F(Hdf5MemoryTest, RefusesWhatItDoesNotHold) {
+  const auto refuses = [this](auto change) {
+    const std::string before = memory_;
+    change(header());
+    EXPECT_THAT(Error(Take()), HasSubstr("x.h5: libhdf5 failed on this file"));
+    memory_ = before;
+  };
+  refuses([](Hdf5Header* header) { header->rows = 6; });
+  refuses([](Hdf5Header* header) { header->rows = 0; });
+  refuses([](Hdf5Header* header) { header->rows = -1; });
+  refuses([](Hdf5Header* header) { header->rows = INT64_MAX; });
+  refuses([](Hdf5Header* header) { header->label_columns = 2; });
+  refuses([](Hdf5Header* header) { header->label_columns = INT64_MAX; });
+  refuses([](Hdf5Header* header) { header->label_columns = -1; });
+  refuses([](Hdf5Header* header) { header->bytes = 2; });
+  header()->code = static_cast<int>(absl::StatusCode::kNotFound);
+  std::memset(header()->message, 'x', sizeof header()->message);
+  EXPECT_EQ(Error(Take()), std::string(sizeof header()->message - 1, 'x'));
 }
 
 }  // namespace

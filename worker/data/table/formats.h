@@ -46,9 +46,9 @@ absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec
 // or N x one-hot columns or targets; of integers or floats of any width and byte order, contiguous or
 // chunked, compressed by any filter of the installed HDF5 library (gzip, szip). Features of unsigned bytes
 // stay bytes.
-// Threads: one thread of the process at a time; Debian's library has no locks.
-// Errors: NotFound for a missing file or data set; DataLoss for what HDF5 cannot read, with its reason;
-// InvalidArgument for other types.
+// A child process reads the file (hdf5_values.h), because the library has memory errors for damaged files.
+// Errors: NotFound for a missing file or data set; DataLoss for what HDF5 cannot read, with its reason, and for
+// a file at which the library fails or that keeps it busy without end; InvalidArgument for other types.
 absl::StatusOr<TableRows> ReadHdf5(const std::string& path, const TableSpec& spec);
 
 // Reads a packed shard (shard.cc): rows of a table in one file whose layout is used directly, mapped into

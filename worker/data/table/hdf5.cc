@@ -1,194 +1,183 @@
-#include <hdf5/serial/hdf5.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <functional>
-#include <numeric>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "worker/data/table/formats.h"
+#include "worker/data/table/hdf5_values.h"
 
 namespace catchment {
 namespace {
 
-// Long doubles are the largest numbers that the library converts.
-constexpr size_t kMostValueBytes = 16;
-// Bytes that a stored byte can become: 1,032 with DEFLATE, fewer with other filters.
-constexpr double kMostUnpacked = 1100;
+Hdf5Request RequestOf(const std::string& path, const TableSpec& spec) {
+  return {path, spec.features, spec.labels, spec.shape.size(), ToString(spec.shape)};
+}
 
-// Closes what HDF5 opened.
-class Handle {
+std::string NameOf(const Hdf5Request& request, const std::string& set) {
+  return absl::StrCat(request.path, ": data set \"", set, "\"");
+}
+
+// Anonymous memory with a descriptor.
+class Memory {
  public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
+  static absl::StatusOr<Memory> Create(const std::string& path) {
+    Memory memory(memfd_create("catchment-hdf5", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (memory.fd_ >= 0 && ftruncate(memory.fd_, kHdf5ValuesBegin) == 0) return memory;
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": no shared memory to read it"));
   }
-  bool ok() const { return id_ >= 0; }
-  hid_t id() const { return id_; }
+  Memory(Memory&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Memory() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int fd() const { return fd_; }
 
  private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
+  explicit Memory(int fd) : fd_(fd) {}
+  int fd_;
 };
 
-// The innermost message of the library's last error.
-std::string LastError() {
-  std::string text;
-  const auto take = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
-    if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
-    return 0;
-  };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take, &text);
-  return text;
+absl::StatusOr<pid_t> StartChild(const Hdf5Request& request, int memory) {
+  std::vector<std::string> arguments = Hdf5Arguments(request);
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, memory, kHdf5Memory);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t child = 0;
+  const int error = posix_spawn(&child, "/proc/self/exe", &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return child;
+  return absl::ErrnoToStatus(
+      error, absl::StrCat(request.path, ": cannot start a process that reads it (/proc/self/exe)"));
 }
 
-struct DataSet {
-  std::string path;  // of the file
-  std::string name;
-  Handle set;
-  Handle type;
-  std::vector<hsize_t> shape;
-
-  std::string ToString() const { return absl::StrCat(path, ": data set \"", name, "\""); }
-  int64_t rows() const { return static_cast<int64_t>(shape[0]); }
-  int64_t row_size() const {
-    return static_cast<int64_t>(
-        std::accumulate(shape.begin() + 1, shape.end(), hsize_t{1}, std::multiplies<>()));
+// Returns why a child that has ended with this status of waitpid has left no result.
+absl::Status Unfinished(const std::string& path, int status) {
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (signal == SIGKILL) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": the process that read it was killed (signal 9); is there memory for its values?"));
   }
-  bool is_bytes() const {
-    return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
-           H5Tget_sign(type.id()) == H5T_SGN_NONE;
-  }
-};
-
-absl::Status Bad(const DataSet& data, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(data.ToString(), " ", what));
-}
-
-// Checks that the values take no more memory than what is stored of them can hold, so that a damaged file cannot
-// make the library or the reader allocate what its header claims.
-absl::Status CheckSize(const DataSet& data) {
-  const size_t value_bytes = H5Tget_size(data.type.id());
-  if (value_bytes > kMostValueBytes) {
-    return Bad(data, absl::StrCat("holds numbers of ", value_bytes, " bytes; at most ", kMostValueBytes,
-                                  " can be read"));
-  }
-  auto bytes = static_cast<double>(value_bytes);
-  for (const hsize_t dimension : data.shape) bytes *= static_cast<double>(dimension);
-  const Handle layout(H5Dget_create_plist(data.set.id()), H5Pclose);
-  if (H5Pget_layout(layout.id()) == H5D_CHUNKED) {
-    std::vector<hsize_t> chunk(data.shape.size());
-    if (H5Pget_chunk(layout.id(), static_cast<int>(chunk.size()), chunk.data()) < 0) {
-      return Bad(data, "has chunks of another number of dimensions");
-    }
-    auto chunk_bytes = static_cast<double>(value_bytes);
-    for (const hsize_t dimension : chunk) chunk_bytes *= static_cast<double>(dimension);
-    bytes = std::max(bytes, chunk_bytes);
-  }
-  const hsize_t stored = H5Dget_storage_size(data.set.id());
-  if (bytes <= kMostUnpacked * static_cast<double>(stored)) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(data.ToString(), " is damaged: its ",
-                                          absl::StrJoin(data.shape, " x "), " values do not fit in the ",
-                                          stored, " bytes that are stored of them"));
-}
-
-absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::string& name) {
-  if (H5Lexists(file, name.c_str(), H5P_DEFAULT) <= 0) {
-    return absl::NotFoundError(absl::StrCat(path, ": has no data set \"", name,
-                                            "\"; data.table.features and data.table.labels name them"));
-  }
-  Handle set(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!set.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": \"", name, "\" is no data set"));
-  DataSet data = {path, name, std::move(set), Handle(-1, H5Tclose), {}};
-  Handle type(H5Dget_type(data.set.id()), H5Tclose);
-  const H5T_class_t kind = H5Tget_class(type.id());
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return Bad(data, "holds neither integers nor floats");
-  const Handle space(H5Dget_space(data.set.id()), H5Sclose);
-  const int rank = H5Sget_simple_extent_ndims(space.id());
-  if (rank < 1) return Bad(data, "has no dimension; it must have a row for each sample");
-  std::vector<hsize_t> shape(rank);
-  H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr);
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return Bad(data, "has no rows");
-  DataSet found = {path, name, std::move(data.set), std::move(type), std::move(shape)};
-  if (absl::Status status = CheckSize(found); !status.ok()) return status;
-  return found;
-}
-
-template <typename T>
-absl::StatusOr<std::vector<T>> ReadAll(const DataSet& data, hid_t type) {
-  std::vector<T> values(data.rows() * data.row_size());
-  if (H5Dread(data.set.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0) return values;
-  return absl::DataLossError(absl::StrCat(data.ToString(),
-                                          " cannot be read, it is damaged or packed by a filter "
-                                          "that this HDF5 does not have: ",
-                                          LastError()));
-}
-
-absl::Status ReadFeatures(const DataSet& data, const TableSpec& spec, TableRows* rows) {
-  if (data.row_size() != spec.shape.size()) {
-    return Bad(data, absl::StrCat("is ", absl::StrJoin(data.shape, " x "), ", rows of ", data.row_size(),
-                                  " values; data.table.shape, ", ToString(spec.shape), ", makes ",
-                                  spec.shape.size()));
-  }
-  rows->size = data.rows();
-  if (data.is_bytes()) {
-    auto bytes = ReadAll<uint8_t>(data, H5T_NATIVE_UINT8);
-    if (!bytes.ok()) return bytes.status();
-    rows->bytes = Share(*std::move(bytes));
-    return absl::OkStatus();
-  }
-  auto values = ReadAll<float>(data, H5T_NATIVE_FLOAT);
-  if (!values.ok()) return values.status();
-  const absl::Status finite =
-      CheckFinite(*values, spec.shape.size(), [&](int64_t row) { return CountedRow(data.ToString(), row); });
-  rows->floats = Share(*std::move(values));
-  return finite;
-}
-
-absl::Status ReadLabels(const DataSet& data, const DataSet& features, const TableSpec& spec,
-                        TableRows* rows) {
-  if (data.rows() != rows->size) {
-    return Bad(data, absl::StrCat("has ", data.rows(), " rows, and \"", features.name, "\" ", rows->size,
-                                  "; they do not belong together"));
-  }
-  const auto values = ReadAll<double>(data, H5T_NATIVE_DOUBLE);
-  if (!values.ok()) return values.status();
-  return AddAllLabels(spec, *values, data.ToString(), rows);
-}
-
-absl::StatusOr<Handle> Open(const std::string& path) {
-  // Errors are answered, not printed.
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  if (access(path.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(path, ": No such file or directory"));
-  }
-  const Handle how(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Some shared file systems have no locks, and no process writes these files.
-  H5Pset_file_locking(how.id(), false, true);
-  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, how.id()), H5Fclose);
-  if (file.ok()) return file;
+  const std::string how = signal == SIGXCPU ? "takes too much processor time"
+                          : signal != 0     ? absl::StrCat("signal ", signal)
+                                            : absl::StrCat("exit code ", WEXITSTATUS(status));
   return absl::DataLossError(
-      absl::StrCat(path, ": is no HDF5 file, or is cut short or damaged: ", LastError()));
+      absl::StrCat(path, ": libhdf5 failed on this file (", how,
+                   "): the file is damaged; copy it again, or write it again with the program that made it"));
+}
+
+absl::Status ReadInChild(const Hdf5Request& request, int memory) {
+  const absl::StatusOr<pid_t> child = StartChild(request, memory);
+  if (!child.ok()) return child.status();
+  int status = 0;
+  while (waitpid(*child, &status, 0) < 0) {
+    // ECHILD: SIGCHLD is ignored, and how the child has ended is not known. What it has written is complete or not.
+    if (errno != EINTR) break;
+  }
+  uint32_t complete = 0;
+  const ssize_t size = pread(memory, &complete, sizeof complete, offsetof(Hdf5Header, complete));
+  if (size == sizeof complete && complete == Hdf5Header::kComplete) return absl::OkStatus();
+  return Unfinished(request.path, status);
+}
+
+// Maps all of the memory for reading. Returns null if that fails.
+std::shared_ptr<const char> Map(int memory, int64_t size) {
+  // Private, because before Linux 6.7 sealed memory could not be mapped otherwise.
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, memory, 0);
+  if (data == MAP_FAILED) return nullptr;
+  return {static_cast<const char*>(data),
+          [size](const char* begin) { munmap(const_cast<char*>(begin), size); }};
+}
+
+// Returns true if `size` bytes of memory hold what the header describes.
+bool Holds(const Hdf5Header& header, int64_t row_bytes, int64_t size) {
+  if (header.bytes > 1 || header.rows <= 0 || header.label_columns <= 0) return false;
+  if (header.rows > (size - kHdf5ValuesBegin) / row_bytes) return false;
+  const int64_t labels = size - Hdf5LabelsBegin(header.rows * row_bytes);
+  return header.label_columns <= labels / header.rows / int64_t{sizeof(double)};
 }
 
 }  // namespace
 
-absl::StatusOr<TableRows> ReadHdf5(const std::string& path, const TableSpec& spec) {
-  const absl::StatusOr<Handle> file = Open(path);
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<DataSet> features = Find(path, file->id(), spec.features);
-  if (!features.ok()) return features.status();
-  const absl::StatusOr<DataSet> labels = Find(path, file->id(), spec.labels);
-  if (!labels.ok()) return labels.status();
+absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSpec& spec, int memory) {
+  struct stat about;
+  const bool sealed = fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0;
+  const std::shared_ptr<const char> data =
+      sealed && fstat(memory, &about) == 0 && about.st_size >= kHdf5ValuesBegin ? Map(memory, about.st_size)
+                                                                                : nullptr;
+  if (data == nullptr) {
+    return absl::InternalError(absl::StrCat(request.path, ": its values cannot be mapped"));
+  }
+  Hdf5Header header;
+  std::memcpy(&header, data.get(), sizeof header);
+  header.message[sizeof header.message - 1] = 0;
+  if (header.code != 0) return absl::Status(static_cast<absl::StatusCode>(header.code), header.message);
+  const int64_t row_bytes = request.row_size * (header.bytes != 0 ? 1 : int64_t{sizeof(float)});
+  if (!Holds(header, row_bytes, about.st_size)) {
+    return absl::DataLossError(
+        absl::StrCat(request.path, ": libhdf5 failed on this file: the file is damaged"));
+  }
   TableRows rows;
-  if (absl::Status status = ReadFeatures(*features, spec, &rows); !status.ok()) return status;
-  if (absl::Status status = ReadLabels(*labels, *features, spec, &rows); !status.ok()) return status;
+  rows.size = header.rows;
+  const char* const features = data.get() + kHdf5ValuesBegin;
+  if (header.bytes != 0) {
+    rows.bytes = {data, reinterpret_cast<const uint8_t*>(features)};
+  } else {
+    rows.floats = {data, reinterpret_cast<const float*>(features)};
+    const std::string name = NameOf(request, request.features);
+    if (absl::Status status =
+            CheckFinite({rows.floats.get(), static_cast<size_t>(rows.size * request.row_size)},
+                        request.row_size, [&](int64_t row) { return CountedRow(name, row); });
+        !status.ok()) {
+      return status;
+    }
+  }
+  const auto* const labels =
+      reinterpret_cast<const double*>(data.get() + Hdf5LabelsBegin(rows.size * row_bytes));
+  if (absl::Status status =
+          AddAllLabels(spec, {labels, static_cast<size_t>(rows.size * header.label_columns)},
+                       NameOf(request, request.labels), &rows);
+      !status.ok()) {
+    return status;
+  }
   return rows;
+}
+
+absl::StatusOr<TableRows> ReadHdf5(const std::string& path, const TableSpec& spec) {
+  const absl::StatusOr<Memory> memory = Memory::Create(path);
+  if (!memory.ok()) return memory.status();
+  const Hdf5Request request = RequestOf(path, spec);
+  if (absl::Status status = ReadInChild(request, memory->fd()); !status.ok()) return status;
+  return TakeHdf5Rows(request, spec, memory->fd());
+}
+
+absl::StatusOr<TableRows> ReadHdf5InThisProcess(const std::string& path, const TableSpec& spec) {
+  const absl::StatusOr<Memory> memory = Memory::Create(path);
+  if (!memory.ok()) return memory.status();
+  const Hdf5Request request = RequestOf(path, spec);
+  WriteHdf5Values(request, memory->fd());
+  return TakeHdf5Rows(request, spec, memory->fd());
 }
 
 }  // namespace catchment

@@ -1,0 +1,258 @@
+#include "worker/data/table/hdf5_values.h"
+
+#include <hdf5/serial/hdf5.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kReadFlag[] = "--internal_read_hdf5";
+constexpr int kArguments = 7;
+
+// Long doubles are the largest numbers that the library converts.
+constexpr size_t kMostValueBytes = 16;
+// Bytes that a stored byte can become: 1,032 with DEFLATE, fewer with other filters.
+constexpr double kMostUnpacked = 1100;
+constexpr double kMostBytes = int64_t{1} << 46;
+
+// Closes what HDF5 opened.
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  bool ok() const { return id_ >= 0; }
+  hid_t id() const { return id_; }
+
+ private:
+  hid_t id_;
+  herr_t (*close_)(hid_t);
+};
+
+// The innermost message of the library's last error.
+std::string LastError() {
+  std::string text;
+  const auto take = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
+    if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(out) = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take, &text);
+  return text;
+}
+
+struct DataSet {
+  std::string path;  // of the file
+  std::string name;
+  Handle set;
+  Handle type;
+  std::vector<hsize_t> shape;
+
+  std::string ToString() const { return absl::StrCat(path, ": data set \"", name, "\""); }
+  int64_t rows() const { return static_cast<int64_t>(shape[0]); }
+  int64_t row_size() const {
+    return static_cast<int64_t>(
+        std::accumulate(shape.begin() + 1, shape.end(), hsize_t{1}, std::multiplies<>()));
+  }
+  bool is_bytes() const {
+    return H5Tget_class(type.id()) == H5T_INTEGER && H5Tget_size(type.id()) == 1 &&
+           H5Tget_sign(type.id()) == H5T_SGN_NONE;
+  }
+};
+
+absl::Status Bad(const DataSet& data, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(data.ToString(), " ", what));
+}
+
+// Checks that the values take no more memory than what is stored of them can hold, so that a damaged file cannot
+// make the library or the reader allocate what its header claims.
+absl::Status CheckSize(const DataSet& data) {
+  const size_t value_bytes = H5Tget_size(data.type.id());
+  if (value_bytes > kMostValueBytes) {
+    return Bad(data, absl::StrCat("holds numbers of ", value_bytes, " bytes; at most ", kMostValueBytes,
+                                  " can be read"));
+  }
+  auto bytes = static_cast<double>(value_bytes);
+  for (const hsize_t dimension : data.shape) bytes *= static_cast<double>(dimension);
+  const Handle layout(H5Dget_create_plist(data.set.id()), H5Pclose);
+  if (H5Pget_layout(layout.id()) == H5D_CHUNKED) {
+    std::vector<hsize_t> chunk(data.shape.size());
+    if (H5Pget_chunk(layout.id(), static_cast<int>(chunk.size()), chunk.data()) < 0) {
+      return Bad(data, "has chunks of another number of dimensions");
+    }
+    auto chunk_bytes = static_cast<double>(value_bytes);
+    for (const hsize_t dimension : chunk) chunk_bytes *= static_cast<double>(dimension);
+    bytes = std::max(bytes, chunk_bytes);
+  }
+  const hsize_t stored = H5Dget_storage_size(data.set.id());
+  if (bytes <= std::min(kMostBytes, kMostUnpacked * static_cast<double>(stored))) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(data.ToString(), " is damaged: its ",
+                                          absl::StrJoin(data.shape, " x "), " values do not fit in the ",
+                                          stored, " bytes that are stored of them"));
+}
+
+absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::string& name) {
+  if (H5Lexists(file, name.c_str(), H5P_DEFAULT) <= 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": has no data set \"", name,
+                                            "\"; data.table.features and data.table.labels name them"));
+  }
+  Handle set(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
+  if (!set.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": \"", name, "\" is no data set"));
+  DataSet data = {path, name, std::move(set), Handle(-1, H5Tclose), {}};
+  Handle type(H5Dget_type(data.set.id()), H5Tclose);
+  const H5T_class_t kind = H5Tget_class(type.id());
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return Bad(data, "holds neither integers nor floats");
+  const Handle space(H5Dget_space(data.set.id()), H5Sclose);
+  const int rank = H5Sget_simple_extent_ndims(space.id());
+  if (rank < 1) return Bad(data, "has no dimension; it must have a row for each sample");
+  std::vector<hsize_t> shape(rank);
+  H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr);
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return Bad(data, "has no rows");
+  DataSet found = {path, name, std::move(data.set), std::move(type), std::move(shape)};
+  if (absl::Status status = CheckSize(found); !status.ok()) return status;
+  return found;
+}
+
+// Reads all values as the library's `type` to `out`, which has room for them.
+absl::Status ReadAll(const DataSet& data, hid_t type, void* out) {
+  if (H5Dread(data.set.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(data.ToString(),
+                                          " cannot be read, it is damaged or packed by a filter "
+                                          "that this HDF5 does not have: ",
+                                          LastError()));
+}
+
+absl::StatusOr<Handle> Open(const std::string& path) {
+  // Errors are answered, not printed.
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  if (access(path.c_str(), F_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat(path, ": No such file or directory"));
+  }
+  const Handle how(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  // Some shared file systems have no locks, and no process writes these files.
+  H5Pset_file_locking(how.id(), false, true);
+  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, how.id()), H5Fclose);
+  if (file.ok()) return file;
+  return absl::DataLossError(
+      absl::StrCat(path, ": is no HDF5 file, or is cut short or damaged: ", LastError()));
+}
+
+absl::Status CheckTogether(const DataSet& features, const DataSet& labels, const Hdf5Request& request) {
+  if (features.row_size() != request.row_size) {
+    return Bad(features,
+               absl::StrCat("is ", absl::StrJoin(features.shape, " x "), ", rows of ", features.row_size(),
+                            " values; data.table.shape, ", request.shape, ", makes ", request.row_size));
+  }
+  if (labels.rows() == features.rows()) return absl::OkStatus();
+  return Bad(labels, absl::StrCat("has ", labels.rows(), " rows, and \"", features.name, "\" ",
+                                  features.rows(), "; they do not belong together"));
+}
+
+// Writable shared memory.
+class Mapping {
+ public:
+  Mapping(int memory, int64_t size)
+      : data_(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0)), size_(size) {}
+  Mapping(const Mapping&) = delete;
+  ~Mapping() {
+    if (ok()) munmap(data_, size_);
+  }
+  bool ok() const { return data_ != MAP_FAILED; }
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  void* const data_;
+  const int64_t size_;
+};
+
+// Ends the process with SIGXCPU when it has taken 20 s of processor time and 1 s for each 4 MiB of values, of which a
+// slow processor unpacks ten times as much: for some damaged files the library does not return.
+void LimitProcessorTime(int64_t bytes) {
+  const auto seconds = static_cast<rlim_t>(20 + (bytes >> 22));
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_CPU, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, seconds);
+  setrlimit(RLIMIT_CPU, &limit);
+}
+
+absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* header) {
+  const absl::StatusOr<Handle> file = Open(request.path);
+  if (!file.ok()) return file.status();
+  const absl::StatusOr<DataSet> features = Find(request.path, file->id(), request.features);
+  if (!features.ok()) return features.status();
+  const absl::StatusOr<DataSet> labels = Find(request.path, file->id(), request.labels);
+  if (!labels.ok()) return labels.status();
+  if (absl::Status status = CheckTogether(*features, *labels, request); !status.ok()) return status;
+  header->rows = features->rows();
+  header->label_columns = labels->row_size();
+  header->bytes = features->is_bytes();
+  const int64_t value_bytes = features->is_bytes() ? 1 : sizeof(float);
+  const int64_t labels_begin = Hdf5LabelsBegin(header->rows * request.row_size * value_bytes);
+  const int64_t size = labels_begin + header->rows * header->label_columns * int64_t{sizeof(double)};
+  if (ftruncate(memory, size) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(request.path, ": no memory of ", size, " bytes"));
+  }
+  const Mapping values(memory, size);
+  if (!values.ok()) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(request.path, ": cannot map ", size, " bytes"));
+  }
+  if (request.limits_processor_time) LimitProcessorTime(size);
+  if (absl::Status status = ReadAll(*features, features->is_bytes() ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT,
+                                    values.data() + kHdf5ValuesBegin);
+      !status.ok()) {
+    return status;
+  }
+  return ReadAll(*labels, H5T_NATIVE_DOUBLE, values.data() + labels_begin);
+}
+
+// Reads a file and ends the process if it was started for that (Hdf5Arguments). It runs before main, so that every
+// program that contains the reader, which are also the tests and the fuzzer, can be started again as its own child.
+[[gnu::constructor]] void ReadIfStartedForIt(int argc, char** argv) {
+  if (argc != kArguments || std::strcmp(argv[1], kReadFlag) != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Hdf5Request request = {argv[2], argv[3], argv[4], 0, argv[6], true};
+  if (absl::SimpleAtoi(argv[5], &request.row_size)) {
+    LimitProcessorTime(0);
+    WriteHdf5Values(request, kHdf5Memory);
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+std::vector<std::string> Hdf5Arguments(const Hdf5Request& request) {
+  return {"catchment_read_hdf5",          kReadFlag,    request.path, request.features, request.labels,
+          absl::StrCat(request.row_size), request.shape};
+}
+
+void WriteHdf5Values(const Hdf5Request& request, int memory) {
+  const Mapping mapping(memory, kHdf5ValuesBegin);
+  if (!mapping.ok()) return;
+  auto* const header = reinterpret_cast<Hdf5Header*>(mapping.data());
+  const absl::Status status = WriteValues(request, memory, header);
+  header->code = status.raw_code();
+  const absl::string_view message = status.message().substr(0, sizeof header->message - 1);
+  std::copy(message.begin(), message.end(), header->message);
+  header->complete = Hdf5Header::kComplete;
+}
+
+}  // namespace catchment
