@@ -13,6 +13,7 @@
 namespace catchment {
 namespace {
 
+using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -27,7 +28,8 @@ constexpr double kWorkers = kMaxWorkers;
 constexpr double kNameBytes = 255, kTensorNameBytes = 1024, kReasonBytes = 16384, kTokenBytes = 64;
 constexpr double kTensors = 100'000, kDimensions = 16;
 constexpr double kSamples = UINT32_MAX;
-constexpr double kQuantiles = 116;  // Progress.round_trip_us
+constexpr double kQuantiles = 116;  // Progress.round_trip_us, WorkerStatistics.staleness_us
+constexpr double kStalenessValues = 10'000, kCheckpoints = 100'000, kIncarnations = 1'000'000;
 // Versions, generations and positions in the flat vector: they are multiplied by numbers of blocks and of bytes.
 constexpr double kVersions = 1LL << 48;
 constexpr double kWaitSeconds = 3600, kPollSeconds = 1e9;
@@ -74,6 +76,12 @@ constexpr FieldLimit kLimits[] = {
     {"Member.idle"},
     {"Member.incarnation"},
     {"Member.worker", kNumber, kWorkers - 1},
+    // What is measured of diverged weights is no number.
+    {"MomentumState.exact_momentum"},
+    {"MomentumState.momentum"},
+    {"MomentumState.rate_factor"},
+    {"MomentumState.staleness_mean"},
+    {"MomentumState.total_momentum"},
     {"Progress.bytes_pulled"},
     {"Progress.bytes_pushed"},
     // The master refuses negative times, and what it has not assigned.
@@ -89,6 +97,14 @@ constexpr FieldLimit kLimits[] = {
     {"Progress.round_trip_us", kCount, kQuantiles},
     {"Progress.samples"},
     {"Progress.steps"},
+    // A worker states its steps, and the server passes them on; the master counts only steps that it has assigned.
+    {"PushMark.answered_steps"},
+    {"PushMark.begun_steps"},
+    {"PushMark.disconnected"},
+    {"PushMark.incarnation"},
+    {"PushMark.settled_steps"},
+    {"PushMark.waits"},
+    {"PushMark.worker", kNumber, kWorkers - 1},
     {"RegisterRequest.build", kLine, kNameBytes},
     {"RegisterRequest.device", kLine, kTensorNameBytes},
     {"RegisterRequest.host", kLine, kNameBytes},
@@ -120,6 +136,11 @@ constexpr FieldLimit kLimits[] = {
     {"SaveWorkerStateRequest.checkpoint"},
     {"SaveWorkerStateRequest.incarnation"},
     {"SaveWorkerStateRequest.worker", kNumber, kWorkers - 1},
+    {"SavedShard.checkpoint", kNumber, kVersions},
+    {"SavedShard.file", kLine, kNameBytes},
+    {"SavedShard.incarnations", kCount, kIncarnations},
+    {"SavedShard.settled_steps", kCount, kIncarnations},
+    {"SavedShard.version", kNumber, kVersions},
     {"ShardCommand.Standby.address", kLine, kTensorNameBytes},
     {"ShardCommand.Standby.epoch", kNumber, kVersions},
     {"ShardCommand.Standby.keeps_epoch", kNumber, kVersions},
@@ -134,6 +155,20 @@ constexpr FieldLimit kLimits[] = {
     {"ShardCommand.total_samples"},
     {"ShardCommand.training"},
     {"ShardCommand.without_statistics"},
+    {"ShardReport.bytes_pulled"},
+    {"ShardReport.bytes_pushed"},
+    {"ShardReport.generation", kNumber, kVersions},
+    {"ShardReport.marks", kCount, kWorkers},
+    {"ShardReport.non_finite_version", kNumber, kVersions},
+    {"ShardReport.run_id"},
+    {"ShardReport.samples"},
+    {"ShardReport.save_error", kText, kReasonBytes},
+    {"ShardReport.saved", kCount, kCheckpoints},
+    {"ShardReport.server_instance"},
+    {"ShardReport.shard", kNumber, kWorkers - 1},
+    {"ShardReport.version", kNumber, kVersions},
+    {"ShardReport.without_statistics"},
+    {"ShardReport.workers", kCount, kWorkers},
     {"SnapshotRequest.fingerprint"},
     {"SnapshotRequest.run_id"},
     {"StandbyHello.epoch", kNumber, kVersions},
@@ -151,6 +186,22 @@ constexpr FieldLimit kLimits[] = {
     {"WorkerStatePart.Values.values"},  // by the size of a message
     {"WorkerStatePart.name", kLine, kTensorNameBytes},
     {"WorkerStatePart.number"},
+    {"WorkerStatistics.applied"},
+    {"WorkerStatistics.duplicate"},
+    {"WorkerStatistics.gap_count"},
+    // Distances of diverged weights are no numbers.
+    {"WorkerStatistics.gap_max"},
+    {"WorkerStatistics.gap_sum"},
+    {"WorkerStatistics.late"},
+    {"WorkerStatistics.non_finite"},
+    {"WorkerStatistics.non_finite_in_a_row"},
+    {"WorkerStatistics.staleness_counts", kCount, kStalenessValues},
+    {"WorkerStatistics.staleness_seconds_max", kNumber, kPollSeconds},
+    {"WorkerStatistics.staleness_us", kCount, kQuantiles},
+    {"WorkerStatistics.staleness_us_counts", kCount, kQuantiles},
+    {"WorkerStatistics.staleness_values", kCount, kStalenessValues},
+    {"WorkerStatistics.waiting"},
+    {"WorkerStatistics.worker", kNumber, kWorkers - 1},
 };
 
 // Returns "RegisterRequest.host".
@@ -209,19 +260,38 @@ absl::Status CheckSingular(const FieldLimit& limit, const Message& message, cons
   }
 }
 
-absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
+// A field that is looked at: it has a limit, or is a message, whose fields may have one.
+struct Check {
+  const FieldDescriptor* field;
+  const FieldLimit* limit;  // null: none
+};
+
+// A report of a server has thousands of messages of one type, so the names of fields are looked up once.
+const std::vector<Check>& ChecksOf(const Descriptor& message) {
+  thread_local std::unordered_map<const Descriptor*, std::vector<Check>> all;
+  const auto [found, is_new] = all.try_emplace(&message);
+  for (int i = 0; is_new && i < message.field_count(); ++i) {
+    const FieldDescriptor& field = *message.field(i);
+    const FieldLimit* const limit = FindLimit(field);
+    if (limit != nullptr || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+      found->second.push_back({&field, limit});
+  }
+  return found->second;
+}
+
+absl::Status CheckField(const Message& message, const Check& check) {
   const Reflection& values = *message.GetReflection();
-  const FieldLimit* const limit = FindLimit(field);
+  const FieldDescriptor& field = *check.field;
+  const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
   if (!field.is_repeated()) {
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
-      return CheckLimits(values.GetMessage(message, &field));
-    return limit == nullptr ? absl::OkStatus() : CheckSingular(*limit, message, field);
+    if (!values.HasField(message, &field)) return absl::OkStatus();
+    return is_message ? CheckLimits(values.GetMessage(message, &field))
+                      : CheckSingular(*check.limit, message, field);
   }
   const int count = values.FieldSize(message, &field);
-  if (limit != nullptr && count > limit->most)
-    return TooMuch(*limit, absl::StrCat("has ", count, " elements"));
-  if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return absl::OkStatus();
-  for (int i = 0; i < count; ++i) {
+  if (check.limit != nullptr && count > check.limit->most)
+    return TooMuch(*check.limit, absl::StrCat("has ", count, " elements"));
+  for (int i = 0; is_message && i < count; ++i) {
     if (absl::Status status = CheckLimits(values.GetRepeatedMessage(message, &field, i)); !status.ok())
       return status;
   }
@@ -233,10 +303,8 @@ absl::Status CheckField(const Message& message, const FieldDescriptor& field) {
 absl::Span<const FieldLimit> FieldLimits() { return kLimits; }
 
 absl::Status CheckLimits(const Message& message) {
-  std::vector<const FieldDescriptor*> fields;
-  message.GetReflection()->ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (absl::Status status = CheckField(message, *field); !status.ok()) return status;
+  for (const Check& check : ChecksOf(*message.GetDescriptor())) {
+    if (absl::Status status = CheckField(message, check); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// What a server accepts in the fields of the messages that it receives: the largest number, the longest text, the
-// longest list. Blocks of the Train stream have their own checks (common/wire/block_frame.h, server/shard/shard.h).
+// What a server accepts in the fields of the messages that it receives, and the master in the reports with which servers
+// answer its commands: the largest number, the longest text, the longest list. Blocks of the Train stream have their own checks (common/wire/block_frame.h, server/shard/shard.h).
 #ifndef CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
 #define CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
 
@@ -24,7 +24,7 @@ struct FieldLimit {
   double most = 0;
 };
 
-// Returns the limits of all fields of all requests and of the messages in them.
+// Returns the limits of all fields of all requests and of ShardReport, and of the messages in them.
 absl::Span<const FieldLimit> FieldLimits();
 
 // Returns InvalidArgument, which names the field, its value and the limit, if a field of the message, or of a message in

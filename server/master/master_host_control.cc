@@ -132,8 +132,9 @@ void MasterHost::OnNoAnswer(int shard, const absl::Status& why, bool stop) {
   if (clock_.Now() - peer.last_heard <= limit || stop) return;
   continues_later_ |= !master_->ended();
   master_->Fail(absl::StrCat(
-      "server ", shard, " at ", peer.address, " was unreachable for ", limit, " s (", why.message(),
-      "); start all servers again with --resume to continue from the last checkpoint"));
+      "server ", shard, " at ", peer.address,
+      absl::IsInvalidArgument(why) ? " gave no valid answer for " : " was unreachable for ", limit, " s (",
+      why.message(), "); start all servers again with --resume to continue from the last checkpoint"));
 }
 
 void MasterHost::OnRefused(int shard, const absl::Status& why, bool stop) {

@@ -7,6 +7,7 @@
 
 #include "common/completion.h"
 #include "common/rpc.h"
+#include "server/edge/message_limits.h"
 
 namespace catchment {
 
@@ -27,7 +28,8 @@ class ShardCommander::Call final : public Completion {
   void Done(bool) override {
     // After this the commander no longer cancels the call.
     commander_.Leave(this);
-    const absl::Status status = FromGrpc(status_);
+    absl::Status status = FromGrpc(status_);
+    if (status.ok()) status = CheckLimits(report_);
     if (status.ok()) {
       on_answer_(command_, std::move(report_));
     } else {

@@ -1,4 +1,4 @@
-// Every field of every request at the edges of what is accepted.
+// Every field of every request, and of a server's report to the master, at the edges of what is accepted.
 #include "server/edge/message_limits.h"
 
 #include <gmock/gmock.h>
@@ -26,9 +26,10 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using testing::HasSubstr;
 
-// The messages that a server receives.
-std::set<const Descriptor*> Requests() {
-  std::set<const Descriptor*> requests = {v1::Hello::descriptor(), v1::StandbyHello::descriptor()};
+// The messages that a server receives, and those that the master receives as answers.
+std::set<const Descriptor*> Received() {
+  std::set<const Descriptor*> requests = {v1::Hello::descriptor(), v1::StandbyHello::descriptor(),
+                                          v1::ShardReport::descriptor()};
   for (const google::protobuf::FileDescriptor* file :
        {v1::GetJobRequest::descriptor()->file(), v1::Block::descriptor()->file(),
         grpc::health::v1::HealthCheckRequest::descriptor()->file()}) {
@@ -59,11 +60,11 @@ void AddFields(const Descriptor& message, std::map<std::string, const FieldDescr
 
 std::map<std::string, const FieldDescriptor*> AllFields() {
   std::map<std::string, const FieldDescriptor*> fields;
-  for (const Descriptor* request : Requests()) AddFields(*request, &fields);
+  for (const Descriptor* request : Received()) AddFields(*request, &fields);
   return fields;
 }
 
-TEST(MessageLimitsTest, EveryFieldOfEveryRequestIsInTheTable) {
+TEST(MessageLimitsTest, EveryFieldOfEveryReceivedMessageIsInTheTable) {
   std::set<std::string> in_table, in_messages;
   for (const FieldLimit& limit : FieldLimits()) in_table.insert(std::string(limit.field));
   for (const auto& [name, field] : AllFields()) in_messages.insert(name);
@@ -172,6 +173,12 @@ TEST(MessageLimitsTest, MessagesInMessagesAndListsAreChecked) {
   command.mutable_run()->set_job("a\nb");
   ExpectRefused(CheckLimits(command), "Run.job");
   EXPECT_TRUE(CheckLimits(v1::GetJobRequest()).ok());
+  v1::ShardReport report;
+  report.add_saved()->set_file("shard_0_of_2");
+  report.add_workers()->add_staleness_us(1);
+  EXPECT_TRUE(CheckLimits(report).ok());
+  report.add_saved()->set_file("shard\n");
+  ExpectRefused(CheckLimits(report), "SavedShard.file");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr double kPatience = 600;
 // A server that answers commands with their generation, or, when it hangs, not before it ends.
 class Server final : public CallService {
  public:
-  explicit Server(bool hangs) : hangs_(hangs) {
+  explicit Server(bool hangs, uint64_t version = 0) : hangs_(hangs), version_(version) {
     listener_ = std::make_unique<Listener>(
         *Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {this}, {}));
     stub_ = v1::ShardService::NewStub(Connect(listener_->address(), grpc::InsecureChannelCredentials()));
@@ -41,6 +41,7 @@ class Server final : public CallService {
                  [this](const v1::ShardCommand& command, Respond respond) {
                    v1::ShardReport report;
                    report.set_generation(command.generation());
+                   report.set_version(version_);
                    if (!hangs_) return respond(report);
                    MutexLock lock(&mu_);
                    hanging_.push_back(std::move(respond));
@@ -60,6 +61,7 @@ class Server final : public CallService {
   using Respond = Call::Respond;
 
   const bool hangs_;
+  const uint64_t version_;
   Async service_;
   Mutex mu_;
   CondVar changed_;
@@ -129,6 +131,14 @@ TEST(ShardCommanderTest, AServerThatHangsIsGivenUpAfterAWhile) {
   ShardCommander commander;
   commander.Send(hangs.stub(), Generation(1), /*seconds=*/0.2, heard.Note());
   EXPECT_THAT(heard.Await(1), ElementsAre("1: DEADLINE_EXCEEDED"));
+}
+
+TEST(ShardCommanderTest, AReportOutOfBoundsIsNone) {
+  Server server(false, /*version=*/UINT64_MAX);
+  Answers heard;
+  ShardCommander commander;
+  commander.Send(server.stub(), Generation(1), kPatience, heard.Note());
+  EXPECT_THAT(heard.Await(1), ElementsAre("1: INVALID_ARGUMENT"));
 }
 
 TEST(ShardCommanderTest, AServerThatIsGoneIsUnavailable) {
