@@ -550,7 +550,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) 
   auto host =
       MasterHost::Create(MasterOptions(*setting), &layout, shard_host, &clock, MasterStateOf(setting->start));
   if (!host.ok()) return host.status();
-  MasterService service(host->get());
+  MasterService service(host->get(), &clock);
   std::vector<CallService*> services = (*shard)->services();
   services.push_back(&service);
   absl::StatusOr<Listener> listener = OpenListener(services, layout, setting);

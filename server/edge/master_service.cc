@@ -17,16 +17,16 @@ absl::Status Put(absl::StatusOr<Reply> result, Reply* reply) {
 
 }  // namespace
 
-Permission MasterService::For(absl::string_view method) const {
-  return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_);
+Permission MasterService::For(absl::string_view method, CallRate* rate) const {
+  return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_, rate);
 }
 
 template <typename Request, typename Reply>
-void MasterService::AcceptCommitted(CallQueue* queue, absl::string_view method,
+void MasterService::AcceptCommitted(CallQueue* queue, const Permission& permission,
                                     typename DeferredCall<Async, Request, Reply>::Method ask,
                                     typename DeferredCall<Async, Request, Reply>::Handler handler) {
   using Call = DeferredCall<Async, Request, Reply>;
-  Call::Accept(queue, For(method), &service_, ask,
+  Call::Accept(queue, permission, &service_, ask,
                [this, handler = std::move(handler)](const Request& request, typename Call::Respond respond) {
                  handler(request, [this, respond = std::move(respond)](absl::StatusOr<Reply> reply) {
                    RespondCommitted(std::move(reply), respond);
@@ -44,7 +44,7 @@ void MasterService::RespondCommitted(absl::StatusOr<Reply> reply,
 
 void MasterService::Accept(CallQueue* queue) {
   AcceptCommitted<v1::RegisterRequest, v1::RegisterReply>(
-      queue, "Register", &Async::RequestRegister,
+      queue, For("Register", &registrations_), &Async::RequestRegister,
       [this](const auto& request, auto respond) { respond(host_.Register(request)); });
   // Workers must be able to send the next one while the standby cannot be reached.
   DeferredCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
@@ -55,22 +55,22 @@ void MasterService::Accept(CallQueue* queue) {
         respond(std::move(reply));
       });
   AcceptCommitted<v1::GetLeaseRequest, v1::Lease>(
-      queue, "GetLease", &Async::RequestGetLease,
+      queue, For("GetLease"), &Async::RequestGetLease,
       [this](const auto& request, auto respond) { host_.AwaitLease(request, std::move(respond)); });
   AcceptCommitted<v1::GetEvaluationRequest, v1::GetEvaluationReply>(
-      queue, "GetEvaluation", &Async::RequestGetEvaluation,
+      queue, For("GetEvaluation"), &Async::RequestGetEvaluation,
       [this](const auto& request, auto respond) { respond(host_.GetEvaluation(request)); });
   AcceptCommitted<v1::EvaluationReport, v1::ReportEvaluationReply>(
-      queue, "ReportEvaluation", &Async::RequestReportEvaluation,
+      queue, For("ReportEvaluation"), &Async::RequestReportEvaluation,
       [this](const auto& request, auto respond) { respond(host_.ReportEvaluation(request)); });
   AcceptCommitted<v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>(
-      queue, "SaveWorkerState", &Async::RequestSaveWorkerState,
+      queue, For("SaveWorkerState"), &Async::RequestSaveWorkerState,
       [this](const auto& request, auto respond) { host_.state_store()->Save(request, std::move(respond)); });
   AcceptCommitted<v1::LeaveRequest, v1::LeaveReply>(
-      queue, "Leave", &Async::RequestLeave,
+      queue, For("Leave"), &Async::RequestLeave,
       [this](const auto& request, auto respond) { respond(host_.Leave(request)); });
   AcceptCommitted<v1::StopRequest, v1::StopReply>(
-      queue, "Stop", &Async::RequestStop, [this](const auto& request, auto respond) {
+      queue, For("Stop"), &Async::RequestStop, [this](const auto& request, auto respond) {
         host_.Stop(request.reason().empty() ? "a stop was requested" : request.reason());
         respond(v1::StopReply());
       });

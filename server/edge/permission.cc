@@ -82,7 +82,8 @@ Roles RolesOf(const grpc::ServerContext& context) {
   return roles;
 }
 
-Permission::Permission(absl::string_view method, const std::string* token_key) : token_key_(token_key) {
+Permission::Permission(absl::string_view method, const std::string* token_key, CallRate* rate)
+    : token_key_(token_key), rate_(rate) {
   const auto rule = std::find_if(std::begin(kCallRules), std::end(kCallRules),
                                  [method](const CallRule& each) { return each.method == method; });
   CHECK(rule != std::end(kCallRules)) << method << " is not in the table of server/edge/permission.cc";

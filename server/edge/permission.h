@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/master.pb.h"
+#include "server/edge/call_rate.h"
 
 namespace catchment {
 
@@ -42,13 +43,15 @@ Roles RolesOf(const grpc::ServerContext& context);
 
 // The check of one method's calls.
 //
-// Threads: immutable. Errors: PermissionDenied, with the roles of both sides; NotFound for a wrong token, the same as
+// Threads: immutable. Errors: PermissionDenied, with the roles of both sides; Unavailable beyond the rate; NotFound for a wrong token, the same as
 // for a member that was lost, so that a worker whose registration ended with an earlier run registers again.
 class Permission {
  public:
   // A method that is not in the table is a bug, and ends the process. `token_key` (Run.token_key) outlives the
-  // permission; it may be null if no message of the method names a registration.
-  explicit Permission(absl::string_view method, const std::string* token_key = nullptr);
+  // permission; it may be null if no message of the method names a registration. `rate`, which limits the calls of one
+  // peer, outlives it, too; null: no limit.
+  explicit Permission(absl::string_view method, const std::string* token_key = nullptr,
+                      CallRate* rate = nullptr);
 
   template <typename Request>
   absl::Status Check(const grpc::ServerContext& context, const Request& request) const {
@@ -59,6 +62,9 @@ class Permission {
       roles &= request.role() == v1::EVALUATOR ? kEvaluatorRole : kWorkerRole;
     }
     if (absl::Status status = CheckRoles(context, roles); !status.ok()) return status;
+    if (rate_ != nullptr) {
+      if (absl::Status status = rate_->Take(context.peer()); !status.ok()) return status;
+    }
     if constexpr (requires {
                     { request.incarnation() } -> std::same_as<uint64_t>;
                   }) {
@@ -73,6 +79,7 @@ class Permission {
 
   CallRule rule_;
   const std::string* token_key_;
+  CallRate* rate_;
 };
 
 }  // namespace catchment

@@ -1,6 +1,7 @@
 #include "tests/benchmarks/control_workers.h"
 
 #include <grpcpp/alarm.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -64,8 +65,12 @@ class SimulatedWorkers::Worker {
             ConnectForControl(all->options_.master, grpc::InsecureChannelCredentials()))) {}
 
   absl::Status Start() {
-    const absl::Status status =
-        FromGrpc(stub_->Register(DeadlineContext(kCallSeconds).get(), all_.registration_, &me_));
+    absl::Status status = Register();
+    // The master limits how many members of one address register in a second.
+    for (int i = 0; i < 600 && absl::IsUnavailable(status); ++i) {
+      usleep(100'000);
+      status = Register();
+    }
     if (!status.ok()) return status;
     heartbeat_timeout_seconds_ = me_.heartbeat_timeout_seconds();
     lease_request_.set_wait_seconds(kWaitSeconds);
@@ -83,6 +88,9 @@ class SimulatedWorkers::Worker {
   bool ended() const { return under_way_ == 0; }
 
  private:
+  absl::Status Register() {
+    return FromGrpc(stub_->Register(DeadlineContext(kCallSeconds).get(), all_.registration_, &me_));
+  }
   void OnHeartbeatDue(bool) {
     if (ending_) return Leave();
     *heartbeat_request_.mutable_progress() = progress_;

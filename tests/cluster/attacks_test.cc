@@ -177,6 +177,24 @@ TEST_F(AttacksTest, MessagesThatAnnounceAGigabyte) {
   }
 }
 
+// Registrations that do not fit the job, faster than the master takes them from one address. A worker that comes then
+// tries again until it is registered.
+TEST_F(AttacksTest, RegistrationsWithoutEnd) {
+  for (int i = 0; i < 5000; ++i) {
+    v1::RegisterReply reply;
+    const grpc::Status status = stub_->Register(DeadlineContext(60).get(), {}, &reply);
+    ASSERT_TRUE(status.error_code() == grpc::FAILED_PRECONDITION || status.error_code() == grpc::UNAVAILABLE)
+        << status.error_message();
+  }
+  cluster_.StartWorkers(1);
+  while (true) {
+    const absl::StatusOr<v1::JobStatus> status = cluster_.Status();
+    ASSERT_TRUE(status.ok()) << status.status();
+    if (status->workers_size() == 2) break;
+    usleep(10'000);
+  }
+}
+
 TEST_F(AttacksTest, RegistrationsOutOfBounds) {
   v1::RegisterRequest request;
   v1::RegisterReply reply;

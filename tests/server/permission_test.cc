@@ -103,7 +103,7 @@ class PermissionTest : public MasterHostTest {
  protected:
   PermissionTest()
       : certificates_(MakeCertificates(absl::StrCat("ours-", ++clusters_))),
-        master_service_(master_.get()),
+        master_service_(master_.get(), &clock_),
         shard_service_(job_.name(), layout_, hosts_[0]->shard(), claims_[0].get(),
                        [this](const v1::ShardCommand& command) { return hosts_[0]->Control(command, 0); }),
         standby_store_(job_, layout_, 0),
@@ -211,6 +211,25 @@ TEST_F(PermissionTest, MembersRegisterInTheRoleOfTheirCertificate) {
     EXPECT_TRUE(status.ok()) << status.error_message();
     EXPECT_EQ(reply.token(), RegistrationToken("", reply.incarnation()));
   }
+}
+
+TEST_F(PermissionTest, RegistrationsOfOneAddressAreLimited) {
+  const auto stub = v1::MasterService::NewStub(ChannelWith(CertificateOf(certificates_, "worker")));
+  const auto member = v1::MasterService::NewStub(ChannelWith(CertificateOf(certificates_, "server")));
+  v1::RegisterRequest request;  // of another model
+  v1::RegisterReply reply;
+  const auto again = [&] { return stub->Register(DeadlineContext(60).get(), request, &reply).error_code(); };
+  const auto refused = [&] {
+    return member->Register(DeadlineContext(60).get(), request, &reply).error_code();
+  };
+  EXPECT_EQ(refused(), grpc::PERMISSION_DENIED) << "which does not count";
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(again(), grpc::FAILED_PRECONDITION) << i;
+  EXPECT_EQ(again(), grpc::UNAVAILABLE);
+  clock_.Advance(0.004);
+  EXPECT_EQ(again(), grpc::FAILED_PRECONDITION);
+  EXPECT_EQ(again(), grpc::UNAVAILABLE);
+  clock_.Advance(1);
+  EXPECT_TRUE(stub->Register(DeadlineContext(60).get(), Worker(), &reply).ok());
 }
 
 TEST_F(PermissionTest, OneWorkerDoesNotSpeakForAnother) {
