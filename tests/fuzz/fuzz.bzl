@@ -1,9 +1,9 @@
-"""fuzz_target(name, srcs, deps): a function LLVMFuzzerTestOneInput over a parser.
+"""fuzz_target(name, srcs, deps, size): a function LLVMFuzzerTestOneInput over a parser.
 
 It becomes NAME_seeds_test, which runs it over the files of seeds/NAME, and NAME, the fuzzer, which tests/fuzz/run builds with clang."""
 load("//common/bazel:cc.bzl", "cc_binary", "cc_library", "cc_test")
 
-def fuzz_target(name, srcs, deps):
+def fuzz_target(name, srcs, deps, size = "small"):
     cc_library(
         name = name + "_target",
         testonly = True,
@@ -13,7 +13,7 @@ def fuzz_target(name, srcs, deps):
     )
     cc_test(
         name = name + "_seeds_test",
-        size = "small",
+        size = size,
         args = ["tests/fuzz/seeds/" + name],
         data = native.glob(["seeds/%s/**" % name]),
         deps = [":%s_target" % name, ":run_seeds"],
