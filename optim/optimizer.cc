@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "optim/delayed_nesterov.h"
 #include "optim/implementation.h"
 
 namespace catchment {
@@ -48,10 +49,12 @@ class Prepared final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config) {
+std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t nesterov_every) {
   const OptimizerKind* const kind = FindOptimizerKind(config.kind());
   CHECK(kind != nullptr) << "a job that was not validated: optimizer.kind " << config.kind();
-  std::unique_ptr<Optimizer> optimizer = kind->make(config);
+  std::unique_ptr<Optimizer> optimizer =
+      nesterov_every > 1 ? std::make_unique<DelayedNesterov>(config.momentum(), nesterov_every)
+                         : kind->make(config);
   const float coupled_decay = kind->decays_weights ? 0 : config.weight_decay();
   if (kind->whole_tensors || (coupled_decay == 0 && !config.has_clip_value())) return optimizer;
   return std::make_unique<Prepared>(ClipValue(config), coupled_decay, std::move(optimizer));

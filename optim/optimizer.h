@@ -66,8 +66,9 @@ inline Optimizer::Part Optimizer::Part::Slice(int64_t begin, int64_t size) const
       size, from(gradient), from(weights), {from(states[0]), from(states[1]), from(states[2])}, from(copy)};
 }
 
-// Returns the optimizer that `config` describes, which is complete and valid (common/job/validate.h).
-std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config);
+// Returns the optimizer that `config` describes, which is complete and valid (common/job/validate.h). With
+// `nesterov_every` above 1, `config` is SGD with Nesterov momentum, which is delayed (delayed_nesterov.h).
+std::unique_ptr<Optimizer> MakeOptimizer(const v1::Optimizer& config, uint32_t nesterov_every = 1);
 
 // A field of v1::Optimizer that is a number or a truth value.
 struct OptimizerField {

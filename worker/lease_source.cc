@@ -57,6 +57,7 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
     MutexLock lock(&mu_);
     if (!first_version_.has_value()) first_version_ = lease_.first_version();
     total_samples_ = lease_.total_samples();
+    local_steps_ = lease_.local_steps();
     return Renewal::kGranted;
   }
   return Renewal::kEnd;
@@ -99,6 +100,11 @@ uint64_t LeaseSource::first_version() const {
 uint64_t LeaseSource::total_samples() const {
   MutexLock lock(&mu_);
   return total_samples_;
+}
+
+uint32_t LeaseSource::local_steps() const {
+  MutexLock lock(&mu_);
+  return local_steps_;
 }
 
 }  // namespace catchment

@@ -44,6 +44,8 @@ class LeaseSource {
   // Of the first lease; valid once Next has returned a plan.
   uint64_t first_version() const;
   uint64_t total_samples() const;
+  // Lease.local_steps of the last lease. From any thread.
+  uint32_t local_steps() const;
 
  private:
   static constexpr uint64_t kSaveState = uint64_t{1} << 63;  // plus the checkpoint's number
@@ -75,6 +77,7 @@ class LeaseSource {
   mutable Mutex mu_;
   std::optional<uint64_t> first_version_ ABSL_GUARDED_BY(mu_);
   uint64_t total_samples_ ABSL_GUARDED_BY(mu_) = 0;
+  uint32_t local_steps_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace catchment

@@ -186,6 +186,7 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
 Algorithm::Step TrainingSession::StepOf(const LoadedBatch& batch) const {
   Algorithm::Step step;
   step.samples = static_cast<uint32_t>(batch.samples);
+  step.local_steps = leases_.local_steps();
   if (const uint64_t total = leases_.total_samples(); total > 0 && !batch.spans.empty()) {
     const Span& first = batch.spans.front();
     const double position = static_cast<double>(first.epoch) * session_.data.train.size() + first.begin;

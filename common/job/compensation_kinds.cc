@@ -14,7 +14,7 @@ constexpr uint32_t kMaxCoordinates = 10000;
 
 // ------------------------------------------------------------------------ factors of a stale contribution
 
-void FillPower(v1::Compensation* compensation) {
+void FillPower(uint32_t, v1::Compensation* compensation) {
   CATCHMENT_DEFAULT(compensation->mutable_power(), exponent, 1);
 }
 
@@ -27,7 +27,7 @@ std::string DescribePower(const v1::Job& job, const std::string&) {
                       Short(job.algorithm().compensation().power().exponent()), ".");
 }
 
-void FillExponential(v1::Compensation* compensation) {
+void FillExponential(uint32_t, v1::Compensation* compensation) {
   CATCHMENT_DEFAULT(compensation->mutable_exponential(), rate, 0.1f);
 }
 
@@ -52,7 +52,7 @@ std::string DescribeNone(const v1::Job& job, const std::string&) {
 
 // ------------------------------------------------------------------------ corrections of gradients
 
-void FillDelay(v1::Compensation* compensation) {
+void FillDelay(uint32_t, v1::Compensation* compensation) {
   v1::DelayCompensation* const delay = compensation->mutable_delay_compensated();
   CATCHMENT_DEFAULT(delay, adaptive, false);
   CATCHMENT_DEFAULT(delay, lambda, delay->adaptive() ? 2 : 0.04f);
@@ -94,7 +94,7 @@ void CheckLeast(const std::string& path, double least, double momentum, Problems
                     absl::StrCat("must be above -1 and at most optimizer.momentum, ", momentum));
 }
 
-void FillOpenLoop(v1::Compensation* compensation) {
+void FillOpenLoop(uint32_t, v1::Compensation* compensation) {
   v1::OpenLoopMomentum* const momentum = compensation->mutable_open_loop_momentum();
   CATCHMENT_DEFAULT(momentum, min_momentum, 0);
   CATCHMENT_DEFAULT(momentum, rate_correction, 0.7f);
@@ -116,7 +116,7 @@ std::string DescribeOpenLoop(const v1::Job& job, const std::string&) {
                       " at most; the learning rate rises for it.");
 }
 
-void FillClosedLoop(v1::Compensation* compensation) {
+void FillClosedLoop(uint32_t, v1::Compensation* compensation) {
   v1::ClosedLoopMomentum* const momentum = compensation->mutable_closed_loop_momentum();
   CATCHMENT_DEFAULT(momentum, min_momentum, -0.9f);
   CATCHMENT_DEFAULT(momentum, gain, 0.01f);
@@ -133,6 +133,31 @@ void CheckClosedLoop(const v1::Job& job, const std::string& path, Problems* prob
 std::string DescribeClosedLoop(const v1::Job& job, const std::string&) {
   return absl::StrCat("Momentum is set so that the total that is measured comes to ",
                       Short(job.optimizer().momentum()), ".");
+}
+
+void FillDelayedNesterov(uint32_t workers, v1::Compensation* compensation) {
+  CATCHMENT_DEFAULT(compensation->mutable_delayed_nesterov(), every, workers);
+}
+
+void CheckDelayedNesterov(const v1::Job& job, const std::string& path, Problems* problems) {
+  problems->AtLeast<uint32_t>(1, path + ".every", job.algorithm().compensation().delayed_nesterov().every());
+  if (!job.optimizer().nesterov()) {
+    problems->Add(path,
+                  "delays Nesterov momentum; set optimizer.kind to SGD, optimizer.momentum above 0 and "
+                  "optimizer.nesterov to true");
+  }
+}
+
+std::string DescribeDelayedNesterov(const v1::Job& job, const std::string&) {
+  const std::string every = absl::StrCat(job.algorithm().compensation().delayed_nesterov().every());
+  return absl::StrCat("A contribution g alone moves the weights by lr * g / ", every,
+                      "; the momentum takes up the mean of ", every,
+                      " contributions, and moves the weights once for them.");
+}
+
+// The sum of the contributions that the momentum has not taken up.
+int DelayedNesterovVectors(const v1::Compensation& compensation) {
+  return compensation.delayed_nesterov().every() > 1;
 }
 
 constexpr CompensationKind kKinds[] = {
@@ -164,9 +189,16 @@ constexpr CompensationKind kKinds[] = {
      .describe = DescribeOpenLoop},
     {.kind = v1::Compensation::kClosedLoopMomentum,
      .sets_momentum = true,
+     .needs_each = true,
      .fill_defaults = FillClosedLoop,
      .check = CheckClosedLoop,
      .describe = DescribeClosedLoop},
+    {.kind = v1::Compensation::kDelayedNesterov,
+     .needs_each = true,
+     .fill_defaults = FillDelayedNesterov,
+     .check = CheckDelayedNesterov,
+     .describe = DescribeDelayedNesterov,
+     .vectors = DelayedNesterovVectors},
 };
 
 // ------------------------------------------------------------------------ combinations with the other axes
@@ -199,12 +231,10 @@ void CheckConsistency(const v1::Job& job, const std::string& path, Problems* pro
         path,
         "has no effect with consistency.synchronous: no contribution is stale; leave it out, or set "
         "algorithm.consistency to asynchronous {}");
-  } else if (compensation.has_closed_loop_momentum() &&
-             (consistency.has_grouped() || consistency.has_n_softsync())) {
-    problems->Add(
-        path,
-        "needs an update for every contribution, to compare two of them; set algorithm.consistency to "
-        "asynchronous {} or bounded_staleness {}, or choose open_loop_momentum");
+  } else if (KindOf(compensation).needs_each && (consistency.has_grouped() || consistency.has_n_softsync())) {
+    problems->Add(path,
+                  "needs an update for every contribution; set algorithm.consistency to asynchronous {} or "
+                  "bounded_staleness {}, or choose open_loop_momentum");
   }
 }
 

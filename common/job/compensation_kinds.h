@@ -2,7 +2,8 @@
 // defaults and explanations need to know about a kind. What a kind computes is in server/shard.
 //
 // To add a kind: a message in Compensation's oneof (proto/job.proto), an entry in compensation_kinds.cc, and its formula in
-// server/shard/gradient_compensation.h, staleness_factor.cc or momentum_control.h.
+// server/shard/gradient_compensation.h, staleness_factor.cc or momentum_control.h, or an
+// optimizer of its own that server/shard/rule.cc makes.
 #ifndef CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
 #define CATCHMENT_COMMON_JOB_COMPENSATION_KINDS_H_
 
@@ -20,8 +21,10 @@ struct CompensationKind {
   bool corrects_gradients = false;
   bool sets_momentum = false;   // of the servers' SGD
   bool reads_momentum = false;  // computes with the momentum of the servers' SGD
+  // Counts contributions or compares two in a row, so each must make an update.
+  bool needs_each = false;
   // Sets the fields that have a default and are not set. Null: there are none.
-  void (*fill_defaults)(v1::Compensation* compensation) = nullptr;
+  void (*fill_defaults)(uint32_t workers, v1::Compensation* compensation) = nullptr;
   // Checks the ranges of the kind's fields. `path`: its own, without a point at the end. Null: it has no fields.
   void (*check)(const v1::Job& job, const std::string& path, Problems* problems) = nullptr;
   // Returns a sentence about what a valid job does about staleness. `copies`: the memory for what was sent to workers.

@@ -13,6 +13,7 @@ uint32_t Period(const v1::Contribution& contribution) { return contribution.pseu
 
 void FillDefaults(uint32_t workers, v1::Contribution* contribution) {
   CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), local_steps, 16);
+  CATCHMENT_DEFAULT(contribution->mutable_pseudo_gradient(), steps_by_speed, false);
 }
 
 void Check(const v1::Job& job, Problems* problems) {
@@ -20,6 +21,12 @@ void Check(const v1::Job& job, Problems* problems) {
   const v1::Optimizer& local = config.local_optimizer();
   const std::string path = "algorithm.contribution.pseudo_gradient";
   problems->AtLeast<uint32_t>(1, path + ".local_steps", config.local_steps());
+  if (config.steps_by_speed() && !job.algorithm().consistency().has_asynchronous()) {
+    problems->Add(
+        path + ".steps_by_speed",
+        "is true, and only with algorithm.consistency asynchronous {} may workers make different numbers of "
+        "steps; leave it out, or set algorithm.consistency to asynchronous {}");
+  }
   // Where the servers' has "optimizer.kind" it is this one's, in the path and in the hint.
   Problems of_local;
   CheckOptimizer(local, /*elastic=*/false, &of_local);
@@ -56,8 +63,10 @@ std::string Describe(const v1::Job& job) {
   if (local.has_clip_norm()) {
     absl::StrAppend(&text, " Its gradients are scaled to a norm of at most ", Short(local.clip_norm()), ".");
   }
-  return absl::StrCat(text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
-                      ", which the servers take for a gradient, and goes on from fresh weights.");
+  return absl::StrCat(
+      text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
+      config.steps_by_speed() ? " (fewer the slower it is, so that all take the same time)" : "",
+      ", which the servers take for a gradient, and goes on from fresh weights.");
 }
 
 // The weights that were pulled last, and the local optimizer's vectors.

@@ -43,9 +43,9 @@ void FillData(v1::Data* data) {
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
 }
 
-void FillCompensation(v1::Compensation* compensation) {
+void FillCompensation(uint32_t workers, v1::Compensation* compensation) {
   if (compensation->kind_case() == v1::Compensation::KIND_NOT_SET) compensation->mutable_none();
-  if (const auto fill = KindOf(*compensation).fill_defaults; fill != nullptr) fill(compensation);
+  if (const auto fill = KindOf(*compensation).fill_defaults; fill != nullptr) fill(workers, compensation);
 }
 
 void FillConsistency(v1::Consistency* consistency) {
@@ -176,7 +176,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   ApplyPreset(preset, job);
   v1::Algorithm* algorithm = job->mutable_algorithm();
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
-  FillCompensation(algorithm->mutable_compensation());
+  FillCompensation(job->workers(), algorithm->mutable_compensation());
   FillConsistency(job->mutable_algorithm()->mutable_consistency());
   FillWorkerScaling(job);
   KindOf(algorithm->contribution()).fill_defaults(job->workers(), algorithm->mutable_contribution());

@@ -101,6 +101,15 @@ constexpr Text kTexts[] = {
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
+    // Liu et al. 2024, arXiv:2401.09135. Less momentum than diloco: a move is about one round old when it is applied.
+    {"diloco_async",
+     "As diloco, where workers differ in speed: none waits, and a slower one makes fewer steps between two "
+     "exchanges.",
+     "consistency { asynchronous {} } "
+     "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } steps_by_speed: "
+     "true } } "
+     "compensation { delayed_nesterov {} }",
+     "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }"},
 };
 
 template <typename Message>
@@ -131,6 +140,11 @@ const Preset& OptimizerPreset(const Preset& preset, const v1::Algorithm& algorit
   const Preset* fitting = nullptr;
   for (const Preset& other : Presets()) {
     if (other.algorithm.contribution().kind_case() != kind) continue;
+    // Its optimizer is for jobs with the compensation.
+    if (other.algorithm.has_compensation() &&
+        other.algorithm.compensation().kind_case() != algorithm.compensation().kind_case()) {
+      continue;
+    }
     if (NumGroups(other.algorithm.consistency()) == NumGroups(algorithm.consistency())) return other;
     if (fitting == nullptr) fitting = &other;
   }

@@ -21,4 +21,14 @@ uint64_t LeaseSize(const v1::Progress& progress, int workers) {
                     kMinibatchesPerLease, kMostPerLease);
 }
 
+double StepsPerSecond(const v1::Progress& progress) {
+  const double seconds = progress.compute_seconds() + progress.data_seconds();
+  return seconds > 0 ? static_cast<double>(progress.steps()) / seconds : 0;
+}
+
+uint32_t LocalSteps(uint32_t most, double speed, double fastest) {
+  if (speed <= 0 || fastest <= 0) return most;
+  return std::max(1u, static_cast<uint32_t>(most * std::min(1.0, speed / fastest)));
+}
+
 }  // namespace catchment

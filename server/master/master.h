@@ -210,6 +210,8 @@ class Master {
   absl::Status Observe(const v1::Progress& progress, Member* member);
   absl::StatusOr<v1::Lease> LeaseFor(const v1::GetLeaseRequest& request, Member* member);
   absl::StatusOr<v1::Lease> NextLease(Member* member);
+  // Returns Lease.local_steps of the member's next lease.
+  uint32_t LocalStepsOf(const Member& member) const;
   // Returns the interval between two calls of one kind by a worker: `seconds`, or more with many workers, to
   // limit the rate of calls to the master.
   double Spread(double seconds) const;

@@ -103,6 +103,15 @@ absl::StatusOr<v1::Lease> Master::LeaseFor(const v1::GetLeaseRequest& request, M
   return NextLease(member);
 }
 
+uint32_t Master::LocalStepsOf(const Member& member) const {
+  const v1::PseudoGradient& contribution = job_.algorithm().contribution().pseudo_gradient();
+  if (!contribution.steps_by_speed()) return 0;
+  double fastest = 0;
+  for (const Member* worker : membership_.workers())
+    fastest = std::max(fastest, StepsPerSecond(worker->progress));
+  return LocalSteps(contribution.local_steps(), StepsPerSecond(member.progress), fastest);
+}
+
 absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   const std::vector<uint64_t>& holders = membership_.worker_incarnations();
   const std::optional<uint64_t> version = ledger_->Prepare(member->incarnation, holders);
@@ -132,6 +141,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   member->granted_steps += assignment.minibatches.size();
   member->granted_samples += SamplesIn(assignment);
   member->lease = Granted(assignment);
+  member->lease.set_local_steps(LocalStepsOf(*member));
   if (synchronous_) {
     granted_ = std::max(granted_, *version + assignment.minibatches.size() / pace_.steps_per_version);
   }

@@ -27,7 +27,9 @@ std::unique_ptr<Rule> MakeRule(const v1::Job& job) {
   }
   // All other contributions have the direction of a gradient: they are averaged like gradients, and the job's
   // optimizer applies them like gradients.
-  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer()), job.algorithm().compensation(),
+  const v1::Compensation& compensation = job.algorithm().compensation();
+  const uint32_t every = compensation.has_delayed_nesterov() ? compensation.delayed_nesterov().every() : 1;
+  return std::make_unique<AccruedGradientRule>(MakeOptimizer(job.optimizer(), every), compensation,
                                                MakeGradientCompensation(job));
 }
 

@@ -73,7 +73,7 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
 INSTANTIATE_TEST_SUITE_P(All, PresetTest,
                          testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd", "sync_backup",
                                          "hybrid", "softsync", "ssp", "staleness_aware", "dc_asgd",
-                                         "gap_aware", "dana", "gem", "local_sgd", "diloco"),
+                                         "gap_aware", "dana", "gem", "local_sgd", "diloco", "diloco_async"),
                          [](const auto& info) { return info.param; });
 
 TEST(SummaryTest, HasEveryKeyThatScriptsRelyOn) {

@@ -45,7 +45,8 @@ const std::vector<std::string> kCompensations = {"none {}",
                                                  "delay_compensated { adaptive: true }",
                                                  "gap_aware {}",
                                                  "open_loop_momentum {}",
-                                                 "closed_loop_momentum {}"};
+                                                 "closed_loop_momentum {}",
+                                                 "delayed_nesterov {}"};
 const std::vector<std::string> kOptimizers = {"kind: SGD learning_rate: 0.01 momentum: 0",
                                               "kind: SGD learning_rate: 1 momentum: 0",
                                               "kind: SGD learning_rate: 0.01 momentum: 0.5",

@@ -287,6 +287,10 @@ INSTANTIATE_TEST_SUITE_P(
         Algorithms{
             "DiLoCo", "diloco",
             "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
+            "0.01 } } } }"},
+        Algorithms{
+            "AsynchronousDiLoCo", "diloco_async",
+            "algorithm { contribution { pseudo_gradient { local_steps: 4 local_optimizer { learning_rate: "
             "0.01 } } } }"}),
     [](const auto& info) { return info.param.name; });
 

@@ -26,7 +26,7 @@ std::vector<float> Initial() {
 // With a learning rate that would show, without weight decay, which moves weights without gradients.
 std::string Restless(const std::string& preset) {
   if (preset == "gem") return "algorithm { contribution { energy_matching { learning_rate: 0.5 } } }";
-  if (preset == "local_sgd" || preset == "diloco") {
+  if (preset == "local_sgd" || preset == "diloco" || preset == "diloco_async") {
     return "algorithm { contribution { pseudo_gradient { local_steps: 3 local_optimizer { learning_rate: 0.5 "
            "weight_decay: 0 } } } }";
   }
@@ -97,7 +97,7 @@ TEST_P(AlgorithmTest, WorkerThatVanishesAfterAnyNumberOfStepsLeavesTheOthersRunn
 INSTANTIATE_TEST_SUITE_P(Presets, AlgorithmTest,
                          testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd", "sync_backup",
                                          "hybrid", "softsync", "ssp", "staleness_aware", "dc_asgd",
-                                         "gap_aware", "dana", "gem", "local_sgd", "diloco"),
+                                         "gap_aware", "dana", "gem", "local_sgd", "diloco", "diloco_async"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

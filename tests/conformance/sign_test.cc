@@ -39,6 +39,10 @@ constexpr Case kCases[] = {
      "algorithm { contribution { pseudo_gradient { local_steps: 2 local_optimizer { learning_rate: 0.001 } } "
      "} }",
      2},
+    {"AsynchronousDiLoCo", "diloco_async",
+     "algorithm { contribution { pseudo_gradient { local_steps: 2 local_optimizer { learning_rate: 0.001 } } "
+     "} }",
+     2},
     {"AsynchronousLocalSgd", "local_sgd",
      "algorithm { consistency { asynchronous {} } contribution { pseudo_gradient { local_steps: 2 "
      "local_optimizer "

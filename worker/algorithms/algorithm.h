@@ -34,6 +34,8 @@ class Algorithm {
   struct Step {
     uint32_t samples = 0;  // of the minibatch; 0: there is none in this step, and no gradient is computed
     double progress = 0;   // share of the job's budget that has been assigned, for the learning rate
+    // With PseudoGradient.steps_by_speed: the steps between two contributions; 0: local_steps.
+    uint32_t local_steps = 0;
   };
 
   virtual ~Algorithm() = default;

@@ -27,7 +27,8 @@ absl::Status PseudoGradient::Run(const Step& step, Gradient gradient) {
   samples_ += step.samples;
   ++steps_;
   ++total_steps_;
-  return steps_ == config_.local_steps() ? Exchange() : absl::OkStatus();
+  const uint32_t wanted = step.local_steps > 0 ? step.local_steps : config_.local_steps();
+  return steps_ >= wanted ? Exchange() : absl::OkStatus();
 }
 
 void PseudoGradient::Move(const Step& step, Gradient gradient) {

@@ -45,12 +45,16 @@ TEST(Compensation, HasThePapersDefaults) {
   EXPECT_EQ(closed.min_momentum(), -0.9f);
   EXPECT_EQ(closed.gain(), 0.01f);
   EXPECT_EQ(closed.coordinates(), 64u);
+  const std::string nesterov = "optimizer.nesterov=true";
+  EXPECT_EQ(Filled({nesterov, "workers=3", kAt + "delayed_nesterov={}"}).delayed_nesterov().every(), 3u);
+  EXPECT_EQ(Filled({nesterov, kAt + "delayed_nesterov.every=5"}).delayed_nesterov().every(), 5u);
 }
 
 TEST(Compensation, PresetsHaveTheirs) {
   EXPECT_TRUE(Filled({"algorithm.preset=staleness_aware"}).has_open_loop_momentum());
   EXPECT_TRUE(Filled({"algorithm.preset=dc_asgd"}).has_delay_compensated());
   EXPECT_TRUE(Filled({"algorithm.preset=gap_aware"}).has_gap_aware());
+  EXPECT_TRUE(Filled({"algorithm.preset=diloco_async"}).has_delayed_nesterov());
   // The job's own goes before the preset's.
   EXPECT_TRUE(Filled({"algorithm.preset=dc_asgd", kAt + "inverse={}"}).has_inverse());
 }
@@ -85,6 +89,21 @@ TEST(Compensation, IsRefusedWithTheReason) {
             kAt + "closed_loop_momentum.gain: is 0; must be a number above 0"},
            {{kAt + "closed_loop_momentum.coordinates=0"},
             kAt + "closed_loop_momentum.coordinates: is 0; must be from 1 to 10000"},
+           {{"optimizer.nesterov=true", kAt + "delayed_nesterov.every=0"},
+            kAt + "delayed_nesterov.every: is 0; must be at least 1"},
+           {{kAt + "delayed_nesterov={}"},
+            kAt + "delayed_nesterov: delays Nesterov momentum; set optimizer.kind to SGD, optimizer.momentum "
+                  "above 0 "
+                  "and optimizer.nesterov to true"},
+           {{"optimizer.nesterov=true", "workers=2", "algorithm.consistency.grouped={}",
+             kAt + "delayed_nesterov={}"},
+            kAt + "delayed_nesterov: needs an update for every contribution; set algorithm.consistency to "
+                  "asynchronous {} or bounded_staleness {}, or choose open_loop_momentum"},
+           {{"algorithm.preset=diloco", "algorithm.contribution.pseudo_gradient.steps_by_speed=true"},
+            "algorithm.contribution.pseudo_gradient.steps_by_speed: is true, and only with "
+            "algorithm.consistency "
+            "asynchronous {} may workers make different numbers of steps; leave it out, or set "
+            "algorithm.consistency to asynchronous {}"},
            {{"algorithm.preset=easgd", kAt + "inverse={}"},
             kAt + "inverse: does not belong to contribution elastic, which sends weights, not gradients: the "
                   "spring "

@@ -37,6 +37,24 @@ class Sgd:
             w[i] -= rate * (g[i] + mu * self.v[i] if self.nesterov else self.v[i])
 
 
+class DelayedNesterov:
+    """arXiv:2401.09135, algorithm 3, with a momentum activation of 0."""
+
+    def __init__(self, momentum, every):
+        self.momentum, self.every, self.t = momentum, every, 0
+        self.m, self.sum = [0.0] * N, [0.0] * N
+
+    def step(self, w, g, rate, momentum=None):
+        self.t += 1
+        self.sum = plus(self.sum, g)
+        moved = [x / self.every for x in g]
+        if self.t % self.every == 0:
+            self.m = [self.momentum * m + s / self.every for m, s in zip(self.m, self.sum)]
+            self.sum = [0.0] * N
+            moved = plus(moved, self.m, self.momentum)
+        w[:] = plus(w, moved, -rate)
+
+
 class Adam:
     def __init__(self, beta1=0.9, beta2=0.999, epsilon=1e-8, decay=0.0):
         self.beta1, self.beta2, self.epsilon, self.decay = beta1, beta2, epsilon, decay
@@ -172,6 +190,9 @@ class Servers:
         self.groups = 1 if self.consistency == "synchronous" else self.setting.get("groups", 0)
         self.elastic = self.algorithm["contribution"].get("elastic")
         self.optimizer = make_optimizer(self.optimizer_config, tensors)
+        delayed = self.algorithm.get("compensation", {}).get("delayed_nesterov")
+        if delayed is not None:
+            self.optimizer = DelayedNesterov(self.optimizer_config["momentum"], delayed["every"])
         self.compensation = Compensation(self.algorithm.get("compensation"), self.optimizer_config)
         self.waiting = []  # pushes
         self.held = []  # pushes of SSP whose answer is held back
@@ -404,6 +425,10 @@ CASES = {
     "lars_sync": job(3, SYNC, GRADIENT, LARS),
     "lamb": job(3, ASYNC, GRADIENT, LAMB),
     "lamb_hybrid_inverse": job(4, {"grouped": {"groups": 2}}, GRADIENT, LAMB, {"inverse": {}}),
+    "delayed_nesterov": job(4, ASYNC, GRADIENT, NESTEROV, {"delayed_nesterov": {"every": 2}}),
+    "diloco_async": job(3, ASYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
+        "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True}, {"delayed_nesterov": {"every": 3}}),
 }
 
 if __name__ == "__main__":

@@ -38,5 +38,25 @@ TEST(LeaseSizeTest, IsBounded) {
   EXPECT_EQ(LeaseSize(Progress(UINT64_MAX, 1e-300), 1'000'000), kMostPerLease);
 }
 
+TEST(LocalStepsTest, FollowTheSpeed) {
+  EXPECT_EQ(LocalSteps(16, 10, 10), 16u);
+  EXPECT_EQ(LocalSteps(16, 2.5, 10), 4u);
+  EXPECT_EQ(LocalSteps(16, 9.9, 10), 15u) << "rounded down";
+  EXPECT_EQ(LocalSteps(16, 0.1, 10), 1u);
+  EXPECT_EQ(LocalSteps(16, 11, 10), 16u);
+  EXPECT_EQ(LocalSteps(1, 1, 10), 1u);
+}
+
+TEST(LocalStepsTest, AreAllWhereASpeedIsNotKnown) {
+  EXPECT_EQ(LocalSteps(16, 0, 10), 16u);
+  EXPECT_EQ(LocalSteps(16, 0, 0), 16u);
+}
+
+TEST(LocalStepsTest, SpeedIsThatOfComputing) {
+  EXPECT_EQ(StepsPerSecond(Progress(50, 8)), 10) << "of 4 s of computing and 1 s of loading";
+  EXPECT_EQ(StepsPerSecond(Progress(0, 8)), 0);
+  EXPECT_EQ(StepsPerSecond(Progress(3, 0)), 0);
+}
+
 }  // namespace
 }  // namespace catchment

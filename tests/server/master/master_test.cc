@@ -318,6 +318,31 @@ TEST_F(MasterTest, LeasesWaitForAllShardsToKnowTheMember) {
   }
 }
 
+TEST_F(MasterTest, LeasesHaveTheLocalStepsOfTheWorkersSpeed) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 2});
+  v1::PseudoGradient* const contribution =
+      job.mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient();
+  contribution->set_local_steps(16);
+  contribution->set_steps_by_speed(true);
+  Start(job);
+  Worker fast = Join(), slow = Join();
+  ASSERT_EQ(Next(&fast), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&slow), v1::Lease::GRANTED);
+  EXPECT_EQ(fast.lease.local_steps(), 16u) << "no speed is known";
+  fast.progress.set_steps(2);
+  fast.progress.set_compute_seconds(1);
+  slow.progress.set_steps(1);
+  slow.progress.set_compute_seconds(2);
+  ASSERT_EQ(Next(&fast), v1::Lease::GRANTED);
+  ASSERT_EQ(Next(&slow), v1::Lease::GRANTED);
+  EXPECT_EQ(fast.lease.local_steps(), 16u);
+  EXPECT_EQ(slow.lease.local_steps(), 4u);
+  Start(MakeJob({.synchronous = false}));
+  Worker other = Join();
+  ASSERT_EQ(Next(&other), v1::Lease::GRANTED);
+  EXPECT_EQ(other.lease.local_steps(), 0u);
+}
+
 // The answer when a waiting call is reconsidered, and whether the conditions have changed since.
 TEST_F(MasterTest, WhatACallForALeaseWaitsForChangesItsConditions) {
   for (bool synchronous : {false, true}) {

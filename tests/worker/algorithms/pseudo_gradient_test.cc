@@ -66,6 +66,18 @@ TEST(PseudoGradientTest, LastShorterRoundIsPushedAtTheEndAndOnce) {
   EXPECT_EQ(center.steps, (std::vector<uint64_t>{3, 4}));
 }
 
+TEST(PseudoGradientTest, RoundHasTheStepsThatTheMasterHasSet) {
+  SgdCenter center({8}, 1);
+  const auto algorithm = MakeAlgorithm(MakeJob(3, kSgd), 1, &center);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  // The number may change within a round, also below the steps that were made.
+  for (const uint32_t local_steps : {2, 2, 3, 1, 1, 0, 0, 0}) {
+    ASSERT_TRUE(algorithm->Run({1, 0, local_steps}, Constant(2)).ok());
+  }
+  EXPECT_EQ(center.pushed, (Values{2, 2, 1, 3}));
+  EXPECT_EQ(center.steps, (std::vector<uint64_t>{2, 4, 5, 8}));
+}
+
 TEST(PseudoGradientTest, NothingIsPushedWithoutAStepOrAfterAWholeRound) {
   SgdCenter center({8}, 1);
   const auto algorithm = MakeAlgorithm(MakeJob(1, kSgd), 1, &center);
