@@ -1,23 +1,16 @@
 #include "worker/lease_source.h"
 
-#include <algorithm>
-
 namespace catchment {
 namespace {
 
 // How long a call may wait at the master, which bounds it itself: the lower, the fewer workers there are.
 constexpr double kWaitSeconds = 20;
-constexpr double kLookSeconds = 0.02;
 
 }  // namespace
 
-LeaseSource::LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
+LeaseSource::LeaseSource(uint32_t worker, uint64_t incarnation, LeaseCalls* calls,
                          std::function<v1::Progress()> progress)
-    : worker_(worker),
-      incarnation_(incarnation),
-      master_(*master),
-      stop_(*stop),
-      progress_(std::move(progress)) {}
+    : worker_(worker), incarnation_(incarnation), calls_(*calls), progress_(std::move(progress)) {}
 
 absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
   while (next_ == lease_.minibatches_size()) {
@@ -27,7 +20,7 @@ absl::StatusOr<std::optional<BatchPlan>> LeaseSource::Next() {
     if (*renewal == Renewal::kEnd) return std::nullopt;
     if (*renewal == Renewal::kTagged) return BatchPlan{.tag = tag_, .spans = {}};
   }
-  if (stop_.IsSet()) return std::nullopt;
+  if (calls_.IsStopped()) return std::nullopt;
   BatchPlan plan;
   for (const v1::SampleSpan& span : lease_.minibatches(next_).spans()) {
     plan.spans.push_back({span.epoch(), span.begin(), span.end()});
@@ -42,9 +35,9 @@ absl::StatusOr<LeaseSource::Renewal> LeaseSource::Renew() {
   request.set_incarnation(incarnation_);
   request.set_after(lease_.number());
   request.set_wait_seconds(kWaitSeconds);
-  while (!stop_.IsSet()) {
+  while (!calls_.IsStopped()) {
     *request.mutable_progress() = progress_();
-    absl::StatusOr<v1::Lease> lease = master_.GetLease(request, stop_);
+    absl::StatusOr<v1::Lease> lease = calls_.GetLease(request);
     if (!lease.ok()) return lease.status();
     if (tag_ = TakeRequest(*lease); tag_ != 0) return Renewal::kTagged;
     if (lease->state() == v1::Lease::FINISHED) return Renewal::kEnd;
@@ -86,10 +79,7 @@ bool LeaseSource::IsDone(const v1::Progress& progress) const {
 
 void LeaseSource::PauseUntilDone(const v1::Progress& reported, double seconds) const {
   const bool reported_done = IsDone(reported);
-  for (double left = seconds; left > 0; left -= kLookSeconds) {
-    if (stop_.Pause(std::min(left, kLookSeconds))) return;
-    if (!reported_done && IsDone(progress_())) return;
-  }
+  calls_.PauseUntil([&] { return !reported_done && IsDone(progress_()); }, seconds);
 }
 
 uint64_t LeaseSource::first_version() const {

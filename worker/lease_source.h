@@ -5,14 +5,26 @@
 #include <functional>
 #include <optional>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/master.pb.h"
 #include "worker/data/batch_loader.h"
-#include "worker/master_client.h"
-#include "worker/stop_flag.h"
 
 namespace catchment {
+
+// What a LeaseSource needs of its surroundings: calls over gRPC (worker/master_leases.h), or of a simulation.
+class LeaseCalls {
+ public:
+  virtual ~LeaseCalls() = default;
+  // Asks the master for a lease. Errors: the master's own; Cancelled when the worker was asked to stop.
+  virtual absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request) = 0;
+  // Returns true if the worker was asked to stop.
+  virtual bool IsStopped() const = 0;
+  // Waits until `is_done`, which depends on the worker's progress, returns true, the seconds have passed, or the worker
+  // is asked to stop.
+  virtual void PauseUntil(absl::FunctionRef<bool()> is_done, double seconds) const = 0;
+};
 
 // Threads: Next() is the loader's; the others for any.
 class LeaseSource {
@@ -34,8 +46,8 @@ class LeaseSource {
     return tag >= kSaveState && tag < kStopped ? tag - kSaveState : 0;
   }
 
-  // `progress` gives the worker's progress for the request. master and stop outlive the source.
-  LeaseSource(uint32_t worker, uint64_t incarnation, MasterClient* master, const StopFlag* stop,
+  // `progress` gives the worker's progress for the request. `calls` outlives the source.
+  LeaseSource(uint32_t worker, uint64_t incarnation, LeaseCalls* calls,
               std::function<v1::Progress()> progress);
 
   // NextPlan of the loader: blocks until the master has something; nullopt at the end or when asked to stop.
@@ -62,8 +74,7 @@ class LeaseSource {
 
   const uint32_t worker_;
   const uint64_t incarnation_;
-  MasterClient& master_;
-  const StopFlag& stop_;
+  LeaseCalls& calls_;
   const std::function<v1::Progress()> progress_;
 
   // Of the loader's thread.

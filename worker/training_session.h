@@ -17,6 +17,7 @@
 #include "worker/client/parameter_client.h"
 #include "worker/data/batch_loader.h"
 #include "worker/lease_source.h"
+#include "worker/master_leases.h"
 #include "worker/session.h"
 #include "worker/stop_flag.h"
 
@@ -90,6 +91,7 @@ class TrainingSession {
   ParameterClient client_;
   const std::unique_ptr<Algorithm> algorithm_;
   std::map<const float*, std::unique_ptr<Pinning>> pinned_;  // of algorithm_, by their first values
+  MasterLeases lease_calls_;
   LeaseSource leases_;
   const Augmentation augmentation_;
   BatchLoader loader_;

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
+#include "worker/master_leases.h"
 
 namespace catchment {
 namespace {
@@ -54,7 +55,8 @@ class LeaseSourceTest : public testing::Test {
   LeaseSourceTest() {
     client_ = std::make_unique<MasterClient>(server_.address(), grpc::InsecureChannelCredentials(),
                                              /*give_up_seconds=*/600, &clock_, &stop_);
-    source_ = std::make_unique<LeaseSource>(3, 7, client_.get(), &stop_, [this] {
+    calls_ = std::make_unique<MasterLeases>(client_.get(), &stop_);
+    source_ = std::make_unique<LeaseSource>(3, 7, calls_.get(), [this] {
       MutexLock lock(&mu_);
       return progress_;
     });
@@ -87,6 +89,7 @@ class LeaseSourceTest : public testing::Test {
   FakeMaster master_;
   const LoopbackServer server_{&master_};
   std::unique_ptr<MasterClient> client_;
+  std::unique_ptr<MasterLeases> calls_;
   std::unique_ptr<LeaseSource> source_;
 };
 

@@ -14,41 +14,13 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/mutex.h"
-#include "common/span.h"
-#include "kernels/backend.h"
-#include "worker/data/aligned_floats.h"
-#include "worker/data/augmentation.h"
-#include "worker/data/dataset.h"
-#include "worker/data/epoch_order.h"
+#include "worker/data/batch_reader.h"
 
 namespace catchment {
-
-// The samples of one minibatch: those of the spans of the epochs' orders (epoch_order.h), in their order. No
-// spans: a minibatch of no samples.
-struct BatchPlan {
-  uint64_t tag = 0;  // the caller's; handed back with the batch
-  std::vector<Span> spans;
-};
 
 // Says what to load next; nullopt: nothing more, ever. Called on the loader's thread, only when a buffer is
 // free, and may block.
 using NextPlan = std::function<absl::StatusOr<std::optional<BatchPlan>>()>;
-
-// Prepares memory in which minibatches are loaded again and again: kernels/backend.h, Pin. Called on the loader's
-// thread.
-using PinInputs = std::function<std::unique_ptr<Pinning>(absl::Span<const float> inputs)>;
-
-struct LoadedBatch {
-  uint64_t tag = 0;
-  std::vector<Span> spans;
-  int64_t samples = 0;
-  AlignedFloats inputs;         // samples x C x H x W; data() may be null where there are no samples
-  std::vector<int32_t> labels;  // samples; none beside targets
-  AlignedFloats targets;        // samples x num_targets of real numbers; data() is null for data with classes
-  std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
-  // Of samples without content (dataset.h) there are no inputs and no labels, and the index is the position.
-  std::unique_ptr<Pinning> pinned_inputs;  // ends before the inputs; may be null
-};
 
 // A ring of `depth` buffers that are filled by the background thread and emptied by Next(), in the order of
 // the plans. Buffers are used again: once each has held the largest minibatch, nothing is allocated.
@@ -84,22 +56,13 @@ class BatchLoader {
   LoadedBatch* WaitForFree() ABSL_LOCKS_EXCLUDED(mu_);
   // True where `batch` is loaded; false at the end of the plans.
   absl::StatusOr<bool> LoadNext(LoadedBatch* batch);
-  absl::Status Load(BatchPlan plan, LoadedBatch* batch);
-  void ResizeInputs(int64_t size, LoadedBatch* batch);
-  void CopySample(int64_t index, uint64_t sample_id, float* out);
-  void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
-  static void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
   void WaitForReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const Dataset* const dataset_;
-  const Augmentation* const augmentation_;  // null: none
   const Clock* const clock_;
 
   // Of the background thread.
-  EpochOrder order_;
-  std::vector<float> original_;  // of a sample that is augmented
+  BatchReader reader_;
   const NextPlan next_plan_;
-  const PinInputs pin_inputs_;
 
   mutable Mutex mu_;
   CondVar changed_;

@@ -1,0 +1,70 @@
+// Reads minibatches of samples into memory.
+#ifndef CATCHMENT_WORKER_DATA_BATCH_READER_H_
+#define CATCHMENT_WORKER_DATA_BATCH_READER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/span.h"
+#include "kernels/backend.h"
+#include "worker/data/aligned_floats.h"
+#include "worker/data/augmentation.h"
+#include "worker/data/dataset.h"
+#include "worker/data/epoch_order.h"
+
+namespace catchment {
+
+// The samples of one minibatch: those of the spans of the epochs' orders (epoch_order.h), in their order. No
+// spans: a minibatch of no samples.
+struct BatchPlan {
+  uint64_t tag = 0;  // the caller's; handed back with the batch
+  std::vector<Span> spans;
+};
+
+// Prepares memory in which minibatches are loaded again and again: kernels/backend.h, Pin. Called on the loader's
+// thread.
+using PinInputs = std::function<std::unique_ptr<Pinning>(absl::Span<const float> inputs)>;
+
+struct LoadedBatch {
+  uint64_t tag = 0;
+  std::vector<Span> spans;
+  int64_t samples = 0;
+  AlignedFloats inputs;         // samples x C x H x W; data() may be null where there are no samples
+  std::vector<int32_t> labels;  // samples; none beside targets
+  AlignedFloats targets;        // samples x num_targets of real numbers; data() is null for data with classes
+  std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
+  // Of samples without content (dataset.h) there are no inputs and no labels, and the index is the position.
+  std::unique_ptr<Pinning> pinned_inputs;  // ends before the inputs; may be null
+};
+
+// Threads: not thread-safe. Errors: InvalidArgument for a span outside the training set.
+class BatchReader {
+ public:
+  // `dataset` and `augmentation` outlive the reader. `order` is over the whole of `dataset`. `augmentation` and
+  // `pin_inputs` may be null.
+  BatchReader(const Dataset* dataset, const Augmentation* augmentation, EpochOrder order,
+              PinInputs pin_inputs = nullptr);
+
+  // Reads the samples of a plan. Once `batch` has held the largest minibatch, nothing is allocated.
+  absl::Status Read(BatchPlan plan, LoadedBatch* batch);
+
+ private:
+  void ResizeInputs(int64_t size, LoadedBatch* batch);
+  void CopySample(int64_t index, uint64_t sample_id, float* out);
+  void CopySpan(const Span& span, int64_t at, LoadedBatch* batch);
+  static void NameSpan(const Span& span, int64_t at, LoadedBatch* batch);
+
+  const Dataset* const dataset_;
+  const Augmentation* const augmentation_;  // null: none
+  EpochOrder order_;
+  std::vector<float> original_;  // of a sample that is augmented
+  const PinInputs pin_inputs_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_DATA_BATCH_READER_H_

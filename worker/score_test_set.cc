@@ -1,0 +1,70 @@
+#include "worker/score_test_set.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace catchment {
+namespace {
+
+// The least number of training samples for the mean and variance of batch_norm, if there are that many.
+constexpr int64_t kSamplesForStatistics = 1024;
+
+// Whole minibatches: that is how batch_norm saw samples in training.
+int64_t SamplesForStatistics(const Dataset& train, int64_t batch_size) {
+  const int64_t batches = (kSamplesForStatistics + batch_size - 1) / batch_size;
+  return std::min(train.size(), batches * batch_size);
+}
+
+// Gives `count` samples of a data set in minibatches, in order and as far from each other as may be.
+class SampleReader {
+ public:
+  SampleReader(const Dataset* data, int64_t count, int64_t batch_size)
+      : data_(*data),
+        count_(count),
+        batch_size_(batch_size),
+        inputs_(batch_size * data->input_shape().size()),
+        labels_(data->target().is_real() ? 0 : batch_size),
+        targets_(batch_size * data->target().reals) {}
+
+  // False: there are no more.
+  bool Next(Minibatch* batch) {
+    const int64_t n = std::min(batch_size_, count_ - next_);
+    if (n == 0) return false;
+    for (int64_t i = 0; i < n; ++i, ++next_) {
+      const int64_t index = next_ * data_.size() / count_;
+      data_.CopyInput(index, inputs_.data() + i * data_.input_shape().size());
+      if (targets_.empty()) {
+        labels_[i] = data_.label(index);
+      } else {
+        data_.CopyTargets(index, targets_.data() + i * data_.target().reals);
+      }
+    }
+    *batch = {inputs_.data(), labels_.data(), nullptr, static_cast<int>(n),
+              targets_.empty() ? nullptr : targets_.data()};
+    return true;
+  }
+
+ private:
+  const Dataset& data_;
+  const int64_t count_;
+  const int64_t batch_size_;
+  std::vector<float> inputs_;
+  std::vector<int32_t> labels_;
+  std::vector<float> targets_;
+  int64_t next_ = 0;
+};
+
+}  // namespace
+
+Score ScoreTestSet(const DataSets& data, int64_t batch_size, absl::Span<const float> weights,
+                   Trainable* model, absl::FunctionRef<bool()> is_stopped) {
+  SampleReader statistics(&data.train, SamplesForStatistics(data.train, batch_size), batch_size);
+  model->EstimateStatistics(weights, [&](Minibatch* batch) { return statistics.Next(batch); });
+  SampleReader test(&data.test, data.test.size(), batch_size);
+  Score total;
+  Minibatch batch;
+  while (!is_stopped() && test.Next(&batch)) total += model->Evaluate(weights, batch);
+  return total;
+}
+
+}  // namespace catchment

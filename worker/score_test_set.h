@@ -1,0 +1,21 @@
+// Scores weights on a test set.
+#ifndef CATCHMENT_WORKER_SCORE_TEST_SET_H_
+#define CATCHMENT_WORKER_SCORE_TEST_SET_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
+#include "worker/data/dataset.h"
+#include "worker/model/trainable.h"
+
+namespace catchment {
+
+// Returns the score of the whole test set, with the statistics of batch_norm estimated from training samples; of a part
+// of it if `is_stopped` returns true.
+Score ScoreTestSet(const DataSets& data, int64_t batch_size, absl::Span<const float> weights,
+                   Trainable* model, absl::FunctionRef<bool()> is_stopped);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_WORKER_SCORE_TEST_SET_H_
