@@ -16,7 +16,8 @@ Fiber* running = nullptr;
 }  // namespace
 
 Fiber::Fiber(std::function<void()> work) : work_(std::move(work)) {
-  stack_ = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  stack_ =
+      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PCHECK(stack_ != MAP_FAILED) << "no memory for the stack of a simulated worker";
   *static_cast<uint64_t*>(stack_) = kLowest;
   getcontext(&own_);

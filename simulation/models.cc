@@ -16,16 +16,19 @@ namespace catchment {
 namespace {
 
 constexpr char kDistributionForms[] =
-    "takes constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE, such as lognormal:120ms:0.3";
-constexpr char kNetworkForms[] =
-    "takes BANDWIDTH:LATENCY, such as 10Gbit:50us, 100Mbit:1ms or unlimited:0us";
+    "takes constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE, such as "
+    "lognormal:120ms:0.3";
+constexpr char kNetworkForms[] = "takes BANDWIDTH:LATENCY, such as 10Gbit:50us, 100Mbit:1ms or unlimited:0us";
 constexpr char kStragglerForms[] =
-    "takes WORKER:TIMESx, SHARE%:TIMESx (of the workers) or SHARE%steps:TIMESx (of all steps), such as 3:10x, 1%:10x or "
+    "takes WORKER:TIMESx, SHARE%:TIMESx (of the workers) or SHARE%steps:TIMESx (of all steps), such as "
+    "3:10x, 1%:10x or "
     "1%steps:10x";
 constexpr char kFailureForms[] =
-    "takes MEAN:AWAY, the mean time between two failures of a worker and the time until it is back, such as 2h:30s";
+    "takes MEAN:AWAY, the mean time between two failures of a worker and the time until it is back, such as "
+    "2h:30s";
 constexpr char kQuadraticForms[] =
-    "takes quadratic:CONDITION:NOISE, with a condition number from 1 and a standard deviation from 0, such as "
+    "takes quadratic:CONDITION:NOISE, with a condition number from 1 and a standard deviation from 0, such "
+    "as "
     "quadratic:100:0.1";
 
 using Parts = std::vector<std::string>;
@@ -41,7 +44,8 @@ struct Unit {
 std::optional<double> ParseWithUnit(const std::string& text, const std::vector<Unit>& units) {
   const size_t letters = text.find_first_not_of("0123456789.");
   double number = 0;
-  if (letters == std::string::npos || !absl::SimpleAtod(text.substr(0, letters), &number)) return std::nullopt;
+  if (letters == std::string::npos || !absl::SimpleAtod(text.substr(0, letters), &number))
+    return std::nullopt;
   for (const Unit& unit : units) {
     if (text.substr(letters) == unit.name && std::isfinite(number)) return number * unit.value;
   }
@@ -81,8 +85,8 @@ absl::StatusOr<double> ParseDuration(const std::string& text) {
   const auto seconds =
       ParseWithUnit(text, {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}});
   if (seconds) return *seconds;
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\" is no time; a time is a number with ns, us, ms, s, m or h, such as 120ms"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", text, "\" is no time; a time is a number with ns, us, ms, s, m or h, such as 120ms"));
 }
 
 double Distribution::Sample(Random* random) const {
@@ -131,8 +135,7 @@ absl::StatusOr<NetworkModel> ParseNetwork(const std::string& text) {
   if (parts.size() != 2) return Refuse(kNetworkForms);
   NetworkModel network;
   if (parts[0] != "unlimited") {
-    const auto bits =
-        ParseWithUnit(parts[0], {{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}});
+    const auto bits = ParseWithUnit(parts[0], {{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}});
     if (!bits || *bits <= 0) return Refuse(kNetworkForms);
     network.bytes_per_second = *bits / 8;
   }
@@ -178,7 +181,8 @@ absl::StatusOr<StragglerModel> ParseStraggler(const std::string& text) {
 void SetStragglers(const StragglerModel& model, v1::Job* job) {
   if (model.of_steps) return;
   const uint32_t slow =
-      model.worker ? 1 : static_cast<uint32_t>(std::llround(model.share * static_cast<double>(job->workers())));
+      model.worker ? 1
+                   : static_cast<uint32_t>(std::llround(model.share * static_cast<double>(job->workers())));
   for (uint32_t i = 0; i < std::min(slow, job->workers()); ++i) {
     const uint32_t worker = model.worker.value_or(job->workers() - 1 - i);
     if (worker >= job->workers()) continue;

@@ -43,11 +43,11 @@ std::string ToString(const NetworkModel& network);
 
 // Slow workers, or slow steps.
 struct StragglerModel {
-  std::string text;              // as given
+  std::string text;                // as given
   std::optional<uint32_t> worker;  // one worker
-  double share = 0;              // or the share of the workers, the last ones, at least one of ten or more workers
-  bool of_steps = false;         // the share is of the steps of all workers
-  double times = 1;              // the factor of a step's time
+  double share = 0;       // or the share of the workers, the last ones, at least one of ten or more workers
+  bool of_steps = false;  // the share is of the steps of all workers
+  double times = 1;       // the factor of a step's time
 };
 // 3:10x, 1%:10x, 1%steps:10x.
 absl::StatusOr<StragglerModel> ParseStraggler(const std::string& text);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "simulation/event_queue.h"
 #include "simulation/models.h"

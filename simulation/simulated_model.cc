@@ -1,0 +1,229 @@
+#include "simulation/simulated_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/data_sources.h"
+#include "common/model_shapes.h"
+#include "common/random.h"
+#include "common/text.h"
+#include "common/timer.h"
+#include "kernels/device.h"
+#include "server/shard/shard_host.h"
+#include "worker/data/load_data.h"
+#include "worker/model/network.h"
+#include "worker/model/synthetic_model.h"
+#include "worker/score_test_set.h"
+
+namespace catchment {
+namespace {
+
+// Of the job's seed; other streams of it are dropout's, the samples' order and those of step times.
+constexpr uint64_t kNoiseStream = 0x6e6f697365;
+
+std::vector<Range> RangesOf(const std::vector<LayerShape>& layers) {
+  std::vector<Range> ranges;
+  int64_t end = 0;
+  for (const LayerShape& layer : layers) {
+    const int64_t begin = end;
+    for (const TensorSpec& tensor : layer.tensors) end += tensor.size();
+    if (end > begin) ranges.push_back({begin, end});
+  }
+  return ranges;
+}
+
+absl::StatusOr<std::vector<LayerShape>> LayersOf(const v1::Job& job) {
+  const DataShape data = ShapeOf(job.data());
+  return InferShapes(job.model(), data.input, data.target);
+}
+
+// The simulation models the time of a pass.
+class NoTimer final : public Timer {
+ public:
+  double Now() const override { return 0; }
+  void SleepUntil(double) override {}
+};
+
+// ------------------------------------------------------------------------------------- the job's own model
+
+class TrainedModel final : public SimulatedModel {
+ public:
+  TrainedModel(const v1::Job& job, DataSets data, std::unique_ptr<Trainable> model, std::vector<Range> layers)
+      : job_(job),
+        data_(std::move(data)),
+        model_(std::move(model)),
+        layers_(std::move(layers)),
+        augmentation_(job.data().augmentation(), data_.train.input_shape(), job.seed()),
+        reader_(&data_.train, &augmentation_, EpochOrder(job.seed(), data_.train.size())) {}
+
+  const std::vector<TensorSpec>& tensors() const override { return model_->tensors(); }
+  const std::vector<Range>& layers() const override { return layers_; }
+  uint64_t train_samples() const override { return data_.train.size(); }
+  std::string description() const override { return model_->device(); }
+
+  absl::StatusOr<std::vector<float>> InitialWeights(const ParameterLayout& layout) const override {
+    std::vector<float> weights;
+    for (int s = 0; s < layout.num_shards(); ++s) {
+      const absl::StatusOr<Shard::Contents> contents = MakeContents(job_, layout, s, "", nullptr);
+      if (!contents.ok()) return contents.status();
+      weights.insert(weights.end(), contents->weights.begin(), contents->weights.end());
+    }
+    return weights;
+  }
+
+  absl::StatusOr<Score> Train(absl::Span<const float> weights, const BatchPlan& plan,
+                              absl::Span<float> gradient) override {
+    if (absl::Status status = reader_.Read(plan, &batch_); !status.ok()) return status;
+    NoPassObserver observer;
+    return model_->Train(weights,
+                         {batch_.inputs.data(), batch_.labels.data(), batch_.sample_ids.data(),
+                          static_cast<int>(batch_.samples), batch_.targets.data()},
+                         gradient, &observer);
+  }
+
+  v1::EvaluationReport Evaluate(absl::Span<const float> weights) override {
+    v1::EvaluationReport report;
+    if (data_.test.size() == 0) return report;
+    const Score total = ScoreTestSet(data_, job_.batch_size(), weights, model_.get(), [] { return false; });
+    report.set_samples(total.samples);
+    report.set_correct(total.correct);
+    report.set_loss_sum(total.loss_sum);
+    return report;
+  }
+
+ private:
+  const v1::Job job_;
+  const DataSets data_;
+  const std::unique_ptr<Trainable> model_;
+  const std::vector<Range> layers_;
+  const Augmentation augmentation_;
+  BatchReader reader_;
+  LoadedBatch batch_;
+};
+
+absl::StatusOr<std::unique_ptr<Trainable>> MakeTrainable(const v1::Job& job, const Dataset& data,
+                                                         const std::vector<LayerShape>& layers) {
+  if (job.model().has_synthetic()) {
+    return std::make_unique<SyntheticModel>(job.model().synthetic(), layers, job.seed(),
+                                            std::make_unique<NoTimer>());
+  }
+  absl::StatusOr<DeviceChoice> device =
+      ChooseDevice({.device = v1::CPU, .cuda_index = {}}, {.cpu = {1, /*deterministic=*/true}});
+  if (!device.ok()) return device.status();
+  return Network::Create(job.model(), data.input_shape(), data.target(),
+                         {.max_batch_size = static_cast<int>(job.batch_size()), .seed = job.seed()},
+                         std::move(device->backend));
+}
+
+// ------------------------------------------------------------------------------------------- the quadratic
+
+class Quadratic final : public SimulatedModel {
+ public:
+  Quadratic(const QuadraticModel& model, const v1::Job& job, int servers, int64_t values_of_model,
+            uint64_t train_samples)
+      : model_(model),
+        seed_(Derive(job.seed(), kNoiseStream)),
+        train_samples_(train_samples),
+        curvatures_(servers * kValuesPerServer) {
+    for (int s = 0; s < servers; ++s) tensors_.push_back({absl::StrCat("w", s), {kValuesPerServer}});
+    const auto values = static_cast<int64_t>(curvatures_.size());
+    layers_ = {{0, values}};
+    wire_scale_ = static_cast<double>(values_of_model) / static_cast<double>(values);
+    for (int64_t i = 0; i < values; ++i) {
+      // Each server has small and large curvatures.
+      const int64_t rank = i % kValuesPerServer * servers + i / kValuesPerServer;
+      const double exponent = static_cast<double>(rank) / static_cast<double>(values - 1) - 1;
+      curvatures_[i] = static_cast<float>(std::pow(model.condition, exponent));
+    }
+    initial_loss_ = LossAt(std::vector<float>(values, 1.0f));
+  }
+
+  const std::vector<TensorSpec>& tensors() const override { return tensors_; }
+  const std::vector<Range>& layers() const override { return layers_; }
+  uint64_t train_samples() const override { return train_samples_; }
+  double wire_scale() const override { return wire_scale_; }
+  std::string description() const override {
+    return absl::StrCat("a quadratic of condition ", Short(model_.condition), ", noise ",
+                        Short(model_.noise));
+  }
+  absl::StatusOr<std::vector<float>> InitialWeights(const ParameterLayout&) const override {
+    return std::vector<float>(curvatures_.size(), 1.0f);
+  }
+
+  absl::StatusOr<Score> Train(absl::Span<const float> weights, const BatchPlan& plan,
+                              absl::Span<float> gradient) override {
+    Score score;
+    for (const Span& span : plan.spans) score.samples += static_cast<int64_t>(span.end - span.begin);
+    const Span& first = plan.spans.front();
+    Random random(Derive(Derive(seed_, first.epoch), first.begin));
+    for (size_t i = 0; i < curvatures_.size(); ++i) {
+      gradient[i] = curvatures_[i] * weights[i];
+      if (model_.noise > 0) gradient[i] += static_cast<float>(model_.noise * random.Normal());
+    }
+    score.loss_sum = LossAt(weights) * static_cast<double>(score.samples);
+    return score;
+  }
+
+  v1::EvaluationReport Evaluate(absl::Span<const float> weights) override {
+    constexpr double kSamples = 1e6;
+    const double loss = LossAt(weights);
+    v1::EvaluationReport report;
+    report.set_samples(static_cast<uint64_t>(kSamples));
+    report.set_loss_sum(kSamples * loss);
+    const double gone = std::isfinite(loss) ? std::clamp(1 - loss / initial_loss_, 0.0, 1.0) : 0;
+    report.set_correct(static_cast<uint64_t>(std::llround(kSamples * gone)));
+    return report;
+  }
+
+ private:
+  double LossAt(absl::Span<const float> weights) const {
+    double loss = 0;
+    for (size_t i = 0; i < curvatures_.size(); ++i) loss += 0.5 * curvatures_[i] * weights[i] * weights[i];
+    return loss;
+  }
+
+  const QuadraticModel model_;
+  const uint64_t seed_;
+  const uint64_t train_samples_;
+  std::vector<TensorSpec> tensors_;
+  std::vector<Range> layers_;
+  std::vector<float> curvatures_;
+  double wire_scale_ = 1;
+  double initial_loss_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& job) {
+  if (job.model().has_external()) {
+    return absl::InvalidArgumentError(
+        "model.external: the gradients of a program cannot be simulated; use "
+        "--gradient=quadratic:CONDITION:NOISE");
+  }
+  absl::StatusOr<std::vector<LayerShape>> layers = LayersOf(job);
+  if (!layers.ok()) return layers.status();
+  absl::StatusOr<DataSets> data = LoadData(job, DataPathsFromEnvironment());
+  if (!data.ok()) return data.status();
+  absl::StatusOr<std::unique_ptr<Trainable>> model = MakeTrainable(job, data->train, *layers);
+  if (!model.ok()) return model.status();
+  return std::make_unique<TrainedModel>(job, *std::move(data), *std::move(model), RangesOf(*layers));
+}
+
+absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticModel& quadratic,
+                                                              const v1::Job& job, int servers) {
+  const absl::StatusOr<std::vector<LayerShape>> layers = LayersOf(job);
+  if (!layers.ok()) return layers.status();
+  int64_t values = 0;
+  for (const TensorSpec& tensor : ListTensors(*layers)) values += tensor.size();
+  auto samples = static_cast<uint64_t>(ShapeOf(job.data()).train_samples);
+  if (samples == 0) {
+    const absl::StatusOr<DataSets> data = LoadData(job, DataPathsFromEnvironment());
+    if (!data.ok()) return data.status();
+    samples = data->train.size();
+  }
+  return std::make_unique<Quadratic>(quadratic, job, servers, values, samples);
+}
+
+}  // namespace catchment

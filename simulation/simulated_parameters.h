@@ -1,0 +1,101 @@
+// The center as a simulated worker reaches it: Parameters over the simulated network. It is to a simulation what
+// ParameterClient (worker/client/parameter_client.h) is to a worker, with the same schedule of blocks and the same codecs.
+//
+// Threads: those of the simulation. Errors: Cancelled after Cancel; those of the shards.
+#ifndef CATCHMENT_SIMULATION_SIMULATED_PARAMETERS_H_
+#define CATCHMENT_SIMULATION_SIMULATED_PARAMETERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/codec/codec.h"
+#include "common/codec/push_encoder.h"
+#include "common/parameter_layout.h"
+#include "simulation/network.h"
+#include "simulation/process.h"
+#include "simulation/simulated_server.h"
+#include "worker/client/block_schedule.h"
+#include "worker/client/parameter_client.h"
+#include "worker/parameters.h"
+
+namespace catchment {
+
+using SimulatedServers = std::vector<std::unique_ptr<SimulatedServer>>;
+
+class SimulatedParameters final : public Parameters {
+ public:
+  struct Options {
+    uint32_t worker = 0;
+    uint64_t incarnation = 0;
+    v1::Compression compression;
+    double wire_scale = 1;  // bytes on the wire for each byte of a payload
+  };
+  // All pointers outlive the object. `caller` makes the calls.
+  SimulatedParameters(const Options& options, const ParameterLayout* layout, SimulatedServers* servers,
+                      Network* network, Port* port, Process* caller, EventQueue* events);
+  // Closes the connections.
+  ~SimulatedParameters() override;
+
+  void Start(const Operation& operation) override;
+  void Ready(Range range) override;
+  absl::Status Await(Range range) override;
+  absl::StatusOr<Outcome> Finish() override;
+
+  // Ends the wait under way and all later ones.
+  void Cancel();
+  using Totals = ParameterClient::Totals;
+  const Totals& totals() const { return totals_; }
+
+ private:
+  // One connection to a server. Answers may still arrive when the worker has gone.
+  struct Channel final : AnswerSink {
+    void Deliver(Answer answer) override;
+
+    SimulatedParameters* owner = nullptr;  // null: the worker has gone
+    int shard = 0;
+    bool sending = false;
+    std::vector<uint64_t> versions;  // of each block, as last pulled
+    std::unique_ptr<BlockSchedule> schedule;
+    std::unique_ptr<PushEncoder> encoder;
+  };
+
+  bool has_input() const { return operation_.kind != Operation::kPull; }
+  // Sends the next block that is ready, if the connection is free.
+  void SendNext(const std::shared_ptr<Channel>& channel);
+  absl::StatusOr<Request> MakeBlock(const std::shared_ptr<Channel>& channel, int block, size_t* bytes);
+  void Take(Channel* channel, const Answer& answer, size_t bytes);
+  absl::Status WaitFor(Range range);
+  int unanswered(Range range) const;
+  bool AllSent() const;
+  void CountWait(double from, double to);
+  double WireBytes(size_t payload) const {
+    return kHeaderBytes + options_.wire_scale * static_cast<double>(payload);
+  }
+
+  const Options options_;
+  const ParameterLayout& layout_;
+  SimulatedServers& servers_;
+  Network& network_;
+  Port& port_;
+  Process& caller_;
+  EventQueue& events_;
+  const Codec pull_;
+  std::vector<std::shared_ptr<Channel>> channels_;
+  std::vector<char> encoded_;
+
+  Operation operation_;
+  uint64_t sequence_ = 0;
+  int64_t missing_ = 0;  // values of the input that are not Ready
+  int unanswered_ = 0;   // blocks
+  double ready_at_ = 0;
+  double left_at_ = 0;
+  Outcome outcome_;
+  bool cancelled_ = false;
+  absl::Status status_;
+  Totals totals_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SIMULATION_SIMULATED_PARAMETERS_H_

@@ -1,0 +1,50 @@
+#include "simulation/simulated_server.h"
+
+#include <utility>
+
+#include "common/checkpoint/shard_file.h"
+
+namespace catchment {
+
+SimulatedServer::SimulatedServer(const v1::Job& job, const ParameterLayout& layout, int index,
+                                 Shard::Contents contents, EventQueue* events)
+    : events_(*events),
+      shard_(
+          job, layout, index, std::move(contents),
+          [this](std::unique_ptr<PendingSnapshot> snapshot) { NoteSnapshot(std::move(snapshot)); },
+          /*keeps_values=*/false) {}
+
+// Without a directory a server saves nothing, and reports the checkpoint at once.
+void SimulatedServer::NoteSnapshot(std::unique_ptr<PendingSnapshot> snapshot) {
+  const ShardSnapshot taken = snapshot->Finish();
+  v1::SavedShard saved;
+  saved.set_checkpoint(taken.state.checkpoint());
+  saved.set_version(ShardVersion(taken.state));
+  for (const v1::Watermark& watermark : taken.state.watermarks()) {
+    saved.add_incarnations(watermark.incarnation());
+    saved.add_settled_steps(watermark.settled_steps());
+  }
+  saved_ = {std::move(saved)};
+}
+
+void SimulatedServer::Receive(Request request, double bytes) {
+  const double seconds = kServerSecondsPerBlock + kServerSecondsPerByte * bytes;
+  const double begin = processor_.Occupy(events_.Now(), seconds);
+  events_.At(begin + seconds, [this, request = std::move(request)]() mutable { Handle(std::move(request)); });
+}
+
+void SimulatedServer::Handle(Request request) {
+  status_.Update(shard_.Handle(std::move(request), events_.Now(), &answers_));
+  Deliver(&answers_);
+}
+
+v1::ShardReport SimulatedServer::Control(const v1::ShardCommand& command) {
+  std::vector<Answer> answers;
+  shard_.SetRosters(command, events_.Now(), &answers);
+  Deliver(&answers);
+  v1::ShardReport report = shard_.Report(!command.without_statistics());
+  *report.mutable_saved() = {saved_.begin(), saved_.end()};
+  return report;
+}
+
+}  // namespace catchment

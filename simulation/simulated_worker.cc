@@ -1,0 +1,372 @@
+#include "simulation/simulated_worker.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace catchment {
+namespace {
+
+// As in TrainingSession: the minibatch in use, and those that are prepared.
+constexpr size_t kBatchesAhead = 3;
+// As in Heartbeat.
+constexpr double kUsualHeartbeat = 0.5;
+constexpr double kForwardShare = 1.0 / 3;
+// Of the job's seed.
+constexpr uint64_t kTimeStream = 0x74696d65;
+constexpr uint64_t kFailureStream = 0x6661696c;
+
+double SlowdownOf(const v1::Job& job, uint32_t worker) {
+  for (const v1::Straggler& straggler : job.faults().stragglers()) {
+    if (straggler.worker() == worker) return straggler.slowdown_factor();
+  }
+  return 1;
+}
+
+// Makes a call to the master from a process: it arrives after the latency, and so does its answer. `call` is called with
+// a function that takes the answer. Returns nothing if `is_stopped` becomes true before.
+template <typename Answer, typename Call, typename IsStopped>
+std::optional<Answer> CallMaster(Network* network, Process* process, Call call, IsStopped is_stopped) {
+  const auto answer = std::make_shared<std::optional<Answer>>();
+  network->SendSmall([=] {
+    call([=](Answer value) {
+      network->SendSmall([=] {
+        *answer = value;
+        process->Wake();
+      });
+    });
+  });
+  while (!answer->has_value() && !is_stopped()) process->Wait();
+  return std::move(*answer);
+}
+
+}  // namespace
+
+// One registration.
+class SimulatedWorker::Session final : public LeaseCalls {
+ public:
+  Session(SimulatedWorker* worker, const v1::RegisterReply& me)
+      : worker_(*worker),
+        cluster_(worker->cluster_),
+        events_(worker->events_),
+        me_(me),
+        slowdown_(SlowdownOf(*cluster_.job, me.worker())),
+        client_({.worker = me.worker(),
+                 .incarnation = me.incarnation(),
+                 .compression = cluster_.job->compression(),
+                 .wire_scale = cluster_.model->wire_scale()},
+                cluster_.layout, cluster_.servers, cluster_.network, &worker->port_, &worker->trainer_,
+                &events_),
+        algorithm_(MakeAlgorithm(*cluster_.job, cluster_.layout->size(), &client_)),
+        leases_(me.worker(), me.incarnation(), this, [this] { return progress_; }) {
+    ScheduleHeartbeat(alive_, kUsualHeartbeat);
+  }
+  ~Session() override { *alive_ = false; }
+
+  // For the trainer.
+  absl::Status Run() {
+    const absl::Status status = RunSteps();
+    const bool finish = status.ok() && started_ && !ended_;
+    const absl::Status last = finish ? algorithm_->Finish() : algorithm_->Settle();
+    if (last.ok()) Report();
+    return status.ok() ? last : status;
+  }
+  // For the loader: prepares minibatches until there are no more.
+  void Load() {
+    while (!ended_) {
+      while (!ended_ && ready_.size() + lent_ >= kBatchesAhead) worker_.loader_.Wait();
+      if (ended_) break;
+      absl::StatusOr<std::optional<BatchPlan>> plan = leases_.Next();
+      if (!plan.ok()) load_status_ = plan.status();
+      if (!plan.ok() || !plan->has_value()) break;
+      ready_.push_back(**std::move(plan));
+      worker_.trainer_.Wake();
+    }
+    loaded_ = true;
+    worker_.trainer_.Wake();
+  }
+  bool loaded() const { return loaded_; }
+
+  void End() {
+    ended_ = true;
+    worker_.trainer_.Interrupt();
+    worker_.loader_.Interrupt();
+  }
+  // The process is lost.
+  void Fail() {
+    failed_ = true;
+    client_.Cancel();
+    End();
+  }
+  bool failed() const { return failed_; }
+  const v1::RegisterReply& me() const { return me_; }
+  const v1::Progress& progress() const { return progress_; }
+
+ private:
+  // LeaseCalls, for the loader.
+  absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request) override {
+    using Answer = absl::StatusOr<v1::Lease>;
+    std::optional<Answer> lease = CallMaster<Answer>(
+        cluster_.network, &worker_.loader_,
+        [master = cluster_.master, request](auto respond) { master->AwaitLease(request, respond); },
+        [this] { return ended_; });
+    if (!lease) return absl::CancelledError("the simulated worker ends");
+    return *std::move(lease);
+  }
+  bool IsStopped() const override { return ended_; }
+  void PauseUntil(absl::FunctionRef<bool()> is_done, double seconds) const override {
+    const double end = events_.Now() + seconds;
+    events_.At(end, [worker = &worker_] { worker->loader_.Wake(); });
+    while (!ended_ && events_.Now() < end && !is_done()) worker_.loader_.Wait();
+  }
+
+  absl::Status RunSteps() {
+    while (!ended_) {
+      lent_ = 0;
+      worker_.loader_.Wake();
+      if (ready_.empty() && !loaded_) {
+        if (absl::Status status = algorithm_->Settle(); !status.ok()) return status;
+        Report();
+      }
+      const double begin = events_.Now();
+      while (ready_.empty() && !loaded_ && !ended_) worker_.trainer_.Wait();
+      if (started_) data_seconds_ += events_.Now() - begin;
+      if (ended_) break;
+      if (ready_.empty()) return load_status_;
+      const BatchPlan plan = std::move(ready_.front());
+      ready_.pop_front();
+      lent_ = 1;
+      if (absl::Status status = RunPlan(plan); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunPlan(const BatchPlan& plan) {
+    if (const uint64_t checkpoint = LeaseSource::CheckpointOf(plan.tag)) {
+      absl::Status status = algorithm_->Settle();
+      if (status.ok()) cluster_.master->OnStateSaved(me_.incarnation(), checkpoint);
+      return status;
+    }
+    if (plan.tag == LeaseSource::kFlush) return algorithm_->Finish();
+    if (plan.tag == LeaseSource::kStopped) {
+      End();
+      return absl::OkStatus();
+    }
+    if (!started_) {
+      if (absl::Status status = algorithm_->Start(leases_.first_version()); !status.ok()) return status;
+      started_ = true;
+    }
+    return RunStep(plan);
+  }
+
+  absl::Status RunStep(const BatchPlan& plan) {
+    absl::StatusOr<Score> score = Score();
+    const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
+                              PassObserver* observer) { score = Pass(plan, weights, gradient, observer); };
+    Algorithm::Step step;
+    for (const Span& span : plan.spans) step.samples += static_cast<uint32_t>(span.end - span.begin);
+    if (const uint64_t total = leases_.total_samples(); total > 0 && !plan.spans.empty()) {
+      const Span& first = plan.spans.front();
+      const double samples = static_cast<double>(cluster_.model->train_samples());
+      step.progress = (static_cast<double>(first.epoch) * samples + static_cast<double>(first.begin)) /
+                      static_cast<double>(total);
+    }
+    const double start = events_.Now();
+    const double blocked = client_.totals().blocked_seconds();
+    if (absl::Status status = algorithm_->Run(step, gradient); !status.ok()) return status;
+    if (!score.ok()) return score.status();
+    const double seconds = events_.Now() - start - (client_.totals().blocked_seconds() - blocked);
+    if (algorithm_->in_flight()) Report();
+    const LeaseSource::Place place = LeaseSource::PlaceOf(plan.tag);
+    current_.set_steps(current_.steps() + 1);
+    current_.set_samples(current_.samples() + step.samples);
+    current_.set_loss_sum(current_.loss_sum() + score->loss_sum);
+    current_.set_correct(current_.correct() + score->correct);
+    current_.set_compute_seconds(current_.compute_seconds() + seconds);
+    current_.set_lease(place.lease);
+    current_.set_lease_steps(place.step);
+    if (!algorithm_->in_flight()) Report();
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Score> Pass(const BatchPlan& plan, absl::Span<const float> weights,
+                             absl::Span<float> gradient, PassObserver* observer) {
+    const std::vector<Range>& layers = cluster_.model->layers();
+    const double per_layer = slowdown_ * worker_.StepSeconds() / static_cast<double>(layers.size());
+    for (const Range& layer : layers) {
+      observer->BeforeForward(layer);
+      worker_.trainer_.SleepUntil(events_.Now() + kForwardShare * per_layer);
+    }
+    absl::StatusOr<Score> score;
+    Fiber::CallOutside([&] { score = cluster_.model->Train(weights, plan, gradient); });
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      worker_.trainer_.SleepUntil(events_.Now() + (1 - kForwardShare) * per_layer);
+      observer->AfterBackward(*layer);
+    }
+    return score;
+  }
+
+  // Publishes the progress with all steps so far.
+  void Report() {
+    const SimulatedParameters::Totals& totals = client_.totals();
+    current_.set_push_seconds(totals.push_seconds);
+    current_.set_pull_seconds(totals.pull_seconds);
+    current_.set_data_seconds(data_seconds_);
+    current_.set_bytes_pushed(totals.bytes_pushed);
+    current_.set_bytes_pulled(totals.bytes_pulled);
+    current_.clear_round_trip_us();
+    current_.clear_round_trip_counts();
+    totals.round_trips.ForEach([this](uint64_t microseconds, uint64_t count) {
+      current_.add_round_trip_us(microseconds);
+      current_.add_round_trip_counts(count);
+    });
+    progress_ = current_;
+    // It may wait for this.
+    if (ready_.empty()) worker_.loader_.Wake();
+  }
+
+  void ScheduleHeartbeat(std::shared_ptr<bool> alive, double seconds) {
+    seconds = std::min(seconds, me_.heartbeat_timeout_seconds() / 4);
+    events_.After(seconds, [this, alive = std::move(alive)] {
+      if (!*alive || failed_) return;
+      v1::HeartbeatRequest request;
+      request.set_worker(me_.worker());
+      request.set_incarnation(me_.incarnation());
+      *request.mutable_progress() = progress_;
+      const absl::StatusOr<v1::HeartbeatReply> reply = cluster_.master->Heartbeat(request);
+      if (!reply.ok()) return Fail();
+      if (reply->stop()) End();
+      ScheduleHeartbeat(alive, std::max(kUsualHeartbeat, reply->again_in_seconds()));
+    });
+  }
+
+  SimulatedWorker& worker_;
+  const SimulatedCluster& cluster_;
+  EventQueue& events_;
+  const v1::RegisterReply me_;
+  const double slowdown_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // this object exists
+  SimulatedParameters client_;
+  const std::unique_ptr<Algorithm> algorithm_;
+  LeaseSource leases_;
+  std::deque<BatchPlan> ready_;
+  size_t lent_ = 0;
+  bool loaded_ = false;  // the loader has ended
+  absl::Status load_status_;
+  bool started_ = false;
+  bool ended_ = false;
+  bool failed_ = false;
+  double data_seconds_ = 0;
+  v1::Progress current_;   // with the step in progress
+  v1::Progress progress_;  // as published
+};
+
+SimulatedWorker::SimulatedWorker(const SimulatedCluster* cluster, uint32_t index)
+    : cluster_(*cluster),
+      events_(*cluster->events),
+      random_(Derive(Derive(cluster->job->seed(), kTimeStream), index)),
+      failures_(Derive(Derive(cluster->job->seed(), kFailureStream), index)),
+      trainer_(cluster->events, [this] { Train(); }),
+      loader_(cluster->events, [this] { Load(); }) {}
+
+SimulatedWorker::~SimulatedWorker() = default;
+
+void SimulatedWorker::Start() {
+  trainer_.Start();
+  loader_.Start();
+}
+
+void SimulatedWorker::Cancel() {
+  cancelled_ = true;
+  if (session_ != nullptr) session_->Fail();
+  trainer_.Interrupt();
+  loader_.Interrupt();
+}
+
+double SimulatedWorker::StepSeconds() {
+  double seconds = cluster_.step.Sample(&random_);
+  if (cluster_.slow_steps > 0 && random_.Uniform() < cluster_.slow_steps)
+    seconds *= cluster_.slow_step_factor;
+  return seconds;
+}
+
+// The loader's thread lives as long as the worker, and serves one session after another.
+void SimulatedWorker::Load() {
+  while (!over_ && !cancelled_) {
+    if (session_ != nullptr && !session_->loaded()) {
+      session_->Load();
+    } else {
+      loader_.Wait();
+    }
+  }
+}
+
+void SimulatedWorker::Train() {
+  while (!cancelled_) {
+    status_ = RunSession();
+    const bool failed = session_ != nullptr && session_->failed();
+    session_.reset();
+    if (!failed || cancelled_) break;
+    status_ = absl::OkStatus();
+    trainer_.Clear();
+    loader_.Clear();
+    trainer_.SleepUntil(events_.Now() + cluster_.failures.away_seconds);
+  }
+  over_ = true;
+  loader_.Wake();
+}
+
+absl::Status SimulatedWorker::RunSession() {
+  v1::RegisterRequest request;
+  for (const TensorSpec& tensor : cluster_.model->tensors()) {
+    v1::TensorInfo* const info = request.add_tensors();
+    info->set_name(tensor.name);
+    info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  }
+  request.set_train_samples(cluster_.model->train_samples());
+  request.set_host("simulated");
+  request.set_device(cluster_.model->description());
+  const auto is_cancelled = [this] { return cancelled_; };
+  using Registered = absl::StatusOr<v1::RegisterReply>;
+  const std::optional<Registered> me = CallMaster<Registered>(
+      cluster_.network, &trainer_,
+      [master = cluster_.master, request](auto respond) { respond(master->Register(request)); },
+      is_cancelled);
+  if (!me) return absl::CancelledError("the simulation ends");
+  if (!me->ok()) return me->status();
+  session_ = std::make_unique<Session>(this, **me);
+  loader_.Wake();
+  ScheduleFailure();
+  const absl::Status status = session_->Run();
+  session_->End();
+  while (!session_->loaded()) trainer_.Wait();
+  if (session_->failed()) return absl::OkStatus();
+  trainer_.Clear();
+  loader_.Clear();
+  v1::LeaveRequest leave;
+  leave.set_worker(session_->me().worker());
+  leave.set_incarnation(session_->me().incarnation());
+  *leave.mutable_progress() = session_->progress();
+  leave.set_failed(!status.ok());
+  leave.set_reason(std::string(status.message()));
+  CallMaster<v1::LeaveReply>(
+      cluster_.network, &trainer_,
+      [master = cluster_.master, leave](auto respond) { respond(master->Leave(leave)); }, is_cancelled);
+  return status;
+}
+
+void SimulatedWorker::ScheduleFailure() {
+  if (cluster_.failures.mean_seconds <= 0) return;
+  const Distribution time{.kind = Distribution::kExponential, .mean = cluster_.failures.mean_seconds};
+  events_.After(time.Sample(&failures_),
+                [this, incarnation = session_->me().incarnation()] { Fail(incarnation); });
+}
+
+void SimulatedWorker::Fail(uint64_t incarnation) {
+  if (session_ == nullptr || session_->me().incarnation() != incarnation) return;
+  session_->Fail();
+}
+
+}  // namespace catchment

@@ -1,0 +1,81 @@
+// A worker of a simulation: the worker's half of the job's algorithm, with leases from the master and minibatches ahead, as
+// TrainingSession (worker/training_session.h) drives them, in virtual time.
+//
+// A pass takes a random time, a third of it forward and two thirds backward, evenly over the layers as in SyntheticModel
+// (worker/model/synthetic_model.h). Its gradient is computed when the forward pass has all weights.
+#ifndef CATCHMENT_SIMULATION_SIMULATED_WORKER_H_
+#define CATCHMENT_SIMULATION_SIMULATED_WORKER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "common/parameter_layout.h"
+#include "common/random.h"
+#include "proto/job.pb.h"
+#include "simulation/models.h"
+#include "simulation/network.h"
+#include "simulation/process.h"
+#include "simulation/simulated_master.h"
+#include "simulation/simulated_model.h"
+#include "simulation/simulated_parameters.h"
+#include "worker/algorithms/algorithm.h"
+#include "worker/lease_source.h"
+
+namespace catchment {
+
+// What all workers of a simulation have in common. It owns nothing.
+struct SimulatedCluster {
+  const v1::Job* job = nullptr;
+  const ParameterLayout* layout = nullptr;
+  SimulatedModel* model = nullptr;
+  SimulatedServers* servers = nullptr;
+  SimulatedMaster* master = nullptr;
+  Network* network = nullptr;
+  EventQueue* events = nullptr;
+  Distribution step;
+  double slow_steps = 0;  // their share, and the factor of their time
+  double slow_step_factor = 1;
+  FailureModel failures;
+};
+
+class SimulatedWorker {
+ public:
+  // `cluster` outlives the worker. Workers with the same index and seed have the same step times.
+  SimulatedWorker(const SimulatedCluster* cluster, uint32_t index);
+  ~SimulatedWorker();
+
+  void Start();
+  // Lets the worker end without waiting for anything.
+  void Cancel();
+  bool ended() const { return trainer_.ended() && loader_.ended(); }
+  // Returns the error that ended the worker; OK: none.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  class Session;
+
+  void Train();
+  void Load();
+  absl::Status RunSession();
+  void Fail(uint64_t incarnation);
+  void ScheduleFailure();
+  double StepSeconds();
+
+  const SimulatedCluster& cluster_;
+  EventQueue& events_;
+  Random random_;
+  Random failures_;
+  Port port_;
+  Process trainer_;
+  Process loader_;
+  std::unique_ptr<Session> session_;
+  bool cancelled_ = false;
+  bool over_ = false;  // the trainer has ended
+  absl::Status status_;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SIMULATION_SIMULATED_WORKER_H_

@@ -1,0 +1,164 @@
+#include "simulation/simulation.h"
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/data_sources.h"
+#include "common/job/job_layout.h"
+#include "common/model_shapes.h"
+#include "server/shard/rule.h"
+#include "simulation/simulated_worker.h"
+
+namespace catchment {
+namespace {
+
+// What a worker takes beside its vectors: two stacks, its part of the ledgers, messages.
+constexpr double kBytesPerWorker = 96 << 10;
+// Vectors of a worker: weights, gradient, and what contributions of some kinds have; and those of its values that are on
+// their way to and from the servers.
+constexpr double kVectorsPerWorker = 5;
+
+absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions& options) {
+  if (options.step) return *options.step;
+  if (!job.model().has_synthetic()) {
+    return absl::InvalidArgumentError(
+        "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, which takes "
+        "it from a "
+        "finished run");
+  }
+  const v1::SyntheticModel& synthetic = job.model().synthetic();
+  return Distribution{.kind = synthetic.spread() > 0 ? Distribution::kLogNormal : Distribution::kConstant,
+                      .mean = synthetic.step_ms() / 1000,
+                      .shape = synthetic.spread()};
+}
+
+absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeModel(const v1::Job& job,
+                                                          const SimulationOptions& options) {
+  return options.quadratic ? MakeQuadratic(*options.quadratic, job, options.servers) : MakeTrainedModel(job);
+}
+
+// The objects of one simulation, from the outermost to the innermost.
+class Simulation {
+ public:
+  Simulation(const v1::Job& job, const SimulationOptions& options)
+      : job_(job), options_(options), network_(options.network, &events_) {}
+
+  absl::Status Prepare() {
+    const absl::StatusOr<Distribution> step = StepOf(job_, options_);
+    if (!step.ok()) return step.status();
+    absl::StatusOr<std::unique_ptr<SimulatedModel>> model = MakeModel(job_, options_);
+    if (!model.ok()) return model.status();
+    model_ = *std::move(model);
+    absl::StatusOr<ParameterLayout> layout = LayoutOf(job_, model_->tensors(), options_.servers);
+    if (!layout.ok()) return layout.status();
+    layout_ = std::make_unique<ParameterLayout>(*std::move(layout));
+    if (absl::Status status = MakeServers(); !status.ok()) return status;
+    auto master = SimulatedMaster::Create({job_, options_.out_dir, options_.seconds, options_.end_reason},
+                                          &servers_, model_.get(), &network_, &events_);
+    if (!master.ok()) return master.status();
+    master_ = *std::move(master);
+    cluster_ = {&job_,
+                layout_.get(),
+                model_.get(),
+                &servers_,
+                master_.get(),
+                &network_,
+                &events_,
+                *step,
+                options_.slow_steps,
+                options_.slow_step_factor,
+                options_.failures};
+    for (uint32_t w = 0; w < job_.workers(); ++w)
+      workers_.push_back(std::make_unique<SimulatedWorker>(&cluster_, w));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<v1::JobStatus> Run() {
+    absl::Status status = master_->Start();
+    for (const auto& worker : workers_) worker->Start();
+    while (status.ok() && !master_->over() && events_.RunNext()) status = master_->status();
+    const bool over = master_->over();
+    v1::JobStatus result = master_->Status();
+    EndWorkers();
+    if (!status.ok()) return status;
+    if (!over) return absl::InternalError("the simulation came to a standstill");
+    if (result.phase() == v1::JobStatus::FAILED)
+      return absl::InternalError(absl::StrCat("the job failed: ", result.reason()));
+    return result;
+  }
+
+ private:
+  absl::Status MakeServers() {
+    const absl::StatusOr<std::vector<float>> initial = model_->InitialWeights(*layout_);
+    if (!initial.ok()) return initial.status();
+    for (int s = 0; s < layout_->num_shards(); ++s) {
+      const Range range = layout_->shard(s);
+      Shard::Contents contents;
+      contents.weights.assign(initial->begin() + range.begin, initial->begin() + range.end);
+      servers_.push_back(std::make_unique<SimulatedServer>(job_, *layout_, s, std::move(contents), &events_));
+    }
+    return absl::OkStatus();
+  }
+
+  // The stacks of workers that have not ended hold objects.
+  void EndWorkers() {
+    for (const auto& worker : workers_) worker->Cancel();
+    const auto all_ended = [this] {
+      return std::all_of(workers_.begin(), workers_.end(),
+                         [](const auto& worker) { return worker->ended(); });
+    };
+    while (!all_ended()) {
+      for (int i = 0; i < 1000; ++i) {
+        if (!events_.RunNext()) break;
+      }
+    }
+  }
+
+  const v1::Job job_;
+  const SimulationOptions& options_;
+  EventQueue events_;
+  Network network_;
+  std::unique_ptr<SimulatedModel> model_;
+  std::unique_ptr<ParameterLayout> layout_;
+  SimulatedServers servers_;
+  std::unique_ptr<SimulatedMaster> master_;
+  SimulatedCluster cluster_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptions& options) {
+  Simulation simulation(job, options);
+  if (absl::Status status = simulation.Prepare(); !status.ok()) return status;
+  return simulation.Run();
+}
+
+absl::StatusOr<int64_t> WorkersThatFit(const v1::Job& job, const SimulationOptions& options, double bytes) {
+  int64_t values = kValuesPerServer * options.servers;
+  if (!options.quadratic) {
+    const DataShape data = ShapeOf(job.data());
+    const auto layers = InferShapes(job.model(), data.input, data.target);
+    if (!layers.ok()) return layers.status();
+    values = 0;
+    for (const TensorSpec& tensor : ListTensors(*layers)) values += tensor.size();
+  }
+  const double vectors = kVectorsPerWorker + (MakeRule(job)->needs_sent_weights() ? 1 : 0);
+  return static_cast<int64_t>(bytes /
+                              (kBytesPerWorker + vectors * sizeof(float) * static_cast<double>(values)));
+}
+
+double FreeMemory() {
+  std::ifstream lines("/proc/meminfo");
+  std::string key;
+  for (double kib = 0; lines >> key;) {
+    if (key == "MemAvailable:" && lines >> kib) return 1024 * kib;
+  }
+  return 0;
+}
+
+}  // namespace catchment

@@ -1,0 +1,210 @@
+// Whole simulations: against closed forms, and twice with the same seed.
+#include "simulation/simulation.h"
+
+#include <glog/logging.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "common/job/presets.h"
+#include "common/job/validate.h"
+#include "simulation/simulated_server.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kBatch = 10;
+constexpr double kStep = 0.1;
+
+v1::Job Parse(const std::string& text) {
+  v1::Job job;
+  CHECK(google::protobuf::TextFormat::ParseFromString(text, &job));
+  const absl::StatusOr<v1::Job> complete = FillDefaultsAndValidate(job);
+  CHECK(complete.ok()) << complete.status();
+  return *complete;
+}
+
+// A job of one layer with 1,000 parameters, so of one block.
+v1::Job MakeJob(const std::string& preset, int workers, int samples) {
+  return Parse(
+      "name: 'simulated' model { synthetic { parameters: 1000 } } data { synthetic { samples: 1000000 } } "
+      "algorithm { preset: '" +
+      preset + "' } workers: " + std::to_string(workers) + " batch_size: " + std::to_string(kBatch) +
+      " samples: " + std::to_string(samples));
+}
+
+SimulationOptions Constant() {
+  SimulationOptions options;
+  options.step = Distribution{.kind = Distribution::kConstant, .mean = kStep};
+  return options;
+}
+
+v1::JobStatus RunJob(const v1::Job& job, const SimulationOptions& options) {
+  const absl::StatusOr<v1::JobStatus> status = Simulate(job, options);
+  CHECK(status.ok()) << status.status();
+  EXPECT_EQ(status->phase(), v1::JobStatus::DONE);
+  return *status;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The seconds of one update, without those of the beginning and the end of a job.
+double SecondsPerUpdate(const v1::Job& small, const v1::Job& large, const SimulationOptions& options) {
+  const v1::JobStatus a = RunJob(small, options), b = RunJob(large, options);
+  return (b.wall_seconds() - a.wall_seconds()) / static_cast<double>(b.updates() - a.updates());
+}
+
+TEST(SimulationTest, SynchronousStepsTakeTheStepAndTheExchange) {
+  constexpr int kWorkers = 4;
+  SimulationOptions options = Constant();
+  options.network = {.bytes_per_second = 1e6, .latency = 0.002};
+  const double per_update = SecondsPerUpdate(MakeJob("sync", kWorkers, 100 * kWorkers * kBatch),
+                                             MakeJob("sync", kWorkers, 500 * kWorkers * kBatch), options);
+  // The answers leave over the server's link one after another, so the workers' steps begin, and their contributions
+  // arrive, one transfer after another. The last worker determines the step: it waits for all answers and sends its own
+  // contribution.
+  const double transfer = (4 * 1000 + kHeaderBytes) / options.network.bytes_per_second;
+  EXPECT_NEAR(per_update, kStep + 2 * options.network.latency + (kWorkers + 1) * transfer, 0.002 * kStep);
+}
+
+TEST(SimulationTest, AsynchronousWorkersDoNotWaitForEachOther) {
+  constexpr int kWorkers = 4;
+  v1::Job small = MakeJob("downpour", kWorkers, 100 * kWorkers * kBatch);
+  v1::Job large = MakeJob("downpour", kWorkers, 500 * kWorkers * kBatch);
+  for (v1::Job* job : {&small, &large}) {
+    v1::Straggler* const straggler = job->mutable_faults()->add_stragglers();
+    straggler->set_worker(3);
+    straggler->set_slowdown_factor(2);
+  }
+  // Three workers make a step in kStep, one in twice the time.
+  EXPECT_NEAR(SecondsPerUpdate(small, large, Constant()), kStep / 3.5, 0.01 * kStep);
+}
+
+TEST(SimulationTest, TheStalenessOfEquallyFastWorkersIsTheirNumberMinusOne) {
+  const v1::JobStatus status = RunJob(MakeJob("downpour", 8, 800 * kBatch), Constant());
+  EXPECT_NEAR(status.staleness_mean(), 7, 0.2);
+}
+
+TEST(SimulationTest, TheSynchronousStepIsTheSlowestOfExponentialOnes) {
+  constexpr int kWorkers = 4;
+  SimulationOptions options;
+  options.step = Distribution{.kind = Distribution::kExponential, .mean = kStep};
+  const v1::JobStatus status = RunJob(MakeJob("sync", kWorkers, 20'000 * kWorkers), options);
+  // The mean of the maximum of n exponential numbers is the sum of 1 / k for k = 1 .. n.
+  const double expected = kStep * (1 + 1.0 / 2 + 1.0 / 3 + 1.0 / 4);
+  EXPECT_NEAR(status.wall_seconds() / static_cast<double>(status.updates()), expected, 0.05 * expected);
+}
+
+TEST(SimulationTest, SlowStepsAddTheirShare) {
+  SimulationOptions options = Constant();
+  options.slow_steps = 0.1;
+  options.slow_step_factor = 11;
+  const v1::JobStatus status = RunJob(MakeJob("downpour", 1, 4000 * kBatch), options);
+  EXPECT_NEAR(status.wall_seconds() / 4000, 2 * kStep, 0.1 * kStep);
+}
+
+TEST(SimulationTest, EveryPresetSpendsItsBudgetExactly) {
+  for (const Preset& preset : Presets()) {
+    SCOPED_TRACE(preset.name);
+    v1::Job job;
+    CHECK(
+        google::protobuf::TextFormat::ParseFromString("name: 'all' model { synthetic { parameters: 1000 } } "
+                                                      "data { synthetic { samples: 1000000 } } workers: 4 "
+                                                      "batch_size: 10 "
+                                                      "samples: 4000",
+                                                      &job));
+    job.mutable_algorithm()->set_preset(preset.name);
+    const absl::StatusOr<v1::Job> complete = FillDefaultsAndValidate(job);
+    if (!complete.ok()) continue;  // the preset needs something that this job lacks
+    SimulationOptions options;
+    options.step = Distribution{.kind = Distribution::kLogNormal, .mean = 0.05, .shape = 0.3};
+    options.network = {.bytes_per_second = 1e9, .latency = 50e-6};
+    options.servers = 2;
+    EXPECT_EQ(RunJob(*complete, options).samples(), 4000u);
+  }
+}
+
+TEST(SimulationTest, SamplesOfWorkersThatFailAreTrainedByOthers) {
+  for (const char* preset : {"sync", "downpour", "easgd"}) {
+    SCOPED_TRACE(preset);
+    SimulationOptions options = Constant();
+    options.failures = {.mean_seconds = 20, .away_seconds = 3};
+    const v1::JobStatus status = RunJob(MakeJob(preset, 4, 2000 * kBatch), options);
+    EXPECT_EQ(status.samples(), 2000u * kBatch);
+    EXPECT_GT(status.wall_seconds(), 500 * kStep);
+  }
+}
+
+TEST(SimulationTest, AQuadraticConverges) {
+  SimulationOptions options = Constant();
+  options.quadratic = QuadraticModel{.condition = 10, .noise = 0.01};
+  v1::Job job = MakeJob("downpour", 4, 2000 * kBatch);
+  job.mutable_optimizer()->set_learning_rate(0.1);
+  job.mutable_optimizer()->set_momentum(0);
+  job.mutable_evaluation()->set_keep_best(true);
+  const v1::JobStatus status = RunJob(job, options);
+  EXPECT_GT(status.test_accuracy(), 0.99) << "the share of the initial loss that is gone";
+}
+
+TEST(SimulationTest, EndsAfterSeconds) {
+  SimulationOptions options = Constant();
+  options.seconds = 5;
+  options.end_reason = "the time is up";
+  const absl::StatusOr<v1::JobStatus> status = Simulate(MakeJob("downpour", 2, 100'000 * kBatch), options);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->phase(), v1::JobStatus::STOPPED);
+  EXPECT_EQ(status->reason(), "the time is up");
+  EXPECT_NEAR(status->wall_seconds(), 5, 0.5);
+}
+
+TEST(SimulationTest, TheSameSeedGivesTheSameBytes) {
+  const std::string directory = testing::TempDir() + "/simulation";
+  v1::Job job = MakeJob("downpour", 4, 500 * kBatch);
+  const auto outputs = [&](const std::string& name) {
+    SimulationOptions options;
+    options.step = Distribution{.kind = Distribution::kLogNormal, .mean = kStep, .shape = 0.3};
+    options.network = {.bytes_per_second = 1e8, .latency = 50e-6};
+    options.out_dir = directory + "/" + name;
+    std::filesystem::remove_all(options.out_dir);
+    RunJob(job, options);
+    return ReadAll(options.out_dir + "/summary.json") + ReadAll(options.out_dir + "/metrics.jsonl");
+  };
+  const std::string first = outputs("a");
+  EXPECT_NE(first.find("staleness_mean"), std::string::npos);
+  EXPECT_EQ(first, outputs("b"));
+  job.set_seed(job.seed() + 1);
+  EXPECT_NE(first, outputs("c"));
+}
+
+TEST(SimulationTest, SaysWhatIsMissing) {
+  const v1::Job job = Parse(
+      "name: 'layers' model { layers { flatten {} } layers { dense { units: 10 } } } data { drawn_digits {} "
+      "} workers: 1 "
+      "batch_size: 1 samples: "
+      "1");
+  const absl::StatusOr<v1::JobStatus> status = Simulate(job, SimulationOptions());
+  ASSERT_TRUE(absl::IsInvalidArgument(status.status())) << status.status();
+  EXPECT_NE(status.status().message().find("--step=lognormal:120ms:0.3"), std::string::npos);
+}
+
+TEST(SimulationTest, FewerWorkersWithALargerModelFit) {
+  const SimulationOptions options;
+  const int64_t small = *WorkersThatFit(MakeJob("sync", 1, kBatch), options, 1e9);
+  v1::Job large = MakeJob("sync", 1, kBatch);
+  large.mutable_model()->mutable_synthetic()->set_parameters(10'000'000);
+  EXPECT_GT(small, 5000);
+  EXPECT_LT(*WorkersThatFit(large, options, 1e9), 10);
+}
+
+}  // namespace
+}  // namespace catchment
