@@ -201,6 +201,7 @@ Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<cons
   Pin(weights);
   Pin(gradient);
   const double start = clock_.Now();
+  const double blocked = client_.totals().blocked_seconds();
   const Score score =
       session_.model->Train(weights,
                             {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
@@ -210,7 +211,9 @@ Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<cons
     // The rest of the gradient will never be ready, so the push in progress cannot complete.
     client_.Cancel();
   } else if (slowdown_ > 1) {
-    end_.Pause((slowdown_ - 1) * (clock_.Now() - start));
+    // What the pass has waited for weights is no computation.
+    const double waited = client_.totals().blocked_seconds() - blocked;
+    end_.Pause((slowdown_ - 1) * (clock_.Now() - start - waited));
   }
   return score;
 }

@@ -34,6 +34,19 @@ TEST_P(SyntheticTest, TakesEveryStepAndScoresNothing) {
   EXPECT_EQ(cluster.Tensors().size(), 2u);
 }
 
+// A worker that also slowed its waiting for the others down would make them wait longer from step to step, without end.
+TEST(StragglersTest, WorkersThatAreAllSlowComeToTheEnd) {
+  std::string job = Job("sync");
+  absl::StrAppend(&job, " faults {");
+  for (int w = 0; w < kWorkers; ++w)
+    absl::StrAppend(&job, " stragglers { worker: ", w, " slowdown_factor: 4 }");
+  absl::StrAppend(&job, " }");
+  TestCluster cluster({job, /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(kWorkers));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_EQ(cluster.Summary()["samples"], kWorkers * kSteps * kBatch);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SyntheticTest, testing::Values("sync", "downpour"),
                          [](const auto& info) { return info.param; });
 
