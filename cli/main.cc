@@ -1,4 +1,5 @@
-// The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h and cli/compare/compare.h.
+// The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h and
+// cli/simulate/simulate.h.
 #include <functional>
 #include <ostream>
 #include <string>
@@ -7,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
+#include "cli/simulate/simulate.h"
 #include "cli/terminal.h"
 #include "cli/train.h"
 #include "common/command_line.h"
@@ -24,6 +26,8 @@ constexpr char kHelp[] =
   catchment train JOB --out=DIR       trains it with servers and workers on this machine
   catchment compare JOB --algorithms=A,B,... --out=DIR
                                       trains it with several algorithms and reports which is best
+  catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3 --out=DIR
+                                      the same for a cluster that is not here, in virtual time
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
   catchment status HOST:PORT          shows the status of a running job and what delays it
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
@@ -49,6 +53,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"validate", RunValidate},
       {"train", RunTrainCommand},
       {"compare", RunCompareCommand},
+      {"simulate", RunSimulateCommand},
       {"report", RunReportCommand},
       {"status", RunStatus},
       {"pack", [](const Arguments& args,

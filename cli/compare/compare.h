@@ -46,6 +46,10 @@ struct CompareOptions {
   std::vector<std::string> args;  // the whole command line
 };
 
+// Adds the flags that say which runs there are and where they are written: --algorithms, --workers, --seeds, --budget,
+// --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of the help of the first.
+void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
+
 // Returns a command line that fills *options except `args`.
 CommandLine CompareCommandLine(CompareOptions* options);
 

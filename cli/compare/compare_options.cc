@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/compare.h"
@@ -115,24 +116,36 @@ absl::Status Check(const CompareOptions& o) {
 
 }  // namespace
 
+void AddPlanFlags(const std::string& algorithms_default, CompareOptions* o, FlagSet* flags) {
+  flags->AddParsed(
+      "algorithms", "A,B,...", [o](const std::string& text) { return ParseAlgorithms(text, &o->algorithms); },
+      "Presets; `catchment validate --help` lists them. " + algorithms_default);
+  flags->AddParsed(
+      "workers", "N,M,...", [o](const std::string& text) { return ParseWorkers(text, &o->workers); },
+      absl::StrCat("Numbers of workers. Default ", absl::StrJoin(o->workers, ","), "."));
+  flags->AddInt("seeds", "N", 1, &o->seeds,
+                absl::StrCat("Runs of each kind, with seeds from the job's on. Default ", o->seeds,
+                             "; with 1, noise cannot be estimated."));
+  flags->AddParsed(
+      "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
+      "Ends each run. Default: the job's budget. With seconds the learning rate is constant, since its "
+      "schedule needs a budget in samples.");
+  flags->AddParsed(
+      "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
+      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May change "
+      "when the command is started again.");
+  flags->AddRequired("out", "DIR", &o->out, "Directory for all output.");
+  flags->AddSwitch("overwrite", &o->overwrite, "Deletes an earlier comparison in DIR first.");
+  AddSetFlag(&o->set, flags);
+  flags->AddInt("servers", "N", 1, &o->servers, "Server processes. Default 1.");
+}
+
 CommandLine CompareCommandLine(CompareOptions* o) {
   CommandLine line{.name = "catchment compare", .usage = kUsage, .notes = kNotes};
   line.argument = {"JOB", "examples/mnist_mlp.textproto --algorithms=sync,downpour --out=out", &o->job,
                    [o] { return !o->program.empty(); }};
   FlagSet& flags = line.flags;
-  flags.AddParsed(
-      "algorithms", "A,B,...", [o](const std::string& text) { return ParseAlgorithms(text, &o->algorithms); },
-      "Presets; `catchment validate --help` lists them. Required.");
-  flags.AddParsed(
-      "workers", "N,M,...", [o](const std::string& text) { return ParseWorkers(text, &o->workers); },
-      "Numbers of workers. Default 1,2,4.");
-  flags.AddInt("seeds", "N", 1, &o->seeds,
-               "Runs of each kind, with seeds from the job's on. Default 3; with 1, noise cannot be "
-               "estimated.");
-  flags.AddParsed(
-      "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
-      "Ends each run. Default: the job's budget. With seconds the learning rate is constant, since its "
-      "schedule needs a budget in samples.");
+  AddPlanFlags("Required.", o, &flags);
   flags.AddParsed(
       "straggler", "WORKER:TIMES",
       [o](const std::string& text) { return ParseStraggler(text, &o->stragglers); },
@@ -140,14 +153,6 @@ CommandLine CompareCommandLine(CompareOptions* o) {
   flags.AddSwitch("search", &o->search,
                   "First tries momentum 0, 0.3, 0.6, 0.9 and the learning rate and a tenth of it, for each "
                   "algorithm with the most workers and a quarter of the budget, and uses the best.");
-  flags.AddParsed(
-      "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
-      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May change "
-      "when the command is started again.");
-  flags.AddRequired("out", "DIR", &o->out, "Directory for all output.");
-  flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier comparison in DIR first.");
-  AddSetFlag(&o->set, &flags);
-  flags.AddInt("servers", "N", 1, &o->servers, "Server processes. Default 1.");
   flags.AddInt("threads", "N", 1, &o->threads,
                "Threads of each worker. Default 1, for any number of workers.");
   flags.AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");

@@ -32,20 +32,6 @@ ClusterPlan PlanCluster(const CompareRunner& runner, const PlannedRun& run, cons
   return plan;
 }
 
-// Returns "97.81 % in 4.2 s".
-std::string ResultLine(const RunDirectory& directory) {
-  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
-  if (!summary.ok()) return std::string(summary.status().message());
-  const std::string time = Seconds(summary->value("wall_seconds", 0.0));
-  if (summary->value("phase", "") == "FAILED") return absl::StrCat("failed: ", summary->value("reason", ""));
-  const auto accuracy = summary->find("test_accuracy"), loss = summary->find("test_loss");
-  if (accuracy != summary->end() && accuracy->is_number()) {
-    return absl::StrCat(Percent(accuracy->get<double>()), " in ", time);
-  }
-  if (loss == summary->end() || !loss->is_number()) return time;
-  return absl::StrFormat("loss %.4g in %s", loss->get<double>(), time);
-}
-
 // Carries out one run. Returns an error only if the remaining runs cannot be carried out; reports an error of
 // this run to `progress`.
 absl::Status RunOne(const CompareRunner& runner, const PlannedRun& run, CompareProgress* progress,
@@ -86,6 +72,19 @@ absl::Status CompareRunner::RunMissing(const std::vector<PlannedRun>& runs, int*
     if (absl::Status status = RunOne(*this, run, &progress, signal); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+std::string ResultLine(const RunDirectory& directory) {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
+  if (!summary.ok()) return std::string(summary.status().message());
+  const std::string time = Seconds(summary->value("wall_seconds", 0.0));
+  if (summary->value("phase", "") == "FAILED") return absl::StrCat("failed: ", summary->value("reason", ""));
+  const auto accuracy = summary->find("test_accuracy"), loss = summary->find("test_loss");
+  if (accuracy != summary->end() && accuracy->is_number()) {
+    return absl::StrCat(Percent(accuracy->get<double>()), " in ", time);
+  }
+  if (loss == summary->end() || !loss->is_number()) return time;
+  return absl::StrFormat("loss %.4g in %s", loss->get<double>(), time);
 }
 
 std::string LabelOf(const PlannedRun& run) {

@@ -13,6 +13,7 @@
 #include "cli/local_cluster.h"
 #include "cli/process.h"
 #include "cli/progress.h"
+#include "cli/run_directory.h"
 #include "cli/train_monitor.h"
 #include "common/clock.h"
 
@@ -35,6 +36,9 @@ struct CompareRunner {
 
 // Returns "downpour, 4 workers, seed 2".
 std::string LabelOf(const PlannedRun& run);
+
+// Returns the result of a run in words: "97.81 % in 4.2 s".
+std::string ResultLine(const RunDirectory& directory);
 
 // Prints a line for each run that is done, and on a terminal the progress of the current one below them.
 class CompareProgress : public TrainObserver {

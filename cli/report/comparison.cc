@@ -54,8 +54,12 @@ std::string DescribeStragglers(const Comparison& comparison) {
   std::vector<std::string> words;
   for (const std::string& straggler : comparison.stragglers) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(straggler, ':');
-    words.push_back(absl::StrCat("worker ", parts.first, " made ", absl::StripSuffix(parts.second, "x"),
-                                 " times slower"));
+    absl::string_view who = parts.first;
+    const bool steps = absl::ConsumeSuffix(&who, "%steps"), workers = absl::ConsumeSuffix(&who, "%");
+    const std::string name = steps     ? absl::StrCat(who, " % of the steps")
+                             : workers ? absl::StrCat(who, " % of the workers")
+                                       : absl::StrCat("worker ", who);
+    words.push_back(absl::StrCat(name, " made ", absl::StripSuffix(parts.second, "x"), " times slower"));
   }
   return absl::StrJoin(words, ", ");
 }

@@ -55,7 +55,8 @@ struct Comparison {
   std::string job_name;
   std::string job;                      // that of the first run as text, with all defaults
   std::string budget;                   // empty: it differs
-  std::vector<std::string> stragglers;  // "1:4x"
+  std::vector<std::string> stragglers;  // "1:4x", of a simulation also "1%:4x" and "1%steps:4x"
+  std::string simulated;                // what was modelled; empty: the runs were real
   int servers = 1;                      // 0: they differ
   int threads = 1;                      // per worker; 0: not known
   int seeds = 1;

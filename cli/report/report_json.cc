@@ -161,6 +161,7 @@ Json ReportJson(const Comparison& comparison, const Findings& findings) {
   report["seeds"] = comparison.seeds;
   report["workers"] = comparison.workers;
   report["machine"] = ToJson(comparison.machine);
+  report["simulated"] = comparison.simulated.empty() ? Json() : Json(comparison.simulated);
   for (const AlgorithmFacts& facts : comparison.algorithms) report["algorithms"].push_back(ToJson(facts));
   report["target"] = {{"test_accuracy", findings.target > 0 ? Json(findings.target) : Json()},
                       {"given", findings.target_given}};

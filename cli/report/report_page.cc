@@ -24,6 +24,7 @@ std::string Subtitle(const Comparison& comparison) {
                                   " workers; ", Plural(comparison.seeds, "seed"));
   if (!comparison.budget.empty()) absl::StrAppend(&line, "; budget ", comparison.budget);
   if (!comparison.stragglers.empty()) absl::StrAppend(&line, "; emulated: ", DescribeStragglers(comparison));
+  if (!comparison.simulated.empty()) absl::StrAppend(&line, "; simulated: ", comparison.simulated);
   return HtmlParagraph(line);
 }
 

@@ -227,7 +227,7 @@ def systemd(command, place):
 
 GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, in plain loops without a GPU",
                       "deploy/gpu_bundle.sh")
-HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|report|validate|health)|deploy/\S+\.sh)( |$)")
+HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|report|validate|health)|deploy/\S+\.sh)( |$)")
 COMPARED = ("report.html", "report.json")
 SOMETIMES = ("model-best.safetensors",)  # with evaluation.keep_best
 TRAINED = ("summary.json", "metrics.jsonl", "tensorboard", "model.safetensors", "checkpoints", "job.textproto", "logs")
@@ -270,6 +270,15 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/compare.md", r"catchment compare .*",
      same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
                            ("--out=out", "--out=out-compare")])),
+    ("README.md", r"bazel-bin/cli/catchment simulate .*",
+     run(f"{DIGITS} --budget=samples:640", leaves=["out-simulate/" + name for name in COMPARED])),
+    ("docs/simulate.md", r"catchment simulate .*--out=sim",
+     run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
+    ("docs/simulate.md", r"catchment simulate .*--out=sim-large",
+     run(f"{DIGITS} --budget=samples:4096 --workers=64", leaves=["sim-large/" + name for name in COMPARED])),
+    ("docs/simulate.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
+    ("docs/simulate.md", r"catchment simulate .*--out=sim-from",
+     run(f"{DIGITS} --budget=samples:2048", leaves=["sim-from/" + name for name in COMPARED])),
     ("docs/compare.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment report .*", run(leaves=["report/" + name for name in COMPARED])),
     ("docs/python.md", r"export .*", labels),

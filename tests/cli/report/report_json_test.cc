@@ -26,8 +26,8 @@ std::vector<std::string> Keys(const Json& object) {
 TEST(ReportJson, KeysOfTheWhole) {
   EXPECT_THAT(Keys(Made()),
               ElementsAre("schema", "command", "version", "job_name", "budget", "stragglers", "servers",
-                          "threads", "seeds", "workers", "machine", "algorithms", "target", "answer", "duels",
-                          "standings", "runs", "left_out", "search", "job"));
+                          "threads", "seeds", "workers", "machine", "simulated", "algorithms", "target",
+                          "answer", "duels", "standings", "runs", "left_out", "search", "job"));
   EXPECT_EQ(Made()["schema"], 1);
 }
 

@@ -1,0 +1,130 @@
+#include "cli/simulate/recorded_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/run_directory.h"
+#include "common/job/algorithm_facts.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+#include "common/job/validate.h"
+#include "nlohmann/json.hpp"
+
+namespace catchment {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Recorded {
+  Json summary;
+  v1::Job job;
+};
+
+absl::StatusOr<Recorded> Read(const std::string& directory) {
+  const absl::StatusOr<Json> summary = ReadSummary(directory + "/summary.json");
+  if (!summary.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("--from=", directory, ": a finished run is needed: ", summary.status().message()));
+  }
+  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto");
+  if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
+  if (!job.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("--from=", directory, ": the job of the run is needed: ", job.status().message()));
+  }
+  return Recorded{*summary, *std::move(job)};
+}
+
+absl::StatusOr<double> Positive(const std::string& directory, const Json& summary, const char* key) {
+  const auto found = summary.find(key);
+  if (found != summary.end() && found->is_number() && found->get<double>() > 0) return found->get<double>();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--from=", directory, ": its summary.json has no ", key, " above 0"));
+}
+
+// Returns the relative standard deviation of one step, from the intervals between lines of metrics. An interval with m
+// steps gives their mean, whose variance is that of a step divided by m. Differences between consecutive intervals
+// (Allan's variance) are free of what slows a worker down for longer, such as other processes on its machine, which is
+// no property of single steps.
+double StepDeviation(const std::string& metrics, double batch_size) {
+  struct Interval {
+    double seconds;  // of a step
+    double steps;
+  };
+  std::map<int64_t, std::vector<Interval>> workers;
+  double last = 0;
+  for (const std::string& text : std::vector<std::string>(absl::StrSplit(metrics, '\n'))) {
+    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object() || !line.contains("worker_rates")) continue;
+    const double now = line.value("wall_seconds", 0.0);
+    for (const Json& rates : line["worker_rates"]) {
+      const Json rate = rates.value("samples_per_second", Json()),
+                 share = rates.value("compute_share", Json());
+      if (!rate.is_number() || !share.is_number() || rate.get<double>() <= 0 || now <= last) continue;
+      const double steps = rate.get<double>() * (now - last) / batch_size;
+      workers[rates.value("worker", 0)].push_back(
+          {share.get<double>() * batch_size / rate.get<double>(), steps});
+    }
+    last = now;
+  }
+  double sum = 0, count = 0;
+  for (const auto& [worker, intervals] : workers) {
+    double steps = 0, seconds = 0;
+    for (const Interval& one : intervals) {
+      steps += one.steps;
+      seconds += one.steps * one.seconds;
+    }
+    const double mean = seconds / steps;
+    // The first and the last interval contain the beginning and the end of training.
+    for (size_t i = 1; i + 2 < intervals.size(); ++i) {
+      const Interval &a = intervals[i], &b = intervals[i + 1];
+      const double difference = (b.seconds - a.seconds) / mean;
+      sum += difference * difference / (1 / a.steps + 1 / b.steps);
+      ++count;
+    }
+  }
+  return count > 0 ? std::sqrt(sum / count) : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<Distribution> RecordedStep(const std::string& directory) {
+  const absl::StatusOr<Recorded> run = Read(directory);
+  if (!run.ok()) return run.status();
+  const absl::StatusOr<double> compute = Positive(directory, run->summary, "compute_seconds");
+  const absl::StatusOr<double> samples = Positive(directory, run->summary, "samples");
+  if (!compute.ok()) return compute.status();
+  if (!samples.ok()) return samples.status();
+  Distribution step{.mean = *compute * run->job.batch_size() / *samples};
+  const absl::StatusOr<std::string> metrics = ReadTextFile(directory + "/metrics.jsonl");
+  if (!metrics.ok()) {
+    return absl::NotFoundError(absl::StrCat(
+        "--from=", directory, ": the metrics of the run are needed: ", metrics.status().message()));
+  }
+  const double deviation = StepDeviation(*metrics, run->job.batch_size());
+  if (deviation < 0.01) return step;
+  step.kind = Distribution::kLogNormal;
+  step.shape = std::sqrt(std::log(1 + deviation * deviation));
+  return step;
+}
+
+absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory) {
+  const absl::StatusOr<Recorded> run = Read(directory);
+  if (!run.ok()) return run.status();
+  if (IsSynchronous(run->job.algorithm().consistency())) {
+    return absl::InvalidArgumentError(absl::StrCat("--from=", directory,
+                                                   ": the run is synchronous, so its round trips contain "
+                                                   "waiting for other workers; give --network, such "
+                                                   "as --network=10Gbit:50us"));
+  }
+  const absl::StatusOr<double> round_trip = Positive(directory, run->summary, "round_trip_p50_us");
+  if (!round_trip.ok()) return round_trip.status();
+  return NetworkModel{.latency = 0.5e-6 * *round_trip};
+}
+
+}  // namespace catchment

@@ -1,0 +1,23 @@
+// What a simulation takes from a finished run: the time of a step, and that of an exchange.
+#ifndef CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_
+#define CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "simulation/models.h"
+
+namespace catchment {
+
+// Returns the distribution of a step's time: constant, or log-normal if steps differ. Its mean is the computing time of
+// all workers for each step (summary.json); its spread is that of the workers' means over the intervals of metrics.jsonl,
+// scaled to one step. Errors: NotFound or InvalidArgument, naming what the run's files lack.
+absl::StatusOr<Distribution> RecordedStep(const std::string& directory);
+
+// Returns a network without a limit to bandwidth on which an exchange takes the run's median round trip. Errors: as
+// above; InvalidArgument for a run whose round trips contain waiting for other workers.
+absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_

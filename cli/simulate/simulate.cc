@@ -1,0 +1,212 @@
+#include "cli/simulate/simulate.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/compare/compare_directory.h"
+#include "cli/compare/compare_plan.h"
+#include "cli/compare/compare_runs.h"
+#include "cli/read_job.h"
+#include "cli/run_directory.h"
+#include "cli/simulate/recorded_run.h"
+#include "common/clock.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+#include "common/text.h"
+#include "simulation/simulation.h"
+
+namespace catchment {
+namespace {
+
+constexpr NetworkModel kDefaultNetwork = {.bytes_per_second = 1.25e9, .latency = 50e-6};
+// The share of the free memory that workers may take.
+constexpr double kMemoryShare = 0.8;
+
+// Returns what is modelled, for the report and the record of the directory.
+std::string Describe(const SimulateOptions& options, const SimulationOptions& simulation) {
+  const std::string step = simulation.step ? ToString(*simulation.step) : "of model.synthetic";
+  std::string words = absl::StrCat("step ", step, ", network ", ToString(simulation.network));
+  if (!options.failures_text.empty()) absl::StrAppend(&words, ", failures ", options.failures_text);
+  if (options.quadratic) absl::StrAppend(&words, ", gradient ", options.gradient);
+  return words;
+}
+
+absl::StatusOr<SimulationOptions> MakeOptions(const SimulateOptions& options) {
+  SimulationOptions simulation;
+  simulation.servers = options.plan.servers;
+  simulation.step = options.step;
+  simulation.network = options.network.value_or(kDefaultNetwork);
+  simulation.failures = options.failures;
+  simulation.quadratic = options.quadratic;
+  for (const StragglerModel& straggler : options.stragglers) {
+    if (!straggler.of_steps) continue;
+    simulation.slow_steps = straggler.share;
+    simulation.slow_step_factor = straggler.times;
+  }
+  if (!options.from.empty() && !options.step) {
+    const absl::StatusOr<Distribution> step = RecordedStep(options.from);
+    if (!step.ok()) return step.status();
+    simulation.step = *step;
+  }
+  if (!options.from.empty() && !options.network) {
+    const absl::StatusOr<NetworkModel> network = RecordedNetwork(options.from);
+    if (!network.ok()) return network.status();
+    simulation.network = *network;
+  }
+  return simulation;
+}
+
+// Reads the job, and gives *options the algorithm of the job if none is given.
+absl::StatusOr<v1::Job> GivenJob(SimulateOptions* options) {
+  absl::StatusOr<v1::Job> job = LoadJob(options->plan.job);
+  if (!job.ok()) return job;
+  if (absl::Status status = ApplyOverrides(options->plan.set, &*job); !status.ok()) return status;
+  if (options->seed > 0) job->set_seed(options->seed);
+  const std::string& preset = job->algorithm().preset();
+  if (options->plan.algorithms.empty()) options->plan.algorithms = {preset.empty() ? "sync" : preset};
+  return job;
+}
+
+absl::StatusOr<ComparePlan> PlanRuns(const SimulateOptions& options, const v1::Job& given) {
+  absl::StatusOr<ComparePlan> plan = MakePlan(options.plan, given, {});
+  if (!plan.ok()) return plan;
+  for (PlannedRun& run : plan->runs) {
+    for (const StragglerModel& straggler : options.stragglers) SetStragglers(straggler, &run.job);
+  }
+  return plan;
+}
+
+absl::Status CheckMemory(const ComparePlan& plan, const SimulationOptions& simulation) {
+  const double memory = FreeMemory();
+  for (const PlannedRun& run : plan.runs) {
+    const absl::StatusOr<int64_t> fit = WorkersThatFit(run.job, simulation, kMemoryShare * memory);
+    if (!fit.ok()) return fit.status();
+    if (run.workers <= *fit) continue;
+    return absl::ResourceExhaustedError(absl::StrFormat(
+        "--workers=%d: with this model %d workers fit into the %.1f GB of memory that are free; "
+        "--gradient=quadratic:100:0.1 simulates more",
+        run.workers, *fit, memory / 1e9));
+  }
+  return absl::OkStatus();
+}
+
+nlohmann::ordered_json RecordOf(const SimulateOptions& options, const v1::Job& given,
+                                const std::string& description) {
+  nlohmann::ordered_json record = CompareRecord(options.plan, given);
+  record["simulated"] = description;
+  for (const StragglerModel& straggler : options.stragglers) record["straggler"].push_back(straggler.text);
+  return record;
+}
+
+// Carries out the runs that are not done.
+class SimulateRuns {
+ public:
+  SimulateRuns(const CompareDirectory& directory, const SimulationOptions& simulation, const Streams& streams,
+               int runs)
+      : directory_(directory),
+        simulation_(simulation),
+        progress_(streams.out, streams.out_size().columns, runs, &clock_) {}
+
+  absl::Status Run(const PlannedRun& run) {
+    const absl::StatusOr<RunDirectory> directory =
+        RunDirectory::Open(directory_.PathOf(run), StartMode::kOverwrite);
+    if (!directory.ok()) return directory.status();
+    if (absl::Status status = WriteFile(directory->job(), JobText(run.job)); !status.ok()) return status;
+    SimulationOptions options = simulation_;
+    options.out_dir = directory->path();
+    options.seconds = run.seconds;
+    options.end_reason = TimeIsUp(run.seconds);
+    progress_.Begin(LabelOf(run));
+    const absl::Status status = Simulate(run.job, options).status();
+    progress_.End(status.ok() ? ResultLine(*directory) : absl::StrCat("failed: ", status.message()));
+    // An error of the job or its data is that of all runs.
+    return absl::IsInternal(status) ? absl::OkStatus() : status;
+  }
+
+ private:
+  const CompareDirectory& directory_;
+  const SimulationOptions& simulation_;
+  const SteadyClock clock_;
+  CompareProgress progress_;
+};
+
+absl::Status RunMissing(const ComparePlan& plan, const CompareDirectory& directory,
+                        const SimulationOptions& simulation, const Streams& streams) {
+  std::vector<PlannedRun> missing;
+  for (const PlannedRun& run : plan.runs) {
+    if (!IsDone(run, directory.PathOf(run))) missing.push_back(run);
+  }
+  if (missing.size() < plan.runs.size()) {
+    *streams.out << plan.runs.size() - missing.size() << " of " << Plural(plan.runs.size(), "run")
+                 << " are already done\n"
+                 << std::flush;
+  }
+  SimulateRuns runs(directory, simulation, streams, static_cast<int>(missing.size()));
+  for (const PlannedRun& run : missing) {
+    if (absl::Status status = runs.Run(run); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Returns the command line without the directory, so that the same simulation gives the same report in any directory.
+std::string CommandOf(const std::vector<std::string>& args) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--out") {
+      ++i;
+    } else if (!absl::StartsWith(args[i], "--out=")) {
+      kept.push_back(args[i]);
+    }
+  }
+  return absl::StrCat("catchment simulate ", absl::StrJoin(kept, " "));
+}
+
+Comparison Result(const SimulateOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
+                  const std::string& description) {
+  Comparison comparison = Collect(options.plan, directory, plan, {});
+  comparison.command = CommandOf(options.plan.args);
+  comparison.machine.reset();
+  comparison.simulated = description;
+  for (const StragglerModel& straggler : options.stragglers) comparison.stragglers.push_back(straggler.text);
+  return comparison;
+}
+
+absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams) {
+  const absl::StatusOr<v1::Job> given = GivenJob(&options);
+  if (!given.ok()) return given.status();
+  const absl::StatusOr<SimulationOptions> simulation = MakeOptions(options);
+  if (!simulation.ok()) return simulation.status();
+  const absl::StatusOr<ComparePlan> plan = PlanRuns(options, *given);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = CheckMemory(*plan, *simulation); !status.ok()) return status;
+  const std::string description = Describe(options, *simulation);
+  const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(
+      options.plan.out, options.plan.overwrite, RecordOf(options, *given, description));
+  if (!directory.ok()) return directory.status();
+  if (absl::Status status = RunMissing(*plan, *directory, *simulation, streams); !status.ok()) return status;
+  const Comparison comparison = Result(options, *directory, *plan, description);
+  const auto done = std::count_if(comparison.runs.begin(), comparison.runs.end(),
+                                  [](const RunResult& run) { return run.done; });
+  if (done == 0) return absl::UnavailableError("no run is done, so there is nothing to report");
+  *streams.out << '\n';
+  if (absl::Status status = WriteReport(comparison, directory->path(), streams.out); !status.ok())
+    return status;
+  if (done == static_cast<int64_t>(comparison.runs.size())) return 0;
+  return absl::UnavailableError(
+      absl::StrCat(comparison.runs.size() - done, " of ", comparison.runs.size(), " runs failed"));
+}
+
+}  // namespace
+
+int RunSimulateCommand(const std::vector<std::string>& args, const Streams& streams) {
+  SimulateOptions options;
+  options.plan.args = args;
+  CommandLine line = SimulateCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err,
+                        [&] { return RunSimulate(std::move(options), streams); });
+}
+
+}  // namespace catchment

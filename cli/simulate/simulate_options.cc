@@ -1,0 +1,104 @@
+#include "absl/strings/str_cat.h"
+#include "cli/simulate/simulate.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kUsage[] = R"(catchment simulate JOB --workers=N,M,... --step=DISTRIBUTION --out=DIR [flags]
+
+Says what `catchment compare` would measure on a cluster that is not here: which algorithm, and how many workers. The
+shards, update rules, optimizers, the master with its leases and the workers' halves of the algorithms are those of the
+real programs, driven in virtual time; only clocks, the network and the time of a step are modelled. Gradients are
+computed here, once for each simulated step, so that accuracies are real. The same seed gives the same report.json.
+
+Examples:
+  catchment simulate examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware --workers=1,8,60 \
+      --step=lognormal:50ms:0.3 --network=10Gbit:50us --out=sim
+  catchment simulate examples/mnist_cnn.textproto --algorithms=sync,downpour --workers=64,256,1024 \
+      --step=lognormal:120ms:0.3 --straggler=1%:10x --gradient=quadratic:100:0.1 --budget=samples:6400000 --out=sim
+  catchment simulate job.textproto --from=out --workers=2,8,32 --out=sim    step times of the run in out
+)";
+
+constexpr char kNotes[] = R"(
+DISTRIBUTION: constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE; times are 120ms, 50us, 2s.
+
+Exit code: 0: all runs are done; 1: a run failed, or all did; 2: wrong command line.
+docs/simulate.md says what is modelled, and how far the predictions are from measurements.
+)";
+
+// Returns a function that parses a flag's value to *out.
+template <typename Value, typename Out>
+std::function<absl::Status(const std::string&)> Parser(absl::StatusOr<Value> (*parse)(const std::string&),
+                                                       Out* out) {
+  return [parse, out](const std::string& text) {
+    const absl::StatusOr<Value> value = parse(text);
+    if (value.ok()) *out = *value;
+    return value.status();
+  };
+}
+
+absl::Status Check(const SimulateOptions& o) {
+  for (const StragglerModel& straggler : o.stragglers) {
+    const auto most = static_cast<uint32_t>(o.plan.workers.back());
+    if (!straggler.worker || *straggler.worker < most) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--straggler=", straggler.text, ": no run has a worker ",
+                                                   *straggler.worker, ": they count from 0, and at most ",
+                                                   most, " are used"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CommandLine SimulateCommandLine(SimulateOptions* o) {
+  CommandLine line{.name = "catchment simulate", .usage = kUsage, .notes = kNotes};
+  line.argument = {"JOB", "examples/mnist_mlp.textproto --step=lognormal:50ms:0.3 --out=sim", &o->plan.job};
+  FlagSet& flags = line.flags;
+  AddPlanFlags("Default: the job's.", &o->plan, &flags);
+  flags.AddParsed(
+      "step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
+      "Time that a worker computes for a minibatch. Default: that of --from, or of model.synthetic.");
+  flags.AddParsed(
+      "network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
+      "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. Default: that of "
+      "--from, or 10Gbit:50us.");
+  flags.AddParsed(
+      "straggler", "WHO:TIMESx",
+      [o](const std::string& text) {
+        const absl::StatusOr<StragglerModel> straggler = ParseStraggler(text);
+        if (straggler.ok()) o->stragglers.push_back(*straggler);
+        return straggler.status();
+      },
+      "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers; 1%steps:10x one of a hundred "
+      "steps. May "
+      "be repeated.");
+  flags.AddParsed(
+      "failures", "MEAN:AWAY",
+      [o](const std::string& text) {
+        const absl::StatusOr<FailureModel> failures = ParseFailures(text);
+        if (failures.ok()) o->failures = *failures;
+        o->failures_text = text;
+        return failures.status();
+      },
+      "2h:30s: each worker is lost at random, after two hours on average, and back 30 seconds later. "
+      "Default: none.");
+  flags.AddParsed(
+      "gradient", "job|quadratic:CONDITION:NOISE",
+      [o](const std::string& text) {
+        o->gradient = text;
+        if (text == "job") return absl::OkStatus();
+        const absl::StatusOr<QuadraticModel> quadratic = ParseQuadratic(text);
+        if (quadratic.ok()) o->quadratic = *quadratic;
+        return quadratic.status();
+      },
+      "What is trained: the job's model on its data, or a quadratic function in its place, for thousands of "
+      "workers; its "
+      "accuracy is the share of the initial loss that is gone. Default job.");
+  flags.AddString("from", "RUN_DIR", &o->from,
+                  "The --out of a finished run, for the time of a step and the network. Flags go before.");
+  flags.AddInt("seed", "N", 1, &o->seed, "First seed. Default: the job's.");
+  line.check = [o] { return Check(*o); };
+  return line;
+}
+
+}  // namespace catchment

@@ -1,0 +1,165 @@
+// The command: its flags, its runs and its report.
+#include "cli/simulate/simulate.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/run_directory.h"
+#include "common/job/text_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace catchment {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+class SimulateTest : public testing::Test {
+ protected:
+  SimulateTest() : root_(testing::TempDir() + "/simulate") {
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(root_);
+    WriteJob(
+        "model { layers { flatten {} } layers { dense { units: 10 } } } "
+        "data { drawn_digits { train_samples: 256 test_samples: 64 } } epochs: 2");
+  }
+
+  std::string job() const { return root_ + "/job.textproto"; }
+  void WriteJob(const std::string& text) const {
+    std::ofstream(job()) << "name: 'job' batch_size: 8 algorithm { preset: 'downpour' } " << text;
+  }
+  Outcome Simulate(const std::string& out, std::vector<std::string> flags) const {
+    flags.insert(flags.begin(), job());
+    flags.push_back("--out=" + root_ + "/" + out);
+    std::ostringstream text, errors;
+    const int code = RunSimulateCommand(flags, {&text, &errors});
+    return {code, text.str(), errors.str()};
+  }
+  std::string Read(const std::string& path) const { return ReadTextFile(root_ + "/" + path).value_or(""); }
+
+  const std::string root_;
+};
+
+TEST_F(SimulateTest, WritesTheReportOfAComparison) {
+  const Outcome outcome =
+      Simulate("out", {"--algorithms=sync,downpour,staleness_aware", "--workers=1,4",
+                       "--step=lognormal:50ms:0.3", "--network=10Gbit:50us", "--straggler=3:2x"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("report.html"));
+  const auto report = nlohmann::json::parse(Read("out/report.json"));
+  EXPECT_EQ(report["runs"].size(), 6u);
+  EXPECT_EQ(report["simulated"], "step lognormal:50ms:0.3, network 10Gbit:50us");
+  EXPECT_EQ(report["stragglers"][0], "3:2x");
+  EXPECT_TRUE(report["machine"].is_null());
+  for (const auto& run : report["runs"]) {
+    EXPECT_TRUE(run["done"]) << run;
+    EXPECT_EQ(run["samples"], 512) << run;
+    EXPECT_GT(run["series"].size(), 5u) << run;
+  }
+  const std::string page = Read("out/report.html");
+  EXPECT_THAT(page, HasSubstr("simulated: step lognormal:50ms:0.3"));
+  EXPECT_THAT(page, HasSubstr("worker 3 made 2 times slower"));
+}
+
+TEST_F(SimulateTest, TheSameSeedGivesTheSameReport) {
+  const std::vector<std::string> flags = {"--workers=1,8", "--step=gamma:50ms:4", "--seed=3"};
+  ASSERT_EQ(Simulate("a", flags).code, 0);
+  ASSERT_EQ(Simulate("b", flags).code, 0);
+  EXPECT_EQ(Read("a/report.json"), Read("b/report.json"));
+  EXPECT_THAT(Read("a/report.json"), HasSubstr("\"seed\": 3"));
+  ASSERT_EQ(Simulate("c", {"--workers=1,8", "--step=gamma:50ms:4", "--seed=4"}).code, 0);
+  EXPECT_NE(Read("a/report.json"), Read("c/report.json"));
+}
+
+TEST_F(SimulateTest, ContinuesWithTheRunsThatAreMissing) {
+  const std::vector<std::string> flags = {"--workers=1,2", "--step=constant:50ms"};
+  ASSERT_EQ(Simulate("out", flags).code, 0);
+  std::filesystem::remove_all(root_ + "/out/runs/downpour-2-workers-seed-1");
+  const Outcome again = Simulate("out", flags);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("1 of 2 runs are already done"));
+  const Outcome other = Simulate("out", {"--workers=1,2", "--step=constant:60ms"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("holds another comparison"));
+}
+
+TEST_F(SimulateTest, SimulatesAQuadraticInPlaceOfAModel) {
+  const Outcome outcome = Simulate(
+      "out", {"--workers=100", "--step=exponential:50ms", "--straggler=2%:10x", "--straggler=1%steps:5x",
+              "--gradient=quadratic:10:0.1", "--servers=2", "--failures=10s:1s", "--budget=samples:8000"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto report = nlohmann::json::parse(Read("out/report.json"));
+  EXPECT_EQ(report["runs"][0]["samples"], 8000);
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("2 % of the workers made 10 times slower"));
+  v1::Job job;
+  ASSERT_TRUE(ParseText(Read("out/runs/downpour-100-workers-seed-1/job.textproto"), "job", "", &job).ok());
+  EXPECT_EQ(job.faults().stragglers_size(), 2);
+}
+
+TEST_F(SimulateTest, TakesStepTimesFromARun) {
+  ASSERT_EQ(Simulate("first", {"--workers=2", "--step=constant:80ms", "--network=unlimited:1ms"}).code, 0);
+  const Outcome outcome =
+      Simulate("second", {"--workers=4", "--from=" + root_ + "/first/runs/downpour-2-workers-seed-1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(Read("second/report.json"), HasSubstr("step constant:80"));
+}
+
+TEST_F(SimulateTest, RefusesWhatItCannotParseWithTheAcceptedForms) {
+  struct Case {
+    std::string flag;
+    std::string reason;
+  };
+  for (const Case& one :
+       {Case{"--step=50ms", "lognormal:MEAN:SIGMA"}, Case{"--network=10Gbit", "BANDWIDTH:LATENCY"},
+        Case{"--straggler=some:2x", "SHARE%:TIMESx"}, Case{"--failures=often", "MEAN:AWAY"},
+        Case{"--gradient=cubic", "quadratic:CONDITION:NOISE"},
+        Case{"--straggler=70:2x", "no run has a worker 70"}}) {
+    const Outcome outcome = Simulate("out", {one.flag});
+    EXPECT_EQ(outcome.code, 2) << one.flag;
+    EXPECT_THAT(outcome.err, HasSubstr(one.flag));
+    EXPECT_THAT(outcome.err, HasSubstr(one.reason));
+  }
+}
+
+TEST_F(SimulateTest, NamesWhatIsMissing) {
+  const Outcome step = Simulate("a", {"--workers=2"});
+  EXPECT_EQ(step.code, 1);
+  EXPECT_THAT(step.err, HasSubstr("--step"));
+  const Outcome from = Simulate("b", {"--workers=2", "--from=" + root_ + "/nothing"});
+  EXPECT_EQ(from.code, 1);
+  EXPECT_THAT(from.err, HasSubstr("summary.json"));
+}
+
+TEST_F(SimulateTest, SaysHowManyWorkersFit) {
+  WriteJob("model { synthetic { parameters: 2000000000 } } data { synthetic { samples: 1000 } } epochs: 1");
+  const Outcome outcome = Simulate("out", {"--workers=1,10000"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("workers fit"));
+  EXPECT_THAT(outcome.err, HasSubstr("quadratic"));
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/out/compare.json"));
+}
+
+TEST_F(SimulateTest, HelpTeaches) {
+  std::ostringstream text, errors;
+  EXPECT_EQ(RunSimulateCommand({"--help"}, {&text, &errors}), 0);
+  for (const char* word : {"Examples:", "--step=", "--network=", "--straggler=", "--failures=", "--gradient=",
+                           "--from=", "lognormal:MEAN:SIGMA", "Exit code"}) {
+    EXPECT_THAT(text.str(), HasSubstr(word));
+  }
+  EXPECT_THAT(text.str(), Not(HasSubstr("--program")));
+}
+
+}  // namespace
+}  // namespace catchment
