@@ -1,5 +1,5 @@
 // SGD with Nesterov momentum that is applied once for every N gradients (Liu et al. 2024, "Asynchronous local-SGD training
-// for language modeling", arXiv:2401.09135, algorithm 3):
+// for language modeling", arXiv:2401.09135: the delayed Nesterov update):
 //   s += g
 //   t mod N = 0:  m = mu * m + s / N ; w -= lr * (mu * m + g / N) ; s = 0
 //   otherwise:    w -= lr * g / N
