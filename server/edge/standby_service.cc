@@ -248,9 +248,17 @@ absl::Status StandbyStore::AdmitRestore(const v1::StandbyHello& hello) {
   return absl::OkStatus();
 }
 
+// Without the lock while parts are sent, because the thread that completes them may wait for it. The copies share the
+// memory of their values.
 void StandbyStore::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) {
-  MutexLock lock(&mu_);
-  replica_.Export([&send, epoch = epoch_](const v1::StandbyPart& part) {
+  std::optional<Replica> copy;
+  uint64_t epoch = 0;
+  {
+    MutexLock lock(&mu_);
+    copy.emplace(replica_);
+    epoch = epoch_;
+  }
+  copy->Export([&](const v1::StandbyPart& part) {
     if (!part.has_image()) return send(part);
     v1::StandbyPart with_epoch = part;
     with_epoch.mutable_image()->set_epoch(epoch);

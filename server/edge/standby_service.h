@@ -41,7 +41,7 @@ class StandbyStore {
   absl::Status AddVector(uint64_t stream, absl::Cord vector);
   // Admits the process that restores the shard: earlier epochs are refused from now on. Errors: see StandbyService.
   absl::Status AdmitRestore(const v1::StandbyHello& hello);
-  // Passes the parts of the copy to `send`, until it returns false. Nothing is added meanwhile.
+  // Passes the parts of the copy, as it is now, to `send`, until it returns false.
   void Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send);
 
  private:

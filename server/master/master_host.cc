@@ -205,6 +205,7 @@ void MasterHost::Round(bool tick) {
   v1::ShardCommand command;
   std::vector<Command> due;
   std::vector<LeaseWaiters::Answer> leases;
+  std::optional<v1::ShardCommand::Standby> standby;
   bool proceed;
   {
     MutexLock lock(&mu_);
@@ -216,11 +217,12 @@ void MasterHost::Round(bool tick) {
     leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
     command = NextCommand();
     proceed = AllServersHere() || command.stop();
-    NameStandby();
+    standby = StandbyOfMaster();
     NoteDecisions();
     if (proceed) Hold(TakeDueCommands(command));
     due = TakeCommitted();
   }
+  if (standby) local_.NameStandby(*standby, options_.run_id);
   if (log_ != nullptr) log_->Flush();
   Deliver(std::move(leases));
   if (!proceed) return;

@@ -167,8 +167,9 @@ class MasterHost {
   void NoteDecisions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<v1::StandbyPart> DescribeState(bool whole);
   v1::MasterCopy Copy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Lets the servers know their standbys before any command, which would wait for them.
-  void NameStandby() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the standby of this server, which it must know before commands, because these wait for it. Nothing if there
+  // is none, or if not all servers have registered.
+  std::optional<v1::ShardCommand::Standby> StandbyOfMaster() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Hold(std::vector<Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the commands that may be sent.
   std::vector<Command> TakeCommitted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -116,11 +116,11 @@ void MasterHost::AfterCommit(std::function<void(bool committed)> then) {
 
 // --------------------------------------------------------------------------------------------------- servers
 
-void MasterHost::NameStandby() {
-  if (!HasStandbys() || !AllServersHere()) return;
+std::optional<v1::ShardCommand::Standby> MasterHost::StandbyOfMaster() const {
+  if (!HasStandbys() || !AllServersHere()) return std::nullopt;
   v1::ShardCommand command;
   SetStandby(0, &command);
-  local_.NameStandby(command.standby(), options_.run_id);
+  return command.standby();
 }
 
 void MasterHost::Hold(std::vector<Command> commands) {

@@ -243,6 +243,21 @@ TEST_F(StandbyServiceTest, MasterIsRestoredWithItsShardAsTheNextEpoch) {
   EXPECT_TRUE(absl::IsFailedPrecondition(shard->AwaitReplacement()));
 }
 
+// A process that restores its shard and reads slowly keeps neither the master nor other streams waiting.
+TEST_F(StandbyServiceTest, CopyCanBeChangedWhileItIsSent) {
+  StartStandby();
+  standby_->Join(1);
+  std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
+  ASSERT_TRUE(shard->Await(shard->Push(1)));
+  int parts = 0;
+  standby_->store().Export([&](const v1::StandbyPart&) {
+    standby_->Join(1);
+    EXPECT_TRUE(++parts != 2 || shard->Await(shard->Push(1)));
+    return true;
+  });
+  EXPECT_GT(parts, 2);
+}
+
 TEST_F(StandbyServiceTest, StateThatIsNotSentYetIsAppendedOnce) {
   StandbyLog log;
   const uint64_t closed = log.AppendState();
