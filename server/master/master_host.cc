@@ -184,8 +184,11 @@ void MasterHost::Run() {
     Round(tick);
     MutexLock lock(&mu_);
     const double begin = clock_.Now();
-    const double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
-    if (!over_) tick = !changed_.WaitFor(&mu_, wait, [this] { return HasWork(); });
+    double wait = master_->awaits_reports() ? kShortRoundSeconds : kRoundSeconds;
+    if (changed_since_image_) wait = std::clamp(next_image_ - begin, 0.0, wait);
+    const bool waits = changed_since_image_;
+    if (!over_)
+      tick = !changed_.WaitFor(&mu_, wait, [&] { return HasWork() || changed_since_image_ != waits; });
     if (const double pause = clock_.Now() - begin; pause > kPauseSeconds) {
       LOG(WARNING) << "this process did not run for " << pause
                    << " s; the heartbeat timeouts of all members are extended by as much";
@@ -194,6 +197,7 @@ void MasterHost::Run() {
     ended = ending_ || over_;
   }
   AnswerWaiters();
+  CallDeferred();
   state_store_.End();
 }
 
@@ -219,11 +223,13 @@ void MasterHost::Round(bool tick) {
     proceed = AllServersHere() || command.stop();
     standby = StandbyOfMaster();
     NoteDecisions();
+    AppendImage();
     if (proceed) Hold(TakeDueCommands(command));
     due = TakeCommitted();
   }
   if (standby) local_.NameStandby(*standby, options_.run_id);
   if (log_ != nullptr) log_->Flush();
+  CallDeferred();
   Deliver(std::move(leases));
   if (!proceed) return;
   Send(std::move(due));

@@ -114,7 +114,8 @@ class MasterHost {
 
   // Calls `then` with true when the standby, if there is one, has everything that calls before this one have changed:
   // their answers may leave. With false if the run ends before.
-  void AfterCommit(std::function<void(bool committed)> then);
+  using Then = std::function<void(bool committed)>;
+  void AfterCommit(Then then);
 
   // Returns why the job must go back to a checkpoint; nothing if it need not. Call it after Wait.
   std::optional<Loss> loss();
@@ -148,6 +149,14 @@ class MasterHost {
     double answer_seconds = 0;
   };
 
+  // Calls `then` when change `change` of the log is acknowledged, or never will be. Not to be called with the lock.
+  void CallWhenCommitted(uint64_t change, const Then& then);
+  // Does so for those that wait for an image that is in the log now, or at the end of the run.
+  void CallDeferred();
+  // Appends an image to the log if the state has changed and another image is due.
+  void AppendImage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool ImageIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NotifyWhenCommitted(uint64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Commands that are sent when the standby has what they tell the servers.
   struct HeldCommands {
     uint64_t change = 0;
@@ -276,9 +285,12 @@ class MasterHost {
   uint64_t commit_ ABSL_GUARDED_BY(mu_) = 0;        // the last change of the master's state in the log
   Master::Decisions decided_ ABSL_GUARDED_BY(mu_);  // at that time
   bool evaluations_changed_ ABSL_GUARDED_BY(mu_) = false;  // since the state was described
+  bool changed_since_image_ ABSL_GUARDED_BY(mu_) = false;  // the state; an image is not in the log yet
+  double next_image_ ABSL_GUARDED_BY(mu_) = 0;             // when another image may be made
   std::deque<HeldCommands> held_ ABSL_GUARDED_BY(mu_);
-  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);  // servers that have answered the stop
-  bool answered_ ABSL_GUARDED_BY(mu_) = false;  // a server has answered since the last round
+  std::vector<Then> deferred_ ABSL_GUARDED_BY(mu_);  // wait for the next image
+  std::set<int> stopped_ ABSL_GUARDED_BY(mu_);       // servers that have answered the stop
+  bool answered_ ABSL_GUARDED_BY(mu_) = false;       // a server has answered since the last round
   bool stopped_before_start_ ABSL_GUARDED_BY(mu_) =
       false;                                  // Stop was called before all servers had registered
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed

@@ -29,7 +29,9 @@ bool MasterHost::Commandable(size_t server) const {
 }
 
 bool MasterHost::HasWork() const {
-  if (ending_ || over_ || answered_ || HasCommitted() || waiters_.NeedReview(master_->lease_conditions()))
+  const bool deferred = !deferred_.empty() && !changed_since_image_;
+  if (ending_ || over_ || answered_ || HasCommitted() || ImageIsDue() || deferred ||
+      waiters_.NeedReview(master_->lease_conditions()))
     return true;
   const v1::ShardCommand command = master_->Command(/*rosters=*/false);
   if (!AllServersHere() && !command.stop() && !stopped_before_start_) return false;

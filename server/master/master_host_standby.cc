@@ -1,6 +1,7 @@
 // The part of the host that keeps a copy of the master's state at its standby, and continues from one.
 //
-// An answer to a call, and a command to servers, leave when the standby has the state that they show.
+// An answer to a call, and a command to servers, leave when the standby has the state that they show. Images of the state
+// take at most a tenth of the time, however many members there are: changes wait for the next one together.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -14,6 +15,10 @@ namespace {
 
 // More than the epochs that a master can have offered after it was copied for the last time.
 constexpr uint64_t kEpochsAhead = 1 << 16;
+// The shortest time between the ends of two images, in times that one takes.
+constexpr double kImagePause = 10;
+// For commands that wait for the next image, which has no number yet.
+constexpr uint64_t kNextImage = UINT64_MAX;
 
 }  // namespace
 
@@ -61,7 +66,32 @@ bool MasterHost::Commits() const { return log_ != nullptr && master_->has_begun(
 void MasterHost::NoteChange() {
   if (!Commits()) return;
   decided_ = master_->decisions();
-  commit_ = log_->AppendState();
+  changed_since_image_ = true;
+  AppendImage();
+  // The host's thread waits until the next image is due.
+  if (changed_since_image_) changed_.Notify();
+}
+
+bool MasterHost::ImageIsDue() const {
+  return changed_since_image_ && (!Commits() || clock_.Now() >= next_image_);
+}
+
+void MasterHost::AppendImage() {
+  if (!ImageIsDue()) return;
+  changed_since_image_ = false;
+  commit_ = Commits() ? log_->AppendState() : 0;
+  for (HeldCommands& held : held_) {
+    if (held.change != kNextImage) continue;
+    held.change = commit_;
+    if (commit_ != 0) NotifyWhenCommitted(commit_);
+  }
+}
+
+void MasterHost::NotifyWhenCommitted(uint64_t change) {
+  log_->Await(change, [this](bool) {
+    MutexLock lock(&mu_);
+    changed_.Notify();
+  });
 }
 
 void MasterHost::NoteDecisions() {
@@ -72,6 +102,7 @@ std::vector<v1::StandbyPart> MasterHost::DescribeState(bool whole) {
   MutexLock lock(&mu_);
   std::vector<v1::StandbyPart> parts;
   if (!master_->has_begun()) return parts;
+  const double begin = clock_.Now();
   if (std::exchange(evaluations_changed_, false) || whole) {
     v1::EvaluationReports reports;
     *reports.mutable_newest() = newest_report_;
@@ -79,6 +110,7 @@ std::vector<v1::StandbyPart> MasterHost::DescribeState(bool whole) {
     parts.emplace_back().set_evaluations(reports.SerializeAsString());
   }
   parts.emplace_back().set_master(Copy().SerializeAsString());
+  next_image_ = begin + kImagePause * (clock_.Now() - begin);
   return parts;
 }
 
@@ -102,12 +134,45 @@ v1::MasterCopy MasterHost::Copy() const {
   return copy;
 }
 
-void MasterHost::AfterCommit(std::function<void(bool committed)> then) {
+void MasterHost::AfterCommit(Then then) {
   uint64_t change = 0;
+  bool lost = false;
   {
     MutexLock lock(&mu_);
+    const bool waits = Commits() && changed_since_image_;
+    lost = waits && (over_ || ending_);
+    if (waits && !lost) {
+      deferred_.push_back(std::move(then));
+      return;
+    }
     if (Commits()) change = commit_;
   }
+  if (lost) return then(false);
+  CallWhenCommitted(change, then);
+}
+
+void MasterHost::CallDeferred() {
+  std::vector<Then> deferred;
+  uint64_t change = 0;
+  bool lost = false;
+  {
+    MutexLock lock(&mu_);
+    const bool waits = Commits() && changed_since_image_;
+    lost = waits && (over_ || ending_);
+    if (waits && !lost) return;
+    deferred.swap(deferred_);
+    if (Commits()) change = commit_;
+  }
+  for (const Then& then : deferred) {
+    if (lost) {
+      then(false);
+    } else {
+      CallWhenCommitted(change, then);
+    }
+  }
+}
+
+void MasterHost::CallWhenCommitted(uint64_t change, const Then& then) {
   if (change == 0 || log_->IsAcknowledged(change)) return then(true);
   log_->Flush();
   const StandbyLog::Wait wait = log_->Await(change, then);
@@ -125,13 +190,9 @@ std::optional<v1::ShardCommand::Standby> MasterHost::StandbyOfMaster() const {
 
 void MasterHost::Hold(std::vector<Command> commands) {
   if (commands.empty()) return;
-  const uint64_t change = Commits() ? commit_ : 0;
+  const uint64_t change = !Commits() ? 0 : changed_since_image_ ? kNextImage : commit_;
   held_.push_back({change, std::move(commands)});
-  if (change == 0) return;
-  log_->Await(change, [this](bool) {
-    MutexLock lock(&mu_);
-    changed_.Notify();
-  });
+  if (change != 0 && change != kNextImage) NotifyWhenCommitted(change);
 }
 
 bool MasterHost::HasCommitted() const {

@@ -141,6 +141,8 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
   member->granted_steps += assignment.minibatches.size();
   member->granted_samples += SamplesIn(assignment);
   member->lease = Granted(assignment);
+  member->lease_steps.Clear();
+  for (const Step& step : assignment.minibatches) AddStep(step, &member->lease_steps);
   member->lease.set_local_steps(LocalStepsOf(*member));
   if (synchronous_) {
     granted_ = std::max(granted_, *version + assignment.minibatches.size() / pace_.steps_per_version);

@@ -196,8 +196,7 @@ v1::MemberImage Member::Save() const {
   image.set_lease(lease.number());
   image.set_lease_version(lease.first_version());
   image.set_lease_step(lease.first_step());
-  for (const v1::Minibatch& minibatch : lease.minibatches())
-    AddStep(StepOf(minibatch), image.mutable_lease_steps());
+  *image.mutable_lease_steps() = lease_steps;
   image.set_lease_local_steps(lease.local_steps());
   image.set_granted_steps(granted_steps);
   image.set_granted_samples(granted_samples);
@@ -217,6 +216,7 @@ Member Member::Restore(const v1::MemberImage& image, double now) {
   member.lease.set_number(image.lease());
   member.lease.set_first_version(image.lease_version());
   member.lease.set_first_step(image.lease_step());
+  member.lease_steps = image.lease_steps();
   for (const Step& step : StepsOf(image.lease_steps())) *member.lease.add_minibatches() = ToMinibatch(step);
   member.lease.set_local_steps(image.lease_local_steps());
   member.granted_steps = image.granted_steps();

@@ -36,6 +36,7 @@ struct Member {
   double silence_limit = 0;    // the longest time in that state before it is lost
   v1::Progress progress;       // the newest reported
   v1::Lease lease;             // the last one granted; number 0: none
+  v1::StepsImage lease_steps;  // its minibatches, for Save
   uint64_t granted_steps = 0;  // in all its leases
   uint64_t granted_samples = 0;
 

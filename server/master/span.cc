@@ -41,12 +41,6 @@ v1::SampleSpan ToProto(const Span& span) {
 
 Span FromProto(const v1::SampleSpan& span) { return {span.epoch(), span.begin(), span.end()}; }
 
-Step StepOf(const v1::Minibatch& minibatch) {
-  Step step;
-  for (const v1::SampleSpan& span : minibatch.spans()) step.push_back(FromProto(span));
-  return step;
-}
-
 v1::Minibatch ToMinibatch(const Step& step) {
   v1::Minibatch minibatch;
   for (const Span& span : step) *minibatch.add_spans() = ToProto(span);

@@ -36,7 +36,6 @@ Step Slice(const Step& step, uint64_t begin, uint64_t end);
 v1::SampleSpan ToProto(const Span& span);
 Span FromProto(const v1::SampleSpan& span);
 v1::Minibatch ToMinibatch(const Step& step);
-Step StepOf(const v1::Minibatch& minibatch);
 
 // Appends a step to an image.
 void AddStep(const Step& step, v1::StepsImage* image);

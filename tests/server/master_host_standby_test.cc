@@ -109,6 +109,28 @@ TEST_F(MasterHostStandbyTest, OneImageServesAllCallsBeforeIt) {
   EXPECT_EQ(copy_.copy.master().membership().members_size(), 4);
 }
 
+// By the clock an image takes a tenth of a second, and the next one is due about a second later.
+TEST_F(MasterHostStandbyTest, ChangesWaitForTheNextImageIfOneTakesLong) {
+  Replicate();
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  ASSERT_TRUE(log_.Next().has_value());
+  clock_.SetStep(0.05);
+  Take(log_.DescribeState(/*whole=*/false));
+  clock_.SetStep(0);
+  ASSERT_TRUE(master_->Register(Worker()).ok());
+  std::atomic<int> committed = 0;
+  master_->AfterCommit([&](bool ok) { committed += ok ? 1 : 100; });
+  EXPECT_FALSE(Replicate()) << "no image is due";
+  EXPECT_EQ(committed, 0);
+  clock_.Set(clock_.Now() + 3);
+  while (committed == 0) {
+    Replicate();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(committed, 1);
+  EXPECT_EQ(copy_.copy.master().membership().members_size(), 3);
+}
+
 TEST_F(MasterHostStandbyTest, HeartbeatsAloneAreNotCopied) {
   FirstLease();
   while (Replicate()) std::this_thread::yield();

@@ -10,12 +10,18 @@ namespace catchment {
 
 class SettableClock final : public Clock {
  public:
-  double Now() const override { return now_; }
+  double Now() const override {
+    if (step_ > 0) now_ = now_ + step_;
+    return now_;
+  }
   void Set(double now) { now_ = now; }
   void Advance(double seconds) { now_ = now_ + seconds; }
+  // Lets so many seconds pass with each call of Now.
+  void SetStep(double seconds) { step_ = seconds; }
 
  private:
-  std::atomic<double> now_{1000};
+  mutable std::atomic<double> now_{1000};
+  std::atomic<double> step_{0};
 };
 
 }  // namespace catchment
