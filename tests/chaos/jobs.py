@@ -18,6 +18,9 @@ COUNTED = {
     "dc_asgd": ("compensation { delay_compensated { lambda: 0 } }", ADD % 1),
     "dana": ("contribution { look_ahead { momentum: 0 } }", ADD % 1),
 }
+# Presets that average the contributions of as many workers as there are, less those that are not waited for: a push counts
+# by 1 only while there are two workers, and not while one takes the place of another whose loss was not noticed.
+TWO_MEMBERS = {"sync_backup"}
 DROPS_LATE = {"sync_backup"}  # contributions that arrive too late are not applied, by design
 
 # Presets whose runs end with the same bits; all but sync have states of workers, which checkpoints must contain.
