@@ -1,10 +1,11 @@
-// The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h and
-// cli/simulate/simulate.h.
+// The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h,
+// cli/simulate/simulate.h and cli/advise/advise.h.
 #include <functional>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "cli/advise/advise.h"
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
@@ -28,6 +29,8 @@ constexpr char kHelp[] =
                                       trains it with several algorithms and reports which is best
   catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3 --out=DIR
                                       the same for a cluster that is not here, in virtual time
+  catchment advise JOB|RUN_DIR|HOST:PORT
+                                      says how many workers and servers suit it, and which algorithms
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
   catchment status HOST:PORT          shows the status of a running job and what delays it
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
@@ -54,6 +57,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"train", RunTrainCommand},
       {"compare", RunCompareCommand},
       {"simulate", RunSimulateCommand},
+      {"advise", RunAdviseCommand},
       {"report", RunReportCommand},
       {"status", RunStatus},
       {"pack", [](const Arguments& args,

@@ -24,16 +24,11 @@ constexpr double kVectorsPerWorker = 5;
 
 absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions& options) {
   if (options.step) return *options.step;
-  if (!job.model().has_synthetic()) {
-    return absl::InvalidArgumentError(
-        "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, which takes "
-        "it from a "
-        "finished run");
-  }
-  const v1::SyntheticModel& synthetic = job.model().synthetic();
-  return Distribution{.kind = synthetic.spread() > 0 ? Distribution::kLogNormal : Distribution::kConstant,
-                      .mean = synthetic.step_ms() / 1000,
-                      .shape = synthetic.spread()};
+  if (const std::optional<Distribution> step = SyntheticStep(job)) return *step;
+  return absl::InvalidArgumentError(
+      "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, which takes "
+      "it from a "
+      "finished run");
 }
 
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeModel(const v1::Job& job,
@@ -131,6 +126,14 @@ class Simulation {
 };
 
 }  // namespace
+
+std::optional<Distribution> SyntheticStep(const v1::Job& job) {
+  if (!job.model().has_synthetic()) return std::nullopt;
+  const v1::SyntheticModel& synthetic = job.model().synthetic();
+  return Distribution{.kind = synthetic.spread() > 0 ? Distribution::kLogNormal : Distribution::kConstant,
+                      .mean = synthetic.step_ms() / 1000,
+                      .shape = synthetic.spread()};
+}
 
 absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptions& options) {
   Simulation simulation(job, options);

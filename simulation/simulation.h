@@ -31,6 +31,9 @@ struct SimulationOptions {
   std::string out_dir;                      // "": no outputs are written
 };
 
+// Returns the time of a step of model.synthetic; nothing for a job with another model.
+std::optional<Distribution> SyntheticStep(const v1::Job& job);
+
 // Returns the job's status at its end. `job` is complete and valid. Errors: InvalidArgument for options that do not suit
 // the job; those of its data and model; Internal if the job failed.
 absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptions& options);

@@ -47,16 +47,23 @@ absl::StatusOr<double> Positive(const std::string& directory, const Json& summar
       absl::StrCat("--from=", directory, ": its summary.json has no ", key, " above 0"));
 }
 
-// Returns the relative standard deviation of one step, from the intervals between lines of metrics. An interval with m
-// steps gives their mean, whose variance is that of a step divided by m. Differences between consecutive intervals
-// (Allan's variance) are free of what slows a worker down for longer, such as other processes on its machine, which is
-// no property of single steps.
-double StepDeviation(const std::string& metrics, double batch_size) {
-  struct Interval {
-    double seconds;  // of a step
-    double steps;
-  };
-  std::map<int64_t, std::vector<Interval>> workers;
+// What a worker did between two lines of metrics.
+struct Interval {
+  double seconds;  // of a step
+  double steps;
+};
+
+double MeanStep(const std::vector<Interval>& intervals) {
+  double steps = 0, seconds = 0;
+  for (const Interval& one : intervals) {
+    steps += one.steps;
+    seconds += one.steps * one.seconds;
+  }
+  return seconds / steps;
+}
+
+std::map<uint32_t, std::vector<Interval>> IntervalsByWorker(const std::string& metrics, double batch_size) {
+  std::map<uint32_t, std::vector<Interval>> workers;
   double last = 0;
   for (const std::string& text : std::vector<std::string>(absl::StrSplit(metrics, '\n'))) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -67,19 +74,22 @@ double StepDeviation(const std::string& metrics, double batch_size) {
                  share = rates.value("compute_share", Json());
       if (!rate.is_number() || !share.is_number() || rate.get<double>() <= 0 || now <= last) continue;
       const double steps = rate.get<double>() * (now - last) / batch_size;
-      workers[rates.value("worker", 0)].push_back(
+      workers[rates.value("worker", 0u)].push_back(
           {share.get<double>() * batch_size / rate.get<double>(), steps});
     }
     last = now;
   }
+  return workers;
+}
+
+// Returns the relative standard deviation of one step, from the intervals between lines of metrics. An interval with m
+// steps gives their mean, whose variance is that of a step divided by m. Differences between consecutive intervals
+// (Allan's variance) are free of what slows a worker down for longer, such as other processes on its machine, which is
+// no property of single steps.
+double StepDeviation(const std::string& metrics, double batch_size) {
   double sum = 0, count = 0;
-  for (const auto& [worker, intervals] : workers) {
-    double steps = 0, seconds = 0;
-    for (const Interval& one : intervals) {
-      steps += one.steps;
-      seconds += one.steps * one.seconds;
-    }
-    const double mean = seconds / steps;
+  for (const auto& [worker, intervals] : IntervalsByWorker(metrics, batch_size)) {
+    const double mean = MeanStep(intervals);
     // The first and the last interval contain the beginning and the end of training.
     for (size_t i = 1; i + 2 < intervals.size(); ++i) {
       const Interval &a = intervals[i], &b = intervals[i + 1];
@@ -89,6 +99,13 @@ double StepDeviation(const std::string& metrics, double batch_size) {
     }
   }
   return count > 0 ? std::sqrt(sum / count) : 0;
+}
+
+absl::StatusOr<std::string> ReadMetrics(const std::string& directory) {
+  const absl::StatusOr<std::string> metrics = ReadTextFile(directory + "/metrics.jsonl");
+  if (metrics.ok()) return metrics;
+  return absl::NotFoundError(absl::StrCat(
+      "--from=", directory, ": the metrics of the run are needed: ", metrics.status().message()));
 }
 
 }  // namespace
@@ -101,16 +118,25 @@ absl::StatusOr<Distribution> RecordedStep(const std::string& directory) {
   if (!compute.ok()) return compute.status();
   if (!samples.ok()) return samples.status();
   Distribution step{.mean = *compute * run->job.batch_size() / *samples};
-  const absl::StatusOr<std::string> metrics = ReadTextFile(directory + "/metrics.jsonl");
-  if (!metrics.ok()) {
-    return absl::NotFoundError(absl::StrCat(
-        "--from=", directory, ": the metrics of the run are needed: ", metrics.status().message()));
-  }
+  const absl::StatusOr<std::string> metrics = ReadMetrics(directory);
+  if (!metrics.ok()) return metrics.status();
   const double deviation = StepDeviation(*metrics, run->job.batch_size());
   if (deviation < 0.01) return step;
   step.kind = Distribution::kLogNormal;
   step.shape = std::sqrt(std::log(1 + deviation * deviation));
   return step;
+}
+
+absl::StatusOr<std::map<uint32_t, double>> RecordedStepsByWorker(const std::string& directory) {
+  const absl::StatusOr<Recorded> run = Read(directory);
+  if (!run.ok()) return run.status();
+  const absl::StatusOr<std::string> metrics = ReadMetrics(directory);
+  if (!metrics.ok()) return metrics.status();
+  std::map<uint32_t, double> steps;
+  for (const auto& [worker, intervals] : IntervalsByWorker(*metrics, run->job.batch_size())) {
+    steps[worker] = MeanStep(intervals);
+  }
+  return steps;
 }
 
 absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory) {

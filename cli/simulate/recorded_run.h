@@ -2,6 +2,8 @@
 #ifndef CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_
 #define CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,6 +15,10 @@ namespace catchment {
 // all workers for each step (summary.json); its spread is that of the workers' means over the intervals of metrics.jsonl,
 // scaled to one step. Errors: NotFound or InvalidArgument, naming what the run's files lack.
 absl::StatusOr<Distribution> RecordedStep(const std::string& directory);
+
+// Returns the mean time of a step of each worker, from metrics.jsonl; nothing of a run that was too short for two lines.
+// Errors: as above.
+absl::StatusOr<std::map<uint32_t, double>> RecordedStepsByWorker(const std::string& directory);
 
 // Returns a network without a limit to bandwidth on which an exchange takes the run's median round trip. Errors: as
 // above; InvalidArgument for a run whose round trips contain waiting for other workers.

@@ -227,7 +227,7 @@ def systemd(command, place):
 
 GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, in plain loops without a GPU",
                       "deploy/gpu_bundle.sh")
-HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|report|validate|health)|deploy/\S+\.sh)( |$)")
+HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|advise|report|validate|health)|deploy/\S+\.sh)( |$)")
 COMPARED = ("report.html", "report.json")
 SOMETIMES = ("model-best.safetensors",)  # with evaluation.keep_best
 TRAINED = ("summary.json", "metrics.jsonl", "tensorboard", "model.safetensors", "checkpoints", "job.textproto", "logs")
@@ -279,6 +279,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/simulate.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/simulate.md", r"catchment simulate .*--out=sim-from",
      run(f"{DIGITS} --budget=samples:2048", leaves=["sim-from/" + name for name in COMPARED])),
+    ("docs/advise.md", r"catchment advise .*", run()),
+    ("docs/advise.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment report .*", run(leaves=["report/" + name for name in COMPARED])),
     ("docs/python.md", r"export .*", labels),

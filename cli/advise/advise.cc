@@ -1,0 +1,193 @@
+#include "cli/advise/advise.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cli/advise/evidence.h"
+#include "cli/advise/recommendations.h"
+#include "cli/job_control.h"
+#include "cli/read_job.h"
+#include "common/command_line.h"
+#include "common/rpc.h"
+#include "simulation/models.h"
+
+namespace catchment {
+namespace {
+
+constexpr char kUsage[] = R"(catchment advise JOB|RUN_DIR|HOST:PORT [flags]
+
+Says how many workers and servers keep 0.9 of the speed of workers that never wait, which momentum to take, and which
+presets are worth comparing, with the numbers that this rests on:
+
+  JOB         a job file; the time of a step is that of --step
+  RUN_DIR     the --out of a finished run, with the step times, slow workers, round trips and staleness of that run
+  HOST:PORT   the server with index 0 of a running job, with what has been measured so far
+
+Nothing is trained. `catchment simulate` and `catchment compare` then find the best of the few presets.
+
+Examples:
+  catchment advise examples/mnist_mlp.textproto --workers=8 --step=lognormal:50ms:0.3 --network=10Gbit:50us
+  catchment advise out
+  catchment advise out --workers=32 --servers=2        the same cluster with more of each
+  catchment advise node0:7000 --json | jq .scaling.rows
+)";
+
+constexpr char kNotes[] = R"(
+Exit code: 0: advice was given; 1: the job, the run or the master could not be read; 2: wrong command line.
+docs/advise.md explains the model, the rules and the JSON.
+)";
+
+struct Options {
+  std::string subject;
+  std::vector<std::string> set;
+  int workers = 0;  // 0: those of the subject
+  int servers = 0;
+  std::optional<Distribution> step;
+  std::optional<NetworkModel> network;
+  std::vector<StragglerModel> stragglers;
+  bool json = false;
+  TlsFiles tls;
+  bool insecure = false;
+};
+
+enum class Subject { kJob, kRun, kMaster };
+
+Subject SubjectOf(const std::string& subject) {
+  std::error_code error;
+  if (std::filesystem::is_directory(subject, error)) return Subject::kRun;
+  const bool address = subject.find(':') != std::string::npos && !std::filesystem::exists(subject, error);
+  return address ? Subject::kMaster : Subject::kJob;
+}
+
+absl::Status Check(const Options& options) {
+  const Subject subject = SubjectOf(options.subject);
+  if (!options.set.empty() && subject != Subject::kJob) {
+    return absl::InvalidArgumentError("--set changes a job file; a run has the job that it was started with");
+  }
+  if (subject != Subject::kMaster) return absl::OkStatus();
+  absl::Status status = ClientCredentials(options.tls).status();
+  if (status.ok()) status = CheckSecure(options.subject, options.tls, options.insecure);
+  return status;
+}
+
+// Returns a function that parses a flag's value to *out.
+template <typename Value>
+std::function<absl::Status(const std::string&)> Parser(absl::StatusOr<Value> (*parse)(const std::string&),
+                                                       std::optional<Value>* out) {
+  return [parse, out](const std::string& text) {
+    const absl::StatusOr<Value> value = parse(text);
+    if (value.ok()) *out = *value;
+    return value.status();
+  };
+}
+
+CommandLine MakeCommandLine(Options* o) {
+  CommandLine line{.name = "catchment advise", .usage = kUsage, .notes = kNotes};
+  line.argument = {"JOB|RUN_DIR|HOST:PORT", "examples/mnist_mlp.textproto --step=lognormal:50ms:0.3",
+                   &o->subject};
+  line.flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: those of the job.");
+  line.flags.AddInt("servers", "N", 1, &o->servers, "Servers. Default: those of the run, or 1.");
+  line.flags.AddParsed("step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
+                       "Time that a worker computes for a minibatch, such as constant:120ms or "
+                       "lognormal:120ms:0.3. Default: the measured one, or that of model.synthetic.");
+  line.flags.AddParsed("network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
+                       "Link of each process, in each direction, such as 10Gbit:50us. Default: the measured "
+                       "round trip of an asynchronous run, or 10Gbit:50us.");
+  line.flags.AddParsed(
+      "straggler", "WHO:TIMESx",
+      [o](const std::string& text) -> absl::Status {
+        const absl::StatusOr<StragglerModel> straggler = ParseStraggler(text);
+        if (!straggler.ok()) return straggler.status();
+        if (straggler->of_steps) {
+          return absl::InvalidArgumentError("takes slow workers; for slow steps give --step a larger spread");
+        }
+        o->stragglers.push_back(*straggler);
+        return absl::OkStatus();
+      },
+      "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers. May be repeated. Default: the "
+      "measured ones, or faults.stragglers.");
+  line.flags.AddSwitch("json", &o->json, "Prints one JSON object.");
+  AddSetFlag(&o->set, &line.flags);
+  AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
+  line.check = [o] { return Check(*o); };
+  return line;
+}
+
+absl::StatusOr<Evidence> EvidenceOfJobFile(const Options& options) {
+  const absl::StatusOr<v1::Job> job = LoadCompleteJob(options.subject, options.set, options.workers);
+  if (!job.ok()) return job.status();
+  absl::StatusOr<Evidence> evidence = EvidenceOfJob(*job, std::max(1, options.servers));
+  if (evidence.ok()) evidence->job_file = options.subject;
+  return evidence;
+}
+
+absl::StatusOr<Evidence> EvidenceOfMaster(const Options& options) {
+  absl::StatusOr<JobControl> master = JobControl::Create(options.subject, options.tls);
+  if (!master.ok()) return master.status();
+  const absl::StatusOr<v1::JobStatus> status = master->GetStatus();
+  if (status.ok()) return EvidenceOfStatus(*status);
+  return absl::UnavailableError(absl::StrCat(status.status().message(), "\nIs the job running, and is ",
+                                             options.subject, " the address of the server with index 0?"));
+}
+
+absl::StatusOr<Evidence> Collect(const Options& options) {
+  switch (SubjectOf(options.subject)) {
+    case Subject::kRun:
+      return EvidenceOfRun(options.subject);
+    case Subject::kMaster:
+      return EvidenceOfMaster(options);
+    default:
+      return EvidenceOfJobFile(options);
+  }
+}
+
+// What was measured with other numbers of workers or servers says nothing about these.
+void Override(const Options& options, Evidence* evidence) {
+  const uint32_t workers = options.workers > 0 ? options.workers : evidence->job.workers();
+  const int servers = options.servers > 0 ? options.servers : evidence->servers;
+  if (workers != evidence->job.workers() || servers != evidence->servers) evidence->measured.reset();
+  evidence->job.set_workers(workers);
+  evidence->servers = servers;
+  if (!options.stragglers.empty()) {
+    v1::Job job;
+    job.set_workers(workers);
+    for (const StragglerModel& straggler : options.stragglers) SetStragglers(straggler, &job);
+    evidence->slow = SlowWorkersOf(job);
+  }
+  if (options.step) {
+    evidence->step = options.step;
+    evidence->step_source = "--step";
+  }
+  if (options.network) {
+    evidence->network = *options.network;
+    evidence->network_source = "--network";
+  }
+}
+
+absl::StatusOr<int> Advise(const Options& options, const Streams& streams) {
+  absl::StatusOr<Evidence> evidence = Collect(options);
+  if (!evidence.ok()) return evidence.status();
+  Override(options, &*evidence);
+  const Recommendations recommendations = Recommend(*evidence);
+  if (options.json) {
+    *streams.out << AdviceJson(*evidence, recommendations)
+                        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+                 << '\n';
+  } else {
+    *streams.out << AdviceText(*evidence, recommendations);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int RunAdviseCommand(const std::vector<std::string>& args, const Streams& streams) {
+  Options options;
+  CommandLine line = MakeCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err, [&] { return Advise(options, streams); });
+}
+
+}  // namespace catchment
