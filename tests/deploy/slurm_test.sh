@@ -181,12 +181,12 @@ cd "$work"
 start_slurm
 
 echo "== MNIST, two servers and three workers over both nodes"
-job=$(submit --nodes=2 --ntasks=3 "$script" --servers=2 --set epochs=8 --out="$work/out" "$mlp")
+job=$(submit --nodes=2 --ntasks=3 "$script" --servers=2 --set epochs=2 --out="$work/out" "$mlp")
 await "job $job trains" trains "$job"
 [[ $(worker_nodes) == "n1 n2" ]] || fail "workers are on $(worker_nodes), not on both nodes"
 await "job $job ends" ended "$job"
 [[ $(state "$job") == COMPLETED && $(exit_code "$job") == 0 ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
-expect_summary "$work/out" '"phase": "DONE"' '"servers": 2' '"workers": 3' '"epochs": 8'
+expect_summary "$work/out" '"phase": "DONE"' '"servers": 2' '"workers": 3' '"epochs": 2'
 accuracy=$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' "$work/out/summary.json")
 awk "BEGIN { exit !($accuracy > 0.95) }" || fail "test accuracy $accuracy"
 [[ -s $work/out/model.safetensors ]] || fail "no weights"
