@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_directory.h"
-#include "cli/compare/local_launcher.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -61,8 +60,7 @@ class CompareTest : public ::testing::Test {
     fs::remove(root_ + "/trained");
     const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
     SignalWaiter signals;
-    LocalLauncher launcher(options_, {server, root_ + "/worker.sh"}, bounds_, &signals);
-    return RunCompare(options_, &launcher, &signals, {&out_, &err_});
+    return RunCompare(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
   }
 
   // Returns the names of runs whose worker was started by the last Compare.
