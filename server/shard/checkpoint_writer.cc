@@ -16,6 +16,8 @@ namespace catchment {
 namespace {
 
 constexpr size_t kReported = 16;
+// The last checkpoint of a job may be saved here before another shard has saved the one before it.
+constexpr size_t kWithSteps = 2;
 // What trains goes before what saves, where processors are short.
 constexpr int kNiceness = 19;
 
@@ -160,12 +162,13 @@ bool CheckpointWriter::WriteOne(const ShardSnapshot& snapshot) {
   AddSettledSteps(snapshot.state, &saved);
   MutexLock lock(&mu_);
   error_.clear();
-  if (!saved_.empty()) {
-    saved_.back().clear_incarnations();
-    saved_.back().clear_settled_steps();
-  }
   saved_.push_back(std::move(saved));
   if (saved_.size() > kReported) saved_.pop_front();
+  if (saved_.size() > kWithSteps) {
+    v1::SavedShard& older = saved_[saved_.size() - kWithSteps - 1];
+    older.clear_incarnations();
+    older.clear_settled_steps();
+  }
   return true;
 }
 
