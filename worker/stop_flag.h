@@ -6,13 +6,17 @@
 
 namespace catchment {
 
-// Threads: safe. Once set it stays so.
+// Threads: safe.
 class StopFlag {
  public:
   void Set() {
     MutexLock lock(&mu_);
     set_ = true;
     changed_.Notify();
+  }
+  void Clear() {
+    MutexLock lock(&mu_);
+    set_ = false;
   }
   bool IsSet() const {
     MutexLock lock(&mu_);

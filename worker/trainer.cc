@@ -36,17 +36,31 @@ Trainer::~Trainer() {
 }
 
 void Trainer::Stop() {
+  {
+    MutexLock lock(&mu_);
+    signalled_.Set();
+  }
+  EndTraining();
+}
+
+void Trainer::EndTraining() {
   MutexLock lock(&mu_);
-  if (stop_.IsSet()) return;
   stop_.Set();
   if (current_ != nullptr) current_->End();
-  watchdog_ = std::thread([this] { WatchEnd(); });
+  if (!watchdog_.joinable()) watchdog_ = std::thread([this] { WatchEnd(); });
+}
+
+bool Trainer::MayTrainAgain() {
+  MutexLock lock(&mu_);
+  if (signalled_.IsSet()) return false;
+  stop_.Clear();
+  return true;
 }
 
 void Trainer::WatchEnd() {
   while (!finished_.Pause(kLookSeconds)) {
     MutexLock lock(&mu_);
-    if (current_ != nullptr && current_->EndStalled()) return;
+    if (current_ != nullptr && stop_.IsSet()) current_->EndStalled();
   }
 }
 
@@ -61,7 +75,7 @@ absl::Status Trainer::Run() {
   absl::Status status = session.status();
   while (session.ok()) {
     status = RunSession(&*session);
-    if (stop_.IsSet()) break;
+    if (!MayTrainAgain()) break;
     if (!absl::IsAborted(status) && !(HasMasterEnded(status) && JobGoesOn(&master_))) break;
     const double pause = pauses_.Next();
     LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
@@ -71,7 +85,7 @@ absl::Status Trainer::Run() {
   }
   finished_.Set();
   LOG_IF(INFO, !status.ok() && HasMasterEnded(status)) << "the job is over: " << status.message();
-  const bool failed = !stop_.IsSet() && !status.ok() && !HasMasterEnded(status);
+  const bool failed = !signalled_.IsSet() && !status.ok() && !HasMasterEnded(status);
   const absl::Status job = job_failure_.empty() ? absl::OkStatus() : JobFailed();
   if (session.ok() && session->attached != nullptr) session->attached->Finish(failed ? status : job);
   return failed ? status : job;
@@ -87,8 +101,7 @@ absl::Status Trainer::RunSession(Session* session) {
   LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
             << session->job.name() << "'";
   if (absl::Status status = Join(*me, session); !status.ok()) {
-    Leave(*me, v1::Progress(), status);
-    return status;
+    return Leave(*me, v1::Progress(), status);
   }
   TrainingSession training(*me, options_, &clock_, session, &master_);
   SetCurrent(&training);
@@ -98,12 +111,8 @@ absl::Status Trainer::RunSession(Session* session) {
   // A worker that has trained was not refused.
   if (progress.steps() > 0) pauses_.Reset();
   const absl::Status lost = IsLost(status) ? status : training.lost();
-  if (lost.ok()) {
-    const absl::Status why = WithAdvice(status);
-    Leave(*me, progress, why);
-    return why;
-  }
-  if (!IsLost(lost)) return lost;
+  if (!lost.ok() && !IsLost(lost)) return lost;
+  if (lost.ok() || stop_.IsSet()) return Leave(*me, progress, WithAdvice(status));
   // If a server refused the worker, it is still a member at the master.
   if (!absl::IsNotFound(lost)) LeaveToRegisterAgain(*me, progress, lost);
   if (!job_failure_.empty()) return JobFailed();
@@ -122,7 +131,7 @@ absl::Status Trainer::RunWithHeartbeat(const v1::RegisterReply& me, TrainingSess
   request.set_incarnation(me.incarnation());
   const auto on_stop = [this](const std::string& reason) {
     LOG(INFO) << "the master ends the job: " << reason;
-    Stop();
+    EndTraining();
   };
   Heartbeat heartbeat(request, me.heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_,
                       &clock_,
@@ -146,13 +155,47 @@ void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progre
   SendLeave(request, "registers again");
 }
 
-void Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why) {
+absl::Status Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& progress,
+                            const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
   const bool stopped = stop_.IsSet();
   if (!why.ok() && !stopped) request.set_reason(std::string(why.message().substr(0, kMostReasonBytes)));
   if (why.ok() && stopped) request.set_reason("asked to stop");
   request.set_failed(!why.ok() && !stopped);
+  if (!request.failed() && !signalled_.IsSet()) return AwaitRecord(std::move(request));
   SendLeave(request, "leaves");
+  return why;
+}
+
+absl::Status Trainer::AwaitRecord(v1::LeaveRequest request) {
+  request.set_stays(true);
+  // The master that ended the training may have ended, too, if this took long.
+  bool goes_on = !stop_.IsSet();
+  bool said = false;
+  while (true) {
+    const absl::StatusOr<v1::LeaveReply> reply =
+        goes_on ? master_.Call(&MasterClient::Stub::Leave, request, &signalled_)
+                : master_.CallOnce(&MasterClient::Stub::Leave, request);
+    if (absl::IsNotFound(reply.status())) {
+      return absl::AbortedError(absl::StrCat("the job went back before its last checkpoint was written: ",
+                                             reply.status().message()));
+    }
+    if (HasMasterEnded(reply.status())) return reply.status();
+    if (!reply.ok()) {
+      LOG(WARNING) << "could not learn whether the last checkpoint was written: " << reply.status();
+      return absl::OkStatus();
+    }
+    job_failure_ = reply->job_failed();
+    if (reply->again_in_seconds() <= 0) return absl::OkStatus();
+    LOG_IF(INFO, !std::exchange(said, true))
+        << "this worker is done, and stays until the last checkpoint is written";
+    goes_on = true;
+    if (signalled_.Pause(reply->again_in_seconds())) {
+      request.set_stays(false);
+      SendLeave(request, "ends");
+      return absl::OkStatus();
+    }
+  }
 }
 
 void Trainer::SendLeave(const v1::LeaveRequest& request, const std::string& what) {

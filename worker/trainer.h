@@ -2,7 +2,8 @@
 // here.
 //
 // A worker whose membership is lost (its process was suspended for too long, or was disconnected, or the job goes back
-// to a checkpoint) registers again and continues with the center's weights.
+// to a checkpoint) registers again and continues with the center's weights. A worker that is done stays until its work is
+// in the last checkpoint, because until then the job may go back and need it again.
 #ifndef CATCHMENT_WORKER_TRAINER_H_
 #define CATCHMENT_WORKER_TRAINER_H_
 
@@ -34,6 +35,10 @@ class Trainer {
   void Stop();
 
  private:
+  // Ends the training of the current registration, as Stop does.
+  void EndTraining();
+  // Lets the worker train again after EndTraining. Returns false after Stop.
+  bool MayTrainAgain();
   // Ends the wait for servers that do not respond.
   void WatchEnd();
   // Registers and trains until the worker's part in the job ends (OK). Errors: Aborted if the membership was
@@ -43,10 +48,14 @@ class Trainer {
   absl::Status Join(const v1::RegisterReply& me, Session* session);
   // Trains while the master is sent heartbeats.
   absl::Status RunWithHeartbeat(const v1::RegisterReply& me, TrainingSession* training);
-  // Sets the session that Stop ends; null: there is none.
+  // Sets the session that EndTraining ends; null: there is none.
   void SetCurrent(TrainingSession* training);
   v1::LeaveRequest MakeLeaveRequest(const v1::RegisterReply& me, const v1::Progress& progress) const;
-  void Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why);
+  // Leaves because of `why`, and returns it, or, if training has ended in order, as AwaitRecord.
+  absl::Status Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why);
+  // Sends the request until the master has recorded the last checkpoint (OK). Errors: Aborted if the job has gone back,
+  // and the worker may register again.
+  absl::Status AwaitRecord(v1::LeaveRequest request);
   // Ends the membership of a worker that a server refused, so that no other worker waits for it.
   void LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
                             const absl::Status& why);
@@ -56,7 +65,8 @@ class Trainer {
 
   const WorkerOptions options_;
   const Clock& clock_;
-  StopFlag stop_;
+  StopFlag signalled_;  // by Stop
+  StopFlag stop_;       // the current registration, by Stop or by the master
   StopFlag finished_;
   MasterClient master_;
   // Used by the thread of Run.
@@ -65,7 +75,7 @@ class Trainer {
 
   Mutex mu_;
   TrainingSession* current_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::thread watchdog_ ABSL_GUARDED_BY(mu_);  // after Stop
+  std::thread watchdog_ ABSL_GUARDED_BY(mu_);  // after EndTraining
 };
 
 }  // namespace catchment

@@ -68,6 +68,7 @@ constexpr FieldLimit kLimits[] = {
     {"LeaveRequest.incarnation"},
     {"LeaveRequest.reason", kText, kReasonBytes},
     {"LeaveRequest.role"},
+    {"LeaveRequest.stays"},
     {"LeaveRequest.worker", kNumber, kWorkers - 1},
     {"LoadWorkerStateRequest.incarnation"},
     {"LoadWorkerStateRequest.part"},

@@ -48,7 +48,7 @@ JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
     case State::kEvaluating:
       return facts.evaluated || facts.evaluators == 0 || stop_requested_ ? State::kEnded : state_;
     case State::kEnded: {
-      const bool all_notified = facts.workers + facts.evaluators == 0 && !facts.watched;
+      const bool all_notified = facts.workers + facts.staying + facts.evaluators == 0 && !facts.watched;
       return outputs_written_ && (all_notified || now - entered_ >= kLeaveSeconds) ? State::kOver : state_;
     }
     case State::kOver:

@@ -53,6 +53,7 @@ class JobStateMachine {
     std::string save_error;
     bool evaluated = false;  // the final evaluation is done, and its weights are kept if requested
     bool watched = false;    // a client will poll the status again
+    int staying = 0;         // workers that have left and wait for the last checkpoint
   };
 
   // Training begins when `workers` workers have registered. `trained_seconds` is the time of earlier runs.
@@ -86,6 +87,8 @@ class JobStateMachine {
   bool open() const { return state_ <= State::kTraining; }
   // Returns true if training has begun, now or earlier.
   bool begun() const { return begun_; }
+  // Returns true from the end of training until the last checkpoint is recorded.
+  bool awaits_last_checkpoint() const { return state_ >= State::kLeaving && state_ <= State::kSaving; }
   // Returns true in kEnded and kOver.
   bool ended() const { return state_ >= State::kEnded; }
   bool stop_requested() const { return stop_requested_; }

@@ -16,6 +16,8 @@ namespace {
 constexpr double kMostCallsPerSecond = 200;
 // The shortest interval between two heartbeats of a worker.
 constexpr double kHeartbeatSeconds = 0.5;
+// The interval at which a worker that has left asks whether the last checkpoint is recorded.
+constexpr double kStaySeconds = 0.1;
 // A worker that has lost its connection to a server is lost after this number of missed heartbeats.
 constexpr double kMissedHeartbeats = 3;
 
@@ -138,13 +140,19 @@ absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest&
 }
 
 double Master::Spread(double seconds) const {
-  return std::max(seconds, membership_.num_workers() / kMostCallsPerSecond);
+  return std::max(seconds, (membership_.num_workers() + staying_.size()) / kMostCallsPerSecond);
 }
 
 v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
   Remove(request);
   v1::LeaveReply reply;
   if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(state_machine_.reason());
+  if (request.stays() && state_machine_.awaits_last_checkpoint()) {
+    staying_.insert(request.incarnation());
+    reply.set_again_in_seconds(Spread(kStaySeconds));
+  } else if (staying_.erase(request.incarnation()) > 0) {
+    Advance();
+  }
   return reply;
 }
 
@@ -432,6 +440,7 @@ JobStateMachine::Facts Master::GatherFacts() const {
   facts.save_error = SaveError();
   facts.evaluated = evaluations_.final_done() && !membership_.HasEvaluator(best_awaited_from_);
   facts.watched = clock_->Now() < watched_until_;
+  facts.staying = static_cast<int>(staying_.size());
   return facts;
 }
 

@@ -321,6 +321,8 @@ class Master {
   std::vector<Leaving> leaving_;
   uint64_t repeated_samples_ = 0;  // computed again although some blocks already include them
   double watched_until_ = 0;
+  // Incarnations of workers that have left, and whose processes stay until the last checkpoint is recorded.
+  std::set<uint64_t> staying_;
 };
 
 }  // namespace catchment

@@ -62,6 +62,7 @@ v1::MasterImage Master::Save() const {
     added->set_generation(leaving.generation);
   }
   image.set_repeated_samples(repeated_samples_);
+  *image.mutable_staying() = {staying_.begin(), staying_.end()};
   return image;
 }
 
@@ -95,6 +96,7 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   for (const v1::LeavingImage& one : image.leaving())
     master->leaving_.push_back({Member::Restore(one.worker(), now), one.generation()});
   master->repeated_samples_ = image.repeated_samples();
+  master->staying_ = {image.staying().begin(), image.staying().end()};
   master->meter_.Restart(now);
   return master;
 }

@@ -155,6 +155,29 @@ TEST_P(RecoveryMomentTest, WhileTheJobGoesBack) {
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
 }
 
+// The workers are done and have left, and the last checkpoint cannot be written, when this server is killed.
+TEST_P(RecoveryMomentTest, BeforeTheLastCheckpointIsWritten) {
+  constexpr uint64_t kShort = 5;
+  TestCluster cluster({Job("sync", kShort, /*every_updates=*/0), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  const std::string directory = cluster.checkpoint_dir(), aside = directory + "-aside";
+  std::filesystem::rename(directory, aside);
+  std::ofstream(directory) << "a file in the place of the directory";
+  cluster.StartWorkers(2);
+  for (int i : {0, 1}) {
+    ASSERT_TRUE(cluster.AwaitOutput(cluster.worker(i), "stays until the last checkpoint is written"));
+  }
+  Kill(&cluster, {server()});
+  std::filesystem::remove(directory);
+  std::filesystem::rename(aside, directory);
+  ASSERT_TRUE(cluster.RestartServer(server()));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster.Summary();
+  EXPECT_EQ(summary["phase"], "DONE") << summary.dump(2);
+  EXPECT_EQ(summary["recoveries"], 1) << summary.dump(2);
+  EXPECT_EQ(summary["samples"], kShort * 2000) << summary.dump(2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Servers, RecoveryMomentTest, testing::Values(0, 1));
 
 // ---------------------------------------------------------------------------------------------- the same bits

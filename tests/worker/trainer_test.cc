@@ -204,5 +204,102 @@ TEST(TrainerTest, WorkerThatRegistersAgainKeepsWhatTopKHasNotSent) {
   EXPECT_GT(moved, kSent);
 }
 
+// A master without samples to assign. It asks workers that leave to stay: the first registration until the job has gone
+// back, the second one until it has left `stays` times.
+class StayingMaster final : public v1::MasterService::Service {
+ public:
+  struct Options {
+    bool stops_first = false;  // ends the first registration by a heartbeat, instead of by its lease
+    int stays = 2;
+  };
+  explicit StayingMaster(Options options) : options_(options) {}
+
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    *reply = ReplyWith(SmallestJob(), /*run_id=*/1, "127.0.0.1:1");
+    return grpc::Status::OK;
+  }
+  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest*, v1::RegisterReply* reply) override {
+    MutexLock lock(&mu_);
+    leaves_.emplace_back();
+    reply->set_incarnation(leaves_.size());
+    reply->set_heartbeat_timeout_seconds(100);
+    return grpc::Status::OK;
+  }
+  grpc::Status Heartbeat(grpc::ServerContext*, const v1::HeartbeatRequest* request,
+                         v1::HeartbeatReply* reply) override {
+    reply->set_stop(options_.stops_first && request->incarnation() == 1);
+    return grpc::Status::OK;
+  }
+  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
+    const bool wait = options_.stops_first && request->incarnation() == 1;
+    lease->set_state(wait ? v1::Lease::WAIT : v1::Lease::FINISHED);
+    lease->set_retry_seconds(0.01);
+    return grpc::Status::OK;
+  }
+  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request, v1::LeaveReply* reply) override {
+    MutexLock lock(&mu_);
+    std::vector<v1::LeaveRequest>& leaves = leaves_[request->incarnation() - 1];
+    leaves.push_back(*request);
+    changed_.Notify();
+    const bool stays = static_cast<int>(leaves.size()) <= options_.stays;
+    if (!stays && request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "of another run");
+    if (stays) reply->set_again_in_seconds(0.01);
+    return grpc::Status::OK;
+  }
+
+  void AwaitLeaves(size_t count) {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [&] { return !leaves_.empty() && leaves_[0].size() >= count; });
+  }
+  // The requests of each registration.
+  std::vector<std::vector<v1::LeaveRequest>> leaves() {
+    MutexLock lock(&mu_);
+    return leaves_;
+  }
+  std::string address() const { return server_.address(); }
+
+ private:
+  const Options options_;
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<std::vector<v1::LeaveRequest>> leaves_ ABSL_GUARDED_BY(mu_);
+  const LoopbackServer server_{this};
+};
+
+class StayingTest : public testing::TestWithParam<bool> {};
+
+TEST_P(StayingTest, WorkerThatIsDoneRegistersAgainWhenTheJobGoesBack) {
+  StayingMaster master({.stops_first = GetParam()});
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  const absl::Status status = trainer.Run();
+  EXPECT_TRUE(status.ok()) << status;
+  const std::vector<std::vector<v1::LeaveRequest>> leaves = master.leaves();
+  ASSERT_EQ(leaves.size(), 2u);
+  for (const std::vector<v1::LeaveRequest>& of : leaves) {
+    EXPECT_EQ(of.size(), 3u);
+    for (const v1::LeaveRequest& request : of) {
+      EXPECT_TRUE(request.stays() && !request.failed()) << request.DebugString();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EndedBy, StayingTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Master" : "Lease"; });
+
+TEST(TrainerTest, StopEndsAWorkerThatStays) {
+  StayingMaster master({.stays = 1000000});
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  absl::Status status = absl::UnknownError("it has not ended");
+  std::thread thread([&] { status = trainer.Run(); });
+  master.AwaitLeaves(2);
+  trainer.Stop();
+  thread.join();
+  EXPECT_TRUE(status.ok()) << status;
+  ASSERT_EQ(master.leaves().size(), 1u);
+  EXPECT_FALSE(master.leaves()[0].back().stays());
+}
+
 }  // namespace
 }  // namespace catchment

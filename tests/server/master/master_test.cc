@@ -153,13 +153,15 @@ class MasterTest : public ::testing::Test {
     return master_->Heartbeat(request);
   }
 
-  v1::LeaveReply Leave(const Worker& worker, const std::string& reason = "", bool failed = false) {
+  v1::LeaveReply Leave(const Worker& worker, const std::string& reason = "", bool failed = false,
+                       bool stays = false) {
     v1::LeaveRequest request;
     request.set_worker(worker.index);
     request.set_incarnation(worker.incarnation);
     *request.mutable_progress() = worker.progress;
     request.set_reason(reason);
     request.set_failed(failed);
+    request.set_stays(stays);
     return master_->Leave(request);
   }
 
@@ -930,6 +932,45 @@ TEST_F(MasterTest, AWatcherThatNeverComesBackDoesNotHoldUpTheEnd) {
   clock_.Advance(JobStateMachine::kLeaveSeconds);
   master_->Tick();
   EXPECT_TRUE(master_->Over());
+}
+
+TEST_F(MasterTest, AWorkerThatIsDoneStaysUntilTheLastCheckpointIsRecorded) {
+  Start(MakeJob({}));
+  Worker worker = Join();
+  while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
+  const auto stays = [&] {
+    return Leave(worker, "", /*failed=*/false, /*stays=*/true).again_in_seconds() > 0;
+  };
+  EXPECT_TRUE(stays());
+  EXPECT_EQ(master_->phase(), v1::JobStatus::FINISHING);
+  Exchange();
+  EXPECT_TRUE(stays());
+  Exchange();
+  master_->OnOutputsWritten();
+  EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+  EXPECT_FALSE(master_->Over()) << "the worker does not know yet";
+  EXPECT_FALSE(stays());
+  EXPECT_TRUE(master_->Over());
+}
+
+TEST_F(MasterTest, AWorkerThatStayedAndVanishedDoesNotHoldUpTheEnd) {
+  Start(MakeJob({}));
+  Worker worker = Join();
+  while (Next(&worker) == v1::Lease::GRANTED) DoLease({&worker});
+  EXPECT_GT(Leave(worker, "", /*failed=*/false, /*stays=*/true).again_in_seconds(), 0);
+  Exchange();
+  Exchange();
+  master_->OnOutputsWritten();
+  clock_.Advance(JobStateMachine::kLeaveSeconds);
+  master_->Tick();
+  EXPECT_TRUE(master_->Over());
+}
+
+TEST_F(MasterTest, AWorkerThatLeavesAJobThatGoesOnNeedNotStay) {
+  Start(MakeJob({.epochs = 10}));
+  Join();
+  const Worker second = Join();
+  EXPECT_EQ(Leave(second, "asked to stop", /*failed=*/false, /*stays=*/true).again_in_seconds(), 0);
 }
 
 // ------------------------------------------------------------------------------- checkpoints, evaluation
