@@ -9,7 +9,7 @@
 set -euo pipefail
 
 readonly packages=(slurm-wlm munge)
-readonly patience=1200  # seconds that a wait may take
+readonly patience=300  # seconds that a wait may take; Bazel ends the whole test after 900
 
 fail() {
   echo "FAILED: $*"
@@ -17,12 +17,12 @@ fail() {
   exit 1
 }
 
-# await WHAT COMMAND...
+# await WHAT COMMAND...: repeats the command until it succeeds.
 await() {
   local what=$1 deadline=$((SECONDS + patience))
   shift
-  until "$@"; do
-    [[ $SECONDS -lt $deadline ]] || fail "not within $patience s: $what"
+  until "$@" >"$work/polled" 2>&1; do
+    [[ $SECONDS -lt $deadline ]] || fail "not within $patience s: $what; '$*' last printed: $(cat "$work/polled")"
     sleep 0.2
   done
 }
@@ -150,11 +150,21 @@ no_daemons() { ! pgrep -f 'bin/catchment_(server|worker)' >/dev/null; }
 log() { cat "$work/job-$1.log"; }
 # The master's address of a job that has one, else nothing.
 master() { sed -n 's/.*the master at \([0-9.:]*\),.*/\1/p' "$work/job-$1.log" 2>/dev/null; }
+# The directory of certificates of a job that has a master's address.
+certificates() { sed -n 's/.*the master at .*; \(.*\)/\1\/certs/p' "$work/job-$1.log"; }
 trains() {
-  local address
+  local address certs
   address=$(master "$1")
-  [[ -n $address ]] &&
-    "$bundle/bin/catchment" health "$address" --service=catchment.v1.MasterService >/dev/null 2>&1
+  [[ -n $address ]] || return 1
+  certs=$(certificates "$1")
+  "$bundle/bin/catchment" health "$address" --service=catchment.v1.MasterService \
+    --tls_ca="$certs/ca.crt" --tls_cert="$certs/operator.crt" --tls_key="$certs/operator.key"
+}
+trains_or_ended() { trains "$1" || ended "$1"; }
+# await_training JOB
+await_training() {
+  await "job $1 trains" trains_or_ended "$1"
+  ! ended "$1" || fail "job $1 ended as $(state "$1") instead of training: $(cat "$work/polled"; log "$1")"
 }
 # expect_summary DIR TEXT...
 expect_summary() {
@@ -181,7 +191,7 @@ start_slurm
 
 echo "== MNIST, two servers and three workers over both nodes"
 job=$(submit --nodes=2 --ntasks=3 "$script" --servers=2 --set epochs=2 --out="$work/out" "$mlp")
-await "job $job trains" trains "$job"
+await_training "$job"
 [[ $(worker_nodes) == "n1 n2" ]] || fail "workers are on $(worker_nodes), not on both nodes"
 await "job $job ends" ended "$job"
 [[ $(state "$job") == COMPLETED && $(exit_code "$job") == 0 ]] || fail "job $job: $(scontrol show job "$job"; log "$job")"
@@ -198,14 +208,14 @@ echo "== two jobs that share the nodes: each its own ports; cancelled, everythin
 long=(--set epochs=1000000 "$digits")
 a=$(submit --nodes=2 --ntasks=2 --oversubscribe "$script" --out="$work/out-a" "${long[@]}")
 b=$(submit --nodes=2 --ntasks=2 --oversubscribe "$script" --out="$work/out-b" "${long[@]}")
-await "job $a trains" trains "$a"
-await "job $b trains" trains "$b"
+await_training "$a"
+await_training "$b"
 [[ $(master "$a") != "$(master "$b")" ]] || fail "both masters are at $(master "$a")"
 scancel "$a"
 await "job $a ends" ended "$a"
 [[ $(state "$a") == CANCELLED ]] || fail "job $a is $(state "$a")"
 expect_summary "$work/out-a" '"phase": "STOPPED"'
-trains "$b" || fail "job $b does not outlive job $a"
+trains "$b" >/dev/null || fail "job $b does not outlive job $a"
 
 echo "== signaled before its time limit: it ends in order with a checkpoint, from which the next job resumes"
 scancel --batch --signal=TERM "$b"
@@ -214,7 +224,7 @@ await "job $b ends" ended "$b"
 expect_summary "$work/out-b" '"phase": "STOPPED"'
 await "no daemon is left" no_daemons
 job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-b" --resume "${long[@]}")
-await "job $job trains" trains "$job"
+await_training "$job"
 grep -q "resuming from checkpoint" "$work/out-b/logs/server-1.log" || fail "server 1 does not go on from a checkpoint"
 scancel "$job"
 await "no daemon is left" no_daemons
@@ -239,7 +249,7 @@ minute=("$script" --servers=2 "$work/minute.textproto")
 echo "== what a signal ends is started again inside the allocation, and the job goes back to its last checkpoint"
 out=$work/out-f
 job=$(submit --nodes=2 --ntasks=2 "${minute[@]}" --out="$out")
-await "a checkpoint of job $job" compgen -G "$out/checkpoints/*/manifest.textproto" >/dev/null
+await "a checkpoint of job $job" compgen -G "$out/checkpoints/*/manifest.textproto"
 kill -KILL "$(program "--index=1 .*--out=$out")"
 await "server 1 is back" says "$out/logs/server-0.log" "server 1 was lost at version"
 kill -KILL "$(program "--index=0 .*--out=$out")"
@@ -255,7 +265,7 @@ await "no daemon is left" no_daemons
 echo "== a node is lost: Slurm requeues the job, which continues from its last checkpoint and trains its budget"
 out=$work/out-g
 job=$(submit --nodes=2 --ntasks=2 "${minute[@]}" --out="$out")
-await "a checkpoint of job $job" compgen -G "$out/checkpoints/*/manifest.textproto" >/dev/null
+await "a checkpoint of job $job" compgen -G "$out/checkpoints/*/manifest.textproto"
 lose_node n2
 await "job $job waits again" pending "$job"
 await "no daemon is left" no_daemons
@@ -271,7 +281,7 @@ await "no daemon is left" no_daemons
 
 echo "== a requeued job goes on by itself"
 job=$(submit --nodes=1 --ntasks=1 "$script" --out="$work/out-c" "${long[@]}" --set checkpoint.every_updates=50)
-await "a checkpoint of job $job" compgen -G "$work/out-c/checkpoints/*/manifest.textproto" >/dev/null
+await "a checkpoint of job $job" compgen -G "$work/out-c/checkpoints/*/manifest.textproto"
 scontrol requeue "$job"
 # Slurm would let two minutes pass.
 await "job $job waits again" pending "$job"
@@ -312,7 +322,7 @@ expect_summary "$work/out-program" '"phase": "DONE"' '"samples": 2560'
 
 echo "== without any worker left the job fails"
 job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-e" "${long[@]}")
-await "job $job trains" trains "$job"
+await_training "$job"
 # With the shells that would start them again.
 pkill -KILL -f bin/catchment_worker
 await "job $job ends" ended "$job"
