@@ -110,7 +110,7 @@ Comparison Collect(const CompareOptions& options, const CompareDirectory& direct
         FactsOf(algorithm, FirstOf(plan, algorithm)->job, found.count(algorithm) > 0));
   }
   comparison.workers = options.workers;
-  comparison.machine = ThisMachine();
+  if (options.launcher == LauncherKind::kLocal) comparison.machine = ThisMachine();
   for (const PlannedRun& run : plan.runs) comparison.runs.push_back(CollectRun(directory, run));
   for (const LeftOut& out : plan.left_out) {
     comparison.left_out.push_back({out.algorithm, out.workers, out.reason});

@@ -4,17 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
-#include "cli/progress.h"
+#include "cli/compare/launcher.h"
+#include "cli/compare/slurm_launcher.h"
 #include "cli/read_job.h"
 #include "cli/report/findings.h"
-#include "cli/run_directory.h"
-#include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -29,8 +29,10 @@ int Failure(const Streams& streams, const absl::Status& status) {
 // Carries out the runs of one comparison and collects their results.
 class RunSequence {
  public:
-  RunSequence(const CompareOptions& options, const v1::Job& given, const CompareRunner& runner)
-      : options_(options), given_(given), runner_(runner) {}
+  // Owns none of the objects.
+  RunSequence(const CompareOptions& options, const v1::Job& given, const CompareDirectory& directory,
+              Launcher* launcher, const Streams& streams)
+      : options_(options), given_(given), directory_(directory), launcher_(launcher), streams_(streams) {}
 
   absl::Status Run() {
     // Checks all jobs before the first run.
@@ -42,11 +44,11 @@ class RunSequence {
     absl::StatusOr<ComparePlan> plan = MakePlan(options_, given_, found_);
     if (!plan.ok()) return plan.status();
     plan_ = *std::move(plan);
-    return runner_.RunMissing(plan_.runs, &signal_);
+    return Launch(plan_.runs);
   }
 
   Comparison Result() const {
-    Comparison comparison = Collect(options_, runner_.directory, plan_, found_);
+    Comparison comparison = Collect(options_, directory_, plan_, found_);
     comparison.probes = probes_;
     return comparison;
   }
@@ -54,12 +56,16 @@ class RunSequence {
   int signal() const { return signal_; }
 
  private:
+  absl::Status Launch(const std::vector<PlannedRun>& runs) {
+    return RunMissing(runs, directory_, launcher_, streams_, &signal_);
+  }
+
   absl::Status Search(const std::string& algorithm) {
     const absl::StatusOr<std::vector<PlannedRun>> probes = PlanSearch(options_, given_, algorithm);
     if (!probes.ok()) return probes.status();
-    if (absl::Status status = runner_.RunMissing(*probes, &signal_); !status.ok()) return status;
+    if (absl::Status status = Launch(*probes); !status.ok()) return status;
     std::vector<RunResult> results;
-    for (const PlannedRun& probe : *probes) results.push_back(CollectRun(runner_.directory, probe));
+    for (const PlannedRun& probe : *probes) results.push_back(CollectRun(directory_, probe));
     const int best = BestProbe(results);
     for (size_t i = 0; i < results.size(); ++i) {
       probes_.push_back({algorithm, ToString(HyperparametersOf((*probes)[i].job)), results[i].accuracy,
@@ -71,7 +77,9 @@ class RunSequence {
 
   const CompareOptions& options_;
   const v1::Job& given_;
-  const CompareRunner& runner_;
+  const CompareDirectory& directory_;
+  Launcher* const launcher_;
+  const Streams& streams_;
   FoundHyperparameters found_;
   std::vector<SearchProbe> probes_;
   ComparePlan plan_;
@@ -112,11 +120,14 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
 
 }  // namespace
 
-int RunCompare(const CompareOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-               SignalWaiter* signals, const Streams& streams) {
+int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
+               const Streams& streams) {
   std::optional<ProgramDescription> description;
   const absl::StatusOr<v1::Job> given = GivenJob(options, signals, &description);
   if (!given.ok()) return Failure(streams, given.status());
+  if (options.overwrite) {
+    if (absl::Status status = CheckNoJobs(options.out); !status.ok()) return Failure(streams, status);
+  }
   const absl::StatusOr<CompareDirectory> directory =
       CompareDirectory::Open(options.out, options.overwrite, CompareRecord(options, *given));
   if (!directory.ok()) return Failure(streams, directory.status());
@@ -126,9 +137,7 @@ int RunCompare(const CompareOptions& options, const DaemonPaths& daemons, const 
     if (absl::Status status = description->CopyWeights(weights); !status.ok())
       return Failure(streams, status);
   }
-  const CompareRunner runner{options, daemons,     BoundsFor(options.program, bounds), *directory,
-                             signals, streams.out, streams.out_size().columns};
-  RunSequence runs(options, *given, runner);
+  RunSequence runs(options, *given, *directory, launcher, streams);
   const absl::Status status = runs.Run();
   if (runs.signal() != 0) {
     *streams.err
@@ -145,9 +154,9 @@ int RunCompareCommand(const std::vector<std::string>& args, const Streams& strea
   CommandLine line = CompareCommandLine(&options);
   return RunCommandLine(&line, args, streams.out, streams.err, [&]() -> absl::StatusOr<int> {
     SignalWaiter signals;
-    const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
-    if (!daemons.ok()) return daemons.status();
-    return RunCompare(options, *daemons, {.stall = options.stall_seconds}, &signals, streams);
+    const absl::StatusOr<std::unique_ptr<Launcher>> launcher = MakeLauncher(options, &signals);
+    if (!launcher.ok()) return launcher.status();
+    return RunCompare(options, launcher->get(), &signals, streams);
   });
 }
 

@@ -1,8 +1,8 @@
 // `catchment compare JOB --algorithms=... --out=DIR`: trains a job with several algorithms and writes a
 // report.
 //
-// See also compare_plan.h (which runs), compare_runs.h (carrying them out), compare_directory.h (their
-// results) and cli/report/findings.h (what the results show).
+// See also compare_plan.h (which runs), launcher.h (where they train), compare_directory.h (their results) and
+// cli/report/findings.h (what the results show).
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_H_
 
@@ -10,10 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/local_cluster.h"
 #include "cli/process.h"
 #include "cli/terminal.h"
-#include "cli/train_monitor.h"
 #include "common/command_line.h"
 #include "proto/job.pb.h"
 
@@ -23,6 +21,16 @@ namespace catchment {
 struct CompareBudget {
   int64_t samples = 0;
   double seconds = 0;
+};
+
+// Where the runs train.
+enum class LauncherKind { kLocal, kSlurm };
+
+// What a run asks Slurm for.
+struct SlurmOptions {
+  int nodes = 0;          // 0: 1
+  int gpus_per_node = 0;  // 0: the workers compute on processors
+  std::string partition;  // empty: the cluster's default
 };
 
 struct CompareOptions {
@@ -42,6 +50,8 @@ struct CompareOptions {
   std::string out;
   bool overwrite = false;
   double stall_seconds = 600;
+  LauncherKind launcher = LauncherKind::kLocal;
+  SlurmOptions slurm;
 
   std::vector<std::string> args;  // the whole command line
 };
@@ -61,9 +71,11 @@ std::string ToString(const v1::Straggler& straggler);
 // other thread is started.
 int RunCompareCommand(const std::vector<std::string>& args, const Streams& streams);
 
-// Compares, and returns the exit code.
-int RunCompare(const CompareOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
-               SignalWaiter* signals, const Streams& streams);
+class Launcher;
+
+// Compares with runs of `launcher`, and returns the exit code.
+int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
+               const Streams& streams);
 
 }  // namespace catchment
 

@@ -47,6 +47,12 @@ Json CompareRecord(const CompareOptions& options, const v1::Job& given) {
   record["servers"] = options.servers;
   record["threads"] = options.threads;
   record["device"] = options.device;
+  if (options.launcher == LauncherKind::kSlurm) {
+    record["launcher"] = "slurm";
+    record["nodes"] = options.slurm.nodes;
+    record["gpus_per_node"] = options.slurm.gpus_per_node;
+    record["partition"] = options.slurm.partition;
+  }
   if (!options.program.empty()) record["program"] = options.program;
   record["job"] = JobText(given);
   return record;
@@ -60,6 +66,9 @@ std::string DescribeDifference(const Json& before, const Json& now) {
       return JobDifference(old.get<std::string>(), value.get<std::string>());
     }
     return absl::StrCat("--", key, " is ", Value(value), ", but was ", Value(old));
+  }
+  for (const auto& [key, old] : before.items()) {
+    if (!now.contains(key)) return absl::StrCat("--", key, " is none, but was ", Value(old));
   }
   return "";
 }

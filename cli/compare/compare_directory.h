@@ -3,6 +3,7 @@
 //   compare.json   the record of the options and the job; written first
 //   runs/NAME/     the output of one run, as of `catchment train`, without checkpoints
 //   search/NAME/   likewise for --search
+//   squeue.log     on Slurm: what squeue printed last
 //   report.json, report.html
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_

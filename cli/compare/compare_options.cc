@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/compare.h"
+#include "cli/compare/slurm_job.h"
 #include "cli/read_job.h"
 #include "common/job/presets.h"
 #include "common/nearest_name.h"
@@ -18,15 +19,17 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DIR [flags]
 
-Trains the job with each algorithm, each number of workers and each seed, one run after another on this machine, with
-the same data, initial weights and budget, and writes report.html and report.json to DIR. After an interruption, the
-same command carries out only the runs that are missing.
+Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights and
+budget, and writes report.html and report.json to DIR: one run after another on this machine, or each as a job of Slurm.
+After an interruption, the same command carries out only the runs that are missing.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware,easgd \
       --workers=1,2,4 --seeds=3 --budget=samples:120000 --straggler=1:4x --out=out
   catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out         docs/python.md
+  catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \
+      --launcher=slurm --nodes=4 --partition=main --out=out
 )";
 
 constexpr char kNotes[] = R"(
@@ -98,6 +101,22 @@ absl::Status ParseTarget(const std::string& text, double* target) {
   return Refuse("takes a share of the test samples, above 0 and below 1, such as 0.97");
 }
 
+absl::Status ParseLauncher(const std::string& text, LauncherKind* launcher) {
+  if (text != "local" && text != "slurm") return Refuse("takes local or slurm");
+  *launcher = text == "slurm" ? LauncherKind::kSlurm : LauncherKind::kLocal;
+  return absl::OkStatus();
+}
+
+absl::Status CheckLauncher(const CompareOptions& o) {
+  if (o.launcher == LauncherKind::kSlurm) return CheckForSlurm(o);
+  const std::string given = o.slurm.nodes > 0            ? "nodes"
+                            : o.slurm.gpus_per_node > 0  ? "gpus_per_node"
+                            : !o.slurm.partition.empty() ? "partition"
+                                                         : "";
+  if (given.empty()) return absl::OkStatus();
+  return Refuse(absl::StrCat("--", given, ": is for runs on Slurm; add --launcher=slurm, or leave it out"));
+}
+
 absl::Status Check(const CompareOptions& o) {
   if (o.algorithms.empty()) {
     return Refuse("--algorithms=A,B,... is required: presets such as sync,downpour,easgd");
@@ -111,7 +130,7 @@ absl::Status Check(const CompareOptions& o) {
   if (!o.device.empty() && o.device != "auto" && o.device != "cpu" && o.device != "cuda") {
     return Refuse(absl::StrCat("--device=", o.device, ": takes auto, cpu or cuda"));
   }
-  return absl::OkStatus();
+  return CheckLauncher(o);
 }
 
 }  // namespace
@@ -160,6 +179,20 @@ CommandLine CompareCommandLine(CompareOptions* o) {
                   "Computes the gradients, as in `catchment train`. JOB may then be left out.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends a run after this time without progress. Default 600.");
+  flags.AddParsed(
+      "launcher", "local|slurm", [o](const std::string& text) { return ParseLauncher(text, &o->launcher); },
+      "Where the runs train: one after another on this machine (default), or each as a job of Slurm, from a "
+      "machine with its commands. DIR must then be on a file system that all nodes see.");
+  flags.AddInt("nodes", "N", 1, &o->slurm.nodes,
+               "Slurm: nodes of each run, at most one for each worker. Default 1.");
+  flags.AddInt(
+      "gpus_per_node", "G", 1, &o->slurm.gpus_per_node,
+      "Slurm: a GPU for each worker, at most G on a node. A run then takes the fewest nodes, at most "
+      "--nodes, that its workers can be divided equally between.");
+  flags.AddString(
+      "partition", "P", &o->slurm.partition,
+      "Slurm: the partition. Default: the cluster's. Other options of sbatch are taken from its environment "
+      "variables, such as SBATCH_ACCOUNT and SBATCH_TIMELIMIT.");
   line.check = [o] { return Check(*o); };
   return line;
 }

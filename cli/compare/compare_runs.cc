@@ -1,81 +1,54 @@
 #include "cli/compare/compare_runs.h"
 
-#include <signal.h>
-
-#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/compare/launcher.h"
 #include "cli/run_directory.h"
-#include "cli/train_monitor.h"
 #include "common/clock.h"
 #include "common/job/job_text.h"
 #include "common/text.h"
 
 namespace catchment {
-namespace {
 
-ClusterPlan PlanCluster(const CompareRunner& runner, const PlannedRun& run, const RunDirectory& directory) {
-  ClusterPlan plan;
-  plan.daemons = runner.daemons;
-  plan.job = directory.job();
-  plan.out = directory.path();
-  plan.checkpoints = directory.checkpoints();
-  plan.servers = runner.options.servers;
-  plan.workers = run.workers;
-  // A comparison depends on the scores, which must not be delayed if workers use all processors.
-  plan.evaluator_nice = 0;
-  plan.threads = runner.options.threads;
-  plan.device = runner.options.device;
-  plan.program = runner.options.program;
-  return plan;
-}
-
-// Carries out one run. Returns an error only if the remaining runs cannot be carried out; reports an error of
-// this run to `progress`.
-absl::Status RunOne(const CompareRunner& runner, const PlannedRun& run, CompareProgress* progress,
-                    int* signal) {
-  const absl::StatusOr<RunDirectory> directory =
-      RunDirectory::Open(runner.directory.PathOf(run), StartMode::kOverwrite);
-  if (!directory.ok()) return directory.status();
-  if (absl::Status status = WriteFile(directory->job(), JobText(run.job)); !status.ok()) return status;
-  TrainBounds bounds = runner.bounds;
-  bounds.train = run.seconds;
-  progress->Begin(LabelOf(run));
-  const absl::StatusOr<TrainOutcome> outcome =
-      RunCluster(PlanCluster(runner, run, *directory), bounds, runner.signals, progress);
-  if (absl::IsAborted(outcome.status())) *signal = SIGINT;
-  if (outcome.ok()) *signal = outcome->signal;
-  if (*signal != 0) return absl::AbortedError("interrupted");
-  std::error_code error;
-  std::filesystem::remove_all(directory->checkpoints(), error);
-  const absl::Status status = outcome.ok() ? outcome->status : outcome.status();
-  progress->End(status.ok() ? ResultLine(*directory) : absl::StrCat("failed: ", status.message()));
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status CompareRunner::RunMissing(const std::vector<PlannedRun>& runs, int* signal) const {
+absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                        Launcher* launcher, const Streams& streams, int* signal) {
   std::vector<PlannedRun> missing;
   for (const PlannedRun& run : runs) {
-    if (!IsDone(run, directory.PathOf(run))) missing.push_back(run);
+    const std::string path = directory.PathOf(run);
+    if (!IsDone(run, path)) {
+      missing.push_back(run);
+    } else {
+      // A run may have ended without a command that waited for it.
+      DeleteCheckpoints(path);
+    }
+  }
+  if (missing.size() < runs.size()) {
+    *streams.out << runs.size() - missing.size() << " of " << Plural(runs.size(), "run")
+                 << " are already done\n"
+                 << std::flush;
   }
   const SteadyClock clock;
-  if (missing.size() < runs.size()) {
-    *out << runs.size() - missing.size() << " of " << Plural(runs.size(), "run") << " are already done\n"
-         << std::flush;
-  }
-  CompareProgress progress(out, columns, static_cast<int>(missing.size()), &clock);
-  for (const PlannedRun& run : missing) {
-    if (absl::Status status = RunOne(*this, run, &progress, signal); !status.ok()) return status;
-  }
-  return absl::OkStatus();
+  CompareProgress progress(streams.out, streams.out_size().columns, static_cast<int>(missing.size()), &clock);
+  if (missing.empty()) return absl::OkStatus();
+  return launcher->Launch(missing, directory, &progress, signal);
 }
 
-std::string ResultLine(const RunDirectory& directory) {
-  const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
+absl::StatusOr<RunDirectory> PrepareRun(const PlannedRun& run, const CompareDirectory& directory) {
+  absl::StatusOr<RunDirectory> prepared = RunDirectory::Open(directory.PathOf(run), StartMode::kOverwrite);
+  if (!prepared.ok()) return prepared;
+  if (absl::Status status = WriteFile(prepared->job(), JobText(run.job)); !status.ok()) return status;
+  return prepared;
+}
+
+void DeleteCheckpoints(const std::string& run_directory) {
+  std::error_code error;
+  std::filesystem::remove_all(run_directory + "/checkpoints", error);
+}
+
+std::string ResultLine(const std::string& run_directory) {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(run_directory + "/summary.json");
   if (!summary.ok()) return std::string(summary.status().message());
   const std::string time = Seconds(summary->value("wall_seconds", 0.0));
   if (summary->value("phase", "") == "FAILED") return absl::StrCat("failed: ", summary->value("reason", ""));

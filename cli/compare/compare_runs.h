@@ -1,4 +1,4 @@
-// Carries runs out, one after another, each in its directory.
+// The runs of a comparison that are not done, and the progress of carrying them out.
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_RUNS_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_RUNS_H_
 
@@ -7,38 +7,34 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cli/compare/compare.h"
+#include "absl/status/statusor.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
-#include "cli/local_cluster.h"
-#include "cli/process.h"
 #include "cli/progress.h"
 #include "cli/run_directory.h"
-#include "cli/train_monitor.h"
+#include "cli/terminal.h"
 #include "common/clock.h"
 
 namespace catchment {
 
-// Carries out the runs of a comparison. Does not own the objects that it refers to.
-struct CompareRunner {
-  const CompareOptions& options;
-  const DaemonPaths& daemons;
-  const TrainBounds bounds;
-  const CompareDirectory& directory;
-  SignalWaiter* signals;
-  std::ostream* out;
-  int columns = 0;  // of the terminal behind `out`; 0: not a terminal
+class Launcher;
 
-  // Carries out the runs that are not done. Prints the reason if one fails, and continues with the next.
-  // Errors: Aborted if a signal ended a run, with the signal in *signal; those of writing to the directory.
-  absl::Status RunMissing(const std::vector<PlannedRun>& runs, int* signal) const;
-};
+// Carries out the runs that are not done, by `launcher`, and prints how many are.
+// Errors: those of Launcher::Launch, with the signal that ended it in *signal.
+absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                        Launcher* launcher, const Streams& streams, int* signal);
+
+// Creates the directory of a run without anything of an earlier one, and writes the job to it.
+absl::StatusOr<RunDirectory> PrepareRun(const PlannedRun& run, const CompareDirectory& directory);
+
+// Deletes the checkpoints of a run, which are needed only while it trains.
+void DeleteCheckpoints(const std::string& run_directory);
 
 // Returns "downpour, 4 workers, seed 2".
 std::string LabelOf(const PlannedRun& run);
 
-// Returns the result of a run in words: "97.81 % in 4.2 s".
-std::string ResultLine(const RunDirectory& directory);
+// Returns the result in the directory of a run in words: "97.81 % in 4.2 s".
+std::string ResultLine(const std::string& run_directory);
 
 // Prints a line for each run that is done, and on a terminal the progress of the current one below them.
 class CompareProgress : public TrainObserver {

@@ -9,13 +9,13 @@
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
+#include "cli/compare/launcher.h"
 #include "cli/read_job.h"
 #include "cli/run_directory.h"
 #include "cli/simulate/recorded_run.h"
-#include "common/clock.h"
+#include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
-#include "common/text.h"
 #include "simulation/simulation.h"
 
 namespace catchment {
@@ -101,55 +101,36 @@ nlohmann::ordered_json RecordOf(const SimulateOptions& options, const v1::Job& g
   return record;
 }
 
-// Carries out the runs that are not done.
-class SimulateRuns {
+// Carries out the runs on simulated clusters, one after another.
+class SimulationLauncher : public Launcher {
  public:
-  SimulateRuns(const CompareDirectory& directory, const SimulationOptions& simulation, const Streams& streams,
-               int runs)
-      : directory_(directory),
-        simulation_(simulation),
-        progress_(streams.out, streams.out_size().columns, runs, &clock_) {}
+  explicit SimulationLauncher(const SimulationOptions& simulation) : simulation_(simulation) {}
 
-  absl::Status Run(const PlannedRun& run) {
-    const absl::StatusOr<RunDirectory> directory =
-        RunDirectory::Open(directory_.PathOf(run), StartMode::kOverwrite);
+  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                      CompareProgress* progress, int* /*signal*/) override {
+    for (const PlannedRun& run : runs) {
+      if (absl::Status status = Run(run, directory, progress); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Run(const PlannedRun& run, const CompareDirectory& comparison, CompareProgress* progress) {
+    const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
     if (!directory.ok()) return directory.status();
-    if (absl::Status status = WriteFile(directory->job(), JobText(run.job)); !status.ok()) return status;
     SimulationOptions options = simulation_;
     options.out_dir = directory->path();
     options.seconds = run.seconds;
     options.end_reason = TimeIsUp(run.seconds);
-    progress_.Begin(LabelOf(run));
+    progress->Begin(LabelOf(run));
     const absl::Status status = Simulate(run.job, options).status();
-    progress_.End(status.ok() ? ResultLine(*directory) : absl::StrCat("failed: ", status.message()));
+    progress->End(status.ok() ? ResultLine(directory->path()) : absl::StrCat("failed: ", status.message()));
     // An error of the job or its data is that of all runs.
     return absl::IsInternal(status) ? absl::OkStatus() : status;
   }
 
- private:
-  const CompareDirectory& directory_;
   const SimulationOptions& simulation_;
-  const SteadyClock clock_;
-  CompareProgress progress_;
 };
-
-absl::Status RunMissing(const ComparePlan& plan, const CompareDirectory& directory,
-                        const SimulationOptions& simulation, const Streams& streams) {
-  std::vector<PlannedRun> missing;
-  for (const PlannedRun& run : plan.runs) {
-    if (!IsDone(run, directory.PathOf(run))) missing.push_back(run);
-  }
-  if (missing.size() < plan.runs.size()) {
-    *streams.out << plan.runs.size() - missing.size() << " of " << Plural(plan.runs.size(), "run")
-                 << " are already done\n"
-                 << std::flush;
-  }
-  SimulateRuns runs(directory, simulation, streams, static_cast<int>(missing.size()));
-  for (const PlannedRun& run : missing) {
-    if (absl::Status status = runs.Run(run); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
 
 // Returns the command line without the directory, so that the same simulation gives the same report in any directory.
 std::string CommandOf(const std::vector<std::string>& args) {
@@ -186,7 +167,10 @@ absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams)
   const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(
       options.plan.out, options.plan.overwrite, RecordOf(options, *given, description));
   if (!directory.ok()) return directory.status();
-  if (absl::Status status = RunMissing(*plan, *directory, *simulation, streams); !status.ok()) return status;
+  SimulationLauncher launcher(*simulation);
+  int signal = 0;
+  if (absl::Status status = RunMissing(plan->runs, *directory, &launcher, streams, &signal); !status.ok())
+    return status;
   const Comparison comparison = Result(options, *directory, *plan, description);
   const auto done = std::count_if(comparison.runs.begin(), comparison.runs.end(),
                                   [](const RunResult& run) { return run.done; });

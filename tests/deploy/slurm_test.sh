@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# deploy/slurm/catchment.sbatch on a real Slurm: munge, slurmctld and two slurmd, all on this machine.
+# deploy/slurm/catchment.sbatch, and `catchment compare --launcher=slurm`, which submits it, on a real Slurm: munge,
+# slurmctld and two slurmd, all on this machine.
 #
 #   bazel test //tests/deploy:slurm_test
 #
@@ -335,4 +336,63 @@ job=$(submit --nodes=1 "$script" --out="$work/out-d" --set optimizer.momentum=2 
 await "job $job ends" ended "$job"
 [[ $(state "$job") == FAILED && $(exit_code "$job") == 1 ]] || fail "job $job: $(state "$job") $(exit_code "$job")"
 log "$job" | grep -q "optimizer.momentum" || fail "the log does not name the field: $(log "$job")"
+
+echo "== a comparison, each run a job: killed, it finds its jobs again; those that a node's loss ended are submitted again"
+compare=("$bundle/bin/catchment" compare "$work/minute.textproto" --launcher=slurm --nodes=2 "--algorithms=downpour,easgd"
+  --workers=2 --seeds=1 --servers=2 --budget=samples:3000 --out="$work/out-compare")
+# twice TEXT FILE: whether two lines of a file have the text.
+twice() { [[ $(grep -cF "$1" "$2" 2>/dev/null) -eq 2 ]]; }
+both_run() { [[ $(squeue --noheader --states=running --name=downpour-2-workers-seed-1,easgd-2-workers-seed-1 | wc -l) -eq 2 ]]; }
+gone() { ! kill -0 "$1" 2>/dev/null; }
+scontrol update PartitionName=main State=DOWN
+"${compare[@]}" >"$work/compare-1.log" 2>&1 &
+pid=$!
+await "both runs are submitted" twice "submitted as Slurm job" "$work/compare-1.log"
+kill -KILL "$pid"
+wait "$pid" || true
+"${compare[@]}" >"$work/compare-2.log" 2>&1 &
+pid=$!
+await "both jobs are found" twice "already" "$work/compare-2.log"
+says "$work/compare-2.log" "submitted as" && fail "a run is submitted twice: $(cat "$work/compare-2.log")"
+scontrol update PartitionName=main State=UP
+await "both runs are started" both_run
+lose_node n2
+await "both runs are submitted again" twice "submitted as Slurm job" "$work/compare-2.log"
+twice "was lost (NODE_FAIL)" "$work/compare-2.log" || fail "the loss is not named: $(cat "$work/compare-2.log")"
+start_node n2
+await "the comparison ends" gone "$pid"
+wait "$pid" || fail "the comparison: exit code $?: $(cat "$work/compare-2.log")"
+python3 - "$work/out-compare/report.json" <<'END' || fail "the report: $(cat "$work/compare-2.log")"
+import json, sys
+report = json.load(open(sys.argv[1]))
+runs = {run["algorithm"]: run for run in report["runs"]}
+assert runs.keys() == {"downpour", "easgd"}, runs.keys()
+assert all(run["done"] and run["samples"] >= 3000 for run in runs.values()), runs
+assert report["machine"] is None, report["machine"]
+END
+for run in downpour easgd; do
+  expect_summary "$work/out-compare/runs/$run-2-workers-seed-1" '"phase": "DONE"' '"workers": 2' '"servers": 2'
+  [[ ! -e $work/out-compare/runs/$run-2-workers-seed-1/checkpoints ]] || fail "the checkpoints of $run are still there"
+done
+timeout "$patience" "${compare[@]}" >"$work/compare-3.log" 2>&1 || fail "started again: $(cat "$work/compare-3.log")"
+says "$work/compare-3.log" "2 of 2 runs are already done" || fail "it does not say what was there"
+says "$work/compare-3.log" "submitted as" && fail "a run that was done was submitted again"
+await "no daemon is left" no_daemons
+
+echo "== a comparison with a GPU for each worker, on as many nodes as that needs"
+timeout "$patience" "$bundle/bin/catchment" compare "$digits" --launcher=slurm --nodes=2 --gpus-per-node=2 \
+  --algorithms=sync --workers=1,4 --seeds=1 --budget=samples:2000 --set device=CPU --out="$work/out-compare-gpu" >"$work/compare-gpu.log" 2>&1 ||
+  fail "$(cat "$work/compare-gpu.log")"
+for workers in 1 4; do
+  expect_summary "$work/out-compare-gpu/runs/sync-$workers-workers-seed-1" '"phase": "DONE"' "\"workers\": $workers"
+done
+[[ $(grep -c '"done": true' "$work/out-compare-gpu/report.json") -eq 2 ]] || fail "the report lacks a run"
+
+echo "== a comparison in a directory that the nodes do not see ends with the remedy"
+mkdir "$work/private"
+# shellcheck disable=SC2016  # the inner shell expands its arguments
+timeout "$patience" unshare --mount bash -c 'mount -t tmpfs private "$1" && shift && exec "$@"' - "$work/private" \
+  "${compare[@]}" --out="$work/private/out" >"$work/compare-4.log" 2>&1 && fail "it takes a directory that is not shared"
+says "$work/compare-4.log" "choose an --out on a file system that this machine and all nodes share" ||
+  fail "the reason is not named: $(cat "$work/compare-4.log")"
 echo PASSED

@@ -55,6 +55,28 @@ TEST(CompareOptions, ListsBudgetsAndStragglers) {
   EXPECT_EQ(Parsed({"--budget=seconds:2.5"}).budget.seconds, 2.5);
 }
 
+TEST(CompareOptions, RunsOnSlurm) {
+  EXPECT_EQ(Parsed({}).launcher, LauncherKind::kLocal);
+  const CompareOptions options =
+      Parsed({"--launcher=slurm", "--nodes=4", "--gpus-per-node=2", "--partition=main", "--workers=2,8"});
+  EXPECT_EQ(options.launcher, LauncherKind::kSlurm);
+  EXPECT_EQ(options.slurm.nodes, 4);
+  EXPECT_EQ(options.slurm.gpus_per_node, 2);
+  EXPECT_EQ(options.slurm.partition, "main");
+}
+
+TEST(CompareOptions, WhatOneLauncherDoesNotSupportIsRefused) {
+  EXPECT_THAT(Error({"--launcher=pbs"}), HasSubstr("--launcher=pbs: takes local or slurm"));
+  EXPECT_THAT(Error({"--nodes=2"}), HasSubstr("--nodes: is for runs on Slurm; add --launcher=slurm"));
+  EXPECT_THAT(Error({"--gpus-per-node=2"}), HasSubstr("--gpus_per_node: is for runs on Slurm"));
+  EXPECT_THAT(Error({"--partition=main"}), HasSubstr("--partition: is for runs on Slurm"));
+  EXPECT_THAT(Error({"--launcher=slurm", "--budget=seconds:5"}), HasSubstr("give --budget=samples:N"));
+  EXPECT_THAT(Error({"--launcher=slurm", "--device=cpu"}), HasSubstr("--set device=CPU"));
+  EXPECT_THAT(Error({"--launcher=slurm", "--stall_seconds=5"}), HasSubstr("SBATCH_TIMELIMIT"));
+  EXPECT_THAT(Error({"--launcher=slurm", "--gpus_per_node=2", "--workers=3"}),
+              HasSubstr("3 workers cannot be divided equally between at most 1 node with 2 GPUs each"));
+}
+
 TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {
   EXPECT_THAT(Error({"--algorithms=sync,downpuor"}),
               AllOf(HasSubstr("no preset"), HasSubstr("did you mean downpour?")));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_directory.h"
+#include "cli/compare/local_launcher.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -60,7 +61,8 @@ class CompareTest : public ::testing::Test {
     fs::remove(root_ + "/trained");
     const std::string server = std::string(std::getenv("TEST_SRCDIR")) + "/catchment/tests/cli/fake_server";
     SignalWaiter signals;
-    return RunCompare(options_, {server, root_ + "/worker.sh"}, bounds_, &signals, {&out_, &err_});
+    LocalLauncher launcher(options_, {server, root_ + "/worker.sh"}, bounds_, &signals);
+    return RunCompare(options_, &launcher, &signals, {&out_, &err_});
   }
 
   // Returns the names of runs whose worker was started by the last Compare.

@@ -1,0 +1,51 @@
+#include "cli/compare/local_launcher.h"
+
+#include <signal.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace catchment {
+
+ClusterPlan LocalLauncher::PlanCluster(const PlannedRun& run, const RunDirectory& directory) const {
+  ClusterPlan plan;
+  plan.daemons = daemons_;
+  plan.job = directory.job();
+  plan.out = directory.path();
+  plan.checkpoints = directory.checkpoints();
+  plan.servers = options_.servers;
+  plan.workers = run.workers;
+  // A comparison depends on the scores, which must not be delayed if workers use all processors.
+  plan.evaluator_nice = 0;
+  plan.threads = options_.threads;
+  plan.device = options_.device;
+  plan.program = options_.program;
+  return plan;
+}
+
+absl::Status LocalLauncher::Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                                   CompareProgress* progress, int* signal) {
+  for (const PlannedRun& run : runs) {
+    if (absl::Status status = Train(run, directory, progress, signal); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalLauncher::Train(const PlannedRun& run, const CompareDirectory& comparison,
+                                  CompareProgress* progress, int* signal) {
+  const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
+  if (!directory.ok()) return directory.status();
+  TrainBounds bounds = bounds_;
+  bounds.train = run.seconds;
+  progress->Begin(LabelOf(run));
+  const absl::StatusOr<TrainOutcome> outcome =
+      RunCluster(PlanCluster(run, *directory), bounds, signals_, progress);
+  if (absl::IsAborted(outcome.status())) *signal = SIGINT;
+  if (outcome.ok()) *signal = outcome->signal;
+  if (*signal != 0) return absl::AbortedError("interrupted");
+  DeleteCheckpoints(directory->path());
+  const absl::Status status = outcome.ok() ? outcome->status : outcome.status();
+  progress->End(status.ok() ? ResultLine(directory->path()) : absl::StrCat("failed: ", status.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace catchment

@@ -1,0 +1,315 @@
+#include "cli/compare/slurm_launcher.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/local_cluster.h"
+#include "cli/report/run_result.h"
+#include "cli/run_directory.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+
+namespace catchment {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostSubmissions = 5;      // of one run by one command
+constexpr double kCommandSeconds = 120;  // for one of Slurm's commands to end
+constexpr int kTailLines = 8;
+
+// Returns the path of a program in $PATH; empty if there is none.
+std::string FindInPath(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  for (const std::string& directory :
+       std::vector<std::string>(absl::StrSplit(path == nullptr ? "" : path, ':'))) {
+    const std::string file = absl::StrCat(directory.empty() ? "." : directory, "/", program);
+    if (access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file)) return file;
+  }
+  return "";
+}
+
+std::string Quote(const std::vector<std::string>& lines) {
+  return absl::StrCat("\n    ", lines.empty() ? "(nothing)" : absl::StrJoin(lines, "\n    "));
+}
+
+// Executes a command and returns what it printed, which `log` then has. Unavailable if it fails, with what it printed.
+absl::StatusOr<std::string> Execute(const std::vector<std::string>& argv, const std::string& log) {
+  if (absl::Status status = Delete(log); !status.ok()) return status;
+  const std::string name = fs::path(argv.front()).filename().string();
+  absl::StatusOr<Process> process = Process::Start({name, argv, log});
+  if (!process.ok()) return process.status();
+  const std::optional<ProcessEnd> end = process->WaitFor(kCommandSeconds);
+  if (end.has_value() && end->in_order()) return process->Output();
+  const std::string how =
+      end.has_value() ? ToString(*end) : absl::StrCat("no answer within ", kCommandSeconds, " s");
+  return absl::UnavailableError(
+      absl::StrCat(name, " failed (", how, "):", Quote(process->LastLines(kTailLines))));
+}
+
+absl::StatusOr<SlurmQueue> ReadQueue(const SlurmPrograms& programs, const std::string& directory) {
+  const absl::StatusOr<std::string> output = Execute(SqueueCommand(programs), directory + "/squeue.log");
+  if (!output.ok()) return output.status();
+  return ParseQueue(*output);
+}
+
+// Returns the number of the job that was last submitted for the run in this directory; empty if there is none.
+std::string RecordedJob(const std::string& run_directory) {
+  return ParseJobId(ReadTextFile(run_directory + kSbatchLog).value_or(""));
+}
+
+// Returns the state of a job; empty if Slurm does not know it.
+std::string StateOf(const SlurmQueue& queue, const std::string& job) {
+  const auto found = queue.find(job);
+  return found == queue.end() ? "" : found->second;
+}
+
+bool IsActive(const SlurmQueue& queue, const std::string& job) {
+  return !job.empty() && PhaseOf(StateOf(queue, job)) == SlurmPhase::kActive;
+}
+
+std::string DescribeFailure(const std::string& job, const std::string& state, const std::string& path) {
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(path + "/summary.json");
+  const std::string phase = summary.ok() ? TextOrEmpty(*summary, "phase") : "";
+  if (phase == "FAILED") return ResultLine(path);
+  const bool stopped = state == "TIMEOUT" || phase == "STOPPED";
+  const std::string log = path + kBatchLog;
+  return absl::StrCat(
+      "failed: Slurm job ", job, " ended as ", state.empty() ? "lost" : state,
+      stopped ? " before its budget was spent; SBATCH_TIMELIMIT in the environment sets its time limit" : "",
+      "; the last lines of ", log, ":", Quote(LastLines(ReadTextFile(log).value_or(""), kTailLines)));
+}
+
+absl::Status NotShared(const std::string& job, const std::string& state, const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "Slurm job ", job, " ended as ", state, ", and left no ", path, kBatchLog,
+      ": the nodes of the cluster do not see this directory; choose an --out on a file system that this "
+      "machine and all nodes share"));
+}
+
+absl::StatusOr<SlurmPrograms> FindPrograms() {
+  SlurmPrograms programs;
+  for (const auto& [name, path] :
+       {std::pair("sbatch", &programs.sbatch), std::pair("squeue", &programs.squeue),
+        std::pair("scancel", &programs.scancel)}) {
+    *path = FindInPath(name);
+    if (!path->empty()) continue;
+    return absl::NotFoundError(
+        absl::StrCat("--launcher=slurm: no ", name,
+                     " in PATH; start the command where Slurm's are, such as on a cluster's "
+                     "login node, or leave out --launcher to train on this machine"));
+  }
+  const absl::StatusOr<std::string> here = OwnDirectory();
+  if (!here.ok()) return here.status();
+  programs.script = (fs::path(*here).parent_path() / "deploy/slurm/catchment.sbatch").string();
+  if (fs::exists(programs.script)) return programs;
+  return absl::NotFoundError(
+      absl::StrCat("--launcher=slurm: no ", programs.script,
+                   "; start the command from a bundle (deploy/bundle.sh) on a file system that "
+                   "all nodes see"));
+}
+
+}  // namespace
+
+absl::Status CheckNoJobs(const std::string& out) {
+  std::vector<std::string> jobs;
+  std::error_code error;
+  for (const char* runs : {"/runs", "/search"}) {
+    for (const fs::directory_entry& run : fs::directory_iterator(out + runs, error)) {
+      if (std::string job = RecordedJob(run.path().string()); !job.empty()) jobs.push_back(std::move(job));
+    }
+  }
+  SlurmPrograms programs;
+  programs.squeue = FindInPath("squeue");
+  if (jobs.empty() || programs.squeue.empty()) return absl::OkStatus();
+  const absl::StatusOr<SlurmQueue> queue = ReadQueue(programs, out);
+  if (!queue.ok()) return queue.status();
+  jobs.erase(std::remove_if(jobs.begin(), jobs.end(),
+                            [&](const std::string& job) { return !IsActive(*queue, job); }),
+             jobs.end());
+  if (jobs.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("--overwrite: Slurm jobs that write to ", out,
+                                                    " have not ended; cancel them with `scancel ",
+                                                    absl::StrJoin(jobs, " "), "`, or choose another --out"));
+}
+
+absl::StatusOr<std::unique_ptr<Launcher>> SlurmLauncher::Create(const CompareOptions& options,
+                                                                SignalWaiter* signals) {
+  absl::StatusOr<SlurmPrograms> programs = FindPrograms();
+  if (!programs.ok()) return programs.status();
+  return std::make_unique<SlurmLauncher>(options, *std::move(programs), SlurmBounds(), signals);
+}
+
+absl::Status SlurmLauncher::Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                                   CompareProgress* progress, int* signal) {
+  progress_ = progress;
+  open_.clear();
+  submit_ = true;
+  const absl::StatusOr<SlurmQueue> before = ReadQueue(programs_, directory.path());
+  if (!before.ok()) return before.status();
+  for (const PlannedRun& run : runs) {
+    open_.push_back({&run, fs::absolute(directory.PathOf(run)).lexically_normal().string()});
+    if (absl::Status status = Find(*before, &open_.back()); !status.ok()) return status;
+  }
+  while (true) {
+    if (absl::Status status = SubmitAll(directory); !status.ok()) return status;
+    if (open_.empty()) return absl::OkStatus();
+    const absl::StatusOr<SlurmQueue> queue = AwaitQueue(directory, signal);
+    if (!queue.ok()) return queue.status();
+    if (absl::Status status = Update(*queue); !status.ok()) return status;
+  }
+}
+
+absl::Status SlurmLauncher::Find(const SlurmQueue& queue, OpenRun* open) const {
+  const std::string job = RecordedJob(open->path);
+  if (!IsActive(queue, job)) return absl::OkStatus();
+  if (ReadTextFile(open->path + "/job.textproto").value_or("") != JobText(open->run->job)) {
+    return absl::FailedPreconditionError(absl::StrCat("Slurm job ", job, " trains another job in ",
+                                                      open->path, "; cancel it with `scancel ", job, "`"));
+  }
+  open->job = job;
+  progress_->Note(absl::StrCat(LabelOf(*open->run), ": is Slurm job ", job, " already"));
+  return absl::OkStatus();
+}
+
+absl::Status SlurmLauncher::SubmitAll(const CompareDirectory& directory) {
+  if (!submit_) return absl::OkStatus();
+  submit_ = false;
+  bool any = false;
+  for (OpenRun& open : open_) {
+    if (open.job.empty()) {
+      if (absl::Status status = Submit(directory, &open); !status.ok()) return status;
+    }
+    any = any || !open.job.empty();
+  }
+  if (any) return absl::OkStatus();
+  // Nothing whose end could make room for them.
+  for (const OpenRun& open : open_) Report(open, absl::StrCat("failed: ", open.refusal));
+  open_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* open) const {
+  if (const absl::StatusOr<RunDirectory> prepared = PrepareRun(*open->run, directory); !prepared.ok()) {
+    return prepared.status();
+  }
+  const absl::StatusOr<SlurmLayout> layout = LayOut(options_.slurm, open->run->workers);
+  if (!layout.ok()) return layout.status();
+  // The record of the job is what sbatch itself has written, so that it is there even if this command is killed.
+  const absl::StatusOr<std::string> output =
+      Execute(SbatchCommand(programs_, options_, *layout, *open->run, open->path), open->path + kSbatchLog);
+  open->job = output.ok() ? ParseJobId(*output) : "";
+  if (open->job.empty()) {
+    open->refusal = output.ok() ? absl::StrCat("sbatch printed no number of a job:",
+                                               Quote(LastLines(*output, kTailLines)))
+                                : std::string(output.status().message());
+    return absl::OkStatus();
+  }
+  ++open->submissions;
+  open->ended_at = -1;
+  progress_->Note(absl::StrCat(LabelOf(*open->run), ": submitted as Slurm job ", open->job));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SlurmQueue> SlurmLauncher::AwaitQueue(const CompareDirectory& directory, int* signal) const {
+  const double begin = clock_.Now();
+  while (true) {
+    *signal = Wait(bounds_.poll);
+    if (*signal != 0) {
+      progress_->Note(absl::StrCat("Slurm jobs ", Jobs(), " continue; `scancel ", Jobs(), "` cancels them"));
+      return absl::AbortedError("interrupted");
+    }
+    absl::StatusOr<SlurmQueue> queue = ReadQueue(programs_, directory.path());
+    if (queue.ok()) return queue;
+    if (clock_.Now() - begin < bounds_.silence) continue;
+    return absl::UnavailableError(absl::StrCat(queue.status().message(), "\nSlurm jobs ", Jobs(),
+                                               " may continue; the same command waits for them"));
+  }
+}
+
+int SlurmLauncher::Wait(double seconds) const {
+  const double end = clock_.Now() + seconds;
+  int signal = SIGCHLD;
+  while (signal == SIGCHLD) signal = signals_->Wait(std::max(0.0, end - clock_.Now()));
+  return signal;
+}
+
+absl::Status SlurmLauncher::Update(const SlurmQueue& queue) {
+  std::vector<OpenRun> remaining;
+  absl::Status error;
+  for (OpenRun& open : open_) {
+    if (open.job.empty()) {
+      remaining.push_back(open);
+      continue;
+    }
+    std::string result;
+    const absl::StatusOr<bool> ended = HasEnded(StateOf(queue, open.job), &open, &result);
+    error.Update(ended.status());
+    submit_ = submit_ || ended.value_or(false) || open.job.empty();
+    if (ended.value_or(false)) {
+      Report(open, result);
+    } else {
+      remaining.push_back(open);
+    }
+  }
+  open_ = std::move(remaining);
+  // The other jobs would fail in the same way.
+  if (!error.ok()) CancelAll();
+  return error;
+}
+
+absl::StatusOr<bool> SlurmLauncher::HasEnded(const std::string& state, OpenRun* open,
+                                             std::string* result) const {
+  const SlurmPhase phase = PhaseOf(state);
+  if (phase == SlurmPhase::kActive) return false;
+  if (IsDone(*open->run, open->path)) {
+    *result = ResultLine(open->path);
+    return true;
+  }
+  if (phase == SlurmPhase::kLost && open->submissions < kMostSubmissions) {
+    progress_->Note(absl::StrCat(LabelOf(*open->run), ": Slurm job ", open->job, " was lost (",
+                                 state.empty() ? "Slurm does not know it" : state, ")"));
+    open->job.clear();
+    return false;
+  }
+  const bool has_log = fs::exists(open->path + kBatchLog);
+  if (state == "COMPLETED" || (state == "FAILED" && !has_log)) {
+    if (open->ended_at < 0) open->ended_at = clock_.Now();
+    if (clock_.Now() - open->ended_at < bounds_.visible) return false;
+    if (!has_log) return NotShared(open->job, state, open->path);
+  }
+  *result = DescribeFailure(open->job, state, open->path);
+  return true;
+}
+
+void SlurmLauncher::Report(const OpenRun& open, const std::string& result) const {
+  progress_->Begin(LabelOf(*open.run));
+  progress_->End(result);
+  DeleteCheckpoints(open.path);
+}
+
+void SlurmLauncher::CancelAll() const {
+  std::vector<std::string> argv = {programs_.scancel};
+  for (const OpenRun& open : open_) {
+    if (!open.job.empty()) argv.push_back(open.job);
+  }
+  Execute(argv, open_.front().path + "/logs/scancel.log").status().IgnoreError();
+}
+
+std::string SlurmLauncher::Jobs() const {
+  std::vector<std::string> jobs;
+  for (const OpenRun& open : open_) {
+    if (!open.job.empty()) jobs.push_back(open.job);
+  }
+  return absl::StrJoin(jobs, " ");
+}
+
+}  // namespace catchment
