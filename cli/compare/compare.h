@@ -24,7 +24,7 @@ struct CompareBudget {
 };
 
 // Where the runs train.
-enum class LauncherKind { kLocal, kSlurm };
+enum class LauncherKind { kLocal, kSlurm, kKubernetes };
 
 // What a run asks Slurm for.
 struct SlurmOptions {
@@ -52,6 +52,7 @@ struct CompareOptions {
   double stall_seconds = 600;
   LauncherKind launcher = LauncherKind::kLocal;
   SlurmOptions slurm;
+  std::string overlay;  // on Kubernetes: the directory of the kustomization that the runs' are made from
 
   std::vector<std::string> args;  // the whole command line
 };

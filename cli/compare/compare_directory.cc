@@ -53,6 +53,10 @@ Json CompareRecord(const CompareOptions& options, const v1::Job& given) {
     record["gpus_per_node"] = options.slurm.gpus_per_node;
     record["partition"] = options.slurm.partition;
   }
+  if (options.launcher == LauncherKind::kKubernetes) {
+    record["launcher"] = "kubectl";
+    record["overlay"] = options.overlay;
+  }
   if (!options.program.empty()) record["program"] = options.program;
   record["job"] = JobText(given);
   return record;

@@ -4,6 +4,7 @@
 //   runs/NAME/     the output of one run, as of `catchment train`, without checkpoints
 //   search/NAME/   likewise for --search
 //   squeue.log     on Slurm: what squeue printed last
+//   kubectl.log    on Kubernetes: what kubectl printed last
 //   report.json, report.html
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_

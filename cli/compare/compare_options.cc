@@ -2,12 +2,14 @@
 #include <cmath>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/compare.h"
+#include "cli/compare/kubernetes_run.h"
 #include "cli/compare/slurm_job.h"
 #include "cli/read_job.h"
 #include "common/job/presets.h"
@@ -20,8 +22,8 @@ namespace {
 constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DIR [flags]
 
 Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights and
-budget, and writes report.html and report.json to DIR: one run after another on this machine, or each as a job of Slurm.
-After an interruption, the same command carries out only the runs that are missing.
+budget, and writes report.html and report.json to DIR: one run after another on this machine or on Kubernetes, or each as
+a job of Slurm. After an interruption, the same command carries out only the runs that are missing.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
@@ -30,6 +32,8 @@ Examples:
   catchment compare --program="python train.py" --algorithms=sync,downpour,easgd --out=out         docs/python.md
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \
       --launcher=slurm --nodes=4 --partition=main --out=out
+  catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \
+      --launcher=kubectl --overlay=deploy/kubernetes/overlays/cpu --out=out
 )";
 
 constexpr char kNotes[] = R"(
@@ -101,20 +105,66 @@ absl::Status ParseTarget(const std::string& text, double* target) {
   return Refuse("takes a share of the test samples, above 0 and below 1, such as 0.97");
 }
 
+struct LauncherName {
+  const char* name;
+  LauncherKind kind;
+  const char* place;
+};
+
+constexpr LauncherName kLaunchers[] = {{"local", LauncherKind::kLocal, "on this machine"},
+                                       {"slurm", LauncherKind::kSlurm, "on Slurm"},
+                                       {"kubectl", LauncherKind::kKubernetes, "on Kubernetes"}};
+
 absl::Status ParseLauncher(const std::string& text, LauncherKind* launcher) {
-  if (text != "local" && text != "slurm") return Refuse("takes local or slurm");
-  *launcher = text == "slurm" ? LauncherKind::kSlurm : LauncherKind::kLocal;
+  for (const LauncherName& known : kLaunchers) {
+    if (text != known.name) continue;
+    *launcher = known.kind;
+    return absl::OkStatus();
+  }
+  return Refuse("takes local, slurm or kubectl");
+}
+
+const LauncherName& NameOf(LauncherKind kind) {
+  return *std::find_if(std::begin(kLaunchers), std::end(kLaunchers),
+                       [kind](const LauncherName& known) { return known.kind == kind; });
+}
+
+// Returns an error that names a flag which belongs to another launcher.
+absl::Status CheckLauncherFlags(const CompareOptions& o) {
+  struct LauncherFlag {
+    const char* flag;
+    LauncherKind launcher;
+    bool given;
+  };
+  for (const LauncherFlag& flag : {LauncherFlag{"nodes", LauncherKind::kSlurm, o.slurm.nodes > 0},
+                                   {"gpus_per_node", LauncherKind::kSlurm, o.slurm.gpus_per_node > 0},
+                                   {"partition", LauncherKind::kSlurm, !o.slurm.partition.empty()},
+                                   {"overlay", LauncherKind::kKubernetes, !o.overlay.empty()}}) {
+    if (!flag.given || flag.launcher == o.launcher) continue;
+    const LauncherName& launcher = NameOf(flag.launcher);
+    return Refuse(absl::StrCat("--", flag.flag, ": is for runs ", launcher.place,
+                               "; add --launcher=", launcher.name, ", or leave it out"));
+  }
   return absl::OkStatus();
 }
 
+// Returns an error that names a flag which only runs on this machine support.
+absl::Status CheckForCluster(const CompareOptions& o) {
+  const std::string launcher = absl::StrCat("with --launcher=", NameOf(o.launcher).name);
+  if (o.budget.seconds > 0) {
+    return Refuse(absl::StrCat("--budget=", ToString(o.budget), ": ", launcher,
+                               " a run ends after samples; give --budget=samples:N"));
+  }
+  if (o.device.empty()) return absl::OkStatus();
+  return Refuse(absl::StrCat("--device=", o.device, ": ", launcher,
+                             " the job has the device: --set device=", absl::AsciiStrToUpper(o.device)));
+}
+
 absl::Status CheckLauncher(const CompareOptions& o) {
-  if (o.launcher == LauncherKind::kSlurm) return CheckForSlurm(o);
-  const std::string given = o.slurm.nodes > 0            ? "nodes"
-                            : o.slurm.gpus_per_node > 0  ? "gpus_per_node"
-                            : !o.slurm.partition.empty() ? "partition"
-                                                         : "";
-  if (given.empty()) return absl::OkStatus();
-  return Refuse(absl::StrCat("--", given, ": is for runs on Slurm; add --launcher=slurm, or leave it out"));
+  if (absl::Status status = CheckLauncherFlags(o); !status.ok()) return status;
+  if (o.launcher == LauncherKind::kLocal) return absl::OkStatus();
+  if (absl::Status status = CheckForCluster(o); !status.ok()) return status;
+  return o.launcher == LauncherKind::kSlurm ? CheckForSlurm(o) : CheckForKubernetes(o);
 }
 
 absl::Status Check(const CompareOptions& o) {
@@ -180,9 +230,11 @@ CommandLine CompareCommandLine(CompareOptions* o) {
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends a run after this time without progress. Default 600.");
   flags.AddParsed(
-      "launcher", "local|slurm", [o](const std::string& text) { return ParseLauncher(text, &o->launcher); },
-      "Where the runs train: one after another on this machine (default), or each as a job of Slurm, from a "
-      "machine with its commands. DIR must then be on a file system that all nodes see.");
+      "launcher", "local|slurm|kubectl",
+      [o](const std::string& text) { return ParseLauncher(text, &o->launcher); },
+      "Where the runs train: one after another on this machine (default); each as a job of Slurm, from a "
+      "machine with its commands, with DIR on a file system that all nodes see; or one after another on "
+      "Kubernetes.");
   flags.AddInt("nodes", "N", 1, &o->slurm.nodes,
                "Slurm: nodes of each run, at most one for each worker. Default 1.");
   flags.AddInt(
@@ -193,6 +245,10 @@ CommandLine CompareCommandLine(CompareOptions* o) {
       "partition", "P", &o->slurm.partition,
       "Slurm: the partition. Default: the cluster's. Other options of sbatch are taken from its environment "
       "variables, such as SBATCH_ACCOUNT and SBATCH_TIMELIMIT.");
+  flags.AddString(
+      "overlay", "DIR", &o->overlay,
+      "Kubernetes, required: the kustomization that the runs are made from, such as "
+      "deploy/kubernetes/overlays/cpu, with your image. The cluster and the namespace are kubectl's.");
   line.check = [o] { return Check(*o); };
   return line;
 }

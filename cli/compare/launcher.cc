@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cli/compare/kubectl_launcher.h"
 #include "cli/compare/local_launcher.h"
 #include "cli/compare/slurm_launcher.h"
 
@@ -9,6 +10,7 @@ namespace catchment {
 
 absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(const CompareOptions& options, SignalWaiter* signals) {
   if (options.launcher == LauncherKind::kSlurm) return SlurmLauncher::Create(options, signals);
+  if (options.launcher == LauncherKind::kKubernetes) return KubectlLauncher::Create(options, signals);
   absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
   if (!daemons.ok()) return daemons.status();
   return std::make_unique<LocalLauncher>(options, *std::move(daemons),

@@ -27,7 +27,7 @@ class Launcher {
                               CompareProgress* progress, int* signal) = 0;
 };
 
-// Returns that of the options: local_launcher.h or slurm_launcher.h. Errors: NotFound, naming a program that is needed.
+// Returns that of the options: local_launcher.h, slurm_launcher.h or kubectl_launcher.h. Errors: NotFound, naming a program that is needed.
 // `signals` must outlive it.
 absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(const CompareOptions& options, SignalWaiter* signals);
 

@@ -21,15 +21,6 @@ bool IsNumber(const std::string& text) {
 }  // namespace
 
 absl::Status CheckForSlurm(const CompareOptions& options) {
-  if (options.budget.seconds > 0) {
-    return Refuse(absl::StrCat("--budget=", ToString(options.budget),
-                               ": a run on Slurm ends after samples; give --budget=samples:N"));
-  }
-  if (!options.device.empty()) {
-    return Refuse(absl::StrCat("--device=", options.device,
-                               ": with --launcher=slurm the job has the device: --set device=",
-                               absl::AsciiStrToUpper(options.device)));
-  }
   if (options.stall_seconds != CompareOptions().stall_seconds) {
     return Refuse(
         "--stall_seconds: Slurm's time limit ends a run; leave the flag out, and set SBATCH_TIMELIMIT in the "

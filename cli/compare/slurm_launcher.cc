@@ -1,16 +1,11 @@
 #include "cli/compare/slurm_launcher.h"
 
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "cli/compare/cluster_command.h"
 #include "cli/local_cluster.h"
 #include "cli/report/run_result.h"
 #include "cli/run_directory.h"
@@ -22,38 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostSubmissions = 5;      // of one run by one command
-constexpr double kCommandSeconds = 120;  // for one of Slurm's commands to end
-constexpr int kTailLines = 8;
-
-// Returns the path of a program in $PATH; empty if there is none.
-std::string FindInPath(const std::string& program) {
-  const char* const path = std::getenv("PATH");
-  for (const std::string& directory :
-       std::vector<std::string>(absl::StrSplit(path == nullptr ? "" : path, ':'))) {
-    const std::string file = absl::StrCat(directory.empty() ? "." : directory, "/", program);
-    if (access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file)) return file;
-  }
-  return "";
-}
-
-std::string Quote(const std::vector<std::string>& lines) {
-  return absl::StrCat("\n    ", lines.empty() ? "(nothing)" : absl::StrJoin(lines, "\n    "));
-}
-
-// Executes a command and returns what it printed, which `log` then has. Unavailable if it fails, with what it printed.
-absl::StatusOr<std::string> Execute(const std::vector<std::string>& argv, const std::string& log) {
-  if (absl::Status status = Delete(log); !status.ok()) return status;
-  const std::string name = fs::path(argv.front()).filename().string();
-  absl::StatusOr<Process> process = Process::Start({name, argv, log});
-  if (!process.ok()) return process.status();
-  const std::optional<ProcessEnd> end = process->WaitFor(kCommandSeconds);
-  if (end.has_value() && end->in_order()) return process->Output();
-  const std::string how =
-      end.has_value() ? ToString(*end) : absl::StrCat("no answer within ", kCommandSeconds, " s");
-  return absl::UnavailableError(
-      absl::StrCat(name, " failed (", how, "):", Quote(process->LastLines(kTailLines))));
-}
+constexpr int kMostSubmissions = 5;  // of one run by one command
 
 absl::StatusOr<SlurmQueue> ReadQueue(const SlurmPrograms& programs, const std::string& directory) {
   const absl::StatusOr<std::string> output = Execute(SqueueCommand(programs), directory + "/squeue.log");
@@ -85,7 +49,7 @@ std::string DescribeFailure(const std::string& job, const std::string& state, co
   return absl::StrCat(
       "failed: Slurm job ", job, " ended as ", state.empty() ? "lost" : state,
       stopped ? " before its budget was spent; SBATCH_TIMELIMIT in the environment sets its time limit" : "",
-      "; the last lines of ", log, ":", Quote(LastLines(ReadTextFile(log).value_or(""), kTailLines)));
+      "; the last lines of ", log, ":", Quote(LastLines(ReadTextFile(log).value_or(""), kQuotedLines)));
 }
 
 absl::Status NotShared(const std::string& job, const std::string& state, const std::string& path) {
@@ -209,7 +173,7 @@ absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* o
   open->job = output.ok() ? ParseJobId(*output) : "";
   if (open->job.empty()) {
     open->refusal = output.ok() ? absl::StrCat("sbatch printed no number of a job:",
-                                               Quote(LastLines(*output, kTailLines)))
+                                               Quote(LastLines(*output, kQuotedLines)))
                                 : std::string(output.status().message());
     return absl::OkStatus();
   }
@@ -222,7 +186,7 @@ absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* o
 absl::StatusOr<SlurmQueue> SlurmLauncher::AwaitQueue(const CompareDirectory& directory, int* signal) const {
   const double begin = clock_.Now();
   while (true) {
-    *signal = Wait(bounds_.poll);
+    *signal = AwaitRequestToEnd(bounds_.poll, clock_, signals_);
     if (*signal != 0) {
       progress_->Note(absl::StrCat("Slurm jobs ", Jobs(), " continue; `scancel ", Jobs(), "` cancels them"));
       return absl::AbortedError("interrupted");
@@ -233,13 +197,6 @@ absl::StatusOr<SlurmQueue> SlurmLauncher::AwaitQueue(const CompareDirectory& dir
     return absl::UnavailableError(absl::StrCat(queue.status().message(), "\nSlurm jobs ", Jobs(),
                                                " may continue; the same command waits for them"));
   }
-}
-
-int SlurmLauncher::Wait(double seconds) const {
-  const double end = clock_.Now() + seconds;
-  int signal = SIGCHLD;
-  while (signal == SIGCHLD) signal = signals_->Wait(std::max(0.0, end - clock_.Now()));
-  return signal;
 }
 
 absl::Status SlurmLauncher::Update(const SlurmQueue& queue) {

@@ -65,8 +65,6 @@ class SlurmLauncher : public Launcher {
 
   // Returns the queue after a pause. Errors: Aborted after a signal; Unavailable.
   absl::StatusOr<SlurmQueue> AwaitQueue(const CompareDirectory& directory, int* signal) const;
-  // Returns the next signal other than SIGCHLD within `seconds`; 0 if there is none.
-  int Wait(double seconds) const;
 
   // Reports the runs that have ended. Runs whose jobs were lost have none then. FailedPrecondition, after cancelling all
   // jobs, if the nodes do not see the directory.

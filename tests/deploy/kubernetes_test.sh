@@ -2,7 +2,8 @@
 # deploy/kubernetes: rendered by kubectl, checked against Kubernetes' schemas, and run: every Pod as a local
 # process with the names, commands, environment, user, root, volumes, probes and grace period that its
 # manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, with the master's container killed, and
-# with each of them deleted, and as a JobSet.
+# with each of them deleted, and as a JobSet. Then `catchment compare --launcher=kubectl` makes, applies and collects such runs,
+# with a kubectl of this test that renders with the real one and has those processes in place of a cluster.
 #
 #   bazel test //tests/deploy:kubernetes_test
 #
@@ -32,6 +33,7 @@ install_missing() {
 
 clean_up() {
   [[ -z $inside ]] || kill -KILL "$inside" 2>/dev/null || true
+  [[ ! -s ${work:-}/cluster/pid ]] || kill -KILL -- "-$(cat "$work/cluster/pid")" 2>/dev/null || true
   wait
   rm -rf "$work"
 }
@@ -98,6 +100,90 @@ in_cluster() {
   grep -q '"workers": 3' "$work/$run/volumes/claim-catchment-out/summary.json" || fail "$run: not with 3 workers"
 }
 
+# Makes $work/bin/kubectl, whose only namespace is $work/cluster.
+write_kubectl() {
+  mkdir "$work/bin"
+  {
+    echo "#!/usr/bin/env bash"
+    declare -p schema_version work
+    echo "readonly kubectl=$(command -v kubectl) run_manifests=$PWD/tests/deploy/run_manifests.py"
+    cat <<'END'
+set -euo pipefail
+umask 022
+cluster=$work/cluster
+volume=$cluster/volumes/claim-catchment-out
+case "$1 $2" in
+  "get configmap") [[ ! -e $cluster/run ]] || echo "run=$(cat "$cluster/run")" ;;
+  "get job") [[ ! -e $cluster/status ]] || [[ $(cat "$cluster/status") == 0 ]] || echo "failed=True" ;;
+  "apply -k")
+    mkdir "$cluster"
+    "$kubectl" kustomize "$3" >"$cluster/manifests.yaml"
+    "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$cluster/manifests.yaml"
+    setsid bash -c 'unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc \
+      /usr/bin/python3 "$@" >"$3/manifests.log" 2>&1; echo $? >"$3/status"' \
+      - "$run_manifests" "$cluster/manifests.yaml" "$cluster" "$work/catchment" &
+    echo $! >"$cluster/pid"
+    sed -n 's/^  run: //p' "$cluster/manifests.yaml" >"$cluster/run"
+    ;;
+  "exec catchment-server-0")
+    [[ -d $volume ]]
+    bash -c "${!#//\/out/$volume}" ;;
+  "cp catchment-server-0:/out/"*) cp "$volume/${2##*/}" "$3" ;;
+  "logs catchment-server-"*) cat "$cluster/$2.log" ;;
+  "logs --selector="*) cat "$cluster"/catchment-worker-*.log ;;
+  "get pods") cat "$cluster/manifests.log" ;;
+  "delete -k")
+    [[ -d $cluster ]] || exit 0
+    # The Pods' processes end in order once the job is done.
+    timeout 100 tail --pid="$(cat "$cluster/pid")" -f /dev/null
+    [[ $(cat "$cluster/status") == 0 ]] || { cat "$cluster/manifests.log"; exit 1; }
+    rm -r "$cluster"
+    ;;
+  *) echo "the test's kubectl does not know: $*"; exit 1 ;;
+esac
+END
+  } >"$work/bin/kubectl"
+  chmod 755 "$work/bin/kubectl"
+}
+
+# compare: on the test's Kubernetes; killed after it has applied a run, it finds that again.
+compare() {
+  local command deadline=$((SECONDS + 120)) log=$work/compare.log pid run
+  # The time of a step does not depend on the machine, so that a run trains for longer than the probes take.
+  cat >"$work/steps.textproto" <<'END'
+name: "steps"
+model { synthetic { parameters: 20000 step_ms: 20 } }
+data { synthetic { samples: 4000 } }
+batch_size: 2
+epochs: 1
+END
+  # shellcheck disable=SC2054  # the algorithms are one argument
+  command=(env PATH="$work/bin:$PATH" "$work/catchment/bin/catchment" compare "$work/steps.textproto" --launcher=kubectl
+    --overlay="$work/catchment/deploy/kubernetes/overlays/cpu" --algorithms=downpour,easgd --workers=2 --servers=2
+    --seeds=1 --stall_seconds=100 --out="$work/out-compare")
+  echo "== compare"
+  "${command[@]}" >"$log" 2>&1 &
+  pid=$!
+  until grep -q "applied;" "$log"; do
+    if [[ $SECONDS -ge $deadline ]] || ! kill -0 "$pid"; then fail "compare applies no run: $(cat "$log")"; fi
+    sleep 0.2
+  done
+  kill -KILL "$pid"
+  wait "$pid" || true
+  timeout 400 "${command[@]}" >"$log" 2>&1 || fail "compare: $(cat "$log")"
+  [[ $(grep -c "is in the cluster already" "$log") -eq 1 ]] || fail "compare does not find the run that it has applied"
+  [[ $(grep -c "applied;" "$log") -eq 1 ]] || fail "compare does not apply the other run alone: $(cat "$log")"
+  for run in downpour easgd; do
+    run=$work/out-compare/runs/$run-2-workers-seed-1
+    grep -q '"phase": "DONE"' "$run/summary.json" || fail "$run is not done"
+    grep -q '"workers": 2' "$run/summary.json" || fail "$run: not with 2 workers"
+    [[ -s $run/model.safetensors && -s $run/metrics.jsonl && -s $run/logs/server-1.log && -s $run/logs/workers.log ]] ||
+      fail "$run is not complete"
+  done
+  [[ $(grep -c '"done": true' "$work/out-compare/report.json") -eq 2 ]] || fail "the report lacks a run"
+  [[ ! -e $work/cluster ]] || fail "a run is left in the cluster"
+}
+
 [[ $(id -u) -eq 0 ]] || { echo "SKIPPED: Pods of other users need root"; exit 0; }
 export PATH=$PATH:/usr/sbin:/sbin
 install_missing
@@ -138,4 +224,6 @@ in_cluster jobset jobset 10
 in_cluster jobset jobset_killed 30 --kill_container=catchment-server-0-1
 recovered jobset_killed 1
 in_cluster tls tls 10
+write_kubectl
+compare
 echo PASSED

@@ -164,13 +164,15 @@ def sbatch(command, place):
     return "script, files and flags exist; tests/deploy/slurm_test.sh starts the same script on a real Slurm"
 
 
-def compare_on_slurm(command, place):
-    """Slurm is in slurm_test, which compares a smaller job."""
-    expect("catchment\" compare" in pages.read("tests/deploy/slurm_test.sh"), "slurm_test.sh has no comparison")
-    expect_flags(command, help_of("cli/catchment", "compare"))
-    path = command.split()[2]
-    expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
-    return "file and flags exist; tests/deploy/slurm_test.sh compares on a real Slurm"
+def compare_on(test, system):
+    """A check of a comparison on a cluster, which `test` does with a smaller job."""
+    def check(command, place):
+        expect("/bin/catchment\" compare" in pages.read(f"tests/deploy/{test}"), f"{test} has no comparison")
+        expect_flags(command, help_of("cli/catchment", "compare"))
+        for path in re.findall(r"(?:compare |--overlay=)(\S+)", command):
+            expect(os.path.exists(os.path.join(place, path)), f"there is no {path}")
+        return f"files and flags exist; tests/deploy/{test} compares {system}"
+    return check
 
 
 def docker(command, place):
@@ -276,7 +278,9 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("deploy/README.md", r"catchment validate .*--write=complete\.textproto",
      run(leaves=["complete.textproto"])),
     ("deploy/README.md", r"(useradd|install|cp|systemctl) .*", systemd),
-    ("docs/compare.md", r"catchment compare .*--launcher=slurm .*", compare_on_slurm),
+    ("docs/compare.md", r"catchment compare .*--launcher=slurm .*", compare_on("slurm_test.sh", "on a real Slurm")),
+    ("docs/compare.md", r"catchment compare .*--launcher=kubectl .*",
+     compare_on("kubernetes_test.sh", "with the manifests' Pods as processes")),
     ("docs/compare.md", r"catchment compare .*",
      same_as("README.md", [("catchment compare", "bazel-bin/cli/catchment compare"),
                            ("--out=out", "--out=out-compare")])),

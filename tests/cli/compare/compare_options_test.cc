@@ -1,3 +1,5 @@
+#include <fstream>
+
 #include "absl/strings/match.h"
 #include "cli/compare/compare.h"
 #include "gmock/gmock.h"
@@ -66,7 +68,7 @@ TEST(CompareOptions, RunsOnSlurm) {
 }
 
 TEST(CompareOptions, WhatOneLauncherDoesNotSupportIsRefused) {
-  EXPECT_THAT(Error({"--launcher=pbs"}), HasSubstr("--launcher=pbs: takes local or slurm"));
+  EXPECT_THAT(Error({"--launcher=pbs"}), HasSubstr("--launcher=pbs: takes local, slurm or kubectl"));
   EXPECT_THAT(Error({"--nodes=2"}), HasSubstr("--nodes: is for runs on Slurm; add --launcher=slurm"));
   EXPECT_THAT(Error({"--gpus-per-node=2"}), HasSubstr("--gpus_per_node: is for runs on Slurm"));
   EXPECT_THAT(Error({"--partition=main"}), HasSubstr("--partition: is for runs on Slurm"));
@@ -75,6 +77,25 @@ TEST(CompareOptions, WhatOneLauncherDoesNotSupportIsRefused) {
   EXPECT_THAT(Error({"--launcher=slurm", "--stall_seconds=5"}), HasSubstr("SBATCH_TIMELIMIT"));
   EXPECT_THAT(Error({"--launcher=slurm", "--gpus_per_node=2", "--workers=3"}),
               HasSubstr("3 workers cannot be divided equally between at most 1 node with 2 GPUs each"));
+}
+
+TEST(CompareOptions, RunsOnKubernetes) {
+  const std::string overlay = ::testing::TempDir();
+  std::ofstream(overlay + "/kustomization.yaml") << "kind: Kustomization\n";
+  const CompareOptions options = Parsed({"--launcher=kubectl", "--overlay=" + overlay, "--stall_seconds=60"});
+  EXPECT_EQ(options.launcher, LauncherKind::kKubernetes);
+  EXPECT_EQ(options.overlay, overlay);
+  EXPECT_THAT(Error({"--launcher=kubectl"}), HasSubstr("--overlay=DIR is required"));
+  EXPECT_THAT(Error({"--overlay=" + overlay}),
+              HasSubstr("is for runs on Kubernetes; add --launcher=kubectl"));
+  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=/nothing"}),
+              HasSubstr("no /nothing/kustomization.yaml"));
+  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=" + overlay, "--nodes=2"}),
+              HasSubstr("--nodes: is for runs on Slurm"));
+  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=" + overlay, "--budget=seconds:5"}),
+              HasSubstr("with --launcher=kubectl a run ends after samples"));
+  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=" + overlay, "--program=python train.py"}),
+              HasSubstr("--program: is not supported with --launcher=kubectl"));
 }
 
 TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {

@@ -1,0 +1,214 @@
+#include "cli/compare/kubectl_launcher.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "cli/compare/compare_runs.h"
+#include "cli/run_directory.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+
+namespace catchment {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMaster[] = "catchment-server-0";
+// Pods have up to two minutes to end (terminationGracePeriodSeconds in deploy/kubernetes/base), then volumes are deleted.
+constexpr double kDeleteSeconds = 300;
+// What a run leaves in its volume and a comparison keeps. The summary is last: with it, a run counts as done.
+constexpr char kListResults[] =
+    "cd /out && for file in model.safetensors model-best.safetensors metrics.jsonl summary.json; do "
+    "[ ! -e $file ] || echo result=$file; done";
+
+std::string Absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+
+std::string DeleteCommand(const std::string& path) {
+  return absl::StrCat("kubectl delete -k ", path, kManifests);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Launcher>> KubectlLauncher::Create(const CompareOptions& options,
+                                                                  SignalWaiter* signals) {
+  std::string kubectl = FindInPath("kubectl");
+  if (kubectl.empty()) {
+    return absl::NotFoundError(
+        "--launcher=kubectl: no kubectl in PATH; install it (Debian: kubernetes-client), or leave out "
+        "--launcher to train on this machine");
+  }
+  return std::make_unique<KubectlLauncher>(options, std::move(kubectl),
+                                           KubectlBounds{.stall = options.stall_seconds}, signals);
+}
+
+absl::Status KubectlLauncher::Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                                     CompareProgress* progress, int* signal) {
+  progress_ = progress;
+  log_ = directory.path() + "/kubectl.log";
+  const absl::StatusOr<std::string> active = FindRun(Absolute(directory.path()));
+  if (!active.ok()) return active.status();
+  std::vector<const PlannedRun*> order;
+  for (const PlannedRun& run : runs) order.push_back(&run);
+  const auto is_active = [&](const PlannedRun* run) {
+    const std::string path = Absolute(directory.PathOf(*run));
+    return path == *active && ReadTextFile(path + kManifestJob).value_or("") == JobText(run->job);
+  };
+  std::stable_partition(order.begin(), order.end(), is_active);
+  bool applied = !order.empty() && is_active(order.front());
+  for (const PlannedRun* run : order) {
+    const std::string path = Absolute(directory.PathOf(*run));
+    if (absl::Status status = Train(*run, directory, path, applied, signal); !status.ok()) return status;
+    applied = false;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> KubectlLauncher::FindRun(const std::string& comparison) const {
+  const absl::StatusOr<std::string> output =
+      Kubectl({"get", "configmap", "catchment-job", "--ignore-not-found", "--output",
+               R"(jsonpath={"run="}{.data.run}{"\n"})"});
+  if (!output.ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        output.status().message(),
+        "\nkubectl's current cluster and namespace must be reachable (`kubectl config current-context`)"));
+  }
+  const std::optional<std::string> run = ValueOf("run", *output);
+  if (!run.has_value()) return "";
+  if (absl::StartsWith(*run, comparison + "/")) return *run;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "kubectl's namespace has another job of Catchment (", run->empty() ? "not of a comparison" : *run,
+      "); delete it with `", run->empty() ? "kubectl delete -k OVERLAY" : DeleteCommand(*run),
+      "`, or choose another namespace with `kubectl config set-context --current --namespace=NAME`"));
+}
+
+absl::Status KubectlLauncher::Train(const PlannedRun& run, const CompareDirectory& directory,
+                                    const std::string& path, bool applied, int* signal) const {
+  if (applied) {
+    progress_->Note(absl::StrCat(LabelOf(run), ": is in the cluster already"));
+  } else if (absl::Status status = Apply(run, directory, path); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<std::string> result = AwaitEnd(path, signal);
+  if (!result.ok()) return result.status();
+  progress_->Begin(LabelOf(run));
+  progress_->End(*result);
+  return DeleteRun(path);
+}
+
+absl::Status KubectlLauncher::Apply(const PlannedRun& run, const CompareDirectory& directory,
+                                    const std::string& path) const {
+  if (const absl::StatusOr<RunDirectory> prepared = PrepareRun(run, directory); !prepared.ok()) {
+    return prepared.status();
+  }
+  if (absl::Status status = WriteManifests(options_, run, path); !status.ok()) return status;
+  // An earlier run whose command was killed before it had deleted all of it has the same names.
+  if (absl::Status status = DeleteRun(path); !status.ok()) return status;
+  if (absl::Status status = Kubectl({"apply", "-k", path + kManifests}).status(); !status.ok()) return status;
+  progress_->Note(absl::StrCat(LabelOf(run), ": applied; `kubectl get pods` shows its Pods"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> KubectlLauncher::AwaitEnd(const std::string& path, int* signal) const {
+  std::string progress;
+  std::string uncollected;
+  double since = clock_.Now();
+  while (true) {
+    *signal = AwaitRequestToEnd(bounds_.poll, clock_, signals_);
+    if (*signal != 0) {
+      progress_->Note(absl::StrCat("The run continues in the cluster; `", DeleteCommand(path), "` ends it"));
+      return absl::AbortedError("interrupted");
+    }
+    const absl::StatusOr<std::string> output = InServer(kStateCommand);
+    const std::optional<RunState> state = output.ok() ? ParseState(*output) : std::nullopt;
+    if (state.has_value() && (state->phase == "DONE" || state->phase == "FAILED")) {
+      const absl::Status collected = CollectResults(path);
+      if (collected.ok()) return ResultLine(path);
+      uncollected = absl::StrCat("; its results cannot be copied: ", collected.message());
+    }
+    if (state.has_value() && state->progress != progress) {
+      progress = state->progress;
+      since = clock_.Now();
+    }
+    if (WorkersFailed()) return DescribeFailure("the Job catchment-worker has failed", path);
+    if (clock_.Now() - since < bounds_.stall) continue;
+    return DescribeFailure(
+        absl::StrCat("no progress for ", bounds_.stall, " s (--stall_seconds)", uncollected), path);
+  }
+}
+
+bool KubectlLauncher::WorkersFailed() const {
+  const absl::StatusOr<std::string> output =
+      Kubectl({"get", "job", "catchment-worker", "--output",
+               R"(jsonpath={"failed="}{.status.conditions[?(@.type=="Failed")].status}{"\n"})"});
+  return output.ok() && ValueOf("failed", *output) == "True";
+}
+
+absl::Status KubectlLauncher::CollectResults(const std::string& path) const {
+  const absl::StatusOr<std::string> output = InServer(kListResults);
+  if (!output.ok()) return output.status();
+  CollectLogs(path);
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*output, '\n'))) {
+    const std::optional<std::string> file = ValueOf("result", line);
+    if (!file.has_value()) continue;
+    const std::string unfinished = absl::StrCat(path, "/", *file, ".new");
+    if (absl::Status status = Delete(unfinished); !status.ok()) return status;
+    const absl::StatusOr<std::string> copied =
+        Kubectl({"cp", absl::StrCat(kMaster, ":/out/", *file), unfinished, "--container=server"});
+    if (!copied.ok()) return copied.status();
+    std::error_code error;
+    fs::rename(unfinished, absl::StrCat(path, "/", *file), error);
+    if (error)
+      return absl::UnavailableError(absl::StrCat("cannot write ", path, "/", *file, ": ", error.message()));
+  }
+  return absl::OkStatus();
+}
+
+void KubectlLauncher::CollectLogs(const std::string& path) const {
+  for (int i = 0; i < options_.servers; ++i) {
+    Execute({kubectl_, "logs", absl::StrCat("catchment-server-", i)},
+            absl::StrCat(path, "/logs/server-", i, ".log"))
+        .status()
+        .IgnoreError();
+  }
+  Execute({kubectl_, "logs", "--selector=app.kubernetes.io/component=worker", "--prefix", "--tail=-1"},
+          path + "/logs/workers.log")
+      .status()
+      .IgnoreError();
+}
+
+std::string KubectlLauncher::DescribeFailure(const std::string& reason, const std::string& path) const {
+  CollectLogs(path);
+  const std::string log = path + "/logs/server-0.log";
+  const absl::StatusOr<std::string> pods =
+      Kubectl({"get", "pods", "--selector=app.kubernetes.io/part-of=catchment"});
+  return absl::StrCat(
+      "failed: ", reason,
+      "; its Pods:", Quote(LastLines(pods.ok() ? *pods : std::string(pods.status().message()), 100)),
+      "\n  the last lines of ", log, ":", Quote(LastLines(ReadTextFile(log).value_or(""), kQuotedLines)));
+}
+
+absl::Status KubectlLauncher::DeleteRun(const std::string& path) const {
+  return Kubectl({"delete", "-k", path + kManifests, "--ignore-not-found",
+                  absl::StrCat("--timeout=", kDeleteSeconds, "s")},
+                 kDeleteSeconds + kCommandSeconds)
+      .status();
+}
+
+absl::StatusOr<std::string> KubectlLauncher::Kubectl(const std::vector<std::string>& args,
+                                                     double seconds) const {
+  std::vector<std::string> argv = {kubectl_};
+  argv.insert(argv.end(), args.begin(), args.end());
+  absl::StatusOr<std::string> output = Execute(argv, log_, seconds);
+  if (output.ok()) return output;
+  return absl::UnavailableError(absl::StrCat("kubectl ", args.front(), ": ", output.status().message()));
+}
+
+absl::StatusOr<std::string> KubectlLauncher::InServer(const std::string& command) const {
+  return Kubectl({"exec", kMaster, "--container=server", "--", "sh", "-c", command});
+}
+
+}  // namespace catchment
