@@ -153,11 +153,14 @@ void Block::HandleDuplicate(Envelope envelope, const Contribution& contribution,
   if (gate.bounded() && gate.ClockOf(envelope.worker, finished_) > gate.HighestClock(finished_)) {
     // Another process had held the first copy, before this one continued with its shard.
     Outcome outcome{std::move(envelope), {}, v1::Block::DUPLICATE};
-    if (outcome.envelope.operation == v1::Block::EXCHANGE) outcome.answer = Difference(contribution);
+    if (outcome.envelope.operation == v1::Block::EXCHANGE) outcome.answer = Difference(contribution, nullptr);
     Hold(std::move(outcome), gate);
     return;
   }
-  AnswerOnly(std::move(envelope), contribution, v1::Block::DUPLICATE, call);
+  // A worker exchanges once in an update, and waits for the answer before the next one.
+  const Group::LastUpdate* const last =
+      gate.in_groups() ? &groups_[gate.GroupOf(envelope.worker)].last() : nullptr;
+  AnswerOnly(std::move(envelope), contribution, v1::Block::DUPLICATE, last, call);
 }
 
 bool Block::IsLate(uint32_t worker, uint64_t version, const Gate& gate) const {
@@ -171,7 +174,7 @@ void Block::Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block
     worker->ledger.Done(rejected.envelope.sequence, index_, fate, 0);
   }
   NoteSettled(rejected.envelope, fate, 0, std::nullopt);
-  AnswerOnly(std::move(rejected.envelope), rejected.contribution, fate, call);
+  AnswerOnly(std::move(rejected.envelope), rejected.contribution, fate, nullptr, call);
 }
 
 void Block::Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall* call) {
@@ -188,7 +191,7 @@ void Block::Accept(WorkerRecord* worker, WaitingContribution accepted, BlockCall
   accepted.envelope.sink.reset();
   queue_.Push(std::move(accepted));
   AdvanceQueue(call);
-  AnswerOnly(std::move(answered), Contribution(), v1::Block::ACCEPTED, call);
+  AnswerOnly(std::move(answered), Contribution(), v1::Block::ACCEPTED, nullptr, call);
 }
 
 void Block::TakeRostersLocked(BlockCall* call) {
@@ -258,10 +261,10 @@ void Block::ReleasePulls(Payload weights, BlockCall* call) {
 }
 
 void Block::AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate,
-                       BlockCall* call) {
+                       const Group::LastUpdate* last, BlockCall* call) {
   Payload payload;
   if (envelope.operation == v1::Block::PUSH_PULL) payload = EncodeWeights();
-  if (envelope.operation == v1::Block::EXCHANGE) payload = Difference(contribution);
+  if (envelope.operation == v1::Block::EXCHANGE) payload = Difference(contribution, last);
   Emit({std::move(envelope), std::move(payload), fate}, state_.version(), call);
 }
 

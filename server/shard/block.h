@@ -153,12 +153,19 @@ class Block {
       BufferPtr weights;
       uint64_t version = 0;
     };
+    // An update by a rule with answers.
+    struct GroupUpdate {
+      uint32_t group = 0;
+      uint32_t contributions = 0;
+      BufferPtr before;  // weights
+    };
     bool any = false;
     bool values = false;
     BufferPtr weights;  // a copy of the new ones, if there is one
     v1::BlockChange change;
     std::vector<BufferPtr> accepted;
     std::vector<SentWeights> sent;
+    std::vector<GroupUpdate> group_updates;
   };
 
   absl::Status PushLocked(WorkerRecord* worker, Envelope envelope, Contribution contribution, BlockCall* call)
@@ -192,6 +199,8 @@ class Block {
   // Make every update of the waiting contributions that the gate allows.
   void AdvanceGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AdvanceQueue(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Makes one update of `current_`, which are the group's contributions.
+  void UpdateGroup(uint32_t group, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes one update of `current_`.
   void Update(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Lets the rule make the update; returns the weights after it if a contribution asks for them.
@@ -210,16 +219,20 @@ class Block {
   void ReleasePulls(Payload weights, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetVersion(uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Answers a contribution without an update: it was already applied, will be applied later, or is too late.
-  void AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate, BlockCall* call)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Answers a contribution without an update: it was already applied, will be applied later, or is too late. `last`: as
+  // for Difference.
+  void AnswerOnly(Envelope envelope, const Contribution& contribution, v1::Block::Fate fate,
+                  const Group::LastUpdate* last, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Appends the answer to a request. `version`: of the block.
   void Emit(Outcome outcome, uint64_t version, BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the elastic difference to the center as it is now, which is not moved.
-  Payload Difference(const Contribution& contribution) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the elastic difference to the center, which is not moved: as it was in the update `last`, or, if that is null
+  // or not known, as it is now.
+  Payload Difference(const Contribution& contribution, const Group::LastUpdate* last) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns the lag since the worker was sent the weights that it used; none if this shard has sent it none.
   std::optional<Lag> LagOf(const Sent& sent, double now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Rule::Center Center() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  BufferPtr CopyOf(const float* values) const;
   BufferPtr CopyWeights() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   BufferPtr TakeSample() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Encodes the weights in the job's codec.

@@ -22,6 +22,11 @@ struct BlockImage {
     absl::Cord sent;  // weights that it was computed with, if the rule needs them; empty: none
   };
 
+  struct GroupUpdate {
+    absl::Cord before;  // weights
+    uint32_t contributions = 0;
+  };
+
   v1::BlockState state;
   std::vector<uint64_t> group_bases;
   absl::Cord weights;
@@ -29,6 +34,7 @@ struct BlockImage {
   std::deque<Accepted> accepted;                  // in order of arrival
   std::map<uint32_t, absl::Cord> sent;            // weights, by worker
   std::map<uint32_t, v1::FinishedPush> finished;  // by worker; with a staleness bound
+  std::map<uint32_t, GroupUpdate> group_updates;  // by group
 };
 
 // Copies a vector to memory of its size.

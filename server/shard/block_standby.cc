@@ -86,6 +86,15 @@ StandbyLog::Change Block::TakeChanges() {
       taken.vectors.push_back(std::move(sent.weights));
     }
   }
+  for (Changes::GroupUpdate& update : changes_.group_updates) {
+    v1::GroupUpdate& added = *change.add_group_updates();
+    added.set_group(update.group);
+    added.set_contributions(update.contributions);
+    // The weights before the first update are those before the change.
+    if (change.group_updates_size() == 1) continue;
+    added.set_has_weights(true);
+    taken.vectors.push_back(std::move(update.before));
+  }
   changes_ = Changes();
   return taken;
 }
@@ -127,6 +136,15 @@ StandbyLog::Change Block::Image(const CommandedState& commanded) const {
     finished.set_incarnation(finished_[worker].incarnation);
     finished.set_sequence(finished_[worker].pushes);
   }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const Group::LastUpdate& last = groups_[group].last();
+    if (last.before == nullptr) continue;
+    v1::GroupUpdate& update = *whole.add_group_updates();
+    update.set_group(static_cast<uint32_t>(group));
+    update.set_contributions(last.contributions);
+    update.set_has_weights(true);
+    image.vectors.push_back(last.before);
+  }
   return image;
 }
 
@@ -157,6 +175,10 @@ void Block::Restore(const BlockImage& image, const CommandedState& commanded) {
   for (const auto& [index, finished] : image.finished) {
     if (finished_.size() <= index) finished_.resize(index + 1);
     finished_[index] = {finished.incarnation(), finished.sequence()};
+  }
+  for (const auto& [group, update] : image.group_updates) {
+    if (group < groups_.size() && !update.before.empty())
+      groups_[group].set_last({Copy(update.before, &context_.pool), update.contributions});
   }
 }
 

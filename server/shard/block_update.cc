@@ -20,7 +20,7 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
       case Gate::Decision::kUpdate:
         for (WaitingContribution& waiting : members.waiting()) current_.push_back({std::move(waiting)});
         members.Clear();
-        Update(call);
+        UpdateGroup(group, call);
         break;
       case Gate::Decision::kSkip:
         SetVersion(gate.SkipTo(state_.version()), call);
@@ -29,6 +29,15 @@ void Block::AdvanceGroup(uint32_t group, BlockCall* call) {
     }
     members.set_base(state_.version());
   }
+}
+
+void Block::UpdateGroup(uint32_t group, BlockCall* call) {
+  if (!context_.rule->has_answers()) return Update(call);
+  const BufferPtr before = CopyWeights();
+  Update(call);
+  const auto contributions = static_cast<uint32_t>(applicable_.size());
+  groups_[group].set_last({before, contributions});
+  if (context_.log != nullptr) changes_.group_updates.push_back({group, contributions, before});
 }
 
 void Block::AdvanceQueue(BlockCall* call) {
@@ -160,12 +169,14 @@ Rule::Center Block::Center() {
   return center;
 }
 
-Block::Payload Block::Difference(const Contribution& contribution) const {
-  const BufferPtr center_copy = CopyWeights();
+Block::Payload Block::Difference(const Contribution& contribution, const Group::LastUpdate* last) const {
+  const bool again = last != nullptr && last->before != nullptr;
+  const BufferPtr center_copy = again ? CopyOf(last->before->data()) : CopyWeights();
   Payload payload{context_.pool.Get(size()), 1, TakeSample()};
   Rule::Center center;
   center.size = size();
   center.weights = center_copy->data();
+  if (again) center.contributions = last->contributions;
   context_.rule->Apply({Rule::Input{.values = contribution.values->data(),
                                     .samples = contribution.samples,
                                     .answer = payload.bytes->data()}},
@@ -190,11 +201,13 @@ BufferPtr Block::TakeSample() const {
   return sample;
 }
 
-BufferPtr Block::CopyWeights() const {
+BufferPtr Block::CopyOf(const float* values) const {
   BufferPtr copy = context_.pool.Get(size());
-  std::memcpy(copy->data(), context_.weights.data() + range_.begin, copy->bytes());
+  std::memcpy(copy->data(), values, copy->bytes());
   return copy;
 }
+
+BufferPtr Block::CopyWeights() const { return CopyOf(context_.weights.data() + range_.begin); }
 
 Block::Payload Block::EncodeWeights() const {
   const Codec& codec = context_.pull;

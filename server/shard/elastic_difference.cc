@@ -34,7 +34,8 @@ float ElasticDifferenceRule::MovingRateFor(int64_t members) const {
 
 bool ElasticDifferenceRule::Apply(absl::Span<const Input> contributions, const Center& center,
                                   float* weights_copy) const {
-  const float alpha = MovingRateFor(static_cast<int64_t>(contributions.size()));
+  const uint64_t members = std::max<uint64_t>(center.contributions, contributions.size());
+  const float alpha = MovingRateFor(static_cast<int64_t>(members));
   if (contributions.size() == 1) {
     Lone(alpha, contributions[0].values, center.size, contributions[0].answer, center.weights);
     if (weights_copy != nullptr) std::copy_n(center.weights, center.size, weights_copy);

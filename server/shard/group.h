@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "server/shard/buffer_pool.h"
 #include "server/shard/gate.h"
 #include "server/shard/request.h"
 
@@ -24,6 +26,14 @@ class Group {
   // later ones: a contribution that was computed with older ones belongs to an update that has been made.
   uint64_t base() const { return base_; }
   void set_base(uint64_t base) { base_ = base; }
+
+  // The group's last update, from which an exchange in it is answered again.
+  struct LastUpdate {
+    BufferPtr before;  // the block's weights; null: not known
+    uint32_t contributions = 0;
+  };
+  const LastUpdate& last() const { return last_; }
+  void set_last(LastUpdate last) { last_ = std::move(last); }
 
   // Adds a contribution. At most one of each worker waits: another one, sent again over a new connection or
   // by a new incarnation, replaces it. Returns the arrival that is replaced. A contribution of the same
@@ -45,6 +55,7 @@ class Group {
 
  private:
   uint64_t base_;
+  LastUpdate last_;
   std::vector<WaitingContribution> waiting_;
   std::vector<Gate::Arrival> arrived_;
   Gate::Tally tally_;

@@ -108,7 +108,9 @@ absl::Status Replica::CheckVectors(const v1::BlockChange& change) const {
   const size_t values = change.has_values() ? 1 + num_states_ : 0;
   const size_t with_sent = std::count_if(change.accepted().begin(), change.accepted().end(),
                                          [](const auto& accepted) { return accepted.has_sent(); });
-  const size_t expected = values + change.accepted_size() + with_sent + change.sent_before_size();
+  const size_t before = std::count_if(change.group_updates().begin(), change.group_updates().end(),
+                                      [](const auto& update) { return update.has_weights(); });
+  const size_t expected = values + change.accepted_size() + with_sent + change.sent_before_size() + before;
   const size_t bytes = layout_.block(index_, static_cast<int>(change.block())).size() * sizeof(float);
   const bool sizes_fit = std::all_of(vectors_.begin(), vectors_.end(),
                                      [bytes](const absl::Cord& vector) { return vector.size() == bytes; });
@@ -124,8 +126,13 @@ absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* imag
     return OutOfOrder("a block");
   if (absl::Status status = CheckWorkers(change); !status.ok()) return status;
   if (absl::Status status = CheckVectors(change); !status.ok()) return status;
+  for (const v1::GroupUpdate& update : change.group_updates()) {
+    if (update.group() >= static_cast<uint32_t>(change.group_bases_size()))
+      return OutOfOrder("a group's update");
+  }
   if (in_image) image->blocks.emplace_back();
   BlockImage& block = image->blocks[change.block()];
+  const absl::Cord before = change.group_updates().empty() ? absl::Cord() : block.weights;
   block.state = change.state();
   block.group_bases.assign(change.group_bases().begin(), change.group_bases().end());
   if (change.has_values()) {
@@ -147,6 +154,9 @@ absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* imag
   for (const uint32_t worker : change.sent_before()) block.sent[worker] = NextVector();
   for (const uint32_t worker : change.sent()) block.sent[worker] = block.weights;
   for (const v1::FinishedPush& finished : change.finished()) block.finished[finished.worker()] = finished;
+  for (const v1::GroupUpdate& update : change.group_updates())
+    block.group_updates[update.group()] = {update.has_weights() ? NextVector() : before,
+                                           update.contributions()};
   for (const v1::Settlement& settlement : change.settlements()) Record(settlement, change.block(), image);
   image->bytes_pushed = change.bytes_pushed();
   image->bytes_pulled = change.bytes_pulled();
@@ -219,6 +229,14 @@ void Replica::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const
     }
     whole.clear_finished();
     for (const auto& [worker, finished] : block.finished) *whole.add_finished() = finished;
+    whole.clear_group_updates();
+    for (const auto& [group, update] : block.group_updates) {
+      v1::GroupUpdate& added = *whole.add_group_updates();
+      added.set_group(group);
+      added.set_contributions(update.contributions);
+      added.set_has_weights(true);
+      send_vector(update.before);
+    }
     whole.set_bytes_pushed(current_->bytes_pushed);
     whole.set_bytes_pulled(current_->bytes_pulled);
     more = more && send(part);

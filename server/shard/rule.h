@@ -43,6 +43,8 @@ class Rule {
     absl::Span<const int64_t> tensor_ends;
     float* average = nullptr;
     uint64_t compensation_begin = 0;  // steps made before the compensation's vector began
+    // Of the update that is made; 0: those that are given. More where the answer to one of them is computed again.
+    uint64_t contributions = 0;
   };
 
   virtual ~Rule() = default;

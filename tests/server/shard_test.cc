@@ -127,6 +127,26 @@ TEST(SynchronousShardTest, ElasticMembersExchangeAgainstOneCenter) {
   EXPECT_THAT(shard.shard().Weights(), Each(3.0f));
 }
 
+// Its answer may have been lost with the connection. With more members than planned the moving rate is lower.
+TEST(SynchronousShardTest, ResentExchangeGetsTheAnswerOfTheFirst) {
+  for (const uint32_t planned : {1, 2}) {
+    v1::Job job = ElasticJob(true, 0.25f);
+    job.set_workers(planned);
+    ShardHarness shard(job, 16, 16, {0, 1});
+    for (const uint32_t worker : {0, 1, 1}) {
+      const float x = worker == 0 ? 4 : 8;
+      ASSERT_TRUE(shard.Handle({.worker = worker, .operation = v1::Block::EXCHANGE, .value = x}).ok());
+    }
+    const std::vector<Reply> replies = shard.Take();
+    ASSERT_EQ(replies.size(), 3u);
+    EXPECT_EQ(replies[2].header.fate, v1::Block::DUPLICATE);
+    EXPECT_EQ(replies[2].header.version, replies[1].header.version);
+    EXPECT_THAT(replies[2].payload, Each(planned == 2 ? 2.0f : 1.0f)) << "of 8 - 0";
+    EXPECT_EQ(replies[2].payload, replies[1].payload);
+    EXPECT_THAT(shard.shard().Weights(), Each(planned == 2 ? 3.0f : 1.5f));
+  }
+}
+
 // The warm-up ends half way; the factor holds before and after, and until the next one is set.
 TEST(SynchronousShardTest, LearningRateIsMultipliedByThePlateausFactor) {
   v1::Job job = GradientJob(true);

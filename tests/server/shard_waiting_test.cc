@@ -147,6 +147,22 @@ TEST(GroupsShardTest, ElasticGroupsExchangeEachAgainstOneCenter) {
   EXPECT_THAT(shard.shard().Weights(), Each(4.0f));
 }
 
+TEST(GroupsShardTest, ResentElasticExchangeGetsTheAnswerOfItsGroupsUpdate) {
+  v1::Job job = ElasticJob(false, 0.25f);
+  job.set_workers(4);
+  job.mutable_algorithm()->mutable_consistency()->mutable_grouped()->set_groups(2);
+  ShardHarness shard(job, 16, 16, {0, 1, 2, 3});
+  for (uint32_t worker : {0, 1, 2, 3, 0, 1}) {
+    const float x = worker % 2 == 0 ? 8 : 4;
+    ASSERT_TRUE(shard.Handle({.worker = worker, .operation = v1::Block::EXCHANGE, .value = x}).ok());
+  }
+  const std::vector<Reply> replies = shard.Take();
+  ASSERT_EQ(replies.size(), 6u);
+  EXPECT_THAT(replies[4].payload, Each(2.0f)) << "0.25 * (8 - 0)";
+  EXPECT_THAT(replies[5].payload, Each(0.0f)) << "0.25 * (4 - 4)";
+  EXPECT_THAT(shard.shard().Weights(), Each(4.0f));
+}
+
 TEST(GroupsShardTest, NewcomerIsWaitedForFromTheRosterThatHasItOn) {
   ShardHarness shard(GradientJobWith(kHybrid), 16, 16, {0});
   ASSERT_TRUE(shard.Handle({.worker = 0, .value = 1}).ok());
