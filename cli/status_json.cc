@@ -4,6 +4,7 @@
 
 #include "cli/advice.h"
 #include "cli/status_text.h"
+#include "common/noise_scale.h"
 #include "common/work_rates.h"
 
 namespace catchment {
@@ -37,6 +38,12 @@ void AddStaleness(const Message& message, bool known, Json* object) {
   (*object)["staleness_p50"] = Known(known, message.staleness_p50());
   (*object)["staleness_p99"] = Known(known, message.staleness_p99());
   (*object)["staleness_max"] = Known(known, message.staleness_max());
+}
+
+void AddNoise(const v1::JobStatus& status, Json* object) {
+  const std::optional<v1::GradientNoise> noise = TotalNoise(status);
+  (*object)["noise_scale"] = Optional(noise ? NoiseScale(*noise) : std::nullopt);
+  (*object)["noise_updates"] = noise ? Json(noise->updates()) : Json();
 }
 
 void AddProgress(const v1::JobStatus& status, const v1::JobStatus* before, Json* object) {
@@ -136,6 +143,7 @@ Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   object["round_trip_p50_us"] = Known(status.round_trip_p50_us() > 0, status.round_trip_p50_us());
   object["round_trip_p99_us"] = Known(status.round_trip_p99_us() > 0, status.round_trip_p99_us());
   object["plateau_factor"] = Known(status.has_plateau_factor(), status.plateau_factor());
+  AddNoise(status, &object);
   object["recoveries"] = status.recoveries();
   object["updates_computed_again"] = status.updates_computed_again();
   object["last_checkpoint"] = Known(status.last_checkpoint() > 0, status.last_checkpoint());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/advice.h"
 #include "cli/progress.h"
+#include "common/noise_scale.h"
 #include "common/text.h"
 #include "common/work_rates.h"
 
@@ -81,6 +82,14 @@ std::string StalenessRow(const v1::JobStatus& status) {
                       " updates");
 }
 
+std::string NoiseRow(const v1::JobStatus& status) {
+  const std::optional<v1::GradientNoise> noise = TotalNoise(status);
+  const std::optional<double> scale = noise ? NoiseScale(*noise) : std::nullopt;
+  if (!scale) return "";
+  return absl::StrCat(Plural(std::llround(*scale), "sample"), ", measured in ",
+                      Plural(noise->updates(), "update"));
+}
+
 std::string WireRow(const v1::JobStatus& status) {
   if (status.bytes_pushed() + status.bytes_pulled() == 0) return "";
   std::string row = absl::StrCat(Bytes(static_cast<double>(status.bytes_pushed())), " pushed, ",
@@ -104,10 +113,11 @@ std::string SecurityRow(const v1::JobStatus& status) {
 
 std::string JobTable(const v1::JobStatus& status, const v1::JobStatus* before) {
   const std::vector<std::pair<std::string, std::string>> rows = {
-      {"progress", ProgressRow(status)},     {"time", TimeRow(status, before)},
-      {"training", TrainingRow(status)},     {"test", TestRow(status)},
-      {"staleness", StalenessRow(status)},   {"on the wire", WireRow(status)},
-      {"checkpoint", CheckpointRow(status)}, {"security", SecurityRow(status)}};
+      {"progress", ProgressRow(status)},   {"time", TimeRow(status, before)},
+      {"training", TrainingRow(status)},   {"test", TestRow(status)},
+      {"staleness", StalenessRow(status)}, {"noise scale", NoiseRow(status)},
+      {"on the wire", WireRow(status)},    {"checkpoint", CheckpointRow(status)},
+      {"security", SecurityRow(status)}};
   std::string text;
   for (const auto& [name, value] : rows) {
     if (value.empty()) continue;

@@ -153,6 +153,7 @@ std::string SummaryTable(const nlohmann::json& summary,
                        .Add("momentum", Four, "", " set")
                        .Add("implicit_momentum", Four, "", " from asynchrony")
                        .Join()},
+      {"noise scale", Phrase(summary).Add("noise_scale", Many("sample")).Join()},
       {"pushes", Phrase(summary)
                      .Add("pushes_applied", Whole, "", " applied")
                      .Add("pushes_waiting", Whole, "", " waiting")

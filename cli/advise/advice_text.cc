@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -109,6 +110,53 @@ std::string MomentumText(const MomentumAdvice& advice) {
   return Paragraph("Momentum: ", text);
 }
 
+const char* ToString(BatchAdvice::Place place) {
+  switch (place) {
+    case BatchAdvice::kBelow:
+      return "below";
+    case BatchAdvice::kAbout:
+      return "about at";
+    case BatchAdvice::kAbove:
+      return "above";
+    case BatchAdvice::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string ChangeText(const BatchAdvice::Change& change) {
+  return absl::StrFormat("%.2f times the updates and %.2f times the samples", change.updates, change.samples);
+}
+
+std::string BatchText(const Evidence& evidence, const BatchAdvice& advice) {
+  const std::string samples = Count(std::llround(advice.samples_per_update));
+  if (!advice.noise_scale) {
+    return Paragraph("Batch: ", absl::StrCat(samples,
+                                             " samples in an update. Whether larger updates pay depends on "
+                                             "the gradient noise scale, ",
+                                             advice.reason));
+  }
+  const v1::GradientNoise& noise = *evidence.noise;
+  std::string text = absl::StrCat(
+      samples, " samples in an update are ", ToString(advice.place), " the gradient noise scale of ",
+      Count(std::llround(*advice.noise_scale)), " (tr(S) / |G|^2 = ", Short(noise.trace(), 3), " / ",
+      Short(noise.squared_gradient(), 3), ", measured in ", Plural(noise.updates(), "update"), "). ");
+  const std::string twice =
+      absl::StrCat("Twice as many would take ", ChangeText(advice.twice), " to the same loss");
+  const std::string half = absl::StrCat("half as many ", ChangeText(advice.half));
+  switch (advice.place) {
+    case BatchAdvice::kBelow:
+      absl::StrAppend(&text, "Larger batches or more workers pay. ", twice, ".");
+      break;
+    case BatchAdvice::kAbove:
+      absl::StrAppend(&text, "Larger batches and more workers do not pay. ", twice, "; ", half, ".");
+      break;
+    default:
+      absl::StrAppend(&text, "It is a compromise between time and samples. ", twice, "; ", half, ".");
+  }
+  return Paragraph("Batch: ", text);
+}
+
 std::string PresetsText(const Evidence& evidence, const std::vector<PresetAdvice>& presets) {
   std::string text = absl::StrCat("Presets to compare with ", Plural(evidence.workers(), "worker"), ":\n");
   Table table;
@@ -166,6 +214,26 @@ nlohmann::ordered_json ToJson(const Scaling& scaling) {
           {"rows", rows}};
 }
 
+nlohmann::ordered_json ToJson(const Evidence& evidence, const BatchAdvice& advice) {
+  nlohmann::ordered_json json = {{"place", ToString(advice.place)},
+                                 {"noise_scale", OrNull(advice.noise_scale)},
+                                 {"noise_updates", nullptr},
+                                 {"noise_trace", nullptr},
+                                 {"noise_squared_gradient", nullptr},
+                                 {"twice", nullptr},
+                                 {"half", nullptr}};
+  if (evidence.noise) {
+    json["noise_updates"] = evidence.noise->updates();
+    json["noise_trace"] = evidence.noise->trace();
+    json["noise_squared_gradient"] = evidence.noise->squared_gradient();
+  }
+  if (!advice.noise_scale) return json;
+  for (const auto& [name, change] : {std::pair("twice", advice.twice), std::pair("half", advice.half)}) {
+    json[name] = {{"updates", change.updates}, {"samples", change.samples}};
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string AdviceText(const Evidence& evidence, const Recommendations& recommendations) {
@@ -173,11 +241,7 @@ std::string AdviceText(const Evidence& evidence, const Recommendations& recommen
   absl::StrAppend(&text, recommendations.scaling ? ScalingText(evidence, *recommendations.scaling)
                                                  : UnknownScalingText(evidence, recommendations));
   absl::StrAppend(&text, "\n", MomentumText(recommendations.momentum), "\n");
-  absl::StrAppend(&text,
-                  Paragraph("Batch: ", absl::StrCat(Count(std::llround(recommendations.samples_per_update)),
-                                                    " samples in an update. Whether larger ones would "
-                                                    "take fewer samples to the same loss depends on the "
-                                                    "gradient noise scale, which is not measured.")));
+  absl::StrAppend(&text, BatchText(evidence, recommendations.batch));
   if (recommendations.presets.empty()) return text;
   absl::StrAppend(&text, "\n", PresetsText(evidence, recommendations.presets));
   if (!evidence.job_file.empty()) {
@@ -210,7 +274,8 @@ nlohmann::ordered_json AdviceJson(const Evidence& evidence, const Recommendation
          OrNull(evidence.measured ? std::optional(evidence.measured->compute_share) : std::nullopt)}}}};
   json["scaling"] = recommendations.scaling ? ToJson(*recommendations.scaling) : nlohmann::ordered_json();
   json["shortest_step_seconds"] = OrNull(recommendations.shortest_step);
-  json["samples_per_update"] = recommendations.samples_per_update;
+  json["samples_per_update"] = recommendations.batch.samples_per_update;
+  json["batch"] = ToJson(evidence, recommendations.batch);
   const MomentumAdvice& momentum = recommendations.momentum;
   json["momentum"] = {{"take", OrNull(momentum.take)}, {"job", momentum.job},
                       {"added", momentum.added},       {"staleness", momentum.staleness},

@@ -11,6 +11,7 @@
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
+#include "common/noise_scale.h"
 #include "common/text.h"
 #include "common/work_rates.h"
 #include "simulation/simulation.h"
@@ -97,6 +98,13 @@ absl::StatusOr<Evidence> EvidenceOfRun(const std::string& directory) {
   const double all = compute + number("push_seconds") + number("pull_seconds") + number("data_seconds");
   evidence->measured = Measured{.compute_share = compute / all};
   if (number("pushes_applied") > 0) evidence->measured->staleness = number("staleness_mean");
+  evidence->has_run = true;
+  if (number("noise_updates") > 0) {
+    v1::GradientNoise& noise = evidence->noise.emplace();
+    noise.set_updates(static_cast<uint64_t>(number("noise_updates")));
+    noise.set_trace(number("noise_trace"));
+    noise.set_squared_gradient(number("noise_squared_gradient"));
+  }
   return evidence;
 }
 
@@ -122,6 +130,8 @@ absl::StatusOr<Evidence> EvidenceOfStatus(const v1::JobStatus& status) {
     evidence.network = {.latency = 0.5e-6 * status.round_trip_p50_us()};
     evidence.network_source = "the median round trip, measured";
   }
+  evidence.has_run = true;
+  evidence.noise = TotalNoise(status);
   const Work work = WorkOf(status, nullptr);
   if (const std::optional<double> share = work.share(work.compute)) {
     evidence.measured = Measured{.compute_share = *share};

@@ -36,6 +36,10 @@ struct Evidence {
   NetworkModel network = {.bytes_per_second = 1.25e9, .latency = 50e-6};
   std::string network_source = "assumed";
   std::optional<Measured> measured;
+  // Only of a run whose servers have measured it. It is that of the model and its data, with any number of workers.
+  std::optional<v1::GradientNoise> noise;
+  // The job is that of a run: otherwise nothing can have been measured.
+  bool has_run = false;
 
   int workers() const { return std::max(1, static_cast<int>(job.workers())); }
 };

@@ -10,6 +10,7 @@
 #include "cli/advice.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/presets.h"
+#include "common/noise_scale.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -84,6 +85,38 @@ double SamplesPerUpdate(const v1::Job& job) {
     contributions = std::max(1, workers / static_cast<int>(consistency.n_softsync().n()));
   }
   return contributions * SamplesOf(job);
+}
+
+// ----------------------------------------------------------------------------------------------- batch
+
+// The factor that counts as far from the noise scale. Nearer than that, its error, and the training that it changes with,
+// matter as much.
+constexpr double kFar = 2;
+
+BatchAdvice::Change ChangeBy(double factor, double samples, double scale) {
+  const double sum = factor * samples + scale;
+  return {sum / (factor * (samples + scale)), sum / (samples + scale)};
+}
+
+// Returns why the noise scale is not known.
+std::string ReasonUnknown(const Evidence& evidence) {
+  constexpr char kMeasure[] = "a run of it with the preset sync and two workers or more";
+  if (!evidence.has_run) return absl::StrCat("which only a run measures: give the --out of ", kMeasure, ".");
+  if (!evidence.noise) {
+    return absl::StrCat(
+        "which this run has not measured: it takes several gradients in an update, without clip_norm or "
+        "TOP_K, such as ",
+        kMeasure, ".");
+  }
+  if (evidence.noise->updates() < kFewestNoiseUpdates) {
+    return absl::StrFormat(
+        "which has been measured in only %d updates, and takes %d: let it train for longer.",
+        evidence.noise->updates(), kFewestNoiseUpdates);
+  }
+  return absl::StrFormat(
+      "which is too large to be measured: in %d updates the gradient was smaller than the error of its "
+      "measurement. So larger updates should pay.",
+      evidence.noise->updates());
 }
 
 // --------------------------------------------------------------------------------------------- presets
@@ -203,6 +236,23 @@ MomentumAdvice AdviseMomentum(const v1::Job& job, std::optional<double> stalenes
   return advice;
 }
 
+BatchAdvice AdviseBatch(const Evidence& evidence) {
+  BatchAdvice advice;
+  advice.samples_per_update = SamplesPerUpdate(evidence.job);
+  if (evidence.noise) advice.noise_scale = NoiseScale(*evidence.noise);
+  if (!advice.noise_scale) {
+    advice.reason = ReasonUnknown(evidence);
+    return advice;
+  }
+  const double scale = *advice.noise_scale, samples = advice.samples_per_update;
+  advice.place = kFar * samples < scale   ? BatchAdvice::kBelow
+                 : samples > kFar * scale ? BatchAdvice::kAbove
+                                          : BatchAdvice::kAbout;
+  advice.twice = ChangeBy(2, samples, scale);
+  advice.half = ChangeBy(0.5, samples, scale);
+  return advice;
+}
+
 Recommendations Recommend(const Evidence& evidence) {
   Recommendations recommendations;
   if (evidence.step) {
@@ -211,7 +261,7 @@ Recommendations Recommend(const Evidence& evidence) {
   } else {
     recommendations.shortest_step = ShortestStep(evidence);
   }
-  recommendations.samples_per_update = SamplesPerUpdate(evidence.job);
+  recommendations.batch = AdviseBatch(evidence);
   recommendations.momentum = AdviseMomentum(
       evidence.job, evidence.measured ? evidence.measured->staleness : std::optional<double>());
   return recommendations;

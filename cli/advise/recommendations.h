@@ -45,6 +45,26 @@ struct MomentumAdvice {
   std::optional<double> rate_factor;  // of the learning rate, with `take`
 };
 
+// What larger updates bring. B samples in an update take 1 + N / B times the fewest possible updates to a loss, and
+// 1 + B / N times the fewest possible samples, with the gradient noise scale N (common/noise_scale.h).
+struct BatchAdvice {
+  // Of the scale, relative to the samples in an update. Below half of N larger updates pay, since they take fewer updates
+  // and few more samples; above twice N they hardly take fewer updates.
+  enum Place { kUnknown, kBelow, kAbout, kAbove };
+  Place place = kUnknown;
+  double samples_per_update = 0;
+  std::optional<double> noise_scale;
+  // With twice as many samples in an update, and with half as many: the updates and samples to the same loss, divided
+  // by those of the job.
+  struct Change {
+    double updates = 1;
+    double samples = 1;
+  };
+  Change twice;
+  Change half;
+  std::string reason;  // why it is not known, and what to do: one sentence; empty if it is known
+};
+
 struct PresetAdvice {
   std::string name;
   std::string reason;
@@ -57,7 +77,7 @@ struct Recommendations {
   std::optional<Scaling> scaling;  // nothing if the time of a step is not known
   // Otherwise the shortest step with which the job's workers and servers keep kEfficiency; nothing if none does.
   std::optional<double> shortest_step;
-  double samples_per_update = 0;
+  BatchAdvice batch;
   MomentumAdvice momentum;
   std::vector<PresetAdvice>
       presets;  // sync first; only if the time of a step is known and there are two workers
@@ -70,6 +90,9 @@ Recommendations Recommend(const Evidence& evidence);
 //   rate_factor = ((1 - take) / (1 - the job's momentum))^0.7      as open_loop_momentum does; for 0 < take < the job's
 // Source: Mitliagkas et al. 2016, arXiv:1605.09774; server/shard/open_loop_momentum.h.
 MomentumAdvice AdviseMomentum(const v1::Job& job, std::optional<double> staleness);
+
+// Source: McCandlish et al. 2018, arXiv:1812.06162, section 2.
+BatchAdvice AdviseBatch(const Evidence& evidence);
 
 // Return the advice for people, and as JSON with the keys of docs/advise.md.
 std::string AdviceText(const Evidence& evidence, const Recommendations& recommendations);

@@ -51,6 +51,10 @@ constexpr FieldLimit kLimits[] = {
     {"GetLeaseRequest.wait_seconds", kNumber, kWaitSeconds},
     {"GetLeaseRequest.worker", kNumber, kWorkers - 1},
     {"GetStatusRequest.again_in_seconds", kNumber, kPollSeconds},
+    // Negative where noise hides them.
+    {"GradientNoise.squared_gradient"},
+    {"GradientNoise.trace"},
+    {"GradientNoise.updates"},
     {"HealthCheckRequest.service", kLine, kNameBytes},
     {"HeartbeatRequest.incarnation"},
     {"HeartbeatRequest.role"},

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/model_file.h"
+#include "common/noise_scale.h"
 #include "common/staleness.h"
 #include "server/outputs/push_report.h"
 
@@ -47,6 +49,16 @@ void AddBest(const v1::JobStatus& status, Json* object) {
   (*object)["ended_early"] = status.ended_early().empty() ? Json() : Json(status.ended_early());
 }
 
+// Adds the gradient noise scale, and what it is computed from.
+void AddNoise(const v1::JobStatus& status, Json* object) {
+  const std::optional<v1::GradientNoise> noise = TotalNoise(status);
+  const std::optional<double> scale = noise ? NoiseScale(*noise) : std::nullopt;
+  (*object)["noise_scale"] = scale ? Json(*scale) : Json();
+  (*object)["noise_updates"] = noise ? Json(noise->updates()) : Json();
+  (*object)["noise_trace"] = noise ? Json(noise->trace()) : Json();
+  (*object)["noise_squared_gradient"] = noise ? Json(noise->squared_gradient()) : Json();
+}
+
 Json MetricsLine(const v1::JobStatus& status) {
   Json line;
   line["wall_seconds"] = status.wall_seconds();
@@ -76,6 +88,7 @@ Json MetricsLine(const v1::JobStatus& status) {
   line["recoveries"] = status.recoveries();
   line["updates_computed_again"] = status.updates_computed_again();
   AddAsynchrony(status, &line);
+  AddNoise(status, &line);
   line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
   line["per_shard"] = PushesPerShard(status);
   return line;
@@ -218,6 +231,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["last_checkpoint"] = status.last_checkpoint();
   summary["plateau_factor"] = PlateauFactor(status);
   AddAsynchrony(status, &summary);
+  AddNoise(status, &summary);
   summary["per_worker"] = PushesPerWorker(status, /*shards=*/true);
   summary["per_shard"] = PushesPerShard(status);
   return summary.dump(2) + "\n";

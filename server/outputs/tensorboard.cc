@@ -17,6 +17,7 @@ constexpr std::pair<const char*, const char*> kScalars[] = {
     {"learning_rate", "optimizer/learning_rate"},
     {"momentum", "optimizer/momentum"},
     {"implicit_momentum", "optimizer/implicit_momentum"},
+    {"noise_scale", "gradient/noise_scale"},
     {"staleness_mean", "staleness/mean"},
     {"staleness_p50", "staleness/p50"},
     {"staleness_p99", "staleness/p99"},

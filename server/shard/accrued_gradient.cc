@@ -52,8 +52,8 @@ AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Input> cont
   Sum sum;
   for (const Input& contribution : contributions) {
     if (contribution.samples == 0) continue;
-    sum.lone = sum.first == nullptr;
-    if (sum.lone) sum.first = &contribution;
+    if (sum.first == nullptr) sum.first = &contribution;
+    ++sum.contributions;
     sum.samples += contribution.samples;
     sum.weight += contribution.samples * StalenessFactor(compensation_, contribution.staleness);
   }
@@ -126,7 +126,11 @@ bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Cen
     step.momentum = setting.momentum;
     step.learning_rate *= setting.rate_factor;
   }
-  const bool as_it_is = sum.lone && gradient_compensation_ == nullptr;
+  if (center.spread != nullptr) {
+    center.spread->contributions = sum.contributions;
+    center.spread->samples = sum.samples;
+  }
+  const bool as_it_is = sum.contributions == 1 && gradient_compensation_ == nullptr;
   const Optimizer::Part block{.n = center.size,
                               .gradient = as_it_is ? sum.first->values : center.average,
                               .weights = center.weights,
@@ -163,8 +167,20 @@ void AccruedGradientRule::ApplyInPieces(absl::Span<const Input> contributions, c
 
 void AccruedGradientRule::Combine(absl::Span<const Input> contributions, const Sum& sum, const Center& center,
                                   int64_t begin, int64_t n, float* out) const {
-  if (gradient_compensation_ == nullptr) return Average(contributions, sum.weight, begin, n, out);
-  AverageCompensated(contributions, sum.samples, center, begin, n, out);
+  if (gradient_compensation_ != nullptr) {
+    return AverageCompensated(contributions, sum.samples, center, begin, n, out);
+  }
+  Average(contributions, sum.weight, begin, n, out);
+  if (center.spread != nullptr) AddSpread(contributions, begin, n, out, center.spread);
+}
+
+void AccruedGradientRule::AddSpread(absl::Span<const Input> contributions, int64_t begin, int64_t n,
+                                    const float* average, ContributionSpread* spread) const {
+  for (const Input& contribution : contributions) {
+    if (contribution.samples == 0) continue;
+    AddDeviation(contribution.values + begin, average, n, contribution.samples, spread);
+  }
+  AddAverage(average, n, spread);
 }
 
 }  // namespace catchment

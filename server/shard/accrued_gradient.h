@@ -41,10 +41,10 @@ class AccruedGradientRule final : public Rule {
  private:
   // The sum of the contributions' samples and weights.
   struct Sum {
+    int contributions = 0;
     double samples = 0;
     double weight = 0;  // samples, each times the factor of its contribution
     const Input* first = nullptr;
-    bool lone = false;
   };
 
   bool has_compensation_state() const;
@@ -57,6 +57,9 @@ class AccruedGradientRule final : public Rule {
                int64_t n, float* out) const;
   void Average(absl::Span<const Input> contributions, double weight, int64_t begin, int64_t n,
                float* average) const;
+  // Adds these values to the spread of the contributions.
+  void AddSpread(absl::Span<const Input> contributions, int64_t begin, int64_t n, const float* average,
+                 ContributionSpread* spread) const;
   void AverageCompensated(absl::Span<const Input> contributions, double samples, const Center& center,
                           int64_t begin, int64_t n, float* average) const;
 

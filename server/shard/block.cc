@@ -33,6 +33,7 @@ BlockContext::BlockContext(const v1::Job& job, const ParameterLayout& layout, in
                            StandbyLog* log)
     : job(job),
       rule(MakeRule(job)),
+      has_gradient_noise(HasGradientNoise(job)),
       pull(Codec::ForPull(job.compression())),
       gap_sample(layout.shard(index).size()),
       pool(BufferSizes(layout, index)),
@@ -312,7 +313,7 @@ Block::Progress Block::Report(std::set<uint32_t>* waiting) const {
   MutexLock lock(&mu_);
   for (const WaitingPull& pull : pulls_) waiting->insert(pull.envelope.worker);
   for (const Held& held : held_) waiting->insert(held.outcome.envelope.worker);
-  return {state_.version(), state_.samples()};
+  return {state_.version(), state_.samples(), noise_};
 }
 
 std::optional<v1::MomentumState> Block::Momentum() const {

@@ -29,6 +29,7 @@
 #include "server/shard/buffer_pool.h"
 #include "server/shard/commanded_state.h"
 #include "server/shard/gap_sample.h"
+#include "server/shard/gradient_noise.h"
 #include "server/shard/group.h"
 #include "server/shard/momentum_control.h"
 #include "server/shard/push_ledger.h"
@@ -48,6 +49,7 @@ struct BlockContext {
 
   const v1::Job job;
   const std::unique_ptr<const Rule> rule;
+  const bool has_gradient_noise;
   const Codec pull;
   const GapSample gap_sample;
   BufferPool pool;
@@ -102,6 +104,7 @@ class Block {
   struct Progress {
     uint64_t version = 0;
     uint64_t samples = 0;
+    NoiseAverage noise;
   };
   // Returns how far the block is. Adds the workers whose answers wait for a version or for other workers to
   // `waiting`.
@@ -207,6 +210,8 @@ class Block {
   Payload Apply(BlockCall* call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Fills in `applicable_` from the finite contributions of `current_`; returns the sum of their samples.
   uint64_t SelectApplicable(double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the noise is to be measured in the update of `applicable_`.
+  bool MeasuresNoise() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   float LearningRateNow(const CommandedState& commanded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the outcome of a contribution in the worker's ledger.
   void Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded)
@@ -250,6 +255,7 @@ class Block {
   Changes changes_ ABSL_GUARDED_BY(mu_);  // only with a standby
   uint64_t last_change_ ABSL_GUARDED_BY(mu_) = 0;
   const std::unique_ptr<MomentumControl> momentum_ ABSL_PT_GUARDED_BY(mu_);  // null if the job has none
+  NoiseAverage noise_ ABSL_GUARDED_BY(mu_);
   // The waiting contributions, by group or in order of arrival.
   std::vector<Group> groups_ ABSL_GUARDED_BY(mu_);
   Ring<WaitingContribution> queue_ ABSL_GUARDED_BY(mu_);

@@ -91,7 +91,10 @@ Block::Payload Block::Apply(BlockCall* call) {
   center.momentum = momentum_.get();
   if (average != nullptr) center.average = average->data();
   center.learning_rate = LearningRateNow(call->commanded);
+  ContributionSpread spread;
+  if (MeasuresNoise()) center.spread = &spread;
   const bool stepped = rule.Apply(applicable_, center, weights == nullptr ? nullptr : weights->data());
+  noise_.Add(spread);
   changes_.any = changes_.values = true;
   if (context_.log != nullptr) changes_.weights = weights;
 
@@ -131,6 +134,13 @@ uint64_t Block::SelectApplicable(double now) {
     samples += contribution.samples;
   }
   return samples;
+}
+
+bool Block::MeasuresNoise() const {
+  if (!context_.has_gradient_noise || state_.version() % NoiseAverage::kEvery != 0) return false;
+  return std::all_of(applicable_.begin(), applicable_.end(), [this](const Rule::Input& input) {
+    return input.version == applicable_.front().version;
+  });
 }
 
 float Block::LearningRateNow(const CommandedState& commanded) const {

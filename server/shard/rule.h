@@ -13,6 +13,7 @@
 
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
+#include "server/shard/gradient_noise.h"
 #include "server/shard/momentum_control.h"
 
 namespace catchment {
@@ -45,6 +46,8 @@ class Rule {
     uint64_t compensation_begin = 0;  // steps made before the compensation's vector began
     // Of the update that is made; 0: those that are given. More where the answer to one of them is computed again.
     uint64_t contributions = 0;
+    // Receives the spread of the contributions, if they are averaged as they are; null: it is not measured.
+    ContributionSpread* spread = nullptr;
   };
 
   virtual ~Rule() = default;

@@ -180,14 +180,20 @@ v1::ShardReport Shard::Report(bool statistics) const {
   uint64_t samples = 0;
   uint64_t lowest = UINT64_MAX;
   std::set<uint32_t> waiting;
+  v1::GradientNoise noise;
+  noise.set_updates(UINT64_MAX);
   for (const std::unique_ptr<Block>& block : blocks_) {
     const Block::Progress progress = block->Report(&waiting);
+    noise.set_updates(std::min(noise.updates(), progress.noise.updates()));
+    noise.set_trace(noise.trace() + progress.noise.trace());
+    noise.set_squared_gradient(noise.squared_gradient() + progress.noise.squared_gradient());
     samples += progress.samples;
     lowest = std::min(lowest, progress.version);
   }
   if (std::optional<v1::MomentumState> momentum = blocks_.front()->Momentum()) {
     *report.mutable_momentum() = *std::move(momentum);
   }
+  if (noise.updates() > 0) *report.mutable_noise() = noise;
   report.set_version(lowest);
   report.set_samples(samples / blocks_.size());
   report.set_without_statistics(!statistics);

@@ -161,6 +161,8 @@ constexpr const char* kJobNames[] = {"job",
                                      "round_trip_p50_us",
                                      "round_trip_p99_us",
                                      "plateau_factor",
+                                     "noise_scale",
+                                     "noise_updates",
                                      "recoveries",
                                      "updates_computed_again",
                                      "last_checkpoint",
@@ -246,6 +248,21 @@ TEST(StatusJsonTest, HasTheValues) {
   EXPECT_EQ(object["warnings"][1]["worker"], 2);
   EXPECT_DOUBLE_EQ(object["warnings"][1]["measured"].get<double>(), 3.1);
   EXPECT_TRUE(object["warnings"][1]["shard"].is_null());
+}
+
+TEST(StatusTest, NoiseScaleIsShownWhereItIsMeasured) {
+  v1::JobStatus status = HealthyStatus();
+  EXPECT_THAT(StatusText(status, nullptr), Not(HasSubstr("noise")));
+  EXPECT_TRUE(StatusJson(status, nullptr)["noise_scale"].is_null());
+  for (v1::ShardReport& shard : *status.mutable_shards()) {
+    shard.mutable_noise()->set_updates(20);
+    shard.mutable_noise()->set_trace(300);
+    shard.mutable_noise()->set_squared_gradient(0.25);
+  }
+  EXPECT_THAT(StatusText(status, nullptr), HasSubstr("noise scale  1,200 samples, measured in 20 updates"));
+  const auto object = StatusJson(status, nullptr);
+  EXPECT_EQ(object["noise_scale"], 1200);
+  EXPECT_EQ(object["noise_updates"], 20);
 }
 
 TEST(StatusJsonTest, UnknownValuesAreNull) {

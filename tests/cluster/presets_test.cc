@@ -27,6 +27,11 @@ bool CollectsContributions(const std::string& preset) {
   return preset == "sync_backup" || preset == "hybrid" || preset == "softsync";
 }
 
+// Updates are made of several gradients of the same weights.
+bool AveragesGradients(const std::string& preset) {
+  return preset == "sync" || preset == "sync_backup" || preset == "hybrid";
+}
+
 class PresetTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
@@ -57,6 +62,13 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
   }
   EXPECT_EQ(summary["pushes_non_finite"], 0);
   EXPECT_EQ(summary["pushes_duplicate"], 0);
+  EXPECT_EQ(summary["noise_updates"].is_number(), AveragesGradients(GetParam())) << summary["noise_updates"];
+  if (AveragesGradients(GetParam())) {
+    EXPECT_GT(summary["noise_trace"], 0.0);
+  }
+  if (GetParam() == "sync") {
+    EXPECT_GE(summary["noise_updates"], uint64_t{summary["updates"]} / 8) << "one in seven";
+  }
   if (IsSynchronous(GetParam())) {
     EXPECT_EQ(summary["staleness_max"], 0.0);
     EXPECT_EQ(summary["pushes_applied"], 3 * uint64_t{summary["updates"]});

@@ -193,6 +193,31 @@ TEST(OutputsTest, SummaryTellsOfEveryShardWithItsMomentum) {
   }
 }
 
+TEST(OutputsTest, NoiseScaleIsOfTheSumsOverAllShards) {
+  v1::JobStatus status = WithPushes();
+  const auto set = [&status](int shard, uint64_t updates, double trace, double squared_gradient) {
+    v1::GradientNoise* const noise = status.mutable_shards(shard)->mutable_noise();
+    noise->set_updates(updates);
+    noise->set_trace(trace);
+    noise->set_squared_gradient(squared_gradient);
+  };
+  const auto summary = [&status] { return json::parse(SummaryJson(MakeJob(), status, {2, {}})); };
+  set(0, 12, 30, 0.5);
+  for (const char* key : {"noise_scale", "noise_updates", "noise_trace", "noise_squared_gradient"}) {
+    ASSERT_TRUE(summary()[key].is_null()) << key << ": shard 1 has none";
+  }
+  set(1, 11, 60, -0.25);
+  EXPECT_EQ(summary()["noise_scale"], 360);
+  EXPECT_EQ(summary()["noise_updates"], 11);
+  EXPECT_EQ(summary()["noise_trace"], 90);
+  EXPECT_EQ(summary()["noise_squared_gradient"], 0.25);
+  set(1, 9, 60, -0.25);
+  EXPECT_TRUE(summary()["noise_scale"].is_null()) << "of too few updates";
+  set(1, 11, 60, -0.5);
+  EXPECT_TRUE(summary()["noise_scale"].is_null()) << "the gradient is lost in its noise";
+  EXPECT_EQ(summary()["noise_updates"], 11);
+}
+
 TEST(OutputsTest, GapOfAMetricsLineIsOfThePushesSinceTheOneBefore) {
   const std::string directory = Directory("gaps");
   auto outputs = *Outputs::Open(directory);

@@ -43,9 +43,10 @@ Json Line(uint64_t samples) {
   Json line = {{"samples", samples},           {"train_loss", 0.5},
                {"test_loss", nullptr},         {"test_accuracy", nullptr},
                {"tested_at_samples", nullptr}, {"worker_rates", Json::array()}};
-  for (const char* key : {"train_accuracy", "samples_per_second", "learning_rate", "momentum",
-                          "implicit_momentum", "staleness_mean", "staleness_p50", "staleness_p99",
-                          "bytes_pushed", "bytes_pulled", "recoveries", "updates_computed_again"}) {
+  for (const char* key :
+       {"train_accuracy", "samples_per_second", "learning_rate", "momentum", "implicit_momentum",
+        "noise_scale", "staleness_mean", "staleness_p50", "staleness_p99", "bytes_pushed", "bytes_pulled",
+        "recoveries", "updates_computed_again"}) {
     line[key] = nullptr;
   }
   return line;

@@ -151,10 +151,67 @@ TEST(ScalingTest, WithoutAStepSaysHowLongItMustBe) {
 }
 
 TEST(ScalingTest, CountsTheSamplesOfAnUpdate) {
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("sync", 8))).samples_per_update, 8 * 32);
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("sync_backup", 8))).samples_per_update, 7 * 32);
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("hybrid", 8))).samples_per_update, 4 * 32);
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("downpour", 8))).samples_per_update, 32);
+  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("sync", 8))).batch.samples_per_update, 8 * 32);
+  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("sync_backup", 8))).batch.samples_per_update, 7 * 32);
+  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("hybrid", 8))).batch.samples_per_update, 4 * 32);
+  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("downpour", 8))).batch.samples_per_update, 32);
+}
+
+// ----------------------------------------------------------------------------------------- batch
+
+Evidence WithNoise(const v1::Job& job, uint64_t updates, double trace, double squared_gradient) {
+  Evidence evidence = MakeEvidence(job);
+  evidence.has_run = true;
+  v1::GradientNoise& noise = evidence.noise.emplace();
+  noise.set_updates(updates);
+  noise.set_trace(trace);
+  noise.set_squared_gradient(squared_gradient);
+  return evidence;
+}
+
+TEST(BatchTest, IsComparedWithTheNoiseScale) {
+  const v1::Job job = MakeJob("sync", 8);  // 256 samples
+  const Evidence below = WithNoise(job, 40, 512, 0.5);
+  const BatchAdvice advice = AdviseBatch(below);
+  EXPECT_EQ(advice.place, BatchAdvice::kBelow);
+  EXPECT_EQ(advice.noise_scale.value_or(0), 1024);
+  EXPECT_NEAR(advice.twice.updates, (1 + 1024. / 512) / (1 + 1024. / 256), 1e-12);
+  EXPECT_NEAR(advice.twice.samples, (1 + 512. / 1024) / (1 + 256. / 1024), 1e-12);
+  EXPECT_NEAR(advice.half.updates, (1 + 1024. / 128) / (1 + 1024. / 256), 1e-12);
+  EXPECT_NEAR(advice.half.samples, (1 + 128. / 1024) / (1 + 256. / 1024), 1e-12);
+  const std::string text = AdviceText(below, Recommend(below));
+  EXPECT_THAT(text, HasSubstr("256 samples in an update are below the gradient noise scale of 1,024"));
+  EXPECT_THAT(text, HasSubstr("40 updates"));
+  EXPECT_THAT(text, HasSubstr("0.60 times the updates"));
+  const nlohmann::ordered_json json = AdviceJson(below, Recommend(below))["batch"];
+  EXPECT_EQ(json["place"], "below");
+  EXPECT_EQ(json["noise_scale"], 1024);
+  EXPECT_EQ(json["noise_updates"], 40);
+  EXPECT_EQ(json["noise_trace"], 512);
+  EXPECT_EQ(json["twice"]["updates"], advice.twice.updates);
+
+  EXPECT_EQ(AdviseBatch(WithNoise(job, 40, 300, 1)).place, BatchAdvice::kAbout);
+  const Evidence above = WithNoise(job, 40, 100, 1);
+  EXPECT_EQ(AdviseBatch(above).place, BatchAdvice::kAbove);
+  EXPECT_THAT(AdviceText(above, Recommend(above)), HasSubstr("do not pay"));
+  EXPECT_EQ(AdviseBatch(WithNoise(job, 40, -1, 1)).twice.samples, 2) << "no noise was found";
+}
+
+TEST(BatchTest, SaysWhatIsMissing) {
+  const v1::Job job = MakeJob("sync", 8);
+  const auto reason = [](const Evidence& evidence) {
+    const BatchAdvice advice = AdviseBatch(evidence);
+    EXPECT_EQ(advice.place, BatchAdvice::kUnknown);
+    EXPECT_TRUE(AdviceJson(evidence, Recommend(evidence))["batch"]["twice"].is_null());
+    EXPECT_THAT(AdviceText(evidence, Recommend(evidence)), HasSubstr("noise scale, which"));
+    return advice.reason;
+  };
+  EXPECT_THAT(reason(MakeEvidence(job)), HasSubstr("--out of a run"));
+  Evidence run = MakeEvidence(job);
+  run.has_run = true;
+  EXPECT_THAT(reason(run), HasSubstr("clip_norm"));
+  EXPECT_THAT(reason(WithNoise(job, 9, 512, 0.5)), HasSubstr("9 updates"));
+  EXPECT_THAT(reason(WithNoise(job, 40, 512, -0.5)), HasSubstr("too large"));
 }
 
 // ----------------------------------------------------------------------------------------- evidence
@@ -184,6 +241,7 @@ TEST(EvidenceTest, IsTakenFromAStatus) {
   const Recommendations recommendations = Recommend(*evidence);
   EXPECT_THAT(PresetsOf(recommendations), Contains("downpour"));
   EXPECT_THAT(AdviceText(*evidence, recommendations), HasSubstr("10 times"));
+  EXPECT_FALSE(evidence->noise.has_value()) << "of an asynchronous job";
 
   status.clear_servers();
   EXPECT_EQ(EvidenceOfStatus(status).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -200,7 +258,8 @@ TEST(EvidenceTest, IsTakenFromARun) {
   // In 20 seconds three workers made 200 steps of 90 ms, and one 50 steps of 360 ms.
   std::ofstream(directory + "/summary.json")
       << R"({"phase": "DONE", "samples": 6500, "servers": 2, "workers": 4, "compute_seconds": 72, "push_seconds": 2,
-             "pull_seconds": 5, "data_seconds": 1, "pushes_applied": 650, "staleness_mean": 2.5, "round_trip_p50_us": 4000})";
+             "pull_seconds": 5, "data_seconds": 1, "pushes_applied": 650, "staleness_mean": 2.5, "round_trip_p50_us": 4000,
+             "noise_updates": 93, "noise_trace": 8.5, "noise_squared_gradient": 0.25})";
   std::ofstream metrics(directory + "/metrics.jsonl");
   for (int i = 1; i <= 20; ++i) {
     metrics << "{\"wall_seconds\": " << i << ", \"worker_rates\": [";
@@ -221,6 +280,9 @@ TEST(EvidenceTest, IsTakenFromARun) {
   EXPECT_NEAR(evidence->measured.value().compute_share, 0.9, 1e-12);
   EXPECT_NEAR(evidence->measured.value().staleness.value_or(0), 2.5, 1e-12);
   EXPECT_THAT(AdviceText(*evidence, Recommend(*evidence)), HasSubstr("--straggler=3:4x"));
+  EXPECT_TRUE(evidence->has_run);
+  EXPECT_EQ(evidence->noise.value().updates(), 93u);
+  EXPECT_EQ(AdviseBatch(*evidence).noise_scale.value_or(0), 34);
 }
 
 }  // namespace
