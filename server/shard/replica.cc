@@ -126,9 +126,10 @@ absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* imag
     return OutOfOrder("a block");
   if (absl::Status status = CheckWorkers(change); !status.ok()) return status;
   if (absl::Status status = CheckVectors(change); !status.ok()) return status;
+  if (in_image && !change.has_values()) return OutOfOrder("a block's change without its values");
   for (const v1::GroupUpdate& update : change.group_updates()) {
-    if (update.group() >= static_cast<uint32_t>(change.group_bases_size()))
-      return OutOfOrder("a group's update");
+    const bool has_base = update.group() < static_cast<uint32_t>(change.group_bases_size());
+    if (!has_base || (in_image && !update.has_weights())) return OutOfOrder("a group's update");
   }
   if (in_image) image->blocks.emplace_back();
   BlockImage& block = image->blocks[change.block()];

@@ -235,6 +235,8 @@ TEST(ReplicaPartsTest, RefusesPartsThatDoNotFit) {
   change.mutable_block()->set_block(0);
   change.mutable_block()->set_has_values(true);
   EXPECT_FALSE(replica.Add(change).ok()) << "the vectors are missing";
+  change.mutable_block()->set_has_values(false);
+  EXPECT_FALSE(replica.Add(change).ok()) << "a block of an image has values";
   v1::StandbyPart ledger;
   ledger.mutable_ledger()->add_done(3);
   EXPECT_FALSE(replica.Add(ledger).ok()) << "there are 3 blocks";
