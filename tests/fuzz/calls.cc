@@ -158,6 +158,8 @@ class Test {
     const std::string bytes(in_.Text());
     if (!message->ParsePartialFromString(bytes)) return bytes;
     if (fits) Correct(message.get());
+    // Servers trust each other: one that sends commands in the master's name can keep the job from ending.
+    if (&type == v1::ShardCommand::descriptor()) Set(message.get(), "generation", 0);
     return message->SerializePartialAsString();
   }
 
