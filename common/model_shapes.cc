@@ -624,6 +624,17 @@ std::vector<TensorSpec> ListTensors(const std::vector<LayerShape>& layers) {
   return tensors;
 }
 
+std::vector<Range> LayerRanges(const std::vector<LayerShape>& layers) {
+  std::vector<Range> ranges;
+  int64_t end = 0;
+  for (const LayerShape& layer : layers) {
+    const int64_t begin = end;
+    for (const TensorSpec& tensor : layer.tensors) end += tensor.size();
+    if (end > begin) ranges.push_back({begin, end});
+  }
+  return ranges;
+}
+
 int64_t CountParameters(const std::vector<LayerShape>& layers) {
   int64_t count = 0;
   for (const LayerShape& layer : layers) {

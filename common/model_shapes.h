@@ -111,6 +111,9 @@ absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, cons
 // Returns all tensors in the order of the flat parameter vector, which is that of the model.
 std::vector<TensorSpec> ListTensors(const std::vector<LayerShape>& layers);
 
+// Returns the part of that vector that each layer with parameters has.
+std::vector<Range> LayerRanges(const std::vector<LayerShape>& layers);
+
 int64_t CountParameters(const std::vector<LayerShape>& layers);
 
 // Returns how many statistics batch_norm needs for scoring: each channel's mean, then each channel's

@@ -23,17 +23,6 @@ namespace {
 // Of the job's seed; other streams of it are dropout's, the samples' order and those of step times.
 constexpr uint64_t kNoiseStream = 0x6e6f697365;
 
-std::vector<Range> RangesOf(const std::vector<LayerShape>& layers) {
-  std::vector<Range> ranges;
-  int64_t end = 0;
-  for (const LayerShape& layer : layers) {
-    const int64_t begin = end;
-    for (const TensorSpec& tensor : layer.tensors) end += tensor.size();
-    if (end > begin) ranges.push_back({begin, end});
-  }
-  return ranges;
-}
-
 absl::StatusOr<std::vector<LayerShape>> LayersOf(const v1::Job& job) {
   const DataShape data = ShapeOf(job.data());
   return InferShapes(job.model(), data.input, data.target);
@@ -208,7 +197,7 @@ absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& 
   if (!data.ok()) return data.status();
   absl::StatusOr<std::unique_ptr<Trainable>> model = MakeTrainable(job, data->train, *layers);
   if (!model.ok()) return model.status();
-  return std::make_unique<TrainedModel>(job, *std::move(data), *std::move(model), RangesOf(*layers));
+  return std::make_unique<TrainedModel>(job, *std::move(data), *std::move(model), LayerRanges(*layers));
 }
 
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticModel& quadratic,

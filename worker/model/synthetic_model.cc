@@ -17,17 +17,6 @@ constexpr float kLargestGradient = 0.001f;
 // Of the job's seed; other streams of it are dropout's and the samples' order.
 constexpr uint64_t kTimeStream = 0x74696d65;
 
-std::vector<Range> RangesOf(const std::vector<LayerShape>& layers) {
-  std::vector<Range> ranges;
-  int64_t end = 0;
-  for (const LayerShape& layer : layers) {
-    const int64_t begin = end;
-    for (const TensorSpec& tensor : layer.tensors) end += tensor.size();
-    ranges.push_back({begin, end});
-  }
-  return ranges;
-}
-
 // Of parameter i; never 0, which a fresh buffer holds.
 float GradientValue(int64_t i) {
   const auto bits = static_cast<int32_t>(Scatter(static_cast<uint64_t>(i)) >> 40);
@@ -54,7 +43,7 @@ SyntheticModel::SyntheticModel(const v1::SyntheticModel& config, const std::vect
                                uint64_t seed, std::unique_ptr<Timer> timer)
     : config_(config),
       tensors_(ListTensors(layers)),
-      layers_(RangesOf(layers)),
+      layers_(LayerRanges(layers)),
       seed_(Derive(seed, kTimeStream)),
       timer_(std::move(timer)) {}
 

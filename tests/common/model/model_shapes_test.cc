@@ -61,6 +61,9 @@ TEST(ModelShapes, MnistCnnHasPyTorchsShapesAndCount) {
                                             {"dense1.weight", {128, 9216}},   {"dense1.bias", {128}},
                                             {"dense2.weight", {10, 128}},     {"dense2.bias", {10}}};
   EXPECT_EQ(DescribeDifference(expected, ListTensors(*layers)), "");
+  // Layers without parameters have no range.
+  EXPECT_THAT(LayerRanges(*layers),
+              ElementsAre(Range{0, 320}, Range{320, 18816}, Range{18816, 1198592}, Range{1198592, 1199882}));
   EXPECT_EQ((*layers)[2].fan_in, 32 * 9);
   EXPECT_EQ((*layers)[7].fan_in, 9216);
 }
