@@ -210,18 +210,8 @@ class SimulatedWorker::Session final : public LeaseCalls {
 
   // Publishes the progress with all steps so far.
   void Report() {
-    const SimulatedParameters::Totals& totals = client_.totals();
-    current_.set_push_seconds(totals.push_seconds);
-    current_.set_pull_seconds(totals.pull_seconds);
+    client_.totals().FillProgress(&current_);
     current_.set_data_seconds(data_seconds_);
-    current_.set_bytes_pushed(totals.bytes_pushed);
-    current_.set_bytes_pulled(totals.bytes_pulled);
-    current_.clear_round_trip_us();
-    current_.clear_round_trip_counts();
-    totals.round_trips.ForEach([this](uint64_t microseconds, uint64_t count) {
-      current_.add_round_trip_us(microseconds);
-      current_.add_round_trip_counts(count);
-    });
     progress_ = current_;
     // It may wait for this.
     if (ready_.empty()) worker_.loader_.Wake();

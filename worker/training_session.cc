@@ -261,18 +261,8 @@ absl::Status TrainingSession::RestoreOwnState() {
 // ------------------------------------------------------------------------------------------------- progress
 
 void TrainingSession::Report() {
-  const ParameterClient::Totals totals = client_.totals();
-  current_.set_push_seconds(totals.push_seconds);
-  current_.set_pull_seconds(totals.pull_seconds);
+  client_.totals().FillProgress(&current_);
   current_.set_data_seconds(loader_.seconds_waited() - waited_to_start_);
-  current_.set_bytes_pushed(totals.bytes_pushed);
-  current_.set_bytes_pulled(totals.bytes_pulled);
-  current_.clear_round_trip_us();
-  current_.clear_round_trip_counts();
-  totals.round_trips.ForEach([this](uint64_t microseconds, uint64_t count) {
-    current_.add_round_trip_us(microseconds);
-    current_.add_round_trip_counts(count);
-  });
   MutexLock lock(&mu_);
   progress_ = current_;
 }

@@ -26,6 +26,7 @@
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
+#include "proto/wire.pb.h"
 #include "worker/client/server_channel.h"
 #include "worker/parameters.h"
 #include "worker/worker_state.h"
@@ -57,6 +58,9 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     // Of pushes with pull, and exchanges: from the moment when all of the input was Ready until all of the
     // output had come, whether the caller waited for it or not.
     LatencyHistogram round_trips;
+
+    // Sets the fields of a worker's progress that report these.
+    void FillProgress(v1::Progress* progress) const;
   };
 
   // `layout` (its shards are the servers) and `clock` outlive the client. Connects at the first operation.
