@@ -113,8 +113,11 @@ int main(int argc, char** argv) {
                   "Also updates the weights, by SGD with momentum, on the processor.");
   const auto words = flags.Parse({argv + 1, argv + argc});
   CHECK(words.ok()) << words.status();
-  CHECK_EQ(words->size(), 4) << "usage: train_speed [FLAGS] JOB BATCH_SIZE THREADS SECONDS\n"
-                             << flags.Describe();
+  if (words->size() != 4) {
+    std::fprintf(stderr, "usage: train_speed [FLAGS] JOB BATCH_SIZE THREADS SECONDS\n%s",
+                 flags.Describe().c_str());
+    return 2;
+  }
   auto loaded = catchment::LoadJob((*words)[0]);
   CHECK(loaded.ok()) << loaded.status();
   catchment::v1::Computation::Precision precision;
