@@ -19,24 +19,17 @@ set -euo pipefail
 readonly script=gpu_bundle
 readonly targets=(//cli:catchment //server:catchment_server //worker:catchment_worker
                   //kernels/cuda:libcatchment_cuda.so //tests/kernels/cuda:layers_test
-                  //tests/kernels/cuda:cuda_plugin_on_host.so //tests/benchmarks/network:train_speed)
+                  //tests/benchmarks/network:train_speed)
 readonly programs=(cli/catchment server/catchment_server worker/catchment_worker tests/kernels/cuda/layers_test
                    tests/benchmarks/network/train_speed)
 readonly plugin=kernels/cuda/libcatchment_cuda.so
-# The layers in plain loops: the tests open it, and --on_host trains with it.
-readonly on_host=tests/kernels/cuda/cuda_plugin_on_host.so
 
 # shellcheck source=deploy/bundle_parts.sh
 source "$(dirname "${BASH_SOURCE[0]}")/bundle_parts.sh"
 begin "$@"
 make_tree catchment-gpu
-add_plugin "$bin/$on_host"
 add_licenses
 check_complete
 cp -RL examples LICENSE deploy/gpu/* "$tree/"
 rm -f "$tree/examples/BUILD"
-# Tests look for plugins where Bazel has them, from the folder in which they run.
-mkdir -p "$tree"/{kernels/cuda,tests/kernels/cuda}
-ln -s ../../bin/libcatchment_cuda.so "$tree/kernels/cuda/"
-ln -s ../../../bin/cuda_plugin_on_host.so "$tree/tests/kernels/cuda/"
 pack "${out:-$PWD/out-bundle/catchment-gpu-$version.tar.gz}"

@@ -24,9 +24,25 @@ class Residual(nn.Module):
         return torch.relu(self.branch(x) + self.shortcut(x))
 
 
+def conv(channels, out, size, stride=1):
+    return [nn.Conv2d(channels, out, size, stride, size // 2, bias=False), nn.BatchNorm2d(out)]
+
+
+def basic(channels, out, stride):
+    branch = conv(channels, out, 3, stride) + [nn.ReLU(True)] + conv(out, out, 3)
+    return Residual(branch, conv(channels, out, 1, stride) if stride > 1 else [])
+
+
+def resnet20():
+    layers, channels = conv(3, 16, 3) + [nn.ReLU(True)], 16
+    for width in (16, 32, 64):
+        for block in range(3):
+            layers.append(basic(channels, width, 2 if block == 0 and width > 16 else 1))
+            channels = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
 def bottleneck(channels, width, stride):
-    def conv(a, b, k, s=1):
-        return [nn.Conv2d(a, b, k, s, k // 2, bias=False), nn.BatchNorm2d(b)]
     out = 4 * width
     branch = (conv(channels, width, 1) + [nn.ReLU(True)] + conv(width, width, 3, stride) + [nn.ReLU(True)]
               + conv(width, out, 1))
@@ -34,8 +50,7 @@ def bottleneck(channels, width, stride):
 
 
 def resnet50():
-    layers, channels = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(True),
-                        nn.MaxPool2d(3, 2, 1)], 64
+    layers, channels = conv(3, 64, 7, 2) + [nn.ReLU(True), nn.MaxPool2d(3, 2, 1)], 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for block in range(blocks):
             layers.append(bottleneck(channels, width, 2 if block == 0 and width > 64 else 1))
@@ -57,6 +72,11 @@ def model(name):
         return (1, 28, 28), 10, nn.Sequential(
             nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.ReLU(True), nn.MaxPool2d(2), nn.Dropout(0.25),
             nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(True), nn.Dropout(0.5), nn.Linear(128, 10))
+    if name == "mnist_mlp":
+        return (784,), 10, nn.Sequential(nn.Linear(784, 256), nn.ReLU(True), nn.Linear(256, 128), nn.ReLU(True),
+                                         nn.Linear(128, 10))
+    if name == "resnet20_cifar10":
+        return (3, 32, 32), 10, resnet20()
     if name == "hep_lstm":
         return (50, 19), 3, nn.Sequential(LastState(19, 50), nn.Linear(50, 3))
     return (3, 224, 224), 1000, resnet50()

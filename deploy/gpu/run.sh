@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
-# What works on this machine's GPU, and how fast: tests, training with servers and workers, and speeds beside
-# PyTorch's. Writes results.md and results.json. In a bundle that deploy/gpu_bundle.sh has made.
+# What works on this machine's GPU, and how fast. Writes results.md and results.json. In a bundle that
+# deploy/gpu_bundle.sh has made.
 #
-#   ./run.sh [--out=DIR] [--parts=tests,training,speed] [--minutes=8] [--on_host]
+#   ./run.sh [--out=DIR] [--parts=device,tests,sanitizer,speed,profile,training] [--minutes=8] [--plugin=FILE]
 #
-# --out=DIR     where results and logs go; default results, beside this script
-# --minutes=N   what has not begun by then is not run
-# --on_host     the CUDA layers in plain loops on the processor: tries the tests and a little training without a GPU
+# --out=DIR      where results and logs go; default results, beside this script
+# --parts=LIST   what to do; default all, in this order:
+#   device       what nvidia-smi and the plugin's libraries say, and three steps of a small network
+#   tests        all layers and losses on the device against the processor, in all precisions, with cuBLASLt's log
+#   sanitizer    some of them under compute-sanitizer's memcheck and racecheck, where it is installed
+#   speed        samples per second of each model, in turns with PyTorch
+#   profile      a step of resnet50 under ncu, where it is installed
+#   training     models with one server and one to four workers
+# --minutes=N    each part has a share of them; what has not begun by its end is not run
+# --plugin=FILE  tries all parts, with little work, on a plugin that computes on the processor, without a GPU
 #
-# Without a GPU it says of each part that it did not run, and why. PyTorch is python3's, where it has one. Data:
-# $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program.
+# Without a GPU it says of each part that it did not run, and why. What fails is run once more with
+# CATCHMENT_CUDA_SYNC=1, which names the kernel that fails, and the next step follows. PyTorch is python3's, where it
+# has one. Data: $CATCHMENT_DATA/mnist and cifar10; what is missing is drawn by the program.
 # Exit codes: 0 nothing failed, 1 something did (results.md says what), 2 usage.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 for argument in "$@"; do
   case $argument in
-    --out=?* | --parts=?* | --minutes=?* | --on_host) ;;
+    --out=?* | --parts=?* | --minutes=?* | --plugin=?*) ;;
     --help | -h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "run.sh: no such flag: $argument; --help lists them" >&2; exit 2 ;;
   esac

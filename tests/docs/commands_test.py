@@ -236,7 +236,7 @@ def systemd(command, place):
 
 # -------------------------------------------------------------------------------------------------- the table
 
-GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, in plain loops without a GPU",
+GPU_BUNDLE = taken_by("tests/deploy/gpu_bundle_test.sh", "made, unpacked and run, on the processor in place of a GPU",
                       "deploy/gpu_bundle.sh")
 HIDDEN = re.compile(r"\s*(bazel|bazel-bin/\S+|catchment (train|compare|simulate|advise|report|validate|health)|deploy/\S+\.sh)( |$)")
 COMPARED = ("report.html", "report.json")

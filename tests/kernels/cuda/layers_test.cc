@@ -3,6 +3,7 @@
 // makes of all of them, executed on the processor (tests/kernels/cuda/ptx), in several orders of the streams.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ constexpr char kOnPtx[] = "./tests/kernels/cuda/ptx/cuda_plugin_on_ptx.so";
 constexpr char kReal[] = "./kernels/cuda/libcatchment_cuda.so";
 constexpr int kBatch = 6;
 
+// deploy/gpu/run.sh says where the plugin is.
+const char* OfDevice() {
+  const char* const path = std::getenv("CATCHMENT_CUDA_PLUGIN");
+  return path != nullptr ? path : kReal;
+}
+
 struct Place {
   std::string name;
   const char* plugin;
@@ -31,7 +38,7 @@ struct Place {
 };
 
 const Place kPlaces[] = {{"OnHost", kOnHost, ""},
-                         {"OnDevice", kReal, ""},
+                         {"OnDevice", OfDevice(), "eager"},
                          {"OnPtxEager", kOnPtx, "eager"},
                          {"OnPtxLazy", kOnPtx, "lazy"},
                          {"OnPtxCopiesInFirst", kOnPtx, "first:1"},
