@@ -83,13 +83,21 @@ struct KernelSpec {
   bool relu = false;           // the next layer is relu, and this kernel (FusesRelu) computes it too
   bool in_place = false;       // relu, dropout, addition: the output may overwrite the first input
   bool input_gradient = true;  // false: no layer before this one needs a gradient
-  uint64_t seed = 0;           // of dropout
+  // All readers of the output are convolutions, batch norms and additions of images, so that a device may store it, and its
+  // gradient, in the precision of products (IsRounding).
+  bool may_round_output = false;
+  uint64_t seed = 0;  // of dropout
 };
 
 // Returns true if kernels of this kind compute a relu that follows them.
 inline bool FusesRelu(LayerKind kind) {
   return kind == LayerKind::kConv2D || kind == LayerKind::kDense || kind == LayerKind::kBatchNorm ||
          kind == LayerKind::kResidual;
+}
+
+// Returns true if kernels of this kind read and write images that are stored in the precision of products.
+inline bool IsRounding(LayerKind kind) {
+  return kind == LayerKind::kConv2D || kind == LayerKind::kBatchNorm || kind == LayerKind::kResidual;
 }
 
 // An activation that several kernels read: each gets a view of the same values with a separate gradient.

@@ -35,11 +35,7 @@ class BatchNorm final : public Layer {
         variance_(device, channels_),
         d_bias_(device, MostGroups() * channels_),
         d_weight_(device, MostGroups() * channels_),
-        statistics_(device, 2 * channels_) {
-    if (input.gradient_is_factor != nullptr) *input.gradient_is_factor = true;
-    if (Is16Bit(device->precision()) && channels_ % 8 == 0)
-      output.tensor()->value_is_factor = &value_is_factor_;
-  }
+        statistics_(device, 2 * channels_) {}
 
   void Forward(const Pass& pass) override {
     const bool given = pass.mode == kScoring;
@@ -73,14 +69,15 @@ class BatchNorm final : public Layer {
   void Measure(int group, int64_t first, int64_t rows) {
     const int channels = channels_;
     const float epsilon = epsilon_, share = 1.0f / static_cast<float>(rows);
-    const float* const x = input_.value + first * channels;
+    const FactorReader x = {input_.value, input_.storage};
+    const int64_t begin = first * channels;
     float *const mean = mean_.data() + group * channels, *const scale = scale_.data() + group * channels;
     float* const variance = variance_.data();
     device_->SumRows<2, kWidth>(
         rows, channels,
         [=] CATCHMENT_ON_DEVICE(int r, int c, Pack<kWidth>* sums) {
-          const auto values = LoadPack<kWidth>(x + int64_t{r} * channels + c),
-                     origin = LoadPack<kWidth>(x + c);
+          const auto values = x.Read<kWidth>(begin + int64_t{r} * channels + c),
+                     origin = x.Read<kWidth>(begin + c);
           for (int k = 0; k < kWidth; ++k) {
             const float d = values.at[k] - origin.at[k];
             sums[0].at[k] += d;
@@ -89,7 +86,7 @@ class BatchNorm final : public Layer {
         },
         [=] CATCHMENT_ON_DEVICE(int c, const float* sums) {
           const float d = share * sums[0], v = fmaxf(share * sums[1] - d * d, 0.0f);
-          mean[c] = x[c] + d;
+          mean[c] = x.Read<1>(begin + c).at[0] + d;
           variance[c] = v;
           scale[c] = 1 / sqrtf(v + epsilon);
         });
@@ -100,13 +97,14 @@ class BatchNorm final : public Layer {
     const int channels = channels_;
     const Divisor by_channels(channels / kWidth), by_group(GroupPacks<kWidth>());
     const bool relu = relu_;
-    const float *const x = input_.value, *const mean = mean_.data(), *const scale = scale_.data();
+    const FactorReader x = {input_.value, input_.storage};
+    const float *const mean = mean_.data(), *const scale = scale_.data();
     const float *const weight = parameters->value(), *const bias = weight + channels;
-    const FactorWriter y = {output->value, value_is_factor_ ? device_->precision() : Precision::kFloat32};
+    const FactorWriter y = {output->value, output->storage};
     device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
       const int c = i % by_channels * kWidth, group = i / by_group;
       const int s = (group < groups ? group : groups - 1) * channels + c;
-      auto values = LoadPack<kWidth>(x + i * kWidth);
+      auto values = x.Read<kWidth>(int64_t{i} * kWidth);
       const auto m = LoadPack<kWidth>(mean + s), f = LoadPack<kWidth>(scale + s);
       const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
       for (int k = 0; k < kWidth; ++k) {
@@ -122,7 +120,8 @@ class BatchNorm final : public Layer {
   void SumGradients(int group, int64_t first, int64_t rows) {
     const int channels = channels_;
     const bool relu = relu_, begins = group == 0;
-    const float *const x = input_.value + first * channels, *const d_y = output->gradient + first * channels;
+    const FactorReader x = {input_.value, input_.storage}, d_y = {output->gradient, output->storage};
+    const int64_t begin_of_group = first * channels;
     const float *const mean = mean_.data() + group * channels, *const scale =
                                                                    scale_.data() + group * channels;
     const float *const weight = parameters->value(), *const bias = weight + channels;
@@ -132,8 +131,8 @@ class BatchNorm final : public Layer {
     device_->SumRows<2, kWidth>(
         rows, channels,
         [=] CATCHMENT_ON_DEVICE(int r, int c, Pack<kWidth>* sums) {
-          const int64_t i = int64_t{r} * channels + c;
-          const auto values = LoadPack<kWidth>(x + i), gradients = LoadPack<kWidth>(d_y + i);
+          const int64_t i = begin_of_group + int64_t{r} * channels + c;
+          const auto values = x.Read<kWidth>(i), gradients = d_y.Read<kWidth>(i);
           const auto m = LoadPack<kWidth>(mean + c), f = LoadPack<kWidth>(scale + c);
           const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
           for (int k = 0; k < kWidth; ++k) {
@@ -160,18 +159,18 @@ class BatchNorm final : public Layer {
     const float share = 1.0f / static_cast<float>(ghost_ * area_);
     const float last_share = 1.0f / static_cast<float>((pass.samples - last_group * ghost_) * area_);
     const bool relu = relu_;
-    const float *const x = input_.value, *const d_y = output->gradient;
+    const FactorReader x = {input_.value, input_.storage}, d_y = {output->gradient, output->storage};
     const float *const weight = parameters->value(), *const bias = weight + channels;
     const float *const mean = mean_.data(), *const scale = scale_.data();
     const float *const d_weight = d_weight_.data(), *const d_bias = d_bias_.data();
-    const FactorWriter d_x = {
-        input_.gradient, input_.gradient_is_factor != nullptr ? device_->precision() : Precision::kFloat32};
+    const FactorWriter d_x = {input_.gradient, input_.storage};
     device_->ForEach(input_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
       Pack<kWidth> result = {};
       if (i < packs) {
         const int c = i % by_channels * kWidth, group = i / by_group, s = group * channels + c;
         const float part = group < last_group ? share : last_share;
-        const auto values = LoadPack<kWidth>(x + i * kWidth), gradients = LoadPack<kWidth>(d_y + i * kWidth);
+        const int64_t at = int64_t{i} * kWidth;
+        const auto values = x.Read<kWidth>(at), gradients = d_y.Read<kWidth>(at);
         const auto m = LoadPack<kWidth>(mean + s), f = LoadPack<kWidth>(scale + s);
         const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
         const auto sum = LoadPack<kWidth>(d_bias + s), sum_h = LoadPack<kWidth>(d_weight + s);
@@ -223,7 +222,6 @@ class BatchNorm final : public Layer {
   const bool relu_;
   const float epsilon_;
   const int channels_, area_, ghost_;
-  bool value_is_factor_ = false;     // the output's
   DeviceArray<> mean_, scale_;       // groups x channels; scale is 1 / sqrt(variance + epsilon)
   DeviceArray<> variance_;           // of the group that was measured last
   DeviceArray<> d_bias_, d_weight_;  // groups x channels

@@ -5,7 +5,8 @@
 //   out = patches weights' + bias      d_weights = d_out' patches      d_patches = d_out weights
 // and d_in is gathered from d_patches. Patches are written for a chunk of samples at a time, to scratch
 // memory, in the precision of factors. Rows are padded with zeros to a multiple of 16 bytes. With a 1 x 1
-// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once, or written by the layer before.
+// window and stride 1 the patches are the input itself, or with 16 bits its rounded copy, which is made once, unless the layer
+// before stores it so.
 //
 // Memory traffic of a step for each value of the patches: it is written twice and read twice (forward and
 // weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
@@ -58,10 +59,11 @@ void Gather(Device* device, const Window& w, int group, int64_t rows, const T* i
   });
 }
 
-// Sets d_in, for every input value, to the sum over the windows that contain it.
+// Sets d_in, for every input value of these samples, to the sum over the windows that contain it.
 template <int kWidth>
-void GatherBack(Device* device, const Window& w, int group, int64_t samples, const float* d_patches,
-                float* d_in) {
+void GatherBack(Device* device, const Window& w, int group, int64_t first_sample, int64_t samples,
+                const float* d_patches, const FactorWriter& d_in) {
+  const int64_t first_pixel = first_sample * w.in_height * w.in_width;
   const int first_channel = group * w.channels;
   const Divisor by_channels(w.channels / kWidth), by_width(w.in_width), by_height(w.in_height);
   device->ForEach(samples * w.in_height * w.in_width * w.channels / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
@@ -74,7 +76,7 @@ void GatherBack(Device* device, const Window& w, int group, int64_t samples, con
       const auto part = LoadPack<kWidth>(d_patches + int64_t{row} * w.stride_of_rows + at);
       for (int k = 0; k < kWidth; ++k) sum.at[k] += part.at[k];
     });
-    StorePack(d_in + int64_t{pixel} * w.in_channels + first_channel + pack * kWidth, sum);
+    d_in.Write((first_pixel + pixel) * w.in_channels + first_channel + pack * kWidth, sum);
   });
 }
 
@@ -91,7 +93,6 @@ class Conv2d final : public Layer {
         filters_(static_cast<int>(spec.output.channels)),
         window_(WindowOf(*device, spec)),
         pointwise_(window_.is_pointwise()),
-        reads_factor_(input.value_is_factor != nullptr),
         pixels_(spec.output.height * spec.output.width),
         chunk_(pointwise_ ? spec.batch_size
                           : std::clamp(Device::kMostPatchValues / (pixels_ * window_.stride_of_rows),
@@ -101,14 +102,11 @@ class Conv2d final : public Layer {
         tells_weight_gradient_(window_.area() > 1 && window_.channels > 1),
         weight_(device, takes_weight_ ? filters_ * RowBytes() : 0),
         d_weight_(device, tells_weight_gradient_ ? int64_t{filters_} * window_.stride_of_rows : 0) {
-    if (reads_factor_) {
-      *input.value_is_factor = true;
-    } else if (pointwise_) {
+    if (pointwise_ && !input.is_rounded())
       pointwise_patches_.emplace(device, input.batch * pixels_, window_.channels);
-    }
     Checked(chunk_ * pixels_ * window_.stride_of_rows, "a convolution's patches");
-    // d_out as a factor, followed by the patches, which their gradient overwrites.
-    if (Is16Bit(device->precision())) {
+    // d_out as a factor, unless it is stored as one, followed by the patches, which their gradient overwrites.
+    if (Is16Bit(device->precision()) && !output->is_rounded()) {
       d_out_stride_ = groups_ > 1 ? filters_ : RoundedUp(*device, filters_);
       d_out_bytes_ = (input.batch * pixels_ * d_out_stride_ * int64_t{sizeof(uint16_t)} + 255) / 256 * 256;
     } else {
@@ -116,8 +114,6 @@ class Conv2d final : public Layer {
     }
     device->ReserveScratch(d_out_bytes_ +
                            (pointwise_ ? 0 : chunk_ * pixels_ * window_.stride_of_rows * sizeof(float)));
-    if (d_out_bytes_ > 0 && d_out_stride_ == filters_ && !relu_ && !bias_)
-      output.tensor()->gradient_is_factor = &gradient_is_factor_;
     MakeProducts(chunk_, &products_);
     if (const int64_t rest = spec.batch_size % chunk_; rest > 0) MakeProducts(rest, &last_products_);
   }
@@ -128,14 +124,13 @@ class Conv2d final : public Layer {
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
         const float* const bias = bias_ ? parameters->value() + NumWeights() + FirstFilter(group) : nullptr;
-        products->forward->Run(Patches(sample, samples, group), Weight(group), bias,
-                               output->value + sample * pixels_ * filters_ + FirstFilter(group));
+        products->forward->Run(Patches(sample, samples, group), Weight(group), bias, Output(sample, group));
       }
     });
   }
 
   void Backward(const Pass&) override {
-    if (!gradient_is_factor_) TakeOutputGradient();
+    if (!output->is_rounded()) TakeOutputGradient();
     float* const d_weight = tells_weight_gradient_ ? d_weight_.data() : parameters->gradient();
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
@@ -220,16 +215,22 @@ class Conv2d final : public Layer {
                   FirstFilter(group) * window_.stride_of_rows);
   }
   const void* OutputGradient(int64_t sample, int group) const {
-    const bool copied = d_out_bytes_ > 0 && !gradient_is_factor_;
-    return Offset(*device_, copied ? device_->scratch() : static_cast<const void*>(output->gradient),
+    return Offset(*device_,
+                  d_out_bytes_ > 0 ? device_->scratch() : static_cast<const void*>(output->gradient),
                   sample * pixels_ * d_out_stride_ + FirstFilter(group));
+  }
+
+  void* Output(int64_t sample, int group) const {
+    return reinterpret_cast<char*>(output->value) +
+           (sample * pixels_ * filters_ + FirstFilter(group)) * BytesOf(output->storage);
   }
 
   void MakeProducts(int64_t samples, Products* products) {
     const int64_t rows = samples * pixels_, k = window_.stride_of_rows, f = filters_ / groups_;
     const int64_t chunk_rows = chunk_ * pixels_, bytes = BytesOf(device_->precision());
     constexpr int64_t kFloat = sizeof(float);
-    const int out_alignment = AlignmentOf({chunk_rows * filters_ * kFloat, f * kFloat});
+    const int64_t out_bytes = BytesOf(output->storage);
+    const int out_alignment = AlignmentOf({chunk_rows * filters_ * out_bytes, f * out_bytes});
     const int d_out_alignment = AlignmentOf({chunk_rows * d_out_stride_ * bytes, f * bytes});
     const int weight_alignment = AlignmentOf({f * k * bytes});
     // Pointwise patches, and their gradient, which is the input's, have rows that are not filled up with zeros.
@@ -243,6 +244,7 @@ class Conv2d final : public Layer {
                                                 .ldc = filters_,
                                                 .bias = bias_,
                                                 .relu = relu_,
+                                                .rounds_result = output->is_rounded(),
                                                 .b_alignment = weight_alignment,
                                                 .c_alignment = out_alignment});
     for (const bool accumulate : {false, true}) {
@@ -265,6 +267,7 @@ class Conv2d final : public Layer {
                                                  .lda = d_out_stride_,
                                                  .ldb = k,
                                                  .ldc = columns,
+                                                 .rounds_result = pointwise_ && input_.is_rounded(),
                                                  .a_alignment = d_out_alignment,
                                                  .b_alignment = weight_alignment});
   }
@@ -279,11 +282,11 @@ class Conv2d final : public Layer {
   }
 
   const void* Patches(int64_t sample, int64_t samples, int group) {
-    if (pointwise_) return reads_factor_ ? input_.value : pointwise_patches_->data();
+    if (pointwise_) return pointwise_patches_ ? pointwise_patches_->data() : input_.value;
     const FactorWriter patches = {device_->scratch() + d_out_bytes_, device_->precision()};
     const int64_t first = sample * input_.sample_size(), rows = samples * pixels_;
     WithPackWidth<8>(window_.channels, [&](auto width) {
-      if (reads_factor_) {
+      if (input_.is_rounded()) {
         const auto* const in = reinterpret_cast<const uint16_t*>(input_.value);
         Gather<width()>(device_, window_, group, rows, in + first, patches);
       } else {
@@ -294,12 +297,13 @@ class Conv2d final : public Layer {
   }
 
   void BackwardToInput(int64_t sample, int64_t samples, int group, const void* d_out, Gemm* product) {
-    float* const d_in = input_.gradient + sample * input_.sample_size();
-    if (pointwise_) return product->Run(d_out, Weight(group), nullptr, d_in);
+    // Pointwise products are of all samples.
+    if (pointwise_) return product->Run(d_out, Weight(group), nullptr, input_.gradient);
     auto* const d_patches = reinterpret_cast<float*>(device_->scratch() + d_out_bytes_);
     product->Run(d_out, Weight(group), nullptr, d_patches);
     WithPackWidth<4>(window_.channels, [&](auto width) {
-      GatherBack<width()>(device_, window_, group, samples, d_patches, d_in);
+      GatherBack<width()>(device_, window_, group, sample, samples, d_patches,
+                          {input_.gradient, input_.storage});
     });
   }
 
@@ -309,16 +313,14 @@ class Conv2d final : public Layer {
   const int groups_, filters_;
   const Window window_;
   const bool pointwise_;
-  const bool reads_factor_;  // the input's values have 16 bits
-  const int64_t pixels_;     // of one sample's output
-  const int64_t chunk_;      // samples; the last chunk has the rest
+  const int64_t pixels_;  // of one sample's output
+  const int64_t chunk_;   // samples; the last chunk has the rest
   // Whether weights are copied to the order and precision of patches, and whether their gradient is copied back.
   const bool takes_weight_, tells_weight_gradient_;
   DeviceArray<char> weight_;  // a factor: filters x k x k x channels, with rows filled up
   DeviceArray<> d_weight_;    // as weight_
   std::optional<Factor> pointwise_patches_;
   int64_t d_out_stride_ = 0, d_out_bytes_ = 0;  // of scratch memory; 0 bytes: it needs no rounding
-  bool gradient_is_factor_ = false;             // in the memory of the output's gradient
   Products products_, last_products_;
 };
 

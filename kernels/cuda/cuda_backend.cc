@@ -33,6 +33,7 @@ CatchmentCudaLayer LayerOf(const KernelSpec& spec) {
   layer.relu = spec.relu;
   layer.input_gradient = spec.input_gradient;
   layer.bias = shape.bias;
+  layer.may_round_output = spec.may_round_output;
   layer.input = ShapeOf(shape.input);
   layer.output = ShapeOf(shape.output);
   layer.kernel_size = shape.kernel_size;

@@ -137,34 +137,32 @@ class Add final : public Layer {
       : Layer(device, spec, 0), device_(device), first_(first), second_(second), relu_(spec.relu != 0) {}
 
   void Forward(const Pass&) override {
-    const bool relu = relu_;
-    ForEachValue(
-        device_, output->size(), output->value,
-        [=] CATCHMENT_ON_DEVICE(float a, float b) {
-          const float sum = a + b;
-          return relu && !(sum > 0) ? 0.0f : sum;
-        },
-        first_.value, second_.value);
+    const FactorReader a = {first_.value, first_.storage}, b = {second_.value, second_.storage};
+    const FactorWriter sum = {output->value, output->storage};
+    WithPackWidth<8>(output->size(),
+                     [&](auto width) { AddPacks<width()>(device_, output->size(), a, b, relu_, sum); });
   }
 
   void Backward(const Pass&) override {
-    WithPackWidth<4>(output->size(), [&](auto width) { GiveBack<width()>(); });
+    WithPackWidth<8>(output->size(), [&](auto width) { GiveBack<width()>(); });
   }
 
   template <int kWidth>
   void GiveBack() {
-    const float *const value = relu_ ? output->value : nullptr, *const d_out = output->gradient;
-    float *const d_a = first_.gradient, *const d_b = second_.gradient;
+    const bool relu = relu_;
+    const FactorReader value = {output->value, output->storage}, d_out = {output->gradient, output->storage};
+    const FactorWriter d_a = {first_.gradient, first_.storage}, d_b = {second_.gradient, second_.storage};
     device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
-      auto gradient = LoadPack<kWidth>(d_out + i * kWidth);
-      if (value != nullptr) {
-        const auto sum = LoadPack<kWidth>(value + i * kWidth);
+      const int64_t at = int64_t{i} * kWidth;
+      auto gradient = d_out.Read<kWidth>(at);
+      if (relu) {
+        const auto sum = value.Read<kWidth>(at);
         for (int k = 0; k < kWidth; ++k) {
           if (!(sum.at[k] > 0)) gradient.at[k] = 0;
         }
       }
-      StorePack(d_a + i * kWidth, gradient);
-      StorePack(d_b + i * kWidth, gradient);
+      d_a.Write(at, gradient);
+      d_b.Write(at, gradient);
     });
   }
 

@@ -51,6 +51,25 @@ struct FactorWriter {
   }
 };
 
+// Reads what a FactorWriter has written.
+struct FactorReader {
+  const void* from;
+  Precision precision;
+
+  // Returns values i, i + 1, ...; i is a multiple of kWidth.
+  template <int kWidth>
+  CATCHMENT_ON_DEVICE Pack<kWidth> Read(int64_t i) const {
+    if (!Is16Bit(precision)) return LoadPack<kWidth>(static_cast<const float*>(from) + i);
+    const auto rounded = LoadPack<kWidth>(static_cast<const uint16_t*>(from) + i);
+    Pack<kWidth> values;
+    for (int k = 0; k < kWidth; ++k) {
+      values.at[k] =
+          precision == Precision::kBfloat16 ? FromBfloat16(rounded.at[k]) : FromFloat16(rounded.at[k]);
+    }
+    return values;
+  }
+};
+
 // Returns `values` rounded up to a multiple of 16 bytes, which tensor cores load at a time, so that rows of
 // that length can be loaded.
 inline int64_t RoundedUp(const Device& device, int64_t values) {

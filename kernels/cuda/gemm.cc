@@ -36,8 +36,8 @@ cublasLtMatrixLayout_t Layout(cudaDataType type, int64_t rows, int64_t columns, 
   return layout;
 }
 
-// Returns the type of factors; results and biases are CUDA_R_32F. cublasLtMatmul has both pairs of types with
-// CUBLAS_COMPUTE_32F, scale, C, D and bias in float32.
+// Returns the type of factors, and of rounded results; other results and biases are CUDA_R_32F. cublasLtMatmul has all pairs of
+// types with CUBLAS_COMPUTE_32F, scale and bias in float32.
 cudaDataType TypeOf(Precision precision) {
   if (precision == Precision::kBfloat16) return CUDA_R_16BF;
   return precision == Precision::kFloat16 ? CUDA_R_16F : CUDA_R_32F;
@@ -91,7 +91,8 @@ std::string Describe(const GemmSpec& spec, Precision precision) {
          " and " +
          matrix("b", spec.transpose_b, spec.transpose_b ? spec.n : spec.k, spec.transpose_b ? spec.k : spec.n,
                 spec.ldb, spec.b_alignment) +
-         " to float32 " + matrix("c", false, spec.m, spec.n, spec.ldc, spec.c_alignment) +
+         " to " + NameOf(spec.rounds_result ? precision : Precision::kFloat32) + " " +
+         matrix("c", false, spec.m, spec.n, spec.ldc, spec.c_alignment) +
          (spec.accumulate ? ", accumulated" : "") + (spec.bias ? ", with a bias" : "") +
          (spec.relu ? ", with relu" : "");
 }
@@ -148,7 +149,8 @@ struct Gemm::Plan {
     const int bytes = BytesOf(device->precision());
     const auto first_bytes = static_cast<uint32_t>(aligned ? spec.b_alignment : bytes);
     const auto second_bytes = static_cast<uint32_t>(aligned ? spec.a_alignment : bytes);
-    const auto result_bytes = static_cast<uint32_t>(aligned ? spec.c_alignment : sizeof(float));
+    const int value_bytes = spec.rounds_result ? bytes : int{sizeof(float)};
+    const auto result_bytes = static_cast<uint32_t>(aligned ? spec.c_alignment : value_bytes);
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first_bytes);
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second_bytes);
     Set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result_bytes);
@@ -193,14 +195,14 @@ Gemm::Gemm(Device* device, const GemmSpec& spec)
       spec.transpose_b ? Layout(type, spec.k, spec.n, spec.ldb) : Layout(type, spec.n, spec.k, spec.ldb);
   plan.second =
       spec.transpose_a ? Layout(type, spec.m, spec.k, spec.lda) : Layout(type, spec.k, spec.m, spec.lda);
-  plan.result = Layout(CUDA_R_32F, spec.n, spec.m, spec.ldc);
+  plan.result = Layout(spec.rounds_result ? type : CUDA_R_32F, spec.n, spec.m, spec.ldc);
   plan.Choose();
 }
 
 Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
 
-void Gemm::Run(const void* a, const void* b, const float* bias, float* c) {
+void Gemm::Run(const void* a, const void* b, const float* bias, void* c) {
   Plan& plan = *plan_;
   const float one = 1;
   if (plan.bias && !plan.finishes) Set(plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, plan.Aligned(bias));
@@ -211,8 +213,9 @@ void Gemm::Run(const void* a, const void* b, const float* bias, float* c) {
   if (status != CUBLAS_STATUS_SUCCESS) Check(status, plan.description.c_str());
   plan.device->Launched(plan.description.c_str());
   if (!plan.finishes) return;
-  plan.device->ForEach(plan.spec.m * plan.spec.n, Finish{c, plan.spec.bias ? bias : nullptr, plan.spec.relu,
-                                                         Divisor(plan.spec.n), plan.spec.ldc});
+  plan.device->ForEach(plan.spec.m * plan.spec.n,
+                       Finish{static_cast<float*>(c), plan.spec.bias ? bias : nullptr, plan.spec.relu,
+                              Divisor(plan.spec.n), plan.spec.ldc});
 }
 
 }  // namespace catchment::cuda

@@ -1,6 +1,6 @@
 // A matrix product, created once for its sizes. All matrices are row-major. The device's precision determines
-// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, of which TF32's products read 11 significant bits. Sums,
-// biases and results are float32.
+// the factors (kernels/cuda/factor.h): 16 bits for each value, or float32, of which TF32's products read 11 significant bits. Sums
+// and biases are float32, and so are results unless they are to be rounded to 16 bits.
 #ifndef CATCHMENT_KERNELS_CUDA_GEMM_H_
 #define CATCHMENT_KERNELS_CUDA_GEMM_H_
 
@@ -18,6 +18,7 @@ struct GemmSpec {
   bool accumulate = false;            // c += instead of c =
   bool bias = false;                  // c + bias, one value for each column
   bool relu = false;                  // max(c + bias, 0)
+  bool rounds_result = false;         // c has the 16 bits of factors; without accumulate, bias and relu
   // The alignment of the addresses in bytes (AlignmentOf); a bias may have any.
   int a_alignment = 256, b_alignment = 256, c_alignment = 256;
 };
@@ -28,7 +29,7 @@ class Gemm {
   ~Gemm();
   Gemm(Gemm&&) noexcept;
 
-  void Run(const void* a, const void* b, const float* bias, float* c);
+  void Run(const void* a, const void* b, const float* bias, void* c);
 
  private:
   struct Plan;

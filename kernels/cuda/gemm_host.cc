@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"
 
 namespace catchment::cuda {
@@ -32,7 +33,7 @@ Gemm::Gemm(Device* device, const GemmSpec& spec) : plan_(new Plan{spec, device->
 Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
 
-void Gemm::Run(const void* a, const void* b, const float* bias, float* c) {
+void Gemm::Run(const void* a, const void* b, const float* bias, void* c) {
   const GemmSpec& s = plan_->spec;
   for (const auto& [pointer, alignment] :
        {std::pair<const void*, int>(a, s.a_alignment), {b, s.b_alignment}, {c, s.c_alignment}}) {
@@ -44,13 +45,14 @@ void Gemm::Run(const void* a, const void* b, const float* bias, float* c) {
   const std::vector<float> second = plan_->ReadAll(b, s.transpose_b ? s.n : s.k, b_columns, s.ldb);
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = 0; j < s.n; ++j) {
-      double sum = s.accumulate ? c[i * s.ldc + j] : 0.0f;
+      double sum = s.accumulate ? static_cast<const float*>(c)[i * s.ldc + j] : 0.0f;
       for (int64_t k = 0; k < s.k; ++k) {
         sum += double{s.transpose_a ? first[k * a_columns + i] : first[i * a_columns + k]} *
                (s.transpose_b ? second[j * b_columns + k] : second[k * b_columns + j]);
       }
       if (s.bias) sum += bias[j];
-      c[i * s.ldc + j] = static_cast<float>(s.relu ? std::max(sum, 0.0) : sum);
+      const FactorWriter result = {c, s.rounds_result ? plan_->precision : Precision::kFloat32};
+      result.Write(i * s.ldc + j, static_cast<float>(s.relu ? std::max(sum, 0.0) : sum));
     }
   }
 }

@@ -63,6 +63,20 @@ void ForEachValue(Device* device, int64_t n, float* out, F f, const Inputs*... i
   });
 }
 
+// Sets the sum, or what a relu makes of it, for each of `n` values.
+template <int kWidth>
+void AddPacks(Device* device, int64_t n, FactorReader a, FactorReader b, bool relu, FactorWriter sum) {
+  device->ForEach(n / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+    auto values = a.Read<kWidth>(int64_t{i} * kWidth);
+    const auto others = b.Read<kWidth>(int64_t{i} * kWidth);
+    for (int k = 0; k < kWidth; ++k) {
+      const float value = values.at[k] + others.at[k];
+      values.at[k] = relu && !(value > 0) ? 0.0f : value;
+    }
+    sum.Write(int64_t{i} * kWidth, values);
+  });
+}
+
 // The gradient of a layer's output, rows x columns, as its backward pass needs it.
 template <int kWidth>
 struct OutputGradient {

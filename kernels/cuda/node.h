@@ -18,17 +18,15 @@ struct CatchmentCudaTensor {
   int64_t batch = 0;
   float* value = nullptr;     // batch x sample_size()
   float* gradient = nullptr;  // as value
-  // Not null where the layer that computes the value needs its gradient only as a factor of 16 bits. A reader that can write
-  // that, in order and from the beginning of the memory of `gradient`, sets it to true and does so.
-  bool* gradient_is_factor = nullptr;
-  // The same for the value: not null where the layer that computes it can write it as a factor. A reader that needs no more,
-  // and is the only one, sets it to true.
-  bool* value_is_factor = nullptr;
+  // What values and gradients are stored as, in the memory of both pointers: float32, or the device's precision of 16 bits
+  // (StorageOf), for FactorReader and FactorWriter.
+  catchment::cuda::Precision storage = catchment::cuda::Precision::kFloat32;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
   int64_t size() const { return batch * sample_size(); }
   int64_t area() const { return shape.height * shape.width; }
   bool is_image() const { return shape.kind == 0; }
+  bool is_rounded() const { return catchment::cuda::Is16Bit(storage); }
 };
 
 struct CatchmentCudaNode {
@@ -46,12 +44,13 @@ enum Mode { kTraining = 0, kGathering = 1, kScoring = 2 };
 // A tensor with its memory.
 class Activation {
  public:
-  Activation(Device* device, const CatchmentCudaShape& shape, int64_t batch)
-      : tensor_{shape, batch},
-        value_(device, Checked(tensor_.size(), "an activation")),
-        gradient_(device, tensor_.size()) {
-    tensor_.value = value_.data();
-    tensor_.gradient = gradient_.data();
+  Activation(Device* device, const CatchmentCudaShape& shape, int64_t batch,
+             Precision storage = Precision::kFloat32)
+      : tensor_{.shape = shape, .batch = batch, .storage = storage},
+        value_(device, Checked(tensor_.size(), "an activation") * int64_t{BytesOf(storage)}),
+        gradient_(device, value_.size()) {
+    tensor_.value = reinterpret_cast<float*>(value_.data());
+    tensor_.gradient = reinterpret_cast<float*>(gradient_.data());
   }
   Tensor* tensor() { return &tensor_; }
   const Tensor* operator->() const { return &tensor_; }
@@ -59,9 +58,19 @@ class Activation {
 
  private:
   Tensor tensor_;
-  DeviceArray<> value_;
-  DeviceArray<> gradient_;
+  DeviceArray<char> value_;
+  DeviceArray<char> gradient_;
 };
+
+// Returns what a layer stores its output and the output's gradient as: 16 bits where that is the precision of products, all
+// readers can read it, and each pixel's values are rows that tensor cores can load. Biases and relus of products are float32's.
+inline Precision StorageOf(const Device& device, const CatchmentCudaLayer& spec) {
+  const bool writes = spec.kind == CATCHMENT_CUDA_BATCH_NORM || spec.kind == CATCHMENT_CUDA_RESIDUAL ||
+                      (spec.kind == CATCHMENT_CUDA_CONV2D && spec.bias == 0 && spec.relu == 0);
+  const bool rounds = Is16Bit(device.precision()) && spec.may_round_output != 0 && writes &&
+                      spec.output.kind == 0 && spec.output.channels % 8 == 0;
+  return rounds ? device.precision() : Precision::kFloat32;
+}
 
 // A layer's part of the flat vector and its gradient on the device, with the copies from and to the host.
 class Parameters {
@@ -110,7 +119,7 @@ class Flattening {
 class Layer : public Node {
  public:
   Layer(Device* device, const CatchmentCudaLayer& spec, int64_t num_parameters)
-      : output(device, spec.output, spec.batch_size) {
+      : output(device, spec.output, spec.batch_size, StorageOf(*device, spec)) {
     if (num_parameters > 0) parameters = std::make_unique<Parameters>(device, num_parameters);
   }
 
@@ -169,7 +178,7 @@ class Fork : public Node {
  private:
   Device* device_;
   Tensor tensor_;
-  std::vector<DeviceArray<>> gradients_;
+  std::vector<DeviceArray<char>> gradients_;
 };
 
 class Loss : public Node {

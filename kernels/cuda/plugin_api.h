@@ -11,7 +11,7 @@
 
 extern "C" {
 
-#define CATCHMENT_CUDA_PLUGIN_VERSION 5
+#define CATCHMENT_CUDA_PLUGIN_VERSION 6
 
 struct CatchmentCudaDevice {
   char name[256];
@@ -63,6 +63,7 @@ struct CatchmentCudaLayer {
   int32_t relu;
   int32_t input_gradient;
   int32_t bias;
+  int32_t may_round_output;
   struct CatchmentCudaShape input, output;
   int64_t kernel_size, stride, padding, groups, ghost_batch;
   float rate, epsilon;

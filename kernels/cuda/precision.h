@@ -46,6 +46,10 @@ CATCHMENT_ON_DEVICE inline uint16_t RoundToBfloat16(float value) {
 CATCHMENT_ON_DEVICE inline uint16_t RoundToFloat16(float value) {
   return __half_as_ushort(__float2half_rn(value));
 }
+CATCHMENT_ON_DEVICE inline float FromBfloat16(uint16_t bits) {
+  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+}
+CATCHMENT_ON_DEVICE inline float FromFloat16(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
 
 #else
 

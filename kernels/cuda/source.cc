@@ -42,20 +42,20 @@ void Flattening::Backward() {
 
 Fork::Fork(Device* device, const Tensor& tensor, int readers) : device_(device), tensor_(tensor) {
   for (int i = 0; i < readers; ++i) {
-    gradients_.emplace_back(device, tensor.size());
+    gradients_.emplace_back(device, tensor.size() * BytesOf(tensor.storage));
     Tensor& view = views.emplace_back(tensor);
-    view.gradient = gradients_.back().data();
-    view.gradient_is_factor = view.value_is_factor = nullptr;
+    view.gradient = reinterpret_cast<float*>(gradients_.back().data());
   }
 }
 
 void Fork::SumGradients() {
-  float* const sum = tensor_.gradient;
+  const FactorWriter sum = {tensor_.gradient, tensor_.storage};
   for (size_t reader = 1; reader < views.size(); ++reader) {
-    const float* const before = reader == 1 ? views[0].gradient : sum;
-    ForEachValue(
-        device_, tensor_.size(), sum, [] CATCHMENT_ON_DEVICE(float a, float b) { return a + b; }, before,
-        views[reader].gradient);
+    const FactorReader before = {reader == 1 ? views[0].gradient : tensor_.gradient, tensor_.storage};
+    const FactorReader added = {views[reader].gradient, tensor_.storage};
+    WithPackWidth<8>(tensor_.size(), [&](auto width) {
+      AddPacks<width()>(device_, tensor_.size(), before, added, /*relu=*/false, sum);
+    });
   }
 }
 

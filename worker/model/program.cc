@@ -57,6 +57,14 @@ class Plan {
     return false;
   }
 
+  bool MayRoundOutput(int i) const {
+    return !readers_[i].empty() && std::ranges::all_of(readers_[i], [this](const auto& reader) {
+      const int layer = reader.first;
+      return layer != kLoss && IsRounding(layers_[layer].kind) &&
+             layers_[layer].input.kind == SampleKind::kImage;
+    });
+  }
+
   // Returns true if no other kernel reads the input in the backward pass, its own kernel included. (A relu's
   // kernel only tests which values are above 0, which relu and dropout do not change.)
   bool MayOverwriteInput(int i) const {
@@ -157,6 +165,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
                                .relu = plan.DoesRelu(i),
                                .in_place = plan.MayOverwriteInput(i),
                                .input_gradient = plan.NeedsInputGradient(i),
+                               .may_round_output = plan.MayRoundOutput(i),
                                .seed = options.seed},
                               inputs);
     if (!kernel.ok()) return kernel.status();

@@ -108,7 +108,7 @@ std::vector<Case> Cases() {
        "stride: 5 } }" +
            end,
        {3, 32, 29}},
-      // With 16 bits, values and gradients that a batch norm writes as factors.
+      // With 16 bits, values and gradients that are stored as factors.
       {"RoundedActivations",
        "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} }"
        "layers { conv2d { filters: 8 kernel_size: 1 bias: false } } layers { batch_norm {} } layers { relu "
@@ -118,12 +118,29 @@ std::vector<Case> Cases() {
        "{} } } }" +
            end,
        kImage},
-      // The same of forks, which it must not write.
+      // The same of forks.
       {"ForkedActivations",
        "layers { conv2d { filters: 8 kernel_size: 3 bias: false } }"
        "layers { residual { layers { batch_norm {} } layers { conv2d { filters: 8 kernel_size: 1 bias: false "
        "} } } }"
        "layers { batch_norm {} } layers { residual { layers { conv2d { filters: 8 kernel_size: 1 } } } }" +
+           end,
+       kImage},
+      // The same of sums, and of convolutions with groups, strides and several chunks; the pooling reads float32.
+      {"RoundedSums",
+       "layers { conv2d { filters: 8 kernel_size: 3 bias: false } } layers { batch_norm {} } layers { relu "
+       "{} }"
+       "layers { residual { layers { conv2d { filters: 16 kernel_size: 3 padding: 1 stride: 2 bias: false } }"
+       "                    layers { batch_norm {} } layers { relu {} }"
+       "                    layers { conv2d { filters: 16 kernel_size: 3 padding: 1 groups: 4 bias: false } }"
+       "                    layers { batch_norm { ghost_batch: 4 } }"
+       "                    shortcut { conv2d { filters: 16 kernel_size: 1 stride: 2 bias: false } }"
+       "                    shortcut { batch_norm {} } } } layers { relu {} }"
+       "layers { residual { layers { conv2d { filters: 16 kernel_size: 1 } } layers { relu {} } } } layers { "
+       "relu {} }"
+       "layers { residual { layers { conv2d { filters: 16 kernel_size: 5 padding: 2 bias: false } } } }"
+       "layers { residual { layers { batch_norm {} } } } layers { relu {} } layers { average_pool { size: 2 "
+       "} }" +
            end,
        kImage},
       // Where a chunk has 2^11 values of patches, the second convolution's are of four samples and of two.

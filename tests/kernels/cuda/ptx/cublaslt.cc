@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/kernels/cuda/ptx/kernel.h"
 #include "tests/kernels/cuda/ptx/runtime.h"
 
 namespace catchment::ptx {
@@ -95,8 +96,8 @@ void CheckShapes(const Product& product, const Layout& a, const Layout& b, const
                  " x " + std::to_string(c.columns));
   }
   const bool tf32 = product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  if (a.type != b.type || c.type != CUDA_R_32F || d.type != CUDA_R_32F || product.scale != CUDA_R_32F ||
-      (tf32 && a.type != CUDA_R_32F)) {
+  if (a.type != b.type || c.type != d.type || (d.type != CUDA_R_32F && d.type != a.type) ||
+      product.scale != CUDA_R_32F || (tf32 && a.type != CUDA_R_32F)) {
     ProductFault("a combination of types that the library does not have");
   }
 }
@@ -136,8 +137,8 @@ struct Multiplication {
   Product product;
   Matrix a, b;
   float alpha, beta;
-  const float* c;
-  float* d;
+  const void* c;
+  void* d;
   Layout result;
   void* workspace;
   size_t workspace_bytes;
@@ -146,9 +147,10 @@ struct Multiplication {
     const double m = static_cast<double>(result.rows), n = static_cast<double>(result.columns);
     const auto k = static_cast<double>(product.transpose_a ? a.layout.rows : a.layout.columns);
     const auto factor_bytes = static_cast<double>(a.layout.value_bytes());
+    const auto result_bytes = static_cast<double>(result.value_bytes());
     return {.kind = Operation::Kind::kProduct,
-            .bytes_read = factor_bytes * (m * k + n * k) + (beta != 0 ? sizeof(float) * m * n : 0),
-            .bytes_written = sizeof(float) * m * n,
+            .bytes_read = factor_bytes * (m * k + n * k) + (beta != 0 ? result_bytes * m * n : 0),
+            .bytes_written = result_bytes * m * n,
             .multiplications = m * n * k,
             .value_bytes = static_cast<int>(factor_bytes)};
   }
@@ -171,9 +173,14 @@ struct Multiplication {
 
   void Finish(float value, int64_t row, int64_t column) const {
     const int64_t at = row + column * result.leading;
-    if (beta != 0) value += beta * c[at];
+    if (beta != 0) value += beta * Matrix{c, result, false, false}.At(row, column);
     if (product.has_bias()) value += static_cast<const float*>(product.bias)[row];
-    d[at] = product.relu() ? std::max(value, 0.0f) : value;
+    if (product.relu()) value = std::max(value, 0.0f);
+    if (result.type == CUDA_R_32F) {
+      static_cast<float*>(d)[at] = value;
+    } else {
+      static_cast<uint16_t*>(d)[at] = result.type == CUDA_R_16BF ? Bfloat16Bits(value) : HalfBits(value);
+    }
   }
 };
 
@@ -330,16 +337,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product_han
     catchment::ptx::CheckOperand("the bias", product.bias, result.rows * sizeof(float),
                                  catchment::ptx::kBiasAlignment);
   }
-  const Multiplication multiplication{product,
-                                      first,
-                                      second,
-                                      *static_cast<const float*>(alpha),
-                                      *static_cast<const float*>(beta),
-                                      static_cast<const float*>(c),
-                                      static_cast<float*>(d),
-                                      result,
-                                      workspace,
-                                      std::min<size_t>(workspace_bytes, 4096)};
+  const Multiplication multiplication{
+      product, first,  second,    *static_cast<const float*>(alpha),      *static_cast<const float*>(beta), c,
+      d,       result, workspace, std::min<size_t>(workspace_bytes, 4096)};
   const bool run = runtime.AddRecord(multiplication.Describe());
   runtime.scheduler.Add(Runtime::StreamOf(stream, "a product"), [multiplication, run] {
     if (run) multiplication.Run();

@@ -105,6 +105,7 @@ inline uint16_t Bfloat16Bits(float value) {
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 inline uint16_t HalfBits(float value) { return std::bit_cast<uint16_t>(static_cast<_Float16>(value)); }
+inline float FromHalfBits(uint16_t bits) { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
 
 template <typename T>
 T ShiftLeft(T value, uint32_t bits) {

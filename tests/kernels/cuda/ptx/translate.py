@@ -233,6 +233,8 @@ class Kernel:
             return f"HalfBits({self.value(source, 'f32')})"
         if parts == ["rn", "bf16", "f32"]:
             return f"Bfloat16Bits({self.value(source, 'f32')})"
+        if parts == ["f32", "f16"]:
+            return f"FromHalfBits({self.value(source, 'b16')})"
         if parts == ["sat", "f32", "f32"]:
             return FLOAT_FUNCTIONS["cvt.sat.f32"].format(self.value(source, "f32"))
         if parts[:-1] == ["rn", "f32"] and parts[-1] in ("s32", "u32"):

@@ -66,6 +66,9 @@ class TranslateTest(unittest.TestCase):
         self.assertIn("r.r1 >= r.r2 ? 0 : r.r1 + 1);", result.stdout)
         self.assertEqual(translate("membar.gl;").returncode, 0)
 
+    def test_translates_a_half_to_a_float(self):
+        self.assertIn("r.f2 = FromHalfBits(r.rs1);", translate("{  cvt.f32.f16 %f2, %rs1;}").stdout)
+
     def test_names_what_it_does_not_know(self):
         for instruction in ("sin.approx.f32 \t%f2, %f1;", "add.rp.f32 \t%f2, %f1, %f1;", "cvt.rni.f32.f32 \t%f2, %f1;"):
             result = translate(instruction)
