@@ -35,7 +35,9 @@ class BatchNorm final : public Layer {
         variance_(device, channels_),
         d_bias_(device, MostGroups() * channels_),
         d_weight_(device, MostGroups() * channels_),
-        statistics_(device, 2 * channels_) {}
+        statistics_(device, 2 * channels_) {
+    output.tensor()->gradient_may_be_shared = true;
+  }
 
   void Forward(const Pass& pass) override {
     const bool given = pass.mode == kScoring;

@@ -131,16 +131,24 @@ class Dropout final : public Layer {
   DeviceArray<uint32_t> keys_;
 };
 
+// The sum of two activations, whose gradients are that of the sum: where both allow it they share its memory, and nothing is
+// copied.
 class Add final : public Layer {
  public:
-  Add(Device* device, const CatchmentCudaLayer& spec, const Tensor& first, const Tensor& second)
-      : Layer(device, spec, 0), device_(device), first_(first), second_(second), relu_(spec.relu != 0) {}
+  Add(Device* device, const CatchmentCudaLayer& spec, Tensor* first, Tensor* second)
+      : Layer(device, spec, 0), device_(device), relu_(spec.relu != 0) {
+    if (relu_) output.tensor()->gradient_is_masked = &gradient_is_masked_;
+    for (Tensor* input : {first, second}) {
+      if (!input->gradient_may_be_shared || input->storage != output->storage) continue;
+      input->gradient = output->gradient;
+      shares_ = true;
+    }
+    first_ = *first;
+    second_ = *second;
+  }
 
   void Forward(const Pass&) override {
-    const FactorReader a = {first_.value, first_.storage}, b = {second_.value, second_.storage};
-    const FactorWriter sum = {output->value, output->storage};
-    WithPackWidth<8>(output->size(),
-                     [&](auto width) { AddPacks<width()>(device_, output->size(), a, b, relu_, sum); });
+    WithPackWidth<8>(output->size(), [&](auto width) { Sum<width()>(); });
   }
 
   void Backward(const Pass&) override {
@@ -148,28 +156,50 @@ class Add final : public Layer {
   }
 
   template <int kWidth>
-  void GiveBack() {
+  void Sum() {
     const bool relu = relu_;
+    const FactorReader a = {first_.value, first_.storage}, b = {second_.value, second_.storage};
+    const FactorWriter sum = {output->value, output->storage};
+    device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+      const int64_t at = int64_t{i} * kWidth;
+      auto values = a.Read<kWidth>(at);
+      const auto others = b.Read<kWidth>(at);
+      for (int k = 0; k < kWidth; ++k) {
+        const float value = values.at[k] + others.at[k];
+        values.at[k] = relu && !(value > 0) ? 0.0f : value;
+      }
+      sum.Write(at, values);
+    });
+  }
+
+  template <int kWidth>
+  void GiveBack() {
+    const bool masks = relu_ && !gradient_is_masked_;
     const FactorReader value = {output->value, output->storage}, d_out = {output->gradient, output->storage};
-    const FactorWriter d_a = {first_.gradient, first_.storage}, d_b = {second_.gradient, second_.storage};
+    // Nothing is written to null.
+    const FactorWriter d_a = CopyFor(first_), d_b = CopyFor(second_),
+                       masked = {masks && shares_ ? output->gradient : nullptr, output->storage};
+    if (d_a.to == nullptr && d_b.to == nullptr && masked.to == nullptr) return;
     device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
       const int64_t at = int64_t{i} * kWidth;
       auto gradient = d_out.Read<kWidth>(at);
-      if (relu) {
-        const auto sum = value.Read<kWidth>(at);
-        for (int k = 0; k < kWidth; ++k) {
-          if (!(sum.at[k] > 0)) gradient.at[k] = 0;
-        }
-      }
+      if (masks) gradient = ZeroWhereNotPositive(value.Read<kWidth>(at), gradient);
+      masked.Write(at, gradient);
       d_a.Write(at, gradient);
       d_b.Write(at, gradient);
     });
   }
 
  private:
+  FactorWriter CopyFor(const Tensor& input) const {
+    return {input.gradient == output->gradient ? nullptr : input.gradient, input.storage};
+  }
+
   Device* device_;
-  const Tensor first_, second_;
+  Tensor first_, second_;
   const bool relu_;
+  bool shares_ = false;              // the memory of the output's gradient, with an input or both
+  bool gradient_is_masked_ = false;  // by the fork that reads the output
 };
 
 }  // namespace
@@ -194,8 +224,8 @@ std::unique_ptr<Layer> MakeDropout(Device* device, const CatchmentCudaLayer& spe
   return std::make_unique<Dropout>(device, spec, input);
 }
 
-std::unique_ptr<Layer> MakeAdd(Device* device, const CatchmentCudaLayer& spec, const Tensor& first,
-                               const Tensor& second) {
+std::unique_ptr<Layer> MakeAdd(Device* device, const CatchmentCudaLayer& spec, Tensor* first,
+                               Tensor* second) {
   return std::make_unique<Add>(device, spec, first, second);
 }
 

@@ -63,18 +63,13 @@ void ForEachValue(Device* device, int64_t n, float* out, F f, const Inputs*... i
   });
 }
 
-// Sets the sum, or what a relu makes of it, for each of `n` values.
+// Returns the gradient of what a relu gets, given the gradient of its output and that output.
 template <int kWidth>
-void AddPacks(Device* device, int64_t n, FactorReader a, FactorReader b, bool relu, FactorWriter sum) {
-  device->ForEach(n / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
-    auto values = a.Read<kWidth>(int64_t{i} * kWidth);
-    const auto others = b.Read<kWidth>(int64_t{i} * kWidth);
-    for (int k = 0; k < kWidth; ++k) {
-      const float value = values.at[k] + others.at[k];
-      values.at[k] = relu && !(value > 0) ? 0.0f : value;
-    }
-    sum.Write(int64_t{i} * kWidth, values);
-  });
+CATCHMENT_ON_DEVICE Pack<kWidth> ZeroWhereNotPositive(const Pack<kWidth>& output, Pack<kWidth> gradient) {
+  for (int k = 0; k < kWidth; ++k) {
+    if (!(output.at[k] > 0)) gradient.at[k] = 0;
+  }
+  return gradient;
 }
 
 // The gradient of a layer's output, rows x columns, as its backward pass needs it.
@@ -91,10 +86,7 @@ struct OutputGradient {
     const int64_t at = int64_t{row} * columns + column;
     Pack<kWidth> pack = LoadPack<kWidth>(gradient + at);
     if (value != nullptr) {
-      const Pack<kWidth> output = LoadPack<kWidth>(value + at);
-      for (int k = 0; k < kWidth; ++k) {
-        if (!(output.at[k] > 0)) pack.at[k] = 0;
-      }
+      pack = ZeroWhereNotPositive(LoadPack<kWidth>(value + at), pack);
       if (factor.to == nullptr) StorePack(gradient + at, pack);
     }
     factor.Write(int64_t{row} * stride + column, pack);

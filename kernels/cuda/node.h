@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/factor.h"
 #include "kernels/cuda/plugin_api.h"
 
 // These are opaque types in plugin_api.h.
@@ -21,6 +22,12 @@ struct CatchmentCudaTensor {
   // What values and gradients are stored as, in the memory of both pointers: float32, or the device's precision of 16 bits
   // (StorageOf), for FactorReader and FactorWriter.
   catchment::cuda::Precision storage = catchment::cuda::Precision::kFloat32;
+  // The layer that computes the value only reads the gradient, and only where `gradient` points in its backward pass. So its
+  // reader, which it must have one of, may let it point to memory of the same storage that holds the gradient by then.
+  bool gradient_may_be_shared = false;
+  // Not null where the layer that computes the value sets its gradient to zero first, where the value is not above zero. A Fork
+  // sets it to true, and writes the gradient so.
+  bool* gradient_is_masked = nullptr;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
   int64_t size() const { return batch * sample_size(); }
@@ -147,8 +154,7 @@ std::unique_ptr<Layer> MakeDropout(Device* device, const CatchmentCudaLayer& spe
 std::unique_ptr<Layer> MakeBatchNorm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
 std::unique_ptr<Layer> MakeLayerNorm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
 std::unique_ptr<Layer> MakeLstm(Device* device, const CatchmentCudaLayer& spec, const Tensor& input);
-std::unique_ptr<Layer> MakeAdd(Device* device, const CatchmentCudaLayer& spec, const Tensor& first,
-                               const Tensor& second);
+std::unique_ptr<Layer> MakeAdd(Device* device, const CatchmentCudaLayer& spec, Tensor* first, Tensor* second);
 
 // The input of a network.
 class Source : public Node {
@@ -174,6 +180,10 @@ class Fork : public Node {
   void SumGradients();
 
   std::vector<Tensor> views;
+
+  // Sets the sum, to zero where the mask is not above zero. It is public because nvcc requires that of functions with lambdas.
+  template <int kWidth>
+  void SumPacks(FactorReader a, FactorReader b, FactorReader mask, FactorWriter sum);
 
  private:
   Device* device_;

@@ -56,7 +56,7 @@ using LayerNode = Reader<Layer>;
 using LossNode = Reader<Loss>;
 
 std::unique_ptr<Layer> MakeLayer(Device* device, const CatchmentCudaLayer& spec, const Tensor& input,
-                                 const Tensor& second) {
+                                 Tensor* first, Tensor* second) {
   switch (spec.kind) {
     case CATCHMENT_CUDA_CONV2D:
       return MakeConv2d(device, spec, input);
@@ -87,7 +87,7 @@ std::unique_ptr<Layer> MakeLayer(Device* device, const CatchmentCudaLayer& spec,
     case CATCHMENT_CUDA_LSTM:
       return MakeLstm(device, spec, input);
     case CATCHMENT_CUDA_RESIDUAL:
-      return MakeAdd(device, spec, input, second);
+      return MakeAdd(device, spec, first, second);
   }
   throw Error("there is no layer of kind " + std::to_string(spec.kind));
 }
@@ -132,7 +132,8 @@ Node* CreateLayer(CatchmentCudaBackend* backend, const CatchmentCudaLayer* spec,
   return TryMake(backend, [&] {
     auto layer = std::make_unique<LayerNode>();
     const Tensor input = layer->View(&backend->device, *inputs[0], spec->input);
-    layer->node = MakeLayer(&backend->device, *spec, input, *inputs[num_inputs - 1]);
+    Tensor* const first = layer->flattening ? layer->flattening->output.tensor() : inputs[0];
+    layer->node = MakeLayer(&backend->device, *spec, input, first, inputs[num_inputs - 1]);
     return layer;
   });
 }

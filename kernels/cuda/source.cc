@@ -41,22 +41,38 @@ void Flattening::Backward() {
 }
 
 Fork::Fork(Device* device, const Tensor& tensor, int readers) : device_(device), tensor_(tensor) {
+  if (tensor.gradient_is_masked != nullptr) *tensor.gradient_is_masked = true;
   for (int i = 0; i < readers; ++i) {
     gradients_.emplace_back(device, tensor.size() * BytesOf(tensor.storage));
     Tensor& view = views.emplace_back(tensor);
     view.gradient = reinterpret_cast<float*>(gradients_.back().data());
+    view.gradient_may_be_shared = true;
+    view.gradient_is_masked = nullptr;
   }
 }
 
 void Fork::SumGradients() {
   const FactorWriter sum = {tensor_.gradient, tensor_.storage};
+  const bool masks = tensor_.gradient_is_masked != nullptr;
   for (size_t reader = 1; reader < views.size(); ++reader) {
     const FactorReader before = {reader == 1 ? views[0].gradient : tensor_.gradient, tensor_.storage};
     const FactorReader added = {views[reader].gradient, tensor_.storage};
-    WithPackWidth<8>(tensor_.size(), [&](auto width) {
-      AddPacks<width()>(device_, tensor_.size(), before, added, /*relu=*/false, sum);
-    });
+    const FactorReader mask = {masks && reader + 1 == views.size() ? tensor_.value : nullptr,
+                               tensor_.storage};
+    WithPackWidth<8>(tensor_.size(), [&](auto width) { SumPacks<width()>(before, added, mask, sum); });
   }
+}
+
+template <int kWidth>
+void Fork::SumPacks(FactorReader a, FactorReader b, FactorReader mask, FactorWriter sum) {
+  device_->ForEach(tensor_.size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
+    const int64_t at = int64_t{i} * kWidth;
+    auto values = a.Read<kWidth>(at);
+    const auto others = b.Read<kWidth>(at);
+    for (int k = 0; k < kWidth; ++k) values.at[k] += others.at[k];
+    if (mask.from != nullptr) values = ZeroWhereNotPositive(mask.Read<kWidth>(at), values);
+    sum.Write(at, values);
+  });
 }
 
 }  // namespace catchment::cuda
