@@ -47,12 +47,17 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
                                                                .cuda_plugin = CudaPluginPath()});
   if (!choice.ok()) return choice.status();
   LOG(INFO) << choice->explanation;
-  return Network::Create(job.model(), data.input_shape(), data.target(),
-                         {.max_batch_size = static_cast<int>(job.batch_size()),
-                          .seed = job.seed(),
-                          .loss_scale = job.computation().loss_scale(),
-                          .loss_scale_period = job.computation().loss_scale_period()},
-                         std::move(choice->backend));
+  const std::string device_text = choice->backend->Describe();
+  absl::StatusOr<std::unique_ptr<Network>> network =
+      Network::Create(job.model(), data.input_shape(), data.target(),
+                      {.max_batch_size = static_cast<int>(job.batch_size()),
+                       .seed = job.seed(),
+                       .loss_scale = job.computation().loss_scale(),
+                       .loss_scale_period = job.computation().loss_scale_period()},
+                      std::move(choice->backend));
+  // Now with what computes the convolutions.
+  if (network.ok() && (*network)->device() != device_text) LOG(INFO) << (*network)->device();
+  return network;
 }
 
 // Whether the worker has a program exactly where the job wants one.

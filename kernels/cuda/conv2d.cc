@@ -11,9 +11,13 @@
 // Memory traffic of a step for each value of the patches: it is written twice and read twice (forward and
 // weight gradient), in the 2 or 4 bytes of factors; for the input gradient 4 bytes are written and read,
 // since sums are float32.
+//
+// Where cuDNN is found it computes convolutions with larger windows, or with steps, without patches, if the channels fill
+// the 16 bytes that tensor cores load. Those in FLOAT32 stay products, since cuDNN may round their factors to TF32.
 #include <algorithm>
 #include <optional>
 
+#include "kernels/cuda/convolution.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/factor.h"
 #include "kernels/cuda/gemm.h"
@@ -80,6 +84,48 @@ void GatherBack(Device* device, const Window& w, int group, int64_t first_sample
   });
 }
 
+// The passes of a convolution by cuDNN.
+struct Convolutions {
+  std::unique_ptr<Convolution> forward, to_weight, to_input;  // to_input is null if it is not needed
+
+  // Returns nothing if one of them is to be computed with patches.
+  static std::optional<Convolutions> Create(Device* device, const CatchmentCudaLayer& layer,
+                                            const Window& window, const Tensor& input, const Tensor& output) {
+    const int64_t unit = 16 / BytesOf(device->precision());
+    const bool fills_units = layer.input.channels % unit == 0 && layer.output.channels % unit == 0;
+    if (device->precision() == Precision::kFloat32 || window.is_pointwise() || layer.groups > 1 ||
+        !fills_units)
+      return std::nullopt;
+    const ConvolutionSpec spec = {
+        .samples = layer.batch_size,
+        .channels = layer.input.channels,
+        .in_height = layer.input.height,
+        .in_width = layer.input.width,
+        .filters = layer.output.channels,
+        .out_height = layer.output.height,
+        .out_width = layer.output.width,
+        .kernel_size = layer.kernel_size,
+        .stride = layer.stride,
+        .padding = layer.padding,
+        .bias = layer.bias != 0,
+        .relu = layer.relu != 0,
+        .rounds_x = input.is_rounded(),
+        .rounds_y = output.is_rounded(),
+    };
+    std::string why;
+    Convolutions made;
+    made.forward = Convolution::Create(device, Convolved::kY, spec, &why);
+    if (made.forward != nullptr) made.to_weight = Convolution::Create(device, Convolved::kW, spec, &why);
+    if (made.to_weight != nullptr && layer.input_gradient != 0)
+      made.to_input = Convolution::Create(device, Convolved::kX, spec, &why);
+    const bool complete =
+        made.to_weight != nullptr && (made.to_input != nullptr || layer.input_gradient == 0);
+    device->NoteConvolution(complete, why);
+    if (!complete) return std::nullopt;
+    return made;
+  }
+};
+
 class Conv2d final : public Layer {
  public:
   Conv2d(Device* device, const CatchmentCudaLayer& spec, const Tensor& input)
@@ -93,18 +139,19 @@ class Conv2d final : public Layer {
         filters_(static_cast<int>(spec.output.channels)),
         window_(WindowOf(*device, spec)),
         pointwise_(window_.is_pointwise()),
+        by_cudnn_(Convolutions::Create(device, spec, window_, input, *output)),
         pixels_(spec.output.height * spec.output.width),
-        chunk_(pointwise_ ? spec.batch_size
-                          : std::clamp(Device::kMostPatchValues / (pixels_ * window_.stride_of_rows),
-                                       int64_t{1}, int64_t{spec.batch_size})),
+        chunk_(pointwise_ || by_cudnn_
+                   ? spec.batch_size
+                   : std::clamp(Device::kMostPatchValues / (pixels_ * window_.stride_of_rows), int64_t{1},
+                                int64_t{spec.batch_size})),
         takes_weight_(Is16Bit(device->precision()) || window_.area() > 1 ||
                       window_.stride_of_rows > window_.row_values()),
         tells_weight_gradient_(window_.area() > 1 && window_.channels > 1),
         weight_(device, takes_weight_ ? filters_ * RowBytes() : 0),
         d_weight_(device, tells_weight_gradient_ ? int64_t{filters_} * window_.stride_of_rows : 0) {
-    if (pointwise_ && !input.is_rounded())
-      pointwise_patches_.emplace(device, input.batch * pixels_, window_.channels);
-    Checked(chunk_ * pixels_ * window_.stride_of_rows, "a convolution's patches");
+    if ((pointwise_ || by_cudnn_) && !input.is_rounded())
+      input_factor_.emplace(device, input.batch * input.area(), window_.in_channels);
     // d_out as a factor, unless it is stored as one, followed by the patches, which their gradient overwrites.
     if (Is16Bit(device->precision()) && !output->is_rounded()) {
       d_out_stride_ = groups_ > 1 ? filters_ : RoundedUp(*device, filters_);
@@ -112,6 +159,11 @@ class Conv2d final : public Layer {
     } else {
       d_out_stride_ = filters_;
     }
+    if (by_cudnn_) {
+      device->ReserveScratch(d_out_bytes_);
+      return;
+    }
+    Checked(chunk_ * pixels_ * window_.stride_of_rows, "a convolution's patches");
     device->ReserveScratch(d_out_bytes_ +
                            (pointwise_ ? 0 : chunk_ * pixels_ * window_.stride_of_rows * sizeof(float)));
     MakeProducts(chunk_, &products_);
@@ -119,12 +171,13 @@ class Conv2d final : public Layer {
   }
 
   void Forward(const Pass&) override {
-    if (pointwise_patches_) pointwise_patches_->Take(input_.value);
+    if (input_factor_) input_factor_->Take(input_.value);
     if (takes_weight_) TakeWeight();
+    if (by_cudnn_) return by_cudnn_->forward->Run(Input(), Weight(0), output->value, Bias(0));
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
-        const float* const bias = bias_ ? parameters->value() + NumWeights() + FirstFilter(group) : nullptr;
-        products->forward->Run(Patches(sample, samples, group), Weight(group), bias, Output(sample, group));
+        products->forward->Run(Patches(sample, samples, group), Weight(group), Bias(group),
+                               Output(sample, group));
       }
     });
   }
@@ -132,6 +185,17 @@ class Conv2d final : public Layer {
   void Backward(const Pass&) override {
     if (!output->is_rounded()) TakeOutputGradient();
     float* const d_weight = tells_weight_gradient_ ? d_weight_.data() : parameters->gradient();
+    if (by_cudnn_) {
+      by_cudnn_->to_weight->Run(Input(), d_weight, OutputGradient(0, 0), nullptr);
+      if (input_gradient_)
+        by_cudnn_->to_input->Run(input_.gradient, Weight(0), OutputGradient(0, 0), nullptr);
+    } else {
+      BackwardWithPatches(d_weight);
+    }
+    if (tells_weight_gradient_) TellWeightGradient();
+  }
+
+  void BackwardWithPatches(float* d_weight) {
     ForEachChunk([&](int64_t sample, int64_t samples, Products* products) {
       for (int group = 0; group < groups_; ++group) {
         const void* const d_out = OutputGradient(sample, group);
@@ -140,7 +204,6 @@ class Conv2d final : public Layer {
         if (input_gradient_) BackwardToInput(sample, samples, group, d_out, &*products->to_input);
       }
     });
-    if (tells_weight_gradient_) TellWeightGradient();
   }
 
   // The output's gradient, from which the relu and the bias take theirs, as a factor.
@@ -214,6 +277,11 @@ class Conv2d final : public Layer {
     return Offset(*device_, takes_weight_ ? weight_.data() : static_cast<const void*>(parameters->value()),
                   FirstFilter(group) * window_.stride_of_rows);
   }
+  const float* Bias(int group) const {
+    return bias_ ? parameters->value() + NumWeights() + FirstFilter(group) : nullptr;
+  }
+  // The whole input as a factor, where it is not read as patches.
+  const void* Input() const { return input_factor_ ? input_factor_->data() : input_.value; }
   const void* OutputGradient(int64_t sample, int group) const {
     return Offset(*device_,
                   d_out_bytes_ > 0 ? device_->scratch() : static_cast<const void*>(output->gradient),
@@ -282,7 +350,7 @@ class Conv2d final : public Layer {
   }
 
   const void* Patches(int64_t sample, int64_t samples, int group) {
-    if (pointwise_) return pointwise_patches_ ? pointwise_patches_->data() : input_.value;
+    if (pointwise_) return Input();
     const FactorWriter patches = {device_->scratch() + d_out_bytes_, device_->precision()};
     const int64_t first = sample * input_.sample_size(), rows = samples * pixels_;
     WithPackWidth<8>(window_.channels, [&](auto width) {
@@ -313,13 +381,14 @@ class Conv2d final : public Layer {
   const int groups_, filters_;
   const Window window_;
   const bool pointwise_;
+  const std::optional<Convolutions> by_cudnn_;
   const int64_t pixels_;  // of one sample's output
   const int64_t chunk_;   // samples; the last chunk has the rest
   // Whether weights are copied to the order and precision of patches, and whether their gradient is copied back.
   const bool takes_weight_, tells_weight_gradient_;
-  DeviceArray<char> weight_;  // a factor: filters x k x k x channels, with rows filled up
-  DeviceArray<> d_weight_;    // as weight_
-  std::optional<Factor> pointwise_patches_;
+  DeviceArray<char> weight_;                    // a factor: filters x k x k x channels, with rows filled up
+  DeviceArray<> d_weight_;                      // as weight_
+  std::optional<Factor> input_factor_;          // of pointwise patches, or for cuDNN
   int64_t d_out_stride_ = 0, d_out_bytes_ = 0;  // of scratch memory; 0 bytes: it needs no rounding
   Products products_, last_products_;
 };

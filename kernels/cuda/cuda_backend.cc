@@ -182,11 +182,9 @@ class CudaPinning final : public Pinning {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(std::shared_ptr<Session> session, CatchmentCudaPrecision precision)
-      : session_(std::move(session)),
-        description_(session_->plugin.describe(session_->backend)),
-        precision_(precision) {}
+      : session_(std::move(session)), precision_(precision) {}
 
-  std::string Describe() const override { return description_; }
+  std::string Describe() const override { return plugin().describe(session_->backend); }
   void Enter() override { session_->Check(session_->plugin.enter(session_->backend)); }
   bool runs_ahead() const override { return true; }
 
@@ -238,7 +236,6 @@ class CudaBackend final : public Backend {
   }
 
   std::shared_ptr<Session> session_;
-  const std::string description_;
   const CatchmentCudaPrecision precision_;
 };
 

@@ -97,7 +97,7 @@ std::string Device::Describe() const {
   char text[400];
   std::snprintf(text, sizeof text, "cuda:%d: %s, compute capability %d.%d, %s", index_, properties.name,
                 properties.major, properties.minor, NameOf(precision_));
-  return text;
+  return text + DescribeConvolutions();
 }
 
 void* Device::TryAllocate(size_t bytes) {

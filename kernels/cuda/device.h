@@ -58,7 +58,18 @@ class Device {
   void Enter();
   int index() const { return index_; }
   Precision precision() const { return precision_; }
+  // With how the convolutions are computed that were created before.
   std::string Describe() const;
+  // Counts a convolution that cuDNN suits: `how` is cuDNN's version, or why it is computed with patches nevertheless.
+  void NoteConvolution(bool by_cudnn, const std::string& how) {
+    (by_cudnn ? by_cudnn_ : with_patches_) += 1;
+    // One line, which is shown with the device's name.
+    constexpr size_t kMostCharacters = 300;
+    std::string& text = by_cudnn ? cudnn_ : why_patches_;
+    text = how.substr(0, kMostCharacters);
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return c < ' '; }, ' ');
+  }
 
   // Allocate and free memory. They wait for the device, so they are not called in a step. Allocate returns
   // memory aligned to 256 bytes, or null if the device has too little: then layers can still be created, so
@@ -126,6 +137,14 @@ class Device {
   bool TryRegister(void* memory, size_t bytes);
   void Unregister(void* memory) noexcept;  // after all that is under way
   Memory memory() const;
+  // Returns ", 16 convolutions by cuDNN 9.19.0, 1 with patches: REASON", or nothing.
+  std::string DescribeConvolutions() const {
+    std::string text;
+    if (by_cudnn_ > 0) text += ", " + std::to_string(by_cudnn_) + " convolutions by " + cudnn_;
+    if (with_patches_ > 0)
+      text += ", " + std::to_string(with_patches_) + " convolutions with patches: " + why_patches_;
+    return text;
+  }
   // Returns whether the environment's variable is 1.
   static bool IsSet(const char* variable);
   void Wait();  // for all that is under way
@@ -143,6 +162,8 @@ class Device {
   const int index_;
   const Precision precision_;
   const bool waits_for_all_work_ = IsSet("CATCHMENT_CUDA_SYNC");
+  int by_cudnn_ = 0, with_patches_ = 0;  // convolutions
+  std::string cudnn_, why_patches_;
   size_t used_ = 0, missing_ = 0;  // bytes that Allocate has returned, and that it could not
   Streams* streams_ = nullptr;
   char* scratch_ = nullptr;

@@ -34,7 +34,8 @@ const char* OfDevice() {
 struct Place {
   std::string name;
   const char* plugin;
-  const char* order;  // of the streams, $CATCHMENT_PTX_ORDER
+  const char* order;   // of the streams, $CATCHMENT_PTX_ORDER
+  bool cudnn = false;  // $CATCHMENT_PTX_CUDNN
 };
 
 const Place kPlaces[] = {{"OnHost", kOnHost, ""},
@@ -45,7 +46,9 @@ const Place kPlaces[] = {{"OnHost", kOnHost, ""},
                          {"OnPtxCopiesOutFirst", kOnPtx, "first:2"},
                          {"OnPtxRandom1", kOnPtx, "random:1"},
                          {"OnPtxRandom2", kOnPtx, "random:2"},
-                         {"OnPtxRandom3", kOnPtx, "random:3"}};
+                         {"OnPtxRandom3", kOnPtx, "random:3"},
+                         {"OnPtxWithCudnnLazy", kOnPtx, "lazy", true},
+                         {"OnPtxWithCudnnRandom4", kOnPtx, "random:4", true}};
 
 struct Case {
   std::string name;
@@ -141,6 +144,20 @@ std::vector<Case> Cases() {
        "layers { residual { layers { conv2d { filters: 16 kernel_size: 5 padding: 2 bias: false } } } }"
        "layers { residual { layers { batch_norm {} } } } layers { relu {} } layers { average_pool { size: 2 "
        "} }" +
+           end,
+       kImage},
+      // Those that cuDNN computes where it is found, and one of 1 x 1 that needs no patches.
+      {"FilledUnits",
+       "layers { conv2d { filters: 8 kernel_size: 1 } }"
+       "layers { conv2d { filters: 16 kernel_size: 3 stride: 2 padding: 1 } }"
+       "layers { conv2d { filters: 8 kernel_size: 2 padding: 1 bias: false } }"
+       "layers { conv2d { filters: 16 kernel_size: 1 stride: 2 bias: false } }" +
+           end,
+       kImage},
+      {"FilledUnitsWithRelu",
+       "layers { conv2d { filters: 8 kernel_size: 3 } } layers { relu {} }"
+       "layers { conv2d { filters: 16 kernel_size: 3 } } layers { relu {} }"
+       "layers { conv2d { filters: 8 kernel_size: 2 bias: false } } layers { relu {} }" +
            end,
        kImage},
       // Where a chunk has 2^11 values of patches, the second convolution's are of four samples and of two.
@@ -277,6 +294,7 @@ class LayersTest : public testing::TestWithParam<std::tuple<Place, Case>> {
     // Read when the backend makes its first stream; all of those before are gone.
     cuda_.reset();
     setenv("CATCHMENT_PTX_ORDER", place.order, /*overwrite=*/1);
+    setenv("CATCHMENT_PTX_CUDNN", place.cudnn ? "1" : "0", /*overwrite=*/1);
     const auto plugin = OpenCudaPlugin(place.plugin);
     if (!plugin.ok()) GTEST_SKIP() << plugin.status().message();
     if (const auto devices = ListCudaDevices(**plugin); !devices.ok())
@@ -386,10 +404,23 @@ TEST_P(LayersTest, ScoreLikeTheCpus) {
   ExpectClose(cuda_->Evaluate(weights_, batch), cpu_->Evaluate(weights_, batch));
 }
 
+TEST_P(LayersTest, SayHowConvolutionsAreComputed) {
+  const auto& [place, c] = GetParam();
+  if (place.plugin != kOnPtx || c.name != "FilledUnits") GTEST_SKIP() << "this is a matter of one model";
+  EXPECT_EQ(cuda_->device().find("convolutions"), std::string::npos) << "FLOAT32 stays with patches";
+  Open(CATCHMENT_CUDA_BFLOAT16);
+  if (cuda_ == nullptr) return;
+  const std::string said =
+      place.cudnn ? "3 convolutions by an emulated cuDNN" : "3 convolutions with patches: no emulated cuDNN";
+  EXPECT_NE(cuda_->device().find(said), std::string::npos) << cuda_->device();
+}
+
 std::vector<std::tuple<Place, Case>> Everywhere() {
   std::vector<std::tuple<Place, Case>> all;
   for (const Case& c : Cases()) {
-    for (const Place& place : kPlaces) all.emplace_back(place, c);
+    for (const Place& place : kPlaces) {
+      if (!place.cudnn || c.model.find("conv2d") != std::string::npos) all.emplace_back(place, c);
+    }
   }
   return all;
 }
