@@ -9,14 +9,10 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/loops.h"
 #include "kernels/cuda/node.h"
+#include "kernels/cuda/normalization.h"
 
 namespace catchment::cuda {
 namespace {
-
-// The normalized value, h above, and the layer's output without relu. Forward and backward call the same functions, so that
-// the relu sets the same values to zero in both.
-CATCHMENT_ON_DEVICE float Normalized(float x, float mean, float scale) { return (x - mean) * scale; }
-CATCHMENT_ON_DEVICE float Output(float h, float weight, float bias) { return fmaf(h, weight, bias); }
 
 class BatchNorm final : public Layer {
  public:
@@ -37,6 +33,7 @@ class BatchNorm final : public Layer {
         d_weight_(device, MostGroups() * channels_),
         statistics_(device, 2 * channels_) {
     output.tensor()->gradient_may_be_shared = true;
+    output.tensor()->normalizer = &normalizer_;
   }
 
   void Forward(const Pass& pass) override {
@@ -53,7 +50,16 @@ class BatchNorm final : public Layer {
         ForEachGroup(pass,
                      [&](int group, int64_t first, int64_t rows) { Measure<width()>(group, first, rows); });
       }
-      Normalize<width()>(given ? 1 : Groups(pass));
+      normalizer_.of_pass = {.x = {input_.value, input_.storage},
+                             .mean = mean_.data(),
+                             .scale = scale_.data(),
+                             .weight = parameters->value(),
+                             .bias = parameters->value() + channels_,
+                             .channels = channels_,
+                             .groups = given ? 1 : Groups(pass),
+                             .group_values = int64_t{ghost_} * area_ * channels_,
+                             .relu = relu_};
+      if (!normalizer_.is_taken) Normalize<width()>();
     });
   }
 
@@ -95,26 +101,11 @@ class BatchNorm final : public Layer {
   }
 
   template <int kWidth>
-  void Normalize(int groups) {
-    const int channels = channels_;
-    const Divisor by_channels(channels / kWidth), by_group(GroupPacks<kWidth>());
-    const bool relu = relu_;
-    const FactorReader x = {input_.value, input_.storage};
-    const float *const mean = mean_.data(), *const scale = scale_.data();
-    const float *const weight = parameters->value(), *const bias = weight + channels;
+  void Normalize() {
+    const NormalizedPacks<kWidth> normalized(normalizer_.of_pass);
     const FactorWriter y = {output->value, output->storage};
-    device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
-      const int c = i % by_channels * kWidth, group = i / by_group;
-      const int s = (group < groups ? group : groups - 1) * channels + c;
-      auto values = x.Read<kWidth>(int64_t{i} * kWidth);
-      const auto m = LoadPack<kWidth>(mean + s), f = LoadPack<kWidth>(scale + s);
-      const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
-      for (int k = 0; k < kWidth; ++k) {
-        const float value = Output(Normalized(values.at[k], m.at[k], f.at[k]), w.at[k], b.at[k]);
-        values.at[k] = relu && !(value > 0) ? 0.0f : value;
-      }
-      y.Write(int64_t{i} * kWidth, values);
-    });
+    device_->ForEach(output->size() / kWidth,
+                     [=] CATCHMENT_ON_DEVICE(int i) { y.Write(int64_t{i} * kWidth, normalized(i)); });
   }
 
   // Sums d_bias and d_weight of a group, and adds them to the parameters' gradient; the first group begins it.
@@ -139,7 +130,7 @@ class BatchNorm final : public Layer {
           const auto w = LoadPack<kWidth>(weight + c), b = LoadPack<kWidth>(bias + c);
           for (int k = 0; k < kWidth; ++k) {
             const float h = Normalized(values.at[k], m.at[k], f.at[k]);
-            const float d = relu && !(Output(h, w.at[k], b.at[k]) > 0) ? 0.0f : gradients.at[k];
+            const float d = relu && !(NormOutput(h, w.at[k], b.at[k]) > 0) ? 0.0f : gradients.at[k];
             sums[0].at[k] += d;
             sums[1].at[k] += d * h;
           }
@@ -178,7 +169,7 @@ class BatchNorm final : public Layer {
         const auto sum = LoadPack<kWidth>(d_bias + s), sum_h = LoadPack<kWidth>(d_weight + s);
         for (int k = 0; k < kWidth; ++k) {
           const float h = Normalized(values.at[k], m.at[k], f.at[k]);
-          const float d = relu && !(Output(h, w.at[k], b.at[k]) > 0) ? 0.0f : gradients.at[k];
+          const float d = relu && !(NormOutput(h, w.at[k], b.at[k]) > 0) ? 0.0f : gradients.at[k];
           result.at[k] = w.at[k] * f.at[k] * (d - part * (sum.at[k] + h * sum_h.at[k]));
         }
       }
@@ -228,6 +219,7 @@ class BatchNorm final : public Layer {
   DeviceArray<> variance_;           // of the group that was measured last
   DeviceArray<> d_bias_, d_weight_;  // groups x channels
   PinnedArray<> statistics_;
+  Normalizer normalizer_;
 };
 
 }  // namespace

@@ -131,14 +131,29 @@ class Dropout final : public Layer {
   DeviceArray<uint32_t> keys_;
 };
 
-// The sum of two activations, whose gradients are that of the sum: where both allow it they share its memory, and nothing is
-// copied.
+// The packs of values in memory.
+template <int kWidth>
+struct StoredPacks {
+  FactorReader from;
+  CATCHMENT_ON_DEVICE Pack<kWidth> operator()(int i) const { return from.Read<kWidth>(int64_t{i} * kWidth); }
+};
+
+// Calls f with what computes the packs of a tensor, in a kernel.
+template <int kWidth, typename F>
+void WithPacks(const Tensor& tensor, F f) {
+  if (tensor.normalizer != nullptr) return f(NormalizedPacks<kWidth>(tensor.normalizer->of_pass));
+  f(StoredPacks<kWidth>{{tensor.value, tensor.storage}});
+}
+
+// The sum of two activations. It computes the outputs of batch norms that nothing else reads, so that norm, sum and relu are one
+// kernel. Gradients of both are that of the sum: where they allow it they share its memory, and nothing is copied.
 class Add final : public Layer {
  public:
   Add(Device* device, const CatchmentCudaLayer& spec, Tensor* first, Tensor* second)
       : Layer(device, spec, 0), device_(device), relu_(spec.relu != 0) {
     if (relu_) output.tensor()->gradient_is_masked = &gradient_is_masked_;
     for (Tensor* input : {first, second}) {
+      if (input->normalizer != nullptr) input->normalizer->is_taken = true;
       if (!input->gradient_may_be_shared || input->storage != output->storage) continue;
       input->gradient = output->gradient;
       shares_ = true;
@@ -148,27 +163,30 @@ class Add final : public Layer {
   }
 
   void Forward(const Pass&) override {
-    WithPackWidth<8>(output->size(), [&](auto width) { Sum<width()>(); });
+    const bool normalizes = first_.normalizer != nullptr || second_.normalizer != nullptr;
+    // Packs of a batch norm are of one pixel.
+    WithPackWidth<8>(normalizes ? output->shape.channels : output->size(), [&](auto width) {
+      WithPacks<width()>(first_,
+                         [&](auto a) { WithPacks<width()>(second_, [&](auto b) { Sum<width()>(a, b); }); });
+    });
   }
 
   void Backward(const Pass&) override {
     WithPackWidth<8>(output->size(), [&](auto width) { GiveBack<width()>(); });
   }
 
-  template <int kWidth>
-  void Sum() {
+  template <int kWidth, typename A, typename B>
+  void Sum(A a, B b) {
     const bool relu = relu_;
-    const FactorReader a = {first_.value, first_.storage}, b = {second_.value, second_.storage};
     const FactorWriter sum = {output->value, output->storage};
     device_->ForEach(output->size() / kWidth, [=] CATCHMENT_ON_DEVICE(int i) {
-      const int64_t at = int64_t{i} * kWidth;
-      auto values = a.Read<kWidth>(at);
-      const auto others = b.Read<kWidth>(at);
+      auto values = a(i);
+      const auto others = b(i);
       for (int k = 0; k < kWidth; ++k) {
         const float value = values.at[k] + others.at[k];
         values.at[k] = relu && !(value > 0) ? 0.0f : value;
       }
-      sum.Write(at, values);
+      sum.Write(int64_t{i} * kWidth, values);
     });
   }
 

@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/factor.h"
+#include "kernels/cuda/normalization.h"
 #include "kernels/cuda/plugin_api.h"
 
 // These are opaque types in plugin_api.h.
@@ -28,6 +29,8 @@ struct CatchmentCudaTensor {
   // Not null where the layer that computes the value sets its gradient to zero first, where the value is not above zero. A Fork
   // sets it to true, and writes the gradient so.
   bool* gradient_is_masked = nullptr;
+  // Not null where a batch norm computes the value. Its only reader may set `is_taken` and compute it; then it is not stored.
+  catchment::cuda::Normalizer* normalizer = nullptr;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }
   int64_t size() const { return batch * sample_size(); }

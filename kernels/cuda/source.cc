@@ -48,6 +48,7 @@ Fork::Fork(Device* device, const Tensor& tensor, int readers) : device_(device),
     view.gradient = reinterpret_cast<float*>(gradients_.back().data());
     view.gradient_may_be_shared = true;
     view.gradient_is_masked = nullptr;
+    view.normalizer = nullptr;
   }
 }
 

@@ -102,13 +102,13 @@ TEST(StepRecordTest, ValuesBetweenConvolutionsBatchNormsAndSumsHave16Bits) {
     int launches;
     double read, written;
   };
-  // As in the test above, with half of the values' bytes. Without a relu, sums of gradients need no output. Both inputs of the sum
+  // As in the test above, with half of the values' bytes. The sum computes the output of the second batch norm. Without a relu, sums of gradients need no output. Both inputs of the sum
   // read the sum's gradient, which has to be written only where the relu has set values to zero.
   const Bytes expected[] = {{"Measure", 2, kValues, 3 * kChannels},
-                            {"Normalize", 2, kValues + 4 * kChannels, kValues},
+                            {"9BatchNorm9Normalize", 1, kValues + 4 * kChannels, kValues},
                             {"SumGradients", 2, 2 * kValues + 2 * kChannels, 4 * kChannels},
                             {"ToInput", 2, 2 * kValues + 6 * kChannels, kValues},
-                            {"3Add3Sum", 1, 2 * kValues, kValues},
+                            {"3Add3Sum", 1, 2 * kValues + 4 * kChannels, kValues},
                             {"SumPacks", 1, 2 * kValues, kValues},
                             {"GiveBack", 1, 2 * kValues, kValues},
                             {"6Factor4Copy", 0, 0, 0}};
