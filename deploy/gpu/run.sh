@@ -31,21 +31,23 @@ for argument in "$@"; do
 done
 command -v python3 >/dev/null || { echo "run.sh: there is no python3" >&2; exit 1; }
 
-# cuBLAS 13: the bundle's, the toolkit's, or that of a PyTorch for CUDA 13.
-cublas_folder() {
+# library_folder FILE: the folder of a library of CUDA: the bundle's, the toolkit's, or that of a PyTorch; nothing without it.
+library_folder() {
   local folder
   for folder in "$here/lib" /usr/local/cuda/lib64 /usr/local/cuda/lib; do
-    [[ ! -e $folder/libcublasLt.so.13 ]] || { echo "$folder"; return; }
+    [[ ! -e $folder/$1 ]] || { echo "$folder"; return; }
   done
-  python3 - 2>/dev/null <<'PYTHON' || true
-import glob, site
+  python3 - "$1" 2>/dev/null <<'PYTHON' || true
+import glob, site, sys
 for folder in site.getsitepackages() + [site.getusersitepackages()]:
-    for file in glob.glob(folder + "/nvidia/*/lib/libcublasLt.so.13"):
+    for file in glob.glob(folder + "/nvidia/*/lib/" + sys.argv[1]):
         print(file.rsplit("/", 1)[0])
         raise SystemExit
 PYTHON
 }
 
-CATCHMENT_CUBLAS=$(cublas_folder)
+CATCHMENT_CUBLAS=$(library_folder libcublasLt.so.13)
 export CATCHMENT_CUBLAS
+cudnn=$(library_folder libcudnn.so.9)
+[[ -n ${CATCHMENT_CUDNN:-} || -z $cudnn ]] || export CATCHMENT_CUDNN=$cudnn/libcudnn.so.9
 exec python3 "$here/check_gpu.py" "$@"

@@ -23,11 +23,11 @@ struct CatchmentCudaTensor {
   // What values and gradients are stored as, in the memory of both pointers: float32, or the device's precision of 16 bits
   // (StorageOf), for FactorReader and FactorWriter.
   catchment::cuda::Precision storage = catchment::cuda::Precision::kFloat32;
-  // The layer that computes the value only reads the gradient, and only where `gradient` points in its backward pass. So its
-  // reader, which it must have one of, may let it point to memory of the same storage that holds the gradient by then.
+  // Whether the layer that computes the value only reads the gradient, where `gradient` points in its backward pass. Its only reader
+  // may then set the pointer to memory of the same storage that holds the gradient by then.
   bool gradient_may_be_shared = false;
-  // Not null where the layer that computes the value sets its gradient to zero first, where the value is not above zero. A Fork
-  // sets it to true, and writes the gradient so.
+  // Not null where the layer that computes the value must set the gradient to zero where the value is not above zero. A Fork, which
+  // writes the gradient, sets it to true and does so.
   bool* gradient_is_masked = nullptr;
   // Not null where a batch norm computes the value. Its only reader may set `is_taken` and compute it; then it is not stored.
   catchment::cuda::Normalizer* normalizer = nullptr;

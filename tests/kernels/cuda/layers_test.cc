@@ -404,17 +404,6 @@ TEST_P(LayersTest, ScoreLikeTheCpus) {
   ExpectClose(cuda_->Evaluate(weights_, batch), cpu_->Evaluate(weights_, batch));
 }
 
-TEST_P(LayersTest, SayHowConvolutionsAreComputed) {
-  const auto& [place, c] = GetParam();
-  if (place.plugin != kOnPtx || c.name != "FilledUnits") GTEST_SKIP() << "this is a matter of one model";
-  EXPECT_EQ(cuda_->device().find("convolutions"), std::string::npos) << "FLOAT32 stays with patches";
-  Open(CATCHMENT_CUDA_BFLOAT16);
-  if (cuda_ == nullptr) return;
-  const std::string said =
-      place.cudnn ? "3 convolutions by an emulated cuDNN" : "3 convolutions with patches: no emulated cuDNN";
-  EXPECT_NE(cuda_->device().find(said), std::string::npos) << cuda_->device();
-}
-
 std::vector<std::tuple<Place, Case>> Everywhere() {
   std::vector<std::tuple<Place, Case>> all;
   for (const Case& c : Cases()) {
@@ -425,9 +414,31 @@ std::vector<std::tuple<Place, Case>> Everywhere() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(, LayersTest, testing::ValuesIn(Everywhere()), [](const auto& info) {
+// One model, as PTX.
+class ConvolutionsTest : public LayersTest {};
+
+TEST_P(ConvolutionsTest, SayHowTheyAreComputed) {
+  if (cuda_ == nullptr) return;
+  EXPECT_EQ(cuda_->device().find("convolutions"), std::string::npos) << "FLOAT32 stays with patches";
+  Open(CATCHMENT_CUDA_BFLOAT16);
+  const std::string said = std::get<0>(GetParam()).cudnn ? "3 convolutions by an emulated cuDNN"
+                                                         : "3 convolutions with patches: no emulated cuDNN";
+  EXPECT_NE(cuda_->device().find(said), std::string::npos) << cuda_->device();
+}
+
+std::vector<std::tuple<Place, Case>> FilledUnitsOnPtx() {
+  std::vector<std::tuple<Place, Case>> all;
+  for (const auto& [place, c] : Everywhere()) {
+    if (place.plugin == kOnPtx && c.name == "FilledUnits") all.emplace_back(place, c);
+  }
+  return all;
+}
+
+std::string NameOf(const testing::TestParamInfo<std::tuple<Place, Case>>& info) {
   return std::get<1>(info.param).name + std::get<0>(info.param).name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(, LayersTest, testing::ValuesIn(Everywhere()), NameOf);
+INSTANTIATE_TEST_SUITE_P(, ConvolutionsTest, testing::ValuesIn(FilledUnitsOnPtx()), NameOf);
 
 }  // namespace
 }  // namespace catchment
