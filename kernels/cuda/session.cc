@@ -2,6 +2,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "kernels/cuda/node.h"
 #include "kernels/cuda/plugin.h"
@@ -34,23 +35,32 @@ Node* TryMake(CatchmentCudaBackend* backend, F f) {
   return node.release();
 }
 
-// A node with an input, which it sees in the shape that it needs: a sequence can be read as a vector
+// A node with its inputs, which it sees in the shape that it needs: a sequence can be read as a vector
 // directly, an image is flattened first.
 template <typename T>
 struct Reader : Node {
-  std::unique_ptr<Flattening> flattening;  // null unless an image is read as a vector
+  std::vector<std::unique_ptr<Flattening>> flattenings;  // of the images that are read as vectors
   std::unique_ptr<T> node;
 
-  Tensor View(Device* device, const Tensor& input, const CatchmentCudaShape& shape) {
-    Tensor view = input;
-    if (input.is_image() && input.area() > 1 && shape.kind != 0) {
-      flattening = std::make_unique<Flattening>(device, input);
-      view = *flattening->output.tensor();
-    }
-    view.shape = shape;
-    return view;
+  // Returns the input, or what it is flattened to.
+  Tensor* Flat(Device* device, Tensor* input, const CatchmentCudaShape& shape) {
+    if (!input->is_image() || input->area() == 1 || shape.kind == 0) return input;
+    flattenings.push_back(std::make_unique<Flattening>(device, *input));
+    return flattenings.back()->output.tensor();
+  }
+
+  void Flatten() {
+    for (const auto& flattening : flattenings) flattening->Forward();
+  }
+  void FlattenBackward() {
+    for (const auto& flattening : flattenings) flattening->Backward();
   }
 };
+
+Tensor WithShape(Tensor tensor, const CatchmentCudaShape& shape) {
+  tensor.shape = shape;
+  return tensor;
+}
 
 using LayerNode = Reader<Layer>;
 using LossNode = Reader<Loss>;
@@ -131,9 +141,9 @@ Node* CreateLayer(CatchmentCudaBackend* backend, const CatchmentCudaLayer* spec,
                   int32_t num_inputs) {
   return TryMake(backend, [&] {
     auto layer = std::make_unique<LayerNode>();
-    const Tensor input = layer->View(&backend->device, *inputs[0], spec->input);
-    Tensor* const first = layer->flattening ? layer->flattening->output.tensor() : inputs[0];
-    layer->node = MakeLayer(&backend->device, *spec, input, first, inputs[num_inputs - 1]);
+    Tensor* const first = layer->Flat(&backend->device, inputs[0], spec->input);
+    Tensor* const second = num_inputs > 1 ? layer->Flat(&backend->device, inputs[1], spec->input) : nullptr;
+    layer->node = MakeLayer(&backend->device, *spec, WithShape(*first, spec->input), first, second);
     return layer;
   });
 }
@@ -145,7 +155,8 @@ Node* CreateFork(CatchmentCudaBackend* backend, Tensor* tensor, int32_t readers)
 Node* CreateLoss(CatchmentCudaBackend* backend, const CatchmentCudaLossSpec* spec, Tensor* outputs) {
   return TryMake(backend, [&] {
     auto loss = std::make_unique<LossNode>();
-    const Tensor view = loss->View(&backend->device, *outputs, {spec->num_outputs, 1, 1, 1});
+    const CatchmentCudaShape shape = {spec->num_outputs, 1, 1, 1};
+    const Tensor view = WithShape(*loss->Flat(&backend->device, outputs, shape), shape);
     loss->node = std::make_unique<Loss>(&backend->device, *spec, view);
     backend->device.CheckMemory(spec->batch_size);
     return loss;
@@ -166,8 +177,9 @@ int32_t Load(CatchmentCudaBackend* backend, Node* source, const float* inputs, i
 
 int32_t Forward(CatchmentCudaBackend* backend, Node* node, const float* parameters, const Pass* pass) {
   return Try(backend, [&] {
-    auto& [flattening, layer] = *static_cast<LayerNode*>(node);
-    if (flattening) flattening->Forward();
+    auto* const reader = static_cast<LayerNode*>(node);
+    Layer* const layer = reader->node.get();
+    reader->Flatten();
     if (layer->parameters) layer->parameters->Load(parameters);
     layer->Forward(*pass);
   });
@@ -175,10 +187,11 @@ int32_t Forward(CatchmentCudaBackend* backend, Node* node, const float* paramete
 
 int32_t Backward(CatchmentCudaBackend* backend, Node* node, const Pass* pass, float* gradient) {
   return Try(backend, [&] {
-    auto& [flattening, layer] = *static_cast<LayerNode*>(node);
+    auto* const reader = static_cast<LayerNode*>(node);
+    Layer* const layer = reader->node.get();
     layer->Backward(*pass);
     if (layer->parameters) layer->parameters->Send(gradient);
-    if (flattening) flattening->Backward();
+    reader->FlattenBackward();
   });
 }
 
@@ -198,10 +211,10 @@ void ScaleGradient(Node* loss, float scale) { static_cast<LossNode*>(loss)->node
 int32_t RunLoss(CatchmentCudaBackend* backend, Node* node, const int32_t* labels, const float* targets,
                 int32_t samples, int32_t gradient) {
   return Try(backend, [&] {
-    auto& [flattening, loss] = *static_cast<LossNode*>(node);
-    if (flattening) flattening->Forward();
-    loss->Run(labels, targets, samples, gradient != 0);
-    if (flattening && gradient != 0) flattening->Backward();
+    auto* const reader = static_cast<LossNode*>(node);
+    reader->Flatten();
+    reader->node->Run(labels, targets, samples, gradient != 0);
+    if (gradient != 0) reader->FlattenBackward();
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Place {
   const char* plugin;
   const char* order;   // of the streams, $CATCHMENT_PTX_ORDER
   bool cudnn = false;  // $CATCHMENT_PTX_CUDNN
+
+  friend void PrintTo(const Place& place, std::ostream* out) { *out << place.name; }
 };
 
 const Place kPlaces[] = {{"OnHost", kOnHost, ""},
@@ -56,6 +59,8 @@ struct Case {
   SampleShape input;
   int classes = 4;
   int targets = 0;  // real numbers of a sample, in place of classes
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name << ": " << c.model; }
 
   // Returns whether the gradient jumps somewhere: among rounded values another one may be the maximum, or above zero.
   bool has_jumps() const {
@@ -230,6 +235,12 @@ std::vector<Case> Cases() {
        "                    shortcut { conv2d { filters: 6 kernel_size: 1 stride: 2 } } } }" +
            end,
        kImage},
+      {"ResidualOfAFlatImage",
+       "layers { conv2d { filters: 2 kernel_size: 3 stride: 3 } } layers { flatten {} }"
+       "layers { residual { layers { dense { units: 12 } } } } layers { dense { units: 4 } }",
+       kImage},
+      {"LstmOfManyUnits", "layers { lstm { units: 260 } } layers { dense { units: 4 } }",
+       SampleShape::Sequence(3, 3)},
       {"Lstm", "layers { lstm { units: 5 } } layers { dense { units: 4 } }", SampleShape::Sequence(7, 3)},
       {"LstmOfSequences",
        "layers { lstm { units: 5 sequences: true } } layers { layer_norm {} } layers { lstm { units: 4 "
