@@ -111,6 +111,12 @@ class Device {
   template <typename F>
   void ForEachRow(int64_t rows, int64_t width, F f);
 
+  // Calls f(sequence, team) for every sequence by all threads of a team, in no particular order. A team has one thread for each of
+  // up to kMostTeamThreads values, rounded up to a multiple of 32, and does not sum.
+  template <typename F>
+  void ForEachSequence(int64_t sequences, int64_t values, F f);
+  static constexpr int kMostTeamThreads = 256;
+
   // Takes kSums sums over the rows for every column, in the same order in every run: calls f(row, column, sums), where
   // column is a multiple of kWidth, which divides `columns`, and `sums` is a Pack<kWidth>[kSums] to add the values of the
   // row to; then done(column, sums) for each column with its kSums totals.
@@ -287,6 +293,9 @@ struct Team {
   int rank, size;
   float* shared;  // as many values as threads
 
+  // Waits until all threads have called it: each then sees what the others have written. All threads must call it.
+  __device__ void Meet() const { __syncthreads(); }
+
   // Return the sum and the largest of all threads' values, to each of them. All threads must call them.
   __device__ float Sum(float value) const {
     return Combine(value, [](float a, float b) { return a + b; });
@@ -321,6 +330,14 @@ void Device::ForEachRow(int64_t rows, int64_t width, F f) {
   Checked(rows * width, "a loop");
   const int threads = width > 1024 ? 256 : 32;
   ForEachRowKernel<<<static_cast<int>(rows), threads, 0, streams_->compute>>>(f);
+  Launched(typeid(F).name());
+}
+
+template <typename F>
+void Device::ForEachSequence(int64_t sequences, int64_t values, F f) {
+  if (sequences == 0) return;
+  const auto threads = static_cast<int>(std::min<int64_t>((values + 31) / 32 * 32, kMostTeamThreads));
+  ForEachRowKernel<<<Checked(sequences, "a loop"), threads, 0, streams_->compute>>>(f);
   Launched(typeid(F).name());
 }
 
@@ -421,6 +438,7 @@ void Device::ForEach(int64_t n, F f) {
 // One thread computes each row.
 struct Team {
   static constexpr int rank = 0, size = 1;
+  static void Meet() {}
   static float Sum(float value) { return value; }
   static float Max(float value) { return value; }
 };
@@ -429,6 +447,11 @@ template <typename F>
 void Device::ForEachRow(int64_t rows, int64_t width, F f) {
   Checked(rows * width, "a loop");
   for (int row = 0; row < rows; ++row) f(row, Team());
+}
+
+template <typename F>
+void Device::ForEachSequence(int64_t sequences, int64_t, F f) {
+  for (int sequence = 0; sequence < sequences; ++sequence) f(sequence, Team());
 }
 
 template <int kSums, int kWidth, typename F, typename G>
