@@ -118,6 +118,7 @@ struct Api {
   const char* (*GetErrorString)(int status);
   void (*GetLastErrorString)(char* message, size_t size);
   int (*Create)(void** handle);
+  int (*Destroy)(void* handle);
   int (*SetStream)(void* handle, void* stream);
   int (*CreateDescriptor)(int kind, void** descriptor);
   int (*DestroyDescriptor)(void* descriptor);

@@ -19,7 +19,8 @@ bool FindAll(void* library, Api* api) {
   return Find(library, "cudnnGetVersion", &api->GetVersion) &&
          Find(library, "cudnnGetErrorString", &api->GetErrorString) &&
          Find(library, "cudnnGetLastErrorString", &api->GetLastErrorString) &&
-         Find(library, "cudnnCreate", &api->Create) && Find(library, "cudnnSetStream", &api->SetStream) &&
+         Find(library, "cudnnCreate", &api->Create) && Find(library, "cudnnDestroy", &api->Destroy) &&
+         Find(library, "cudnnSetStream", &api->SetStream) &&
          Find(library, "cudnnBackendCreateDescriptor", &api->CreateDescriptor) &&
          Find(library, "cudnnBackendDestroyDescriptor", &api->DestroyDescriptor) &&
          Find(library, "cudnnBackendSetAttribute", &api->SetAttribute) &&

@@ -80,6 +80,7 @@ void Device::ClearSums() {
 Device::~Device() {
   cudaSetDevice(index_);
   cudaDeviceSynchronize();
+  convolutions_.reset();
   auto* streams = static_cast<AllStreams*>(streams_);
   for (cudaEvent_t event : streams->copies.events) cudaEventDestroy(event);
   for (cudaEvent_t event : {streams->copied_in, streams->computed}) cudaEventDestroy(event);

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -127,6 +128,9 @@ class Device {
   // several chunks.
   static const int64_t kMostPatchValues;
 
+  // What convolution.cc keeps for the device: null at first, and destroyed before the streams.
+  std::shared_ptr<void>& convolutions() { return convolutions_; }
+
   struct Streams;
   Streams& streams() { return *streams_; }
   // Checks that work with this name, which may be mangled, was started. With CATCHMENT_CUDA_SYNC=1 in the environment also
@@ -170,6 +174,7 @@ class Device {
   const bool waits_for_all_work_ = IsSet("CATCHMENT_CUDA_SYNC");
   int by_cudnn_ = 0, with_patches_ = 0;  // convolutions
   std::string cudnn_, why_patches_;
+  std::shared_ptr<void> convolutions_;
   size_t used_ = 0, missing_ = 0;  // bytes that Allocate has returned, and that it could not
   Streams* streams_ = nullptr;
   char* scratch_ = nullptr;

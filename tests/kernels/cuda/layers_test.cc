@@ -155,6 +155,8 @@ std::vector<Case> Cases() {
       {"FilledUnits",
        "layers { conv2d { filters: 8 kernel_size: 1 } }"
        "layers { conv2d { filters: 16 kernel_size: 3 stride: 2 padding: 1 } }"
+       "layers { conv2d { filters: 16 kernel_size: 3 padding: 1 } }"
+       "layers { conv2d { filters: 16 kernel_size: 3 padding: 1 } }"
        "layers { conv2d { filters: 8 kernel_size: 2 padding: 1 bias: false } }"
        "layers { conv2d { filters: 16 kernel_size: 1 stride: 2 bias: false } }" +
            end,
@@ -432,8 +434,8 @@ TEST_P(ConvolutionsTest, SayHowTheyAreComputed) {
   if (cuda_ == nullptr) return;
   EXPECT_EQ(cuda_->device().find("convolutions"), std::string::npos) << "FLOAT32 stays with patches";
   Open(CATCHMENT_CUDA_BFLOAT16);
-  const std::string said = std::get<0>(GetParam()).cudnn ? "3 convolutions by an emulated cuDNN"
-                                                         : "3 convolutions with patches: no emulated cuDNN";
+  const std::string said = std::get<0>(GetParam()).cudnn ? "5 convolutions by an emulated cuDNN"
+                                                         : "5 convolutions with patches: no emulated cuDNN";
   EXPECT_NE(cuda_->device().find(said), std::string::npos) << cuda_->device();
 }
 

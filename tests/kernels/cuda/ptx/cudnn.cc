@@ -297,6 +297,11 @@ int Create(void** handle) {
   return 0;
 }
 
+int Destroy(void* handle) {
+  delete static_cast<Handle*>(handle);
+  return 0;
+}
+
 int SetStream(void* handle, void* stream) {
   static_cast<Handle*>(handle)->stream = stream;
   return 0;
@@ -421,17 +426,9 @@ namespace catchment::cuda::cudnn {
 
 const Library& FindLibrary() {
   static constexpr Api kApi = {
-      ptx::GetVersion,
-      ptx::GetErrorString,
-      ptx::GetLastErrorString,
-      ptx::Create,
-      ptx::SetStream,
-      ptx::CreateDescriptor,
-      ptx::DestroyDescriptor,
-      ptx::SetAttribute,
-      ptx::GetAttribute,
-      ptx::Finalize,
-      ptx::Execute,
+      ptx::GetVersion,   ptx::GetErrorString, ptx::GetLastErrorString, ptx::Create,
+      ptx::Destroy,      ptx::SetStream,      ptx::CreateDescriptor,   ptx::DestroyDescriptor,
+      ptx::SetAttribute, ptx::GetAttribute,   ptx::Finalize,           ptx::Execute,
   };
   static const auto* const library = new Library{&kApi, "an emulated cuDNN"};
   static const auto* const none = new Library{nullptr, "no emulated cuDNN"};
