@@ -26,6 +26,7 @@
 #include "common/mutex.h"
 #include "common/parameter_layout.h"
 #include "proto/job.pb.h"
+#include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 #include "worker/client/server_channel.h"
 #include "worker/parameters.h"
