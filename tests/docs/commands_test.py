@@ -304,6 +304,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/codecs.md", r"catchment train .*",
      run(f"{DIGITS} --set samples=512", replace=[("PUSH", "TOP_K"), ("PULL", "BFLOAT16"), ("F", "0.1")],
          leaves=["out/summary.json"])),
+    ("docs/algorithms/diloco_async.md", r"catchment simulate .*--out=sim",
+     run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
     ("docs/algorithms/compensation.md", r"catchment train .*",
      run(f"{DIGITS} --set samples=1024", leaves=["out/summary.json"])),
 ]]
