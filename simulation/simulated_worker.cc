@@ -165,14 +165,7 @@ class SimulatedWorker::Session final : public LeaseCalls {
     absl::StatusOr<Score> score = Score();
     const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
                               PassObserver* observer) { score = Pass(plan, weights, gradient, observer); };
-    Algorithm::Step step;
-    for (const Span& span : plan.spans) step.samples += static_cast<uint32_t>(span.end - span.begin);
-    if (const uint64_t total = leases_.total_samples(); total > 0 && !plan.spans.empty()) {
-      const Span& first = plan.spans.front();
-      const double samples = static_cast<double>(cluster_.model->train_samples());
-      step.progress = (static_cast<double>(first.epoch) * samples + static_cast<double>(first.begin)) /
-                      static_cast<double>(total);
-    }
+    const Algorithm::Step step = leases_.StepOf(plan.spans, cluster_.model->train_samples());
     const double start = events_.Now();
     const double blocked = client_.totals().blocked_seconds();
     if (absl::Status status = algorithm_->Run(step, gradient); !status.ok()) return status;

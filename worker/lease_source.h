@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/master.pb.h"
+#include "worker/algorithms/algorithm.h"
 #include "worker/data/batch_loader.h"
 
 namespace catchment {
@@ -55,9 +56,9 @@ class LeaseSource {
 
   // Of the first lease; valid once Next has returned a plan.
   uint64_t first_version() const;
-  uint64_t total_samples() const;
-  // Lease.local_steps of the last lease. From any thread.
-  uint32_t local_steps() const;
+  // Returns the step of a minibatch of these samples: its place in the job's budget, and Lease.local_steps of the last
+  // lease. `train_samples` is the size of the training set.
+  Algorithm::Step StepOf(absl::Span<const Span> spans, uint64_t train_samples) const;
 
  private:
   static constexpr uint64_t kSaveState = uint64_t{1} << 63;  // plus the checkpoint's number

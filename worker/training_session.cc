@@ -165,7 +165,7 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   };
   const double start = clock_.Now();
   const double blocked = client_.totals().blocked_seconds();
-  const absl::Status run = algorithm_->Run(StepOf(batch), gradient);
+  const absl::Status run = algorithm_->Run(leases_.StepOf(batch.spans, session_.data.train.size()), gradient);
   if (absl::Status status = StatusOf(session_); !status.ok()) return status;
   if (!run.ok()) return run;
   const double seconds = clock_.Now() - start - (client_.totals().blocked_seconds() - blocked);
@@ -182,18 +182,6 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   current_.set_lease_steps(place.step);
   if (!algorithm_->in_flight()) Report();
   return absl::OkStatus();
-}
-
-Algorithm::Step TrainingSession::StepOf(const LoadedBatch& batch) const {
-  Algorithm::Step step;
-  step.samples = static_cast<uint32_t>(batch.samples);
-  step.local_steps = leases_.local_steps();
-  if (const uint64_t total = leases_.total_samples(); total > 0 && !batch.spans.empty()) {
-    const Span& first = batch.spans.front();
-    const double position = static_cast<double>(first.epoch) * session_.data.train.size() + first.begin;
-    step.progress = position / static_cast<double>(total);
-  }
-  return step;
 }
 
 Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<const float> weights,

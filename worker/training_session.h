@@ -65,7 +65,6 @@ class TrainingSession {
                         PassObserver* observer);
   // Pins a vector of the algorithm's when it is first used.
   void Pin(absl::Span<const float> values);
-  Algorithm::Step StepOf(const LoadedBatch& batch) const;
   // Publishes the progress with all steps so far.
   void Report();
 

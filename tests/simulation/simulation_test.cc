@@ -90,6 +90,19 @@ TEST(SimulationTest, AsynchronousWorkersDoNotWaitForEachOther) {
   EXPECT_NEAR(SecondsPerUpdate(small, large, Constant()), kStep / 3.5, 0.01 * kStep);
 }
 
+TEST(SimulationTest, ASlowerWorkerMakesFewerLocalSteps) {
+  constexpr int kSteps = 4000;
+  v1::Job job = MakeJob("diloco_async", 4, kSteps * kBatch);
+  v1::Straggler* const straggler = job.mutable_faults()->add_stragglers();
+  straggler->set_worker(3);
+  straggler->set_slowdown_factor(4);
+  // Three contributions are of 16 steps, and as many of the slow worker's as fit into their time of 4 steps, or of 3,
+  // since the master rounds down. At the end there is one more of each worker.
+  const auto updates = static_cast<double>(RunJob(job, Constant()).updates());
+  EXPECT_GT(updates, kSteps / 13.0);
+  EXPECT_LT(updates, kSteps / 12.0 + 8);
+}
+
 TEST(SimulationTest, TheStalenessOfEquallyFastWorkersIsTheirNumberMinusOne) {
   const v1::JobStatus status = RunJob(MakeJob("downpour", 8, 800 * kBatch), Constant());
   EXPECT_NEAR(status.staleness_mean(), 7, 0.2);

@@ -142,6 +142,26 @@ TEST_F(LeaseSourceTest, MakesOnePlanOfEachRequestOfTheMaster) {
   for (int i = 1; i < 5; ++i) EXPECT_TRUE(LeaseSource::IsRequest(tags[i]));
 }
 
+TEST_F(LeaseSourceTest, StepsHaveTheirPlaceInTheBudgetAndTheLocalStepsOfTheLease) {
+  v1::Lease lease = Granted(1);
+  lease.set_total_samples(400);
+  lease.set_local_steps(6);
+  v1::SampleSpan* const next_epoch = lease.mutable_minibatches(0)->add_spans();
+  next_epoch->set_epoch(1);
+  next_epoch->set_end(3);
+  lease.mutable_minibatches(0)->mutable_spans(0)->set_begin(2);
+  master_.Answer(lease);
+  const auto plan = source_->Next();
+  ASSERT_TRUE(plan.ok() && plan->has_value()) << plan.status();
+  const Algorithm::Step first = source_->StepOf((*plan)->spans, /*train_samples=*/100);
+  EXPECT_EQ(first.samples, 6u);
+  EXPECT_EQ(first.local_steps, 6u);
+  EXPECT_DOUBLE_EQ(first.progress, 0.005);
+  const Algorithm::Step later = source_->StepOf({{2, 50, 60}}, /*train_samples=*/100);
+  EXPECT_DOUBLE_EQ(later.progress, 0.625);
+  EXPECT_EQ(source_->StepOf({}, /*train_samples=*/100).samples, 0u);
+}
+
 TEST_F(LeaseSourceTest, ACallThatWaitsIsBrokenOffWhenTheWorkerIsToStop) {
   std::thread next([this] {
     const auto plan = source_->Next();
