@@ -3,12 +3,14 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
 #include "worker/attach/announced_plans.h"
+#include "worker/slowed_pass.h"
 #include "worker/state_transfer.h"
 
 namespace catchment {
@@ -188,8 +190,13 @@ Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<cons
                                        absl::Span<float> gradient, PassObserver* observer) {
   Pin(weights);
   Pin(gradient);
-  const double start = clock_.Now();
-  const double blocked = client_.totals().blocked_seconds();
+  std::optional<SlowedPass> slowed;
+  if (slowdown_ > 1) {
+    slowed.emplace(
+        slowdown_, [this] { return SecondsWithProcessor(clock_); },
+        [this](double seconds) { end_.Pause(seconds); }, observer);
+    observer = &*slowed;
+  }
   const Score score =
       session_.model->Train(weights,
                             {batch.inputs.data(), batch.labels.data(), batch.sample_ids.data(),
@@ -198,10 +205,8 @@ Score TrainingSession::ComputeGradient(const LoadedBatch& batch, absl::Span<cons
   if (!StatusOf(session_).ok()) {
     // The rest of the gradient will never be ready, so the push in progress cannot complete.
     client_.Cancel();
-  } else if (slowdown_ > 1) {
-    // What the pass has waited for weights is no computation.
-    const double waited = client_.totals().blocked_seconds() - blocked;
-    end_.Pause((slowdown_ - 1) * (clock_.Now() - start - waited));
+  } else if (slowed) {
+    slowed->End();
   }
   return score;
 }
