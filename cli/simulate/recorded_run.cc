@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +50,7 @@ absl::StatusOr<double> Positive(const std::string& directory, const Json& summar
 
 // What a worker did between two lines of metrics.
 struct Interval {
+  int line;        // at its end
   double seconds;  // of a step
   double steps;
 };
@@ -65,9 +67,11 @@ double MeanStep(const std::vector<Interval>& intervals) {
 std::map<uint32_t, std::vector<Interval>> IntervalsByWorker(const std::string& metrics, double batch_size) {
   std::map<uint32_t, std::vector<Interval>> workers;
   double last = 0;
+  int number = 0;
   for (const std::string& text : std::vector<std::string>(absl::StrSplit(metrics, '\n'))) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || !line.contains("worker_rates")) continue;
+    ++number;
     const double now = line.value("wall_seconds", 0.0);
     for (const Json& rates : line["worker_rates"]) {
       const Json rate = rates.value("samples_per_second", Json()),
@@ -75,30 +79,57 @@ std::map<uint32_t, std::vector<Interval>> IntervalsByWorker(const std::string& m
       if (!rate.is_number() || !share.is_number() || rate.get<double>() <= 0 || now <= last) continue;
       const double steps = rate.get<double>() * (now - last) / batch_size;
       workers[rates.value("worker", 0u)].push_back(
-          {share.get<double>() * batch_size / rate.get<double>(), steps});
+          {number, share.get<double>() * batch_size / rate.get<double>(), steps});
     }
     last = now;
   }
   return workers;
 }
 
-// Returns the relative standard deviation of one step, from the intervals between lines of metrics. An interval with m
-// steps gives their mean, whose variance is that of a step divided by m. Differences between consecutive intervals
-// (Allan's variance) are free of what slows a worker down for longer, such as other processes on its machine, which is
-// no property of single steps.
+// The difference between a worker's consecutive intervals.
+struct Difference {
+  double of_mean;   // relative to the worker's mean step
+  double variance;  // relative to that of a step: 1 / m for the mean of an interval with m steps
+};
+
+// A weighted sum of squares, and its degrees of freedom.
+struct SquareSum {
+  double sum = 0;
+  double freedom = 0;
+
+  // Adds the differences, without their mean if `centered`.
+  void Add(const std::vector<Difference>& differences, bool centered) {
+    double mean = 0, weights = 0;
+    for (const Difference& one : differences) weights += 1 / one.variance;
+    for (const Difference& one : differences) mean += centered ? one.of_mean / one.variance / weights : 0;
+    for (const Difference& one : differences) {
+      sum += (one.of_mean - mean) * (one.of_mean - mean) / one.variance;
+    }
+    freedom += static_cast<double>(differences.size()) - (centered ? 1 : 0);
+  }
+  double deviation() const { return freedom > 0 ? std::sqrt(sum / freedom) : 0; }
+};
+
+// Returns the relative standard deviation of one step, from the intervals between lines of metrics. Differences between
+// consecutive intervals (Allan's variance) are free of what slows a worker down for longer, such as other processes on its
+// machine, which is no property of single steps. What all workers have in common at a time, such as the load of a
+// machine that they share, makes none wait for another: it is subtracted where several workers trained.
 double StepDeviation(const std::string& metrics, double batch_size) {
-  double sum = 0, count = 0;
+  std::map<std::pair<int, int>, std::vector<Difference>> differences;  // by the lines of the two intervals
   for (const auto& [worker, intervals] : IntervalsByWorker(metrics, batch_size)) {
     const double mean = MeanStep(intervals);
     // The first and the last interval contain the beginning and the end of training.
     for (size_t i = 1; i + 2 < intervals.size(); ++i) {
       const Interval &a = intervals[i], &b = intervals[i + 1];
-      const double difference = (b.seconds - a.seconds) / mean;
-      sum += difference * difference / (1 / a.steps + 1 / b.steps);
-      ++count;
+      differences[{a.line, b.line}].push_back({(b.seconds - a.seconds) / mean, 1 / a.steps + 1 / b.steps});
     }
   }
-  return count > 0 ? std::sqrt(sum / count) : 0;
+  SquareSum whole, apart;
+  for (const auto& [lines, of_workers] : differences) {
+    whole.Add(of_workers, /*centered=*/false);
+    apart.Add(of_workers, /*centered=*/true);
+  }
+  return apart.freedom > 0 ? apart.deviation() : whole.deviation();
 }
 
 absl::StatusOr<std::string> ReadMetrics(const std::string& directory) {

@@ -13,7 +13,7 @@ namespace catchment {
 
 // Returns the distribution of a step's time: constant, or log-normal if steps differ. Its mean is the computing time of
 // all workers for each step (summary.json); its spread is that of the workers' means over the intervals of metrics.jsonl,
-// scaled to one step. Errors: NotFound or InvalidArgument, naming what the run's files lack.
+// scaled to one step, without what all workers have in common. Errors: NotFound or InvalidArgument, naming what the run's files lack.
 absl::StatusOr<Distribution> RecordedStep(const std::string& directory);
 
 // Returns the mean time of a step of each worker, from metrics.jsonl; nothing of a run that was too short for two lines.

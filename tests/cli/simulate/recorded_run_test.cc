@@ -34,6 +34,30 @@ class RecordedRunTest : public testing::Test {
     Write("summary.json", absl::StrCat("{\"phase\": \"DONE\"", fields, "}"));
   }
 
+  // Writes a run of intervals of 5 seconds, in which workers make as many steps as fit. In every other interval all steps
+  // take `load` times as long.
+  void WriteRun(const Distribution& truth, int workers, double load) const {
+    WriteJob("downpour");
+    Random random(1);
+    std::string metrics;
+    double computed = 0, samples = 0;
+    for (int i = 1; i <= 500; ++i) {
+      std::string rates;
+      for (int worker = 0; worker < workers; ++worker) {
+        double seconds = 0;
+        int steps = 0;
+        for (; seconds < 5; ++steps) seconds += (i % 2 == 0 ? load : 1) * truth.Sample(&random);
+        computed += seconds;
+        samples += 10.0 * steps;
+        absl::StrAppend(&rates, worker > 0 ? ", " : "", "{\"worker\": ", worker,
+                        ", \"samples_per_second\": ", 10 * steps / seconds, ", \"compute_share\": 1}");
+      }
+      absl::StrAppend(&metrics, "{\"wall_seconds\": ", 5 * i, ", \"worker_rates\": [", rates, "]}\n");
+    }
+    WriteSummary(absl::StrCat(", \"samples\": ", samples, ", \"compute_seconds\": ", computed));
+    Write("metrics.jsonl", metrics);
+  }
+
   const std::string directory_;
 };
 
@@ -54,28 +78,20 @@ TEST_F(RecordedRunTest, TakesTheMeanOfASteadyRun) {
 }
 
 TEST_F(RecordedRunTest, TakesTheSpreadFromTheIntervals) {
-  WriteJob("downpour");
-  // Intervals of 5 seconds, in which a worker makes as many steps as fit.
   const Distribution truth = {.kind = Distribution::kLogNormal, .mean = 0.1, .shape = 0.4};
-  Random random(1);
-  std::string metrics;
-  double computed = 0, samples = 0;
-  for (int i = 1; i <= 500; ++i) {
-    double seconds = 0;
-    int steps = 0;
-    for (; seconds < 5; ++steps) seconds += truth.Sample(&random);
-    computed += seconds;
-    samples += 10.0 * steps;
-    absl::StrAppend(&metrics, "{\"wall_seconds\": ", 5 * i,
-                    ", \"worker_rates\": [{\"worker\": 0, \"samples_per_second\": ", 10 * steps / seconds,
-                    ", \"compute_share\": 1}]}\n");
-  }
-  WriteSummary(absl::StrCat(", \"samples\": ", samples, ", \"compute_seconds\": ", computed));
-  Write("metrics.jsonl", metrics);
+  WriteRun(truth, /*workers=*/1, /*load=*/1);
   const absl::StatusOr<Distribution> step = RecordedStep(directory_);
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_EQ(step->kind, Distribution::kLogNormal);
   EXPECT_NEAR(step->mean, truth.mean, 0.01);
+  EXPECT_NEAR(step->shape, truth.shape, 0.06);
+}
+
+TEST_F(RecordedRunTest, ALoadThatAllWorkersShareIsNoSpread) {
+  const Distribution truth = {.kind = Distribution::kLogNormal, .mean = 0.1, .shape = 0.4};
+  WriteRun(truth, /*workers=*/3, /*load=*/1.2);
+  const absl::StatusOr<Distribution> step = RecordedStep(directory_);
+  ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_NEAR(step->shape, truth.shape, 0.06);
 }
 
