@@ -7,6 +7,7 @@
 #include "common/job/algorithm_facts.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
+#include "common/text.h"
 #include "common/version.h"
 
 namespace catchment {
@@ -57,7 +58,9 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
     return result;
   }
   result.reason = TextOrEmpty(*summary, "reason");
-  if (!IsDone(run, path)) return result;
+  const RunOutcome outcome = OutcomeOf(run, path);
+  result.diverged = outcome == RunOutcome::kDiverged;
+  if (outcome != RunOutcome::kDone) return result;
   ReadResult(*summary, ReadTextFile(path + "/metrics.jsonl").value_or(""), &result);
   result.done = true;
   return result;
@@ -89,6 +92,30 @@ absl::Status WriteReport(const Comparison& comparison, const std::string& direct
        << WhereSynchronousWins(findings) << "\n\nreport  " << html << "\nfigures " << json << '\n'
        << std::flush;
   return status;
+}
+
+absl::Status Conclude(const Comparison& comparison, const std::string& directory, std::ostream* out) {
+  std::vector<std::string> diverged;
+  size_t done = 0;
+  for (const RunResult& run : comparison.runs) {
+    done += run.done;
+    if (!run.diverged) continue;
+    diverged.push_back(
+        absl::StrCat(run.algorithm, " with ", Plural(run.workers, "worker"), ", seed ", run.seed));
+  }
+  if (done == 0) return absl::UnavailableError("no run is done, so there is nothing to report");
+  *out << '\n';
+  if (absl::Status status = WriteReport(comparison, directory, out); !status.ok()) return status;
+  const std::string all = Plural(comparison.runs.size(), "run");
+  if (!diverged.empty()) {
+    *out << '\n'
+         << diverged.size() << " of " << all << " diverged: " << absl::StrJoin(diverged, "; ") << '\n'
+         << std::flush;
+  }
+  const size_t failed = comparison.runs.size() - done - diverged.size();
+  if (failed == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(failed, " of ", all, " failed and are not in the report; the same command repeats them"));
 }
 
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,

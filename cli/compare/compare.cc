@@ -86,20 +86,6 @@ class RunSequence {
   int signal_ = 0;
 };
 
-int Report(const Comparison& comparison, const CompareDirectory& directory, const Streams& streams) {
-  const auto done = std::count_if(comparison.runs.begin(), comparison.runs.end(),
-                                  [](const RunResult& run) { return run.done; });
-  if (done == 0)
-    return Failure(streams, absl::UnavailableError("no run is done, so there is nothing to report"));
-  *streams.out << '\n';
-  if (absl::Status status = WriteReport(comparison, directory.path(), streams.out); !status.ok())
-    return Failure(streams, status);
-  if (done == static_cast<int64_t>(comparison.runs.size())) return 0;
-  return Failure(streams, absl::UnavailableError(absl::StrCat(
-                              comparison.runs.size() - done, " of ", comparison.runs.size(),
-                              " runs failed and are not in the report; the same command repeats them")));
-}
-
 // Returns CompareDirectory::initial_weights before the directory is opened.
 std::string InitialWeights(const CompareOptions& options) {
   return std::filesystem::absolute(options.out + "/initial.safetensors").lexically_normal();
@@ -145,7 +131,8 @@ int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* 
     return kExitSignal + runs.signal();
   }
   if (!status.ok()) return Failure(streams, status);
-  return Report(runs.Result(), *directory, streams);
+  const absl::Status concluded = Conclude(runs.Result(), directory->path(), streams.out);
+  return concluded.ok() ? 0 : Failure(streams, concluded);
 }
 
 int RunCompareCommand(const std::vector<std::string>& args, const Streams& streams) {

@@ -113,14 +113,16 @@ absl::Status CompareDirectory::Prepare(bool overwrite, const Json& record) const
   return absl::UnavailableError(absl::StrCat("cannot write ", record_path, ": ", error.message()));
 }
 
-bool IsDone(const PlannedRun& run, const std::string& path) {
+RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path) {
   const absl::StatusOr<std::string> job = ReadTextFile(path + "/job.textproto");
-  if (!job.ok() || *job != JobText(run.job)) return false;
+  if (!job.ok() || *job != JobText(run.job)) return RunOutcome::kNone;
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(path + "/summary.json");
-  if (!summary.ok()) return false;
-  if (TextOrEmpty(*summary, "phase") == "DONE") return true;
-  return run.seconds > 0 && TextOrEmpty(*summary, "phase") == "STOPPED" &&
-         TextOrEmpty(*summary, "reason") == TimeIsUp(run.seconds);
+  if (!summary.ok()) return RunOutcome::kNone;
+  if (HasDiverged(*summary)) return RunOutcome::kDiverged;
+  if (TextOrEmpty(*summary, "phase") == "DONE") return RunOutcome::kDone;
+  const bool time_is_up = run.seconds > 0 && TextOrEmpty(*summary, "phase") == "STOPPED" &&
+                          TextOrEmpty(*summary, "reason") == TimeIsUp(run.seconds);
+  return time_is_up ? RunOutcome::kDone : RunOutcome::kNone;
 }
 
 }  // namespace catchment

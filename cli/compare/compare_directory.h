@@ -46,9 +46,10 @@ class CompareDirectory {
   LockedDirectory directory_;
 };
 
-// Returns true if the directory at `path` has the result of the run: it ended at its budget, with the same
-// job.
-bool IsDone(const PlannedRun& run, const std::string& path);
+// What the directory of a run has: no result of its job; that of a run which ended at its budget; or that its training
+// diverged.
+enum class RunOutcome { kNone, kDone, kDiverged };
+RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path);
 
 // Reads the result of a run from its directory. A run that is not done has the reason, and no results.
 RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
@@ -69,6 +70,10 @@ inline constexpr char kReportJson[] = "/report.json";
 
 // Writes them to `directory`, and the answer with their paths to `out`.
 absl::Status WriteReport(const Comparison& comparison, const std::string& directory, std::ostream* out);
+
+// Writes the report of a comparison whose runs have ended, and names the runs that diverged, which is a result. Errors:
+// Unavailable if no run is done, and, after the report, if runs have failed; those of writing.
+absl::Status Conclude(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
 // Returns the content of the report.
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,

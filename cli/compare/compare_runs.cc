@@ -17,7 +17,7 @@ absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirect
   std::vector<PlannedRun> missing;
   for (const PlannedRun& run : runs) {
     const std::string path = directory.PathOf(run);
-    if (!IsDone(run, path)) {
+    if (OutcomeOf(run, path) == RunOutcome::kNone) {
       missing.push_back(run);
     } else {
       // A run may have ended without a command that waited for it.

@@ -153,6 +153,7 @@ absl::StatusOr<FoundRun> ReadRun(const std::string& directory) {
   ReadResult(*summary, ReadTextFile(directory + "/metrics.jsonl").value_or(""), &run.result);
   const std::string phase = TextOrEmpty(*summary, "phase");
   run.result.done = phase == "DONE" || phase == "STOPPED";
+  run.result.diverged = HasDiverged(*summary);
   if (!run.result.done && run.result.reason.empty()) run.result.reason = phase;
   run.result.directory = directory;
   run.result.workers = static_cast<int>(run.job.workers());

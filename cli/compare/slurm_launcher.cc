@@ -227,7 +227,7 @@ absl::StatusOr<bool> SlurmLauncher::HasEnded(const std::string& state, OpenRun* 
                                              std::string* result) const {
   const SlurmPhase phase = PhaseOf(state);
   if (phase == SlurmPhase::kActive) return false;
-  if (IsDone(*open->run, open->path)) {
+  if (OutcomeOf(*open->run, open->path) != RunOutcome::kNone) {
     *result = ResultLine(open->path);
     return true;
   }

@@ -124,6 +124,7 @@ Json RunJson(const Comparison& comparison, const Findings& findings, const RunRe
           {"seed", run.seed},
           {"directory", run.directory},
           {"done", run.done},
+          {"diverged", run.diverged},
           {"reason", run.reason},
           {"device", run.device},
           {"wall_seconds", run.seconds},

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/job/divergence.h"
 
 namespace catchment {
 namespace {
@@ -53,6 +55,11 @@ void ReadStaleness(const Json& summary, RunResult* result) {
 std::string TextOrEmpty(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool HasDiverged(const Json& summary) {
+  return TextOrEmpty(summary, "phase") == "FAILED" &&
+         absl::StrContains(TextOrEmpty(summary, "reason"), kTrainingHasDiverged);
 }
 
 void ReadResult(const Json& summary, const std::string& metrics, RunResult* result) {

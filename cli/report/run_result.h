@@ -28,6 +28,7 @@ struct RunResult {
   uint64_t seed = 1;
   std::string directory;  // within --out
   bool done = false;      // its budget is spent
+  bool diverged = false;  // it is not done, since its training diverged
   std::string reason;     // the reason why it is not done
 
   double seconds = 0;  // of training
@@ -57,6 +58,9 @@ struct RunResult {
 
 // Returns the text of a field; empty if it is absent or not a text.
 std::string TextOrEmpty(const nlohmann::json& object, const char* key);
+
+// Returns true if the job of a summary failed because its training diverged.
+bool HasDiverged(const nlohmann::json& summary);
 
 // Fills the results. Skips incomplete lines of `metrics`, and leaves the default for what the summary lacks.
 void ReadResult(const nlohmann::json& summary, const std::string& metrics, RunResult* result);

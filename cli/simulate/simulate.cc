@@ -172,15 +172,8 @@ absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams)
   if (absl::Status status = RunMissing(plan->runs, *directory, &launcher, streams, &signal); !status.ok())
     return status;
   const Comparison comparison = Result(options, *directory, *plan, description);
-  const auto done = std::count_if(comparison.runs.begin(), comparison.runs.end(),
-                                  [](const RunResult& run) { return run.done; });
-  if (done == 0) return absl::UnavailableError("no run is done, so there is nothing to report");
-  *streams.out << '\n';
-  if (absl::Status status = WriteReport(comparison, directory->path(), streams.out); !status.ok())
-    return status;
-  if (done == static_cast<int64_t>(comparison.runs.size())) return 0;
-  return absl::UnavailableError(
-      absl::StrCat(comparison.runs.size() - done, " of ", comparison.runs.size(), " runs failed"));
+  if (absl::Status status = Conclude(comparison, directory->path(), streams.out); !status.ok()) return status;
+  return 0;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Examples:
 constexpr char kNotes[] = R"(
 DISTRIBUTION: constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE; times are 120ms, 50us, 2s.
 
-Exit code: 0: all runs are done; 1: a run failed, or all did; 2: wrong command line.
+Exit code: 0: all runs are done or diverged; 1: a run failed, or none is done; 2: wrong command line.
 docs/simulate.md says what is modelled, and how far the predictions are from measurements.
 )";
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/divergence.h"
 #include "common/text.h"
 #include "server/master/budget.h"
 #include "server/master/data_ledger.h"
@@ -311,11 +312,10 @@ std::string Master::SaveError() const {
 
 void Master::CheckForNonFinite(const v1::ShardReport& report) {
   if (report.non_finite_version() > 0) {
-    Fail(absl::StrCat(
-        "server ", report.shard(), " has had a NaN or infinite weight since update ",
-        report.non_finite_version(),
-        ": training has diverged; lower optimizer.learning_rate, raise optimizer.schedule.warmup, or "
-        "set optimizer.clip_norm, and resume from the last checkpoint with --resume"));
+    Fail(absl::StrCat("server ", report.shard(), " has had a NaN or infinite weight since update ",
+                      report.non_finite_version(), ": ", kTrainingHasDiverged,
+                      "; lower optimizer.learning_rate, raise optimizer.schedule.warmup, or "
+                      "set optimizer.clip_norm, and resume from the last checkpoint with --resume"));
     return;
   }
   const uint64_t limit = job_.faults().non_finite_limit();
@@ -323,8 +323,8 @@ void Master::CheckForNonFinite(const v1::ShardReport& report) {
   for (const v1::WorkerStatistics& worker : report.workers()) {
     if (worker.non_finite_in_a_row() < limit) continue;
     Fail(absl::StrCat("worker ", worker.worker(), " sent ", worker.non_finite_in_a_row(),
-                      " contributions in a row with a NaN or an infinity: training has diverged; lower "
-                      "optimizer.learning_rate, or raise optimizer.schedule.warmup"));
+                      " contributions in a row with a NaN or an infinity: ", kTrainingHasDiverged,
+                      "; lower optimizer.learning_rate, or raise optimizer.schedule.warmup"));
     return;
   }
 }

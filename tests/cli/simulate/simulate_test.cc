@@ -108,6 +108,25 @@ TEST_F(SimulateTest, SimulatesAQuadraticInPlaceOfAModel) {
   EXPECT_EQ(job.faults().stragglers_size(), 2);
 }
 
+TEST_F(SimulateTest, ARunThatDivergesIsAResult) {
+  // A step of 1.5 / curvature is stable, but not 15 updates late.
+  const std::vector<std::string> flags = {"--workers=1,16",
+                                          "--step=constant:50ms",
+                                          "--gradient=quadratic:2:0",
+                                          "--budget=samples:160000",
+                                          "--servers=2",
+                                          "--set=optimizer={kind: SGD learning_rate: 1.5 momentum: 0}"};
+  const Outcome outcome = Simulate("out", flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1 of 2 runs diverged: downpour with 16 workers, seed 1"));
+  const auto runs = nlohmann::json::parse(Read("out/report.json"))["runs"];
+  EXPECT_TRUE(runs[0]["done"] && !runs[0]["diverged"]) << runs[0];
+  EXPECT_TRUE(!runs[1]["done"] && runs[1]["diverged"]) << runs[1];
+  const Outcome again = Simulate("out", flags);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("2 of 2 runs are already done"));
+}
+
 TEST_F(SimulateTest, TakesStepTimesFromARun) {
   ASSERT_EQ(Simulate("first", {"--workers=2", "--step=constant:80ms", "--network=unlimited:1ms"}).code, 0);
   const Outcome outcome =
