@@ -44,7 +44,7 @@ def expect(truth, message):
 def make_directory(page):
     """The project as it is after `bazel build //...`, with a job of the user's own, job.textproto."""
     place = os.path.join(SCRATCH, page.replace("/", "_"))
-    for folder in ("examples", "deploy", "python"):
+    for folder in ("examples", "deploy", "python", "docs/figures"):
         shutil.copytree(folder, os.path.join(place, folder))
     shutil.copy("LICENSE", place)
     shutil.copy("examples/drawn_digits.textproto", os.path.join(place, "job.textproto"))
@@ -306,6 +306,12 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
          leaves=["out/summary.json"])),
     ("docs/algorithms/diloco_async.md", r"catchment simulate .*--out=sim",
      run(f"{DIGITS} --budget=samples:4096", leaves=["sim/" + name for name in COMPARED])),
+    ("docs/results/scaling.md", r"catchment (simulate|compare) \S+/mnist_\S+ .*",
+     run(f"{DIGITS} --workers=1,2 --seeds=1 --budget=samples:512")),
+    ("docs/results/scaling.md", r"catchment simulate .* --workers=1024 .*",
+     run("--workers=64 --seeds=1 --budget=samples:5120")),
+    ("docs/results/scaling.md", r"catchment (simulate|compare) .*", run("--workers=1,2 --seeds=1 --budget=samples:2000")),
+    ("docs/results/scaling.md", r"docs/figures/plot_scaling\.py (\S+) .*", run()),
     ("docs/algorithms/compensation.md", r"catchment train .*",
      run(f"{DIGITS} --set samples=1024", leaves=["out/summary.json"])),
 ]]

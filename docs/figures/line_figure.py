@@ -1,0 +1,87 @@
+"""A figure with lines, as an SVG file: what plot_training.py and plot_scaling.py have in common."""
+import math
+
+# Okabe and Ito's palette: the colours stay apart for the colour-blind.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
+WIDTH, HEIGHT = 820, 420
+LEFT, RIGHT, TOP, BOTTOM = 70, 230, 60, 55
+
+
+def ticks(low, high, count):
+    """Returns round numbers from low to high, about `count` of them."""
+    raw = (high - low) / count
+    power = 10 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def percent(value):
+    return f"{100 * value:.4g} %"
+
+
+class Figure:
+    """`x` and `y` map values to shares of the figure's width and height, from 0 to 1."""
+
+    def __init__(self, title, what, x_title, x, y):
+        self._x, self._y = x, y
+        self._labels = []  # (y, texts, colour)
+        self._out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+                     'font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#222">',
+                     f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+                     f'<text x="{LEFT}" y="24" font-size="15" font-weight="bold">{title}</text>',
+                     f'<text x="{LEFT}" y="44" fill="#555">{what}</text>',
+                     f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 14}" text-anchor="middle">{x_title}</text>']
+
+    def x(self, value):
+        return LEFT + self._x(value) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value):
+        return HEIGHT - BOTTOM - self._y(value) * (HEIGHT - TOP - BOTTOM)
+
+    def x_axis(self, values):
+        self._out += [f'<text x="{self.x(value):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{value:g}</text>'
+                      for value in values]
+
+    def y_axis(self, values, text):
+        self._out += [f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{self.y(value):.1f}" y2="{self.y(value):.1f}" '
+                      f'stroke="#ddd"/><text x="{LEFT - 8}" y="{self.y(value) + 4:.1f}" text-anchor="end">{text(value)}'
+                      '</text>' for value in values]
+
+    def line(self, points, colour, dots=True, style=""):
+        path = " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in points)
+        self._out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"{style}/>')
+        if dots:
+            self._out += [f'<circle cx="{self.x(a):.1f}" cy="{self.y(b):.1f}" r="3.5" fill="{colour}"/>'
+                          for a, b in points]
+
+    def bar(self, x, low, high, colour, shift):
+        at = self.x(x) + shift
+        self._out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{self.y(low):.1f}" y2="{self.y(high):.1f}" '
+                         f'stroke="{colour}" stroke-width="1.5" opacity="0.6"/>')
+
+    def cross(self, x, row, colour):
+        """Marks a value of the x axis; marks of other rows are above."""
+        self._out.append(f'<text x="{self.x(x):.1f}" y="{HEIGHT - BOTTOM - 3 - 10 * row}" text-anchor="middle" '
+                         f'fill="{colour}" font-weight="bold">&#215;</text>')
+
+    def label(self, y, texts, colour):
+        """Puts texts, the first in colour, to the right of a line that ends at y; None: at the bottom."""
+        self._labels.append((HEIGHT - BOTTOM if y is None else self.y(y), texts, colour))
+
+    def _place_labels(self):
+        bottom, placed = 0, []
+        for at, texts, colour in sorted(self._labels, key=lambda label: label[0]):
+            at = max(at, bottom)
+            bottom = at + 4 + 15 * len(texts)
+            placed.append((at, texts, colour))
+        surplus = max(0, bottom - (HEIGHT - BOTTOM + 19))
+        for at, texts, colour in placed:
+            for i, text in enumerate(texts):
+                style = f'fill="{colour}" font-weight="bold"' if i == 0 else 'fill="#555" font-size="12"'
+                self._out.append(f'<text x="{WIDTH - RIGHT + 14}" y="{at - surplus + 4 + 15 * i:.1f}" {style}>{text}</text>')
+
+    def write(self, path):
+        self._place_labels()
+        with open(path, "w") as file:
+            file.write("\n".join(self._out + ["</svg>"]) + "\n")

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Draws a figure of simulated or measured runs against their number of workers, as an SVG file, and prints its numbers as a
+table.
+
+    docs/figures/plot_scaling.py OUT.svg "TITLE" WHAT LABEL=DIR:ALGORITHM[,DIR:ALGORITHM...] [LABEL=...]
+
+DIR is the --out directory of `catchment simulate`, `compare` or `report`. WHAT is one of
+
+    speedup            samples a second over those of one worker with the same seed
+    test_accuracy      of the final weights
+    seconds_to_target  until the accuracy of --target was reached; a run that never reached it has no point
+
+Each point is the mean over the seeds; the bar is from the lowest to the highest. A cross marks a number of workers with
+which a run diverged or did not reach the target, and the table says how many did. LABEL=@1:1,60:30 draws given points,
+WORKERS:VALUE, instead of runs. Needs nothing but Python.
+"""
+import json
+import math
+import pathlib
+import statistics
+import sys
+
+import line_figure
+
+AXES = {"speedup": "samples a second, over those of one worker", "test_accuracy": "test accuracy",
+        "seconds_to_target": "seconds to the target"}
+
+
+def values_of(what, directory, algorithm):
+    """Returns {workers: [value or None, one for each seed]} of the runs of an algorithm."""
+    runs = json.loads(pathlib.Path(directory, "report.json").read_text())["runs"]
+    runs = [run for run in runs if run["algorithm"] == algorithm]
+    if not runs:
+        sys.exit(f"{directory} has no runs of {algorithm}")
+    alone = {run["seed"]: run["samples_per_second"] for run in runs if run["workers"] == 1}
+    values = {}
+    for run in sorted(runs, key=lambda run: (run["workers"], run["seed"])):
+        value = run["samples_per_second"] / alone[run["seed"]] if what == "speedup" else run[what]
+        values.setdefault(run["workers"], []).append(value if run["done"] else None)
+    return values
+
+
+def text_of(what, value):
+    return f"{100 * value:.2f}" if what == "test_accuracy" else f"{value:.1f}"
+
+
+def table(what, lines):
+    """Returns the figure's numbers in Markdown, a row for each line of the figure."""
+    counts = sorted({workers for _, values in lines for workers in values})
+    rows = ["| | " + " | ".join(map(str, counts)) + " |", "| --- |" + " ---: |" * len(counts)]
+    for label, values in lines:
+        cells = []
+        for workers in counts:
+            seeds = values.get(workers, [])
+            there = [value for value in seeds if value is not None]
+            cell = text_of(what, statistics.fmean(there)) if there else ""
+            missing = len(seeds) - len(there)
+            if missing:
+                cell += f"{' ' if cell else ''}({'none' if not there else f'{len(there)} of {len(seeds)}'})"
+            cells.append(cell)
+        rows.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def draw(title, what, lines):
+    counts = sorted({workers for _, values in lines for workers in values})
+    most = max((v for _, values in lines for seeds in values.values() for v in seeds if v is not None), default=1)
+    high = 1 if what == "test_accuracy" else 1.03 * most
+    linear = what == "speedup"
+    first, last = (0, counts[-1]) if linear else (math.log2(counts[0]), math.log2(counts[-1]))
+    figure = line_figure.Figure(
+        title, AXES[what], "workers",
+        lambda workers: ((workers if linear else math.log2(workers)) - first) / (last - first or 1),
+        lambda value: value / high)
+    figure.y_axis(line_figure.ticks(0, high, 6), line_figure.percent if what == "test_accuracy" else "{:g}".format)
+    figure.x_axis(line_figure.ticks(0, counts[-1], 6) if linear else counts)
+    if linear:
+        end = min(high, counts[-1])
+        figure.line([(0, 0), (end, end)], "#999", dots=False, style=' stroke-dasharray="4 4"')
+    for i, (label, values) in enumerate(lines):
+        colour = line_figure.COLOURS[i % len(line_figure.COLOURS)]
+        points = []
+        for workers, seeds in values.items():
+            there = [value for value in seeds if value is not None]
+            if there:
+                points.append((workers, statistics.fmean(there)))
+                figure.bar(workers, min(there), max(there), colour, 0 if linear else 3 * (i - (len(lines) - 1) / 2))
+            if len(there) < len(seeds):
+                figure.cross(workers, i, colour)
+        figure.line(points, colour)
+        figure.label(points[-1][1] if points else None, [label], colour)
+    return figure
+
+
+def main():
+    if len(sys.argv) < 5 or any("=" not in line for line in sys.argv[4:]):
+        sys.exit(__doc__.strip())
+    out, title, what = sys.argv[1:4]
+    if what not in AXES:
+        sys.exit(f"{what}: expected one of {', '.join(AXES)}")
+    lines = []
+    for label, source in (argument.split("=", 1) for argument in sys.argv[4:]):
+        if source.startswith("@"):
+            values = {int(w): [float(v)] for w, v in (point.split(":") for point in source[1:].split(","))}
+        else:
+            values = {}
+            for runs in source.split(","):
+                values.update(values_of(what, *runs.rsplit(":", 1)))
+        lines.append((label, values))
+    draw(title, what, lines).write(out)
+    print(table(what, lines))
+
+
+if __name__ == "__main__":
+    main()
