@@ -15,7 +15,7 @@ namespace catchment {
 // `observer` takes, which is mostly spent waiting for weights, is not multiplied. Threads: used by the thread of the pass.
 class SlowedPass final : public PassObserver {
  public:
-  // `computed` returns the seconds that count as computing, up to now; `pause` sleeps for so many seconds. The observer
+  // `computed` returns the seconds that count as computing, up to now; `pause` sleeps for the given seconds. The observer
   // outlives the object. The pass begins with the construction.
   SlowedPass(double factor, std::function<double()> computed, std::function<void(double)> pause,
              PassObserver* observer);
@@ -34,8 +34,8 @@ class SlowedPass final : public PassObserver {
 };
 
 // Returns `clock`'s time less the seconds for which the calling thread was ready to run and had no processor: those
-// depend on the other processes of the machine, and a slower worker would not wait longer for them. Linux knows them;
-// elsewhere they are 0.
+// depend on the other processes of the machine, and a slower worker would not wait longer for them. Linux reports them;
+// on other systems nothing is subtracted.
 double SecondsWithProcessor(const Clock& clock);
 
 }  // namespace catchment

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>

@@ -46,9 +46,9 @@ class CompareDirectory {
   LockedDirectory directory_;
 };
 
-// What the directory of a run has: no result of its job; that of a run which ended at its budget; or that its training
-// diverged.
+// kNone: there is no result of the run's job; kDone: the run ended at its budget; kDiverged: its training diverged.
 enum class RunOutcome { kNone, kDone, kDiverged };
+// Returns the outcome of a run from its directory at `path`.
 RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path);
 
 // Reads the result of a run from its directory. A run that is not done has the reason, and no results.

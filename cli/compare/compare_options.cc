@@ -37,7 +37,8 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: all runs are done or diverged; 1: a run failed, or none is done; 2: wrong command line; 128 + N: signal N ended it.
+Exit code: 0: all runs are done or diverged; 1: a run failed, or none is done; 2: wrong command line;
+128 + N: signal N ended it.
 docs/compare.md explains the report and the keys of report.json.
 )";
 

@@ -1,7 +1,5 @@
 #include "cli/simulate/simulate.h"
 
-#include <algorithm>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
