@@ -94,6 +94,7 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
   {
     MutexLock lock(&mu_);
     admitted_ = false;
+    prepared_ = false;
     closed_.reset();
   }
   messages_.clear();
@@ -107,6 +108,10 @@ absl::Status StandbyLink::Stream(const std::string& address, const v1::StandbyHe
     image_->values->Finish();
     AddPart(image_->begin);
     for (const v1::StandbyPart& ledger : image_->ledgers) AddPart(ledger);
+    {
+      MutexLock lock(&mu_);
+      prepared_ = true;
+    }
     log_.SetSender([this] { stream_->Send(); });
     stream_->Wake();
   }
@@ -134,6 +139,11 @@ bool StandbyLink::AwaitAdmission() {
 // ---------------------------------------------------------------------------------------------- the stream
 
 bool StandbyLink::Next(grpc::ByteBuffer* message) {
+  {
+    // The stream asks for a message as soon as the call is open, which may be after the standby has admitted it.
+    MutexLock lock(&mu_);
+    if (!prepared_) return false;
+  }
   if (messages_.empty() && image_) AddOfImage();
   while (messages_.empty()) {
     std::optional<StandbyLog::Change> change = log_.Next();

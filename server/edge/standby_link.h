@@ -69,7 +69,7 @@ class StandbyLink final : private MessageStream::Owner {
   const OnReplaced on_replaced_;
   CompletionThread connections_;
 
-  // Used by Next, and by the link's thread before the stream is woken.
+  // Used by the link's thread until `prepared_` is set, and then by Next.
   std::optional<Shard::Image> image_;  // that is being sent
   size_t next_block_ = 0;
   std::deque<grpc::ByteBuffer> messages_;  // to send first
@@ -80,6 +80,7 @@ class StandbyLink final : private MessageStream::Owner {
   uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t epoch_ ABSL_GUARDED_BY(mu_) = 0;
   bool admitted_ ABSL_GUARDED_BY(mu_) = false;
+  bool prepared_ ABSL_GUARDED_BY(mu_) = false;  // the beginning of the image
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<MessageStream>

@@ -36,6 +36,7 @@ absl::Status Replica::Add(v1::StandbyPart part) {
     case v1::StandbyPart::kImage:
       arriving_.emplace();
       arriving_->checkpoint = part.image().checkpoint();
+      ledgers_left_ = part.image().ledgers();
       return absl::OkStatus();
     case v1::StandbyPart::kLedger:
       return AddLedger(part.ledger());
@@ -61,16 +62,19 @@ absl::Status Replica::Add(v1::StandbyPart part) {
 }
 
 absl::Status Replica::AddLedger(const v1::WorkerLedger& saved) {
-  if (!arriving_ || saved.worker() >= kMaxWorkers) return OutOfOrder("a ledger");
+  const bool expected = arriving_ && ledgers_left_ > 0 && arriving_->ledgers.count(saved.worker()) == 0;
+  if (!expected || saved.worker() >= kMaxWorkers) return OutOfOrder("a ledger");
   PushLedger ledger(layout_.num_blocks(index_));
   if (absl::Status status = ledger.Restore(saved); !status.ok()) return status;
-  arriving_->ledgers.insert_or_assign(saved.worker(), std::move(ledger));
+  arriving_->ledgers.emplace(saved.worker(), std::move(ledger));
+  --ledgers_left_;
   return absl::OkStatus();
 }
 
 absl::Status Replica::Complete(uint64_t number) {
   const auto blocks = static_cast<size_t>(layout_.num_blocks(index_));
-  if (!arriving_ || arriving_->blocks.size() != blocks) return OutOfOrder("the end of an image");
+  const bool whole = arriving_ && ledgers_left_ == 0 && arriving_->blocks.size() == blocks;
+  if (!whole) return OutOfOrder("the end of an image");
   current_ = std::exchange(arriving_, std::nullopt);
   number_ = number;
   return absl::OkStatus();
@@ -121,7 +125,7 @@ absl::Status Replica::CheckVectors(const v1::BlockChange& change) const {
 
 absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* image) {
   const bool in_image = image == (arriving_ ? &*arriving_ : nullptr);
-  const bool next = change.block() == image->blocks.size();
+  const bool next = ledgers_left_ == 0 && change.block() == image->blocks.size();
   if (change.block() >= static_cast<uint32_t>(layout_.num_blocks(index_)) || (in_image && !next))
     return OutOfOrder("a block");
   if (absl::Status status = CheckWorkers(change); !status.ok()) return status;
@@ -202,6 +206,7 @@ void Replica::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const
   };
   v1::StandbyPart part;
   *part.mutable_image()->mutable_checkpoint() = current_->checkpoint;
+  part.mutable_image()->set_ledgers(current_->ledgers.size());
   more = send(part);
   for (const auto& [worker, ledger] : current_->ledgers) {
     *part.mutable_ledger() = ledger.Save(worker);

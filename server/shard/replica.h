@@ -84,6 +84,7 @@ class Replica {
   const size_t num_states_;
   const bool bounded_;  // by staleness
   std::optional<ReplicaImage> arriving_;
+  uint64_t ledgers_left_ = 0;  // of the arriving image, before its first block
   std::optional<ReplicaImage> current_;
   uint64_t number_ = 0;
   std::deque<absl::Cord> vectors_;  // that precede the next block

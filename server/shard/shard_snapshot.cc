@@ -63,6 +63,7 @@ Shard::Image Shard::BeginImage() {
     MutexLock worker_lock(&worker->mu);
     *image.ledgers.emplace_back().mutable_ledger() = worker->ledger.Save(index);
   }
+  image.begin.mutable_image()->set_ledgers(image.ledgers.size());
   for (const std::unique_ptr<Block>& block : blocks_) {
     image.blocks.push_back(block->Image(commanded_));
     v1::BlockChange* const whole = image.blocks.back().part.mutable_block();

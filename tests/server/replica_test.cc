@@ -243,6 +243,34 @@ TEST(ReplicaPartsTest, RefusesPartsThatDoNotFit) {
   EXPECT_FALSE(replica.complete());
 }
 
+// Without the ledgers a shard that is restored would apply pushes twice.
+TEST(ReplicaPartsTest, RefusesBlocksBeforeAllLedgers) {
+  const ParameterLayout layout = FlatLayout(kValues, 1, /*block_size=*/kValues);
+  const v1::Job job = GradientJob(/*synchronous=*/false);
+  Shard::Contents contents;
+  contents.weights.assign(kValues, 3.0f);
+  StandbyLog log;
+  Shard shard(
+      job, layout, 0, std::move(contents), [](std::unique_ptr<PendingSnapshot>) {}, true, &log);
+  v1::ShardCommand command;
+  command.set_generation(1);
+  *command.add_rosters() = MakeRoster(0, {0, 1});
+  std::vector<Answer> answers;
+  shard.SetRosters(command, /*now=*/0, &answers);
+  const Shard::Image image = shard.BeginImage();
+  ASSERT_EQ(image.ledgers.size(), 2u);
+  Replica replica(job, layout, 0);
+  replica.BeginStream();
+  ASSERT_TRUE(replica.Add(image.begin).ok());
+  ASSERT_TRUE(replica.Add(image.ledgers[0]).ok());
+  EXPECT_FALSE(replica.Add(image.ledgers[0]).ok()) << "the same worker's";
+  SendVector(std::vector<float>(kValues).data(), kValues, &replica);
+  EXPECT_FALSE(replica.Add(image.blocks[0].part).ok());
+  ASSERT_TRUE(replica.Add(image.ledgers[1]).ok());
+  EXPECT_FALSE(replica.Add(image.ledgers[1]).ok());
+  EXPECT_TRUE(replica.Add(image.blocks[0].part).ok());
+}
+
 // An image that breaks off leaves the one before it.
 TEST(ReplicaPartsTest, KeepsTheLastCompleteImage) {
   const ParameterLayout layout = FlatLayout(kValues, 1, kBlockSize);

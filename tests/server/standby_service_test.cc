@@ -182,6 +182,24 @@ TEST_F(StandbyServiceTest, StandbyThatIsStartedAgainGetsAnImage) {
   EXPECT_EQ(copy->contents.weights, weights);
 }
 
+// The standby's admission and the completion of the call's opening arrive in either order.
+TEST_F(StandbyServiceTest, EveryConnectionBeginsWithAWholeImage) {
+  StartStandby();
+  standby_->Join(1);
+  std::unique_ptr<ShardProcess> shard = StartShard(/*epoch=*/1);
+  for (int i = 0; i < 40; ++i) {
+    shard = nullptr;
+    shard = StartShard(/*epoch=*/1);
+    ASSERT_TRUE(shard->Await(shard->Push(0.5f)));
+    int ledgers = 0;
+    standby_->store().Export([&](const v1::StandbyPart& part) {
+      ledgers += part.has_ledger() ? 1 : 0;
+      return true;
+    });
+    ASSERT_EQ(ledgers, 1);
+  }
+}
+
 TEST_F(StandbyServiceTest, ProcessThatWasReplacedIsRefused) {
   StartStandby();
   standby_->Join(1);
