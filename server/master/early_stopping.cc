@@ -15,7 +15,7 @@ EarlyStopping::EarlyStopping(const v1::Evaluation& evaluation, const v1::BestSta
     : evaluation_(evaluation), state_(from) {}
 
 bool EarlyStopping::Observe(const v1::BestState& score) {
-  const bool better = IsBetter(score);
+  const bool better = IsBetter(score, state_, evaluation_.min_improvement());
   const uint64_t since = better ? 0 : state_.since() + 1;
   if (better) state_ = score;
   state_.set_since(since);
@@ -28,9 +28,9 @@ double EarlyStopping::Measure(const v1::BestState& score) const {
   return evaluation_.best_by() == v1::Evaluation::ACCURACY ? 1 - score.accuracy() : score.loss();
 }
 
-bool EarlyStopping::IsBetter(const v1::BestState& score) const {
+bool EarlyStopping::IsBetter(const v1::BestState& score, const v1::BestState& than, float margin) const {
   if (!std::isfinite(score.loss())) return false;
-  return state_.evaluation() == 0 || Measure(score) < Measure(state_) - double{evaluation_.min_improvement()};
+  return than.evaluation() == 0 || Measure(score) < Measure(than) - double{margin};
 }
 
 std::string EarlyStopping::TargetsReached(const v1::BestState& score) const {
@@ -60,15 +60,6 @@ std::string EarlyStopping::PatienceEnded(const v1::BestState& score) const {
                       by_accuracy ? state_.accuracy() : state_.loss(), ", of evaluation ",
                       state_.evaluation(), ",", margin > 0 ? absl::StrCat(" by more than ", margin) : "",
                       end);
-}
-
-v1::BestState BetterOf(const v1::Evaluation& evaluation, const v1::BestState& checkpoint,
-                       const std::optional<v1::BestState>& kept) {
-  if (!kept) return checkpoint;
-  v1::Evaluation strictly = evaluation;
-  strictly.set_min_improvement(0);
-  EarlyStopping both(strictly, checkpoint);
-  return both.Observe(*kept) ? both.state() : checkpoint;
 }
 
 }  // namespace catchment

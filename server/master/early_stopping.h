@@ -14,7 +14,6 @@
 #ifndef CATCHMENT_SERVER_MASTER_EARLY_STOPPING_H_
 #define CATCHMENT_SERVER_MASTER_EARLY_STOPPING_H_
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -31,6 +30,9 @@ class EarlyStopping {
   // Records an evaluation, whose `since` is ignored. Returns true if it is the best so far.
   bool Observe(const v1::BestState& score);
 
+  // Returns true if a score is better by more than `margin` than another one, which may be of no evaluation.
+  bool IsBetter(const v1::BestState& score, const v1::BestState& than, float margin = 0) const;
+
   // Returns, for people, why training may end after the last evaluation; empty if it continues.
   const std::string& enough() const { return enough_; }
   // Takes the state and enough() of another object.
@@ -43,7 +45,6 @@ class EarlyStopping {
 
  private:
   double Measure(const v1::BestState& score) const;
-  bool IsBetter(const v1::BestState& score) const;
   std::string TargetsReached(const v1::BestState& score) const;
   std::string PatienceEnded(const v1::BestState& score) const;
 
@@ -51,11 +52,6 @@ class EarlyStopping {
   v1::BestState state_;
   std::string enough_;
 };
-
-// Returns the best evaluation of a resumed job: that of its checkpoint, or that of the kept weights, which
-// may be newer than the checkpoint. `kept` is absent if no weights were kept.
-v1::BestState BetterOf(const v1::Evaluation& evaluation, const v1::BestState& checkpoint,
-                       const std::optional<v1::BestState>& kept);
 
 }  // namespace catchment
 

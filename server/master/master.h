@@ -127,6 +127,9 @@ class Master {
   // Returns the score of an evaluation whose weights the evaluator `incarnation` wants to send. NotFound if
   // it is not a member; FailedPrecondition if the weights are not, or no longer, wanted.
   absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation);
+  // Sets the score of the weights in the file of the best ones, which an earlier run of the job has written. It has no
+  // effect on when training ends: that continues from the checkpoint's history.
+  void SetKept(const v1::BestState& score) { kept_ = score; }
   // Notes whether the weights of the best evaluation were saved. The final evaluation waits for it.
   void OnBestKept(uint64_t evaluation, const absl::Status& status);
   v1::JobStatus Status() const;
@@ -304,6 +307,7 @@ class Master {
   Evaluations evaluations_;
   std::optional<Plateau> plateau_;  // with schedule PLATEAU only
   EarlyStopping early_stopping_;
+  v1::BestState kept_;              // the score of the weights in the file; no evaluation: there is none
   uint64_t best_wanted_ = 0;        // the best evaluation, until its weights are saved; 0: none
   uint64_t best_awaited_from_ = 0;  // incarnation of the evaluator that was asked for them; 0: none
   ProgressMeter meter_;

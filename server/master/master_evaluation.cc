@@ -42,7 +42,9 @@ void Master::RecordScore() {
   score.set_loss(report.loss_sum() / samples);
   score.set_accuracy(static_cast<double>(report.correct()) / samples);
   score.set_samples(evaluations_.last_moment().samples);
-  if (early_stopping_.Observe(score) && job_.evaluation().keep_best()) best_wanted_ = score.evaluation();
+  // The file may have the weights of a run that was lost, which are better than all of this run.
+  const bool best = early_stopping_.Observe(score) && early_stopping_.IsBetter(score, kept_);
+  if (best && job_.evaluation().keep_best()) best_wanted_ = score.evaluation();
   if (!early_stopping_.enough().empty()) state_machine_.EndEarly(early_stopping_.enough());
 }
 
@@ -64,7 +66,10 @@ void Master::OnBestKept(uint64_t evaluation, const absl::Status& status) {
   }
   if (evaluation == best_wanted_) {
     best_awaited_from_ = 0;
-    if (status.ok()) best_wanted_ = 0;
+    if (status.ok()) {
+      best_wanted_ = 0;
+      kept_ = early_stopping_.state();
+    }
   }
   Advance();
 }

@@ -47,7 +47,6 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   if (!outputs.ok()) return outputs.status();
   const std::optional<v1::BestState> kept =
       resumed && options.job.evaluation().keep_best() ? ReadKeptScore(**outputs, *layout) : std::nullopt;
-  if (resumed) *resumed->mutable_best() = BetterOf(options.job.evaluation(), resumed->best(), kept);
   v1::MasterState from = std::move(resumed).value_or(v1::MasterState());
   from.set_next_incarnation(std::max(from.next_incarnation(), options.first_incarnation));
   absl::StatusOr<std::unique_ptr<Master>> master =
@@ -57,6 +56,7 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
                                 options.restored->copy.master(), options.first_incarnation))
           : Master::Create(options.job, layout->tensors(), options.num_servers, clock, std::move(from));
   if (!master.ok()) return master.status();
+  if (kept) (*master)->SetKept(*kept);
   if (!options.restored) options.record.clear_servers();
   options.record.set_job_fingerprint(JobFingerprint(options.job));
   options.record.set_run_id(options.run_id);

@@ -48,7 +48,10 @@ void MasterHost::TakeOver(const Options::Restored& from) {
   }
   peers_[0].epoch = from.epoch;
   devices_ = {from.copy.devices().begin(), from.copy.devices().end()};
-  if (from.copy.has_kept()) kept_ = from.copy.kept();
+  if (from.copy.has_kept()) {
+    kept_ = from.copy.kept();
+    master_->SetKept(*kept_);
+  }
   newest_report_ = from.evaluations.newest();
   best_report_ = from.evaluations.best();
   record_.set_recoveries(record_.recoveries() + 1);

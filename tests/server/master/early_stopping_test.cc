@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 #include <string>
 #include <vector>
@@ -132,19 +134,13 @@ TEST(EarlyStoppingTest, SaysWhyItIsEnough) {
   EXPECT_EQ(stopping.state().evaluation(), 1u);
 }
 
-TEST(BetterOfTest, TheBetterOneIsTakenWhateverTheMargin) {
-  const v1::Evaluation evaluation = ByLoss(3, /*min_improvement=*/0.5f);
-  v1::BestState checkpoint = Score(3, 1);
-  checkpoint.set_since(2);
-  const auto of = [&](const std::optional<v1::BestState>& kept) {
-    return BetterOf(evaluation, checkpoint, kept).evaluation();
-  };
-  EXPECT_EQ(of(std::nullopt), 3u);
-  EXPECT_EQ(of(Score(1, 2)), 3u);
-  EXPECT_EQ(of(Score(6, 0.875)), 6u);
-  EXPECT_EQ(BetterOf(evaluation, checkpoint, Score(3, 1)).since(), 2u) << "the same";
-  EXPECT_EQ(BetterOf(evaluation, checkpoint, Score(6, 0.875)).since(), 0u);
-  EXPECT_EQ(BetterOf(evaluation, {}, Score(6, 0.875)).evaluation(), 6u);
+TEST(EarlyStoppingTest, ComparesScoresWithAndWithoutAMargin) {
+  const EarlyStopping stopping(ByLoss(3, /*min_improvement=*/0.5f), {});
+  EXPECT_TRUE(stopping.IsBetter(Score(6, 0.875), Score(3, 1)));
+  EXPECT_FALSE(stopping.IsBetter(Score(6, 0.875), Score(3, 1), 0.5f));
+  EXPECT_FALSE(stopping.IsBetter(Score(6, 1), Score(3, 1)));
+  EXPECT_TRUE(stopping.IsBetter(Score(6, 2), {})) << "no evaluation";
+  EXPECT_FALSE(stopping.IsBetter(Score(6, std::numeric_limits<double>::infinity()), {}));
 }
 
 }  // namespace

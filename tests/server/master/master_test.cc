@@ -1417,6 +1417,38 @@ TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
               HasSubstr("test accuracy has not become better than 0.6, of evaluation 1, in 2 evaluations"));
 }
 
+// The job went back: model-best.safetensors has the weights of a later and better evaluation of the run that was lost.
+// Training ends as it would have without the loss.
+TEST_F(MasterTest, PatienceCountsFromTheHistoryOfTheCheckpoint) {
+  v1::Job job = MakeJob({.epochs = 8});
+  job.mutable_evaluation()->set_patience(2);
+  job.mutable_evaluation()->set_keep_best(true);
+  const auto scores = [&](std::optional<double> kept_loss) {
+    Start(job);
+    if (kept_loss) {
+      v1::BestState kept;
+      kept.set_evaluation(7);
+      kept.set_loss(*kept_loss);
+      master_->SetKept(kept);
+    }
+    const Worker evaluator = Join(v1::EVALUATOR);
+    Worker worker = Join();
+    std::vector<bool> keep;
+    for (const double loss : {1.0, 0.9, 0.8, 0.7}) {
+      const absl::StatusOr<v1::ReportEvaluationReply> reply = TrainAndScore(evaluator, &worker, loss, 30);
+      EXPECT_TRUE(reply.ok()) << reply.status();
+      keep.push_back(reply.ok() && reply->keep());
+      EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+      if (keep.back()) master_->OnBestKept(last_report_.evaluation(), absl::OkStatus());
+    }
+    EXPECT_EQ(master_->Status().evaluations_since_best(), 0u);
+    EXPECT_DOUBLE_EQ(master_->Status().best_test_loss(), 0.7);
+    return keep;
+  };
+  EXPECT_THAT(scores(std::nullopt), testing::ElementsAre(true, true, true, true));
+  EXPECT_THAT(scores(0.75), testing::ElementsAre(false, false, false, true)) << "the file has better ones";
+}
+
 TEST_F(MasterTest, ATargetThatIsReachedAtTheVeryEndEndsNothingEarly) {
   v1::Job job = MakeJob({});
   job.mutable_evaluation()->set_target_loss(0.5f);
