@@ -20,6 +20,8 @@ constexpr double kShortRoundSeconds = 0.01;  // while the end of the job waits f
 constexpr double kPauseSeconds = 1;
 // The time for which servers that do not answer are sent the command to stop.
 constexpr double kStopSeconds = 10;
+// The time for which a job that has ended waits until its record can be written.
+constexpr double kRecordSeconds = 30;
 
 std::string Describe(const v1::JobStatus& status) {
   return status.reason().empty() ? "the job failed" : status.reason();
@@ -251,7 +253,7 @@ void MasterHost::FinishRound(bool stop) {
     if (!outputs_written_) WriteFinalOutputs();
   }
   MutexLock lock(&mu_);
-  if (stop && StopIsKnown()) {
+  if (stop && StopIsKnown() && RecordIsWritten()) {
     over_ = true;
     const v1::JobStatus status = master_->Status();
     if (phase == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(status));
@@ -390,6 +392,7 @@ void MasterHost::WriteFinalOutputs() {
     record_changed_ = true;
   }
   // A master that is restarted from now on must not continue the job.
+  write_record_at_ = 0;
   WriteRecord();
   MutexLock lock(&mu_);
   master_->OnOutputsWritten();
@@ -424,12 +427,23 @@ void MasterHost::WriteRecord() {
   v1::RunRecord record;
   {
     MutexLock lock(&mu_);
-    if (!std::exchange(record_changed_, false)) return;
+    if (!record_changed_ || clock_.Now() < write_record_at_) return;
+    record_changed_ = false;
     record = record_;
   }
   if (!CanGoBack()) return;
   const absl::Status status = WriteRunRecord(options_.checkpoint_dir, record);
-  LOG_IF(ERROR, !status.ok()) << "cannot write the record of the job: " << status.message();
+  if (status.ok()) return write_pauses_.Reset();
+  const double pause = write_pauses_.Next();
+  write_record_at_ = clock_.Now() + pause;
+  LOG(ERROR) << "cannot write the record of the job: " << status.message() << "; trying again in " << pause
+             << " s";
+  MutexLock lock(&mu_);
+  record_changed_ = true;
+}
+
+bool MasterHost::RecordIsWritten() const {
+  return !record_changed_ || !CanGoBack() || clock_.Now() - *stop_since_ >= kRecordSeconds;
 }
 
 }  // namespace catchment

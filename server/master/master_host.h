@@ -261,8 +261,11 @@ class MasterHost {
   void NoteLostVersion(uint64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Once training has begun again, adds the sentence about the recovery to the events, and counts the updates.
   void ReportRecovery() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Writes the record if it has changed.
+  // Writes the record if it has changed; after an error again, later.
   void WriteRecord();
+  // Returns true if the record is written, or cannot be written within kRecordSeconds after the end. Without it, a master
+  // that is started again would continue the job. Called after StopIsKnown.
+  bool RecordIsWritten() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns what the user can do when a server's state is lost.
   std::string RecoveryAdvice() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllServersHere() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -318,6 +321,8 @@ class MasterHost {
   std::optional<CompleteCheckpoint> unrecorded_;  // a checkpoint whose manifest could not be written
   double record_at_ = 0;                          // time of the next attempt
   GrowingPause record_pauses_;
+  double write_record_at_ = 0;  // time of the next attempt to write the record of the job
+  GrowingPause write_pauses_;
   std::optional<double> stop_since_;
   std::unique_ptr<ShardCommander> commander_;
   std::thread thread_;

@@ -1,5 +1,7 @@
 // A run that recovers from a loss: what the master counts, reports and waits for.
+#include <filesystem>
 #include <string>
+#include <thread>
 
 #include "common/checkpoint/run_record.h"
 #include "tests/server/master_host_fixture.h"
@@ -62,6 +64,43 @@ TEST_F(MasterHostRecoveryTest, UpdatesAreCountedByTheHighestVersionThatASurvivor
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->updates_computed_again(), 112u);
   EXPECT_EQ(record->recoveries(), 3u);
+}
+
+// A directory is in the place of the file, so that writing fails, as on a full disk.
+TEST_F(MasterHostRecoveryTest, RecordIsWrittenLaterAfterAnError) {
+  const std::string directory = directory_ + "/checkpoints", file = directory + "/run.textproto";
+  const auto break_disk = [&] {
+    std::filesystem::remove(file);
+    std::filesystem::create_directories(file + "/full");
+  };
+  const auto repair_disk = [&] {
+    std::filesystem::remove_all(file);
+    clock_.Set(clock_.Now() + 10);
+  };
+  const auto written = [&](const auto& is_wanted) {
+    absl::StatusOr<v1::RunRecord> record = ReadRunRecord(directory);
+    while (!record.ok() || !is_wanted(*record)) {
+      std::this_thread::yield();
+      record = ReadRunRecord(directory);
+    }
+    return true;
+  };
+  break_disk();
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  while (master_->Status().phase() != v1::JobStatus::TRAINING) std::this_thread::yield();
+  EXPECT_FALSE(master_->WaitFor(0.5)) << "several rounds";
+  repair_disk();
+  EXPECT_TRUE(written([](const v1::RunRecord& record) { return record.servers_size() == 2; }));
+
+  break_disk();
+  ASSERT_NO_FATAL_FAILURE(Train(*me));
+  while (!std::filesystem::exists(directory_ + "/out/summary.json")) std::this_thread::yield();
+  EXPECT_FALSE(master_->WaitFor(0.5)) << "a master that is started again would continue the job";
+  repair_disk();
+  EXPECT_TRUE(written([](const v1::RunRecord& record) { return record.ended(); }));
+  EXPECT_TRUE(master_->Wait().ok());
 }
 
 TEST_F(MasterHostRecoveryTest, TrainingBeginsWithoutWorkersThatDoNotComeBackInTime) {
