@@ -24,6 +24,7 @@
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/run_record.h"
 #include "common/clock.h"
 #include "common/codec/codec.h"
 #include "common/command_line.h"
@@ -73,8 +74,8 @@ constexpr double kShutdownSeconds = 1;
 constexpr double kPollSeconds = 0.1;
 // For calls in progress when the job goes back to a checkpoint.
 constexpr double kGoBackSeconds = 0.3;
-// The time for which a server that begins again tries to listen at its former address.
-constexpr double kReopenSeconds = 10;
+// The time for which a master that is started again after the end of its job answers those that may not know of the end.
+constexpr double kTellSeconds = 10;
 // Service names in the health protocol.
 constexpr char kMasterName[] = "catchment.v1.MasterService";
 constexpr char kShardName[] = "catchment.v1.ShardService";
@@ -142,8 +143,9 @@ struct Setting {
   std::vector<DirectoryLock> locks;       // held by the master
   RunStart start;                         // of the current run
   std::optional<RestoredShard> restored;  // continues the run instead
+  std::optional<v1::RunRecord> ended;     // the job has ended, and not all may know
   bool cannot_restore = false;            // the standby has no copy of the shard
-  bool announced = false;                 // the address, on standard output
+  bool refused = false;                   // by the master, which knows why this server ends
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
@@ -237,6 +239,12 @@ absl::StatusOr<bool> ContinueRun(Setting* setting) {
 // checkpoint to begin again.
 absl::Status FindStart(Setting* setting) {
   if (setting->index == 0) {
+    if (!setting->flags.resume && !setting->checkpoint_dir.empty()) {
+      absl::StatusOr<std::optional<v1::RunRecord>> ended = UntoldEnd(setting->checkpoint_dir, setting->job);
+      if (!ended.ok()) return ended.status();
+      setting->ended = *std::move(ended);
+      if (setting->ended) return absl::OkStatus();
+    }
     const absl::StatusOr<bool> continues = ContinueRun(setting);
     if (!continues.ok() || *continues) return continues.status();
     absl::StatusOr<RunStart> start = StartJob(setting->checkpoint_dir, setting->job, setting->flags.resume);
@@ -320,12 +328,6 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   return setting;
 }
 
-// Prints the address, once.
-void Announce(const Listener& listener, Setting* setting) {
-  if (std::exchange(setting->announced, true)) return;
-  std::cout << "catchment_server " << setting->index << ": listening on " << listener.address() << std::endl;
-}
-
 // Returns the memory that the copy of another server's shard may take: an image while the one before is complete, and
 // the vectors of workers that a copy may have. It is kept in the memory of the messages that it came in.
 size_t CopyQuota(const v1::Job& job, const ParameterLayout& layout) {
@@ -355,11 +357,6 @@ Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout&
   return options;
 }
 
-void SetShardServing(Listener* listener, int index, bool serving) {
-  listener->SetServing(kShardName, serving);
-  listener->SetServing(absl::StrCat("shard-", index), serving);
-}
-
 // Returns a number above all incarnations of earlier runs, whose workers may still be alive. Two runs that
 // start in the same second differ in the lower bits, which are random.
 uint64_t FirstIncarnation() {
@@ -367,29 +364,70 @@ uint64_t FirstIncarnation() {
   return (static_cast<uint64_t>(std::time(nullptr)) << kBits) + (RandomId() >> (64 - kBits + 1));
 }
 
-// Opens the listener. A server that begins again opens it at its former address, which may not be free at once.
-absl::StatusOr<Listener> OpenListener(const std::vector<CallService*>& services,
-                                      const ParameterLayout& layout, Setting* setting) {
-  const SteadyClock clock;
-  const double deadline = clock.Now() + (setting->announced ? kReopenSeconds : 0);
-  std::string& address = setting->servers[setting->index];
-  while (true) {
+// The listener, which lasts as long as the process and has its port from the first run of the job to the last, and the gRPC
+// services behind it.
+class Edge {
+ public:
+  // Begins to serve a run. The services have the fronts of this object, or are the master's.
+  absl::Status Begin(const std::vector<CallService*>& services, const ParameterLayout& layout,
+                     Setting* setting) {
+    if (listener_) {
+      listener_->BeginRun();
+      return absl::OkStatus();
+    }
+    std::string& address = setting->servers[setting->index];
     absl::StatusOr<Listener> listener =
         Listener::Open(address, setting->server_credentials, services, ListenerOptions(*setting, layout));
-    if (listener.ok()) address = listener->address();
-    if (!absl::IsUnavailable(listener.status()) || clock.Now() >= deadline) return listener;
-    std::this_thread::sleep_for(std::chrono::duration<double>(kPollSeconds));
+    if (!listener.ok()) return listener.status();
+    listener_.emplace(*std::move(listener));
+    address = listener_->address();
+    std::cout << "catchment_server " << setting->index << ": listening on " << address << std::endl;
+    return absl::OkStatus();
   }
-}
+  // Ends the run. Without a grace a server would wait for workers that wait for it.
+  void End(bool begins_again) { listener_->EndRun(begins_again ? kGoBackSeconds : kShutdownSeconds); }
+
+  const std::string& address() const { return listener_->address(); }
+  void SetShardServing(int index, bool serving) {
+    SetServing(kShardName, serving);
+    SetServing(absl::StrCat("shard-", index), serving);
+  }
+  void SetServing(const std::string& name, bool serving) { listener_->SetServing(name, serving); }
+
+  ShardService::Front* shard() { return &shard_; }
+  StandbyService::Front* standby() { return &standby_; }
+  MasterService* master() { return &master_; }
+
+ private:
+  const SteadyClock clock_;
+  ShardService::Front shard_;
+  StandbyService::Front standby_;
+  MasterService master_{&clock_};
+  std::optional<Listener> listener_;
+};
+
+// A run at the listener. Its end is the end of all calls of the run.
+class ServedRun {
+ public:
+  explicit ServedRun(Edge* edge) : edge_(*edge) {}
+  ~ServedRun() { End(/*begins_again=*/false); }
+  void End(bool begins_again) {
+    if (!std::exchange(ended_, true)) edge_.End(begins_again);
+  }
+
+ private:
+  Edge& edge_;
+  bool ended_ = false;
+};
 
 // A shard's link to its standby, and the copy of another server's shard that this server keeps.
 class ServedStandby {
  public:
-  ServedStandby(const Setting& setting, const ParameterLayout& layout)
+  ServedStandby(const Setting& setting, const ParameterLayout& layout, StandbyService::Front* front)
       : layout_(layout),
         credentials_(setting.client_credentials),
         store_(setting.job, layout, (setting.index + layout.num_shards() - 1) % layout.num_shards()),
-        service_(&store_) {}
+        service_(&store_, front) {}
 
   // Begins to send the shard to the standby that commands name. `on_replaced`: as in StandbyLink.
   void Start(ShardHost* host, StandbyLink::OnReplaced on_replaced, uint64_t epoch) {
@@ -428,15 +466,15 @@ class ServedStandby {
 // The shard of one run, with its services.
 class ServedShard {
  public:
-  static absl::StatusOr<std::unique_ptr<ServedShard>> Create(Setting* setting,
-                                                             const ParameterLayout& layout) {
+  static absl::StatusOr<std::unique_ptr<ServedShard>> Create(Setting* setting, const ParameterLayout& layout,
+                                                             Edge* edge) {
     const std::optional<v1::Manifest>& checkpoint = setting->start.checkpoint;
     absl::StatusOr<Shard::Contents> contents =
         setting->restored ? std::move(setting->restored->contents)
                           : MakeContents(setting->job, layout, setting->index, setting->checkpoint_dir,
                                          checkpoint ? &*checkpoint : nullptr);
     if (!contents.ok()) return contents.status();
-    std::unique_ptr<ServedShard> shard(new ServedShard(*setting, layout, *std::move(contents)));
+    std::unique_ptr<ServedShard> shard(new ServedShard(*setting, layout, *std::move(contents), edge));
     if (!setting->restored) return shard;
     if (absl::Status status = shard->claim()->Claim(setting->restored->run); !status.ok()) return status;
     return shard;
@@ -469,10 +507,10 @@ class ServedShard {
   }
 
  private:
-  ServedShard(const Setting& setting, const ParameterLayout& layout, Shard::Contents contents)
+  ServedShard(const Setting& setting, const ParameterLayout& layout, Shard::Contents contents, Edge* edge)
       : claim_(RandomId()),
         standby_(HasStandbys(setting.job, setting.servers.size())
-                     ? std::make_unique<ServedStandby>(setting, layout)
+                     ? std::make_unique<ServedStandby>(setting, layout, edge->standby())
                      : nullptr),
         host_(setting.job, layout, setting.index, std::move(contents), setting.checkpoint_dir,
               standby_ ? standby_->log() : nullptr),
@@ -480,7 +518,8 @@ class ServedShard {
                  [this](const v1::ShardCommand& command) { return host_.Control(command, clock_.Now()); },
                  {.apply = setting.apply,
                   .log = host_.log(),
-                  .slowest_bytes_per_second = 1024.0 * setting.job.faults().slowest_kib_per_second()}),
+                  .slowest_bytes_per_second = 1024.0 * setting.job.faults().slowest_kib_per_second(),
+                  .front = edge->shard()}),
         sweeper_(&service_, host_.shard(), &clock_) {}
 
   const SteadyClock clock_;
@@ -527,6 +566,7 @@ struct RunEnd {
   // How the server must begin again.
   std::optional<v1::RegisterServerReply> again ABSL_GUARDED_BY(mu);
   bool leaving ABSL_GUARDED_BY(mu) = false;  // the server was asked to end
+  bool ended ABSL_GUARDED_BY(mu) = false;    // the job, without this server
 
   void Fail(const absl::Status& status) {
     MutexLock lock(&mu);
@@ -539,37 +579,36 @@ struct RunEnd {
 };
 
 // Serves one run. Returns true if the job goes back: setting->start is then the start of the next run.
-absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) {
+absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, Edge* edge) {
   const SteadyClock clock;
   RunEnd end;
   const uint64_t epoch = setting->restored ? setting->restored->epoch : 0;
-  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout);
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout, edge);
   if (!shard.ok()) return shard.status();
   ShardHost* const shard_host = (*shard)->host();
   (*shard)->StartStandby([&end](const absl::Status& status) { end.Fail(status); }, epoch);
   auto host =
       MasterHost::Create(MasterOptions(*setting), &layout, shard_host, &clock, MasterStateOf(setting->start));
   if (!host.ok()) return host.status();
-  MasterService service(host->get(), &clock);
+  edge->master()->Serve(host->get());
   std::vector<CallService*> services = (*shard)->services();
-  services.push_back(&service);
-  absl::StatusOr<Listener> listener = OpenListener(services, layout, setting);
-  if (!listener.ok()) return listener.status();
-  const v1::Run run = (*host)->RunAt(listener->address());
+  services.push_back(edge->master());
+  if (absl::Status status = edge->Begin(services, layout, setting); !status.ok()) return status;
+  ServedRun served(edge);
+  const v1::Run run = (*host)->RunAt(edge->address());
   if (absl::Status status = (*shard)->claim()->Claim(run); !status.ok()) return status;
   LOG(INFO) << Describe(run);
-  (*host)->SetAddress(listener->address());
-  SetShardServing(&*listener, 0, false);
-  listener->SetServing(kMasterName, false);
-  Announce(*listener, setting);
+  (*host)->SetAddress(edge->address());
+  edge->SetShardServing(0, false);
+  edge->SetServing(kMasterName, false);
   absl::Status status, reached;
   {
-    PortWatch watch(listener->address(), setting->client_credentials, {},
+    PortWatch watch(edge->address(), setting->client_credentials, {},
                     [&](const absl::Status& lost) { (*host)->Stop(std::string(lost.message())); });
     SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
     while (!(*host)->WaitFor(kPollSeconds)) {
-      SetShardServing(&*listener, 0, shard_host->training());
-      listener->SetServing(kMasterName, (*host)->training());
+      edge->SetShardServing(0, shard_host->training());
+      edge->SetServing(kMasterName, (*host)->training());
       if (const absl::Status failure = end.Failure(); !failure.ok()) (*host)->OnReplaced(failure);
     }
     status = (*host)->Wait();
@@ -577,7 +616,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting) 
   }
   (*shard)->EndStandby();
   const std::optional<Loss> loss = (*host)->loss();
-  listener->Shutdown(loss ? kGoBackSeconds : kShutdownSeconds);
+  served.End(/*begins_again=*/loss.has_value());
   if (!status.ok()) return status;
   if (!reached.ok()) return reached;
   if (!loss) return false;
@@ -626,11 +665,12 @@ absl::StatusOr<RunStart> StartFrom(uint64_t checkpoint, const Setting& setting) 
 }
 
 // Waits until the run has ended. Returns how the server must begin again, if it must.
-absl::StatusOr<std::optional<v1::RegisterServerReply>> AwaitEnd(ShardHost* shard_host, Listener* listener,
-                                                                int index, RunEnd* end) {
+absl::StatusOr<std::optional<v1::RegisterServerReply>> AwaitEnd(ShardHost* shard_host, Edge* edge, int index,
+                                                                RunEnd* end) {
   while (!shard_host->WaitForStop(kPollSeconds)) {
-    SetShardServing(listener, index, shard_host->training());
+    edge->SetShardServing(index, shard_host->training());
     MutexLock lock(&end->mu);
+    if (end->ended) return std::nullopt;
     if (end->leaving && (!end->failure.ok() || end->again)) return std::nullopt;
     if (!end->failure.ok()) return end->failure;
     if (end->again) return end->again;
@@ -676,33 +716,40 @@ absl::Status BeginAgain(const v1::RegisterServerReply& reply, const ParameterLay
 }
 
 // Serves one run. Returns true if the server must begin again, with the new contents of `setting`.
-absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) {
+absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, Edge* edge) {
   const SteadyClock clock;
   const uint64_t epoch = setting->restored ? setting->restored->epoch : 0;
-  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout);
+  absl::StatusOr<std::unique_ptr<ServedShard>> shard = ServedShard::Create(setting, layout, edge);
   if (!shard.ok()) return shard.status();
   ShardHost* const shard_host = (*shard)->host();
   RunEnd end;
   const auto fail = [&end](const absl::Status& status) { end.Fail(status); };
   (*shard)->StartStandby(fail, epoch);
-  absl::StatusOr<Listener> listener = OpenListener((*shard)->services(), layout, setting);
-  if (!listener.ok()) return listener.status();
-  SetShardServing(&*listener, setting->index, false);
-  Announce(*listener, setting);
+  if (absl::Status status = edge->Begin((*shard)->services(), layout, setting); !status.ok()) return status;
+  ServedRun served(edge);
+  edge->SetShardServing(setting->index, false);
   ServerRegistration::Callbacks callbacks;
   callbacks.version = [shard_host] { return shard_host->shard()->version(); };
   callbacks.epoch = [&shard] { return (*shard)->epoch(); };
   callbacks.on_registered = [&shard](const v1::RegisterServerReply& reply) {
     (*shard)->JoinAsStandby(reply);
   };
-  callbacks.on_failed = fail;
+  callbacks.on_failed = [&](const absl::Status& status) {
+    setting->refused = true;
+    fail(status);
+  };
+  callbacks.on_ended = [&end](const std::string& how) {
+    LOG(INFO) << how << ": this server is not needed any more";
+    MutexLock lock(&end.mu);
+    end.ended = true;
+  };
   callbacks.on_begin_again = [&end](const v1::RegisterServerReply& reply) {
     MutexLock lock(&end.mu);
     end.again = reply;
   };
   ServerRegistration registration(
       setting->servers[0], setting->client_credentials,
-      MakeRegisterRequest(*setting, listener->address(), (*shard)->claim()->server_instance()),
+      MakeRegisterRequest(*setting, edge->address(), (*shard)->claim()->server_instance()),
       (*shard)->claim(), setting->job.faults().connect_timeout_seconds(), &clock, std::move(callbacks));
   const auto leave = [&] {
     {
@@ -711,15 +758,13 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) 
     }
     registration.Leave();
   };
-  PortWatch watch(listener->address(), setting->client_credentials, {},
-                  [&](const absl::Status&) { leave(); });
+  PortWatch watch(edge->address(), setting->client_credentials, {}, [&](const absl::Status&) { leave(); });
   SignalThread signals([&](int) { leave(); });
   const absl::StatusOr<std::optional<v1::RegisterServerReply>> again =
-      AwaitEnd(shard_host, &*listener, setting->index, &end);
+      AwaitEnd(shard_host, edge, setting->index, &end);
   const absl::Status reached = watch.End();
   (*shard)->EndStandby();
-  // Without a deadline it would wait for workers that wait for it.
-  listener->Shutdown(again.ok() && *again ? kGoBackSeconds : kShutdownSeconds);
+  served.End(/*begins_again=*/again.ok() && again->has_value());
   if (!again.ok()) return again.status();
   if (absl::Status result = shard_host->result(); !result.ok()) return result;
   if (!reached.ok()) return reached;
@@ -728,17 +773,58 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting) 
   return true;
 }
 
+// Tells members that still ask for a job that has ended how it has, in the place of a master that was lost too early.
+absl::Status TellEnd(const v1::RunRecord& record, const ParameterLayout& layout, Setting* setting) {
+  const std::string end = DescribeEnd(record.phase(), record.reason());
+  LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
+  Edge edge;
+  EndedMasterService service(record);
+  if (absl::Status status = edge.Begin({&service}, layout, setting); !status.ok()) return status;
+  Mutex mu;
+  CondVar changed;
+  bool stopped = false;
+  {
+    SignalThread signals([&](int) {
+      MutexLock lock(&mu);
+      stopped = true;
+      changed.Notify();
+    });
+    MutexLock lock(&mu);
+    changed.WaitFor(&mu, kTellSeconds, [&] { return stopped; });
+  }
+  edge.End(/*begins_again=*/false);
+  v1::RunRecord told = record;
+  told.set_told(true);
+  if (absl::Status status = WriteRunRecord(setting->checkpoint_dir, told); !status.ok()) return status;
+  if (record.phase() == v1::JobStatus::Phase_Name(v1::JobStatus::FAILED))
+    return absl::FailedPreconditionError(end);
+  return absl::OkStatus();
+}
+
+// Serves one run of the job after another.
+absl::Status Serve(const ParameterLayout& layout, Setting* setting, Edge* edge) {
+  while (true) {
+    const absl::StatusOr<bool> again =
+        setting->index == 0 ? RunMaster(layout, setting, edge) : RunServer(layout, setting, edge);
+    if (!again.ok() || !*again) return again.status();
+  }
+}
+
 absl::Status Main(const Flags& flags) {
   absl::StatusOr<Setting> setting = ReadSetting(flags);
   if (!setting.ok()) return setting.status();
   const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
   if (!layout.ok()) return layout.status();
   LOG_IF(WARNING, IsInsecure(*setting)) << kInsecureWarning;
-  while (true) {
-    const absl::StatusOr<bool> again =
-        setting->index == 0 ? RunMaster(*layout, &*setting) : RunServer(*layout, &*setting);
-    if (!again.ok() || !*again) return again.status();
+  if (setting->ended) return TellEnd(*setting->ended, *layout, &*setting);
+  Edge edge;
+  const absl::Status status = Serve(*layout, &*setting, &edge);
+  if (!status.ok() && setting->index > 0 && !setting->refused) {
+    ServerRegistration::Report(
+        setting->servers[0], setting->client_credentials,
+        MakeRegisterRequest(*setting, setting->servers[setting->index], /*server_instance=*/RandomId()), status);
   }
+  return status;
 }
 
 }  // namespace

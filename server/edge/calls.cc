@@ -2,6 +2,37 @@
 
 namespace catchment {
 
+void RunCalls::Begin() {
+  MutexLock lock(&mu_);
+  open_ = true;
+}
+
+void RunCalls::End(double grace_seconds) {
+  MutexLock lock(&mu_);
+  open_ = false;
+  const auto ended = [this] { return calls_.empty(); };
+  if (changed_.WaitFor(&mu_, grace_seconds, ended)) return;
+  for (grpc::ServerContext* const call : calls_) call->TryCancel();
+  changed_.Wait(&mu_, ended);
+}
+
+absl::Status RunCall::Enter() {
+  if (runs_ == nullptr) return absl::OkStatus();
+  MutexLock lock(&runs_->mu_);
+  if (!runs_->open_)
+    return absl::UnavailableError("this server is between two runs of its job, and begins again in a moment");
+  runs_->calls_.insert(context_);
+  entered_ = true;
+  return absl::OkStatus();
+}
+
+RunCall::~RunCall() {
+  if (!entered_) return;
+  MutexLock lock(&runs_->mu_);
+  runs_->calls_.erase(context_);
+  if (runs_->calls_.empty()) runs_->changed_.Notify();
+}
+
 void CallQueue::Enter() {
   MutexLock lock(&mu_);
   ++calls_;

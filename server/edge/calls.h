@@ -1,6 +1,6 @@
 // The calls of a server, on completion queues (common/completion.h). An object exists from the time when it
 // waits for a call to the end of the call. Calls that the caller may not make (permission.h) or
-// whose request is out of bounds (message_limits.h) are refused here.
+// whose request is out of bounds (message_limits.h) are refused here, and so are those between two runs of a job.
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,12 +25,48 @@
 
 namespace catchment {
 
+// Admits the calls that concern a run of the job, so that a listener may serve one run after another, whose objects it
+// outlives.
+//
+// Threads: safe.
+class RunCalls {
+ public:
+  // Begins with a run. Between End and Begin no call is admitted.
+  void Begin();
+  // Gives the calls in progress `grace_seconds` to end, cancels the others, and returns when all have ended.
+  void End(double grace_seconds);
+
+ private:
+  friend class RunCall;
+  Mutex mu_;
+  CondVar changed_;
+  bool open_ ABSL_GUARDED_BY(mu_) = true;
+  std::unordered_set<grpc::ServerContext*> calls_ ABSL_GUARDED_BY(mu_);
+};
+
+// The part of a call in a run: from Enter to destruction.
+class RunCall {
+ public:
+  // Both outlive the object. `runs` null: the call concerns no run.
+  RunCall(RunCalls* runs, grpc::ServerContext* context) : runs_(runs), context_(context) {}
+  ~RunCall();
+  // Unavailable between two runs.
+  absl::Status Enter();
+
+ private:
+  RunCalls* const runs_;
+  grpc::ServerContext* const context_;
+  bool entered_ = false;
+};
+
 // A server's completion queue with the calls on it. The queue may be shut down when there are none.
 class CallQueue {
  public:
-  explicit CallQueue(grpc::ServerCompletionQueue* queue) : queue_(queue) {}
+  // `runs`, which outlives the queue, admits the calls; null: all are admitted.
+  CallQueue(grpc::ServerCompletionQueue* queue, RunCalls* runs) : queue_(queue), runs_(runs) {}
 
   grpc::ServerCompletionQueue* get() const { return queue_; }
+  RunCalls* runs() const { return runs_; }
   void Enter();
   void Leave();
   // Waits until all calls have ended; to be called after the server's Shutdown.
@@ -37,6 +74,7 @@ class CallQueue {
 
  private:
   grpc::ServerCompletionQueue* const queue_;
+  RunCalls* const runs_;
   Mutex mu_;
   CondVar changed_;
   int calls_ ABSL_GUARDED_BY(mu_) = 0;
@@ -76,7 +114,8 @@ class DeferredCall final : public Completion {
     }
     answered_ = true;
     Accept(&queue_, permission_, &service_, method_, handler_);
-    absl::Status status = permission_.Check(context_, request_);
+    absl::Status status = run_.Enter();
+    if (status.ok()) status = permission_.Check(context_, request_);
     if (status.ok()) status = CheckLimits(request_);
     if (!status.ok()) {
       responder_.FinishWithError(ToGrpc(status), Tag());
@@ -99,7 +138,8 @@ class DeferredCall final : public Completion {
         service_(*service),
         method_(method),
         handler_(std::move(handler)),
-        responder_(&context_) {
+        responder_(&context_),
+        run_(queue->runs(), &context_) {
     queue_.Enter();
     (service_.*method_)(&context_, &request_, &responder_, queue_.get(), queue_.get(), Tag());
   }
@@ -114,6 +154,7 @@ class DeferredCall final : public Completion {
   Request request_;
   grpc::ServerAsyncResponseWriter<Reply> responder_;
   bool answered_ = false;
+  RunCall run_;
 };
 
 // A call with one request and one reply, which the handler returns.
@@ -199,7 +240,11 @@ class StreamCall final {
 
  private:
   StreamCall(CallQueue* queue, Permission permission, Next next, Taker taker)
-      : queue(*queue), permission(permission), next_(std::move(next)), taker_(std::move(taker)) {
+      : queue(*queue),
+        permission(permission),
+        next_(std::move(next)),
+        taker_(std::move(taker)),
+        run_(queue->runs(), &context) {
     queue->Enter();
     next_(this, accept_.Tag());
   }
@@ -211,7 +256,8 @@ class StreamCall final {
       return;
     }
     Accept(&queue, permission, next_, taker_);
-    absl::Status status = permission.Check(context, request);
+    absl::Status status = run_.Enter();
+    if (status.ok()) status = permission.Check(context, request);
     if constexpr (!std::is_same_v<Request, std::nullptr_t>) status.Update(CheckLimits(request));
     if (!status.ok()) return Refuse(status);
     taker_(this);
@@ -241,6 +287,7 @@ class StreamCall final {
   MemberCompletion<StreamCall> read_{this, &StreamCall::OnRead};
   MemberCompletion<StreamCall> write_{this, &StreamCall::OnWrite};
   MemberCompletion<StreamCall> finish_{this, &StreamCall::OnFinish};
+  RunCall run_;
 };
 
 }  // namespace catchment

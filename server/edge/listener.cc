@@ -58,7 +58,7 @@ std::string ExplainListenFailure(const std::string& host, const std::string& por
 
 absl::StatusOr<Listener> Listener::Open(const std::string& address,
                                         const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                        std::vector<CallService*> services, const Options& options) {
+                                        const std::vector<CallService*>& services, const Options& options) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon + 1 == address.size()) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
@@ -75,7 +75,7 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   int picked = 0;
   builder.AddListeningPort(address, credentials, &picked);
   Listener listener;
-  services.push_back(listener.health_.get());
+  builder.RegisterService(listener.health_->grpc_service());
   for (CallService* service : services) builder.RegisterService(service->grpc_service());
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   for (int i = 0; i < options.threads; ++i) queues.push_back(builder.AddCompletionQueue());
@@ -94,7 +94,9 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
 void Listener::Serve(const std::vector<CallService*>& services,
                      std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues) {
   for (std::unique_ptr<grpc::ServerCompletionQueue>& queue : queues) {
-    queues_.push_back(std::make_unique<CallQueue>(queue.get()));
+    queues_.push_back(std::make_unique<CallQueue>(queue.get(), nullptr));
+    health_->Accept(queues_.back().get());
+    queues_.push_back(std::make_unique<CallQueue>(queue.get(), runs_.get()));
     for (CallService* service : services) service->Accept(queues_.back().get());
     threads_.push_back(std::make_unique<CompletionThread>(std::move(queue), "listener"));
   }

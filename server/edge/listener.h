@@ -24,10 +24,11 @@ class Listener {
     int threads = 1;  // that read requests and write answers; each connection stays with one
   };
 
-  // Opens a listener. The services must outlive it. Errors: the reason of the operating system.
+  // Opens a listener, and begins to serve a run. The gRPC services must outlive it. Errors: the reason of the operating
+  // system.
   static absl::StatusOr<Listener> Open(const std::string& address,
                                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                                       std::vector<CallService*> services, const Options& options);
+                                       const std::vector<CallService*>& services, const Options& options);
 
   Listener(Listener&&) = default;
   // Shuts down at once what is still open.
@@ -37,6 +38,11 @@ class Listener {
   const std::string& address() const { return address_; }
   // Sets the answer of the listener's health service for this name.
   void SetServing(const std::string& name, bool serving) { health_->Set(name, serving); }
+  // Ends the run, as Shutdown ends everything, and keeps the port. Calls are then answered Unavailable, except those of
+  // the health service.
+  void EndRun(double grace_seconds) { runs_->End(grace_seconds); }
+  // Serves the next run. The services have fronts (ShardService::Front, for example), which lead to those of this run.
+  void BeginRun() { runs_->Begin(); }
   // Takes no more calls, gives the calls in progress `grace_seconds` to end, and returns when all have ended.
   void Shutdown(double grace_seconds);
 
@@ -45,6 +51,7 @@ class Listener {
   void Serve(const std::vector<CallService*>& services,
              std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues);
 
+  std::unique_ptr<RunCalls> runs_ = std::make_unique<RunCalls>();
   std::unique_ptr<HealthService> health_ = std::make_unique<HealthService>();
   std::unique_ptr<grpc::Server> server_;
   std::string address_;

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/token.h"
 #include "server/edge/keep_best_stream.h"
+#include "server/master/run_start.h"
 
 namespace catchment {
 namespace {
@@ -37,7 +39,7 @@ void MasterService::AcceptCommitted(CallQueue* queue, const Permission& permissi
 template <typename Reply>
 void MasterService::RespondCommitted(absl::StatusOr<Reply> reply,
                                      std::function<void(absl::StatusOr<Reply>)> respond) {
-  host_.AfterCommit([respond = std::move(respond), reply = std::move(reply)](bool committed) {
+  host_->AfterCommit([respond = std::move(respond), reply = std::move(reply)](bool committed) {
     respond(committed ? reply : absl::UnavailableError("the master's run has ended"));
   });
 }
@@ -45,33 +47,33 @@ void MasterService::RespondCommitted(absl::StatusOr<Reply> reply,
 void MasterService::Accept(CallQueue* queue) {
   AcceptCommitted<v1::RegisterRequest, v1::RegisterReply>(
       queue, For("Register", &registrations_), &Async::RequestRegister,
-      [this](const auto& request, auto respond) { respond(host_.Register(request)); });
+      [this](const auto& request, auto respond) { respond(host_->Register(request)); });
   // Workers must be able to send the next one while the standby cannot be reached.
   DeferredCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
       queue, For("Heartbeat"), &service_, &Async::RequestHeartbeat,
       [this](const auto& request, auto respond) {
-        absl::StatusOr<v1::HeartbeatReply> reply = host_.Heartbeat(request);
+        absl::StatusOr<v1::HeartbeatReply> reply = host_->Heartbeat(request);
         if (reply.ok() && reply->stop()) return RespondCommitted(std::move(reply), std::move(respond));
         respond(std::move(reply));
       });
   AcceptCommitted<v1::GetLeaseRequest, v1::Lease>(
       queue, For("GetLease"), &Async::RequestGetLease,
-      [this](const auto& request, auto respond) { host_.AwaitLease(request, std::move(respond)); });
+      [this](const auto& request, auto respond) { host_->AwaitLease(request, std::move(respond)); });
   AcceptCommitted<v1::GetEvaluationRequest, v1::GetEvaluationReply>(
       queue, For("GetEvaluation"), &Async::RequestGetEvaluation,
-      [this](const auto& request, auto respond) { respond(host_.GetEvaluation(request)); });
+      [this](const auto& request, auto respond) { respond(host_->GetEvaluation(request)); });
   AcceptCommitted<v1::EvaluationReport, v1::ReportEvaluationReply>(
       queue, For("ReportEvaluation"), &Async::RequestReportEvaluation,
-      [this](const auto& request, auto respond) { respond(host_.ReportEvaluation(request)); });
+      [this](const auto& request, auto respond) { respond(host_->ReportEvaluation(request)); });
   AcceptCommitted<v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>(
       queue, For("SaveWorkerState"), &Async::RequestSaveWorkerState,
-      [this](const auto& request, auto respond) { host_.state_store()->Save(request, std::move(respond)); });
+      [this](const auto& request, auto respond) { host_->state_store()->Save(request, std::move(respond)); });
   AcceptCommitted<v1::LeaveRequest, v1::LeaveReply>(
       queue, For("Leave"), &Async::RequestLeave,
-      [this](const auto& request, auto respond) { respond(host_.Leave(request)); });
+      [this](const auto& request, auto respond) { respond(host_->Leave(request)); });
   AcceptCommitted<v1::StopRequest, v1::StopReply>(
       queue, For("Stop"), &Async::RequestStop, [this](const auto& request, auto respond) {
-        host_.Stop(request.reason().empty() ? "a stop was requested" : request.reason());
+        host_->Stop(request.reason().empty() ? "a stop was requested" : request.reason());
         respond(v1::StopReply());
       });
   AcceptOthers(queue);
@@ -80,25 +82,87 @@ void MasterService::Accept(CallQueue* queue) {
 void MasterService::AcceptOthers(CallQueue* queue) {
   UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
       queue, For("GetJob"), &service_, &Async::RequestGetJob,
-      [this](const auto&, auto* reply) { return Put(host_.GetJob(), reply); });
+      [this](const auto&, auto* reply) { return Put(host_->GetJob(), reply); });
   UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(
       queue, For("GetStatus"), &service_, &Async::RequestGetStatus, [this](const auto& request, auto* reply) {
-        *reply = host_.GetStatus(request);
+        *reply = host_->GetStatus(request);
         return absl::OkStatus();
       });
   // The standby of the master is a server that registers.
   UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
       queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
-      [this](const auto& request, auto* reply) { return Put(host_.RegisterServer(request), reply); });
+      [this](const auto& request, auto* reply) { return Put(host_->RegisterServer(request), reply); });
   KeepBestCall::Accept(
       queue, For("KeepBest"),
       [this](KeepBestCall* call, void* tag) {
         service_.RequestKeepBest(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
-      [this](KeepBestCall* call) { KeepBestStream::Start(call, host_.best_keeper()); });
+      [this](KeepBestCall* call) { KeepBestStream::Start(call, host_->best_keeper()); });
   DeferredCall<Async, v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>::Accept(
       queue, For("LoadWorkerState"), &service_, &Async::RequestLoadWorkerState,
-      [this](const auto& request, auto respond) { host_.state_store()->Load(request, std::move(respond)); });
+      [this](const auto& request, auto respond) { host_->state_store()->Load(request, std::move(respond)); });
+}
+
+// ---------------------------------------------------------------------------------------- a job that has ended
+
+EndedMasterService::EndedMasterService(v1::RunRecord record)
+    : record_(std::move(record)), token_key_(NewTokenKey()) {}
+
+absl::Status EndedMasterService::Failure() const {
+  if (record_.phase() != v1::JobStatus::Phase_Name(v1::JobStatus::FAILED)) return absl::OkStatus();
+  return absl::FailedPreconditionError(DescribeEnd(record_.phase(), record_.reason()));
+}
+
+template <typename Request, typename Reply>
+void EndedMasterService::Refuse(CallQueue* queue, absl::string_view method,
+                                typename DeferredCall<Async, Request, Reply>::Method ask) {
+  UnaryCall<Async, Request, Reply>::Accept(queue, For(method), &service_, ask,
+                                           [this](const Request&, Reply*) -> absl::Status {
+                                             return absl::NotFoundError(
+                                                 DescribeEnd(record_.phase(), record_.reason()));
+                                           });
+}
+
+Permission EndedMasterService::For(absl::string_view method) const {
+  return Permission(absl::StrCat(v1::MasterService::service_full_name(), ".", method), &token_key_);
+}
+
+void EndedMasterService::Accept(CallQueue* queue) {
+  UnaryCall<Async, v1::GetJobRequest, v1::GetJobReply>::Accept(
+      queue, For("GetJob"), &service_, &Async::RequestGetJob, [this](const auto&, auto* reply) {
+        reply->set_ended(DescribeEnd(record_.phase(), record_.reason()));
+        return Failure();
+      });
+  UnaryCall<Async, v1::RegisterServerRequest, v1::RegisterServerReply>::Accept(
+      queue, For("RegisterServer"), &service_, &Async::RequestRegisterServer,
+      [this](const auto&, auto* reply) {
+        reply->set_run_id(record_.run_id());
+        reply->set_ended(DescribeEnd(record_.phase(), record_.reason()));
+        return Failure();
+      });
+  UnaryCall<Async, v1::GetStatusRequest, v1::JobStatus>::Accept(
+      queue, For("GetStatus"), &service_, &Async::RequestGetStatus, [this](const auto&, auto* status) {
+        v1::JobStatus::Phase phase = v1::JobStatus::DONE;
+        v1::JobStatus::Phase_Parse(record_.phase(), &phase);
+        status->set_phase(phase);
+        status->set_reason(record_.reason());
+        status->set_recoveries(record_.recoveries());
+        return absl::OkStatus();
+      });
+  // All of these but Register and Stop need a token, which no member of an earlier run has.
+  Refuse<v1::RegisterRequest, v1::RegisterReply>(queue, "Register", &Async::RequestRegister);
+  Refuse<v1::HeartbeatRequest, v1::HeartbeatReply>(queue, "Heartbeat", &Async::RequestHeartbeat);
+  Refuse<v1::GetLeaseRequest, v1::Lease>(queue, "GetLease", &Async::RequestGetLease);
+  Refuse<v1::LeaveRequest, v1::LeaveReply>(queue, "Leave", &Async::RequestLeave);
+  Refuse<v1::GetEvaluationRequest, v1::GetEvaluationReply>(queue, "GetEvaluation",
+                                                           &Async::RequestGetEvaluation);
+  Refuse<v1::EvaluationReport, v1::ReportEvaluationReply>(queue, "ReportEvaluation",
+                                                          &Async::RequestReportEvaluation);
+  Refuse<v1::SaveWorkerStateRequest, v1::SaveWorkerStateReply>(queue, "SaveWorkerState",
+                                                               &Async::RequestSaveWorkerState);
+  Refuse<v1::LoadWorkerStateRequest, v1::LoadWorkerStateReply>(queue, "LoadWorkerState",
+                                                               &Async::RequestLoadWorkerState);
+  Refuse<v1::StopRequest, v1::StopReply>(queue, "Stop", &Async::RequestStop);
 }
 
 }  // namespace catchment

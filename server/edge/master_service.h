@@ -6,6 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
+#include "proto/checkpoint.pb.h"
 #include "proto/master.grpc.pb.h"
 #include "server/edge/call_rate.h"
 #include "server/edge/calls.h"
@@ -16,9 +17,16 @@ namespace catchment {
 // Threads: safe; it runs on those of the listener.
 class MasterService final : public CallService {
  public:
-  // `host` and `clock` outlive the service.
-  MasterService(MasterHost* host, const Clock* clock)
-      : host_(*host), token_key_(host->token_key()), registrations_(kRegistrations, clock) {}
+  // `clock` outlives the service.
+  explicit MasterService(const Clock* clock) : registrations_(kRegistrations, clock) {}
+  MasterService(MasterHost* host, const Clock* clock) : MasterService(clock) { Serve(host); }
+
+  // Passes calls on to the host of another run, which must last until the run has ended at the listener. To be called
+  // when no run is served.
+  void Serve(MasterHost* host) {
+    host_ = host;
+    token_key_ = host->token_key();
+  }
 
   grpc::Service* grpc_service() override { return &service_; }
   void Accept(CallQueue* queue) override;
@@ -44,9 +52,37 @@ class MasterService final : public CallService {
   // Accepts other calls.
   void AcceptOthers(CallQueue* queue);
 
-  MasterHost& host_;
-  const std::string token_key_;
+  MasterHost* host_ = nullptr;
+  std::string token_key_;
   CallRate registrations_;
+  Async service_;
+};
+
+// Tells members of a job that has ended how it has: the process takes the place of a master that was lost before all of
+// them knew.
+//
+// Threads: safe; it runs on those of the listener.
+class EndedMasterService final : public CallService {
+ public:
+  explicit EndedMasterService(v1::RunRecord record);
+
+  grpc::Service* grpc_service() override { return &service_; }
+  void Accept(CallQueue* queue) override;
+
+ private:
+  // Without KeepBest, whose evaluators need a token.
+  using Async = v1::MasterService::AsyncService;
+
+  Permission For(absl::string_view method) const;
+  // FailedPrecondition if the job has failed.
+  absl::Status Failure() const;
+  // Answers calls of members with NotFound, upon which they request the job.
+  template <typename Request, typename Reply>
+  void Refuse(CallQueue* queue, absl::string_view method,
+              typename DeferredCall<Async, Request, Reply>::Method ask);
+
+  const v1::RunRecord record_;
+  const std::string token_key_;  // of no run
   Async service_;
 };
 

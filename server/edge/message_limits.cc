@@ -124,6 +124,7 @@ constexpr FieldLimit kLimits[] = {
     {"RegisterServerRequest.build", kLine, kNameBytes},
     {"RegisterServerRequest.cannot_restore"},
     {"RegisterServerRequest.epoch", kNumber, kVersions},
+    {"RegisterServerRequest.failure", kText, kTensorNameBytes},
     {"RegisterServerRequest.index", kNumber, kWorkers - 1},
     {"RegisterServerRequest.job_fingerprint"},
     {"RegisterServerRequest.leaving"},

@@ -13,6 +13,8 @@ namespace {
 constexpr double kInterval = 1;
 constexpr double kRetryInterval = 0.5;  // after a call that the master did not answer
 constexpr double kCallSeconds = 5;
+constexpr double kReportSeconds = 3;
+constexpr size_t kMostFailureBytes = 1024;
 // The time for which a server that must end waits for a master that does not answer.
 constexpr double kLeaveSeconds = 20;
 constexpr char kNeverReached[] =
@@ -50,6 +52,19 @@ void ServerRegistration::Leave() {
   changed_.Notify();
 }
 
+void ServerRegistration::Report(const std::string& master,
+                                const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                                v1::RegisterServerRequest request, const absl::Status& failure) {
+  request.set_failure(std::string(failure.message().substr(0, kMostFailureBytes)));
+  v1::RegisterServerReply reply;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kReportSeconds);
+  context->set_wait_for_ready(true);
+  const auto stub = v1::MasterService::NewStub(ConnectForControl(master, credentials));
+  const grpc::Status status = stub->RegisterServer(context.get(), request, &reply);
+  LOG_IF(WARNING, !status.ok()) << "the master at " << master
+                                << " does not know why this server ends: " << status.error_message();
+}
+
 absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::RegisterServerRequest request) {
   const v1::Run run = claim_.run();
   if (run.id() != 0) {
@@ -67,7 +82,7 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
     return absl::FailedPreconditionError(absl::StrCat(
         "master at ", master_, ": it does not report the run of the job: use binaries of one release"));
   }
-  if (reply.go_back() || run.id() == 0 || run.id() == reply.run_id()) return reply;
+  if (!reply.ended().empty() || reply.go_back() || run.id() == 0 || run.id() == reply.run_id()) return reply;
   return absl::FailedPreconditionError(absl::StrCat("master at ", master_,
                                                     ": it has started another run, but this server "
                                                     "belongs to ",
@@ -88,6 +103,10 @@ void ServerRegistration::Run() {
     const double patience = request.leaving() ? std::min(kLeaveSeconds, give_up_seconds_) : give_up_seconds_;
     const absl::StatusOr<v1::RegisterServerReply> reply = Register(std::move(request));
     const absl::Status& status = reply.status();
+    if (reply.ok() && !reply->ended().empty()) {
+      callbacks_.on_ended(reply->ended());
+      return;
+    }
     if (reply.ok() && (reply->go_back() || !reply->restore_from().empty())) {
       callbacks_.on_begin_again(*reply);
       return;

@@ -21,12 +21,14 @@ namespace catchment {
 // Registers the server once a second, on a separate thread, from construction to destruction.
 class ServerRegistration {
  public:
-  // Called on the thread; of on_failed and on_begin_again one is called, once, after which the thread ends.
+  // Called on the thread; of on_ended, on_failed and on_begin_again one is called, once, after which the thread ends.
   struct Callbacks {
     std::function<uint64_t()> version;  // of the shard
     std::function<uint64_t()> epoch;    // of the shard, with a standby; null: 0
     // Called with each answer, if the server is registered; may be null.
     std::function<void(const v1::RegisterServerReply&)> on_registered;
+    // The job has ended without the server: how.
+    std::function<void(const std::string&)> on_ended;
     // The master refuses the server, or has been unreachable for give_up_seconds.
     std::function<void(const absl::Status&)> on_failed;
     // The server must begin again, from a checkpoint or with the copy of a standby.
@@ -42,6 +44,9 @@ class ServerRegistration {
   // Notifies the master that this server must end, and therefore the job. From then on it fails sooner
   // if the master does not answer.
   void Leave();
+  // Tells the master why the server ends. Waits for at most a few seconds.
+  static void Report(const std::string& master, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                     v1::RegisterServerRequest request, const absl::Status& failure);
 
  private:
   void Run();

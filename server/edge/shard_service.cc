@@ -19,7 +19,8 @@ constexpr size_t kPlacesOfServers = 2;
 
 ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
                            ControlHandler control, const Options& options)
-    : job_(std::move(job)),
+    : front_(options.front == nullptr ? &own_front_ : options.front),
+      job_(std::move(job)),
       layout_(layout),
       shard_(shard),
       claim_(claim),
@@ -27,7 +28,9 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
       context_{shard,     &appliers_,
                &streams_, RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float)),
                {},        options.log},
-      appliers_(options.apply) {}
+      appliers_(options.apply) {
+  front_->target = this;
+}
 
 void ShardService::Sweep(double now) {
   streams_.Sweep(now);
@@ -41,20 +44,22 @@ Permission ShardService::For(absl::string_view method) {
 void ShardService::Accept(CallQueue* queue) {
   TrainCall::Accept(
       queue, For("Train"),
-      [this](TrainCall* call, void* tag) {
-        service_.RequestTrain(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
+      [front = front_](TrainCall* call, void* tag) {
+        front->service.RequestTrain(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
-      [this](TrainCall* call) { Train(call); });
+      [front = front_](TrainCall* call) { front->target->Train(call); });
   SnapshotCall::Accept(
       queue, For("Snapshot"),
-      [this](SnapshotCall* call, void* tag) {
-        service_.RequestSnapshot(&call->context, &call->request, &call->stream, call->queue.get(),
-                                 call->queue.get(), tag);
+      [front = front_](SnapshotCall* call, void* tag) {
+        front->service.RequestSnapshot(&call->context, &call->request, &call->stream, call->queue.get(),
+                                       call->queue.get(), tag);
       },
-      [this](SnapshotCall* call) { Snapshot(call); });
+      [front = front_](SnapshotCall* call) { front->target->Snapshot(call); });
   DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-      queue, For("Control"), &service_, &Async::RequestControl,
-      [this](const v1::ShardCommand& command, auto respond) { Control(command, std::move(respond)); });
+      queue, For("Control"), &front_->service, &Async::RequestControl,
+      [front = front_](const v1::ShardCommand& command, auto respond) {
+        front->target->Control(command, std::move(respond));
+      });
 }
 
 void ShardService::Control(const v1::ShardCommand& command,

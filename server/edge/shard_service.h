@@ -23,7 +23,16 @@ namespace catchment {
 
 // Threads: safe; it runs on those of the listener and of the apply pool, and a waiting stream holds none.
 class ShardService final : public CallService {
+  using Async = v1::ShardService::WithRawMethod_Train<v1::ShardService::WithAsyncMethod_Snapshot<
+      v1::ShardService::WithAsyncMethod_Control<v1::ShardService::Service>>>;
+
  public:
+  // The gRPC service, with the object that has its calls in the present run. It outlives the listener.
+  struct Front {
+    Async service;
+    ShardService* target = nullptr;
+  };
+
   // Executes the master's command and returns the report (server/shard/shard_host.h).
   using ControlHandler = std::function<v1::ShardReport(const v1::ShardCommand&)>;
 
@@ -31,6 +40,7 @@ class ShardService final : public CallService {
     ApplyPool::Options apply;
     StandbyLog* log = nullptr;            // outlives the service; null: the shard has no standby
     double slowest_bytes_per_second = 0;  // Faults.slowest_kib_per_second (proto/job.proto); 0: no limit
+    Front* front = nullptr;               // of a process that serves several runs; null: a front of its own
   };
 
   // `shard`, `claim` and `layout` must outlive the service, and the service its streams: shut the gRPC server
@@ -44,13 +54,10 @@ class ShardService final : public CallService {
   // Ends streams whose workers are no longer members, or are too slow. To be called about once a second.
   void Sweep(double now);
 
-  grpc::Service* grpc_service() override { return &service_; }
+  grpc::Service* grpc_service() override { return &front_->service; }
   void Accept(CallQueue* queue) override;
 
  private:
-  using Async = v1::ShardService::WithRawMethod_Train<v1::ShardService::WithAsyncMethod_Snapshot<
-      v1::ShardService::WithAsyncMethod_Control<v1::ShardService::Service>>>;
-
   void Control(const v1::ShardCommand& command, std::function<void(absl::StatusOr<v1::ShardReport>)> respond);
   // Returns the permission for calls of a method.
   static Permission For(absl::string_view method);
@@ -59,8 +66,8 @@ class ShardService final : public CallService {
   absl::Status Admit(const grpc::ServerContext& context, v1::Hello* hello) const;
   absl::Status AdmitReader(const v1::SnapshotRequest& request) const;
 
-  Async service_;
-
+  Front own_front_;
+  Front* const front_;
   const std::string job_;
   const ParameterLayout& layout_;
   Shard* const shard_;

@@ -272,17 +272,18 @@ void StandbyService::Accept(CallQueue* queue) {
   const std::string service = std::string(v1::StandbyService::service_full_name()) + ".";
   ReplicateCall::Accept(
       queue, Permission(service + "Replicate"),
-      [this](ReplicateCall* call, void* tag) {
-        service_.RequestReplicate(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
+      [front = front_](ReplicateCall* call, void* tag) {
+        front->service.RequestReplicate(&call->context, &call->stream, call->queue.get(), call->queue.get(),
+                                        tag);
       },
-      [this](ReplicateCall* call) { Replicate(call); });
+      [front = front_](ReplicateCall* call) { front->target->Replicate(call); });
   RestoreCall::Accept(
       queue, Permission(service + "Restore"),
-      [this](RestoreCall* call, void* tag) {
-        service_.RequestRestore(&call->context, &call->request, &call->stream, call->queue.get(),
-                                call->queue.get(), tag);
+      [front = front_](RestoreCall* call, void* tag) {
+        front->service.RequestRestore(&call->context, &call->request, &call->stream, call->queue.get(),
+                                      call->queue.get(), tag);
       },
-      [this](RestoreCall* call) { Restore(call); });
+      [front = front_](RestoreCall* call) { front->target->Restore(call); });
 }
 
 void StandbyService::Replicate(ReplicateCall* call) {

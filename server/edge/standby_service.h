@@ -58,21 +58,31 @@ class StandbyStore {
 
 // Threads: safe; it runs on those of the listener, and a restoration on a thread of its own.
 class StandbyService final : public CallService {
- public:
-  // `store` must outlive the service.
-  explicit StandbyService(StandbyStore* store) : store_(*store) {}
-
-  grpc::Service* grpc_service() override { return &service_; }
-  void Accept(CallQueue* queue) override;
-
- private:
   using Async = v1::StandbyService::WithRawMethod_Replicate<
       v1::StandbyService::WithAsyncMethod_Restore<v1::StandbyService::Service>>;
 
+ public:
+  // As ShardService::Front.
+  struct Front {
+    Async service;
+    StandbyService* target = nullptr;
+  };
+
+  // `store` must outlive the service. `front` null: a front of its own.
+  explicit StandbyService(StandbyStore* store, Front* front = nullptr)
+      : front_(front == nullptr ? &own_front_ : front), store_(*store) {
+    front_->target = this;
+  }
+
+  grpc::Service* grpc_service() override { return &front_->service; }
+  void Accept(CallQueue* queue) override;
+
+ private:
   void Replicate(ReplicateCall* call);
   void Restore(RestoreCall* call);
 
-  Async service_;
+  Front own_front_;
+  Front* const front_;
   StandbyStore& store_;
 };
 

@@ -46,7 +46,7 @@ JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
     case State::kSaving:
       return WhileSaving(facts, now);
     case State::kEvaluating:
-      return facts.evaluated || facts.evaluators == 0 || stop_requested_ ? State::kEnded : state_;
+      return facts.evaluated || stop_requested_ || !MayBeEvaluated(facts, now) ? State::kEnded : state_;
     case State::kEnded: {
       const bool all_notified = facts.workers + facts.staying + facts.evaluators == 0 && !facts.watched;
       return outputs_written_ && (all_notified || now - entered_ >= kLeaveSeconds) ? State::kOver : state_;
@@ -71,9 +71,15 @@ JobStateMachine::State JobStateMachine::WhileOpen(const Facts& facts, double now
   return facts.workers >= (expects_no_more ? 1 : workers_) ? State::kTraining : State::kWaiting;
 }
 
+bool JobStateMachine::MayBeEvaluated(const Facts& facts, double now) {
+  awaits_evaluator_ = facts.evaluators == 0;
+  return facts.evaluators > 0 || (facts.expected_evaluators > 0 && now - entered_ < facts.evaluator_patience);
+}
+
 JobStateMachine::State JobStateMachine::WhileSaving(const Facts& facts, double now) {
   if (facts.saved) {
-    const bool evaluate = outcome_ == Outcome::kDone && facts.evaluators > 0 && !stop_requested_;
+    const bool has_evaluators = facts.evaluators + facts.expected_evaluators > 0;
+    const bool evaluate = outcome_ == Outcome::kDone && has_evaluators && !stop_requested_;
     return evaluate ? State::kEvaluating : State::kEnded;
   }
   if (save_error_.empty()) save_error_since_ = now;
@@ -145,7 +151,8 @@ std::string JobStateMachine::reason() const {
       return absl::StrCat(why, "saving the last checkpoint",
                           save_error_.empty() ? "" : ", which failed so far: ", save_error_);
     case State::kEvaluating:
-      return "waiting for the final evaluation";
+      return absl::StrCat("waiting for the final evaluation",
+                          awaits_evaluator_ ? ": the evaluator that was lost is not back yet" : "");
     case State::kEnded:
     case State::kOver:
       break;

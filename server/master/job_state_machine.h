@@ -8,7 +8,8 @@
 //              assigned, and workers leave.
 // kSettling    No worker is left. Waits until all shards have reported, so that their versions are final.
 // kSaving      Waits for the last checkpoint.
-// kEvaluating  Waits for the final evaluation. Skipped without an evaluator or if the job was stopped.
+// kEvaluating  Waits for the final evaluation, and for an evaluator that was lost. Skipped if the job has none, or was
+//              stopped.
 // kEnded       The outputs are written, and members and clients that poll the status learn that the job
 // ended. kOver        The servers exit.
 //
@@ -42,6 +43,8 @@ class JobStateMachine {
   struct Facts {
     int workers = 0;  // members
     int evaluators = 0;
+    int expected_evaluators = 0;      // that the job had and that did not leave
+    double evaluator_patience = 0;    // the time for which the final evaluation waits for one of them
     bool budget_done = false;
     bool drains = false;              // workers finish their leases before a stop
     bool settled = false;             // all shards have reported since the rosters last changed
@@ -113,6 +116,8 @@ class JobStateMachine {
   State Next(const Facts& facts, double now);
   State WhileOpen(const Facts& facts, double now);
   State WhileSaving(const Facts& facts, double now);
+  // Returns true if the final evaluation has an evaluator, or one may still come back.
+  bool MayBeEvaluated(const Facts& facts, double now);
   void Enter(State state, const Facts& facts, double now);
   uint64_t NumberFinalCheckpoint(const Facts& facts) const;
 
@@ -135,6 +140,7 @@ class JobStateMachine {
   bool failed_to_save_ = false;
   uint64_t final_checkpoint_ = 0;
   int workers_now_ = 0;
+  bool awaits_evaluator_ = false;
 };
 
 }  // namespace catchment

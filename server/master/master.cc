@@ -94,6 +94,7 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
   if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
     rosters_.Join(member.index, member.incarnation, ClockForJoiner(0));
   }
+  expected_evaluators_ = std::max(expected_evaluators_, membership_.num_evaluators());
   v1::RegisterReply reply;
   reply.set_worker(member.index);
   reply.set_incarnation(member.incarnation);
@@ -170,6 +171,7 @@ void Master::Remove(const v1::LeaveRequest& request) {
                                                        : "it is done";
   events_.Add(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
   membership_.Remove(member.role, member.index);
+  if (member.role == v1::EVALUATOR) expected_evaluators_ = membership_.num_evaluators();
   if (member.role == v1::WORKER) {
     Release(member);
     if (request.failed() && state_machine_.open() && membership_.num_workers() == 0) {
@@ -427,6 +429,8 @@ JobStateMachine::Facts Master::GatherFacts() const {
   JobStateMachine::Facts facts;
   facts.workers = membership_.num_workers();
   facts.evaluators = membership_.num_evaluators();
+  facts.expected_evaluators = expected_evaluators_;
+  facts.evaluator_patience = std::max(job_.faults().heartbeat_timeout_seconds(), kEvaluatorSeconds);
   facts.budget_done = ledger_ != nullptr && ledger_->AllDone();
   facts.drains = Drains();
   facts.settled =

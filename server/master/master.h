@@ -103,6 +103,9 @@ class Master {
   // on progress that the worker has not reported yet.
   bool MayWaitForLease(const v1::GetLeaseRequest& request) const;
   static constexpr double kLeaseWaitSeconds = 3;
+  // The shortest time for which the final evaluation waits for an evaluator that was lost: it pauses for up to 5 seconds
+  // between two calls.
+  static constexpr double kEvaluatorSeconds = 10;
   // Returns the longest time for which it may be delayed: kLeaseWaitSeconds, or more with many workers, but
   // at most a third of the heartbeat timeout.
   double LongestLeaseWait() const;
@@ -150,6 +153,10 @@ class Master {
   void ExpectWorkers(int workers, double seconds) {
     state_machine_.ExpectWorkers(workers, clock_->Now() + seconds);
   }
+  // Changes the number of evaluators for one of which the final evaluation waits: those that the job had before a loss.
+  void ExpectEvaluators(int evaluators) { expected_evaluators_ = evaluators; }
+  // Returns the number of evaluators that the job has or has lost.
+  int expected_evaluators() const { return expected_evaluators_; }
   // Adds a line to the events of the job.
   void AddEvent(std::string event) { events_.Add(std::move(event)); }
   // Extends the timeouts of members by `seconds`, in which the master itself did not run (a suspended
@@ -305,6 +312,7 @@ class Master {
   std::vector<CompleteCheckpoint> taken_;  // by TakeCompleteCheckpoints, and not recorded yet
   std::string record_error_;               // of the last attempt to write a manifest
   Evaluations evaluations_;
+  int expected_evaluators_ = 0;     // present ones, and lost ones that may come back
   std::optional<Plateau> plateau_;  // with schedule PLATEAU only
   EarlyStopping early_stopping_;
   v1::BestState kept_;              // the score of the weights in the file; no evaluation: there is none

@@ -63,6 +63,9 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
   options.record.set_job_fingerprint(JobFingerprint(options.job));
   options.record.set_run_id(options.run_id);
   options.record.set_ended(false);
+  options.record.clear_phase();
+  options.record.clear_reason();
+  options.record.clear_told();
   if (!options.checkpoint_dir.empty()) {
     if (absl::Status status = WriteRunRecord(options.checkpoint_dir, options.record); !status.ok())
       return status;
@@ -71,6 +74,7 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
     const int workers =
         options.loss->workers > 0 ? options.loss->workers : static_cast<int>(options.job.workers());
     (*master)->ExpectWorkers(workers, options.job.faults().connect_timeout_seconds());
+    (*master)->ExpectEvaluators(options.loss->evaluators);
   }
   return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock,
                                                     *std::move(master), *std::move(outputs), kept));
@@ -87,6 +91,7 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       peers_(options_.num_servers),
       schedule_(options_.num_servers),
       log_(HasStandbys() ? local_.log() : nullptr),
+      begun_(clock_.Now()),
       recovers_from_(options_.loss),
       record_(options_.record),
       kept_(std::move(kept)),
@@ -216,13 +221,14 @@ void MasterHost::Round(bool tick) {
   {
     MutexLock lock(&mu_);
     if (tick) schedule_.Tick();
+    CheckForMissingServers();
     answered_ = false;
     master_->Tick();
     ReportRecovery();
     for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
     leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
     command = NextCommand();
-    proceed = AllServersHere() || command.stop();
+    proceed = AllServersHere() || command.stop() || master_->ended();
     standby = StandbyOfMaster();
     NoteDecisions();
     AppendImage();
@@ -252,13 +258,22 @@ void MasterHost::FinishRound(bool stop) {
   if (phase == v1::JobStatus::DONE || phase == v1::JobStatus::STOPPED || phase == v1::JobStatus::FAILED) {
     if (!outputs_written_) WriteFinalOutputs();
   }
-  MutexLock lock(&mu_);
-  if (stop && StopIsKnown() && RecordIsWritten()) {
-    over_ = true;
-    const v1::JobStatus status = master_->Status();
-    if (phase == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(status));
-    changed_.Notify();
+  if (stop) MaybeEnd();
+}
+
+void MasterHost::MaybeEnd() {
+  {
+    MutexLock lock(&mu_);
+    if (!StopIsKnown()) return;
+    record_changed_ |= !record_.told();
+    record_.set_told(true);
   }
+  WriteRecord();
+  MutexLock lock(&mu_);
+  if (!RecordIsWritten()) return;
+  over_ = true;
+  if (master_->phase() == v1::JobStatus::FAILED) result_ = absl::InternalError(Describe(master_->Status()));
+  changed_.Notify();
 }
 
 bool MasterHost::StopIsKnown() {
@@ -389,6 +404,8 @@ void MasterHost::WriteFinalOutputs() {
     MutexLock lock(&mu_);
     result_ = status.ok() ? summary : status;
     record_.set_ended(!continues_later_);
+    record_.set_phase(v1::JobStatus::Phase_Name(job_status.phase()));
+    record_.set_reason(job_status.reason());
     record_changed_ = true;
   }
   // A master that is restarted from now on must not continue the job.
@@ -408,6 +425,21 @@ std::optional<Loss> MasterHost::loss() {
 v1::RunRecord MasterHost::record() {
   MutexLock lock(&mu_);
   return record_;
+}
+
+void MasterHost::CheckForMissingServers() {
+  const double limit = options_.job.faults().connect_timeout_seconds();
+  if (!options_.loss || master_->ended() || clock_.Now() - begun_ <= limit) return;
+  for (size_t s = 0; s < peers_.size(); ++s) {
+    if (!peers_[s].address.empty()) continue;
+    continues_later_ = true;
+    const std::string where = options_.servers.empty() ? "" : absl::StrCat(" at ", options_.servers[s]);
+    const std::string& why = peers_[s].failure;
+    return master_->Fail(absl::StrCat(
+        options_.loss->process, " was lost, and server ", s, where, " has not come back for ", limit, " s",
+        why.empty() ? "" : absl::StrCat(" (it ended: ", why, ")"), "; start all servers again with --resume ",
+        "to continue from the last checkpoint"));
+  }
 }
 
 void MasterHost::NoteLostVersion(uint64_t version) {

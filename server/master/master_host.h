@@ -132,6 +132,7 @@ class MasterHost {
     std::unique_ptr<v1::ShardService::Stub> stub;
     double last_heard = 0;
     bool gone = false;  // the process that had the job's shard has ended
+    std::string failure;  // why the last process that has registered no more has ended
     // With Faults.standby: of the shard (ShardCommand.Standby.epoch), and of the last process that was asked to restore
     // it.
     uint64_t epoch = 1;
@@ -208,6 +209,8 @@ class MasterHost {
   LeaseWaiters::Ask AskAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Does the rest of a round. `stop` is true if servers are being stopped.
   void FinishRound(bool stop);
+  // Ends the host if the servers know that the job has ended.
+  void MaybeEnd();
   static void Deliver(std::vector<LeaseWaiters::Answer> answers);
   // Answers all calls that still wait for a lease.
   void AnswerWaiters();
@@ -232,9 +235,13 @@ class MasterHost {
   void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckServer(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes in the record how many evaluators the job has.
+  void NoteEvaluators() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckWorker(const v1::RegisterRequest& request) const;
   void Admit(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasStandbys() const { return catchment::HasStandbys(options_.job, options_.num_servers); }
+  // Returns true if the job has ended without failing, and this process was no part of that.
+  bool HasEndedWithout(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if another process has come for the shard of a server, which it must restore from the standby.
   bool MustRestore(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records that a process has restored the shard of a server.
@@ -256,6 +263,10 @@ class MasterHost {
   // its shard. Returns the error for that server.
   absl::Status OnRestarted(size_t server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FailRestarted(size_t server) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Notes why a server ends.
+  void NoteFailure(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Fails a job that recovers if a server has not come back after connect_timeout_seconds.
+  void CheckForMissingServers() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool CanGoBack() const { return !options_.checkpoint_dir.empty(); }
   // Notes a version that the run before had reached.
   void NoteLostVersion(uint64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -300,6 +311,7 @@ class MasterHost {
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);
   std::optional<Loss> loss_ ABSL_GUARDED_BY(mu_);           // why the run ended before the job
+  const double begun_;                                      // the time of construction
   std::optional<Loss> recovers_from_ ABSL_GUARDED_BY(mu_);  // until training has begun again
   v1::RunRecord record_ ABSL_GUARDED_BY(mu_);
   bool record_changed_ ABSL_GUARDED_BY(mu_) = false;

@@ -9,6 +9,7 @@
 #include "common/job/job_text.h"
 #include "common/open_files.h"
 #include "common/random_id.h"
+#include "common/text.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
@@ -36,6 +37,8 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
   reply.set_build(BuildVersion());
   for (size_t s = 0; s < peers_.size(); ++s) {
     if (peers_[s].address.empty()) {
+      if (master_->phase() == v1::JobStatus::FAILED)
+        return absl::FailedPreconditionError(DescribeEnd("FAILED", master_->Status().reason()));
       return absl::UnavailableError(
           absl::StrCat("server ", s, " of ", peers_.size(), " has not registered yet"));
     }
@@ -46,6 +49,16 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
 
 absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::RegisterServerRequest& request) {
   MutexLock lock(&mu_);
+  v1::RegisterServerReply ended;
+  ended.set_run_id(options_.run_id);
+  if (!request.failure().empty()) {
+    NoteFailure(request);
+    return ended;
+  }
+  if (HasEndedWithout(request)) {
+    ended.set_ended(DescribeEnd(v1::JobStatus::Phase_Name(master_->phase()), master_->Status().reason()));
+    return ended;
+  }
   if (absl::Status status = CheckServer(request); !status.ok()) return status;
   if (request.leaving()) StopLocked(absl::StrCat("server ", request.index(), " is shutting down"));
   v1::RegisterServerReply reply;
@@ -66,6 +79,22 @@ absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::Reg
   }
   NoteChange();
   return reply;
+}
+
+bool MasterHost::HasEndedWithout(const v1::RegisterServerRequest& request) {
+  if (!master_->ended() || request.index() == 0 || request.index() >= peers_.size()) return false;
+  Peer& peer = peers_[request.index()];
+  if (peer.instance == request.server_instance()) return false;
+  peer.gone = true;
+  return master_->phase() != v1::JobStatus::FAILED;
+}
+
+void MasterHost::NoteFailure(const v1::RegisterServerRequest& request) {
+  if (request.index() >= peers_.size()) return;
+  std::string& failure = peers_[request.index()].failure;
+  if (failure == EscapeControls(request.failure())) return;
+  failure = EscapeControls(request.failure());
+  master_->AddEvent(absl::StrCat("server ", request.index(), " has ended: ", failure));
 }
 
 bool MasterHost::MustRestore(const v1::RegisterServerRequest& request) const {
@@ -182,12 +211,13 @@ absl::Status MasterHost::OnRestarted(size_t server) {
   if (master_->ended()) {
     peers_[server].gone = true;
     return absl::FailedPreconditionError(
-        absl::StrCat("the job has ended, and ", name, " has lost its shard"));
+        DescribeEnd(v1::JobStatus::Phase_Name(master_->phase()), master_->Status().reason()));
   }
   if (!loss_ && !over_) {
     loss_ = Loss{.process = name,
                  .version = std::max(master_->highest_version(), local_.shard()->version()),
                  .workers = master_->num_connected_workers(),
+                 .evaluators = master_->expected_evaluators(),
                  .next_incarnation = master_->next_incarnation()};
     over_ = true;
     changed_.Notify();
@@ -224,9 +254,16 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
   absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
   if (reply.ok()) reply->set_token(RegistrationToken(options_.token_key, reply->incarnation()));
   if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
+  NoteEvaluators();
   NoteChange();
   WakeIfNeeded();
   return reply;
+}
+
+void MasterHost::NoteEvaluators() {
+  const auto evaluators = static_cast<uint32_t>(master_->expected_evaluators());
+  record_changed_ |= record_.evaluators() != evaluators;
+  record_.set_evaluators(evaluators);
 }
 
 absl::Status MasterHost::CheckWorker(const v1::RegisterRequest& request) const {
@@ -253,6 +290,7 @@ absl::StatusOr<v1::HeartbeatReply> MasterHost::Heartbeat(const v1::HeartbeatRequ
 v1::LeaveReply MasterHost::Leave(const v1::LeaveRequest& request) {
   MutexLock lock(&mu_);
   v1::LeaveReply reply = master_->Leave(request);
+  NoteEvaluators();
   NoteChange();
   WakeIfNeeded();
   return reply;
@@ -295,6 +333,10 @@ v1::JobStatus MasterHost::Status() {
       std::count_if(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.address.empty(); });
   if (status.phase() == v1::JobStatus::WAITING && !AllServersHere()) {
     status.set_reason(absl::StrCat("waiting for servers: ", here, " of ", peers_.size(), " have registered"));
+    for (size_t s = 0; s < peers_.size(); ++s) {
+      if (!peers_[s].address.empty() || peers_[s].failure.empty()) continue;
+      status.mutable_reason()->append(absl::StrCat("; server ", s, " has ended: ", peers_[s].failure));
+    }
   }
   if (recovers_from_ && status.phase() == v1::JobStatus::WAITING) {
     const std::string place = options_.resumed_checkpoint == 0

@@ -79,6 +79,7 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   master->OpenLedger(image.train_samples());
   master->ledger_->Restore(image);
   master->state_machine_.Restore(image.state_machine(), now);
+  master->expected_evaluators_ = master->membership_.num_evaluators();
   master->schedule_.Restore(image.schedule(), now);
   master->granted_ = image.granted();
   master->checkpoints_.Restore(image.checkpoints());

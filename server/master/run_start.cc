@@ -103,13 +103,28 @@ absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& di
   return *record;
 }
 
+absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job) {
+  const absl::StatusOr<v1::RunRecord> record = ReadOrEmpty(directory);
+  if (!record.ok()) return record.status();
+  const bool untold = record->ended() && !record->told() && !record->phase().empty();
+  if (!untold || record->job_fingerprint() != JobFingerprint(job)) return std::nullopt;
+  return *record;
+}
+
+std::string DescribeEnd(const std::string& phase, const std::string& reason) {
+  return absl::StrCat("the job is ", phase, reason.empty() ? "" : ": ", reason);
+}
+
 absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& job, bool resume) {
   RunStart start;
   if (directory.empty()) return start;
   const absl::StatusOr<v1::RunRecord> read = ReadOrEmpty(directory);
   if (!read.ok()) return read.status();
   const v1::RunRecord& record = *read;
-  if (HasNotEnded(record, job)) return GoBack(directory, job, record, {.process = "the master"});
+  if (HasNotEnded(record, job)) {
+    return GoBack(directory, job, record,
+                  {.process = "the master", .evaluators = static_cast<int>(record.evaluators())});
+  }
   if (!resume) {
     if (absl::Status status = CheckHasNoCheckpoint(directory); !status.ok()) return status;
     return start;
@@ -128,7 +143,8 @@ uint64_t UpdatesComputedAgain(const Loss& loss, uint64_t version) {
 std::string DescribeRecovery(const Loss& loss, uint64_t checkpoint, uint64_t version) {
   const std::string at = loss.version == 0 ? "" : absl::StrCat(" at version ", Count(loss.version));
   const uint64_t again = UpdatesComputedAgain(loss, version);
-  return absl::StrCat(loss.process, " was lost", at, "; went back to ", Place(checkpoint), "; ",
+  const std::string of = checkpoint == 0 ? "" : absl::StrCat(", of version ", Count(version));
+  return absl::StrCat(loss.process, " was lost", at, "; went back to ", Place(checkpoint), of, "; ",
                       Plural(again, "update"), again == 1 ? " is" : " are", " computed again");
 }
 

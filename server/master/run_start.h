@@ -18,6 +18,7 @@ struct Loss {
   std::string process;            // "server 1"
   uint64_t version = 0;           // the highest version of a shard; 0: none is known
   int workers = 0;                // members; 0: not known
+  int evaluators = 0;             // that the job had
   uint64_t next_incarnation = 1;  // above those that the run has given
 };
 
@@ -46,8 +47,15 @@ absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& di
 absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job, const v1::RunRecord& record,
                                 const Loss& loss);
 
-// Returns, for people, what happened: "server 1 was lost at version 5,210; went back to checkpoint 5,000; 210 updates
-// are computed again". `checkpoint` 0: the initial weights; `version`: of the beginning.
+// Returns the record of a job that has ended, if the master was lost before all servers knew. Nothing with any other
+// record, and one of an earlier release. Errors: those of reading the record.
+absl::StatusOr<std::optional<v1::RunRecord>> UntoldEnd(const std::string& directory, const v1::Job& job);
+
+// Returns, for people, how a job has ended: "the job is DONE", "the job is STOPPED: a stop was requested".
+std::string DescribeEnd(const std::string& phase, const std::string& reason);
+
+// Returns, for people, what happened: "server 1 was lost at version 5,210; went back to checkpoint 5,000, of version
+// 5,003; 207 updates are computed again". `checkpoint` 0: the initial weights; `version`: of the beginning.
 std::string DescribeRecovery(const Loss& loss, uint64_t checkpoint, uint64_t version);
 
 // Returns the updates that are computed again, as far as is known.

@@ -3,13 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
+#include "proto/master.grpc.pb.h"
 
 namespace catchment {
 namespace {
@@ -65,6 +70,77 @@ TEST(ListenerTest, HealthOfANameIsWhatItWasLastSetTo) {
   listener->SetServing("shard-0", true);
   EXPECT_EQ(AskHealth(*listener, "shard-0").value(), health::HealthCheckResponse::SERVING);
   EXPECT_EQ(AskHealth(*listener, "shard-1").status().code(), absl::StatusCode::kNotFound);
+}
+
+// A service whose calls lead to the run that is served now, and that answers when the run says so.
+class OfRuns final : public CallService {
+ public:
+  grpc::Service* grpc_service() override { return &service_; }
+  void Accept(CallQueue* queue) override {
+    using Call = DeferredCall<Async, v1::StopRequest, v1::StopReply>;
+    Call::Accept(queue, Permission("catchment.v1.MasterService.Stop"), &service_, &Async::RequestStop,
+                 [this](const v1::StopRequest&, Call::Respond respond) { handler(std::move(respond)); });
+  }
+  std::function<void(std::function<void(absl::StatusOr<v1::StopReply>)>)> handler;
+
+ private:
+  using Async = v1::MasterService::WithAsyncMethod_Stop<v1::MasterService::Service>;
+  Async service_;
+};
+
+TEST(ListenerTest, KeepsItsPortBetweenRuns) {
+  OfRuns service;
+  absl::StatusOr<Listener> listener =
+      Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&service}, {});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto stub =
+      v1::MasterService::NewStub(Connect(listener->address(), grpc::InsecureChannelCredentials()));
+  const auto call = [&] {
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(60);
+    v1::StopReply reply;
+    return FromGrpc(stub->Stop(context.get(), v1::StopRequest(), &reply));
+  };
+  const auto serve = [&service](const std::string& run) {
+    service.handler = [run](auto respond) { respond(absl::NotFoundError(run)); };
+  };
+  serve("run 1");
+  EXPECT_EQ(call().message(), "run 1");
+  for (const std::string run : {"run 2", "run 3"}) {
+    listener->EndRun(/*grace_seconds=*/0);
+    const absl::Status between = call();
+    EXPECT_TRUE(absl::IsUnavailable(between)) << between;
+    EXPECT_THAT(std::string(between.message()), HasSubstr("between two runs of its job"));
+    EXPECT_EQ(AskHealth(*listener, "").value(), health::HealthCheckResponse::SERVING);
+    serve(run);
+    listener->BeginRun();
+    EXPECT_EQ(call().message(), run);
+  }
+}
+
+// No object of a run is reached by a call after the run has ended.
+TEST(ListenerTest, EndOfARunWaitsForItsCalls) {
+  OfRuns service;
+  std::promise<std::function<void(absl::StatusOr<v1::StopReply>)>> arrived;
+  service.handler = [&](auto respond) { arrived.set_value(std::move(respond)); };
+  absl::StatusOr<Listener> listener =
+      Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&service}, {});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  std::thread caller([address = listener->address()] {
+    const auto stub = v1::MasterService::NewStub(Connect(address, grpc::InsecureChannelCredentials()));
+    const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(60);
+    v1::StopReply reply;
+    EXPECT_EQ(stub->Stop(context.get(), v1::StopRequest(), &reply).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  auto respond = arrived.get_future().get();
+  std::atomic<bool> ended = false;
+  std::thread end([&] {
+    listener->EndRun(/*grace_seconds=*/0);
+    ended = true;
+  });
+  caller.join();
+  EXPECT_FALSE(ended) << "the call is cancelled, and its handler has not answered";
+  respond(v1::StopReply());
+  end.join();
 }
 
 // Services of gRPC's callback API would start threads that wait beside them ("nexting_thread"), which take

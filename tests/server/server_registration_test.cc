@@ -30,6 +30,7 @@ class FakeMaster final : public CallService {
           reply->set_run_id(run_id_);
           reply->set_go_back(checkpoint_.has_value());
           reply->set_checkpoint(checkpoint_.value_or(0));
+          reply->set_ended(ended_);
           requests_.push_back(request);
           changed_.Notify();
           return answer_;
@@ -42,6 +43,10 @@ class FakeMaster final : public CallService {
   void SetRunId(uint64_t run_id) {
     MutexLock lock(&mu_);
     run_id_ = run_id;
+  }
+  void EndAs(const std::string& how) {
+    MutexLock lock(&mu_);
+    ended_ = how;
   }
   void GoBackTo(uint64_t checkpoint) {
     MutexLock lock(&mu_);
@@ -67,6 +72,7 @@ class FakeMaster final : public CallService {
   absl::Status answer_ ABSL_GUARDED_BY(mu_);
   uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 5;
   std::optional<uint64_t> checkpoint_ ABSL_GUARDED_BY(mu_);
+  std::string ended_ ABSL_GUARDED_BY(mu_);
 };
 
 // Takes what a link says when it fails.
@@ -102,6 +108,7 @@ class ServerRegistrationTest : public testing::Test {
         master, grpc::InsecureChannelCredentials(), request_, &claim_, 60, clock,
         ServerRegistration::Callbacks{
             .version = [] { return 12; },
+            .on_ended = [this](const std::string& how) { ended_.set_value(how); },
             .on_failed = [this](const absl::Status& status) { failure_.Note(status); },
             .on_begin_again =
                 [this](const v1::RegisterServerReply& reply) { went_back_.set_value(reply.checkpoint()); }});
@@ -113,6 +120,7 @@ class ServerRegistrationTest : public testing::Test {
   RunClaim claim_{/*server_instance=*/1};
   Failure failure_;
   std::promise<uint64_t> went_back_;
+  std::promise<std::string> ended_;
 };
 
 TEST_F(ServerRegistrationTest, RegistersAndAnnouncesItsEnd) {
@@ -149,6 +157,26 @@ TEST_F(ServerRegistrationTest, ServerThatIsAskedToBeginAgainIsGivenTheCheckpoint
   master_.SetRunId(6);
   master_.GoBackTo(7);
   EXPECT_EQ(went_back_.get_future().get(), 7u);
+}
+
+// Whatever run the server belongs to, and whether it asks for the first time or again.
+TEST_F(ServerRegistrationTest, EndOfTheJobIsNoFailure) {
+  v1::Run run;
+  run.set_id(4);
+  ASSERT_TRUE(claim_.Claim(run).ok());
+  master_.EndAs("the job is DONE");
+  const SteadyClock clock;
+  const auto registration = Start(listener_.address(), &clock);
+  EXPECT_EQ(ended_.get_future().get(), "the job is DONE");
+}
+
+TEST_F(ServerRegistrationTest, MasterLearnsWhyAServerEnds) {
+  ServerRegistration::Report(listener_.address(), grpc::InsecureChannelCredentials(), request_,
+                             absl::NotFoundError("no directory " + std::string(2000, 'x')));
+  const v1::RegisterServerRequest request = master_.WaitFor(false);
+  EXPECT_EQ(request.index(), 3u);
+  EXPECT_THAT(request.failure(), StartsWith("no directory xxx"));
+  EXPECT_EQ(request.failure().size(), 1024u);
 }
 
 TEST_F(ServerRegistrationTest, MasterThatNamesNoRunIsOfAnotherRelease) {

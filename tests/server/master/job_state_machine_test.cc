@@ -48,6 +48,43 @@ TEST_F(JobStateMachineTest, WaitsForTheFirstWorkersOnce) {
   EXPECT_EQ(state_machine_.phase(), v1::JobStatus::TRAINING);
 }
 
+// An evaluator pauses for up to five seconds between two calls.
+TEST_F(JobStateMachineTest, FinalEvaluationWaitsForAnEvaluatorThatWasLost) {
+  facts_.expected_evaluators = 1;
+  facts_.evaluator_patience = 10;
+  GoTo(State::kSaving);
+  facts_.saved = true;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kEvaluating);
+  EXPECT_EQ(state_machine_.reason(),
+            "waiting for the final evaluation: the evaluator that was lost is not back yet");
+  now_ += 9;
+  facts_.evaluators = 1;
+  Settle();
+  now_ += 100;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kEvaluating) << "it evaluates";
+  EXPECT_EQ(state_machine_.reason(), "waiting for the final evaluation");
+  facts_.evaluated = true;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kEnded);
+}
+
+TEST_F(JobStateMachineTest, FinalEvaluationWaitsForALimitedTime) {
+  facts_.expected_evaluators = 1;
+  facts_.evaluator_patience = 10;
+  GoTo(State::kSaving);
+  facts_.saved = true;
+  Settle();
+  now_ += 9.5;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kEvaluating);
+  now_ += 0.5;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kEnded);
+  EXPECT_EQ(state_machine_.phase(), v1::JobStatus::DONE);
+}
+
 TEST_F(JobStateMachineTest, BeginsAtTheGivenTimeWithTheWorkersThatHaveRegistered) {
   state_machine_.ExpectWorkers(3, now_ + 60);
   facts_.workers = 2;

@@ -68,6 +68,30 @@ TEST_F(RunStartTest, JobThatHasEndedAndAnotherJobAreNotContinued) {
   EXPECT_FALSE(StartJob(directory_, job_, /*resume=*/false)->loss.has_value());
 }
 
+TEST_F(RunStartTest, EndThatTheServersMayNotKnowIsFound) {
+  v1::RunRecord record;
+  record.set_job_fingerprint(JobFingerprint(job_));
+  record.set_run_id(7);
+  const auto found = [&] {
+    EXPECT_TRUE(WriteRunRecord(directory_, record).ok());
+    const absl::StatusOr<std::optional<v1::RunRecord>> end = UntoldEnd(directory_, job_);
+    EXPECT_TRUE(end.ok()) << end.status();
+    return end.ok() && end->has_value();
+  };
+  EXPECT_FALSE(found()) << "it has not ended";
+  record.set_ended(true);
+  EXPECT_FALSE(found()) << "by an earlier release";
+  record.set_phase("STOPPED");
+  EXPECT_TRUE(found());
+  record.set_told(true);
+  EXPECT_FALSE(found());
+  record.set_told(false);
+  job_.set_seed(job_.seed() + 1);
+  EXPECT_FALSE(found()) << "another job";
+  EXPECT_EQ(DescribeEnd("DONE", ""), "the job is DONE");
+  EXPECT_EQ(DescribeEnd("STOPPED", "enough"), "the job is STOPPED: enough");
+}
+
 TEST_F(RunStartTest, IncompleteCheckpointsAreDeleted) {
   WriteRecord(/*ended=*/false);
   std::filesystem::create_directories(directory_ + "/checkpoint-5");
@@ -94,8 +118,9 @@ TEST_F(RunStartTest, DamagedRecordIsAnError) {
 
 TEST(DescribeRecoveryTest, NamesTheLossAndWhatItCosts) {
   EXPECT_EQ(
-      DescribeRecovery({.process = "server 1", .version = 5210}, 5000, 5000),
-      "server 1 was lost at version 5,210; went back to checkpoint 5,000; 210 updates are computed again");
+      DescribeRecovery({.process = "server 1", .version = 5210}, 5000, 5003),
+      "server 1 was lost at version 5,210; went back to checkpoint 5,000, of version 5,003; 207 updates are "
+      "computed again");
   EXPECT_EQ(DescribeRecovery({.process = "the master"}, 0, 0),
             "the master was lost; went back to the initial weights; 0 updates are computed again");
   EXPECT_EQ(UpdatesComputedAgain({.version = 7}, 9), 0u);
