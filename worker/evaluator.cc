@@ -29,22 +29,23 @@ absl::Status Evaluator::Run() {
     while (true) {
       status = RunMembership(&*session);
       if (stop_.IsSet()) break;
-      const bool lost = absl::IsNotFound(status) || absl::IsAborted(status);
-      if (!lost && !(HasMasterEnded(status) && JobGoesOn(&master_))) break;
+      if (!absl::IsNotFound(status) && !absl::IsAborted(status)) break;
       if (stop_.Pause(pauses_.Next())) break;
       status = FollowMaster(options_, &master_, &session);
       if (!status.ok()) break;
     }
   }
-  if (session.ok() && session->attached != nullptr) {
-    session->attached->Finish(stop_.IsSet() ? absl::OkStatus() : status);
+  if (stop_.IsSet()) status = absl::OkStatus();
+  if (HasMasterEnded(status)) {
+    LOG(INFO) << "the job is over: " << status.message();
+    status = absl::OkStatus();
   }
-  return stop_.IsSet() ? absl::OkStatus() : status;
+  if (session.ok() && session->attached != nullptr) session->attached->Finish(status);
+  return status;
 }
 
 absl::Status Evaluator::RunMembership(Session* session) {
   const absl::StatusOr<v1::RegisterReply> me = master_.Register(MakeRegisterRequest(*session, v1::EVALUATOR));
-  if (HasMasterEnded(me.status()) && !JobGoesOn(&master_)) return absl::OkStatus();
   if (!me.ok()) return me.status();
   LOG(INFO) << "evaluator of job '" << session->job.name() << "'";
   v1::HeartbeatRequest request;
@@ -90,7 +91,8 @@ absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patien
     unreachable_since_ = now;
     LOG(WARNING) << status.message() << "; trying again, giving up after " << patience_seconds << " s";
   }
-  return now - *unreachable_since_ >= patience_seconds ? status : absl::OkStatus();
+  if (now - *unreachable_since_ < patience_seconds) return absl::OkStatus();
+  return absl::UnavailableError(status.message());
 }
 
 absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* over) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kValuesPerMessage = 1 << 18;  // 1 MiB
 constexpr auto kSlice = std::chrono::milliseconds(50);
+constexpr char kStopped[] = "the worker was asked to stop";
 constexpr char kNeverReached[] =
     "; is that the master's address, and have both sides --tls_ca, --tls_cert and --tls_key of one "
     "authority, or "
@@ -49,21 +50,29 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
                                  const StopFlag& stop, std::optional<double> seconds) {
   const double start = clock_.Now();
   GrowingPause pauses;
+  bool ended = false;
   while (true) {
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(seconds);
     const absl::Status status = FromGrpc(call(context.get()), Who());
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+    if (absl::IsCancelled(status) && stop.IsSet()) return absl::CancelledError(kStopped);
+    // A master cancels the calls in progress when it begins another run, and when its process ends in order.
+    ended |= absl::IsCancelled(status);
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status) && !absl::IsCancelled(status)) {
       reached_ = true;
       return status;
     }
     if (clock_.Now() - start >= give_up_seconds_) {
+      if (ended) {
+        return absl::CancelledError(
+            absl::StrCat(Who(), " ended during a call, and has not returned in ", give_up_seconds_, " s"));
+      }
       return absl::UnavailableError(absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message(),
                                                  reached_ ? "" : kNeverReached));
     }
     const double pause = pauses.Next();
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
-    if (Pause(pause, stop)) return absl::CancelledError("the worker was asked to stop");
+    if (Pause(pause, stop)) return absl::CancelledError(kStopped);
   }
 }
 

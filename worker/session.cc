@@ -139,13 +139,8 @@ absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
   return absl::OkStatus();
 }
 
-// Returns the job. A master that ends the run, because the job goes back to a checkpoint, cancels the call, and answers
-// the next one.
 absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
-  while (true) {
-    absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
-    if (reply.ok() || !HasMasterEnded(reply.status()) || !JobGoesOn(master)) return reply;
-  }
+  return master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
 }
 
 }  // namespace
@@ -180,18 +175,6 @@ absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
   *session = absl::UnavailableError("the session is being opened anew");
   *session = OpenSession(options, master);
   return session->status();
-}
-
-bool JobGoesOn(MasterClient* master) {
-  constexpr double kCallSeconds = 1;
-  constexpr double kPauseSeconds = 0.2;
-  for (int attempt = 0; attempt < 25; ++attempt) {
-    const absl::StatusOr<v1::JobStatus> status =
-        master->CallOnce(&MasterClient::Stub::GetStatus, v1::GetStatusRequest(), kCallSeconds);
-    if (status.ok()) return status->phase() < v1::JobStatus::DONE;
-    if (master->stop().Pause(kPauseSeconds)) return false;
-  }
-  return false;
 }
 
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role) {

@@ -54,12 +54,9 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
 absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
                           absl::StatusOr<Session>* session);
 
-// Returns true for the error of a call that the master did not answer because its process was ending, as it
-// does when the job has ended, or because the job goes back to a checkpoint. The call was not cancelled by the caller.
+// Returns true for the error of a call that failed because the master has ended in order, as it does at the end of the
+// job. The caller was not asked to stop.
 inline bool HasMasterEnded(const absl::Status& error) { return absl::IsCancelled(error); }
-
-// After such an error: returns true if the master answers within a few seconds that the job has not ended.
-bool JobGoesOn(MasterClient* master);
 
 // The request with which a session registers; role and who it is.
 v1::RegisterRequest MakeRegisterRequest(const Session& session, v1::Role role);

@@ -76,7 +76,7 @@ absl::Status Trainer::Run() {
   while (session.ok()) {
     status = RunSession(&*session);
     if (!MayTrainAgain()) break;
-    if (!absl::IsAborted(status) && !(HasMasterEnded(status) && JobGoesOn(&master_))) break;
+    if (!absl::IsAborted(status)) break;
     const double pause = pauses_.Next();
     LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
     if (stop_.Pause(pause)) break;
@@ -180,7 +180,12 @@ absl::Status Trainer::AwaitRecord(v1::LeaveRequest request) {
       return absl::AbortedError(absl::StrCat("the job went back before its last checkpoint was written: ",
                                              reply.status().message()));
     }
-    if (HasMasterEnded(reply.status())) return reply.status();
+    if (HasMasterEnded(reply.status())) {
+      if (goes_on) return reply.status();
+      // The master may begin another run.
+      goes_on = true;
+      continue;
+    }
     if (!reply.ok()) {
       LOG(WARNING) << "could not learn whether the last checkpoint was written: " << reply.status();
       return absl::OkStatus();

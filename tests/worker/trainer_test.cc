@@ -103,7 +103,7 @@ TEST(TrainerTest, RefusedWorkerRegistersAgainAfterGrowingPauses) {
   for (int i = 0; i < 4; ++i) EXPECT_GE(at[i + 1] - at[i], 0.1 * (1 << i)) << "after registration " << i;
 }
 
-// A master whose process ends while a worker registers: gRPC cancels the calls that are in progress.
+// A master whose process ends while a worker registers: gRPC cancels the calls that are in progress. It does not return.
 class EndingMaster final : public v1::MasterService::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
@@ -122,9 +122,55 @@ class EndingMaster final : public v1::MasterService::Service {
 TEST(TrainerTest, WorkerThatRegistersWhileTheJobEndsHasNotFailed) {
   EndingMaster master;
   const SteadyClock clock;
+  Trainer trainer({.master = master.address(),
+                   .credentials = grpc::InsecureChannelCredentials(),
+                   .connect_timeout_seconds = 0.1},
+                  &clock);
+  const absl::Status status = trainer.Run();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// A master that begins another run of the job while the worker of the first run waits for a lease: the call is cancelled,
+// and the next one is of a registration that the new run does not know.
+class GoingBackMaster final : public v1::MasterService::Service {
+ public:
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    *reply = ReplyWith(SmallestJob(), /*run_id=*/lease_calls_ == 0 ? 1 : 2, "127.0.0.1:1");
+    return grpc::Status::OK;
+  }
+  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest* request,
+                        v1::RegisterReply* reply) override {
+    reply->set_incarnation(request->run_id());
+    reply->set_heartbeat_timeout_seconds(100);
+    return grpc::Status::OK;
+  }
+  grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
+    if (++lease_calls_ == 1) return grpc::Status::CANCELLED;
+    if (request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "of another run");
+    lease->set_state(v1::Lease::FINISHED);
+    return grpc::Status::OK;
+  }
+  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest* request, v1::LeaveReply*) override {
+    last_left_ = request->incarnation();
+    return grpc::Status::OK;
+  }
+
+  uint64_t last_left() const { return last_left_; }
+  std::string address() const { return server_.address(); }
+
+ private:
+  std::atomic<int> lease_calls_{0};
+  std::atomic<uint64_t> last_left_{0};
+  const LoopbackServer server_{this};
+};
+
+TEST(TrainerTest, WorkerWhoseCallIsCancelledByAMasterThatGoesBackRegistersAgain) {
+  GoingBackMaster master;
+  const SteadyClock clock;
   Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
   const absl::Status status = trainer.Run();
   EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(master.last_left(), 2u);
 }
 
 constexpr int kParameters = 64, kSent = 16;

@@ -1,0 +1,117 @@
+#include "worker/evaluator.h"
+
+#include <glog/logging.h>
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/job/validate.h"
+#include "common/mutex.h"
+#include "common/wire/protocol.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/master.grpc.pb.h"
+#include "tests/common/rpc/loopback_server.h"
+
+namespace catchment {
+namespace {
+
+using testing::ElementsAre;
+
+v1::Job SmallestJob() {
+  v1::Job job;
+  job.set_batch_size(4);
+  job.set_epochs(1);
+  job.mutable_data()->mutable_synthetic()->set_samples(8);
+  job.mutable_model()->mutable_synthetic()->set_parameters(4);
+  const absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
+  CHECK(filled.ok()) << filled.status();
+  return *filled;
+}
+
+// A master that never asks for an evaluation. It answers the calls of GetEvaluation with `answers` in turn, and ends the
+// job when there are no more. NOT_FOUND also begins another run.
+class FakeMaster final : public v1::MasterService::Service {
+ public:
+  explicit FakeMaster(std::vector<grpc::StatusCode> answers) : answers_(std::move(answers)) {}
+
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    reply->set_protocol_version(kProtocolVersion);
+    reply->add_servers("127.0.0.1:1");
+    *reply->mutable_job() = SmallestJob();
+    MutexLock lock(&mu_);
+    reply->set_run_id(run_id_);
+    return grpc::Status::OK;
+  }
+  grpc::Status Register(grpc::ServerContext*, const v1::RegisterRequest* request,
+                        v1::RegisterReply* reply) override {
+    reply->set_heartbeat_timeout_seconds(100);
+    MutexLock lock(&mu_);
+    runs_.push_back(request->run_id());
+    reply->set_incarnation(runs_.size());
+    return grpc::Status::OK;
+  }
+  grpc::Status GetEvaluation(grpc::ServerContext*, const v1::GetEvaluationRequest*,
+                             v1::GetEvaluationReply* reply) override {
+    MutexLock lock(&mu_);
+    if (next_ == answers_.size()) {
+      reply->set_stop(true);
+      return grpc::Status::OK;
+    }
+    const grpc::StatusCode answer = answers_[next_++];
+    if (answer == grpc::NOT_FOUND) ++run_id_;
+    return grpc::Status(answer, "no");
+  }
+  grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply*) override {
+    return grpc::Status::OK;
+  }
+
+  // Returns the run of each registration.
+  std::vector<uint64_t> runs() {
+    MutexLock lock(&mu_);
+    return runs_;
+  }
+  std::string address() const { return server_.address(); }
+
+ private:
+  Mutex mu_;
+  const std::vector<grpc::StatusCode> answers_;
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 1;
+  std::vector<uint64_t> runs_ ABSL_GUARDED_BY(mu_);
+  const LoopbackServer server_{this};
+};
+
+absl::Status RunEvaluator(const FakeMaster& master, double connect_timeout_seconds = 60) {
+  const SteadyClock clock;
+  Evaluator evaluator({.master = master.address(),
+                       .credentials = grpc::InsecureChannelCredentials(),
+                       .connect_timeout_seconds = connect_timeout_seconds,
+                       .role = v1::EVALUATOR},
+                      &clock);
+  return evaluator.Run();
+}
+
+// A master that goes back cancels the calls in progress, and does not answer until its new run begins.
+TEST(EvaluatorTest, SurvivesThatTheJobGoesBack) {
+  FakeMaster master({grpc::CANCELLED, grpc::UNAVAILABLE, grpc::NOT_FOUND, grpc::CANCELLED, grpc::NOT_FOUND});
+  const absl::Status status = RunEvaluator(master);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(master.runs(), ElementsAre(1, 2, 3));
+}
+
+TEST(EvaluatorTest, MasterThatEndsInOrderIsNotAFailure) {
+  FakeMaster master(std::vector<grpc::StatusCode>(1000, grpc::CANCELLED));
+  const absl::Status status = RunEvaluator(master, /*connect_timeout_seconds=*/0.1);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(EvaluatorTest, MasterThatIsLostIsAFailure) {
+  FakeMaster master(std::vector<grpc::StatusCode>(1000, grpc::UNAVAILABLE));
+  EXPECT_TRUE(absl::IsUnavailable(RunEvaluator(master, /*connect_timeout_seconds=*/0.1)));
+}
+
+}  // namespace
+}  // namespace catchment
