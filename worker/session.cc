@@ -139,8 +139,11 @@ absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
   return absl::OkStatus();
 }
 
+// A master that was started again after the job's end only says how the job ended.
 absl::StatusOr<v1::GetJobReply> GetJob(MasterClient* master) {
-  return master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+  absl::StatusOr<v1::GetJobReply> reply = master->Call(&MasterClient::Stub::GetJob, v1::GetJobRequest());
+  if (!reply.ok() || reply->ended().empty()) return reply;
+  return absl::CancelledError(absl::StrCat("master at ", master->address(), ": ", reply->ended()));
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ struct Session {
 };
 
 // Asks the master for the job, loads its data, makes the model on the device. FailedPrecondition when the
-// master speaks another protocol version, or the job has fields that this build does not know.
+// master speaks another protocol version, or the job has fields that this build does not know. HasMasterEnded when the
+// job has ended.
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
 
 // Follows the master into its current run. In another run of the same job, `session` keeps its data and model, and
@@ -55,7 +56,7 @@ absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
                           absl::StatusOr<Session>* session);
 
 // Returns true for the error of a call that failed because the master has ended in order, as it does at the end of the
-// job. The caller was not asked to stop.
+// job, or says that the job has ended. The caller was not asked to stop.
 inline bool HasMasterEnded(const absl::Status& error) { return absl::IsCancelled(error); }
 
 // The request with which a session registers; role and who it is.

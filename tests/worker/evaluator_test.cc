@@ -32,16 +32,21 @@ v1::Job SmallestJob() {
 }
 
 // A master that never asks for an evaluation. It answers the calls of GetEvaluation with `answers` in turn, and ends the
-// job when there are no more. NOT_FOUND also begins another run.
+// job when there are no more. NOT_FOUND also begins another run, or with `ends` says from then on that the job has ended.
 class FakeMaster final : public v1::MasterService::Service {
  public:
-  explicit FakeMaster(std::vector<grpc::StatusCode> answers) : answers_(std::move(answers)) {}
+  explicit FakeMaster(std::vector<grpc::StatusCode> answers, bool ends = false)
+      : answers_(std::move(answers)), ends_(ends) {}
 
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    MutexLock lock(&mu_);
+    if (ends_ && run_id_ > 1) {
+      reply->set_ended("the job is DONE");
+      return grpc::Status::OK;
+    }
     reply->set_protocol_version(kProtocolVersion);
     reply->add_servers("127.0.0.1:1");
     *reply->mutable_job() = SmallestJob();
-    MutexLock lock(&mu_);
     reply->set_run_id(run_id_);
     return grpc::Status::OK;
   }
@@ -78,6 +83,7 @@ class FakeMaster final : public v1::MasterService::Service {
  private:
   Mutex mu_;
   const std::vector<grpc::StatusCode> answers_;
+  const bool ends_;
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t run_id_ ABSL_GUARDED_BY(mu_) = 1;
   std::vector<uint64_t> runs_ ABSL_GUARDED_BY(mu_);
@@ -106,6 +112,13 @@ TEST(EvaluatorTest, MasterThatEndsInOrderIsNotAFailure) {
   FakeMaster master(std::vector<grpc::StatusCode>(1000, grpc::CANCELLED));
   const absl::Status status = RunEvaluator(master, /*connect_timeout_seconds=*/0.1);
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(EvaluatorTest, JobThatHasEndedWhenItsMasterReturnsIsNotAFailure) {
+  FakeMaster master({grpc::UNAVAILABLE, grpc::NOT_FOUND}, /*ends=*/true);
+  const absl::Status status = RunEvaluator(master);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(master.runs(), ElementsAre(1));
 }
 
 TEST(EvaluatorTest, MasterThatIsLostIsAFailure) {

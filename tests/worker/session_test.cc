@@ -71,6 +71,15 @@ TEST_F(SessionTest, JobWithAFieldThatTheWorkerDoesNotKnowIsRefused) {
                                HasSubstr("update the worker to the master's build (9.9.9)")));
 }
 
+TEST_F(SessionTest, JobThatHasEndedIsNotOpened) {
+  master_.reply()->Clear();
+  master_.reply()->set_ended("the job is DONE after 10 updates");
+  const WorkerOptions options{.credentials = grpc::InsecureChannelCredentials()};
+  const absl::Status status = OpenSession(options, &client_).status();
+  EXPECT_TRUE(HasMasterEnded(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the job is DONE after 10 updates"));
+}
+
 // The trainer keeps in it what TOP_K has not sent.
 TEST_F(SessionTest, ResidualIsKeptInARunAndDroppedWithIt) {
   v1::Job job;

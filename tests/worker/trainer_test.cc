@@ -173,6 +173,27 @@ TEST(TrainerTest, WorkerWhoseCallIsCancelledByAMasterThatGoesBackRegistersAgain)
   EXPECT_EQ(master.last_left(), 2u);
 }
 
+// A master that was started again after the job's end. It knows no registration.
+class EndedMaster final : public v1::MasterService::Service {
+ public:
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::GetJobReply* reply) override {
+    reply->set_ended("the job is DONE");
+    return grpc::Status::OK;
+  }
+  std::string address() const { return server_.address(); }
+
+ private:
+  const LoopbackServer server_{this};
+};
+
+TEST(TrainerTest, WorkerThatLearnsThatTheJobHasEndedHasNotFailed) {
+  EndedMaster master;
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  const absl::Status status = trainer.Run();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 constexpr int kParameters = 64, kSent = 16;
 
 v1::Job TopKJob() {
