@@ -123,6 +123,12 @@ bool IsLoopback(const sockaddr& address) {
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
+// Returns true if the peer has reset the stream of the call (RST_STREAM) without an answer. gRPC makes a status of the
+// error code, such as RESOURCE_EXHAUSTED when the peer was short of memory, and only its message differs from an answer.
+bool WasReset(const grpc::Status& status) {
+  return absl::StartsWith(status.error_message(), "Received RST_STREAM");
+}
+
 // Returns HOST of HOST:PORT or [HOST]:PORT.
 std::string HostOf(const std::string& address) {
   const absl::string_view host = absl::string_view(address).substr(0, address.rfind(':'));
@@ -245,8 +251,9 @@ std::shared_ptr<grpc::Channel> ConnectForControl(
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = status.error_message();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      context.empty() ? message : absl::StrCat(context, ": ", message));
+  return absl::Status(
+      WasReset(status) ? absl::StatusCode::kUnavailable : static_cast<absl::StatusCode>(status.error_code()),
+      context.empty() ? message : absl::StrCat(context, ": ", message));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/command_line.h"
+#include "proto/wire.grpc.pb.h"
+#include "tests/common/rpc/resetting_server.h"
 
 namespace catchment {
 namespace {
@@ -101,6 +103,20 @@ TEST(RpcTest, StatusesKeepTheirCodesAndMessagesBothWays) {
   }
   EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
   EXPECT_TRUE(FromGrpc(grpc::Status::OK, "server 1").ok());
+}
+
+// gRPC gives such calls the codes INTERNAL, UNAVAILABLE, CANCELLED, RESOURCE_EXHAUSTED and PERMISSION_DENIED, which from a
+// server that answers mean something else.
+TEST(RpcTest, CallWhoseStreamWasResetIsUnavailable) {
+  for (uint8_t code : {2, 7, 8, 11, 12}) {
+    const ResettingServer server(code);
+    const auto stub =
+        v1::ShardService::NewStub(ConnectForControl(server.address(), grpc::InsecureChannelCredentials()));
+    v1::ShardReport report;
+    const grpc::Status status = stub->Control(DeadlineContext(60).get(), v1::ShardCommand(), &report);
+    EXPECT_EQ(FromGrpc(status).code(), absl::StatusCode::kUnavailable)
+        << "RST_STREAM with code " << static_cast<int>(code) << ": " << status.error_message();
+  }
 }
 
 // The search for deadlocks, which Debian's Abseil otherwise makes at every lock, would write of these two.

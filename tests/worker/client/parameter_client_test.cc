@@ -11,6 +11,7 @@
 
 #include "common/random.h"
 #include "tests/common/rpc/hasty_clock.h"
+#include "tests/common/rpc/resetting_server.h"
 #include "tests/common/rpc/settable_clock.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"
@@ -371,6 +372,19 @@ TEST(ParameterClientTest, GivesUpOnAServerThatWasNeverThere) {
   std::vector<float> weights(kValues);
   EXPECT_THAT(std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
               StartsWith("server 0 at 127.0.0.1:1 was unreachable for 60 s: "));
+}
+
+// gRPC resets streams of members when strangers have used up a server's memory for messages.
+TEST(ParameterClientTest, ServerThatResetsStreamsIsTriedAgain) {
+  const ParameterLayout layout = FlatLayout(kValues, 1, 100);
+  const ResettingServer server(/*code=*/11);
+  const HastyClock clock(25);
+  ParameterClient client(OptionsOf({server.address()}), &layout, &clock);
+  std::vector<float> weights(kValues);
+  EXPECT_THAT(
+      std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
+      StartsWith("server 0 at " + server.address() + " was unreachable for 60 s: Received RST_STREAM"));
+  EXPECT_GT(server.num_calls(), 1);
 }
 
 TEST(ParameterClientTest, CancelEndsTheWaitForAServerThatIsGone) {
