@@ -3,6 +3,7 @@
 #define CATCHMENT_COMMON_GROWING_PAUSE_H_
 
 #include <algorithm>
+#include <string>
 
 namespace catchment {
 
@@ -15,6 +16,12 @@ class GrowingPause {
     next_ = std::min(kLongest, 2 * next_);
     return pause;
   }
+  // Returns the pause after a failure for this reason. The first pause after another reason is the shortest one.
+  double Next(const std::string& reason) {
+    if (reason != reason_) Reset();
+    reason_ = reason;
+    return Next();
+  }
   // Notes a success: the next pause is the shortest one.
   void Reset() { next_ = kFirst; }
 
@@ -23,6 +30,7 @@ class GrowingPause {
   static constexpr double kLongest = 5;
 
   double next_ = kFirst;
+  std::string reason_;  // of the last failure
 };
 
 }  // namespace catchment

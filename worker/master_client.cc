@@ -69,7 +69,7 @@ absl::Status MasterClient::Retry(const std::function<grpc::Status(grpc::ClientCo
       return absl::UnavailableError(absl::StrCat("gave up after ", give_up_seconds_, " s: ", status.message(),
                                                  reached_ ? "" : kNeverReached));
     }
-    const double pause = pauses.Next();
+    const double pause = pauses.Next(std::string(status.message()));
     LOG(WARNING) << status.message() << "; trying again in " << pause << " s, giving up after "
                  << give_up_seconds_ << " s";
     if (Pause(pause, stop)) return absl::CancelledError(kStopped);

@@ -87,7 +87,7 @@ absl::StatusOr<double> ServerChannel::CloseBroken(double now, double give_up_sec
     return absl::UnavailableError(
         absl::StrCat(name(), " was unreachable for ", give_up_seconds, " s: ", close_status_.message()));
   }
-  const double pause = pause_.Next();
+  const double pause = pause_.Next(std::string(close_status_.message()));
   LOG(WARNING) << name() << ": " << close_status_.message() << "; trying again in " << pause << " s";
   return pause;
 }

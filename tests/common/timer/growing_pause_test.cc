@@ -18,5 +18,13 @@ TEST(GrowingPauseTest, BeginsAnewAfterASuccess) {
   EXPECT_DOUBLE_EQ(pause.Next(), 0.2);
 }
 
+// A master that was unreachable for long answers that a server has not registered yet.
+TEST(GrowingPauseTest, BeginsAnewWithAnotherReason) {
+  GrowingPause pause;
+  for (double expected : {0.1, 0.2, 0.4, 0.8}) EXPECT_DOUBLE_EQ(pause.Next("connection refused"), expected);
+  for (double expected : {0.1, 0.2}) EXPECT_DOUBLE_EQ(pause.Next("waiting for server 1"), expected);
+  EXPECT_DOUBLE_EQ(pause.Next("connection refused"), 0.1);
+}
+
 }  // namespace
 }  // namespace catchment
