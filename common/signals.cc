@@ -1,5 +1,8 @@
+#include <glog/logging.h>
 #include <pthread.h>
 #include <signal.h>
+
+#include <cstring>
 
 #include "common/daemon.h"
 
@@ -36,7 +39,10 @@ void BlockSignals() {
 SignalThread::SignalThread(std::function<void(int signal)> on_signal)
     : on_signal_(std::move(on_signal)), thread_([this] {
         const sigset_t signals = Signals();
-        for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != kEnd;) on_signal_(signal);
+        for (int signal = 0; sigwait(&signals, &signal) == 0 && signal != kEnd;) {
+          LOG(INFO) << "received SIG" << sigabbrev_np(signal);
+          on_signal_(signal);
+        }
       }) {}
 
 SignalThread::~SignalThread() {

@@ -1,3 +1,4 @@
+#include <glog/logging.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -30,6 +31,18 @@ TEST(SignalThreadTest, CallsForEverySignalUntilItIsDestroyed) {
   EXPECT_EQ(got, sent);
   thread.reset();
   EXPECT_EQ(got, sent) << "its own end is no signal to others";
+}
+
+TEST(SignalThreadDeathTest, LogsTheSignalThatStopsAProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    FLAGS_logtostderr = true;
+    BlockSignals();
+    SignalThread thread([](int) { _exit(0); });
+    kill(getpid(), SIGTERM);
+    pause();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "received SIGTERM");
 }
 
 TEST(SignalThreadDeathTest, LeavesHangupIgnoredWhereItWas) {
