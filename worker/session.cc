@@ -126,7 +126,7 @@ absl::Status CheckJobReply(const v1::GetJobReply& reply, const std::string& mast
 
 // Takes what is particular to a run. What TOP_K has not sent is of the run before, and is dropped.
 absl::Status EnterRun(const v1::GetJobReply& reply, Session* session) {
-  LOG(INFO) << "the job has begun another run; this worker keeps its data and its model";
+  LOG(INFO) << "the master was restarted, or the job went back to a checkpoint; registering again";
   if (reply.servers_size() != static_cast<int>(session->servers.size())) {
     absl::StatusOr<ParameterLayout> layout =
         LayoutOf(session->job, session->model->tensors(), reply.servers_size());

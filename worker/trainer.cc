@@ -77,10 +77,13 @@ absl::Status Trainer::Run() {
     status = RunSession(&*session);
     if (!MayTrainAgain()) break;
     if (!absl::IsAborted(status)) break;
-    const double pause = pauses_.Next();
-    LOG(WARNING) << status.message() << "; registering again in " << pause << " s";
-    if (stop_.Pause(pause)) break;
-    status = FollowMaster(options_, &master_, &session);
+    if (stop_.Pause(pauses_.Next())) break;
+    const uint64_t run_id = session->run_id;
+    const absl::Status followed = FollowMaster(options_, &master_, &session);
+    // Otherwise the registration was lost with its run, which FollowMaster logs.
+    LOG_IF(WARNING, !followed.ok() || session->run_id == run_id)
+        << status.message() << (followed.ok() ? "; registering again" : "");
+    status = followed;
     if (!status.ok()) break;
   }
   finished_.Set();

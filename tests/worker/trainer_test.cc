@@ -16,6 +16,7 @@
 #include "common/model_shapes.h"
 #include "common/mutex.h"
 #include "common/wire/protocol.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
@@ -24,6 +25,9 @@
 
 namespace catchment {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 v1::Job SmallestJob() {
   v1::Job job;
@@ -146,7 +150,7 @@ class GoingBackMaster final : public v1::MasterService::Service {
   }
   grpc::Status GetLease(grpc::ServerContext*, const v1::GetLeaseRequest* request, v1::Lease* lease) override {
     if (++lease_calls_ == 1) return grpc::Status::CANCELLED;
-    if (request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "of another run");
+    if (request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "its token is missing");
     lease->set_state(v1::Lease::FINISHED);
     return grpc::Status::OK;
   }
@@ -163,6 +167,20 @@ class GoingBackMaster final : public v1::MasterService::Service {
   std::atomic<uint64_t> last_left_{0};
   const LoopbackServer server_{this};
 };
+
+TEST(TrainerTest, WorkerOfAMasterThatGoesBackLogsThatAndNotHowItsRegistrationWasRefused) {
+  FLAGS_logtostderr = true;
+  GoingBackMaster master;
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  testing::internal::CaptureStderr();
+  const absl::Status status = trainer.Run();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(log,
+              HasSubstr("the master was restarted, or the job went back to a checkpoint; registering again"));
+  EXPECT_THAT(log, Not(HasSubstr("its token is missing")));
+}
 
 TEST(TrainerTest, WorkerWhoseCallIsCancelledByAMasterThatGoesBackRegistersAgain) {
   GoingBackMaster master;
