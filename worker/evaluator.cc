@@ -31,7 +31,7 @@ absl::Status Evaluator::Run() {
       if (stop_.IsSet()) break;
       if (!absl::IsNotFound(status) && !absl::IsAborted(status)) break;
       if (stop_.Pause(pauses_.Next())) break;
-      status = FollowMaster(options_, &master_, &session);
+      status = FollowMaster(options_, status, &master_, &session);
       if (!status.ok()) break;
     }
   }

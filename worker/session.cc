@@ -166,11 +166,17 @@ absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* 
                  attached,         /*residual=*/{},   /*version=*/0};
 }
 
-absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
+absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,
                           absl::StatusOr<Session>* session) {
   const absl::StatusOr<v1::GetJobReply> reply = GetJob(master);
-  if (!reply.ok()) return reply.status();
-  if (reply->run_id() == (*session)->run_id) return absl::OkStatus();
+  if (!reply.ok()) {
+    LOG(WARNING) << lost.message();
+    return reply.status();
+  }
+  if (reply->run_id() == (*session)->run_id) {
+    LOG(WARNING) << lost.message() << "; registering again";
+    return absl::OkStatus();
+  }
   if (absl::Status status = CheckJobReply(*reply, master->address()); !status.ok()) return status;
   if (JobFingerprint(reply->job()) == JobFingerprint((*session)->job)) return EnterRun(*reply, &**session);
   LOG(WARNING) << "the master at " << master->address() << " was started again with another job";

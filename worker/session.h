@@ -50,9 +50,10 @@ struct Session {
 // job has ended.
 absl::StatusOr<Session> OpenSession(const WorkerOptions& options, MasterClient* master);
 
-// Follows the master into its current run. In another run of the same job, `session` keeps its data and model, and
-// takes the servers of the run; for another job it is opened anew.
-absl::Status FollowMaster(const WorkerOptions& options, MasterClient* master,
+// Follows the master into its current run, after a registration that was lost for the reason `lost`. In another run of
+// the same job, `session` keeps its data and model, and takes the servers of the run; for another job it is opened anew.
+// Logs `lost`, or that there is another run.
+absl::Status FollowMaster(const WorkerOptions& options, const absl::Status& lost, MasterClient* master,
                           absl::StatusOr<Session>* session);
 
 // Returns true for the error of a call that failed because the master has ended in order, as it does at the end of the

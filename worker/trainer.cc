@@ -78,12 +78,7 @@ absl::Status Trainer::Run() {
     if (!MayTrainAgain()) break;
     if (!absl::IsAborted(status)) break;
     if (stop_.Pause(pauses_.Next())) break;
-    const uint64_t run_id = session->run_id;
-    const absl::Status followed = FollowMaster(options_, &master_, &session);
-    // Otherwise the registration was lost with its run, which FollowMaster logs.
-    LOG_IF(WARNING, !followed.ok() || session->run_id == run_id)
-        << status.message() << (followed.ok() ? "; registering again" : "");
-    status = followed;
+    status = FollowMaster(options_, status, &master_, &session);
     if (!status.ok()) break;
   }
   finished_.Set();

@@ -19,6 +19,7 @@ namespace catchment {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 v1::Job SmallestJob() {
   v1::Job job;
@@ -67,7 +68,7 @@ class FakeMaster final : public v1::MasterService::Service {
     }
     const grpc::StatusCode answer = answers_[next_++];
     if (answer == grpc::NOT_FOUND) ++run_id_;
-    return grpc::Status(answer, "no");
+    return grpc::Status(answer, "refused");
   }
   grpc::Status Leave(grpc::ServerContext*, const v1::LeaveRequest*, v1::LeaveReply*) override {
     return grpc::Status::OK;
@@ -106,6 +107,18 @@ TEST(EvaluatorTest, SurvivesThatTheJobGoesBack) {
   const absl::Status status = RunEvaluator(master);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(master.runs(), ElementsAre(1, 2, 3));
+}
+
+TEST(EvaluatorTest, LogsWhyItRegistersAgain) {
+  FLAGS_logtostderr = true;
+  FakeMaster master({grpc::ABORTED, grpc::NOT_FOUND});
+  testing::internal::CaptureStderr();
+  const absl::Status status = RunEvaluator(master);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(log, HasSubstr(": refused; registering again"));
+  EXPECT_THAT(log,
+              HasSubstr("the master was restarted, or the job went back to a checkpoint; registering again"));
 }
 
 TEST(EvaluatorTest, MasterThatEndsInOrderIsNotAFailure) {

@@ -96,10 +96,10 @@ TEST_F(SessionTest, ResidualIsKeptInARunAndDroppedWithIt) {
   absl::StatusOr<Session> session = OpenSession(options, &client_);
   ASSERT_TRUE(session.ok()) << session.status();
   session->residual = {0.5f, -1};
-  ASSERT_TRUE(FollowMaster(options, &client_, &session).ok());
+  ASSERT_TRUE(FollowMaster(options, absl::AbortedError("no"), &client_, &session).ok());
   EXPECT_EQ(session->residual, std::vector<float>({0.5f, -1}));
   master_.reply()->set_run_id(2);
-  ASSERT_TRUE(FollowMaster(options, &client_, &session).ok());
+  ASSERT_TRUE(FollowMaster(options, absl::AbortedError("no"), &client_, &session).ok());
   EXPECT_EQ(session->run_id, 2u);
   EXPECT_TRUE(session->residual.empty());
 }
