@@ -294,7 +294,8 @@ TEST(TrainerTest, WorkerThatRegistersAgainKeepsWhatTopKHasNotSent) {
 class StayingMaster final : public v1::MasterService::Service {
  public:
   struct Options {
-    bool stops_first = false;  // ends the first registration by a heartbeat, instead of by its lease
+    bool stops_first = false;    // ends the first registration by a heartbeat, instead of by its lease
+    bool cancels_first = false;  // cancels the first call of the first registration
     int stays = 2;
   };
   explicit StayingMaster(Options options) : options_(options) {}
@@ -326,6 +327,7 @@ class StayingMaster final : public v1::MasterService::Service {
     std::vector<v1::LeaveRequest>& leaves = leaves_[request->incarnation() - 1];
     leaves.push_back(*request);
     changed_.Notify();
+    if (options_.cancels_first && leaves_.size() == 1 && leaves.size() == 1) return grpc::Status::CANCELLED;
     const bool stays = static_cast<int>(leaves.size()) <= options_.stays;
     if (!stays && request->incarnation() == 1) return grpc::Status(grpc::NOT_FOUND, "of another run");
     if (stays) reply->set_again_in_seconds(0.01);
@@ -371,6 +373,15 @@ TEST_P(StayingTest, WorkerThatIsDoneRegistersAgainWhenTheJobGoesBack) {
 
 INSTANTIATE_TEST_SUITE_P(EndedBy, StayingTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Master" : "Lease"; });
+
+TEST(TrainerTest, WorkerThatIsDoneRegistersAgainWhenItsFirstCallWasCancelled) {
+  StayingMaster master({.stops_first = true, .cancels_first = true});
+  const SteadyClock clock;
+  Trainer trainer({.master = master.address(), .credentials = grpc::InsecureChannelCredentials()}, &clock);
+  const absl::Status status = trainer.Run();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(master.leaves().size(), 2u);
+}
 
 TEST(TrainerTest, StopEndsAWorkerThatStays) {
   StayingMaster master({.stays = 1000000});
