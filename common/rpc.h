@@ -61,7 +61,7 @@ std::shared_ptr<grpc::Channel> ConnectForControl(
     const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 // Convert statuses; both types have the same codes. `context`, such as "server 1 at host:port", prefixes the
-// message.
+// message. The status of a call whose stream the peer has reset without an answer becomes Unavailable.
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context = "");
 grpc::Status ToGrpc(const absl::Status& status);
 
