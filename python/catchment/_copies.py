@@ -20,6 +20,18 @@ def assign(tensor, values):
     tensor.copy_(values)
 
 
+def _record(gradient, stream):
+    """Keeps the gradient's memory from being used again before the work on `stream` is complete."""
+    parts = (gradient,) if gradient.layout is torch.strided else (gradient._indices(), gradient._values())
+    for part in parts:
+        part.record_stream(stream)
+
+
+def dense(gradient):
+    """Returns a gradient, such as a sparse one of torch.nn.Embedding, with a place for each value of its parameter."""
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+
+
 class HostCopies:
     """Copies that are complete when the calls return."""
 
@@ -32,7 +44,7 @@ class HostCopies:
 
     def take(self, parameter, gradient):
         """Begins to copy a gradient to the shared memory."""
-        parameter.gradient.copy_(gradient)
+        parameter.gradient.copy_(dense(gradient))
 
     def is_final(self, parameter):
         """Returns whether the parameter's last gradient is in the shared memory."""
@@ -101,10 +113,10 @@ class CudaCopies(HostCopies):
         stream = self._streams_of(device)[1]
         stream.wait_stream(self._cuda.current_stream(device))
         with self._cuda.stream(stream):
-            parameter.gradient.copy_(gradient.to(torch.float32), non_blocking=True)
+            parameter.gradient.copy_(dense(gradient).to(torch.float32), non_blocking=True)
             event = self._cuda.Event()
             event.record(stream)
-        gradient.record_stream(stream)  # its memory is not to be used again before
+        _record(gradient, stream)
         self._leaving[parameter] = event
 
     def is_final(self, parameter):

@@ -9,7 +9,7 @@ import torch
 
 sys.path.insert(0, "tests/python")
 sys.path.insert(0, os.path.abspath("python"))
-from catchment._copies import CudaCopies  # noqa: E402
+from catchment._copies import CudaCopies, HostCopies  # noqa: E402
 from fake_cuda import FakeCuda  # noqa: E402
 
 
@@ -79,6 +79,14 @@ class CopiesTest(unittest.TestCase):
         copies.finish()
         self.assertTrue(copies.is_final(second))
         self.assertEqual(self.gradient.tolist(), [2, 2, 2, 1, 1, 1])
+
+    def test_sparse_gradients_become_dense(self):
+        sparse = torch.sparse_coo_tensor([[2, 0, 2]], [1.0, 5.0, 2.0], (3,))
+        for copies in (HostCopies(), self.make()):
+            self.gradient.fill_(7)
+            copies.take(self.parameters[1], sparse)
+            copies.finish()
+            self.assertEqual(self.gradient.tolist(), [7, 7, 7, 5, 0, 3])
 
 
 if __name__ == "__main__":

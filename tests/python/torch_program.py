@@ -15,6 +15,9 @@ from torch.utils.data import DataLoader, TensorDataset
 import catchment.torch as catchment
 import fake_cuda
 
+# The variants that are compared with PyTorch's own SGD.
+FOLLOWS = ("follow", "gpu", "sparse")
+
 
 class Perceptron(nn.Module):
     """The parameters of dense2 are used by a function, without a forward pass of that module."""
@@ -49,6 +52,17 @@ class Deep(nn.Module):
             x = x + torch.relu(layer(x)) / 10
         x = self.norm(x)
         return self.frozen(self.last(x) + self.also_last(x))
+
+
+class Sparse(nn.Module):
+    """Its first weight has sparse gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.dense = nn.Embedding(12, 8, sparse=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.dense(self.table((x > 0) + 2 * torch.arange(6)).sum(1))
 
 
 def rows(path):
@@ -92,7 +106,8 @@ def main():
     path, variant = sys.argv[1:]
     torch.manual_seed(5)
     samples = rows(path)
-    model = Deep() if variant in ("deep", "follow", "gpu") else Perceptron()
+    models = {"deep": Deep, "follow": Deep, "gpu": Deep, "sparse": Sparse}
+    model = models.get(variant, Perceptron)()
     if variant == "gpu":
         fake_cuda.install()
     if variant == "complex":
@@ -138,7 +153,7 @@ def main():
     if variant == "skip":
         for _ in DataLoader(worker.minibatches(), batch_size=None):
             pass
-    if variant not in ("follow", "gpu"):
+    if variant not in FOLLOWS:
         return train(model, worker, 2 if variant == "workers" else 0)
     # The first ten steps are compared with PyTorch's own.
     for step, (x, y) in enumerate(worker.minibatches(), 1):

@@ -21,6 +21,9 @@ data { table { train: "%s" shape: 6 classes: 3 } }
 # What two presets need to do with one worker.
 ONE_WORKER = {"sync_backup": ["algorithm.consistency.synchronous.backup_workers=0"], "hybrid": ["algorithm.consistency.synchronous={}"]}
 
+# As torch_program.py does it.
+SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
+
 
 class TorchTest(TorchCase):
     def test_follows_the_built_in_model_with_every_preset(self):
@@ -41,12 +44,13 @@ class TorchTest(TorchCase):
                 self.assertLess((mine[name] - built_in[name]).abs().max().item(), 1e-5, (preset, name))
 
     def test_weights_are_those_of_the_same_steps_in_pytorch(self):
-        self.attached("follow", *self.sets("epochs=3", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
-                                           "optimizer.schedule.decay=CONSTANT"))
+        self.attached("follow", *self.sets("epochs=3", *SGD))
 
     def test_copies_on_side_streams_of_a_gpu(self):
-        self.attached("gpu", *self.sets("epochs=3", "optimizer.learning_rate=0.1", "optimizer.momentum=0",
-                                        "optimizer.schedule.decay=CONSTANT"))
+        self.attached("gpu", *self.sets("epochs=3", *SGD))
+
+    def test_sparse_gradients(self):
+        self.attached("sparse", *self.sets("epochs=3", *SGD))
 
     def test_tied_unused_and_frozen_parameters(self):
         out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
