@@ -1,7 +1,14 @@
 """The minibatches of a worker's plan as a data set of PyTorch's."""
+import sys
 import threading
 
 from torch.utils.data import IterableDataset, get_worker_info
+
+
+_BATCHED = ("these are whole minibatches of the job's batch_size, and the DataLoader puts several of them together: give "
+            "it batch_size=None")
+_LEFT_OUT = ("step %d was left out: call worker.step(loss) once for each minibatch; a DataLoader needs batch_size=None, and "
+             "one with num_workers loads further minibatches meanwhile")
 
 
 class Minibatches(IterableDataset):
@@ -18,6 +25,12 @@ class Minibatches(IterableDataset):
         return dict(self.__dict__, _attachment=_Position(self._attachment.step))
 
     def __iter__(self):
+        # PyTorch's fetcher of a DataLoader, in whatever process it is, makes the iterator.
+        if sys._getframe(1).f_locals.get("auto_collation") is True:
+            raise TypeError(_BATCHED)
+        return self._load()
+
+    def _load(self):
         info = get_worker_info()
         first, stride = (0, 1) if info is None else (info.id, info.num_workers)
         step = self._attachment.step + first
@@ -27,8 +40,7 @@ class Minibatches(IterableDataset):
                 return
             yield self._collate([self._data[index] for index in own_part(samples, self._rank, self._size)])
             if info is None and self._attachment.step == step and threading.current_thread() is threading.main_thread():
-                raise RuntimeError("step %d was left out: call worker.step(loss) once for each minibatch; a DataLoader "
-                                   "with num_workers loads further ones meanwhile" % step)
+                raise RuntimeError(_LEFT_OUT % step)
             step += stride
 
 

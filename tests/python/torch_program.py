@@ -150,6 +150,9 @@ def main():
         return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
     if variant == "backward-twice":
         return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]), samples[:3][1]).backward())
+    if variant.startswith("batched"):
+        for _ in DataLoader(worker.minibatches(), batch_size=4, num_workers=int(variant[-1])):
+            pass
     if variant == "skip":
         for _ in DataLoader(worker.minibatches(), batch_size=None):
             pass

@@ -132,6 +132,9 @@ class TorchTest(TorchCase):
         self.assertRegex(self.logs, "a gradient was computed twice in one step")
         self.attached("skip", fails=True)
         self.assertIn("the program failed: RuntimeError: step 1 was left out", self.logs)
+        for num_workers in (0, 2):
+            self.attached("batched%d" % num_workers, fails=True)
+            self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
         self.attached("complex", fails=True)
         self.assertIn("parameter phase has type torch.complex64", self.logs)
 
