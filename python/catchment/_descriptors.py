@@ -23,10 +23,16 @@ _NO_WORKER = ("join(master=...) needs the program catchment_worker, and it is ne
 _JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has joined "
                  "already; if the program has several processes, give join() their process group, "
                  "group=torch.distributed.group.WORLD")
+_JOINED_BEFORE = ("join() was called before in this program, and a program is one worker of one job; to train two models "
+                  "together, put both into one torch.nn.ModuleDict; to train one after the other, as in "
+                  "cross-validation, start a job for each")
+
+_joined = False  # a worker that started this program
 
 
 def find(master=None):
     """Returns the descriptors and the StartedWorker that they are from, None if a worker started this program."""
+    global _joined
     inherited = os.environ.pop("CATCHMENT_ATTACH", None)
     address = os.environ.pop("CATCHMENT_ATTACH_ADDRESS", None)
     if inherited is not None:
@@ -36,7 +42,10 @@ def find(master=None):
             fds = _receive(address)
         for fd in fds:
             os.set_inheritable(fd, False)
+        _joined = True
         return fds, None
+    if _joined:
+        raise RuntimeError(_JOINED_BEFORE)
     if master is None:
         raise RuntimeError(_NOT_STARTED % (os.path.basename(sys.argv[0]) or "train.py"))
     worker = StartedWorker(master)

@@ -15,7 +15,7 @@ parameters, and a parameter's gradient leaves as soon as it is complete. PyTorch
 import ctypes
 
 import torch
-from torch.utils.data import default_collate
+from torch.utils.data import IterableDataset, default_collate
 
 from . import _attachment, _copies
 from ._minibatches import Minibatches, NoMinibatches
@@ -23,6 +23,11 @@ from ._minibatches import Minibatches, NoMinibatches
 __all__ = ["Minibatches", "Worker", "join"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
+_NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by their index: give join() the number of its "
+              "samples")
+_NO_INDEX = ("the training set (%s) has no samples by index, and the job assigns them so; minibatches(range(n), "
+             "collate=list), with n samples, yields the indices of each minibatch, for a program that finds its samples "
+             "itself")
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
@@ -47,7 +52,7 @@ def join(model, train, test=None, optimizer=None, master=None, group=None):
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     _check_parameters(parameters, group)
     tensors = [(name, p.shape) for name, p in parameters]
-    train_samples, test_samples = _count(train), 0 if test is None else _count(test)
+    train_samples, test_samples = _count(train, "training"), 0 if test is None else _count(test, "test")
     directory = _attachment.describe_only()
     if directory is not None:
         values = [_bytes(_full(p.detach())) for _, p in parameters]
@@ -84,6 +89,9 @@ def _check_parameters(parameters, group):
     if not parameters:
         raise ValueError("the model has no parameter that requires a gradient, so there is nothing to train")
     for name, p in parameters:
+        if torch.nn.parameter.is_lazy(p):
+            raise ValueError("parameter %s of a lazy module has no shape yet: pass a minibatch through the model before "
+                             "join()" % name)
         if not p.dtype.is_floating_point:
             raise TypeError("parameter %s has type %s, and the job's weights are float32: only floating-point "
                             "parameters can be trained" % (name, p.dtype))
@@ -106,8 +114,12 @@ def _bytes(tensor):
     return ctypes.string_at(values.data_ptr(), 4 * values.numel())
 
 
-def _count(data):
-    return data if isinstance(data, int) else len(data)
+def _count(data, what):
+    if isinstance(data, int):
+        return data
+    if not hasattr(data, "__len__"):
+        raise TypeError(_NO_LENGTH % (what, type(data).__name__))
+    return len(data)
 
 
 def _number(value):
@@ -187,6 +199,8 @@ class Worker:
             data = self._train
         if isinstance(data, int):
             raise TypeError("join was given only the size of the training set: give minibatches(data) the samples")
+        if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
+            raise TypeError(_NO_INDEX % type(data).__name__)
         if self.evaluates:
             return NoMinibatches()
         return Minibatches(data, collate or default_collate, self._attachment)

@@ -10,7 +10,7 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import catchment.torch as catchment
 import fake_cuda
@@ -65,6 +65,19 @@ class Sparse(nn.Module):
         return self.dense(self.table((x > 0) + 2 * torch.arange(6)).sum(1))
 
 
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+
+def train_by_index(model, samples):
+    worker = catchment.join(model, len(samples))
+    for indices in worker.minibatches(range(len(samples)), collate=list):
+        loss = F.cross_entropy(model(samples[indices][0]), samples[indices][1])
+        loss.backward()
+        worker.step(loss)
+
+
 def rows(path):
     with open(path) as file:
         values = torch.tensor([[float(word) for word in line.split(",")] for line in file])
@@ -116,7 +129,15 @@ def main():
         model = model.bfloat16()
     if variant == "compiled":
         model = torch.compile(model, backend="eager")
+    if variant == "lazy":
+        model.lazy = nn.LazyLinear(3)
     initial = copy.deepcopy(model)
+    if variant == "no-length":
+        catchment.join(model, Stream())
+    if variant == "stream":
+        catchment.join(model, len(samples)).minibatches(Stream())
+    if variant == "indices":
+        return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant == "adamw" else None
     worker = catchment.join(model, samples, test, optimizer)
@@ -129,6 +150,8 @@ def main():
                 z = model(x)
             return F.cross_entropy(z, y), (z.argmax(1) == y).sum()
         worker.evaluate(score)
+    if variant == "again":
+        catchment.join(model, samples)
     if variant == "adamw":
         adamw = torch.optim.AdamW(initial.parameters(), lr=0.02)
         for step, (x, y) in enumerate(worker.minibatches(), 1):

@@ -72,6 +72,9 @@ class TorchTest(TorchCase):
         self.attached("data", *self.sets("epochs=2"))
         self.attached("workers", "--workers=2", *self.sets("epochs=4", "algorithm.preset=downpour"))
 
+    def test_program_may_find_its_samples_by_their_indices(self):
+        self.attached("indices", *self.sets("epochs=2"))
+
     def test_evaluator_scores_the_weights(self):
         os.environ["TEST_SAMPLES"] = "1"
         try:
@@ -135,8 +138,14 @@ class TorchTest(TorchCase):
         for num_workers in (0, 2):
             self.attached("batched%d" % num_workers, fails=True)
             self.assertRegex(self.logs, "the program failed: TypeError: .*give it batch_size=None")
-        self.attached("complex", fails=True)
-        self.assertIn("parameter phase has type torch.complex64", self.logs)
+        for variant, text in (
+                ("complex", "parameter phase has type torch.complex64"),
+                ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
+                ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of its samples"),
+                ("stream", r"training set \(Stream\) has no samples by index.*minibatches\(range\(n\), collate=list\)"),
+                ("again", r"join\(\) was called before in this program.*start a job for each")):
+            self.attached(variant, fails=True)
+            self.assertRegex(self.logs, text)
 
 
 if __name__ == "__main__":
