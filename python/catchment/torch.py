@@ -9,8 +9,8 @@
         loss.backward()
         worker.step(loss)
 
-Weights come and gradients leave while the model computes: a module waits, before its forward pass, for its own
-parameters, and a parameter's gradient leaves as soon as it is complete. PyTorch 2.1 or newer.
+All of a step's weights are there when its minibatch is, and step() sends the gradients as it finds them in .grad. With
+join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
 """
 import ctypes
 
@@ -28,10 +28,14 @@ _NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by the
 _NO_INDEX = ("the training set (%s) has no samples by index, and the job assigns them so; minibatches(range(n), "
              "collate=list), with n samples, yields the indices of each minibatch, for a program that finds its samples "
              "itself")
+_CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), and with join(overlap=True) "
+            "it has been sent by then: join without overlap")
+_TWICE = ("a gradient was computed twice in one step, and with join(overlap=True) it is sent after the first backward pass: "
+          "join without overlap, or call worker.step(loss) after each loss.backward()")
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model, train, test=None, optimizer=None, master=None, group=None):
+def join(model, train, test=None, optimizer=None, master=None, group=None, overlap=False):
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
@@ -44,10 +48,15 @@ def join(model, train, test=None, optimizer=None, master=None, group=None):
     group: a torch.distributed process group whose processes are one worker (DistributedDataParallel, fully_shard). Each
     of them calls join, and the same methods after that. After loss.backward(), every process must have the mean of all
     processes' gradients, as these two leave it.
+    overlap: hides the exchange behind the computation. A module waits, before its forward pass, for its own parameters,
+    and a parameter's gradient is sent as soon as the backward pass has it. The program must then read weights only in
+    the forward passes of their modules, call backward once in each step, and leave .grad as it is.
 
     Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
     model or its data are not the job's.
     """
+    if overlap and group is not None:
+        raise ValueError("a process group sends its gradient when all of it is complete: join without overlap")
     model, compiled = _unwrap(model, group)
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     _check_parameters(parameters, group)
@@ -65,9 +74,9 @@ def join(model, train, test=None, optimizer=None, master=None, group=None):
         return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None, master)
 
     if group is None:
-        return Worker(attach(), model, parameters, train, optimizer, wait_for_all=compiled)
+        return Worker(attach(), model, parameters, train, optimizer, overlap, wait_for_all=compiled or not overlap)
     from ._group import GroupAttachment
-    return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, wait_for_all=True)
+    return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, wait_for_all=True)
 
 
 def _unwrap(model, group):
@@ -134,14 +143,15 @@ def _device_of(parameters):
 class _Parameter:
     """One of the model's, and its places in the flat vectors."""
 
-    def __init__(self, tensor, begin, weights, gradient, copied):
-        self.tensor = tensor
+    def __init__(self, name, tensor, begin, weights, gradient, copied):
+        self.name, self.tensor = name, tensor
         self.begin, self.end = begin, begin + tensor.numel()
         self.weights = weights[self.begin:self.end].view(tensor.shape)
         self.gradient = gradient[self.begin:self.end].view(tensor.shape)
         # Otherwise, on a GPU, in another precision or for an optimizer here, weights and gradient are copied.
         self.shared = not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32
         self.ready = False  # the gradient, in this step
+        self.sent = None    # with overlap: the .grad that was sent, and its version
 
 
 class Worker:
@@ -152,7 +162,7 @@ class Worker:
     evaluates: whether this program is to score weights (evaluate) in place of training.
     """
 
-    def __init__(self, attachment, model, parameters, train, optimizer, wait_for_all):
+    def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all):
         self._attachment = attachment
         welcome = attachment.welcome or {}
         self.job = welcome.get("job", "")
@@ -170,10 +180,11 @@ class Worker:
         self._grouped = hasattr(attachment, "rank")
         self._sends = getattr(attachment, "rank", 0) == 0  # gradients; in a group rank 0 does
         copied = optimizer is not None or self._grouped
-        for _, p in parameters:
-            self._parameters.append(_Parameter(p, begin, weights, gradient, copied))
+        for name, p in parameters:
+            self._parameters.append(_Parameter(name, p, begin, weights, gradient, copied=copied))
             begin = self._parameters[-1].end
         self._copies = _copies.choose(self._parameters, (weights, gradient))
+        self._overlaps = overlap
         self._gradients = 0       # that became ready in this step
         self._counts = False      # the step, as far as is known
         self._taken = 0           # of the weights, values that the parameters have
@@ -203,31 +214,31 @@ class Worker:
             raise TypeError(_NO_INDEX % type(data).__name__)
         if self.evaluates:
             return NoMinibatches()
+        self._restart_step()
         return Minibatches(data, collate or default_collate, self._attachment)
 
     def step(self, loss, correct=0):
-        """Ends a step: call it once for each minibatch, after its backward pass.
+        """Ends a step: call it once for each minibatch, after its backward pass. Returns when the weights of the next one
+        are there; with overlap, without waiting for them.
 
         loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
         """
         if self._optimizer is not None:
             self._make_local_step()
-        elif self._grouped:
-            self._take_gradients()
-        if self._optimizer is None and self._gradients == 0 and not self._attachment.stopped:
-            raise RuntimeError("worker.step() was called without a backward pass since the last step: call it once "
-                               "for each minibatch, after loss.backward()")
+        else:
+            self._check_backward()
+            if not self._overlaps:
+                self._take_gradients()
         if self._called is not None:
             self._learn_modules()
         if self._attachment.await_begin():
-            # A parameter that the loss does not depend on in this step.
             for parameter in self._parameters:
                 if not parameter.ready and self._sends:
-                    parameter.gradient.zero_()
+                    self._send_gradient(parameter, None)
             self._copies.finish()
             self._attachment.done(float(_number(loss)), int(_number(correct)))
         for parameter in self._parameters:
-            parameter.tensor.grad = None
+            parameter.tensor.grad = parameter.sent = None
         self._begin_step()
 
     def evaluate(self, score, forward=None):
@@ -296,6 +307,16 @@ class Worker:
         if self._wait_for_all:
             self._take_weights(self._size)
 
+    def _restart_step(self):
+        """Drops the gradients of a minibatch in which the loop before was interrupted."""
+        if self._wait_for_all:
+            self._take_weights(self._size)
+        if self._announced == len(self._parameters):
+            self._gradients = 0
+            for parameter in self._parameters:
+                parameter.ready, parameter.sent, parameter.tensor.grad = False, None, None
+            self._final = self._announced
+
     def _take_weights(self, values):
         """Waits until the parameters have the first `values` of the step's weights."""
         if values > self._taken:
@@ -317,7 +338,7 @@ class Worker:
 
     def _add_hooks(self):
         places = {parameter.tensor: parameter for parameter in self._parameters}
-        if self._optimizer is None and not self._grouped:
+        if self._optimizer is None and self._overlaps:
             for index, parameter in enumerate(self._parameters):
                 parameter.tensor.register_post_accumulate_grad_hook(self._gradient_hook(index))
         if self._wait_for_all:
@@ -363,29 +384,49 @@ class Worker:
                 parameter.gradient.copy_(parameter.weights - moved.to("cpu", torch.float32))
             parameter.ready = True
 
+    def _check_backward(self):
+        if self._overlaps:
+            for parameter in self._parameters:
+                gradient = parameter.tensor.grad
+                sent, version = parameter.sent or (None, None)
+                if gradient is not None and (gradient is not sent or gradient._version != version):
+                    raise RuntimeError(_CHANGED % parameter.name)
+        else:
+            self._gradients = sum(parameter.tensor.grad is not None for parameter in self._parameters)
+        if self._gradients == 0 and not self._attachment.stopped:
+            raise RuntimeError("worker.step() was called without a backward pass since the last step: call it once "
+                               "for each minibatch, after loss.backward()")
+
     @torch.no_grad()
     def _take_gradients(self):
-        """Takes the group's gradient, which is complete when the backward pass is, and not before."""
-        for parameter in self._parameters:
-            if parameter.tensor.grad is None:
-                continue
-            gradient = _full(parameter.tensor.grad)
+        """Sends the gradients as the program has left them, the last ones first."""
+        self._take_weights(self._size)
+        for parameter in reversed(self._parameters):
+            gradient = parameter.tensor.grad
+            if gradient is not None:
+                gradient = _full(gradient)
             if self._sends:
-                self._copies.take(parameter, gradient)
+                self._send_gradient(parameter, gradient)
             parameter.ready = True
-            self._gradients += 1
+            if not self._grouped:
+                self._announce()
+
+    def _send_gradient(self, parameter, gradient):
+        """gradient: None if the loss does not depend on the parameter in this step."""
+        if gradient is None:
+            parameter.gradient.zero_()
+        else:
+            self._copies.take(parameter, gradient)
 
     def _gradient_hook(self, index):
         def take(tensor):
             parameter = self._parameters[index]
             if parameter.ready:
-                raise RuntimeError("a gradient was computed twice in one step: call worker.step(loss) after each "
-                                   "loss.backward(), or set contribution.gradient.push_period in the job to "
-                                   "accumulate gradients")
+                raise RuntimeError(_TWICE)
             parameter.ready = True
             self._gradients += 1
             self._copies.take(parameter, tensor.grad)
-            tensor.grad = parameter.gradient if parameter.shared else None
+            parameter.sent = (tensor.grad, tensor.grad._version)
             self._announce()
         return take
 

@@ -105,8 +105,8 @@ def install():
     from catchment import _copies
 
     class OnGpu(catchment.torch._Parameter):
-        def __init__(self, tensor, begin, weights, gradient, copied):
-            super().__init__(tensor, begin, weights, gradient, copied=True)
+        def __init__(self, *arguments, copied):
+            super().__init__(*arguments, copied=True)
 
     catchment.torch._Parameter = OnGpu
     _copies.choose = lambda parameters, memories: _copies.CudaCopies(

@@ -16,7 +16,7 @@ import catchment.torch as catchment
 import fake_cuda
 
 # The variants that are compared with PyTorch's own SGD.
-FOLLOWS = ("follow", "gpu", "sparse")
+FOLLOWS = ("follow", "gpu", "sparse", "accumulate", "assign", "clip")
 
 
 class Perceptron(nn.Module):
@@ -104,23 +104,41 @@ def train(model, worker, num_workers, before_step=None):
         worker.step(loss, (z.argmax(1) == y).sum())
 
 
-def local_copy(model, samples, worker, steps):
+def backward(model, x, y, variant):
+    """Leaves a minibatch's gradient in .grad, in the way of the variant."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if variant == "accumulate":
+        for part in (slice(0, 5), slice(5, None)):
+            (F.cross_entropy(model(x[part]), y[part], reduction="sum") / len(x)).backward()
+        return
+    loss = F.cross_entropy(model(x), y)
+    if variant == "assign":
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters, allow_unused=True)):
+            p.grad = gradient
+        return
+    loss.backward()
+    if variant == "clip":
+        nn.utils.clip_grad_norm_(parameters, 1e-3)
+
+
+def local_copy(model, samples, worker, steps, variant):
     """The same training with PyTorch's SGD, on the minibatches of the plan, for as many steps as are planned."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for step in range(1, steps + 1):
         batch = [samples[index] for index in worker._attachment.plan.samples(step)]
         optimizer.zero_grad()
-        F.cross_entropy(model(torch.stack([b[0] for b in batch])), torch.stack([b[1] for b in batch])).backward()
+        backward(model, torch.stack([b[0] for b in batch]), torch.stack([b[1] for b in batch]), variant)
         optimizer.step()
     return model
 
 
 def main():
     path, variant = sys.argv[1:]
+    overlap = variant.endswith("-overlap")
+    variant = variant.replace("-overlap", "")
     torch.manual_seed(5)
     samples = rows(path)
-    models = {"deep": Deep, "follow": Deep, "gpu": Deep, "sparse": Sparse}
-    model = models.get(variant, Perceptron)()
+    model = Sparse() if variant == "sparse" else Deep() if variant == "deep" or variant in FOLLOWS else Perceptron()
     if variant == "gpu":
         fake_cuda.install()
     if variant == "complex":
@@ -140,7 +158,7 @@ def main():
         return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant == "adamw" else None
-    worker = catchment.join(model, samples, test, optimizer)
+    worker = catchment.join(model, samples, test, optimizer, overlap=overlap)
     if worker.evaluates:
         x, y = samples.tensors
 
@@ -171,6 +189,8 @@ def main():
         model.forward = lambda x: original(x.bfloat16())
     if variant == "twice":
         return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
+    if variant == "changed":
+        return train(model, worker, 0, lambda loss: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
     if variant == "backward-twice":
         return train(model, worker, 0, lambda loss: F.cross_entropy(model(samples[:3][0]), samples[:3][1]).backward())
     if variant.startswith("batched"):
@@ -182,12 +202,16 @@ def main():
     if variant not in FOLLOWS:
         return train(model, worker, 2 if variant == "workers" else 0)
     # The first ten steps are compared with PyTorch's own.
+    here = None  # the weights that were there when step() returned
     for step, (x, y) in enumerate(worker.minibatches(), 1):
-        F.cross_entropy(model(x), y).backward()
-        expected = local_copy(copy.deepcopy(initial), samples, worker, min(step - 1, 10))
+        backward(model, x, y, variant)
+        expected = local_copy(copy.deepcopy(initial), samples, worker, min(step - 1, 10), variant)
         for (name, p), q in zip(model.named_parameters(), expected.parameters()):
-            assert step > 10 or torch.allclose(p, q, atol=1e-5 * step), (step, name)
+            assert step > 10 or torch.allclose(p, q, atol=1e-6 * step), (step, name)
+        for p, early in zip(model.parameters(), here or []):
+            assert overlap or torch.equal(p, early), step
         worker.step(0.0)
+        here = [p.detach().clone() for p in model.parameters()]
 
 
 if __name__ == "__main__":

@@ -43,14 +43,23 @@ class TorchTest(TorchCase):
             for name in mine:
                 self.assertLess((mine[name] - built_in[name]).abs().max().item(), 1e-5, (preset, name))
 
+    def follow(self, *variants):
+        """Each compares its weights with those that PyTorch's SGD has after the same minibatches."""
+        for variant in variants:
+            with self.subTest(variant):
+                self.attached(variant, *self.sets("epochs=1", *SGD))
+
     def test_weights_are_those_of_the_same_steps_in_pytorch(self):
-        self.attached("follow", *self.sets("epochs=3", *SGD))
+        self.follow("follow", "follow-overlap")
 
     def test_copies_on_side_streams_of_a_gpu(self):
-        self.attached("gpu", *self.sets("epochs=3", *SGD))
+        self.follow("gpu", "gpu-overlap")
 
     def test_sparse_gradients(self):
-        self.attached("sparse", *self.sets("epochs=3", *SGD))
+        self.follow("sparse", "sparse-overlap")
+
+    def test_sends_gradients_as_they_are_when_step_is_called(self):
+        self.follow("clip", "accumulate", "assign")
 
     def test_tied_unused_and_frozen_parameters(self):
         out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
@@ -131,8 +140,10 @@ class TorchTest(TorchCase):
     def test_names_what_the_program_did_wrong(self):
         self.attached("twice", fails=True)
         self.assertRegex(self.logs, "worker.step\\(\\) was called without a backward pass")
-        self.attached("backward-twice", fails=True)
-        self.assertRegex(self.logs, "a gradient was computed twice in one step")
+        self.attached("backward-twice-overlap", fails=True)
+        self.assertRegex(self.logs, "a gradient was computed twice in one step.*join without overlap")
+        self.attached("changed-overlap", fails=True)
+        self.assertRegex(self.logs, "the gradient of parameter dense1.weight was changed .*: join without overlap")
         self.attached("skip", fails=True)
         self.assertIn("the program failed: RuntimeError: step 1 was left out", self.logs)
         for num_workers in (0, 2):
