@@ -86,7 +86,7 @@ def local_steps(model, batches):
 
 def attached_steps(model, batches):
     import catchment.torch as catchment
-    worker = catchment.join(model, SAMPLES)
+    worker = catchment.join(model, SAMPLES, overlap=True)
     step = 0
     while worker._attachment.plan.samples(step := step + 1) is not None:
         x, y = batches[step % len(batches)]
