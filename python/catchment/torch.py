@@ -13,6 +13,7 @@ All of a step's weights are there when its minibatch is, and step() sends the gr
 join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
 """
 import ctypes
+import warnings
 
 import torch
 from torch.utils.data import IterableDataset, default_collate
@@ -32,6 +33,12 @@ _CHANGED = ("the gradient of parameter %s was changed between loss.backward() an
             "it has been sent by then: join without overlap")
 _TWICE = ("a gradient was computed twice in one step, and with join(overlap=True) it is sent after the first backward pass: "
           "join without overlap, or call worker.step(loss) after each loss.backward()")
+_REMOVED = ("parameter %s is not in the model any more, and it is one of the job's: change the model before join()")
+_RESHAPED = ("parameter %s had shape %s when join() was called, and has %s now: change the model before join()")
+_REPLACED = ("parameter %s is another object than when join() was called, and the optimizer that join() was given moves the "
+             "old one: load weights into the parameters that are there, without assign=True")
+_NOT_TRAINED = ("parameter %s requires a gradient, and did not, or was not in the model, when join() was called: the job does "
+                "not train it, and it stays this program's own")
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
@@ -140,6 +147,17 @@ def _device_of(parameters):
     return ", ".join(devices)
 
 
+def _parameters_in(model):
+    """Returns those of all modules, or None in place of one. It is called in every step, so it is fast."""
+    found, modules = [], [model]
+    while modules:
+        module = modules.pop()
+        if module is not None:
+            found.extend(module._parameters.values())
+            modules.extend(module._modules.values())
+    return found
+
+
 class _Parameter:
     """One of the model's, and its places in the flat vectors."""
 
@@ -148,8 +166,10 @@ class _Parameter:
         self.begin, self.end = begin, begin + tensor.numel()
         self.weights = weights[self.begin:self.end].view(tensor.shape)
         self.gradient = gradient[self.begin:self.end].view(tensor.shape)
-        # Otherwise, on a GPU, in another precision or for an optimizer here, weights and gradient are copied.
-        self.shared = not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32
+        self.shape, self.pointer = tensor.shape, self.weights.data_ptr()
+        # Otherwise, on a GPU, in another precision or order of dimensions, or for an optimizer here, weights are copied.
+        self.shared = (not copied and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and
+                       tensor.is_contiguous())
         self.ready = False  # the gradient, in this step
         self.sent = None    # with overlap: the .grad that was sent, and its version
 
@@ -183,7 +203,8 @@ class Worker:
         for name, p in parameters:
             self._parameters.append(_Parameter(name, p, begin, weights, gradient, copied=copied))
             begin = self._parameters[-1].end
-        self._copies = _copies.choose(self._parameters, (weights, gradient))
+        self._vectors = (weights, gradient)
+        self._copies = _copies.choose(self._parameters, self._vectors)
         self._overlaps = overlap
         self._gradients = 0       # that became ready in this step
         self._counts = False      # the step, as far as is known
@@ -192,7 +213,9 @@ class Worker:
         self._needs = {}          # module -> weights from the first on that its forward pass waits for
         self._always = 0          # weights that every forward pass waits for
         self._wait_for_all = wait_for_all  # before a step begins; otherwise module by module
+        self._warned = set()      # names
         self._share_weights()
+        self._learn_parameters()
         if not self.evaluates:
             self._add_hooks()
             self._begin_step()
@@ -223,6 +246,7 @@ class Worker:
 
         loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
         """
+        self._follow_model()
         if self._optimizer is not None:
             self._make_local_step()
         else:
@@ -255,6 +279,7 @@ class Worker:
             raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
         samples = self._attachment.test_samples
         while self._attachment.await_evaluation():
+            self._follow_model()
             self._copy_weights(0, self._size)
             self._copies.wait_for(self._size)
             statistics = self._estimate_statistics(forward or self._pass_first)
@@ -295,6 +320,68 @@ class Worker:
             if parameter.shared:
                 parameter.tensor.data = parameter.weights
         self._copied = [parameter for parameter in self._parameters if not parameter.shared]
+
+    def _learn_parameters(self):
+        self._found = _parameters_in(self._model)
+        self._ids = list(map(id, self._found))
+        trained = {id(parameter.tensor) for parameter in self._parameters}
+        self._frozen = [p for p in self._found if p is not None and id(p) not in trained]
+        # fully_shard exchanges them by itself.
+        self._follows = not any(hasattr(parameter.tensor, "placements") for parameter in self._parameters)
+
+    def _follow_model(self):
+        """Notices which parameters the program has replaced, moved to other memory or unfrozen since join."""
+        if not self._follows:
+            return
+        if list(map(id, _parameters_in(self._model))) != self._ids:
+            self._find_parameters()
+        if any(p.requires_grad for p in self._frozen):
+            self._warn_of_untrained()
+        moved = []
+        for parameter in self._parameters:
+            if parameter.tensor.shape != parameter.shape:
+                raise RuntimeError(_RESHAPED % (parameter.name, tuple(parameter.shape), tuple(parameter.tensor.shape)))
+            if parameter.shared and parameter.tensor.data_ptr() != parameter.pointer:
+                moved.append(parameter)
+        if moved:
+            self._copy_from_now_on(moved)
+
+    def _find_parameters(self):
+        """Looks for the job's parameters in a model whose parameters are others than before."""
+        names = dict(self._model.named_parameters(remove_duplicate=False))
+        present = set(map(id, names.values()))
+        for parameter in self._parameters:
+            tensor = names.get(parameter.name)
+            if tensor is None and id(parameter.tensor) not in present:
+                raise RuntimeError(_REMOVED % parameter.name)
+            if tensor is not None and tensor is not parameter.tensor:
+                self._replace(parameter, tensor)
+        self._learn_parameters()
+        self._wait_for_all = True  # modules that are new do not wait for their weights
+
+    def _replace(self, parameter, tensor):
+        if self._optimizer is not None:
+            raise RuntimeError(_REPLACED % parameter.name)
+        parameter.tensor = tensor
+        if self._overlaps:
+            take = self._gradient_hook(self._parameters.index(parameter))
+            tensor.register_post_accumulate_grad_hook(take)
+            if tensor.grad is not None and not parameter.ready:
+                take(tensor)
+
+    def _warn_of_untrained(self):
+        unfrozen = {id(p) for p in self._frozen if p.requires_grad}
+        for name, p in self._model.named_parameters():
+            if id(p) in unfrozen and name not in self._warned:
+                self._warned.add(name)
+                warnings.warn(_NOT_TRAINED % name)
+
+    def _copy_from_now_on(self, parameters):
+        for parameter in parameters:
+            parameter.shared = False
+        self._copied = [parameter for parameter in self._parameters if not parameter.shared]
+        if any(parameter.tensor.device.type == "cuda" for parameter in parameters):
+            self._copies = _copies.choose(self._parameters, self._vectors)
 
     def _begin_step(self):
         """Goes to the next step, without waiting for it."""
@@ -349,7 +436,12 @@ class Worker:
             self._needs[module] = max((parameter.end for parameter in own), default=0)
             module.register_forward_pre_hook(self._before_forward)
 
+    def __deepcopy__(self, memo):
+        return self  # of the hooks of a model that is copied
+
     def _before_forward(self, module, _):
+        if module not in self._needs:
+            return  # a copy's, which has weights of its own
         if self._called is not None:
             self._called[module] = True
         self._take_weights(max(self._needs[module], self._always))

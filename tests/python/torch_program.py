@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+import torch.nn.utils.prune
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -16,7 +17,7 @@ import catchment.torch as catchment
 import fake_cuda
 
 # The variants that are compared with PyTorch's own SGD.
-FOLLOWS = ("follow", "gpu", "sparse", "accumulate", "assign", "clip")
+FOLLOWS = ("follow", "gpu", "sparse", "accumulate", "assign", "clip", "channels-last", "load", "average", "prune")
 
 
 class Perceptron(nn.Module):
@@ -65,6 +66,15 @@ class Sparse(nn.Module):
         return self.dense(self.table((x > 0) + 2 * torch.arange(6)).sum(1))
 
 
+class Convolution(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.dense = nn.Conv2d(2, 4, (1, 3)), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.dense(torch.relu(self.convolution(x.view(-1, 2, 1, 3))).flatten(1))
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(())
@@ -104,6 +114,26 @@ def train(model, worker, num_workers, before_step=None):
         worker.step(loss, (z.argmax(1) == y).sum())
 
 
+def change(model, variant, step):
+    """Gives the parameters of a model that has joined other memory, as programs do."""
+    if variant in ("channels-last", "load", "prune"):
+        model(torch.ones(2, 6))  # waits for the weights
+    if step == 3 and variant == "channels-last":
+        copy.deepcopy(model)(torch.ones(2, 6))
+        model.to(memory_format=torch.channels_last)
+    if step == 3 and variant == "load":
+        model.load_state_dict({name: p.clone() for name, p in model.state_dict().items()}, assign=True)
+    if step == 3 and variant == "prune":
+        nn.utils.prune.identity(model.dense, "bias")  # as bias_orig
+    if step > 3 and variant == "average":  # evaluates with other weights
+        own = [p.data.clone() for p in model.parameters()]
+        for p in model.parameters():
+            p.data = p.data * 0.5
+        model(torch.ones(2, 6))
+        for p, values in zip(model.parameters(), own):
+            p.data = values
+
+
 def backward(model, x, y, variant):
     """Leaves a minibatch's gradient in .grad, in the way of the variant."""
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -138,7 +168,9 @@ def main():
     variant = variant.replace("-overlap", "")
     torch.manual_seed(5)
     samples = rows(path)
-    model = Sparse() if variant == "sparse" else Deep() if variant == "deep" or variant in FOLLOWS else Perceptron()
+    models = {"sparse": Sparse, "channels-last": Convolution, "load": Convolution, "average": Convolution,
+              "prune": Convolution}
+    model = models.get(variant, Deep if variant == "deep" or variant in FOLLOWS else Perceptron)()
     if variant == "gpu":
         fake_cuda.install()
     if variant == "complex":
@@ -147,6 +179,8 @@ def main():
         model = model.bfloat16()
     if variant == "compiled":
         model = torch.compile(model, backend="eager")
+    if variant == "unfrozen":
+        model.frozen = nn.Linear(2, 2).requires_grad_(False)
     if variant == "lazy":
         model.lazy = nn.LazyLinear(3)
     initial = copy.deepcopy(model)
@@ -157,7 +191,7 @@ def main():
     if variant == "indices":
         return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant == "adamw" else None
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant in ("adamw", "replaced") else None
     worker = catchment.join(model, samples, test, optimizer, overlap=overlap)
     if worker.evaluates:
         x, y = samples.tensors
@@ -189,6 +223,16 @@ def main():
         model.forward = lambda x: original(x.bfloat16())
     if variant == "twice":
         return train(model, worker, 0, lambda loss: worker.step(loss) or worker.step(loss))
+    if variant == "removed":
+        model.dense2 = nn.Module()
+        model.dense2.weight, model.dense2.bias = torch.zeros(3, 8), torch.zeros(3)
+    if variant == "reshaped":
+        model.dense2.weight.data, model.dense2.bias.data = torch.zeros(4, 8), torch.zeros(4)
+    if variant == "replaced":
+        model.load_state_dict(model.state_dict(), assign=True)
+    if variant == "unfrozen":
+        model.new = nn.Linear(2, 2)
+        model.frozen.requires_grad_()
     if variant == "changed":
         return train(model, worker, 0, lambda loss: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
     if variant == "backward-twice":
@@ -204,6 +248,7 @@ def main():
     # The first ten steps are compared with PyTorch's own.
     here = None  # the weights that were there when step() returned
     for step, (x, y) in enumerate(worker.minibatches(), 1):
+        change(model, variant, step)
         backward(model, x, y, variant)
         expected = local_copy(copy.deepcopy(initial), samples, worker, min(step - 1, 10), variant)
         for (name, p), q in zip(model.named_parameters(), expected.parameters()):

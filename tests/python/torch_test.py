@@ -61,6 +61,15 @@ class TorchTest(TorchCase):
     def test_sends_gradients_as_they_are_when_step_is_called(self):
         self.follow("clip", "accumulate", "assign")
 
+    def test_follows_a_model_whose_parameters_get_other_memory(self):
+        self.follow("average", *[variant + more for variant in ("channels-last", "load", "prune")
+                                 for more in ("", "-overlap")])
+
+    def test_warns_of_parameters_that_the_job_does_not_have(self):
+        self.attached("unfrozen", *self.sets("epochs=1"))
+        for name in ("frozen.weight", "frozen.bias", "new.weight", "new.bias"):
+            self.assertEqual(self.logs.count("parameter %s requires a gradient, and did not" % name), 1, self.logs)
+
     def test_tied_unused_and_frozen_parameters(self):
         out = self.attached("deep", "--workers=2", *self.sets("epochs=2", "optimizer.learning_rate=0.1"))
         before, after = tensors(out + "/initial.safetensors"), tensors(out + "/model.safetensors")
@@ -124,6 +133,8 @@ class TorchTest(TorchCase):
         self.assertIn("with an optimizer of its own, so the job must not change them; set " + local, self.logs)
         self.attached("adamw", fails=True)
         self.assertIn("take the preset local_sgd, diloco or easgd", self.logs)
+        self.attached("replaced", *self.sets("algorithm.preset=local_sgd", local), fails=True)
+        self.assertIn("parameter dense1.weight is another object than when join() was called", self.logs)
 
     def test_small_gpt_learns_with_its_own_optimizer(self):
         local = "kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }"
@@ -155,6 +166,10 @@ class TorchTest(TorchCase):
                 ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of its samples"),
                 ("stream", r"training set \(Stream\) has no samples by index.*minibatches\(range\(n\), collate=list\)"),
                 ("again", r"join\(\) was called before in this program.*start a job for each")):
+            self.attached(variant, fails=True)
+            self.assertRegex(self.logs, text)
+        for variant, text in (("removed", "parameter dense2.weight is not in the model any more"),
+                              ("reshaped", r"dense2.weight had shape \(3, 8\) when .* \(4, 8\) now")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
 
