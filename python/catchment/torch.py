@@ -18,7 +18,7 @@ import warnings
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
-from . import _attachment, _copies
+from . import _attachment, _copies, _scaler
 from ._minibatches import Minibatches, NoMinibatches
 
 __all__ = ["Minibatches", "Worker", "join"]
@@ -39,6 +39,11 @@ _REPLACED = ("parameter %s is another object than when join() was called, and th
              "old one: load weights into the parameters that are there, without assign=True")
 _NOT_TRAINED = ("parameter %s requires a gradient, and did not, or was not in the model, when join() was called: the job does "
                 "not train it, and it stays this program's own")
+_SCALED = ("GradScaler has scaled the loss, and the gradient of parameter %s would be sent with that scale: call "
+           "scaler.unscale_(optimizer) before worker.step(loss), with an optimizer of all parameters, or compute in "
+           "bfloat16, which needs no scaler")
+_SCALED_OVERLAP = ("GradScaler has scaled the loss, and with join(overlap=True) gradients are sent before they can be divided "
+                   "by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
@@ -217,6 +222,7 @@ class Worker:
         self._share_weights()
         self._learn_parameters()
         if not self.evaluates:
+            _scaler.watch()
             self._add_hooks()
             self._begin_step()
             self._take_weights(self._size)
@@ -247,6 +253,7 @@ class Worker:
         loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
         """
         self._follow_model()
+        self._check_scale()
         if self._optimizer is not None:
             self._make_local_step()
         else:
@@ -398,6 +405,7 @@ class Worker:
         """Drops the gradients of a minibatch in which the loop before was interrupted."""
         if self._wait_for_all:
             self._take_weights(self._size)
+        _scaler.next_step()
         if self._announced == len(self._parameters):
             self._gradients = 0
             for parameter in self._parameters:
@@ -475,6 +483,15 @@ class Worker:
             if self._sends:
                 parameter.gradient.copy_(parameter.weights - moved.to("cpu", torch.float32))
             parameter.ready = True
+
+    def _check_scale(self):
+        if _scaler.scaled():
+            if self._overlaps and self._optimizer is None:
+                raise RuntimeError(_SCALED_OVERLAP)
+            for parameter in self._parameters:
+                if parameter.tensor.grad is not None and _scaler.is_scaled(parameter.tensor):
+                    raise RuntimeError(_SCALED % parameter.name)
+            _scaler.next_step()
 
     def _check_backward(self):
         if self._overlaps:

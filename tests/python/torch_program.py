@@ -17,7 +17,7 @@ import catchment.torch as catchment
 import fake_cuda
 
 # The variants that are compared with PyTorch's own SGD.
-FOLLOWS = ("follow", "gpu", "sparse", "accumulate", "assign", "clip", "channels-last", "load", "average", "prune")
+FOLLOWS = ("follow", "gpu", "sparse", "accumulate", "assign", "clip", "unscaled", "channels-last", "load", "average", "prune")
 
 
 class Perceptron(nn.Module):
@@ -104,11 +104,11 @@ def check_data(worker, samples):
         assert torch.equal(y, torch.stack([e[1] for e in expected])), context
 
 
-def train(model, worker, num_workers, before_step=None):
+def train(model, worker, num_workers, before_step=None, scale=lambda loss: loss):
     for x, y in DataLoader(worker.minibatches(), batch_size=None, num_workers=num_workers):
         z = model(x)
         loss = F.cross_entropy(z.float(), y)
-        loss.backward()
+        scale(loss).backward()
         if before_step:
             before_step(loss)
         worker.step(loss, (z.argmax(1) == y).sum())
@@ -145,6 +145,11 @@ def backward(model, x, y, variant):
     if variant == "assign":
         for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters, allow_unused=True)):
             p.grad = gradient
+        return
+    if variant == "unscaled":
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(loss).backward()
+        scaler.unscale_(torch.optim.SGD(parameters, lr=0.1))
         return
     loss.backward()
     if variant == "clip":
@@ -233,6 +238,12 @@ def main():
     if variant == "unfrozen":
         model.new = nn.Linear(2, 2)
         model.frozen.requires_grad_()
+    if variant == "scaled":
+        return train(model, worker, 0, scale=torch.amp.GradScaler("cpu").scale)
+    if variant == "partly-scaled":
+        scaler = torch.amp.GradScaler("cpu")
+        head = torch.optim.SGD(model.dense2.parameters(), lr=0.1)
+        return train(model, worker, 0, lambda loss: scaler.unscale_(head), scaler.scale)
     if variant == "changed":
         return train(model, worker, 0, lambda loss: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
     if variant == "backward-twice":

@@ -59,7 +59,7 @@ class TorchTest(TorchCase):
         self.follow("sparse", "sparse-overlap")
 
     def test_sends_gradients_as_they_are_when_step_is_called(self):
-        self.follow("clip", "accumulate", "assign")
+        self.follow("clip", "accumulate", "assign", "unscaled")
 
     def test_follows_a_model_whose_parameters_get_other_memory(self):
         self.follow("average", *[variant + more for variant in ("channels-last", "load", "prune")
@@ -168,7 +168,10 @@ class TorchTest(TorchCase):
                 ("again", r"join\(\) was called before in this program.*start a job for each")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
-        for variant, text in (("removed", "parameter dense2.weight is not in the model any more"),
+        for variant, text in (("scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
+                              ("partly-scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
+                              ("scaled-overlap", "GradScaler .*: join without overlap"),
+                              ("removed", "parameter dense2.weight is not in the model any more"),
                               ("reshaped", r"dense2.weight had shape \(3, 8\) when .* \(4, 8\) now")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)

@@ -1,0 +1,44 @@
+"""Watches torch.amp.GradScaler, so that gradients of a scaled loss are not sent before they are divided by the scale."""
+import functools
+import weakref
+
+import torch
+
+_unscaled = weakref.WeakKeyDictionary()  # scaler that has scaled a loss -> ids of the tensors that it has unscaled since
+
+
+def watch():
+    """Begins to watch all scalers of this program."""
+    scaler = torch.amp.GradScaler if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler
+    if hasattr(scaler.scale, "__wrapped__"):
+        return
+    scale, unscale = scaler.scale, scaler.unscale_
+
+    @functools.wraps(scale)
+    def scale_and_note(self, outputs):
+        if self.is_enabled():
+            _unscaled.setdefault(self, set())
+        return scale(self, outputs)
+
+    @functools.wraps(unscale)
+    def unscale_and_note(self, optimizer):
+        result = unscale(self, optimizer)
+        if self in _unscaled:
+            _unscaled[self].update(id(p) for group in optimizer.param_groups for p in group["params"])
+        return result
+
+    scaler.scale, scaler.unscale_ = scale_and_note, unscale_and_note
+
+
+def scaled():
+    """Returns whether a loss was scaled in this step."""
+    return bool(_unscaled)
+
+
+def is_scaled(tensor):
+    """Returns whether the tensor's gradient may still be that of a scaled loss."""
+    return any(id(tensor) not in ids for ids in _unscaled.values())
+
+
+def next_step():
+    _unscaled.clear()
