@@ -62,6 +62,11 @@ class Attachment:
             self._read()
         return self.begun == self.step
 
+    def await_stop(self):
+        """Waits for the end of the job. Raises RuntimeError if it has failed."""
+        while not self.stopped:
+            self._read()
+
     def final(self, begin):
         """Says that the gradient is final from value `begin` on."""
         self._send("final", {"begin": begin})

@@ -37,11 +37,17 @@ class Minibatches(IterableDataset):
         while True:
             samples = self._plan.samples(step)
             if samples is None:
+                if info is None and _in_main_thread() and not self._attachment.stopped:
+                    self._attachment.await_stop()  # raises if the job has failed
                 return
             yield self._collate([self._data[index] for index in own_part(samples, self._rank, self._size)])
-            if info is None and self._attachment.step == step and threading.current_thread() is threading.main_thread():
+            if info is None and self._attachment.step == step and _in_main_thread():
                 raise RuntimeError(_LEFT_OUT % step)
             step += stride
+
+
+def _in_main_thread():
+    return threading.current_thread() is threading.main_thread()
 
 
 class _Position:

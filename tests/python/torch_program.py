@@ -238,6 +238,9 @@ def main():
     if variant == "unfrozen":
         model.new = nn.Linear(2, 2)
         model.frozen.requires_grad_()
+    if variant == "diverges":
+        train(model, worker, 0, scale=lambda loss: loss * float("nan"))
+        print("the loop has ended as if the job were done", flush=True)
     if variant == "scaled":
         return train(model, worker, 0, scale=torch.amp.GradScaler("cpu").scale)
     if variant == "partly-scaled":

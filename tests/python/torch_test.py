@@ -65,6 +65,12 @@ class TorchTest(TorchCase):
         self.follow("average", *[variant + more for variant in ("channels-last", "load", "prune")
                                  for more in ("", "-overlap")])
 
+    def test_loop_of_a_job_that_fails_raises(self):
+        for variant in ("diverges", "diverges-overlap"):
+            self.attached(variant, *self.sets("epochs=100"), fails=True)
+            self.assertIn("RuntimeError: the Catchment worker has ended: ", self.logs)
+            self.assertNotIn("the loop has ended as if", self.logs)
+
     def test_warns_of_parameters_that_the_job_does_not_have(self):
         self.attached("unfrozen", *self.sets("epochs=1"))
         for name in ("frozen.weight", "frozen.bias", "new.weight", "new.bias"):
