@@ -134,6 +134,25 @@ def change(model, variant, step):
             p.data = values
 
 
+def train_after_interrupt(model, worker):
+    """Trains as a notebook does whose user has interrupted the cell with the loop and runs it again."""
+    gradients = []
+
+    def interrupt(_):
+        gradients.extend(p.grad.clone() for p in model.parameters())
+        raise KeyboardInterrupt
+
+    def compare(_):
+        if gradients:
+            assert all(torch.equal(p.grad, gradient) for p, gradient in zip(model.parameters(), gradients))
+            gradients.clear()
+
+    try:
+        train(model, worker, 0, interrupt)
+    except KeyboardInterrupt:
+        train(model, worker, 0, compare)
+
+
 def backward(model, x, y, variant):
     """Leaves a minibatch's gradient in .grad, in the way of the variant."""
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -238,6 +257,8 @@ def main():
     if variant == "unfrozen":
         model.new = nn.Linear(2, 2)
         model.frozen.requires_grad_()
+    if variant == "interrupted":
+        return train_after_interrupt(model, worker)
     if variant == "diverges":
         train(model, worker, 0, scale=lambda loss: loss * float("nan"))
         print("the loop has ended as if the job were done", flush=True)

@@ -71,6 +71,11 @@ class TorchTest(TorchCase):
             self.assertIn("RuntimeError: the Catchment worker has ended: ", self.logs)
             self.assertNotIn("the loop has ended as if", self.logs)
 
+    def test_loop_that_was_interrupted_after_backward_can_be_run_again(self):
+        for variant in ("interrupted", "interrupted-overlap"):
+            out = self.attached(variant, *self.sets("epochs=1"))
+            self.assertEqual(json.loads(read(out + "/summary.json"))["samples"], 240, variant)
+
     def test_warns_of_parameters_that_the_job_does_not_have(self):
         self.attached("unfrozen", *self.sets("epochs=1"))
         for name in ("frozen.weight", "frozen.bias", "new.weight", "new.bias"):
