@@ -18,6 +18,9 @@ _TENSOR_BYTES = 64  # of a tensor in Hello, beside its name and 10 for each dime
 
 _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer workers on this machine"
 
+_ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, such as the last one of an epoch may be: set a "
+               "batch_size that does not leave one")
+
 
 class Attachment:
     """One for a program. tensors: (name, shape) in the order of the flat vectors. master: address of a job, for a
@@ -170,6 +173,8 @@ def _map(fd):
 def describe_exception(kind, value):
     """Returns one line."""
     text = "%s: %s" % (kind.__name__, " ".join(str(value).split())) if str(value) else kind.__name__
+    if "Expected more than 1 value per channel" in str(value):
+        return _ONE_SAMPLE % text
     return _OUT_OF_MEMORY % text if _is_out_of_memory(kind, value) else text
 
 

@@ -179,6 +179,8 @@ class TorchTest(TorchCase):
                 ("again", r"join\(\) was called before in this program.*start a job for each")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
+        self.attached("deep", *self.sets("batch_size=239"), fails=True)
+        self.assertRegex(self.logs, "Expected more than 1 value per channel .*: set a batch_size that does not leave one")
         for variant, text in (("scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
                               ("partly-scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
                               ("scaled-overlap", "GradScaler .*: join without overlap"),
