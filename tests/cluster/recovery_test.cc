@@ -332,5 +332,55 @@ INSTANTIATE_TEST_SUITE_P(Families, TrainRecoveryTest,
                                           testing::Values(0, 1)),
                          CaseName);
 
+// ------------------------------------------------------------------------------------------------- outcomes
+
+// The server is lost again before it has registered for the run that its first loss has begun.
+TEST(RecoveryOutcomeTest, JobFailsIfAServerStaysAway) {
+  for (const int master_too : {0, 1}) {
+    TestCluster cluster({absl::StrCat(Job("downpour", kEndless), " faults { connect_timeout_seconds: 4 }"),
+                         /*servers=*/2, absl::StrCat(TestDirectory(), "/", master_too)});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
+    if (master_too > 0) {
+      Kill(&cluster, {1, 0});
+      ASSERT_TRUE(cluster.RestartServer(0));
+    } else {
+      cluster.server(1).Signal(SIGSTOP);
+      Kill(&cluster, {1});
+      ASSERT_TRUE(cluster.RestartServer(1));
+      ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "was lost: the job goes back to "));
+      Kill(&cluster, {1});
+    }
+    ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+    EXPECT_THAT(cluster.server(0).Output(), HasSubstr("server 1"));
+    EXPECT_THAT(cluster.server(0).Output(), HasSubstr("start all servers again with --resume"));
+  }
+}
+
+// A supervisor that starts daemons again after an exit code other than 0 has nothing to do after the end.
+TEST(RecoveryOutcomeTest, ProcessesThatMissedTheEndEndInOrder) {
+  TestCluster cluster({Job("downpour", kEndless), /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  ASSERT_TRUE(AwaitCheckpoint(&cluster, 1));
+  // Server 1 and a worker do not answer while the job ends.
+  cluster.server(1).Signal(SIGSTOP);
+  const std::string record = cluster.checkpoint_dir() + "/run.textproto";
+  Kill(&cluster, {0});
+  // As a master leaves it that is lost in its last second.
+  std::ifstream in(record);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  std::ofstream(record) << text << "ended: true phase: \"DONE\"\n";
+  cluster.server(1).Signal(SIGCONT);
+  ASSERT_TRUE(cluster.RestartServer(0));
+  for (int i : {0, 1}) {
+    ASSERT_TRUE(cluster.AwaitExit(cluster.server(i), 0));
+    ASSERT_TRUE(cluster.AwaitExit(cluster.worker(i), 0));
+    EXPECT_THAT(cluster.server(i).Output(), HasSubstr("the job is DONE"));
+    EXPECT_THAT(cluster.worker(i).Output(), HasSubstr("the job is DONE"));
+  }
+}
+
 }  // namespace
 }  // namespace catchment

@@ -43,6 +43,20 @@ TEST(StopTest, MasterThatStillWaitsForServersEnds) {
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
 }
 
+// As when a terminal is closed, or a program is to open its log again.
+TEST(StopTest, HangupEndsNoDaemon) {
+  TestCluster cluster({Job("sync"), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitTrained(2000));
+  for (Process* daemon : {&cluster.server(0), &cluster.server(1), &cluster.worker(0)}) daemon->Signal(SIGHUP);
+  const absl::StatusOr<v1::JobStatus> status = cluster.Status();
+  ASSERT_TRUE(status.ok()) << status.status();
+  ASSERT_TRUE(cluster.AwaitTrained(status->samples() + 4000));
+  cluster.server(0).Signal(SIGTERM);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_THAT(std::string(cluster.Summary()["reason"]), HasSubstr("the master is shutting down"));
+}
+
 // As when the reader of `2>&1 | tee server.log` is ended.
 TEST(StopTest, ServersWhoseLogHasNoReaderAnyMoreGoOnAndEndInOrder) {
   TestCluster cluster({.job = SmallJob("sync", "workers: 2 batch_size: 32 epochs: 4"),
