@@ -31,10 +31,11 @@ struct BlockImage {
   std::vector<uint64_t> group_bases;
   absl::Cord weights;
   std::vector<absl::Cord> states;
-  std::deque<Accepted> accepted;                  // in order of arrival
-  std::map<uint32_t, absl::Cord> sent;            // weights, by worker
-  std::map<uint32_t, v1::FinishedPush> finished;  // by worker; with a staleness bound
-  std::map<uint32_t, GroupUpdate> group_updates;  // by group
+  std::deque<Accepted> accepted;                          // in order of arrival
+  std::map<uint32_t, absl::Cord> sent;                    // weights, by worker
+  std::map<uint32_t, v1::FinishedPush> finished;          // by worker; with a staleness bound
+  std::map<uint32_t, GroupUpdate> group_updates;          // by group
+  std::map<uint64_t, v1::MomentumPoint> momentum_points;  // by version
 };
 
 // Copies a vector to memory of its size.

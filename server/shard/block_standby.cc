@@ -72,6 +72,10 @@ StandbyLog::Change Block::TakeChanges() {
   change.set_bytes_pushed(context_.bytes_pushed);
   change.set_bytes_pulled(context_.bytes_pulled);
   if (changes_.values) {
+    // The step from the last version that the standby has seen has a learning rate since then.
+    if (momentum_ != nullptr)
+      momentum_->SavePoints(std::exchange(logged_version_, state_.version()),
+                            change.mutable_momentum_points());
     change.set_has_values(true);
     taken.vectors.push_back(changes_.weights != nullptr ? std::move(changes_.weights) : CopyWeights());
     for (const std::vector<float>& state : context_.states)
@@ -111,6 +115,7 @@ StandbyLog::Change Block::Image(const CommandedState& commanded) const {
   v1::BlockChange& whole = *image.part.mutable_block();
   FillState(&whole);
   whole.set_has_values(true);
+  if (momentum_ != nullptr) momentum_->SavePoints(0, whole.mutable_momentum_points());
   // Contributions that were not answered are sent again.
   for (size_t i = 0; i < queue_.size(); ++i) {
     v1::AcceptedContribution& accepted = *whole.add_accepted();
@@ -175,6 +180,9 @@ void Block::Restore(const BlockImage& image, const CommandedState& commanded) {
   for (const auto& [index, finished] : image.finished) {
     if (finished_.size() <= index) finished_.resize(index + 1);
     finished_[index] = {finished.incarnation(), finished.sequence()};
+  }
+  for (const auto& [version, point] : image.momentum_points) {
+    if (momentum_ != nullptr) momentum_->RestorePoint(point);
   }
   for (const auto& [group, update] : image.group_updates) {
     if (group < groups_.size() && !update.before.empty())

@@ -81,4 +81,23 @@ void ClosedLoopMomentum::Restore(const v1::MomentumState& state) {
   }
 }
 
+void ClosedLoopMomentum::SavePoints(uint64_t from,
+                                    google::protobuf::RepeatedPtrField<v1::MomentumPoint>* points) const {
+  for (const Point& point : points_) {
+    if (point.version < from || point.version == kNone) continue;
+    v1::MomentumPoint& saved = *points->Add();
+    saved.set_version(point.version);
+    saved.set_learning_rate(point.learning_rate);
+    saved.mutable_weights()->Assign(point.x.begin(), point.x.end());
+  }
+}
+
+void ClosedLoopMomentum::RestorePoint(const v1::MomentumPoint& saved) {
+  if (saved.weights_size() != std::ssize(coordinates_)) return;
+  Point& point = At(saved.version());
+  point.version = saved.version();
+  point.learning_rate = saved.learning_rate();
+  point.x.assign(saved.weights().begin(), saved.weights().end());
+}
+
 }  // namespace catchment

@@ -25,11 +25,15 @@ class ClosedLoopMomentum final : public MomentumControl {
   void Stepped(uint64_t version, const float* weights) override;
   v1::MomentumState state() const override;
   void Restore(const v1::MomentumState& state) override;
+  void SavePoints(uint64_t from,
+                  google::protobuf::RepeatedPtrField<v1::MomentumPoint>* points) const override;
+  void RestorePoint(const v1::MomentumPoint& point) override;
 
  private:
   // The weights at the sampled coordinates at one version.
+  static constexpr uint64_t kNone = ~uint64_t{0};
   struct Point {
-    uint64_t version = ~uint64_t{0};
+    uint64_t version = kNone;
     float learning_rate = 0;  // of the step from here
     std::vector<float> x;
   };

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "proto/job.pb.h"
+#include "proto/standby.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -35,9 +36,14 @@ class MomentumControl {
   // Observes the weights after the step, and their version.
   virtual void Stepped(uint64_t version, const float* weights) {}
 
-  // Returns what it has measured and set, which is all that it needs to continue after a restart.
+  // Returns what it has measured and set.
   virtual v1::MomentumState state() const = 0;
   virtual void Restore(const v1::MomentumState& state) = 0;
+  // Appends what it has seen of the weights from version `from` on. With all of that, an object that a standby restores
+  // sets the same bits; after a checkpoint the next readings are the first ones.
+  virtual void SavePoints(uint64_t from,
+                          google::protobuf::RepeatedPtrField<v1::MomentumPoint>* points) const {}
+  virtual void RestorePoint(const v1::MomentumPoint& point) {}
 };
 
 // Returns null if the job's compensation is of another kind. `size` is that of the block. `job` is complete

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
+#include "server/shard/closed_loop_momentum.h"
 #include "server/shard/rule.h"
 
 namespace catchment {
@@ -162,6 +163,10 @@ absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* imag
   for (const v1::GroupUpdate& update : change.group_updates())
     block.group_updates[update.group()] = {update.has_weights() ? NextVector() : before,
                                            update.contributions()};
+  for (const v1::MomentumPoint& point : change.momentum_points())
+    block.momentum_points[point.version()] = point;
+  while (block.momentum_points.size() > ClosedLoopMomentum::kVersions)
+    block.momentum_points.erase(block.momentum_points.begin());
   for (const v1::Settlement& settlement : change.settlements()) Record(settlement, change.block(), image);
   image->bytes_pushed = change.bytes_pushed();
   image->bytes_pulled = change.bytes_pulled();
@@ -243,6 +248,8 @@ void Replica::Export(absl::FunctionRef<bool(const v1::StandbyPart&)> send) const
       added.set_has_weights(true);
       send_vector(update.before);
     }
+    whole.clear_momentum_points();
+    for (const auto& [version, point] : block.momentum_points) *whole.add_momentum_points() = point;
     whole.set_bytes_pushed(current_->bytes_pushed);
     whole.set_bytes_pulled(current_->bytes_pulled);
     more = more && send(part);

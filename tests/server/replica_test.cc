@@ -25,6 +25,7 @@ namespace {
 constexpr int64_t kValues = 40;
 constexpr int64_t kBlockSize = 16;
 constexpr uint32_t kWorkers = 4;
+constexpr char kClosedLoop[] = "closed_loop";  // besides the presets
 
 // A shard with workers that push random values in turns.
 class Workload {
@@ -169,7 +170,10 @@ void ExpectSame(const ShardSnapshot& a, const ShardSnapshot& b, bool with_statis
 
 class ReplicaTest : public testing::TestWithParam<std::string> {
  protected:
-  v1::Job Job() const { return PresetJob(GetParam(), kWorkers); }
+  v1::Job Job() const {
+    if (GetParam() != kClosedLoop) return PresetJob(GetParam(), kWorkers);
+    return PresetJob("staleness_aware", kWorkers, "algorithm { compensation { closed_loop_momentum {} } }");
+  }
 };
 
 TEST_P(ReplicaTest, HasTheBitsOfTheShard) {
@@ -185,10 +189,8 @@ TEST_P(ReplicaTest, HasTheBitsOfTheShard) {
   }
 }
 
-// The closed loop of momentum takes no reading until it has seen three versions again.
 TEST_P(ReplicaTest, RestoredShardContinuesAsTheFirstWould) {
   const v1::Job job = Job();
-  if (job.algorithm().compensation().has_closed_loop_momentum()) GTEST_SKIP();
   Workload undisturbed(job, 2), restored(job, 2);
   for (int round = 0; round < 20; ++round) {
     undisturbed.Round(/*bad=*/round == 3);
@@ -210,6 +212,7 @@ TEST_P(ReplicaTest, RestoredShardContinuesAsTheFirstWould) {
 std::vector<std::string> Names() {
   std::vector<std::string> names;
   for (const Preset& preset : Presets()) names.push_back(preset.name);
+  names.push_back(kClosedLoop);
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Presets, ReplicaTest, testing::ValuesIn(Names()),
