@@ -247,7 +247,8 @@ class SimulatedWorker::Session final : public LeaseCalls {
 };
 
 SimulatedWorker::SimulatedWorker(const SimulatedCluster* cluster, uint32_t index)
-    : cluster_(*cluster),
+    : index_(index),
+      cluster_(*cluster),
       events_(*cluster->events),
       random_(Derive(Derive(cluster->job->seed(), kTimeStream), index)),
       failures_(Derive(Derive(cluster->job->seed(), kFailureStream), index)),
@@ -310,6 +311,7 @@ absl::Status SimulatedWorker::RunSession() {
   }
   request.set_train_samples(cluster_.model->train_samples());
   request.set_host("simulated");
+  request.set_pid(index_);
   request.set_device(cluster_.model->description());
   const auto is_cancelled = [this] { return cancelled_; };
   using Registered = absl::StatusOr<v1::RegisterReply>;

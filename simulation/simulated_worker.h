@@ -63,6 +63,7 @@ class SimulatedWorker {
   void ScheduleFailure();
   double StepSeconds();
 
+  const uint32_t index_;
   const SimulatedCluster& cluster_;
   EventQueue& events_;
   Random random_;

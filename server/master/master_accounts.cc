@@ -76,6 +76,7 @@ ProgressWatch::Work Master::WorkOf(const Member& worker) const {
   work.reported = worker.progress.steps();
   work.answered = marks_.Of(worker.index, worker.incarnation).answered;
   work.mean_step_seconds = MeanStepSeconds(worker);
+  work.process = absl::StrCat(worker.host, ":", worker.pid);
   return work;
 }
 
@@ -102,6 +103,7 @@ void Master::WatchProgress() {
         absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered "
                         "lost; its samples are assigned to other workers",
                         worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
+    watch_.NoteStuck(WorkOf(worker).process);
     membership_.Remove(worker.role, worker.index);
     Release(worker);
   }

@@ -1,6 +1,7 @@
 #include "server/master/progress_watch.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace catchment {
 namespace {
@@ -11,6 +12,9 @@ constexpr double kTimeouts = 3;
 constexpr double kSteps = 10;
 // A worker is never considered stuck within the time of this number of its mean steps.
 constexpr double kStuckSteps = 20;
+// Processes that are remembered, and the doublings of their limits.
+constexpr size_t kMostProcesses = 10'000;
+constexpr int kMostDoublings = 20;
 
 }  // namespace
 
@@ -32,7 +36,16 @@ ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& 
 }
 
 double ProgressWatch::Limit(const Work& work) const {
-  return stuck_seconds_ == 0 ? 0 : std::max(stuck_seconds_, kStuckSteps * work.mean_step_seconds);
+  if (stuck_seconds_ == 0) return 0;
+  const auto stuck = times_stuck_.find(work.process);
+  const double patience = stuck_seconds_ * std::exp2(stuck == times_stuck_.end() ? 0 : stuck->second);
+  return std::max(patience, kStuckSteps * work.mean_step_seconds);
+}
+
+void ProgressWatch::NoteStuck(const std::string& process) {
+  if (times_stuck_.size() >= kMostProcesses) times_stuck_.clear();
+  int& times = times_stuck_[process];
+  times = std::min(times + 1, kMostDoublings);
 }
 
 double ProgressWatch::SecondsWithout(uint64_t incarnation, double now) const {

@@ -5,12 +5,16 @@
 // it is assigned samples. No progress is expected while it has no work, or while its contribution waits for
 // those of other workers.
 //
+// A process that was considered stuck and registers again was only slow: each time doubles its limit, so that a step of any
+// length ends some day.
+//
 // Units: seconds, on any clock that never goes back. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_PROGRESS_WATCH_H_
 #define CATCHMENT_SERVER_MASTER_PROGRESS_WATCH_H_
 
 #include <cstdint>
 #include <map>
+#include <string>
 
 namespace catchment {
 
@@ -23,6 +27,7 @@ class ProgressWatch {
     uint64_t reported = 0;         // by the worker
     uint64_t answered = 0;         // by all servers
     double mean_step_seconds = 0;  // 0: no step is done yet
+    std::string process;           // the same in all registrations of a process
   };
 
   // `stuck_seconds` is faults.stuck_seconds; with 0, no worker is ever considered stuck.
@@ -43,6 +48,8 @@ class ProgressWatch {
   double Limit(const Work& work) const;
 
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }
+  // Notes that a worker of this process is removed because it is stuck.
+  void NoteStuck(const std::string& process);
   // Does not count `seconds`, in which the master did not run.
   void Extend(double seconds);
 
@@ -56,6 +63,7 @@ class ProgressWatch {
   const double stuck_seconds_;
   const double heartbeat_timeout_seconds_;
   std::map<uint64_t, Watched> workers_;
+  std::map<std::string, int> times_stuck_;  // by process
 };
 
 }  // namespace catchment

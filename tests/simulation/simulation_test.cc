@@ -169,6 +169,18 @@ TEST(SimulationTest, AQuadraticConverges) {
   EXPECT_GT(status.test_accuracy(), 0.99) << "the share of the initial loss that is gone";
 }
 
+// Each worker is lost, and its next step has twice the time.
+TEST(SimulationTest, StepsLongerThanStuckSecondsEnd) {
+  for (const char* preset : {"sync", "downpour", "easgd"}) {
+    v1::Job job = MakeJob(preset, 2, 8 * kBatch);
+    job.mutable_faults()->set_stuck_seconds(30);
+    SimulationOptions options;
+    options.step = Distribution{.kind = Distribution::kConstant, .mean = 100};
+    const v1::JobStatus status = RunJob(job, options);
+    EXPECT_EQ(status.samples(), 8u * kBatch) << preset;
+  }
+}
+
 TEST(SimulationTest, EndsAfterSeconds) {
   SimulationOptions options = Constant();
   options.seconds = 5;

@@ -51,6 +51,19 @@ TEST(ProgressWatchTest, LongStepsHaveLongerLimits) {
   EXPECT_EQ(watch.Observe(kWorker, work, 1200), Verdict::kStuck);
 }
 
+TEST(ProgressWatchTest, ProcessThatComesBackHasTwiceThePatience) {
+  ProgressWatch watch(300, 10);
+  const Work work = {.to_do = true, .process = "node:7"}, other = {.to_do = true, .process = "node:8"};
+  for (const double limit : {300, 600, 1200}) {
+    EXPECT_EQ(watch.Limit(work), limit);
+    watch.NoteStuck("node:7");
+  }
+  EXPECT_EQ(watch.Limit(other), 300);
+  for (int i = 0; i < 1000; ++i) watch.NoteStuck("node:7");
+  EXPECT_LT(watch.Limit(work), 1e9);
+  EXPECT_EQ(ProgressWatch(0, 10).Limit(work), 0) << "never";
+}
+
 TEST(ProgressWatchTest, PausesOfTheMasterDoNotCount) {
   ProgressWatch watch(300, 10);
   watch.Observe(kWorker, {.to_do = true}, 0);
