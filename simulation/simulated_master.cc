@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -206,6 +207,10 @@ void SimulatedMaster::OnAnswer(int server, const v1::ShardCommand& command, cons
 
 v1::JobStatus SimulatedMaster::Status() const {
   v1::JobStatus status = master_->Status();
+  // Of the job's model.
+  const double scale = model_.wire_scale();
+  status.set_bytes_pushed(std::llround(scale * static_cast<double>(status.bytes_pushed())));
+  status.set_bytes_pulled(std::llround(scale * static_cast<double>(status.bytes_pulled())));
   for (const auto& server : servers_) {
     int64_t parameters = 0;
     for (int b = 0; b < server->shard()->num_blocks(); ++b)

@@ -108,21 +108,37 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeTrainable(const v1::Job& job, con
 
 // ------------------------------------------------------------------------------------------- the quadratic
 
+// The blocks that a server has.
+struct QuadraticBlocks {
+  int64_t number;
+  int64_t values;  // in each
+};
+
+QuadraticBlocks BlocksOf(const v1::Job& job, int64_t values_of_model, int servers) {
+  constexpr int64_t kMostBlocks = 64, kFewestValues = 16, kFewestPerServer = 64;
+  const int64_t block_size = int64_t{job.block_kib()} * 1024 / static_cast<int64_t>(sizeof(float));
+  const int64_t shard = (values_of_model + servers - 1) / servers;
+  const int64_t number = std::clamp<int64_t>((shard + block_size - 1) / block_size, 1, kMostBlocks);
+  return {number, kFewestValues * std::max<int64_t>(1, kFewestPerServer / kFewestValues / number)};
+}
+
 class Quadratic final : public SimulatedModel {
  public:
   Quadratic(const QuadraticModel& model, const v1::Job& job, int servers, int64_t values_of_model,
             uint64_t train_samples)
       : model_(model),
+        blocks_(BlocksOf(job, values_of_model, servers)),
         seed_(Derive(job.seed(), kNoiseStream)),
         train_samples_(train_samples),
-        curvatures_(servers * kValuesPerServer) {
-    for (int s = 0; s < servers; ++s) tensors_.push_back({absl::StrCat("w", s), {kValuesPerServer}});
+        curvatures_(servers * blocks_.number * blocks_.values) {
+    const int64_t per_server = blocks_.number * blocks_.values;
+    for (int s = 0; s < servers; ++s) tensors_.push_back({absl::StrCat("w", s), {per_server}});
     const auto values = static_cast<int64_t>(curvatures_.size());
     layers_ = {{0, values}};
     wire_scale_ = static_cast<double>(values_of_model) / static_cast<double>(values);
     for (int64_t i = 0; i < values; ++i) {
       // Each server has small and large curvatures.
-      const int64_t rank = i % kValuesPerServer * servers + i / kValuesPerServer;
+      const int64_t rank = i % per_server * servers + i / per_server;
       const double exponent = static_cast<double>(rank) / static_cast<double>(values - 1) - 1;
       curvatures_[i] = static_cast<float>(std::pow(model.condition, exponent));
     }
@@ -133,6 +149,7 @@ class Quadratic final : public SimulatedModel {
   const std::vector<Range>& layers() const override { return layers_; }
   uint64_t train_samples() const override { return train_samples_; }
   double wire_scale() const override { return wire_scale_; }
+  std::optional<int64_t> block_size() const override { return blocks_.values; }
   std::string description() const override {
     return absl::StrCat("a quadratic of condition ", Short(model_.condition), ", noise ",
                         Short(model_.noise));
@@ -174,6 +191,7 @@ class Quadratic final : public SimulatedModel {
   }
 
   const QuadraticModel model_;
+  const QuadraticBlocks blocks_;
   const uint64_t seed_;
   const uint64_t train_samples_;
   std::vector<TensorSpec> tensors_;
@@ -198,6 +216,11 @@ absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& 
   absl::StatusOr<std::unique_ptr<Trainable>> model = MakeTrainable(job, data->train, *layers);
   if (!model.ok()) return model.status();
   return std::make_unique<TrainedModel>(job, *std::move(data), *std::move(model), LayerRanges(*layers));
+}
+
+int64_t QuadraticValues(const v1::Job& job, int64_t values_of_model, int servers) {
+  const QuadraticBlocks blocks = BlocksOf(job, values_of_model, servers);
+  return servers * blocks.number * blocks.values;
 }
 
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticModel& quadratic,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class SimulatedModel {
   virtual uint64_t train_samples() const = 0;
   // Returns the bytes of the job's model for each byte of these tensors.
   virtual double wire_scale() const { return 1; }
+  // Returns the number of values in a block; nothing: that of the job.
+  virtual std::optional<int64_t> block_size() const { return std::nullopt; }
   // Returns a line for people: "cpu: oneDNN 2.6.3, 1 thread".
   virtual std::string description() const = 0;
 
@@ -48,11 +51,13 @@ absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeTrainedModel(const v1::Job& 
 
 // f(w) = 1/2 sum_i h_i w_i^2, with curvatures h_i from 1 / condition to 1, evenly spaced on a logarithmic scale, from
 // w = 1. The gradient of a minibatch is h_i w_i plus normal noise. As the accuracy it reports the share of the initial
-// loss that is gone, so that the report's curves and times to a target apply. It has kValuesPerServer values for each
-// server, and its messages take as long as those of the job's model.
-inline constexpr int64_t kValuesPerServer = 64;
+// loss that is gone, so that the report's curves and times to a target apply. Its messages take as long as those of the
+// job's model, and there are as many of them, at most 64 for each server: each server has as many blocks, of 16 values or
+// more.
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticModel& quadratic,
                                                               const v1::Job& job, int servers);
+// Returns the number of values of such a function.
+int64_t QuadraticValues(const v1::Job& job, int64_t values_of_model, int servers);
 
 }  // namespace catchment
 

@@ -48,7 +48,8 @@ class Simulation {
     absl::StatusOr<std::unique_ptr<SimulatedModel>> model = MakeModel(job_, options_);
     if (!model.ok()) return model.status();
     model_ = *std::move(model);
-    absl::StatusOr<ParameterLayout> layout = LayoutOf(job_, model_->tensors(), options_.servers);
+    absl::StatusOr<ParameterLayout> layout =
+        LayoutOf(job_, model_->tensors(), options_.servers, model_->block_size());
     if (!layout.ok()) return layout.status();
     layout_ = std::make_unique<ParameterLayout>(*std::move(layout));
     if (absl::Status status = MakeServers(); !status.ok()) return status;
@@ -142,14 +143,12 @@ absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptio
 }
 
 absl::StatusOr<int64_t> WorkersThatFit(const v1::Job& job, const SimulationOptions& options, double bytes) {
-  int64_t values = kValuesPerServer * options.servers;
-  if (!options.quadratic) {
-    const DataShape data = ShapeOf(job.data());
-    const auto layers = InferShapes(job.model(), data.input, data.target);
-    if (!layers.ok()) return layers.status();
-    values = 0;
-    for (const TensorSpec& tensor : ListTensors(*layers)) values += tensor.size();
-  }
+  const DataShape data = ShapeOf(job.data());
+  const auto layers = InferShapes(job.model(), data.input, data.target);
+  if (!layers.ok()) return layers.status();
+  int64_t values = 0;
+  for (const TensorSpec& tensor : ListTensors(*layers)) values += tensor.size();
+  if (options.quadratic) values = QuadraticValues(job, values, options.servers);
   const double vectors = kVectorsPerWorker + (MakeRule(job)->needs_sent_weights() ? 1 : 0);
   return static_cast<int64_t>(bytes /
                               (kBytesPerWorker + vectors * sizeof(float) * static_cast<double>(values)));

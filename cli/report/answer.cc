@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -11,8 +12,16 @@
 namespace catchment {
 namespace {
 
+// Returns true if the "accuracy" is the share of a quadratic's initial loss that is gone.
+bool IsQuadratic(const Comparison& comparison) {
+  return absl::StrContains(comparison.simulated, "quadratic");
+}
+
 std::string Setting(const Comparison& comparison, int workers) {
-  std::string words = absl::StrCat("With ", Plural(workers, "worker"));
+  const char* const how = comparison.simulated.empty() ? "With "
+                          : IsQuadratic(comparison)    ? "Simulated on a quadratic function, with "
+                                                       : "Simulated, with ";
+  std::string words = absl::StrCat(how, Plural(workers, "worker"));
   if (!comparison.stragglers.empty()) absl::StrAppend(&words, ", ", DescribeStragglers(comparison));
   return words;
 }
@@ -106,15 +115,14 @@ std::string Answer(const Comparison& comparison, const Findings& findings) {
   if (standings.empty()) return "No run with the most workers is done.";
   const std::string setting = Setting(comparison, findings.workers);
   if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
-  const std::string target = absl::StrFormat("%.1f %%", 100 * findings.target);
+  const std::string target = absl::StrFormat("%.1f %% %s", 100 * findings.target,
+                                             IsQuadratic(comparison) ? "less loss" : "test accuracy");
   const Standing& winner = *standings.front();
   if (!winner.reached()) {
-    return absl::StrCat(setting, ", no algorithm reached ", target, " test accuracy in every run.",
-                        NotReached(standings));
+    return absl::StrCat(setting, ", no algorithm reached ", target, " in every run.", NotReached(standings));
   }
-  std::string words =
-      absl::StrCat(setting, ", ", winner.algorithm, " reached ", target, " test accuracy first, after ",
-                   SecondsWithSpread(SpreadOf(winner.seconds)));
+  std::string words = absl::StrCat(setting, ", ", winner.algorithm, " reached ", target, " first, after ",
+                                   SecondsWithSpread(SpreadOf(winner.seconds)));
   if (winner.runs > 1) absl::StrAppend(&words, " over ", winner.runs, " seeds");
   absl::StrAppend(&words, ".");
   if (findings.lead.has_value()) absl::StrAppend(&words, " ", Behind(*standings[1], *findings.lead), ".");

@@ -3,6 +3,7 @@
 #ifndef CATCHMENT_COMMON_JOB_JOB_LAYOUT_H_
 #define CATCHMENT_COMMON_JOB_JOB_LAYOUT_H_
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,10 +14,11 @@ namespace catchment {
 
 // Returns the layout of `tensors`, those of the job's model. `job` is complete and valid
 // (common/job/validate.h). No tensor is split where the optimizer takes norms over whole tensors
-// (NeedsWholeTensors). Errors: InvalidArgument, as from ParameterLayout::Create, naming the field that asks
+// (NeedsWholeTensors). `values_in_block` takes the place of the job's block_kib. Errors: InvalidArgument, as from ParameterLayout::Create, naming the field that asks
 // for whole tensors.
 absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors,
-                                         int num_servers);
+                                         int num_servers,
+                                         std::optional<int64_t> values_in_block = std::nullopt);
 
 }  // namespace catchment
 

@@ -181,6 +181,27 @@ TEST(SimulationTest, StepsLongerThanStuckSecondsEnd) {
   }
 }
 
+// Blocks follow each other through the links, so a step depends on their number.
+TEST(SimulationTest, AQuadraticHasTheBlocksOfTheModel) {
+  for (const int block_kib : {16, 64, 1024}) {
+    const auto job = [&](int updates) {
+      v1::Job made = MakeJob("downpour", 1, updates * kBatch);
+      made.mutable_model()->mutable_synthetic()->set_parameters(60'000);
+      made.set_block_kib(block_kib);
+      return made;
+    };
+    SimulationOptions options = Constant();
+    options.network = {.bytes_per_second = 1e6, .latency = 0};
+    const double model = SecondsPerUpdate(job(20), job(120), options);
+    const v1::JobStatus trained = RunJob(job(20), options);
+    options.quadratic = QuadraticModel{.condition = 10, .noise = 0};
+    EXPECT_NEAR(SecondsPerUpdate(job(20), job(120), options) / model, 1, 0.03) << block_kib;
+    const v1::JobStatus quadratic = RunJob(job(20), options);
+    EXPECT_NEAR(static_cast<double>(quadratic.bytes_pushed()) / static_cast<double>(trained.bytes_pushed()),
+                1, 0.01);
+  }
+}
+
 TEST(SimulationTest, EndsAfterSeconds) {
   SimulationOptions options = Constant();
   options.seconds = 5;

@@ -10,6 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(ChooseTarget, HalfOfTheAlgorithmsReachItInEveryRun) {
   // One of two runs must reach the target: the worst run of sync reaches 98.01 %.
@@ -62,6 +63,19 @@ TEST(Find, WhoDidNotReachItComesAfterThoseWhoDid) {
   EXPECT_FALSE(findings.lead.has_value());
   EXPECT_THAT(Answer(comparison, findings), AllOf(HasSubstr("sync reached 97.0 % test accuracy first"),
                                                   HasSubstr("Not in every run: downpour (2 of 3")));
+}
+
+TEST(Find, AnswerSaysWhatWasSimulated) {
+  Comparison comparison = MadeComparison();
+  comparison.wanted_target = 0.9;
+  const auto answer = [&] { return Answer(comparison, Find(comparison)); };
+  EXPECT_THAT(answer(),
+              AllOf(StartsWith("With 4 workers, "), HasSubstr("reached 90.0 % test accuracy first")));
+  comparison.simulated = "step constant:50ms";
+  EXPECT_THAT(answer(), StartsWith("Simulated, with 4 workers, "));
+  comparison.simulated = "step constant:50ms, gradient a quadratic of condition 10";
+  EXPECT_THAT(answer(), AllOf(StartsWith("Simulated on a quadratic function, with 4 workers, "),
+                              HasSubstr("reached 90.0 % less loss first")));
 }
 
 TEST(Find, DuelsSayWhereWaitingWins) {
