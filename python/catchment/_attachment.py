@@ -21,6 +21,9 @@ _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer wor
 _ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, such as the last one of an epoch may be: set a "
                "batch_size that does not leave one")
 
+_REPLACED_SECONDS = 5
+_current = None  # the attachment to a worker that this program has started
+
 
 class Attachment:
     """One for a program. tensors: (name, shape) in the order of the flat vectors. master: address of a job, for a
@@ -44,6 +47,21 @@ class Attachment:
         self._say_hello(train_samples, test_samples, device, local_steps)
         while self.welcome is None and not self.stopped:
             self._read()
+        self._replace_previous()
+
+    def _replace_previous(self):
+        """Ends the worker of an earlier join(master=...), such as the same cell of a notebook: others would wait for
+        it. That is done last, so that a job with this worker alone always has one."""
+        global _current
+        if self._worker is None:
+            return
+        previous, _current = _current, self
+        if previous is not None and not previous.stopped:
+            previous.fail("the program has called join() again")
+            previous.stopped = True
+            # It may be waiting for other workers, which wait for this one, so it is not given much time.
+            previous._worker.end(_REPLACED_SECONDS)
+            previous._socket.close()
 
     # ------------------------------------------------------------------------------------------------- training
 

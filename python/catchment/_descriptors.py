@@ -118,13 +118,14 @@ class StartedWorker:
                                    "log says why" % code)
             time.sleep(_PAUSE_SECONDS)
 
-    def end(self):
-        """Lets the worker end, which has no further use for this process, and waits until it has."""
+    def end(self, seconds=_END_SECONDS):
+        """Lets the worker end, which has no further use for this process, and waits until it has; it is killed after
+        `seconds`."""
         if self._alive is None:
             return
         os.write(self._alive, b"\n")
         try:
-            self._process.wait(_END_SECONDS)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -125,6 +125,15 @@ class JoinTest(unittest.TestCase):
         output = self.run_python("-", text=self.cells(fails_once))
         self.assertIn("worker: last message failed NameError: name 'undefined' is not defined", output)
 
+    def test_joining_again_ends_the_worker_of_before(self):
+        join = self.cells().splitlines()[5]
+        assert "join(" in join
+        output = self.run_python("-", text=self.cells(join + "\n" + LOOP))
+        lines = [line for line in output.splitlines() if line.startswith("worker: ") and "hello" not in line]
+        self.assertEqual(lines, ["worker: --master=node0:7000"] * 2 + [
+            "worker: last message failed the program has called join() again", "worker: shell 0", *TRAINED,
+            "worker: shell 0"], output)
+
     def test_worker_notices_the_end_of_the_process(self):
         dies = LOOP.replace("worker.step", "os.kill(os.getpid(), signal.SIGKILL); worker.step")
         output = self.run_python("-", text=self.cells(dies))
