@@ -272,7 +272,7 @@ class Worker:
             parameter.tensor.grad = parameter.sent = None
         self._begin_step()
 
-    def evaluate(self, score, forward=None):
+    def evaluate(self, score, forward=None, data=None, collate=None):
         """Calls `score` with each weights that the job wants scored, until the job is over. It returns the mean loss
         over the test set and how many of its samples were given the right class (0 where there are no classes). In a
         process group every process calls it, and what that of rank 0 returns counts.
@@ -280,7 +280,7 @@ class Worker:
         Where the model has batch norm, its running means and variances are computed anew before, of some 1000 samples
         of the training set that join was given, in minibatches that `forward` passes through the model, in training
         mode; without `forward`, the model is called with a minibatch, or its first part where that is a list. They go
-        into the file of weights.
+        into the file of weights. data, collate: as for minibatches().
         """
         if not self.evaluates:
             raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
@@ -289,7 +289,8 @@ class Worker:
             self._follow_model()
             self._copy_weights(0, self._size)
             self._copies.wait_for(self._size)
-            statistics = self._estimate_statistics(forward or self._pass_first)
+            statistics = self._estimate_statistics(forward or self._pass_first, self._train if data is None else data,
+                                                   collate or default_collate)
             loss, correct = score()
             for name, values in statistics:
                 self._attachment.statistic(name, _bytes(values))
@@ -301,21 +302,21 @@ class Worker:
         self._model(minibatch[0] if isinstance(minibatch, (list, tuple)) else minibatch)
 
     @torch.no_grad()
-    def _estimate_statistics(self, forward):
+    def _estimate_statistics(self, forward, data, collate):
         """Means over minibatches, as the job's own models take them (worker/evaluator.cc). Returns (name, values)."""
         norms = [(name, module) for name, module in self._model.named_modules()
                  if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
-        if not norms or isinstance(self._train, int):
+        if not norms or isinstance(data, int):
             return []
         for _, module in norms:
             module.reset_running_stats()
             module.momentum = None  # the mean over all that follow
         training = self._model.training
         self._model.train()
-        count = min(len(self._train), -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size)
+        count = min(len(data), -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size)
         for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
             samples = range(begin, min(begin + self.batch_size, count))
-            forward(default_collate([self._train[i * len(self._train) // count] for i in samples]))
+            forward(collate([data[i * len(data) // count] for i in samples]))
         self._model.train(training)
         return [(name + "." + kind, getattr(module, kind).to("cpu", torch.float32)) for name, module in norms
                 for kind in ("running_mean", "running_var")]

@@ -194,7 +194,7 @@ def main():
     samples = rows(path)
     models = {"sparse": Sparse, "channels-last": Convolution, "load": Convolution, "average": Convolution,
               "prune": Convolution}
-    model = models.get(variant, Deep if variant == "deep" or variant in FOLLOWS else Perceptron)()
+    model = models.get(variant, Deep if variant in ("deep", "collate") or variant in FOLLOWS else Perceptron)()
     if variant == "gpu":
         fake_cuda.install()
     if variant == "complex":
@@ -216,7 +216,13 @@ def main():
         return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02) if variant in ("adamw", "replaced") else None
-    worker = catchment.join(model, samples, test, optimizer, overlap=overlap)
+    collate = None
+    if variant == "collate":  # PyTorch's own cannot make a minibatch of these
+        data = [{"x": x, "y": y, "of": object()} for x, y in samples]
+
+        def collate(samples):
+            return {key: torch.stack([sample[key] for sample in samples]) for key in ("x", "y")}
+    worker = catchment.join(model, data if collate else samples, test, optimizer, overlap=overlap)
     if worker.evaluates:
         x, y = samples.tensors
 
@@ -225,9 +231,16 @@ def main():
             with torch.no_grad():
                 z = model(x)
             return F.cross_entropy(z, y), (z.argmax(1) == y).sum()
+        if collate is not None:
+            worker.evaluate(score, lambda minibatch: model(minibatch["x"]), collate=collate)
         worker.evaluate(score)
     if variant == "again":
         catchment.join(model, samples)
+    if collate is not None:
+        for minibatch in worker.minibatches(collate=collate):
+            F.cross_entropy(model(minibatch["x"]), minibatch["y"]).backward()
+            worker.step(0.0)
+        return None
     if variant == "adamw":
         adamw = torch.optim.AdamW(initial.parameters(), lr=0.02)
         for step, (x, y) in enumerate(worker.minibatches(), 1):

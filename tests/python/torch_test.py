@@ -114,9 +114,13 @@ class TorchTest(TorchCase):
             self.assertGreater(json.load(file)["test_accuracy"], 0.7)
 
     def test_batch_norm_is_scored_with_statistics_that_are_in_the_file(self):
+        for variant in ("deep", "collate"):
+            self.check_batch_norm(variant)
+
+    def check_batch_norm(self, variant):
         os.environ["TEST_SAMPLES"] = "1"
         try:
-            out = self.attached("deep", *self.sets("epochs=4", "optimizer.learning_rate=0.1"))
+            out = self.attached(variant, *self.sets("epochs=4", "optimizer.learning_rate=0.1"))
         finally:
             del os.environ["TEST_SAMPLES"]
         after = tensors(out + "/model.safetensors")
