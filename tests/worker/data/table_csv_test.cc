@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/table/formats.h"
 
@@ -43,6 +44,44 @@ TEST(CsvTest, SkipsALineOfNamesAndTakesWindowsLinesAndSpaces) {
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_THAT(Floats(*rows), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(rows->labels, ElementsAre(1, 0));
+}
+
+// pandas names the columns of an array so.
+TEST(CsvTest, SkipsNamesThatCountFromZero) {
+  for (const char* names : {"0,1,2", " 0, 1 ,2\r", "0,1,kind"}) {
+    const auto rows = Read(absl::StrCat(names, "\n0.5,1,2\n3,4,0\n"), Classes(3));
+    ASSERT_TRUE(rows.ok()) << names << rows.status();
+    EXPECT_THAT(Floats(*rows), ElementsAre(0.5f, 1, 3, 4)) << names;
+    EXPECT_THAT(rows->labels, ElementsAre(2, 0)) << names;
+  }
+  const auto targets = Read("0,1,2,3\n1,2,0.25,-7\n", Targets(2));
+  ASSERT_TRUE(targets.ok()) << targets.status();
+  EXPECT_THAT(targets->targets, ElementsAre(0.25f, -7));
+}
+
+TEST(CsvTest, SkipsNamesThatCountFeaturesAndLabelsApart) {
+  TableSpec spec = {.shape = SampleShape::Vector(3), .target = 2};
+  EXPECT_THAT(Read("0,1,2,0\n5,6,7,1\n", spec)->labels, ElementsAre(1));
+  spec.labels_first = true;
+  EXPECT_THAT(Read("0,0,1,2\n1,5,6,7\n", spec)->labels, ElementsAre(1));
+  EXPECT_THAT(Read("kind,0,1,2\n1,5,6,7\n", spec)->labels, ElementsAre(1));
+}
+
+TEST(CsvTest, TakesOtherFirstLinesOfNumbersForSamples) {
+  for (const char* row : {"1,2,2", "0.0,1.0,2.0", "0,1,1", "0,2,1"}) {
+    EXPECT_EQ(Read(absl::StrCat(row, "\n1,2,0\n"), Classes(3))->size, 2) << row;
+  }
+  EXPECT_EQ(Read("1,2,0\n0,1,2\n", Classes(3))->size, 2) << "only the first line has names";
+  const TableSpec one = {.shape = SampleShape::Vector(1), .target = 2};
+  EXPECT_EQ(Read("0,1\n", one)->size, 1) << "two columns may be a sample";
+}
+
+TEST(CsvTest, TellsAnIndexByItsEmptyName) {
+  for (const char* names : {",0,1,2", ",a,b,c"}) {
+    EXPECT_THAT(Error(absl::StrCat(names, "\n0,1,2,0\n1,3,4,1\n"), Classes(3)),
+                HasSubstr("to_csv(index=False)"))
+        << names;
+  }
 }
 
 TEST(CsvTest, TakesLabelsFromTheFirstColumns) {

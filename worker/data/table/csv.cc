@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -7,7 +8,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "glog/logging.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"
 
@@ -29,6 +33,22 @@ bool ParseNumber(absl::string_view field, double* value) {
   const char* const end = field.data() + field.size();
   const auto [stop, error] = std::from_chars(field.data(), end, *value);
   return error == std::errc() && stop == end;
+}
+
+using Fields = absl::Span<const absl::string_view>;
+
+// Returns true for 0, 1, 2, ..., written as whole numbers.
+bool CountsFromZero(Fields fields) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (fields[i] != absl::StrCat(i)) return false;
+  }
+  return true;
+}
+
+bool HasNumber(Fields fields) {
+  double value = 0;
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](absl::string_view field) { return ParseNumber(field, &value); });
 }
 
 class CsvReader {
@@ -59,16 +79,50 @@ class CsvReader {
     if (row == 1 && IsLineOfNames(line)) return absl::OkStatus();
     fields_.clear();
     if (absl::Status status = Split(line, row); !status.ok()) return status;
+    if (row == 1) WarnOfCount();
     return AddFields(row);
   }
 
-  static bool IsLineOfNames(absl::string_view line) {
+  bool IsLineOfNames(absl::string_view line) {
     if (line.empty()) return false;
-    double value = 0;
-    while (!line.empty()) {
-      if (ParseNumber(TakeUntil(',', &line), &value)) return false;
+    std::vector<absl::string_view> names;
+    for (const absl::string_view field : absl::StrSplit(line, ',')) {
+      names.push_back(absl::StripAsciiWhitespace(field));
     }
+    const Fields columns(names);
+    begins_with_index_ = columns[0].empty();
+    if (!HasNumber(columns)) return true;
+    if (!AreNumberedColumns(columns)) return false;
+    LOG_FIRST_N(WARNING, 1) << Name(1)
+                            << " counts its columns from 0, as pandas names the columns of an array: "
+                            << "it is skipped as a line of names, here and in the data's other files";
     return true;
+  }
+
+  // Returns true for the names that pandas writes for the columns of an array: 0, 1, 2, ... A frame that was joined
+  // from features and labels counts each part from 0, or has a name in words for its labels.
+  bool AreNumberedColumns(Fields columns) const {
+    constexpr size_t kFewest = 3;  // fewer may well be a sample
+    const auto features = static_cast<size_t>(spec_.shape.size());
+    if (columns.size() >= kFewest && CountsFromZero(columns)) return true;
+    if (columns.size() <= features) return false;
+    const size_t labels = columns.size() - features;
+    const Fields of_features = columns.subspan(spec_.labels_first ? labels : 0, features);
+    const Fields of_labels = columns.subspan(spec_.labels_first ? 0 : features, labels);
+    if (!CountsFromZero(of_features) || of_labels[0].empty()) return false;
+    return !HasNumber(of_labels) || (features >= kFewest && CountsFromZero(of_labels));
+  }
+
+  // Numbers that count are more often names than a sample, but 1, 2, 3 or 0.0, 1.0, 2.0 may be one.
+  void WarnOfCount() const {
+    constexpr size_t kFewest = 3;
+    const double first = fields_.empty() ? -1 : fields_[0];
+    bool counts = fields_.size() >= kFewest && (first == 0 || first == 1);
+    for (size_t i = 0; i < fields_.size(); ++i)
+      counts = counts && fields_[i] == first + static_cast<double>(i);
+    if (!counts) return;
+    LOG(WARNING) << Name(1) << " counts from " << first
+                 << " and is read as a sample; delete it if it is a line of names";
   }
 
   // Into fields_.
@@ -89,7 +143,14 @@ class CsvReader {
     return absl::InvalidArgumentError(
         absl::StrCat(Name(row), ": column ", fields_.size() + 1, " is \"",
                      absl::StripAsciiWhitespace(field).substr(0, kShown), "\", not a number",
-                     row == 1 ? "; in a line of names no field is a number" : ""));
+                     row == 1 ? "; in a line of names no field is a number" : "", IndexHint()));
+  }
+
+  const char* IndexHint() const {
+    return begins_with_index_
+               ? "; the first name of row 1 is empty, as that of the index that pandas writes: write "
+                 "the file with to_csv(index=False)"
+               : "";
   }
 
   absl::Status AddFields(int64_t row) {
@@ -98,7 +159,7 @@ class CsvReader {
     if (!IsLabelWidth(spec_.target, labels)) {
       return absl::InvalidArgumentError(
           absl::StrCat(Name(row), " has ", columns, " columns; data.table.shape, ", ToString(spec_.shape),
-                       ", makes ", features, ", and labels ", LabelWidths(spec_.target)));
+                       ", makes ", features, ", and labels ", LabelWidths(spec_.target), IndexHint()));
     }
     const absl::Span<const double> all(fields_);
     const int64_t begin = spec_.labels_first ? labels : 0;
@@ -120,6 +181,7 @@ class CsvReader {
   std::vector<double> fields_;  // of a line
   std::vector<float> features_;
   TableRows rows_;
+  bool begins_with_index_ = false;  // the first of the line's names is empty
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace catchment {
 // Reads comma-separated values (csv.cc): a row on each line, all of them numbers, with its label or targets
 // in the last or the first columns. Source: RFC 4180, without its quoted fields.
 //
-// A first line in which no field is a number contains names and is skipped. Lines end with \n or \r\n; spaces
+// A first line in which no field is a number contains names and is skipped; so is 0, 1, ..., n-1 with n >= 3, which
+// pandas writes for a frame that was made of an array (one warning says so). Lines end with \n or \r\n; spaces
 // around a number are ignored; there are no quotes. Errors count rows and columns from 1, including a line of
 // names.
 absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec);
