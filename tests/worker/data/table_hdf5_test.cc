@@ -84,7 +84,8 @@ TEST(Hdf5Test, NamesWhatDoesNotFit) {
   spec = kSpec;
   spec.shape = SampleShape::Sequence(2, 2);
   EXPECT_THAT(Error(Read("mpi_learn.h5", spec)),
-              HasSubstr("data set \"features\" is 5 x 3, rows of 3 values; data.table.shape, 2x2, makes 4"));
+              HasSubstr("data set \"features\": its shape, (5, 3), makes rows of 3 values; data.table.shape, "
+                        "2x2, makes 4"));
   spec = kSpec;
   spec.target = 2;
   EXPECT_THAT(Error(Read("bytes.h5", spec)),
@@ -146,7 +147,7 @@ class Hdf5MemoryTest : public testing::Test {
   absl::StatusOr<TableRows> Take() {
     const int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     EXPECT_EQ(write(fd, memory_.data(), memory_.size()), static_cast<ssize_t>(memory_.size()));
-    const Hdf5Request request = {"x.h5", "features", "labels", 3, "3"};
+    const Hdf5Request request = {"x.h5", "features", "labels", {3}};
     auto rows = TakeHdf5Rows(request, kSpec, fd);
     EXPECT_LT(ftruncate(fd, 0), 0) << "sealed";
     close(fd);

@@ -4,12 +4,14 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/worker/data/idx_files.h"
 #include "worker/data/table/formats.h"
 
 namespace catchment {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -138,6 +140,45 @@ TEST(NpyTest, ShapesMustFit) {
   EXPECT_THAT(Error(Read(NpyBytes("<f4", "(0, 3)", ""), kTwoLabels)), HasSubstr("has no rows"));
   EXPECT_THAT(Error(Read(NpyBytes("<f4", "()", Bytes<float>({1})), kTwoLabels)),
               HasSubstr("is a single number"));
+}
+
+// What reading features of `shape`, with one label for each row, says of them; empty if they can be read.
+std::string ShapeError(const std::vector<int64_t>& array, const SampleShape& shape) {
+  TableSpec spec = kSpec;
+  spec.shape = shape;
+  int64_t size = 1;
+  for (int64_t dimension : array) size *= dimension;
+  const auto rows =
+      Read(NpyBytes("|u1", absl::StrCat("(", absl::StrJoin(array, ", "), ")"), std::string(size, 1)),
+           NpyBytes("|u1", absl::StrCat("(", array[0], ",)"), std::string(array[0], 1)), spec);
+  return std::string(rows.status().message());
+}
+
+TEST(NpyTest, DimensionsInAnotherOrderAreRefusedWithTheRemedy) {
+  const SampleShape image = {.channels = 3, .height = 4, .width = 5};
+  EXPECT_THAT(ShapeError({2, 4, 5, 3}, image), AllOf(HasSubstr("(2, 4, 5, 3)"), HasSubstr("3x4x5"),
+                                                     HasSubstr("numpy.transpose(a, (0, 3, 1, 2))")));
+  EXPECT_THAT(ShapeError({2, 3, 5, 4}, image), HasSubstr("numpy.transpose(a, (0, 1, 3, 2))"));
+  EXPECT_THAT(ShapeError({2, 4, 5, 1, 3}, image), HasSubstr("numpy.transpose(a, (0, 4, 1, 2, 3))"));
+  EXPECT_THAT(ShapeError({2, 5, 4}, {.channels = 1, .height = 4, .width = 5}),
+              HasSubstr("numpy.transpose(a, (0, 2, 1))"));
+  EXPECT_THAT(ShapeError({2, 6, 5}, SampleShape::Sequence(5, 6)),
+              AllOf(HasSubstr("steps and values"), HasSubstr("numpy.transpose(a, (0, 2, 1))")));
+  EXPECT_THAT(ShapeError({2, 20, 3}, image),
+              AllOf(HasSubstr("(2, 20, 3)"), HasSubstr("save rows of these dimensions")));
+}
+
+TEST(NpyTest, FlatRowsAndDimensionsOfOneFit) {
+  const SampleShape image = {.channels = 3, .height = 4, .width = 5};
+  EXPECT_EQ(ShapeError({2, 3, 4, 5}, image), "");
+  EXPECT_EQ(ShapeError({2, 60}, image), "");
+  EXPECT_EQ(ShapeError({2, 1, 3, 4, 5}, image), "");
+  for (const std::vector<int64_t>& gray :
+       std::vector<std::vector<int64_t>>{{2, 4, 5}, {2, 4, 5, 1}, {2, 1, 4, 5}}) {
+    EXPECT_EQ(ShapeError(gray, {.channels = 1, .height = 4, .width = 5}), "");
+    EXPECT_EQ(ShapeError(gray, SampleShape::Sequence(4, 5)), "");
+    EXPECT_EQ(ShapeError(gray, SampleShape::Vector(20)), "");
+  }
 }
 
 TEST(NpyTest, TellsAFileThatIsCut) {

@@ -32,7 +32,7 @@ absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec
 // {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 28, 28), } and the values, the last dimension
 // fastest.
 //
-// `path` is the file of features, N x any dimensions whose product is the shape's size. The file of labels
+// `path` is the file of features, N x the shape, or N x all of its values (DescribeRowMismatch). The file of labels
 // has spec.labels in its name instead of spec.features: N, or N x one-hot columns or targets. Bytes (u1) stay
 // bytes.
 // Errors: InvalidArgument for a name without spec.features, for big-endian or other types, Fortran order, or
@@ -43,7 +43,7 @@ absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec
 // write them.
 // Source: the HDF5 1.10 reference manual.
 //
-// The data sets are spec.features, N x any dimensions whose product is the shape's size, and spec.labels, N,
+// The data sets are spec.features, N x the shape or N x all of its values (DescribeRowMismatch), and spec.labels, N,
 // or N x one-hot columns or targets; of integers or floats of any width and byte order, contiguous or
 // chunked, compressed by any filter of the installed HDF5 library (gzip, szip). Features of unsigned bytes
 // stay bytes.

@@ -23,7 +23,7 @@ namespace catchment {
 namespace {
 
 Hdf5Request RequestOf(const std::string& path, const TableSpec& spec) {
-  return {path, spec.features, spec.labels, spec.shape.size(), ToString(spec.shape)};
+  return {path, spec.features, spec.labels, DimensionsOf(spec.shape)};
 }
 
 std::string NameOf(const Hdf5Request& request, const std::string& set) {
@@ -133,7 +133,7 @@ absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSp
   std::memcpy(&header, data.get(), sizeof header);
   header.message[sizeof header.message - 1] = 0;
   if (header.code != 0) return absl::Status(static_cast<absl::StatusCode>(header.code), header.message);
-  const int64_t row_bytes = request.row_size * (header.bytes != 0 ? 1 : int64_t{sizeof(float)});
+  const int64_t row_bytes = request.row_size() * (header.bytes != 0 ? 1 : int64_t{sizeof(float)});
   if (!Holds(header, row_bytes, about.st_size)) {
     return absl::DataLossError(
         absl::StrCat(request.path, ": libhdf5 failed on this file: the file is damaged"));
@@ -147,8 +147,8 @@ absl::StatusOr<TableRows> TakeHdf5Rows(const Hdf5Request& request, const TableSp
     rows.floats = {data, reinterpret_cast<const float*>(features)};
     const std::string name = NameOf(request, request.features);
     if (absl::Status status =
-            CheckFinite({rows.floats.get(), static_cast<size_t>(rows.size * request.row_size)},
-                        request.row_size, [&](int64_t row) { return CountedRow(name, row); });
+            CheckFinite({rows.floats.get(), static_cast<size_t>(rows.size * request.row_size())},
+                        request.row_size(), [&](int64_t row) { return CountedRow(name, row); });
         !status.ok()) {
       return status;
     }

@@ -20,12 +20,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace catchment {
 namespace {
 
 constexpr char kReadFlag[] = "--internal_read_hdf5";
-constexpr int kArguments = 7;
+constexpr int kArguments = 6;
 
 // Long doubles are the largest numbers that the library converts.
 constexpr size_t kMostValueBytes = 16;
@@ -157,11 +158,9 @@ absl::StatusOr<Handle> Open(const std::string& path) {
 }
 
 absl::Status CheckTogether(const DataSet& features, const DataSet& labels, const Hdf5Request& request) {
-  if (features.row_size() != request.row_size) {
-    return Bad(features,
-               absl::StrCat("is ", absl::StrJoin(features.shape, " x "), ", rows of ", features.row_size(),
-                            " values; data.table.shape, ", request.shape, ", makes ", request.row_size));
-  }
+  const std::vector<int64_t> shape(features.shape.begin(), features.shape.end());
+  const std::string mismatch = DescribeRowMismatch(shape, request.shape);
+  if (!mismatch.empty()) return absl::InvalidArgumentError(absl::StrCat(features.ToString(), ": ", mismatch));
   if (labels.rows() == features.rows()) return absl::OkStatus();
   return Bad(labels, absl::StrCat("has ", labels.rows(), " rows, and \"", features.name, "\" ",
                                   features.rows(), "; they do not belong together"));
@@ -206,7 +205,7 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
   header->label_columns = labels->row_size();
   header->bytes = features->is_bytes();
   const int64_t value_bytes = features->is_bytes() ? 1 : sizeof(float);
-  const int64_t labels_begin = Hdf5LabelsBegin(header->rows * request.row_size * value_bytes);
+  const int64_t labels_begin = Hdf5LabelsBegin(header->rows * request.row_size() * value_bytes);
   const int64_t size = labels_begin + header->rows * header->label_columns * int64_t{sizeof(double)};
   if (ftruncate(memory, size) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(request.path, ": no memory of ", size, " bytes"));
@@ -229,19 +228,26 @@ absl::Status WriteValues(const Hdf5Request& request, int memory, Hdf5Header* hea
 [[gnu::constructor]] void ReadIfStartedForIt(int argc, char** argv) {
   if (argc != kArguments || std::strcmp(argv[1], kReadFlag) != 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Hdf5Request request = {argv[2], argv[3], argv[4], 0, argv[6], true};
-  if (absl::SimpleAtoi(argv[5], &request.row_size)) {
-    LimitProcessorTime(0);
-    WriteHdf5Values(request, kHdf5Memory);
+  Hdf5Request request = {argv[2], argv[3], argv[4], {}, true};
+  for (const absl::string_view text : absl::StrSplit(argv[5], 'x')) {
+    int64_t dimension = 0;
+    if (!absl::SimpleAtoi(text, &dimension)) _exit(0);
+    request.shape.push_back(dimension);
   }
+  LimitProcessorTime(0);
+  WriteHdf5Values(request, kHdf5Memory);
   _exit(0);
 }
 
 }  // namespace
 
+int64_t Hdf5Request::row_size() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
 std::vector<std::string> Hdf5Arguments(const Hdf5Request& request) {
-  return {"catchment_read_hdf5",          kReadFlag,    request.path, request.features, request.labels,
-          absl::StrCat(request.row_size), request.shape};
+  return {"catchment_read_hdf5", kReadFlag,      request.path,
+          request.features,      request.labels, absl::StrJoin(request.shape, "x")};
 }
 
 void WriteHdf5Values(const Hdf5Request& request, int memory) {

@@ -19,9 +19,10 @@ struct Hdf5Request {
   std::string path;
   std::string features;  // data sets
   std::string labels;
-  int64_t row_size = 0;  // the number of features of a row
-  std::string shape;     // of a row, for errors
+  std::vector<int64_t> shape;  // data.table.shape
   bool limits_processor_time = false;
+
+  int64_t row_size() const;  // the number of features of a row
 };
 
 // The beginning of the memory.

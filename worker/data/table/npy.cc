@@ -148,11 +148,8 @@ absl::StatusOr<NpyArray> Open(const std::string& path) {
 }
 
 absl::Status ReadFeatures(const NpyArray& array, const TableSpec& spec, TableRows* rows) {
-  if (array.row_size() != spec.shape.size()) {
-    return Bad(array, absl::StrCat("its shape, (", absl::StrJoin(array.shape, ", "), "), makes rows of ",
-                                   array.row_size(), " values; data.table.shape, ", ToString(spec.shape),
-                                   ", makes ", spec.shape.size()));
-  }
+  const std::string mismatch = DescribeRowMismatch(array.shape, DimensionsOf(spec.shape));
+  if (!mismatch.empty()) return Bad(array, mismatch);
   rows->size = array.rows();
   if (array.type == "|u1") {
     rows->bytes = std::shared_ptr<const uint8_t>(array.file, reinterpret_cast<const uint8_t*>(array.values));

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace catchment {
 namespace {
@@ -51,7 +55,65 @@ absl::Status AddTargets(bool unit, absl::Span<const double> columns, int64_t row
   return absl::OkStatus();
 }
 
+int64_t Product(absl::Span<const int64_t> dimensions) {
+  return std::accumulate(dimensions.begin(), dimensions.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<int64_t> WithoutOnes(absl::Span<const int64_t> dimensions) {
+  std::vector<int64_t> others;
+  std::copy_if(dimensions.begin(), dimensions.end(), std::back_inserter(others),
+               [](int64_t dimension) { return dimension != 1; });
+  return others;
+}
+
+// Returns the axes of the array in the order of the shape, numpy.transpose's argument; empty if there is none.
+std::vector<size_t> AxesFor(absl::Span<const int64_t> array, absl::Span<const int64_t> shape) {
+  std::vector<size_t> axes = {0};
+  std::vector<bool> taken(array.size());
+  const auto take = [&](int64_t dimension) {
+    for (size_t axis = 1; axis < array.size(); ++axis) {
+      if (taken[axis] || array[axis] != dimension) continue;
+      taken[axis] = true;
+      axes.push_back(axis);
+      return true;
+    }
+    return false;
+  };
+  const std::vector<int64_t> wanted = array.size() == shape.size() + 1
+                                          ? std::vector<int64_t>(shape.begin(), shape.end())
+                                          : WithoutOnes(shape);
+  if (!std::all_of(wanted.begin(), wanted.end(), take)) return {};
+  while (take(1)) {
+  }
+  return axes.size() == array.size() ? axes : std::vector<size_t>();
+}
+
 }  // namespace
+
+std::vector<int64_t> DimensionsOf(const SampleShape& shape) {
+  if (shape.is_vector()) return {shape.channels};
+  if (shape.is_sequence()) return {shape.channels, shape.width};
+  return {shape.channels, shape.height, shape.width};
+}
+
+std::string DescribeRowMismatch(absl::Span<const int64_t> array, absl::Span<const int64_t> shape) {
+  const absl::Span<const int64_t> row = array.subspan(1);
+  const std::string has =
+      absl::StrCat("its shape, (", absl::StrJoin(array, ", "), array.size() == 1 ? ",)" : ")");
+  const std::string wants = absl::StrCat("data.table.shape, ", absl::StrJoin(shape, "x"));
+  if (Product(row) != Product(shape)) {
+    return absl::StrCat(has, ", makes rows of ", Product(row), " values; ", wants, ", makes ",
+                        Product(shape));
+  }
+  if (row.size() <= 1 || shape.size() == 1 || WithoutOnes(row) == WithoutOnes(shape)) return "";
+  const std::vector<size_t> axes = AxesFor(array, shape);
+  const char* const names =
+      shape.size() == 3 ? ", which are channels, height and width" : ", which are steps and values";
+  return absl::StrCat(has, ", has rows of other dimensions than ", wants, names,
+                      axes.empty() ? "; save rows of these dimensions"
+                                   : absl::StrCat(", in another order; save numpy.transpose(a, (",
+                                                  absl::StrJoin(axes, ", "), "))"));
+}
 
 std::string CountedRow(const std::string& path, int64_t row) {
   return absl::StrCat("row ", row, ", counted from 0, of ", path);
