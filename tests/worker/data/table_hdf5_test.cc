@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5/serial/hdf5.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 namespace catchment {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -94,6 +96,165 @@ TEST(Hdf5Test, NamesWhatDoesNotFit) {
               HasSubstr("has 3 values a row; labels are 1 (a label) or 2"));
   EXPECT_THAT(Error(Read("strings.h5")),
               HasSubstr("data set \"features\" holds neither integers nor floats"));
+}
+
+// Writes files as h5py does that makes virtual data sets, enumerations or chunks which are only written in part.
+class Hdf5Writer {
+ public:
+  explicit Hdf5Writer(const std::string& path)
+      : path_(path), file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  ~Hdf5Writer() { H5Fclose(file_); }
+
+  // Makes a data set with `create` as its properties; no values: none are written.
+  template <typename T>
+  void Add(const char* name, hid_t type, hid_t memory_type, std::vector<hsize_t> shape,
+           const std::vector<T>& values, hid_t create = H5P_DEFAULT) {
+    const hid_t space = H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+    const hid_t set = H5Dcreate2(file_, name, type, space, H5P_DEFAULT, create, H5P_DEFAULT);
+    EXPECT_GE(set, 0) << name;
+    if (!values.empty()) {
+      EXPECT_GE(H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0) << name;
+    }
+    H5Dclose(set);
+    H5Sclose(space);
+  }
+  void AddFloats(const char* name, std::vector<hsize_t> shape, const std::vector<float>& values,
+                 hid_t create = H5P_DEFAULT) {
+    Add(name, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, std::move(shape), values, create);
+  }
+  void AddLabels(const std::vector<int>& labels) {
+    Add("labels", H5T_STD_I32LE, H5T_NATIVE_INT, {labels.size()}, labels);
+  }
+  // Writes one value at `at`.
+  void Write(const char* name, std::vector<hsize_t> at, float value) {
+    const hid_t set = H5Dopen2(file_, name, H5P_DEFAULT), space = H5Dget_space(set);
+    const hid_t one = H5Screate(H5S_SCALAR);
+    H5Sselect_elements(space, H5S_SELECT_SET, 1, at.data());
+    EXPECT_GE(H5Dwrite(set, H5T_NATIVE_FLOAT, one, space, H5P_DEFAULT, &value), 0);
+    H5Sclose(one);
+    H5Sclose(space);
+    H5Dclose(set);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+  const hid_t file_;
+};
+
+std::vector<float> Floats(const TableRows& rows, int64_t size) {
+  return {rows.floats.get(), rows.floats.get() + rows.size * size};
+}
+
+TEST(Hdf5Test, DimensionsInAnotherOrderAreRefusedWithTheRemedy) {
+  const std::string path = TestDirectory() + "/last.h5";
+  {
+    Hdf5Writer writer(path);
+    writer.AddFloats("features", {2, 4, 5, 3}, std::vector<float>(120));
+    writer.AddLabels({0, 1});
+  }
+  TableSpec spec = kSpec;
+  spec.shape = {.channels = 3, .height = 4, .width = 5};
+  EXPECT_THAT(Error(ReadHdf5(path, spec)),
+              HasSubstr("data set \"features\": its shape, (2, 4, 5, 3), has rows of other dimensions"));
+  EXPECT_THAT(Error(ReadHdf5(path, spec)), HasSubstr("numpy.transpose(a, (0, 3, 1, 2))"));
+  spec.shape = {.channels = 4, .height = 5, .width = 3};
+  EXPECT_TRUE(ReadHdf5(path, spec).ok());
+}
+
+// A virtual data set of one file's rows and another's.
+std::string WriteVirtual() {
+  const std::string directory = TestDirectory();
+  const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+  const hsize_t all[] = {2, 3}, part[] = {1, 3};
+  const hid_t space = H5Screate_simple(2, all, nullptr), source = H5Screate_simple(2, part, nullptr);
+  for (hsize_t i = 0; i < 2; ++i) {
+    const std::string name = absl::StrCat("part", i, ".h5");
+    Hdf5Writer(absl::StrCat(directory, "/", name))
+        .AddFloats("x", {1, 3}, {1.0f + 3 * i, 2.0f + 3 * i, 3.0f + 3 * i});
+    const hsize_t begin[] = {i, 0};
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, nullptr, part, nullptr);
+    EXPECT_GE(H5Pset_virtual(create, space, name.c_str(), "x", source), 0);
+  }
+  Hdf5Writer writer(directory + "/virtual.h5");
+  writer.AddFloats("features", {2, 3}, {}, create);
+  writer.AddLabels({2, 0});
+  H5Sclose(source);
+  H5Sclose(space);
+  H5Pclose(create);
+  return writer.path();
+}
+
+TEST(Hdf5Test, ReadsVirtualDataSets) {
+  const auto rows = ReadHdf5(WriteVirtual(), kSpec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(Floats(*rows, 3), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(rows->labels, ElementsAre(2, 0));
+}
+
+TEST(Hdf5Test, NamesTheMissingFileOfAVirtualDataSet) {
+  const std::string path = WriteVirtual();
+  unlink((TestDirectory() + "/part1.h5").c_str());
+  EXPECT_THAT(
+      Error(ReadHdf5(path, kSpec)),
+      HasSubstr("virtual.h5: data set \"features\" has values in the file part1.h5, which is missing"));
+}
+
+TEST(Hdf5Test, ReadsValuesInOtherFiles) {
+  const float values[] = {1, 2, 3, 4, 5, 6};
+  const std::string outside =
+      WriteFile(TestDirectory(), "outside.raw", {reinterpret_cast<const char*>(values), sizeof values});
+  const std::string path = TestDirectory() + "/external.h5";
+  {
+    const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    EXPECT_GE(H5Pset_external(create, outside.c_str(), 0, sizeof values), 0);
+    Hdf5Writer writer(path);
+    writer.AddFloats("features", {2, 3}, {}, create);
+    writer.AddLabels({2, 0});
+    H5Pclose(create);
+  }
+  const auto rows = ReadHdf5(path, kSpec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(Floats(*rows, 3), ElementsAre(1, 2, 3, 4, 5, 6));
+  unlink(outside.c_str());
+  EXPECT_THAT(Error(ReadHdf5(path, kSpec)), AllOf(HasSubstr("outside.raw"), HasSubstr("missing")));
+}
+
+TEST(Hdf5Test, ReadsChunksOfWhichFewWereWritten) {
+  constexpr int kRows = 10000;
+  const std::string path = TestDirectory() + "/sparse.h5";
+  {
+    const hid_t create = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk[] = {1, 3};
+    H5Pset_chunk(create, 2, chunk);
+    Hdf5Writer writer(path);
+    writer.AddFloats("features", {kRows, 3}, {}, create);
+    writer.Write("features", {7, 1}, 0.5f);
+    writer.AddLabels(std::vector<int>(kRows));
+    H5Pclose(create);
+  }
+  const auto rows = ReadHdf5(path, kSpec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_EQ(rows->size, kRows);
+  EXPECT_EQ(rows->floats.get()[7 * 3 + 1], 0.5f);
+  EXPECT_EQ(rows->floats.get()[kRows * 3 - 1], 0);
+}
+
+// As h5py writes NumPy's bool.
+TEST(Hdf5Test, ReadsEnumerations) {
+  const std::string path = TestDirectory() + "/bool.h5";
+  {
+    const hid_t type = H5Tenum_create(H5T_STD_I8LE);
+    for (int8_t value : {0, 1}) H5Tenum_insert(type, value == 0 ? "FALSE" : "TRUE", &value);
+    Hdf5Writer writer(path);
+    writer.Add<int8_t>("features", type, type, {2, 3}, {1, 0, 0, 0, 1, 1});
+    writer.Add<int8_t>("labels", type, type, {2}, {1, 0});
+    H5Tclose(type);
+  }
+  const auto rows = ReadHdf5(path, kSpec);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(Floats(*rows, 3), ElementsAre(1, 0, 0, 0, 1, 1));
+  EXPECT_THAT(rows->labels, ElementsAre(1, 0));
 }
 
 TEST(Hdf5Test, TellsWhatCannotBeRead) {

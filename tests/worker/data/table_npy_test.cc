@@ -85,6 +85,14 @@ TEST(NpyTest, ReadsIntegersOfEveryWidth) {
   }
 }
 
+TEST(NpyTest, ReadsBooleans) {
+  const auto rows = Read(NpyBytes("|b1", "(2, 3)", Bytes<uint8_t>({1, 0, 0, 0, 1, 1})),
+                         NpyBytes("|b1", "(2,)", Bytes<uint8_t>({1, 0})));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(std::vector<float>(rows->floats.get(), rows->floats.get() + 6), ElementsAre(1, 0, 0, 0, 1, 1));
+  EXPECT_THAT(rows->labels, ElementsAre(1, 0));
+}
+
 TEST(NpyTest, ReadsNumPysOwnFiles) {
   for (const char* name : {"f8", "version2"}) {
     const auto rows = ReadNpy(absl::StrCat(kGolden, name, "_features.npy"), kSpec);

@@ -44,8 +44,9 @@ absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec
 // Source: the HDF5 1.10 reference manual.
 //
 // The data sets are spec.features, N x the shape or N x all of its values (DescribeRowMismatch), and spec.labels, N,
-// or N x one-hot columns or targets; of integers or floats of any width and byte order, contiguous or
-// chunked, compressed by any filter of the installed HDF5 library (gzip, szip). Features of unsigned bytes
+// or N x one-hot columns or targets; of integers, floats or enumerations (NumPy's bool) of any width and byte
+// order, contiguous or chunked, compressed by any filter of the installed HDF5 library (gzip, szip), virtual, or with
+// values in other files. Values that were never written are the data set's fill value. Features of unsigned bytes
 // stay bytes.
 // A child process reads the file (hdf5_values.h), because the library has memory errors for damaged files.
 // Errors: NotFound for a missing file or data set; DataLoss for what HDF5 cannot read, with its reason, and for

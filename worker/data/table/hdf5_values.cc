@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <functional>
@@ -84,6 +86,83 @@ absl::Status Bad(const DataSet& data, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(data.ToString(), " ", what));
 }
 
+double Bytes(size_t value_bytes, const std::vector<hsize_t>& dimensions) {
+  auto bytes = static_cast<double>(value_bytes);
+  for (const hsize_t dimension : dimensions) bytes *= static_cast<double>(dimension);
+  return bytes;
+}
+
+absl::Status TooLarge(const DataSet& data, hsize_t stored) {
+  return absl::DataLossError(absl::StrCat(data.ToString(), " is damaged: its ",
+                                          absl::StrJoin(data.shape, " x "), " values do not fit in the ",
+                                          stored, " bytes that are stored of them"));
+}
+
+absl::Status MissingPart(const DataSet& data, const std::string& name) {
+  return absl::NotFoundError(absl::StrCat(data.ToString(), " has values in the file ", name,
+                                          ", which is missing; keep it beside ", data.path,
+                                          ", or write all values to one file"));
+}
+
+// Values that were never written, or that lie in other files, take memory without being stored here.
+absl::Status CheckMemory(const DataSet& data, double bytes) {
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= std::min(kMostBytes, memory)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(data.ToString(), " has ", absl::StrJoin(data.shape, " x "),
+                                                   " values, more than the memory of this machine"));
+}
+
+// The library gives the fill value for what a file does not have that should have it.
+absl::Status CheckVirtualParts(const DataSet& data, hid_t layout) {
+  size_t parts = 0;
+  if (H5Pget_virtual_count(layout, &parts) < 0) return Bad(data, "is virtual, and its parts cannot be read");
+  for (size_t i = 0; i < parts; ++i) {
+    const ssize_t length = H5Pget_virtual_filename(layout, i, nullptr, 0);
+    if (length < 0) return Bad(data, "is virtual, and the name of a part cannot be read");
+    std::string name(length + 1, 0);
+    H5Pget_virtual_filename(layout, i, name.data(), name.size());
+    name.resize(length);
+    // A % begins a number that the library counts up.
+    if (name == "." || name.find('%') != std::string::npos) continue;
+    const std::string beside = data.path.substr(0, data.path.rfind('/') + 1) + name;
+    if (access(name.c_str(), R_OK) != 0 && access(beside.c_str(), R_OK) != 0) return MissingPart(data, name);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckExternalParts(const DataSet& data, hid_t layout, double bytes) {
+  double stored = 0;
+  for (int i = 0; i < H5Pget_external_count(layout); ++i) {
+    char name[PATH_MAX] = {};
+    off_t begin = 0;
+    hsize_t size = 0;
+    struct stat about;
+    if (H5Pget_external(layout, i, sizeof name - 1, name, &begin, &size) < 0) {
+      return Bad(data, "has values in other files, whose names cannot be read");
+    }
+    if (stat(name, &about) != 0) return MissingPart(data, name);
+    const auto there = static_cast<double>(std::max<off_t>(0, about.st_size - begin));
+    stored += std::min(there, static_cast<double>(size));
+  }
+  return bytes <= stored ? absl::OkStatus() : TooLarge(data, static_cast<hsize_t>(stored));
+}
+
+absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
+  std::vector<hsize_t> chunk(data.shape.size());
+  if (H5Pget_chunk(layout, static_cast<int>(chunk.size()), chunk.data()) < 0) {
+    return Bad(data, "has chunks of another number of dimensions");
+  }
+  hsize_t written = 0;
+  if (H5Dget_num_chunks(data.set.id(), H5S_ALL, &written) < 0)
+    return Bad(data, "has chunks that cannot be counted");
+  const hsize_t stored = H5Dget_storage_size(data.set.id());
+  const double chunk_bytes = Bytes(H5Tget_size(data.type.id()), chunk);
+  const double unpacked = std::max(1.0, static_cast<double>(written)) * chunk_bytes;
+  if (unpacked > kMostUnpacked * static_cast<double>(stored) && written > 0) return TooLarge(data, stored);
+  return CheckMemory(data, std::max(bytes, chunk_bytes));
+}
+
 // Checks that the values take no more memory than what is stored of them can hold, so that a damaged file cannot
 // make the library or the reader allocate what its header claims.
 absl::Status CheckSize(const DataSet& data) {
@@ -92,23 +171,17 @@ absl::Status CheckSize(const DataSet& data) {
     return Bad(data, absl::StrCat("holds numbers of ", value_bytes, " bytes; at most ", kMostValueBytes,
                                   " can be read"));
   }
-  auto bytes = static_cast<double>(value_bytes);
-  for (const hsize_t dimension : data.shape) bytes *= static_cast<double>(dimension);
+  const double bytes = Bytes(value_bytes, data.shape);
   const Handle layout(H5Dget_create_plist(data.set.id()), H5Pclose);
-  if (H5Pget_layout(layout.id()) == H5D_CHUNKED) {
-    std::vector<hsize_t> chunk(data.shape.size());
-    if (H5Pget_chunk(layout.id(), static_cast<int>(chunk.size()), chunk.data()) < 0) {
-      return Bad(data, "has chunks of another number of dimensions");
-    }
-    auto chunk_bytes = static_cast<double>(value_bytes);
-    for (const hsize_t dimension : chunk) chunk_bytes *= static_cast<double>(dimension);
-    bytes = std::max(bytes, chunk_bytes);
+  if (H5Pget_layout(layout.id()) == H5D_CHUNKED) return CheckChunks(data, layout.id(), bytes);
+  if (H5Pget_layout(layout.id()) == H5D_VIRTUAL) {
+    const absl::Status parts = CheckVirtualParts(data, layout.id());
+    return parts.ok() ? CheckMemory(data, bytes) : parts;
   }
+  if (H5Pget_external_count(layout.id()) > 0) return CheckExternalParts(data, layout.id(), bytes);
   const hsize_t stored = H5Dget_storage_size(data.set.id());
-  if (bytes <= std::min(kMostBytes, kMostUnpacked * static_cast<double>(stored))) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(data.ToString(), " is damaged: its ",
-                                          absl::StrJoin(data.shape, " x "), " values do not fit in the ",
-                                          stored, " bytes that are stored of them"));
+  const double most = std::min(kMostBytes, kMostUnpacked * static_cast<double>(stored));
+  return bytes <= most ? absl::OkStatus() : TooLarge(data, stored);
 }
 
 absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::string& name) {
@@ -121,7 +194,10 @@ absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::str
   DataSet data = {path, name, std::move(set), Handle(-1, H5Tclose), {}};
   Handle type(H5Dget_type(data.set.id()), H5Tclose);
   const H5T_class_t kind = H5Tget_class(type.id());
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) return Bad(data, "holds neither integers nor floats");
+  // An enumeration, such as NumPy's bool, is read as its integers.
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT && kind != H5T_ENUM) {
+    return Bad(data, "holds neither integers nor floats");
+  }
   const Handle space(H5Dget_space(data.set.id()), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.id());
   if (rank < 1) return Bad(data, "has no dimension; it must have a row for each sample");

@@ -42,7 +42,7 @@ template <typename F>
 bool WithType(absl::string_view type, F&& convert) {
   if (type == "<f4") return convert(float()), true;
   if (type == "<f8") return convert(double()), true;
-  if (type == "|u1") return convert(uint8_t()), true;
+  if (type == "|u1" || type == "|b1") return convert(uint8_t()), true;
   if (type == "|i1") return convert(int8_t()), true;
   if (type == "<u2") return convert(uint16_t()), true;
   if (type == "<i2") return convert(int16_t()), true;
