@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/byte_order_mark.h"
 
 namespace catchment {
 namespace {
@@ -194,7 +195,9 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   const int error = errno;
   close(file);
   if (count < 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", path));
-  return content;
+  const absl::StatusOr<absl::string_view> text = Utf8Text(content, path);
+  if (!text.ok()) return text.status();
+  return std::string(*text);
 }
 
 absl::Status ParseText(const std::string& text, const std::string& source, const std::string& path,

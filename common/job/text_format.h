@@ -18,7 +18,7 @@
 
 namespace catchment {
 
-// Returns the content of a whole file.
+// Returns the content of a whole text file, without a byte order mark. Errors: InvalidArgument for UTF-16.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // Replaces *message by the message in `text`. `source` is the name of the text in errors, mostly a file.

@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 std::string WriteJob(const std::string& text) {
   const std::string path = ::testing::TempDir() + "/job.textproto";
-  std::ofstream(path) << text;
+  std::ofstream(path, std::ios::binary) << text;
   return path;
 }
 
@@ -57,6 +57,17 @@ TEST(LoadJob, ReadsTheFile) {
   EXPECT_EQ(job.name(), "j");
   EXPECT_EQ(job.model().layers(0).conv2d().filters(), 8);
   EXPECT_EQ(job.epochs(), 2);
+}
+
+TEST(LoadJob, ByteOrderMarkIsSkippedAndUtf16Named) {
+  const auto job = LoadJob(WriteJob("\xef\xbb\xbfname: \"marked\"\r\n"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "marked");
+  for (const std::string& text : {std::string("\xff\xfen\0a\0", 6), std::string("\xfe\xff\0n\0a", 6),
+                                  std::string("n\0a\0", 4), std::string("\0n\0a", 4)}) {
+    EXPECT_EQ(FileError(text),
+              "job.textproto: is encoded in UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  }
 }
 
 TEST(LoadJob, MissingFileIsNamed) {

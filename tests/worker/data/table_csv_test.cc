@@ -139,6 +139,11 @@ TEST(CsvTest, RefusesQuotesByName) {
               EndsWith("has a quote (\"); fields stand without quotes"));
 }
 
+TEST(CsvTest, NamesUtf16) {
+  EXPECT_THAT(Error(std::string("\xff\xfe\x31\0,\0\x32\0\n\0", 10), Classes(2)),
+              HasSubstr("x.csv: is encoded in UTF-16; save it as UTF-8"));
+}
+
 TEST(CsvTest, CountsColumns) {
   EXPECT_THAT(
       Error("1,2,0\n1,2,0,0\n", Classes(3)),

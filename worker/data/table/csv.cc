@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/byte_order_mark.h"
 #include "glog/logging.h"
 #include "worker/data/mapped_file.h"
 #include "worker/data/table/formats.h"
@@ -56,7 +57,6 @@ class CsvReader {
   CsvReader(const std::string& path, const TableSpec& spec) : path_(path), spec_(spec) {}
 
   absl::StatusOr<TableRows> Read(absl::string_view text) {
-    if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
     for (int64_t row = 1; !text.empty(); ++row) {
       const absl::string_view line = TakeUntil('\n', &text);
       const bool is_blank = absl::StripAsciiWhitespace(line).empty();
@@ -189,7 +189,9 @@ class CsvReader {
 absl::StatusOr<TableRows> ReadCsv(const std::string& path, const TableSpec& spec) {
   const auto file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
-  return CsvReader(path, spec).Read((*file)->text());
+  const absl::StatusOr<absl::string_view> text = Utf8Text((*file)->text(), path);
+  if (!text.ok()) return text.status();
+  return CsvReader(path, spec).Read(*text);
 }
 
 }  // namespace catchment

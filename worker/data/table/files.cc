@@ -3,7 +3,9 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/byte_order_mark.h"
 #include "worker/data/mapped_file.h"
 
 namespace catchment {
@@ -49,6 +52,12 @@ std::vector<std::string> Glob(const std::string& name) {
   return paths;
 }
 
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.lexically_normal().string();
+}
+
 class Finder {
  public:
   Finder(const std::string& field, const std::string& directory, const DataPaths& paths) : field_(field) {
@@ -78,19 +87,24 @@ class Finder {
         absl::StartsWith(name, "/") ? std::vector<std::string>{""} : places_;
     std::vector<std::string> tried;
     for (const std::string& place : places) {
-      tried.push_back(place + name);
-      if (std::vector<std::string> paths = Glob(tried.back()); !paths.empty()) return paths;
+      if (std::vector<std::string> paths = Glob(place + name); !paths.empty()) return paths;
+      tried.push_back(Absolute(place + name));
     }
-    return absl::NotFoundError(absl::StrCat(
-        field_, ": no file ", absl::StrJoin(tried, ", and none "), ". Names begin in data.table.directory, ",
-        "which is $CATCHMENT_DATA and then the folder where the worker was started where it is not set"));
+    return absl::NotFoundError(absl::StrCat(field_, ": no file ", absl::StrJoin(tried, ", and no file "),
+                                            absl::StartsWith(name, "/")
+                                                ? ""
+                                                : ". A relative name begins in data.table.directory; if that "
+                                                  "is not set, in $CATCHMENT_DATA, and then in "
+                                                  "the directory where the worker was started"));
   }
 
   absl::Status AddList(const std::string& list) {
     const auto file = MappedFile::Open(list);
     if (!file.ok()) return file.status();
+    const absl::StatusOr<absl::string_view> text = Utf8Text((*file)->text(), list);
+    if (!text.ok()) return text.status();
     bool any = false;
-    for (const absl::string_view line : absl::StrSplit((*file)->text(), '\n')) {
+    for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
       const std::string name(absl::StripAsciiWhitespace(line));
       if (name.empty()) continue;
       any = true;
