@@ -133,6 +133,24 @@ TEST(CsvTest, NamesTheColumnThatIsNoFiniteNumber) {
   EXPECT_THAT(Error("1,two,0\n", Classes(2)), HasSubstr("in a line of names no field is a number"));
 }
 
+TEST(CsvTest, NamesSeparatorsThatAreNoCommas) {
+  EXPECT_THAT(Error("1;2;0\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
+  EXPECT_THAT(Error("a;b;c\n0,5;2;0\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
+  EXPECT_THAT(Error("1\t2\t0\n", Classes(2)), HasSubstr("separated by commas, not by tabs"));
+  EXPECT_THAT(Error("1 2 0\n", Classes(2)), HasSubstr("separated by commas, not by spaces"));
+}
+
+TEST(CsvTest, LabelsInWordsAreAskedToBeNumbers) {
+  EXPECT_THAT(Error("a,b,c\n1,2,cat\n", Classes(3)),
+              HasSubstr("column 3 is \"cat\", not a number; labels are class numbers, from 0 to 2"));
+  EXPECT_THAT(Error("1,2,cat\n", Classes(3)), HasSubstr("labels are class numbers"));
+  EXPECT_THAT(Error("a,b,c\n1,2,high\n", Targets(1)), EndsWith("not a number; targets are numbers"));
+  EXPECT_THAT(Error("a,b,c\nx,2,1\n", Classes(3)), EndsWith("column 1 is \"x\", not a number"));
+  TableSpec spec = Classes(3);
+  spec.labels_first = true;
+  EXPECT_THAT(Error("a,b,c\ncat,1,2\n", spec), HasSubstr("labels are class numbers, from 0 to 2"));
+}
+
 TEST(CsvTest, RefusesQuotesByName) {
   EXPECT_THAT(Error("1,2,0\n\"1\",2,0\n", Classes(2)), HasSubstr("row 2 of "));
   EXPECT_THAT(Error("\"a\",\"b\",\"c\"\n1,2,0\n", Classes(2)),

@@ -127,23 +127,46 @@ class CsvReader {
 
   // Into fields_.
   absl::Status Split(absl::string_view line, int64_t row) {
+    const absl::string_view whole = line;
     bool more = !absl::StripAsciiWhitespace(line).empty();
     while (more) {
       more = absl::StrContains(line, ',');
       const absl::string_view field = TakeUntil(',', &line);
       double value = 0;
-      if (!ParseNumber(field, &value)) return NotANumber(field, row);
+      if (!ParseNumber(field, &value)) return NotANumber(whole, field, row);
       fields_.push_back(value);
     }
     return absl::OkStatus();
   }
 
-  absl::Status NotANumber(absl::string_view field, int64_t row) const {
+  // `field` is the one of `line` behind those in fields_.
+  absl::Status NotANumber(absl::string_view line, absl::string_view field, int64_t row) const {
     constexpr size_t kShown = 40;
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(row), ": column ", fields_.size() + 1, " is \"",
-                     absl::StripAsciiWhitespace(field).substr(0, kShown), "\", not a number",
-                     row == 1 ? "; in a line of names no field is a number" : "", IndexHint()));
+    field = absl::StripAsciiWhitespace(field);
+    return absl::InvalidArgumentError(absl::StrCat(Name(row), ": column ", fields_.size() + 1, " is \"",
+                                                   field.substr(0, kShown), "\", not a number",
+                                                   NotANumberHint(line, field, row)));
+  }
+
+  std::string NotANumberHint(absl::string_view line, absl::string_view field, int64_t row) const {
+    if (absl::StrContains(field, ';')) return "; fields are separated by commas, not by semicolons (;)";
+    if (absl::StrContains(field, '\t')) return "; fields are separated by commas, not by tabs";
+    if (!absl::StrContains(line, ',') && absl::StrContains(field, ' ')) {
+      return "; fields are separated by commas, not by spaces";
+    }
+    if (!IsOfLabels(line) || field.empty()) {
+      return row == 1 ? absl::StrCat("; in a line of names no field is a number", IndexHint()) : "";
+    }
+    return spec_.target.is_real()
+               ? std::string("; targets are numbers")
+               : absl::StrCat("; labels are class numbers, from 0 to ", spec_.target.classes - 1);
+  }
+
+  // Returns true if the column behind those in fields_ is one of the labels' in a row of the right width.
+  bool IsOfLabels(absl::string_view line) const {
+    const auto column = static_cast<int64_t>(fields_.size());
+    const int64_t labels = std::count(line.begin(), line.end(), ',') + 1 - spec_.shape.size();
+    return spec_.labels_first ? column < labels : column >= spec_.shape.size();
   }
 
   const char* IndexHint() const {
