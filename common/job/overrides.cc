@@ -1,3 +1,5 @@
+#include <google/protobuf/reflection.h>
+
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -49,56 +51,85 @@ const EnumValueDescriptor* FindEnumValue(const FieldDescriptor& field, const std
   return nullptr;
 }
 
+// A field, or an item of a list; an index at the end of the list adds one.
+struct Place {
+  Message* message;
+  const FieldDescriptor* field;
+  int index = 0;
+};
+
 template <typename T, typename Set>
-bool SetInteger(const std::string& text, Set set) {
-  T value;
-  if (!absl::SimpleAtoi(text, &value)) return false;
-  set(value);
+bool Store(const Place& place, Set set, const T& value) {
+  const Reflection& reflection = *place.message->GetReflection();
+  if (!place.field->is_repeated()) {
+    (reflection.*set)(place.message, place.field, value);
+    return true;
+  }
+  const auto list = reflection.GetMutableRepeatedFieldRef<T>(place.message, place.field);
+  if (place.index < list.size()) {
+    list.Set(place.index, value);
+  } else {
+    list.Add(value);
+  }
   return true;
 }
 
-// False when `text` is not a value of the field's type.
-bool SetScalar(const std::string& text, const FieldDescriptor* field, Message* message) {
-  const Reflection& reflection = *message->GetReflection();
-  switch (field->cpp_type()) {
+template <typename T, typename Set>
+bool SetInteger(const std::string& text, const Place& place, Set set) {
+  T value;
+  return absl::SimpleAtoi(text, &value) && Store<T>(place, set, value);
+}
+
+// Returns false if `text` is not a value of the field's type.
+bool SetScalar(const std::string& text, const Place& place) {
+  switch (place.field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return SetInteger<int32_t>(text, [&](int32_t value) { reflection.SetInt32(message, field, value); });
+      return SetInteger<int32_t>(text, place, &Reflection::SetInt32);
     case FieldDescriptor::CPPTYPE_INT64:
-      return SetInteger<int64_t>(text, [&](int64_t value) { reflection.SetInt64(message, field, value); });
+      return SetInteger<int64_t>(text, place, &Reflection::SetInt64);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return SetInteger<uint32_t>(text, [&](uint32_t value) { reflection.SetUInt32(message, field, value); });
+      return SetInteger<uint32_t>(text, place, &Reflection::SetUInt32);
     case FieldDescriptor::CPPTYPE_UINT64:
-      return SetInteger<uint64_t>(text, [&](uint64_t value) { reflection.SetUInt64(message, field, value); });
+      return SetInteger<uint64_t>(text, place, &Reflection::SetUInt64);
     case FieldDescriptor::CPPTYPE_DOUBLE: {
       double value;
-      if (!absl::SimpleAtod(text, &value)) return false;
-      reflection.SetDouble(message, field, value);
-      return true;
+      return absl::SimpleAtod(text, &value) && Store<double>(place, &Reflection::SetDouble, value);
     }
     case FieldDescriptor::CPPTYPE_FLOAT: {
       float value;
-      if (!absl::SimpleAtof(text, &value)) return false;
-      reflection.SetFloat(message, field, value);
-      return true;
+      return absl::SimpleAtof(text, &value) && Store<float>(place, &Reflection::SetFloat, value);
     }
     case FieldDescriptor::CPPTYPE_BOOL: {
       bool value;
-      if (!absl::SimpleAtob(text, &value)) return false;
-      reflection.SetBool(message, field, value);
-      return true;
+      return absl::SimpleAtob(text, &value) && Store<bool>(place, &Reflection::SetBool, value);
     }
     case FieldDescriptor::CPPTYPE_ENUM: {
-      const EnumValueDescriptor* value = FindEnumValue(*field, text);
-      if (value) reflection.SetEnum(message, field, value);
-      return value != nullptr;
+      const EnumValueDescriptor* value = FindEnumValue(*place.field, text);
+      return value && Store<int32_t>(place, &Reflection::SetEnumValue, value->number());
     }
     case FieldDescriptor::CPPTYPE_STRING:
-      reflection.SetString(message, field, text);
-      return true;
+      return Store<std::string>(place, &Reflection::SetString, text);
     case FieldDescriptor::CPPTYPE_MESSAGE:
       break;
   }
   return false;
+}
+
+// Returns the items of a list's value: [a, b], numbers with commas also without brackets, or a single item.
+std::vector<std::string> ParseItems(absl::string_view text, const FieldDescriptor& field) {
+  const bool brackets = absl::StartsWith(text, "[") && absl::EndsWith(text, "]");
+  if (brackets) text = text.substr(1, text.size() - 2);
+  if (absl::StripAsciiWhitespace(text).empty()) return {};
+  const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  if (!brackets && is_text) return {std::string(text)};
+  std::vector<std::string> items;
+  for (absl::string_view item : absl::StrSplit(text, ',')) {
+    item = absl::StripAsciiWhitespace(item);
+    const bool quoted =
+        is_text && item.size() >= 2 && absl::StartsWith(item, "\"") && absl::EndsWith(item, "\"");
+    items.emplace_back(quoted ? item.substr(1, item.size() - 2) : item);
+  }
+  return items;
 }
 
 // `path` is where *message stands, for errors.
@@ -136,19 +167,37 @@ class Walk {
     if (!step.ok()) return step.status();
     const FieldDescriptor* field = message_->GetDescriptor()->FindFieldByName(step->name);
     if (!field) return Problem(path_, DescribeUnknownField(*message_->GetDescriptor(), step->name));
-    if (field->is_repeated() != step->index.has_value()) {
-      return Problem(path_, field->is_repeated() ? absl::StrCat("is a list; give an item: ", path_, "[0]")
-                                                 : std::string("is not a list; leave the [index] out"));
+    if (step->index && !field->is_repeated()) return Problem(path_, "is not a list; leave the [index] out");
+    const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (is_message && field->is_repeated() && !step->index) {
+      return Problem(path_, absl::StrCat("is a list; give an item: ", path_, "[0]"));
     }
-    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) return Enter(*step, field, is_last, value);
+    if (is_message) return Enter(*step, field, is_last, value);
     if (!is_last) return Problem(path_, "has no fields of its own");
-    if (field->is_repeated()) return Problem(path_, "items of this list cannot be set one by one");
-    if (SetScalar(value, field, message_)) return absl::OkStatus();
-    return Problem(
-        path_, absl::StrCat("expected ", DescribeType(*field), ", got ", value.empty() ? "nothing" : value));
+    if (!field->is_repeated()) return Set(value, {message_, field});
+    if (step->index) return SetItem(*step->index, field, value);
+    message_->GetReflection()->ClearField(message_, field);
+    for (const std::string& item : ParseItems(value, *field)) {
+      const int end = message_->GetReflection()->FieldSize(*message_, field);
+      if (absl::Status status = Set(item, {message_, field, end}); !status.ok()) return status;
+    }
+    return absl::OkStatus();
   }
 
  private:
+  absl::Status Set(const std::string& value, const Place& place) const {
+    if (SetScalar(value, place)) return absl::OkStatus();
+    return Problem(path_, absl::StrCat("expected ", DescribeType(*place.field), ", got ",
+                                       value.empty() ? "nothing" : value));
+  }
+
+  absl::Status SetItem(int index, const FieldDescriptor* field, const std::string& value) {
+    const int size = message_->GetReflection()->FieldSize(*message_, field);
+    if (index >= 0 && index <= size) return Set(value, {message_, field, index});
+    return Problem(path_,
+                   absl::StrCat("no such item; there are ", size, ", and the next one is [", size, "]"));
+  }
+
   absl::Status Enter(const Step& step, const FieldDescriptor* field, bool is_last, const std::string& value) {
     const Reflection& reflection = *message_->GetReflection();
     if (step.index) {

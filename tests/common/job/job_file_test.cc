@@ -9,6 +9,7 @@ namespace catchment {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -213,6 +214,31 @@ TEST(Overrides, ListsByIndex) {
   EXPECT_EQ(OverrideError("data[0].mnist={}"), "data[0]: is not a list; leave the [index] out");
   EXPECT_THAT(OverrideError("model.layers[x].dropout.rate=0"),
               StartsWith("model.layers[x]: an item of a list is"));
+}
+
+TEST(Overrides, SetListsOfNumbersAndTexts) {
+  const std::string table = "data={table { train: 'a.csv' train: 'b.csv' shape: 2 classes: 2 }}";
+  const auto names = [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = {table};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const v1::FileDataset set = Overridden(all).data().table();
+    return std::vector<std::string>(set.train().begin(), set.train().end());
+  };
+  EXPECT_THAT(names({"data.table.train=x, y.csv"}), ElementsAre("x, y.csv"));
+  EXPECT_THAT(names({"data.table.train=[x.csv, \"y.csv\"]"}), ElementsAre("x.csv", "y.csv"));
+  EXPECT_THAT(names({"data.table.train[1]=x.csv", "data.table.train[2]=y.csv"}),
+              ElementsAre("a.csv", "x.csv", "y.csv"));
+  EXPECT_THAT(names({"data.table.train="}), ElementsAre());
+  EXPECT_THAT(names({"data.table.train=[]"}), ElementsAre());
+  for (const char* shape : {"data.table.shape=[3, 32, 32]", "data.table.shape=3,32,32"}) {
+    EXPECT_THAT(Overridden({table, shape}).data().table().shape(), ElementsAre(3, 32, 32)) << shape;
+  }
+  EXPECT_THAT(Overridden({table, "data.table.mean=0.5"}).data().table().mean(), ElementsAre(0.5f));
+  EXPECT_EQ(OverrideError("data.table.train[1]=x"),
+            "data.table.train[1]: no such item; there are 0, and the next one is [0]");
+  EXPECT_EQ(OverrideError("data.table.shape=[3, wide]"),
+            "data.table.shape: expected a whole number from 0 to 4294967295, got wide");
+  EXPECT_EQ(OverrideError("data.table.train.x=1"), "data.table.train: has no fields of its own");
 }
 
 TEST(Overrides, ItemOfAListKeepsItsKind) {
