@@ -1,5 +1,10 @@
 #include <limits>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/text_format.h"
@@ -40,8 +45,51 @@ std::string DescribeInteger() {
 
 std::string DescribeEnum(const EnumDescriptor& type) {
   std::vector<std::string> names;
-  for (int i = 0; i < type.value_count(); ++i) names.push_back(type.value(i)->name());
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (!absl::EndsWith(type.value(i)->name(), "UNSET")) names.push_back(type.value(i)->name());
+  }
   return absl::StrCat("one of ", absl::StrJoin(names, ", "));
+}
+
+// The names that other systems have for a field.
+constexpr RenamedField kOtherNames[] = {
+    {"catchment.v1.Job", "lr", "optimizer.learning_rate"}, {"catchment.v1.Job", "steps", "updates"},
+    {"catchment.v1.Job", "iterations", "updates"},         {"catchment.v1.Layer", "conv", "conv2d"},
+    {"catchment.v1.Layer", "convolution", "conv2d"},       {"catchment.v1.Layer", "fc", "dense"},
+    {"catchment.v1.Layer", "fully_connected", "dense"},    {"catchment.v1.Layer", "linear", "dense"},
+    {"catchment.v1.Optimizer", "lr", "learning_rate"},
+};
+
+// Returns the paths, from `message`, of fields with this name in the messages nearest to it.
+std::vector<std::string> FindDeeper(const Descriptor& message, const std::string& name) {
+  std::vector<std::pair<std::string, const Descriptor*>> level = {{"", &message}};
+  std::set<const Descriptor*> seen = {&message};
+  std::vector<std::string> found;
+  while (found.empty() && !level.empty()) {
+    std::vector<std::pair<std::string, const Descriptor*>> next;
+    for (const auto& [path, type] : level) {
+      for (int i = 0; i < type->field_count(); ++i) {
+        const Descriptor* const inner = type->field(i)->message_type();
+        if (inner == nullptr || !seen.insert(inner).second) continue;
+        next.emplace_back(absl::StrCat(path, type->field(i)->name(), "."), inner);
+        if (inner->FindFieldByName(name) != nullptr) found.push_back(next.back().first + name);
+      }
+    }
+    level = std::move(next);
+  }
+  return found;
+}
+
+// Returns what `name` was probably meant to be; empty if nothing is near.
+std::string Suggest(const Descriptor& message, const std::string& name,
+                    const std::vector<std::string>& known) {
+  constexpr size_t kMost = 3;
+  for (const RenamedField& other : kOtherNames) {
+    if (message.full_name() == other.message && name == other.old_name) return other.new_name;
+  }
+  const std::vector<std::string> deeper = FindDeeper(message, name);
+  if (deeper.empty() || deeper.size() > kMost) return NearestName(name, known);
+  return absl::StrJoin(deeper, " or ");
 }
 
 }  // namespace
@@ -71,6 +119,12 @@ std::string DescribeType(const FieldDescriptor& field) {
   return field.cpp_type_name();
 }
 
+std::string DescribeMismatch(const FieldDescriptor& field, const std::string& got, const char* nothing) {
+  const bool is_part = field.full_name() == "catchment.v1.Job.epochs" && absl::StrContains(got, '.');
+  return absl::StrCat("expected ", DescribeType(field), ", got ", got.empty() ? nothing : got,
+                      is_part ? "; for a part of an epoch set samples instead: samples: 30000" : "");
+}
+
 std::string DescribeUnknownField(const Descriptor& message, const std::string& name) {
   for (const RenamedField& renamed : kRenamedFields) {
     if (message.full_name() == renamed.message && name == renamed.old_name) {
@@ -80,7 +134,7 @@ std::string DescribeUnknownField(const Descriptor& message, const std::string& n
   std::vector<std::string> known;
   for (int i = 0; i < message.field_count(); ++i) known.push_back(message.field(i)->name());
   if (known.empty()) return "no such field; there are none here, leave it out";
-  const std::string nearest = NearestName(name, known);
+  const std::string nearest = Suggest(message, name, known);
   return absl::StrCat("no such field; ",
                       nearest.empty() ? "known: " : absl::StrCat("did you mean ", nearest, "? ("),
                       absl::StrJoin(known, ", "), nearest.empty() ? "" : ")");

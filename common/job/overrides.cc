@@ -187,8 +187,7 @@ class Walk {
  private:
   absl::Status Set(const std::string& value, const Place& place) const {
     if (SetScalar(value, place)) return absl::OkStatus();
-    return Problem(path_, absl::StrCat("expected ", DescribeType(*place.field), ", got ",
-                                       value.empty() ? "nothing" : value));
+    return Problem(path_, DescribeMismatch(*place.field, value, "nothing"));
   }
 
   absl::Status SetItem(int index, const FieldDescriptor* field, const std::string& value) {

@@ -6,14 +6,20 @@
 #include <google/protobuf/text_format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/byte_order_mark.h"
 
 namespace catchment {
@@ -22,6 +28,8 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::io::Tokenizer;
+
+constexpr char kEnd[] = "the end of the text";
 
 // Keeps the first error. Lines and columns count from 0.
 class FirstError final : public google::protobuf::io::ErrorCollector {
@@ -46,6 +54,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
 struct Frame {
   const Descriptor* message;
   std::string path;
+  std::pair<int, int> brace;                   // that opened it
   absl::flat_hash_map<std::string, int> seen;  // messages of each repeated field
 
   std::string name;  // of the current field
@@ -59,13 +68,26 @@ struct Frame {
   bool AwaitsValue() const { return colon && (value.empty() || value == "-"); }
 };
 
+// Returns the name of the field's enumeration, or true or false, that `text` is in some case; empty if there is none.
+std::string NameInAnyCase(const FieldDescriptor& field, const std::string& text) {
+  std::vector<std::string> names;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) names = {"true", "false"};
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    for (int i = 0; i < field.enum_type()->value_count(); ++i)
+      names.push_back(field.enum_type()->value(i)->name());
+  }
+  const auto equals = [&](const std::string& name) { return absl::EqualsIgnoreCase(name, text); };
+  const auto found = std::find_if(names.begin(), names.end(), equals);
+  return found == names.end() ? "" : *found;
+}
+
 // Protobuf says at which token its parser gave up, and not always what stood there. This follows the text to
 // that token and knows the field under way.
 class Tracer {
  public:
-  Tracer(const Descriptor* message, const std::string& path) { frames_.push_back({message, path}); }
+  Tracer(const Descriptor* message, const std::string& path) { frames_.push_back({message, path, {}}); }
 
-  // Reads the tokens before `position`; afterwards stopped_at() is the text of the token there.
+  // Reads the tokens before `position`; afterwards stopped_at() is the text of the token there, a sign with its number.
   void Follow(const std::string& text, std::pair<int, int> position) {
     google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
     FirstError ignored;
@@ -75,10 +97,27 @@ class Tracer {
     tokenizer.set_require_space_after_number(false);
     while (tokenizer.Next() && Position(tokenizer.current()) < position) Take(tokenizer.current());
     stopped_at_ = tokenizer.current().text;
+    if (stopped_at_ == "-" && tokenizer.Next()) stopped_at_ += tokenizer.current().text;
   }
 
   const std::string& stopped_at() const { return stopped_at_; }
   const Frame& frame() const { return frames_.back(); }
+  bool is_outside_braces() const { return frames_.size() == 1; }
+
+  // Returns the message that has been entered, and has a field `name`, though the innermost one does not; or null.
+  const Frame* FindEnclosing(const std::string& name) const {
+    for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame) {
+      if (frame->message->FindFieldByName(name) != nullptr) return &*frame;
+    }
+    return nullptr;
+  }
+
+  // Names of enumerations, true and false that are right but for their case.
+  struct Recased {
+    std::pair<int, int> position;
+    std::string name;
+  };
+  const std::vector<Recased>& recased() const { return recased_; }
 
   // "model.layers[3].dense"
   static std::string FieldPath(const Frame& frame) {
@@ -100,7 +139,7 @@ class Tracer {
   void Take(const Tokenizer::Token& token) {
     Frame& frame = frames_.back();
     const std::string& text = token.text;
-    if (text == "{" || text == "<") return Enter();
+    if (text == "{" || text == "<") return Enter(Position(token));
     if (text == "}" || text == ">") return Leave();
     if (text == ":") {
       frame.colon = true;
@@ -112,6 +151,7 @@ class Tracer {
       Name(token);
     } else {
       if (frame.value.empty()) frame.value_position = Position(token);
+      if (frame.field && token.type == Tokenizer::TYPE_IDENTIFIER) NoteCase(*frame.field, token);
       frame.value += text;
     }
   }
@@ -125,10 +165,15 @@ class Tracer {
     frame.value.clear();
   }
 
-  void Enter() {
+  void NoteCase(const FieldDescriptor& field, const Tokenizer::Token& token) {
+    const std::string name = NameInAnyCase(field, token.text);
+    if (!name.empty() && name != token.text) recased_.push_back({Position(token), name});
+  }
+
+  void Enter(std::pair<int, int> brace) {
     Frame& frame = frames_.back();
     const bool known = frame.field && IsMessage(*frame.field);
-    frames_.push_back({known ? frame.field->message_type() : frame.message, FieldPath(frame)});
+    frames_.push_back({known ? frame.field->message_type() : frame.message, FieldPath(frame), brace});
   }
 
   void Leave() {
@@ -140,6 +185,7 @@ class Tracer {
   }
 
   std::vector<Frame> frames_;
+  std::vector<Recased> recased_;
   std::string stopped_at_;
 };
 
@@ -151,32 +197,106 @@ bool IsValidName(const FieldDescriptor& field, const std::string& value) {
          value == "False";
 }
 
-std::string DescribeMismatch(const FieldDescriptor& field, const std::string& got) {
-  return absl::StrCat("expected ", DescribeType(field), ", got ", got.empty() ? "the end of the text" : got);
-}
-
 struct Explanation {
   std::pair<int, int> position;
   std::string text;
 };
 
+// "the brace { of model, in line 3, is open"
+std::string OpenBrace(const Frame& frame) {
+  return absl::StrCat("the brace { of ", frame.path, ", in line ", frame.brace.first + 1, ", is open");
+}
+
+// Of the field that the innermost message does not have.
+std::string DescribeStranger(const Tracer& tracer) {
+  const Frame& frame = tracer.frame();
+  const Frame* const owner = tracer.FindEnclosing(frame.name);
+  if (owner == nullptr) return DescribeUnknownField(*frame.message, frame.name);
+  return absl::StrCat(
+      "no such field; ", frame.name, " belongs ",
+      owner->path.empty() ? std::string("to the job itself") : absl::StrCat("to ", owner->path), ", and ",
+      OpenBrace(frame), ": is a } missing?");
+}
+
+// Of a oneof of which two members are set; protobuf names the other one in its second pair of quotes.
+std::string DescribeSecondMember(const FieldDescriptor& field, const std::string& error) {
+  const std::vector<std::string> parts = absl::StrSplit(error, '"');
+  std::vector<std::string> members;
+  for (int i = 0; i < field.containing_oneof()->field_count(); ++i) {
+    members.push_back(field.containing_oneof()->field(i)->name());
+  }
+  return absl::StrCat(parts.size() > 3 ? parts[3] : "another", " is set already; set only one of ",
+                      absl::StrJoin(members, ", "));
+}
+
+std::string DescribeOtherFormat(absl::string_view format) {
+  return absl::StrCat(
+      "this looks like ", format,
+      "; a job is in protobuf's text format, name: \"x\" model { ... }, as the files in examples/ are");
+}
+
+// Returns a place where the text is JSON or YAML; protobuf's own message would name a character.
+std::optional<Explanation> FindOtherFormat(const std::string& text) {
+  const absl::string_view begin = absl::StripLeadingAsciiWhitespace(text);
+  if (absl::StartsWith(begin, "{") || absl::StartsWith(begin, "[") || absl::StartsWith(begin, "\"")) {
+    return Explanation{{0, 0}, DescribeOtherFormat("JSON")};
+  }
+  if (absl::StrContains(text, "{")) return std::nullopt;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (absl::EndsWith(line, ":") || absl::StartsWith(line, "- ") || line == "---") {
+      return Explanation{{number, 0}, DescribeOtherFormat("YAML")};
+    }
+    ++number;
+  }
+  return std::nullopt;
+}
+
+// Replaces names by others of the same length. A tab moves the tokenizer's column to the next multiple of 8.
+std::string Replace(const std::string& text, const std::vector<Tracer::Recased>& names) {
+  std::string result = text;
+  std::pair<int, int> position;
+  auto name = names.begin();
+  for (size_t i = 0; i < text.size() && name != names.end(); ++i) {
+    if (position == name->position) result.replace(i, name->name.size(), name->name), ++name;
+    if (text[i] == '\n') {
+      position = {position.first + 1, 0};
+    } else {
+      position.second += text[i] == '\t' ? 8 - position.second % 8 : 1;
+    }
+  }
+  return result;
+}
+
 Explanation Explain(const Tracer& tracer, const FirstError& error) {
   const Frame& frame = tracer.frame();
   const std::string& next = tracer.stopped_at();
+  if (next.empty() && !frame.AwaitsValue() && !tracer.is_outside_braces()) {
+    return {error.position(), absl::StrCat("the text ends, and ", OpenBrace(frame))};
+  }
   if (frame.name.empty()) return {error.position(), error.text()};
   const std::string path = absl::StrCat(Tracer::FieldPath(frame), ": ");
-  if (!frame.field) {
-    return {frame.name_position, absl::StrCat(path, DescribeUnknownField(*frame.message, frame.name))};
+  if (!frame.field) return {frame.name_position, absl::StrCat(path, DescribeStranger(tracer))};
+  if (absl::StrContains(error.text(), "another member of oneof")) {
+    return {error.position(), absl::StrCat(path, DescribeSecondMember(*frame.field, error.text()))};
   }
+  if (next == "=") return {error.position(), absl::StrCat(path, "expected a colon, got =")};
   const bool is_message = Tracer::IsMessage(*frame.field);
   const bool needs_brace = is_message && frame.value.empty() && next != "{" && next != "<" && next != ":";
   if (needs_brace || (!is_message && frame.AwaitsValue())) {
-    return {error.position(), absl::StrCat(path, DescribeMismatch(*frame.field, frame.value + next))};
+    return {error.position(), absl::StrCat(path, DescribeMismatch(*frame.field, frame.value + next, kEnd))};
   }
   if (!IsValidName(*frame.field, frame.value)) {
-    return {frame.value_position, absl::StrCat(path, DescribeMismatch(*frame.field, frame.value))};
+    return {frame.value_position, absl::StrCat(path, DescribeMismatch(*frame.field, frame.value, kEnd))};
   }
   return {error.position(), absl::StrCat(path, error.text())};
+}
+
+bool Parse(const std::string& text, FirstError* error, google::protobuf::Message* message) {
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(error);
+  return parser.ParseFromString(text, message);
 }
 
 }  // namespace
@@ -203,12 +323,15 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
 absl::Status ParseText(const std::string& text, const std::string& source, const std::string& path,
                        google::protobuf::Message* message) {
   FirstError error;
-  google::protobuf::TextFormat::Parser parser;
-  parser.RecordErrorsTo(&error);
-  if (parser.ParseFromString(text, message)) return absl::OkStatus();
+  if (Parse(text, &error, message)) return absl::OkStatus();
+  Tracer all(message->GetDescriptor(), path);
+  all.Follow(text, {INT_MAX, 0});
+  const std::string recased = Replace(text, all.recased());
+  if (recased != text) return ParseText(recased, source, path, message);
   Tracer tracer(message->GetDescriptor(), path);
   tracer.Follow(text, error.position());
-  const auto [position, explanation] = Explain(tracer, error);
+  const std::optional<Explanation> other = FindOtherFormat(text);
+  const auto [position, explanation] = other ? *other : Explain(tracer, error);
   return absl::InvalidArgumentError(
       absl::StrCat(source, ":", position.first + 1, ":", position.second + 1, ": ", explanation));
 }

@@ -21,7 +21,7 @@ namespace catchment {
 // Returns the content of a whole text file, without a byte order mark. Errors: InvalidArgument for UTF-16.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
-// Replaces *message by the message in `text`. `source` is the name of the text in errors, mostly a file.
+// Replaces *message by the message in `text`, in which names of enumerations, true and false may have any case. `source` is the name of the text in errors, mostly a file.
 // `path` is the place of *message in the message that the user knows; empty if it is that message.
 absl::Status ParseText(const std::string& text, const std::string& source, const std::string& path,
                        google::protobuf::Message* message);
@@ -45,6 +45,11 @@ absl::Status ApplyOverrides(const std::vector<std::string>& overrides, google::p
 
 // Returns the type of a field in words: "a whole number from 0 to 4294967295", "one of AUTO, CPU, CUDA".
 std::string DescribeType(const google::protobuf::FieldDescriptor& field);
+
+// Describes the error of a value that the field cannot have: "expected one of AUTO, CPU, CUDA, got TPU". An empty `got`
+// is `nothing`.
+std::string DescribeMismatch(const google::protobuf::FieldDescriptor& field, const std::string& got,
+                             const char* nothing);
 
 // Describes the error of a field that does not exist: "no such field; did you mean learning_rate? (kind,
 // learning_rate, momentum, ...)", or, for a former name, "is called trust_coefficient now".

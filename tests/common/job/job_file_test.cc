@@ -126,7 +126,7 @@ TEST(LoadJob, UnknownFieldInsideAListNamesTheItem) {
 TEST(LoadJob, WrongTypeNamesTheExpectedOne) {
   EXPECT_EQ(FileError("name: \"x\"  # a comment: {\nbatch_size: \"many\""),
             "job.textproto:2:13: batch_size: expected a whole number from 0 to 4294967295, got \"many\"");
-  EXPECT_THAT(FileError("batch_size: -5"), EndsWith("expected a whole number from 0 to 4294967295, got -"));
+  EXPECT_THAT(FileError("batch_size: -5"), EndsWith("expected a whole number from 0 to 4294967295, got -5"));
   EXPECT_THAT(FileError("batch_size: 5000000000"), EndsWith("from 0 to 4294967295, got 5000000000"));
   EXPECT_THAT(FileError("batch_size: 1.5"), EndsWith("from 0 to 4294967295, got 1.5"));
   EXPECT_EQ(FileError("optimizer { learning_rate: fast }"),
@@ -145,8 +145,65 @@ TEST(LoadJob, UnknownEnumValueListsTheAllowedOnes) {
   EXPECT_EQ(FileError("device: TPU\nepochs: 1"),
             "job.textproto:1:9: device: expected one of AUTO, CPU, CUDA, got TPU");
   EXPECT_EQ(FileError("optimizer { kind: RPROP }"),
-            "job.textproto:1:19: optimizer.kind: expected one of UNSET, SGD, ADAGRAD, ADAM, RMSPROP, "
+            "job.textproto:1:19: optimizer.kind: expected one of SGD, ADAGRAD, ADAM, RMSPROP, "
             "ADADELTA, ADAMW, LARS, LAMB, got RPROP");
+}
+
+TEST(LoadJob, NamesOfEnumsMayHaveAnyCase) {
+  const auto job =
+      LoadJob(WriteJob("device: cuda\n\toptimizer {\tkind:\tAdam }  # Adam\ndeterministic: TRUE\n"
+                       "name: 'Adam'"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->device(), v1::CUDA);
+  EXPECT_EQ(job->optimizer().kind(), v1::Optimizer::ADAM);
+  EXPECT_TRUE(job->deterministic());
+  EXPECT_EQ(job->name(), "Adam");
+}
+
+TEST(LoadJob, FieldOfAnotherMessageIsFound) {
+  EXPECT_THAT(
+      FileError("learning_rate: 0.1"),
+      StartsWith("job.textproto:1:1: learning_rate: no such field; did you mean optimizer.learning_rate? ("));
+  EXPECT_THAT(FileError("layers { relu {} }"),
+              HasSubstr("layers: no such field; did you mean model.layers?"));
+  EXPECT_THAT(FileError("model { layers { linear { units: 10 } } }"),
+              HasSubstr("model.layers[0].linear: no such field; did you mean dense?"));
+  EXPECT_THAT(FileError("lr: 0.1"), HasSubstr("did you mean optimizer.learning_rate?"));
+  EXPECT_THAT(OverrideError("learning_rate=0.1"), HasSubstr("did you mean optimizer.learning_rate?"));
+}
+
+TEST(LoadJob, MissingBraceIsNamedByTheOpenOne) {
+  EXPECT_EQ(FileError("model {\n  layers { flatten {} }\n\ndata { mnist {} }\n"),
+            "job.textproto:4:1: model.data: no such field; data belongs to the job itself, and the brace { "
+            "of model, "
+            "in line 1, is open: is a } missing?");
+  EXPECT_EQ(FileError("model {\n  layers { flatten {} }\n"),
+            "job.textproto:3:1: the text ends, and the brace { of model, in line 1, is open");
+  EXPECT_THAT(
+      FileError("name: 'x'\nmodel {\n  layers { conv2d { filters: 3\n  layers { relu {} }\n}\n"),
+      HasSubstr("layers belongs to model, and the brace { of model.layers[0].conv2d, in line 3, is open"));
+}
+
+TEST(LoadJob, OtherFormatsAreNamed) {
+  for (const char* json : {"{\"name\": \"mnist\"}", "\n  {\n  name: \"x\" }", "[1]"}) {
+    EXPECT_THAT(FileError(json), StartsWith("job.textproto:1:1: this looks like JSON; ")) << json;
+  }
+  for (const char* yaml :
+       {"name: mnist\nmodel:\n  layers:\n", "---\nname: mnist\n", "layers:  # a list\n  - relu"}) {
+    EXPECT_THAT(FileError(yaml), HasSubstr(": this looks like YAML; a job is in protobuf's text format"))
+        << yaml;
+  }
+  EXPECT_EQ(FileError("name: mnist\nmodel { }"),
+            "job.textproto:1:7: name: expected a text in quotes, got mnist");
+  EXPECT_EQ(FileError("epochs = 3"), "job.textproto:1:8: epochs: expected a colon, got =");
+}
+
+TEST(LoadJob, BudgetInPlainWords) {
+  EXPECT_THAT(FileError("epochs: 0.5"),
+              EndsWith("got 0.5; for a part of an epoch set samples instead: samples: 30000"));
+  EXPECT_EQ(FileError("epochs: 1\nsamples: 2"),
+            "job.textproto:2:8: samples: epochs is set already; set only one of epochs, samples, updates");
+  EXPECT_THAT(OverrideError("epochs=0.5"), HasSubstr("samples: 30000"));
 }
 
 TEST(LoadJob, OtherMistakesKeepTheirPlace) {
@@ -156,7 +213,7 @@ TEST(LoadJob, OtherMistakesKeepTheirPlace) {
               AllOf(StartsWith("job.textproto:2:8: samples: "), HasSubstr("epochs")));
   EXPECT_THAT(FileError("workers: 1\nworkers: 2"),
               AllOf(StartsWith("job.textproto:2:8: workers: "), HasSubstr("multiple")));
-  EXPECT_THAT(FileError("optimizer { kind: SGD"), StartsWith("job.textproto:1:22: optimizer.kind: "));
+  EXPECT_THAT(FileError("optimizer { kind: SGD"), StartsWith("job.textproto:1:22: the text ends, "));
   EXPECT_THAT(FileError("workers: 1\n}"), StartsWith("job.textproto:2:1: "));
   EXPECT_THAT(FileError("{"), StartsWith("job.textproto:1:1: "));
   EXPECT_THAT(FileError("name: \"unfinished\nbatch_size: 3"), StartsWith("job.textproto:1:"));
