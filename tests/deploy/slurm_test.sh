@@ -331,6 +331,17 @@ await "job $job ends" ended "$job"
 log "$job" | grep -q "no worker is left" || fail "the log does not say why: $(log "$job")"
 await "no daemon is left" no_daemons
 
+echo "== every task of a job array trains, also from a folder with a space in its name"
+mkdir "$work/my folder"
+cp -r "$bundle" "$work/my folder/bundle"
+array=$(submit --nodes=1 --ntasks=1 --array=0-1 "$work/my folder/bundle/deploy/slurm/catchment.sbatch" --no-evaluator \
+  --set epochs=1 --out="$work/out-array-%a" "$digits")
+for task in 0 1; do
+  await "task $task of job $array ends" ended "${array}_$task"
+  expect_summary "$work/out-array-$task" '"phase": "DONE"'
+done
+await "no daemon is left" no_daemons
+
 echo "== what cannot train says so"
 job=$(submit --nodes=1 "$script" --out="$work/out-d" --set optimizer.momentum=2 "$digits")
 await "job $job ends" ended "$job"

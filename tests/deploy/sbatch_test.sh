@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# How deploy/slurm/catchment.sbatch finds its bundle in the answers of scontrol, which a stub gives.
+set -euo pipefail
+source tests/deploy/check.sh
+
+readonly stubs=$TEST_TMPDIR/stubs
+readonly bundle=$TEST_TMPDIR/my\ bundle
+mkdir -p "$stubs" "$bundle/deploy/slurm" "$bundle/bin"
+cp deploy/slurm/catchment.sbatch "$bundle/deploy/slurm/catchment.sbatch"
+ln -s "$bundle" "$TEST_TMPDIR/bundle"
+# Ends the script when it has found the programs.
+cat >"$bundle/bin/catchment" <<'END'
+#!/bin/sh
+echo "programs found: $*" >&2
+exit 1
+END
+cp "$bundle/bin/catchment" "$bundle/bin/catchment_server"
+chmod +x "$bundle"/bin/*
+
+# Knows the array 700, whose last task has its number, and the plain job 800, both submitted as $SUBMITTED.
+stub scontrol <<'END'
+record() { printf 'JobId=%s %s JobName=catchment\n   UserId=u(1000)\n   Command=%s\n   WorkDir=/tmp\n\n' "$1" "$2" "$SUBMITTED"; }
+case "$*" in
+  "show job 800") record 800 "" ;;
+  "show job 700_0") record 701 "ArrayJobId=700 ArrayTaskId=0" ;;
+  "show job 700_1") record 700 "ArrayJobId=700 ArrayTaskId=1" ;;
+  "show job 700") record 700 "ArrayJobId=700 ArrayTaskId=1"; SUBMITTED=/elsewhere record 701 "ArrayJobId=700 ArrayTaskId=0" ;;
+  "show job "*) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+  "show hostnames "*) echo node1 ;;
+  *) echo "NodeName=node1 NodeAddr=10.0.0.1 " ;;
+esac
+END
+
+# submit SUBMITTED [VARIABLE=VALUE...] [-- FLAG...]: runs Slurm's copy of the script.
+submit() {
+  local submitted=$1 variables=()
+  shift
+  while [[ $# -gt 0 && $1 != -- ]]; do variables+=("$1"); shift; done
+  run env PATH="$stubs:$PATH" SUBMITTED="$submitted" SLURM_JOB_ID=800 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=node1 \
+    "${variables[@]}" bash deploy/slurm/catchment.sbatch --insecure --out="$TEST_TMPDIR/out-%a" "${@:2}" job.textproto
+}
+
+readonly arguments="--out=out --set name=catchment.sbatch  job.textproto"
+for folder in "$TEST_TMPDIR/bundle" "$bundle"; do
+  submit "$folder/deploy/slurm/catchment.sbatch $arguments"
+  expect_output "programs found: "
+  expect_output "--write=$TEST_TMPDIR/out-/job.textproto"
+  for task in 0 1; do
+    submit "$folder/deploy/slurm/catchment.sbatch $arguments" SLURM_JOB_ID=$((701 - task)) SLURM_ARRAY_JOB_ID=700 \
+      SLURM_ARRAY_TASK_ID=$task
+    expect_output "programs found: "
+    expect_output "--write=$TEST_TMPDIR/out-$task/job.textproto"
+  done
+done
+
+# Under another name, with two spaces in it.
+cp deploy/slurm/catchment.sbatch "$bundle/deploy/slurm/my  job"
+submit "$bundle/deploy/slurm/my  job $arguments"
+expect_output "programs found"
+
+# A script from standard input has no path, and of a job that Slurm has forgotten it says nothing.
+submit "(null)"
+expect_status 1
+expect_output "scontrol show job 800: (null)): give --bin"
+submit "" SLURM_JOB_ID=900
+expect_status 1
+expect_output "Invalid job id specified): give --bin"
+submit "(null)" -- --bin="$bundle/bin"
+expect_output "programs found"
+
+# A message ends with its sentence, and not with the exit code.
+submit "(null)" -- --no-such-flag
+expect_status 2
+[[ $output == *"--help lists them" ]] || fail "expected the message alone, got: $output"
