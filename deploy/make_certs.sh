@@ -5,7 +5,8 @@
 #
 # Writes DIR/ca.crt and DIR/ca.key, and for each of the roles server, worker, evaluator and operator DIR/ROLE.crt and
 # DIR/ROLE.key. The server's certificate is valid for localhost, 127.0.0.1 and every HOST (a name or an IP address), as
-# a server and as a client; the others only as clients. All are valid for N days (30).
+# a server and as a client; the others only as clients. All are valid for N days (30), and from an hour ago, because the
+# clocks of machines differ.
 #
 # An authority that is there is kept, so that certificates made earlier stay valid; anyone who can read DIR/ca.key can make
 # further ones, so keep it away from the cluster. With --discard_authority_key it is never written to DIR, which is
@@ -31,6 +32,20 @@ alternative_names() {
   echo "$names"
 }
 
+# sign NAME OPTION...: makes the certificate NAME of the request $work/csr, with $work/extensions. `openssl ca` is the only
+# command of OpenSSL 3.0 that sets the first day of a certificate.
+sign() {
+  local name=$1 now
+  shift
+  now=$(date +%s)
+  : >"$work/index"
+  printf '%s\n' "[ca]" "default_ca=authority" "[authority]" "database=$work/index" "new_certs_dir=$work" \
+    "default_md=sha256" "rand_serial=yes" "policy=names" "[names]" "commonName=supplied" >"$work/ca.conf"
+  openssl ca -batch -notext -config "$work/ca.conf" "$@" -in "$work/csr" -extfile "$work/extensions" \
+    -startdate "$(date -u -d "@$((now - 3600))" +%Y%m%d%H%M%SZ)" \
+    -enddate "$(date -u -d "@$((now + days * 86400))" +%Y%m%d%H%M%SZ)" -out "$work/$name.crt" 2>"$log"
+}
+
 # Sets authority, the folder with ca.crt and ca.key.
 find_authority() {
   # One that expires within two days is replaced.
@@ -40,9 +55,11 @@ find_authority() {
     return
   fi
   authority=$work
-  openssl req -x509 "${new_key[@]}" -days "$days" -subj "/CN=Catchment authority $(openssl rand -hex 4)" \
-    -addext "basicConstraints=critical,CA:TRUE" -addext "keyUsage=critical,keyCertSign,cRLSign" \
-    -keyout "$work/ca.key" -out "$work/ca.crt" 2>"$log"
+  openssl req -new "${new_key[@]}" -subj "/CN=Catchment authority $(openssl rand -hex 4)" -keyout "$work/ca.key" \
+    -out "$work/csr" 2>"$log"
+  printf '%s\n' "basicConstraints=critical,CA:TRUE" "keyUsage=critical,keyCertSign,cRLSign" \
+    "subjectKeyIdentifier=hash" >"$work/extensions"
+  sign ca -selfsign -keyfile "$work/ca.key"
 }
 
 # make_certificate ROLE NAMES USAGE
@@ -50,8 +67,7 @@ make_certificate() {
   openssl req -new "${new_key[@]}" -subj "/CN=catchment $1" -keyout "$work/$1.key" -out "$work/csr" 2>"$log"
   printf '%s\n' "subjectAltName=URI:catchment:role/$1${2:+,$2}" "extendedKeyUsage=$3" "basicConstraints=CA:FALSE" \
     "keyUsage=critical,digitalSignature" >"$work/extensions"
-  openssl x509 -req -in "$work/csr" -CA "$authority/ca.crt" -CAkey "$authority/ca.key" \
-    -set_serial "0x$(openssl rand -hex 16)" -days "$days" -extfile "$work/extensions" -out "$work/$1.crt" 2>"$log"
+  sign "$1" -cert "$authority/ca.crt" -keyfile "$authority/ca.key"
   openssl verify -CAfile "$authority/ca.crt" "$work/$1.crt" >"$log" 2>&1
 }
 

@@ -29,6 +29,13 @@ for role in server worker evaluator operator; do
 done
 for key in "$certs"/*.key; do [[ $(stat -c %a "$key") == 600 ]] || fail "others may read $key"; done
 
+# All are valid on a machine whose clock is behind.
+minutes_ago() { date -d "$1 minutes ago" +%s; }
+for role in server worker evaluator operator; do
+  expect_true "$role is valid 50 minutes ago" verify "$role" -attime "$(minutes_ago 50)"
+done
+if verify worker -attime "$(minutes_ago 120)"; then fail "is valid two hours ago"; fi
+
 # A second run keeps the authority, and makes a certificate for other hosts.
 cp "$certs/ca.crt" "$TEST_TMPDIR/ca.crt"
 run deploy/make_certs.sh "$certs" node9
