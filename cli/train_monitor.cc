@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "cli/run_directory.h"
+#include "common/processors.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -233,9 +233,7 @@ void TrainMonitor::AwaitEnd(double seconds, bool master_only) {
   }
 }
 
-int ThreadsPerWorker(int workers) {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / workers);
-}
+int ThreadsPerWorker(int workers) { return std::max(1, AvailableProcessors() / workers); }
 
 TrainBounds BoundsFor(const std::string& program, TrainBounds bounds) {
   if (!program.empty()) bounds.end = std::max(bounds.end, kProgramEndSeconds);

@@ -15,7 +15,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,6 +37,7 @@
 #include "common/mutex.h"
 #include "common/open_files.h"
 #include "common/port_watch.h"
+#include "common/processors.h"
 #include "common/random_id.h"
 #include "common/rpc.h"
 #include "common/version.h"
@@ -292,7 +292,7 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   setting.flags = flags;
   setting.servers = absl::StrSplit(flags.servers, ',');
   setting.index = flags.index;
-  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  const int processors = AvailableProcessors();
   setting.listener_threads = flags.threads == 0 ? DefaultListenerThreads(processors) : flags.threads;
   setting.apply.threads = flags.apply_threads < 0 ? DefaultApplyThreads(processors) : flags.apply_threads;
   setting.apply.pin = flags.pin_threads;

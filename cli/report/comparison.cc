@@ -1,6 +1,5 @@
 #include "cli/report/comparison.h"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/processors.h"
 
 namespace catchment {
 namespace {
@@ -25,18 +25,12 @@ std::string Field(const std::string& file, const std::string& key, char separato
   return "unknown";
 }
 
-int UsableProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 }  // namespace
 
 Machine ThisMachine() {
   utsname name = {};
   uname(&name);
-  return {Field("/proc/cpuinfo", "model name", ':'), UsableProcessors(),
+  return {Field("/proc/cpuinfo", "model name", ':'), AvailableProcessors(),
           static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)),
           absl::StrCat(Field("/etc/os-release", "PRETTY_NAME", '='), ", ", name.sysname, " ", name.release)};
 }
