@@ -137,6 +137,10 @@ std::string HostOf(const std::string& address) {
   return std::string(host);
 }
 
+// gRPC's own resolver reads /etc/hosts and asks DNS. The C library's also follows nsswitch.conf, for example to mDNS, LDAP
+// or the machine's own name. gRPC reads the variable when it is initialized, before the first channel or server.
+void UseSystemResolver() { setenv("GRPC_DNS_RESOLVER", "native", /*overwrite=*/0); }
+
 }  // namespace
 
 bool IsLocal(const std::string& address) {
@@ -190,6 +194,7 @@ absl::Status CheckComplete(const TlsFiles& tls) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls) {
+  UseSystemResolver();  // for commands, which do not call TuneProcess
   if (absl::Status status = CheckFiles(tls); !status.ok()) return status;
   if (tls.ca.empty()) return grpc::InsecureChannelCredentials();
   grpc::experimental::TlsChannelCredentialsOptions options;
@@ -271,6 +276,7 @@ std::unique_ptr<grpc::ClientContext> DeadlineContext(double seconds) {
 void TuneProcess() {
   // Otherwise gRPC 1.51 keeps buffers for every connection, which grow with its traffic up to a megabyte.
   setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", /*overwrite=*/0);
+  UseSystemResolver();
   // gRPC uses Abseil's locks, and Debian's build of Abseil checks for deadlocks at each of them, under one
   // global lock.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -119,6 +119,18 @@ TEST(RpcTest, CallWhoseStreamWasResetIsUnavailable) {
   }
 }
 
+TEST(RpcTest, ProgramsResolveNamesAsTheCLibraryDoes) {
+  unsetenv("GRPC_DNS_RESOLVER");
+  TuneProcess();
+  EXPECT_STREQ(std::getenv("GRPC_DNS_RESOLVER"), "native");
+  unsetenv("GRPC_DNS_RESOLVER");
+  EXPECT_TRUE(ClientCredentials({}).ok());
+  EXPECT_STREQ(std::getenv("GRPC_DNS_RESOLVER"), "native");
+  setenv("GRPC_DNS_RESOLVER", "ares", 1);
+  TuneProcess();
+  EXPECT_STREQ(std::getenv("GRPC_DNS_RESOLVER"), "ares");
+}
+
 // The search for deadlocks, which Debian's Abseil otherwise makes at every lock, would write of these two.
 TEST(RpcTest, TunedProcessDoesNotSearchForDeadlocks) {
   TuneProcess();
