@@ -1,6 +1,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
+#include "common/address.h"
 #include "common/command_line.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
@@ -39,6 +40,7 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddString("service", "NAME", &o->service, "The service to ask for. Default: the process.");
   line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Limit for the answer. Default 3.");
   AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
+  line.check = [o] { return TidyAddress(&o->address); };
   return line;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/job_control.h"
 #include "cli/process.h"
 #include "cli/status_text.h"
+#include "common/address.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 #include "common/text.h"
@@ -53,12 +54,6 @@ struct Options {
   bool insecure = false;
 };
 
-absl::Status CheckAddress(const std::string& address) {
-  if (address.find(':') != std::string::npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(address, ": takes HOST:PORT, for example: catchment status node0:7000"));
-}
-
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment status", .usage = kUsage, .notes = kNotes};
   line.argument = {"HOST:PORT", "node0:7000", &o->master};
@@ -69,7 +64,7 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
   AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
   line.check = [o] {
-    absl::Status status = CheckAddress(o->master);
+    absl::Status status = TidyAddress(&o->master);
     status.Update(ClientCredentials(o->tls).status());
     if (status.ok()) status = CheckSecure(o->master, o->tls, o->insecure);
     return status;

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/address.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/manifest.h"
@@ -121,6 +122,7 @@ CommandLine MakeCommandLine(Flags* f) {
   line.flags.AddSwitch("pin_threads", &f->pin_threads, "Binds each of the --apply_threads to a processor.");
   line.flags.AddSwitch("resume", &f->resume, "Resumes from the newest complete checkpoint.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
+  line.check = [f] { return TidyAddresses(&f->servers); };
   return line;
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "absl/strings/numbers.h"
+#include "common/address.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 #include "common/daemon.h"
@@ -60,6 +61,7 @@ CommandLine MakeCommandLine(Flags* f) {
                        "Command, for /bin/sh, that computes the gradients of a job with model.external: "
                        "\"python train.py\". It ends with the worker.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
+  line.check = [f] { return TidyAddress(&f->master); };
   return line;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/advise/recommendations.h"
 #include "cli/job_control.h"
 #include "cli/read_job.h"
+#include "common/address.h"
 #include "common/command_line.h"
 #include "common/rpc.h"
 #include "simulation/models.h"
@@ -62,14 +63,15 @@ Subject SubjectOf(const std::string& subject) {
   return address ? Subject::kMaster : Subject::kJob;
 }
 
-absl::Status Check(const Options& options) {
-  const Subject subject = SubjectOf(options.subject);
-  if (!options.set.empty() && subject != Subject::kJob) {
+absl::Status Check(Options* options) {
+  const Subject subject = SubjectOf(options->subject);
+  if (!options->set.empty() && subject != Subject::kJob) {
     return absl::InvalidArgumentError("--set changes a job file; a run has the job that it was started with");
   }
   if (subject != Subject::kMaster) return absl::OkStatus();
-  absl::Status status = ClientCredentials(options.tls).status();
-  if (status.ok()) status = CheckSecure(options.subject, options.tls, options.insecure);
+  absl::Status status = TidyAddress(&options->subject);
+  status.Update(ClientCredentials(options->tls).status());
+  if (status.ok()) status = CheckSecure(options->subject, options->tls, options->insecure);
   return status;
 }
 
@@ -112,7 +114,7 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object.");
   AddSetFlag(&o->set, &line.flags);
   AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
-  line.check = [o] { return Check(*o); };
+  line.check = [o] { return Check(o); };
   return line;
 }
 

@@ -81,6 +81,8 @@ TEST_F(HealthTest, TlsFilesThatCannotBeReadAreNamed) {
 TEST(HealthUsageTest, ExitCodeIsTwoForAWrongCommandLine) {
   EXPECT_EQ(Health({}).exit_code, 2);
   EXPECT_EQ(Health({"a:1", "b:2"}).exit_code, 2);
+  EXPECT_EQ(Health({"http://a:1"}).exit_code, 2);
+  EXPECT_THAT(Health({"http://a:1"}).err, HasSubstr("leave out http://"));
   EXPECT_EQ(Health({"a:1", "--frobnicate"}).exit_code, 2);
   EXPECT_EQ(Health({"--help"}).exit_code, 0);
   EXPECT_THAT(Health({"--help"}).out, HasSubstr("shard-INDEX"));

@@ -71,6 +71,9 @@ TEST(BadServerTest, ClearTextOverANetwork) {
 
 TEST(BadServerTest, AddressWithoutPort) {
   ExpectRefusal(Server(GoodJob(), {"--servers=localhost"}), HasSubstr("'localhost' is not HOST:PORT"));
+  // Also of another server, to which this one does not listen.
+  ExpectRefusal(Server(GoodJob(), {"--servers=127.0.0.1:0,http://node1:7000", "--insecure"}),
+                HasSubstr("'http://node1:7000' is not HOST:PORT"));
 }
 
 TEST(BadServerTest, IndexOutOfRange) {
@@ -212,6 +215,7 @@ TEST(BadResumeTest, ServersThatDisagree) {
 
 TEST(BadWorkerTest, WrongFlags) {
   ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT is required"));
+  ExpectRefusal({WorkerProgram(), "--master=http://127.0.0.1:1"}, HasSubstr("leave out http://"));
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--role=boss"},
                 HasSubstr("--role=boss is not worker or evaluator"));
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--threads=0"},
