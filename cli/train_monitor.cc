@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/run_directory.h"
@@ -35,6 +36,7 @@ TrainOutcome TrainMonitor::Run() {
   answered_ = moved_ = clock_.Now();
   Watch();
   EndAll();
+  ReportReason();
   observer_->Clear();
   return outcome_;
 }
@@ -139,14 +141,23 @@ bool TrainMonitor::Restart(const Departure& departure) {
 }
 
 void TrainMonitor::LoseWorker(const Departure& departure) {
+  lost_at_ = clock_.Now();
   PollMaster();
   // When a job fails all workers end with an error; the master reports the reason.
   if (status_.phase() == v1::JobStatus::FAILED) return;
   observer_->Note(ToString(departure));
+  lost_worker_ = departure.name;
+  JudgeLoss();
+}
+
+void TrainMonitor::JudgeLoss() {
+  // The last status may be from before training. A master that does not answer may have ended, with a reason.
+  if (lost_worker_.empty() || answered_ < lost_at_) return;
+  const std::string worker = std::exchange(lost_worker_, "");
   if (!Trains()) return;
   const int left = cluster_->Running(Part::kWorker);
   if (status_.phase() == v1::JobStatus::WAITING) {
-    Fail(absl::StrCat(departure.name, " was lost before training began"));
+    Fail(absl::StrCat(worker, " was lost before training began"));
   } else if (left > 0) {
     observer_->Note(absl::StrCat("training continues with ", Plural(left, "worker")));
   }
@@ -178,7 +189,10 @@ void TrainMonitor::CheckBounds() {
 }
 
 void TrainMonitor::CheckWorkers() {
-  if (Decided() || cluster_->Running(Part::kWorker) > 0 || !Trains() || stop_asked_ > 0) return;
+  JudgeLoss();
+  if (Decided() || !lost_worker_.empty() || cluster_->Running(Part::kWorker) > 0 || !Trains() ||
+      stop_asked_ > 0)
+    return;
   // Workers that ended with exit code 0 probably did so because the job has ended since its last status.
   if (workers_in_order_ == 0) return Fail("all workers are lost");
   if (status_.recoveries() > recoveries_at_end_) {
@@ -200,6 +214,16 @@ bool TrainMonitor::Trains() const {
 void TrainMonitor::Fail(const std::string& reason) {
   if (!outcome_.status.ok()) return;
   outcome_.status = absl::UnavailableError(reason);
+}
+
+void TrainMonitor::ReportReason() {
+  if (outcome_.status.ok() || killed_) return;
+  const absl::StatusOr<nlohmann::json> summary = ReadSummary(cluster_->out() + "/summary.json");
+  if (!summary.ok() || summary->value("phase", "") != "FAILED") return;
+  const std::string reason = summary->value("reason", "");
+  if (reason.empty()) return;
+  observer_->Note(std::string(outcome_.status.message()));
+  outcome_.status = absl::UnavailableError(absl::StrCat("the job failed: ", reason));
 }
 
 void TrainMonitor::EndAll() {

@@ -71,12 +71,16 @@ class TrainMonitor {
   // Returns true if the job has its result, so that the loss of a server does no harm.
   bool HasResult() const;
   void LoseWorker(const Departure& departure);
+  // Decides whether training continues after the loss of a worker, as soon as the master has answered since.
+  void JudgeLoss();
   void LoseEvaluator(const Departure& departure);
   void CheckBounds();
   void CheckWorkers();
   void EndAll();
   void AwaitEnd(double seconds, bool master_only);
   void Fail(const std::string& reason);
+  // Replaces what was seen of a failed job's processes by the reason that the master has written.
+  void ReportReason();
 
   bool Trains() const;
   bool Decided() const { return !outcome_.status.ok() || killed_; }
@@ -99,6 +103,8 @@ class TrainMonitor {
   int workers_in_order_ = 0;
   uint64_t recoveries_at_end_ = 0;  // when a worker last ended in order
   int evaluator_restarts_ = 0;
+  std::string lost_worker_;  // the last one that failed and of which JudgeLoss has not decided; empty: none
+  double lost_at_ = 0;       // the time of its loss
   std::map<std::string, int> restarts_;  // of servers and workers, by name
 };
 

@@ -1,7 +1,8 @@
 // A stand-in for catchment_server: a master that follows a script instead of training anything, so that tests
 // can make it hang, die or finish. The script is the environment variable FAKE_MASTER (words, separated by
 // spaces), and files in the --out directory: "finish" ends the job as done; the master creates "asked" for
-// every request for its status.
+// every request for its status. "fail" ends it as failed, with the file's line as the reason: the master closes its port,
+// creates "deaf", and ends with exit code 1 when there is a file "failed".
 //   refuse      ends with exit code 1 and a reason
 //   mute        does not print its address
 //   deaf        prints an address at which no process answers
@@ -80,7 +81,18 @@ class FakeMaster final : public v1::MasterService::Service {
 };
 
 void AwaitEnd(const std::string& out) {
-  while (!asked_to_end && (out.empty() || !fs::exists(out + "/finish"))) usleep(5000);
+  while (!asked_to_end && (out.empty() || !(fs::exists(out + "/finish") || fs::exists(out + "/fail"))))
+    usleep(5000);
+}
+
+int Fail(const std::string& out, grpc::Server* server) {
+  std::string reason;
+  std::getline(std::ifstream(out + "/fail") >> std::ws, reason);
+  server->Shutdown();
+  std::ofstream(out + "/deaf").flush();
+  while (!fs::exists(out + "/failed")) usleep(5000);
+  std::ofstream(out + "/summary.json") << "{\"phase\": \"FAILED\", \"reason\": \"" << reason << "\"}\n";
+  return 1;
 }
 
 int RunMaster(const std::string& out) {
@@ -101,6 +113,7 @@ int RunMaster(const std::string& out) {
   if (Scripted("deaf")) server->Shutdown();
   if (!Scripted("mute")) std::cout << "catchment_server 0: listening on 127.0.0.1:" << port << std::endl;
   AwaitEnd(out);
+  if (fs::exists(out + "/fail")) return Fail(out, server.get());
   std::ofstream(out + "/summary.json")
       << "{\"phase\": \"" << (asked_to_end ? "STOPPED" : "DONE")
       << (asked_to_end ? "\", \"reason\": \"" + stop_reason : "") << "\", \"test_accuracy\": 0.5}\n";

@@ -164,6 +164,32 @@ TEST_F(TrainTest, AWorkerLostBeforeTrainingBeginsEndsTheJob) {
   ExpectNoChildLeft();
 }
 
+// The master ends with the job's reason after its last answer was WAITING and before it could be asked again.
+TEST_F(TrainTest, TheMastersReasonIsReportedOfAJobThatFailedAfterALostWorker) {
+  Script("waiting");
+  Worker(
+      "wait_asked; echo training has diverged >$OUT/fail.new; mv $OUT/fail.new $OUT/fail; wait_for "
+      "$OUT/deaf\n"
+      "pid=$$; (wait_gone $pid; touch $OUT/failed) >/dev/null 2>&1 & exit 1");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("catchment train: the job failed: training has diverged\n"),
+                    HasSubstr("No checkpoint was written"), Not(HasSubstr("before training began"))));
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("worker-0"), HasSubstr("server-0"), Not(HasSubstr("before training began"))));
+}
+
+// Another process is the first to be seen, but the job had a reason of its own.
+TEST_F(TrainTest, TheReasonInTheSummaryIsReportedInPlaceOfAProcess) {
+  Worker(
+      "wait_asked; touch $OUT/failed; echo the disk is full >$OUT/fail.new; mv $OUT/fail.new $OUT/fail\n"
+      "exec sleep 1000");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("catchment train: the job failed: the disk is full\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("server-0"));
+  ExpectNoChildLeft();
+}
+
 TEST_F(TrainTest, WorkersThatAllLeaveAnUnfinishedJobEndIt) {
   Worker("exit 0");
   bounds_.orphan = 0.05;
