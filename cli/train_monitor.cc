@@ -26,6 +26,12 @@ bool HasMoved(const v1::JobStatus& before, const v1::JobStatus& now) {
          before.workers_size() != now.workers_size() || before.shards_size() != now.shards_size();
 }
 
+// Replaces the job's number of samples, which a run in seconds does not reach, by the time.
+void SetTimeBudget(double seconds, v1::JobStatus* status) {
+  status->clear_total_samples();
+  status->set_seconds_left(std::max(0.0, seconds - status->wall_seconds()));
+}
+
 std::string SignalName(int signal) { return absl::StrCat("SIG", sigabbrev_np(signal)); }
 
 }  // namespace
@@ -63,8 +69,9 @@ double TrainMonitor::PollSeconds() const {
 }
 
 void TrainMonitor::PollMaster() {
-  const absl::StatusOr<v1::JobStatus> status = master_->GetStatus();
+  absl::StatusOr<v1::JobStatus> status = master_->GetStatus();
   if (!status.ok()) return;
+  if (bounds_.train > 0) SetTimeBudget(bounds_.train, &*status);
   answered_ = clock_.Now();
   if (HasMoved(status_, *status)) moved_ = answered_;
   status_ = *status;

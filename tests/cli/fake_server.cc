@@ -10,6 +10,7 @@
 //   stubborn    ignores Stop and SIGTERM
 //   checkpoint  has written a checkpoint
 //   scored      reports a score of the test set
+//   endless     has a budget of 10^12 samples
 // A server of another index waits for SIGTERM; with FAKE_SERVER=die it ends with exit code 3.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -61,11 +62,13 @@ class FakeMaster final : public v1::MasterService::Service {
     std::ofstream(out_ + "/asked").flush();
     status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
     status->set_samples(100);
+    if (Scripted("endless")) status->set_total_samples(1'000'000'000'000);
     status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (Scripted("scored")) {
       status->set_test_samples(10);
       status->set_has_accuracy(true);
       status->set_test_accuracy(0.5);
+      status->set_tested_at_samples(100);
     }
     return grpc::Status::OK;
   }

@@ -86,6 +86,15 @@ TEST_F(TrainTest, AFinishedJobEndsWithItsSummary) {
   ExpectNoChildLeft();
 }
 
+TEST_F(TrainTest, ProgressOfARunInSecondsLeavesOutTheSamplesThatItCannotReach) {
+  Script("scored endless");
+  bounds_.train = 1000;
+  Worker("wait_asked; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("test accuracy 50.00 %"), HasSubstr(" 100 samples"),
+                                Not(HasSubstr("1,000,000,000,000"))));
+}
+
 TEST_F(TrainTest, TheResolvedJobIsWritten) {
   options_.set = {"seed=42"};
   EXPECT_EQ(Train(), 0) << err_.str();
