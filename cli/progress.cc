@@ -8,9 +8,16 @@
 namespace catchment {
 namespace {
 
-std::string Samples(const v1::JobStatus& status) {
-  if (status.total_samples() == 0) return absl::StrCat(Count(status.samples()), " samples");
-  return absl::StrCat(Count(status.samples()), "/", Count(status.total_samples()), " samples");
+std::string Samples(uint64_t samples, const v1::JobStatus& status) {
+  if (status.total_samples() == 0) return absl::StrCat(Count(samples), " samples");
+  return absl::StrCat(Count(samples), "/", Count(status.total_samples()), " samples");
+}
+
+// Returns the epoch of the weights that were scored; training has gone on since.
+double TestedEpoch(const v1::JobStatus& status) {
+  if (status.samples() == 0) return 0;
+  return status.epochs() * static_cast<double>(status.tested_at_samples()) /
+         static_cast<double>(status.samples());
 }
 
 std::string Staleness(const v1::JobStatus& status) {
@@ -46,7 +53,7 @@ std::string ProgressLine(const v1::JobStatus& status) {
   if (status.phase() != v1::JobStatus::TRAINING) return PhaseLine(status);
   std::string line = absl::StrFormat("epoch %.2f", status.epochs());
   if (status.samples_per_second() > 0) absl::StrAppend(&line, " | ", Seconds(status.seconds_left()), " left");
-  absl::StrAppend(&line, " | ", Samples(status), Rate(status));
+  absl::StrAppend(&line, " | ", Samples(status.samples(), status), Rate(status));
   absl::StrAppendFormat(&line, " | loss %.4f", status.train_loss());
   if (status.has_accuracy()) absl::StrAppend(&line, ", train ", Percent(status.train_accuracy()));
   if (status.test_samples() > 0) absl::StrAppend(&line, ", test ", TestScore(status));
@@ -56,9 +63,9 @@ std::string ProgressLine(const v1::JobStatus& status) {
 std::string EvaluationLine(const v1::JobStatus& status) {
   const std::string accuracy =
       status.has_accuracy() ? absl::StrCat("test accuracy ", Percent(status.test_accuracy()), ", ") : "";
-  return absl::StrFormat("epoch %.2f: %stest loss %.4f | %s%s | %s | %s", status.epochs(), accuracy,
-                         status.test_loss(), Samples(status), Rate(status), Staleness(status),
-                         Seconds(status.wall_seconds()));
+  return absl::StrFormat("epoch %.2f: %stest loss %.4f | %s%s | %s | %s", TestedEpoch(status), accuracy,
+                         status.test_loss(), Samples(status.tested_at_samples(), status), Rate(status),
+                         Staleness(status), Seconds(status.tested_at_seconds()));
 }
 
 void ProgressPrinter::Update(const v1::JobStatus& status) {

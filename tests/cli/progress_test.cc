@@ -33,6 +33,8 @@ v1::JobStatus Scored(double accuracy) {
   status.set_test_samples(10000);
   status.set_test_accuracy(accuracy);
   status.set_test_loss(0.05);
+  status.set_tested_at_samples(73200);  // 1.22 epochs
+  status.set_tested_at_seconds(38);
   return status;
 }
 
@@ -94,17 +96,17 @@ TEST(ProgressPrinterTest, OnATerminalRedrawsOneLineAndTakesItAwayForNotes) {
   EXPECT_EQ(out.str(), "\r\x1b[K" + line + "\r\x1b[Knote\n");
 }
 
-TEST(EvaluationLineTest, SaysAccuracyLossAndTime) {
+TEST(EvaluationLineTest, HasTheEpochSamplesAndTimeOfTheWeightsThatWereScored) {
   EXPECT_EQ(EvaluationLine(Scored(0.9876)),
-            "epoch 1.32: test accuracy 98.76 %, test loss 0.0500 | 79,104/300,000 samples | 1,912/s | "
-            "staleness 0.98, p99 2 | 41 s");
+            "epoch 1.22: test accuracy 98.76 %, test loss 0.0500 | 73,200/300,000 samples | 1,912/s | "
+            "staleness 0.98, p99 2 | 38 s");
 }
 
 TEST(ProgressLineTest, OfRealTargetsThereIsTheLossAlone) {
   v1::JobStatus status = Scored(0);
   status.set_has_accuracy(false);
   EXPECT_EQ(EvaluationLine(status),
-            "epoch 1.32: test loss 0.0500 | 79,104/300,000 samples | 1,912/s | staleness 0.98, p99 2 | 41 s");
+            "epoch 1.22: test loss 0.0500 | 73,200/300,000 samples | 1,912/s | staleness 0.98, p99 2 | 38 s");
   EXPECT_EQ(ProgressLine(status).find('%'), std::string::npos) << ProgressLine(status);
   EXPECT_NE(ProgressLine(status).find(", test loss 0.0500"), std::string::npos) << ProgressLine(status);
 }
