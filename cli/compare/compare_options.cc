@@ -13,7 +13,6 @@
 #include "cli/compare/slurm_job.h"
 #include "cli/read_job.h"
 #include "common/job/presets.h"
-#include "common/nearest_name.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -45,15 +44,8 @@ docs/compare.md explains the report and the keys of report.json.
 absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
 
 absl::Status ParseAlgorithms(const std::string& text, std::vector<std::string>* algorithms) {
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
   for (const std::string& name : std::vector<std::string>(absl::StrSplit(text, ','))) {
-    if (FindPreset(name) == nullptr) {
-      const std::string nearest = NearestName(name, names);
-      return Refuse(absl::StrCat("no preset \"", name, "\"; ",
-                                 nearest.empty() ? absl::StrCat("the presets are ", ListPresets())
-                                                 : absl::StrCat("did you mean ", nearest, "?")));
-    }
+    if (FindPreset(name) == nullptr) return Refuse(UnknownPreset(name));
     if (std::count(algorithms->begin(), algorithms->end(), name) > 0) {
       return Refuse(absl::StrCat(name, " is listed twice"));
     }

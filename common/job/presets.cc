@@ -5,8 +5,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/algorithm_facts.h"
+#include "common/nearest_name.h"
 
 namespace catchment {
 namespace {
@@ -170,6 +173,20 @@ void FillOptimizer(const v1::Optimizer& preset, bool elastic, v1::Optimizer* opt
   *optimizer = filled;
 }
 
+// Names of algorithms elsewhere, in small letters without other characters.
+struct Alias {
+  const char* name;
+  const char* preset;
+};
+constexpr Alias kAliases[] = {
+    {"async", "downpour"},       {"asynchronous", "downpour"},
+    {"asyncsgd", "downpour"},    {"asgd", "downpour"},
+    {"hogwild", "downpour"},     {"synchronous", "sync"},
+    {"syncsgd", "sync"},         {"ddp", "sync"},
+    {"allreduce", "sync"},       {"bsp", "sync"},
+    {"stalesynchronous", "ssp"}, {"fedavg", "local_sgd"},
+};
+
 }  // namespace
 
 const std::vector<Preset>& Presets() {
@@ -193,6 +210,22 @@ const Preset* FindPreset(const std::string& name) {
 std::string ListPresets() {
   return absl::StrJoin(Presets(), ", ",
                        [](std::string* out, const Preset& preset) { out->append(preset.name); });
+}
+
+std::string UnknownPreset(const std::string& name) {
+  std::string letters = absl::AsciiStrToLower(name);
+  letters.erase(
+      std::remove_if(letters.begin(), letters.end(), [](char c) { return !absl::ascii_isalnum(c); }),
+      letters.end());
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  std::string nearest = NearestName(name, names);
+  for (const Alias& alias : kAliases) {
+    if (letters == alias.name) nearest = alias.preset;
+  }
+  return absl::StrCat("no preset \"", name, "\"; ",
+                      nearest.empty() ? "" : absl::StrCat("did you mean ", nearest, "? "), "there are ",
+                      ListPresets());
 }
 
 void ApplyPreset(const Preset& preset, v1::Job* job) {

@@ -25,6 +25,10 @@ const Preset* FindPreset(const std::string& name);
 // Returns "sync, downpour, ...".
 std::string ListPresets();
 
+// Describes the error of a preset that does not exist: "no preset "async"; did you mean downpour? there are sync, ...". Knows
+// names that other systems have for an algorithm, and misspelled ones.
+std::string UnknownPreset(const std::string& name);
+
 // Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution
 // than the preset, the optimizer is that of the first preset with its contribution, if possible with as many
 // groups too. An optimizer of another kind than the preset's takes nothing but the schedule from it.

@@ -17,7 +17,6 @@
 #include "common/job/data_sources.h"
 #include "common/job/presets.h"
 #include "common/model_shapes.h"
-#include "common/nearest_name.h"
 
 namespace catchment {
 namespace {
@@ -200,13 +199,7 @@ void CheckKeeping(const v1::Job& job, Problems* problems) {
 const Preset& ChoosePreset(const std::string& name, Problems* problems) {
   if (name.empty()) return Presets().front();
   if (const Preset* preset = FindPreset(name)) return *preset;
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
-  const std::string nearest = NearestName(name, names);
-  problems->Add("algorithm.preset",
-                absl::StrCat("no preset \"", name, "\"; ",
-                             nearest.empty() ? "" : absl::StrCat("did you mean ", nearest, "? "),
-                             "there are ", ListPresets()));
+  problems->Add("algorithm.preset", UnknownPreset(name));
   return Presets().front();
 }
 

@@ -101,6 +101,7 @@ TEST(CompareOptions, RunsOnKubernetes) {
 TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {
   EXPECT_THAT(Error({"--algorithms=sync,downpuor"}),
               AllOf(HasSubstr("no preset"), HasSubstr("did you mean downpour?")));
+  EXPECT_THAT(Error({"--algorithms=sync,async"}), HasSubstr("did you mean downpour?"));
   EXPECT_THAT(Error({"--algorithms=sync,sync"}), HasSubstr("sync is listed twice"));
   EXPECT_THAT(Error({"--workers=1,0"}), HasSubstr("--workers=1,0: takes different whole numbers from 1"));
   EXPECT_THAT(Error({"--budget=epochs:3"}), HasSubstr("takes samples:N or seconds:N"));

@@ -405,6 +405,21 @@ TEST(Presets, UnknownOneListsTheKnownOnesAndTheRestIsStillChecked) {
                 "\nbatch_size: is 0; must be from 1 to 1000000");
 }
 
+TEST(Presets, NamesOfOtherSystemsLeadToTheirAlgorithm) {
+  for (const auto& [name, preset] : std::vector<std::pair<std::string, std::string>>{{"async", "downpour"},
+                                                                                     {"ASGD", "downpour"},
+                                                                                     {"Hogwild!", "downpour"},
+                                                                                     {"DDP", "sync"},
+                                                                                     {"all-reduce", "sync"},
+                                                                                     {"bsp", "sync"},
+                                                                                     {"FedAvg", "local_sgd"},
+                                                                                     {"Sync", "sync"}}) {
+    EXPECT_EQ(Errors({"algorithm.preset=" + name}), "algorithm.preset: no preset \"" + name +
+                                                        "\"; did you mean " + preset + "? there are " +
+                                                        ListPresets());
+  }
+}
+
 TEST(Validate, EmptyJobLacksAModelAndData) {
   EXPECT_EQ(Errors(v1::Job()),
             "model.layers: is empty; a model needs at least a dense layer\n"
