@@ -33,7 +33,9 @@ SIGINT (Ctrl-C) and SIGTERM stop the job after saving a checkpoint; a second one
 If a worker dies, the reason and the end of its log are printed, and the others continue.
 )";
 
-bool IsDevice(absl::string_view device) {
+bool IsDevice(const std::string& text) {
+  const std::string lower = absl::AsciiStrToLower(text);
+  absl::string_view device = lower;
   int index = 0;
   if (absl::ConsumePrefix(&device, "cuda:")) return absl::SimpleAtoi(device, &index) && index >= 0;
   return device == "auto" || device == "cpu" || device == "cuda";

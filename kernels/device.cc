@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -78,8 +79,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCuda(const DeviceRequest& request,
 
 }  // namespace
 
-absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device from_job) {
-  if (flag.empty()) return DeviceRequest{from_job};
+absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& given, v1::Device from_job) {
+  if (given.empty()) return DeviceRequest{from_job};
+  const std::string flag = absl::AsciiStrToLower(given);
   if (flag == "auto") return DeviceRequest{v1::AUTO};
   if (flag == "cpu") return DeviceRequest{v1::CPU};
   if (flag == "cuda") return DeviceRequest{v1::CUDA};
@@ -89,7 +91,7 @@ absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device 
     return DeviceRequest{v1::CUDA, index};
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--device=", flag, " is none of auto, cpu, cuda, cuda:0, cuda:1, ..."));
+      absl::StrCat("--device=", given, " is none of auto, cpu, cuda, cuda:0, cuda:1, ..."));
 }
 
 absl::StatusOr<DeviceChoice> ChooseDevice(const DeviceRequest& request, const DeviceOptions& options) {

@@ -18,8 +18,8 @@ struct DeviceRequest {
   std::optional<int> cuda_index;
 };
 
-// Parses a worker's --device: "auto", "cpu", "cuda" or "cuda:3". An empty flag means the job's choice.
-// Errors: InvalidArgument for anything else.
+// Parses a worker's --device: "auto", "cpu", "cuda" or "cuda:3", in either case. An empty flag means the
+// job's choice. Errors: InvalidArgument for anything else.
 absl::StatusOr<DeviceRequest> ResolveDevice(const std::string& flag, v1::Device from_job);
 
 struct DeviceOptions {

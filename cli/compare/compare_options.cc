@@ -170,7 +170,8 @@ absl::Status Check(const CompareOptions& o) {
                                straggler.worker(), ": they count from 0, and at most ", o.workers.back(),
                                " are used"));
   }
-  if (!o.device.empty() && o.device != "auto" && o.device != "cpu" && o.device != "cuda") {
+  const std::string device = absl::AsciiStrToLower(o.device);
+  if (!device.empty() && device != "auto" && device != "cpu" && device != "cuda") {
     return Refuse(absl::StrCat("--device=", o.device, ": takes auto, cpu or cuda"));
   }
   return CheckLauncher(o);

@@ -44,6 +44,11 @@ TEST(TrainOptionsTest, RefusesMissingAndConflictingFlags) {
   EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
 }
 
+TEST(TrainOptionsTest, TakesADeviceInEitherCase) {
+  EXPECT_TRUE(Parse({"job", "--out=o", "--device=CUDA:1"}).ok());
+  EXPECT_TRUE(Parse({"job", "--out=o", "--device=Cpu"}).ok());
+}
+
 TEST(TrainOptionsTest, AResumedRunNeedsNoJob) { EXPECT_TRUE(Parse({"--resume", "--out=o"}).ok()); }
 
 TEST(TrainOptionsTest, AProgramMayTakeThePlaceOfAJob) {

@@ -38,6 +38,11 @@ TEST(ResolveDevice, FlagGoesBeforeTheJob) {
   EXPECT_EQ(ResolveDevice("cuda:3", v1::CPU)->cuda_index, 3);
 }
 
+TEST(ResolveDevice, EitherCaseIsAccepted) {
+  EXPECT_EQ(ResolveDevice("CPU", v1::CUDA)->device, v1::CPU);
+  EXPECT_EQ(ResolveDevice("Cuda:3", v1::CPU)->cuda_index, 3);
+}
+
 TEST(ResolveDevice, OtherWordsAreNamed) {
   for (const std::string word : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cpu:0"}) {
     EXPECT_EQ(Message(ResolveDevice(word, v1::CPU).status()),

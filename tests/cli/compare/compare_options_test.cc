@@ -98,6 +98,10 @@ TEST(CompareOptions, RunsOnKubernetes) {
               HasSubstr("--program: is not supported with --launcher=kubectl"));
 }
 
+TEST(CompareOptions, TakesADeviceInEitherCase) {
+  EXPECT_TRUE(Parse({"job", "--algorithms=sync", "--out=out", "--device=CPU"}).ok());
+}
+
 TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {
   EXPECT_THAT(Error({"--algorithms=sync,downpuor"}),
               AllOf(HasSubstr("no preset"), HasSubstr("did you mean downpour?")));
