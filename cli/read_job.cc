@@ -139,6 +139,10 @@ void AddSetFlag(std::vector<std::string>* set, FlagSet* flags) {
 }
 
 int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err) {
+  if (!absl::IsInvalidArgument(status)) {
+    *err << "catchment: " << status.message() << '\n';
+    return kExitFailed;
+  }
   *err << (path.empty() ? "the job" : path) << " is not valid:\n" << status.message() << '\n';
   return kExitFailed;
 }

@@ -18,7 +18,7 @@ namespace catchment {
 // Declares --set.
 void AddSetFlag(std::vector<std::string>* set, FlagSet* flags);
 
-// Prints why the job of the file at `path` is not valid; `path` is empty for one that a program described.
+// Prints why the job of the file at `path` is not valid, or cannot be read; `path` is empty for one that a program described.
 // Returns kExitFailed.
 int PrintInvalid(const std::string& path, const absl::Status& status, std::ostream* err);
 

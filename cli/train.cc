@@ -1,6 +1,8 @@
 #include "cli/train.h"
 
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -157,11 +159,22 @@ std::string SourceOf(const TrainOptions& options) {
   return absl::StrCat(options.out, "/job.textproto");
 }
 
+absl::Status CheckResumed(const TrainOptions& options) {
+  std::error_code error;
+  if (!options.resume || !options.job.empty() || std::filesystem::exists(SourceOf(options), error)) {
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(absl::StrCat("--resume: there is no run in ", options.out, " (no file ",
+                                          SourceOf(options),
+                                          "); start one with: catchment train JOB --out=", options.out));
+}
+
 }  // namespace
 
 int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
              SignalWaiter* signals, const Streams& streams) {
   // Reads the job before it changes anything in the directory, which may contain the job.
+  if (absl::Status status = CheckResumed(options); !status.ok()) return Failure(streams, status);
   const std::string source = SourceOf(options);
   std::optional<ProgramDescription> description;
   absl::StatusOr<v1::Job> job = ReadJob(source, options.program, signals, &description);

@@ -22,15 +22,6 @@ constexpr double kBytesPerWorker = 96 << 10;
 // their way to and from the servers.
 constexpr double kVectorsPerWorker = 5;
 
-absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions& options) {
-  if (options.step) return *options.step;
-  if (const std::optional<Distribution> step = SyntheticStep(job)) return *step;
-  return absl::InvalidArgumentError(
-      "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, which takes "
-      "it from a "
-      "finished run");
-}
-
 absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeModel(const v1::Job& job,
                                                           const SimulationOptions& options) {
   return options.quadratic ? MakeQuadratic(*options.quadratic, job, options.servers) : MakeTrainedModel(job);
@@ -127,6 +118,15 @@ class Simulation {
 };
 
 }  // namespace
+
+absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions& options) {
+  if (options.step) return *options.step;
+  if (const std::optional<Distribution> step = SyntheticStep(job)) return *step;
+  return absl::InvalidArgumentError(
+      "--step is required, the time of a step: --step=lognormal:120ms:0.3; or --from=RUN_DIR, which takes "
+      "it from a "
+      "finished run");
+}
 
 std::optional<Distribution> SyntheticStep(const v1::Job& job) {
   if (!job.model().has_synthetic()) return std::nullopt;

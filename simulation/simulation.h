@@ -34,6 +34,9 @@ struct SimulationOptions {
 // Returns the time of a step of model.synthetic; nothing for a job with another model.
 std::optional<Distribution> SyntheticStep(const v1::Job& job);
 
+// Returns the time of a step: that of `options`, or that of model.synthetic. InvalidArgument if neither has one.
+absl::StatusOr<Distribution> StepOf(const v1::Job& job, const SimulationOptions& options);
+
 // Returns the job's status at its end. `job` is complete and valid. Errors: InvalidArgument for options that do not suit
 // the job; those of its data and model; Internal if the job failed.
 absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptions& options);

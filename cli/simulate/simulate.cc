@@ -158,6 +158,7 @@ absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams)
   if (!given.ok()) return given.status();
   const absl::StatusOr<SimulationOptions> simulation = MakeOptions(options);
   if (!simulation.ok()) return simulation.status();
+  if (absl::Status status = StepOf(*given, *simulation).status(); !status.ok()) return status;
   const absl::StatusOr<ComparePlan> plan = PlanRuns(options, *given);
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckMemory(*plan, *simulation); !status.ok()) return status;

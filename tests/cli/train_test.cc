@@ -335,6 +335,24 @@ TEST_F(TrainTest, ResumingTakesTheRunsOwnJob) {
   EXPECT_EQ(LoadJob(options_.out + "/job.textproto")->seed(), 42u);
 }
 
+TEST_F(TrainTest, ResumingInANewDirectorySaysThatThereIsNoRun) {
+  options_.job.clear();
+  options_.resume = true;
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("--resume: there is no run in " + options_.out), Not(HasSubstr("valid"))));
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
+TEST_F(TrainTest, AJobFileThatCannotBeReadIsNotCalledInvalid) {
+  for (const std::string& path : {root_, root_ + "/missing"}) {
+    options_.job = path;
+    EXPECT_EQ(Train(), 1);
+    EXPECT_THAT(err_.str(),
+                AllOf(HasSubstr("the job file: cannot "), HasSubstr(path), Not(HasSubstr("not valid"))));
+  }
+}
+
 TEST_F(TrainTest, ResumingAFinishedRunKeepsItsResult) {
   Script("checkpoint");
   EXPECT_EQ(Train(), 0) << err_.str();

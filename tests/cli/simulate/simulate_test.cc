@@ -156,6 +156,8 @@ TEST_F(SimulateTest, NamesWhatIsMissing) {
   const Outcome step = Simulate("a", {"--workers=2"});
   EXPECT_EQ(step.code, 1);
   EXPECT_THAT(step.err, HasSubstr("--step"));
+  EXPECT_EQ(step.out, "");
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/a"));
   const Outcome from = Simulate("b", {"--workers=2", "--from=" + root_ + "/nothing"});
   EXPECT_EQ(from.code, 1);
   EXPECT_THAT(from.err, HasSubstr("summary.json"));
