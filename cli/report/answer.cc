@@ -28,8 +28,10 @@ std::string Setting(const Comparison& comparison, int workers) {
 
 std::string Noise(const Ratio& ratio) {
   if (!ratio.has_interval) return "one seed cannot show whether this is more than noise";
+  const std::string correction =
+      ratio.pairs > 1 ? absl::StrCat(", corrected for ", ratio.pairs, " pairs,") : "";
   const std::string interval =
-      absl::StrFormat("95 %% interval of the ratio %.2f to %.2f", ratio.low, ratio.high);
+      absl::StrFormat("95 %% interval of the ratio%s %.2f to %.2f", correction, ratio.low, ratio.high);
   return absl::StrCat(ratio.beyond_noise() ? "more than noise" : "not more than noise", " (", interval, ")");
 }
 

@@ -51,15 +51,21 @@ BySeed ValuesOf(const Standing& standing, Duel::Measure measure) {
   return measure == Duel::kSecondsToTarget ? standing.seconds : standing.samples;
 }
 
-const Standing* BestOf(const Comparison& comparison, const std::vector<const Standing*>& standings,
-                       Duel::Measure measure, bool synchronous) {
-  const Standing* best = nullptr;
+// The best algorithm of a family, and the number that it was chosen from.
+struct Champion {
+  const Standing* standing = nullptr;
+  int candidates = 0;
+};
+
+Champion BestOf(const Comparison& comparison, const std::vector<const Standing*>& standings,
+                Duel::Measure measure, bool synchronous) {
+  Champion best;
   for (const Standing* standing : standings) {
     if (IsSynchronous(comparison, standing->algorithm) != synchronous) continue;
     if (ValuesOf(*standing, measure).empty()) continue;
-    if (best == nullptr ||
-        SpreadOf(ValuesOf(*standing, measure)).mean < SpreadOf(ValuesOf(*best, measure)).mean) {
-      best = standing;
+    if (++best.candidates == 1 ||
+        SpreadOf(ValuesOf(*standing, measure)).mean < SpreadOf(ValuesOf(*best.standing, measure)).mean) {
+      best.standing = standing;
     }
   }
   return best;
@@ -70,13 +76,14 @@ std::vector<Duel> Duels(const Comparison& comparison, const Findings& findings) 
   for (Duel::Measure measure : {Duel::kSecondsToTarget, Duel::kSamplesToTarget, Duel::kFinalErrors}) {
     for (int workers : comparison.workers) {
       const std::vector<const Standing*> standings = findings.With(workers);
-      const Standing* synchronous = BestOf(comparison, standings, measure, true);
-      const Standing* asynchronous = BestOf(comparison, standings, measure, false);
-      if (synchronous == nullptr || asynchronous == nullptr) continue;
-      const BySeed ours = ValuesOf(*synchronous, measure);
-      const BySeed theirs = ValuesOf(*asynchronous, measure);
-      duels.push_back({measure, workers, synchronous->algorithm, asynchronous->algorithm, SpreadOf(ours),
-                       SpreadOf(theirs), RatioOf(ours, theirs)});
+      const Champion synchronous = BestOf(comparison, standings, measure, true);
+      const Champion asynchronous = BestOf(comparison, standings, measure, false);
+      const int pairs = synchronous.candidates * asynchronous.candidates;
+      if (pairs == 0) continue;
+      const BySeed ours = ValuesOf(*synchronous.standing, measure);
+      const BySeed theirs = ValuesOf(*asynchronous.standing, measure);
+      duels.push_back({measure, workers, synchronous.standing->algorithm, asynchronous.standing->algorithm,
+                       SpreadOf(ours), SpreadOf(theirs), RatioOf(ours, theirs, pairs)});
     }
   }
   return duels;
@@ -86,14 +93,17 @@ void FindLead(const Comparison& comparison, Findings* findings) {
   const std::vector<const Standing*> standings = findings->With(findings->workers);
   if (standings.empty() || !standings.front()->reached()) return;
   const BySeed& winner = standings.front()->seconds;
-  for (size_t i = 1; i < standings.size() && standings[i]->reached(); ++i) {
-    const Ratio ratio = RatioOf(standings[i]->seconds, winner);
-    if (i == 1) findings->lead = ratio;
-    const bool first_synchronous = IsSynchronous(comparison, standings[i]->algorithm) &&
-                                   !IsSynchronous(comparison, standings.front()->algorithm) &&
-                                   !findings->lead_over_synchronous.has_value();
-    if (first_synchronous) findings->lead_over_synchronous = ratio;
-  }
+  const auto is_synchronous = [&](const Standing* standing) {
+    return IsSynchronous(comparison, standing->algorithm);
+  };
+  const auto end = std::find_if_not(standings.begin(), standings.end(),
+                                    [](const Standing* standing) { return standing->reached(); });
+  const int reached = static_cast<int>(end - standings.begin());
+  if (reached > 1) findings->lead = RatioOf(standings[1]->seconds, winner, reached * (reached - 1) / 2);
+  const auto synchronous = std::find_if(standings.begin(), end, is_synchronous);
+  if (synchronous == standings.begin() || synchronous == end) return;
+  const int waiting = static_cast<int>(std::count_if(standings.begin(), end, is_synchronous));
+  findings->lead_over_synchronous = RatioOf((*synchronous)->seconds, winner, waiting * (reached - waiting));
 }
 
 }  // namespace

@@ -38,10 +38,12 @@ std::string HowItIsDecided(const Comparison& comparison, const Findings& finding
     absl::StrAppend(&words, "A run reaches it where the straight line between two scores crosses it. ");
   }
   if (comparison.seeds == 1) return HtmlParagraph(words + "One seed cannot tell a difference from noise.");
-  absl::StrAppend(
-      &words,
-      "A difference is called more than noise when the 95 % interval of the ratio, seed by seed "
-      "(paired t-test on the logarithms), leaves 1 out. In brackets: the lowest and the highest seed.");
+  absl::StrAppend(&words,
+                  "A difference is called more than noise when the 95 % interval of the ratio, seed by seed "
+                  "(paired t-test on the logarithms), leaves 1 out. The two are the best of their kind in "
+                  "these same runs, so the "
+                  "level is corrected by the number of pairs that they were chosen from (Bonferroni). In "
+                  "brackets: the lowest and the highest seed.");
   return HtmlParagraph(words);
 }
 

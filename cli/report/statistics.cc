@@ -82,16 +82,18 @@ Spread SpreadOf(const BySeed& values) {
   return SpreadOf(list);
 }
 
-Ratio RatioOf(const BySeed& values, const BySeed& base) {
+Ratio RatioOf(const BySeed& values, const BySeed& base, int pairs) {
   const std::vector<double> ratios = LogRatios(values, base);
   Ratio ratio;
+  ratio.pairs = pairs;
   if (ratios.empty()) return ratio;
   const double mean = SpreadOf(ratios).mean;
   ratio.value = ratio.low = ratio.high = std::exp(mean);
   if (ratios.size() < 2) return ratio;
   ratio.has_interval = true;
+  const double confidence = 1 - (1 - kConfidence) / pairs;
   const double half =
-      StandardError(ratios, mean) * StudentTQuantile(kConfidence, static_cast<double>(ratios.size() - 1));
+      StandardError(ratios, mean) * StudentTQuantile(confidence, static_cast<double>(ratios.size() - 1));
   ratio.low = std::exp(mean - half);
   ratio.high = std::exp(mean + half);
   return ratio;

@@ -30,14 +30,16 @@ struct Ratio {
   double low = 1;
   double high = 1;
   bool has_interval = false;  // at least two seeds
+  int pairs = 1;              // from which the two were chosen by their results
 
   // Returns true if the interval does not contain 1.
   bool beyond_noise() const { return has_interval && (low > 1 || high < 1); }
 };
 
 // Computes the ratio over the seeds that both have; 1 without an interval if there are none. All values are
-// above 0.
-Ratio RatioOf(const BySeed& values, const BySeed& base);
+// above 0. If the two were chosen from `pairs` pairs by the same results, the level of the interval is corrected by
+// Bonferroni: all intervals of these pairs together contain the true ratios in 95 % of comparisons.
+Ratio RatioOf(const BySeed& values, const BySeed& base, int pairs = 1);
 
 // Student's t distribution, for confidence intervals from few runs: P(T <= t) with `dof` degrees of freedom,
 // above 0 and not necessarily whole.

@@ -45,6 +45,16 @@ TEST(RatioOf, IntervalByHand) {
   EXPECT_TRUE(ratio.beyond_noise());
 }
 
+TEST(RatioOf, TheLevelIsCorrectedForThePairsThatTheTwoWereChosenFrom) {
+  const BySeed a = {{1, std::exp(5)}, {2, std::exp(7)}, {3, std::exp(6)}};
+  const BySeed b = {{1, std::exp(1)}, {2, std::exp(1)}, {3, std::exp(1)}};
+  const double half = std::log(RatioOf(a, b).high / RatioOf(a, b).value);
+  const double corrected = std::log(RatioOf(a, b, 5).high / RatioOf(a, b, 5).value);
+  EXPECT_NEAR(half / StudentTQuantile(0.95, 2), corrected / StudentTQuantile(0.99, 2), 1e-9);
+  EXPECT_GT(corrected, 2 * half);
+  EXPECT_DOUBLE_EQ(RatioOf(a, b, 5).value, RatioOf(a, b).value);
+}
+
 TEST(RatioOf, EffectsOfASeedOnBothAreNotNoise) {
   const Ratio ratio = RatioOf({{1, 2}, {2, 20}, {3, 200}}, {{1, 1}, {2, 10.1}, {3, 99}});
   EXPECT_NEAR(ratio.value, 2, 0.01);
