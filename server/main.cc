@@ -751,8 +751,8 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, 
   };
   ServerRegistration registration(
       setting->servers[0], setting->client_credentials,
-      MakeRegisterRequest(*setting, edge->address(), (*shard)->claim()->server_instance()),
-      (*shard)->claim(), setting->job.faults().connect_timeout_seconds(), &clock, std::move(callbacks));
+      MakeRegisterRequest(*setting, edge->address(), (*shard)->claim()->server_instance()), (*shard)->claim(),
+      setting->job.faults().connect_timeout_seconds(), &clock, std::move(callbacks));
   const auto leave = [&] {
     {
       MutexLock lock(&end.mu);
@@ -824,7 +824,8 @@ absl::Status Main(const Flags& flags) {
   if (!status.ok() && setting->index > 0 && !setting->refused) {
     ServerRegistration::Report(
         setting->servers[0], setting->client_credentials,
-        MakeRegisterRequest(*setting, setting->servers[setting->index], /*server_instance=*/RandomId()), status);
+        MakeRegisterRequest(*setting, setting->servers[setting->index], /*server_instance=*/RandomId()),
+        status);
   }
   return status;
 }

@@ -7,8 +7,8 @@
 
 namespace catchment {
 
-absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors,
-                                         int num_servers, std::optional<int64_t> values_in_block) {
+absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers,
+                                         std::optional<int64_t> values_in_block) {
   const int64_t block_size = values_in_block.value_or(int64_t{job.block_kib()} * 1024 / sizeof(float));
   if (!NeedsWholeTensors(job.optimizer())) {
     return ParameterLayout::Create(std::move(tensors), num_servers, block_size, Cuts::kAnywhere);

@@ -16,8 +16,7 @@ namespace catchment {
 // (common/job/validate.h). No tensor is split where the optimizer takes norms over whole tensors
 // (NeedsWholeTensors). `values_in_block` takes the place of the job's block_kib. Errors: InvalidArgument, as from ParameterLayout::Create, naming the field that asks
 // for whole tensors.
-absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors,
-                                         int num_servers,
+absl::StatusOr<ParameterLayout> LayoutOf(const v1::Job& job, std::vector<TensorSpec> tensors, int num_servers,
                                          std::optional<int64_t> values_in_block = std::nullopt);
 
 }  // namespace catchment

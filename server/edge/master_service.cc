@@ -116,11 +116,10 @@ absl::Status EndedMasterService::Failure() const {
 template <typename Request, typename Reply>
 void EndedMasterService::Refuse(CallQueue* queue, absl::string_view method,
                                 typename DeferredCall<Async, Request, Reply>::Method ask) {
-  UnaryCall<Async, Request, Reply>::Accept(queue, For(method), &service_, ask,
-                                           [this](const Request&, Reply*) -> absl::Status {
-                                             return absl::NotFoundError(
-                                                 DescribeEnd(record_.phase(), record_.reason()));
-                                           });
+  UnaryCall<Async, Request, Reply>::Accept(
+      queue, For(method), &service_, ask, [this](const Request&, Reply*) -> absl::Status {
+        return absl::NotFoundError(DescribeEnd(record_.phase(), record_.reason()));
+      });
 }
 
 Permission EndedMasterService::For(absl::string_view method) const {

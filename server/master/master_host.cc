@@ -435,10 +435,10 @@ void MasterHost::CheckForMissingServers() {
     continues_later_ = true;
     const std::string where = options_.servers.empty() ? "" : absl::StrCat(" at ", options_.servers[s]);
     const std::string& why = peers_[s].failure;
-    return master_->Fail(absl::StrCat(
-        options_.loss->process, " was lost, and server ", s, where, " has not come back for ", limit, " s",
-        why.empty() ? "" : absl::StrCat(" (it ended: ", why, ")"), "; start all servers again with --resume ",
-        "to continue from the last checkpoint"));
+    return master_->Fail(
+        absl::StrCat(options_.loss->process, " was lost, and server ", s, where, " has not come back for ",
+                     limit, " s", why.empty() ? "" : absl::StrCat(" (it ended: ", why, ")"),
+                     "; start all servers again with --resume ", "to continue from the last checkpoint"));
   }
 }
 

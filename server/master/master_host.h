@@ -131,7 +131,7 @@ class MasterHost {
     uint64_t instance = 0;  // RegisterServerRequest.server_instance
     std::unique_ptr<v1::ShardService::Stub> stub;
     double last_heard = 0;
-    bool gone = false;  // the process that had the job's shard has ended
+    bool gone = false;    // the process that had the job's shard has ended
     std::string failure;  // why the last process that has registered no more has ended
     // With Faults.standby: of the shard (ShardCommand.Standby.epoch), and of the last process that was asked to restore
     // it.

@@ -254,7 +254,7 @@ class Block {
   v1::BlockState state_ ABSL_GUARDED_BY(mu_);
   Changes changes_ ABSL_GUARDED_BY(mu_);  // only with a standby
   uint64_t last_change_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t logged_version_ ABSL_GUARDED_BY(mu_) = 0;  // of the last change with values
+  uint64_t logged_version_ ABSL_GUARDED_BY(mu_) = 0;                         // of the last change with values
   const std::unique_ptr<MomentumControl> momentum_ ABSL_PT_GUARDED_BY(mu_);  // null if the job has none
   NoiseAverage noise_ ABSL_GUARDED_BY(mu_);
   // The waiting contributions, by group or in order of arrival.
