@@ -96,6 +96,12 @@ std::string TimeSplit(const nlohmann::json& summary) {
   return all > 0 ? absl::StrJoin(shares, ", ") : "";
 }
 
+// Returns true if servers were started after the job's beginning, so that they have counted only a part of it.
+bool IsPart(const nlohmann::json& summary) {
+  const auto computed = summary.find("computed_samples");
+  return computed != summary.end() && computed->is_number() && *computed < summary.value("samples", 0.0);
+}
+
 bool HasRecovered(const nlohmann::json& summary) {
   const auto found = summary.find("recoveries");
   return found != summary.end() && found->is_number() && *found != 0;
@@ -154,13 +160,14 @@ std::string SummaryTable(const nlohmann::json& summary,
                        .Add("implicit_momentum", Four, "", " from asynchrony")
                        .Join()},
       {"noise scale", Phrase(summary).Add("noise_scale", Many("sample")).Join()},
-      {"pushes", Phrase(summary)
-                     .Add("pushes_applied", Whole, "", " applied")
-                     .Add("pushes_waiting", Whole, "", " waiting")
-                     .Add("pushes_late", Whole, "", " late")
-                     .Add("pushes_non_finite", Whole, "", " not finite")
-                     .Add("pushes_duplicate", Whole, "", " duplicate")
-                     .Join()},
+      {IsPart(summary) ? "pushes since the last start" : "pushes",
+       Phrase(summary)
+           .Add("pushes_applied", Whole, "", " applied")
+           .Add("pushes_waiting", Whole, "", " waiting")
+           .Add("pushes_late", Whole, "", " late")
+           .Add("pushes_non_finite", Whole, "", " not finite")
+           .Add("pushes_duplicate", Whole, "", " duplicate")
+           .Join()},
       {"on the wire", Phrase(summary)
                           .Add("bytes_pushed", Bytes, "", " pushed")
                           .Add("bytes_pulled", Bytes, "", " pulled")

@@ -226,9 +226,10 @@ void SimulatedMaster::WriteOutputs() {
   }
   if (outputs_written_ || !master_->ended()) return;
   outputs_written_ = true;
-  status_.Update(outputs_->WriteSummary(
-      options_.job, Status(),
-      {.servers = static_cast<int>(servers_.size()), .devices = {"simulated: " + model_.description()}}));
+  status_.Update(outputs_->WriteSummary(options_.job, Status(),
+                                        {.servers = static_cast<int>(servers_.size()),
+                                         .computed_samples = master_->computed_samples(),
+                                         .devices = {"simulated: " + model_.description()}}));
   master_->OnOutputsWritten();
 }
 

@@ -145,7 +145,9 @@ absl::StatusOr<Distribution> RecordedStep(const std::string& directory) {
   const absl::StatusOr<Recorded> run = Read(directory);
   if (!run.ok()) return run.status();
   const absl::StatusOr<double> compute = Positive(directory, run->summary, "compute_seconds");
-  const absl::StatusOr<double> samples = Positive(directory, run->summary, "samples");
+  // The seconds are those since the servers' last start. Runs of earlier releases do not have the samples since then.
+  const char* const key = run->summary.contains("computed_samples") ? "computed_samples" : "samples";
+  const absl::StatusOr<double> samples = Positive(directory, run->summary, key);
   if (!compute.ok()) return compute.status();
   if (!samples.ok()) return samples.status();
   Distribution step{.mean = *compute * run->job.batch_size() / *samples};

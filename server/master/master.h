@@ -172,6 +172,8 @@ class Master {
   uint64_t generation() const { return rosters_.generation(); }
   // Returns the budget, or 0 while it is unknown.
   uint64_t total_samples() const { return total_samples_; }
+  // Returns the samples that workers have computed since the master's start.
+  uint64_t computed_samples() const { return work_.samples(); }
   uint64_t done_samples() const { return ledger_ == nullptr ? 0 : ledger_->done_samples(); }
   // Returns the checkpoints completed since the previous call, by number.
   std::vector<CompleteCheckpoint> TakeCompleteCheckpoints();

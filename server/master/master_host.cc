@@ -386,6 +386,7 @@ void MasterHost::WriteFinalOutputs() {
     facts.devices.assign(devices_.begin(), devices_.end());
     for (const Peer& peer : peers_) servers.push_back(peer.address);
     has_weights = AllServersHere() && master_->weights_are_final();
+    facts.computed_samples = master_->computed_samples();
     if (kept_) facts.best_weights = kept_->evaluation();
     if (job_status.tested_at_samples() == job_status.samples()) {
       model_facts.statistics = StatisticsOf(newest_report_);

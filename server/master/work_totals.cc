@@ -22,6 +22,7 @@ uint64_t CountOf(const v1::Progress& progress, uint64_t microseconds) {
 }  // namespace
 
 void WorkTotals::Add(const v1::Progress& before, const v1::Progress& after) {
+  samples_ += after.samples() - std::min(before.samples(), after.samples());
   compute_seconds_ += Growth(before.compute_seconds(), after.compute_seconds());
   push_seconds_ += Growth(before.push_seconds(), after.push_seconds());
   pull_seconds_ += Growth(before.pull_seconds(), after.pull_seconds());
@@ -46,6 +47,7 @@ void WorkTotals::Fill(v1::JobStatus* status) const {
 
 v1::WorkTotalsImage WorkTotals::Save() const {
   v1::WorkTotalsImage image;
+  image.set_samples(samples_);
   image.set_compute_seconds(compute_seconds_);
   image.set_push_seconds(push_seconds_);
   image.set_pull_seconds(pull_seconds_);
@@ -58,6 +60,7 @@ v1::WorkTotalsImage WorkTotals::Save() const {
 }
 
 void WorkTotals::Restore(const v1::WorkTotalsImage& image) {
+  samples_ = image.samples();
   compute_seconds_ = image.compute_seconds();
   push_seconds_ = image.push_seconds();
   pull_seconds_ = image.pull_seconds();

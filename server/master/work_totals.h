@@ -19,10 +19,13 @@ class WorkTotals {
   v1::WorkTotalsImage Save() const;
   void Restore(const v1::WorkTotalsImage& image);
 
+  // Returns the samples that compute_seconds belong to.
+  uint64_t samples() const { return samples_; }
   // Fills the fields of the status from compute_seconds on.
   void Fill(v1::JobStatus* status) const;
 
  private:
+  uint64_t samples_ = 0;
   double compute_seconds_ = 0;
   double push_seconds_ = 0;
   double pull_seconds_ = 0;

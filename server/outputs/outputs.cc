@@ -221,6 +221,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["pushes_duplicate"] = status.pushes_duplicate();
   summary["bytes_pushed"] = status.bytes_pushed();
   summary["bytes_pulled"] = status.bytes_pulled();
+  summary["computed_samples"] = facts.computed_samples;
   summary["compute_seconds"] = status.compute_seconds();
   summary["push_seconds"] = status.push_seconds();
   summary["pull_seconds"] = status.pull_seconds();

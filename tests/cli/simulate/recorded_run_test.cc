@@ -61,6 +61,16 @@ class RecordedRunTest : public testing::Test {
   const std::string directory_;
 };
 
+TEST_F(RecordedRunTest, StepTimeOfAResumedRunIsThatSinceItsLastStart) {
+  WriteJob("downpour");
+  WriteSummary(R"(, "samples": 16000, "computed_samples": 4000, "compute_seconds": 48)");
+  Write("metrics.jsonl", "");
+  const absl::StatusOr<Distribution> step = RecordedStep(directory_);
+  ASSERT_TRUE(step.ok()) << step.status();
+  WriteSummary(R"(, "samples": 4000, "compute_seconds": 48)");
+  EXPECT_DOUBLE_EQ(step->mean, RecordedStep(directory_)->mean) << "the whole run at once";
+}
+
 TEST_F(RecordedRunTest, TakesTheMeanOfASteadyRun) {
   WriteJob("downpour");
   WriteSummary(R"(, "samples": 4000, "compute_seconds": 48)");
