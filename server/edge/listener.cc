@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/address.h"
 #include "common/rpc.h"
 
 namespace catchment {
@@ -34,24 +36,37 @@ void LimitConnections(grpc::ServerBuilder* builder) {
   }
 }
 
-// Returns the reason of a failure, which gRPC does not report, from the operating system.
-std::string ExplainListenFailure(const std::string& host, const std::string& port) {
-  if (host == "unix") return "is its directory there and writable, and does its path have at most 107 bytes?";
+// Returns the system's reason for an address that a process cannot listen on, and what to do. gRPC would only log it.
+std::string ExplainListenFailure(int error) {
+  const std::string why = std::strerror(error);
+  if (error == EADDRNOTAVAIL) {
+    return why + "; it is not an address of this machine: is --index that of the server on this machine?";
+  }
+  if (error == EACCES) return why + "; choose a port of at least 1024";
+  return why + "; choose another port, or 0 for a free one";
+}
+
+// Returns why no socket can be bound to an address, or an empty text. gRPC needs one that can.
+std::string TryToBind(const std::string& host, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const bool brackets = host.size() > 2 && host.front() == '[';  // an IPv6 address
-  const std::string name = brackets ? host.substr(1, host.size() - 2) : host;
-  if (const int error = getaddrinfo(name.c_str(), port.c_str(), &hints, &found); error != 0) {
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
     return gai_strerror(error);
   }
-  const int fd = socket(found->ai_family, found->ai_socktype, 0);
-  const bool bound = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0;
-  const std::string why = bound ? "it may be in use" : std::strerror(errno);
-  if (fd >= 0) close(fd);
+  int first_error = 0;
+  bool bound = false;
+  for (const addrinfo* at = found; at != nullptr && !bound; at = at->ai_next) {
+    const int fd = socket(at->ai_family, at->ai_socktype, 0);
+    const int reuse = 1;
+    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+    bound = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;
+    if (!bound && first_error == 0) first_error = errno;
+    if (fd >= 0) close(fd);
+  }
   freeaddrinfo(found);
-  return why;
+  return bound ? "" : ExplainListenFailure(first_error);
 }
 
 }  // namespace
@@ -63,8 +78,11 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   if (colon == std::string::npos || colon + 1 == address.size()) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
   }
-  const std::string host = address.substr(0, colon);
-  const std::string port = address.substr(colon + 1);
+  const bool is_unix = absl::StartsWith(address, "unix:");
+  if (!is_unix) {
+    const std::string why = TryToBind(HostOf(address), address.substr(colon + 1));
+    if (!why.empty()) return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
+  }
   grpc::ServerBuilder builder;
   SetTrainingOptions(&builder);
   LimitConnections(&builder);
@@ -82,11 +100,12 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   listener.server_ = builder.BuildAndStart();
   if (listener.server_ == nullptr || picked == 0) {
     for (const auto& queue : queues) queue->Shutdown();
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ",
-                                               ExplainListenFailure(host, port),
-                                               "; choose another port, or 0 for a free one"));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen on ", address, ": ",
+        is_unix ? "is its directory there and writable, and does its path have at most 107 bytes?"
+                : ExplainListenFailure(EADDRINUSE)));
   }
-  listener.address_ = host == "unix" ? address : absl::StrCat(host, ":", picked);
+  listener.address_ = is_unix ? address : absl::StrCat(address.substr(0, colon), ":", picked);
   listener.Serve(services, std::move(queues));
   return listener;
 }
