@@ -71,7 +71,9 @@ absl::StatusOr<DaemonPaths> FindOwnDaemons() {
 }
 
 std::string ToString(const Departure& departure) {
-  return absl::StrCat(departure.name, " (pid ", departure.pid, ") died: ", ToString(departure.end),
+  const std::string member =
+      departure.worker < 0 ? "" : absl::StrCat(", worker ", departure.worker, " of the job");
+  return absl::StrCat(departure.name, " (pid ", departure.pid, member, ") died: ", ToString(departure.end),
                       "; the last lines of ", departure.log, ":", Quote(departure.tail));
 }
 
@@ -185,8 +187,12 @@ std::vector<Departure> LocalCluster::Reap() {
     const std::optional<ProcessEnd> end = child.process.Poll();
     if (!end.has_value()) continue;
     child.reaped = true;
-    departures.push_back({child.part, child.process.name(), child.process.pid(), *end, child.log,
-                          child.process.LastLines(kTailLines)});
+    departures.push_back({.part = child.part,
+                          .name = child.process.name(),
+                          .pid = child.process.pid(),
+                          .end = *end,
+                          .log = child.log,
+                          .tail = child.process.LastLines(kTailLines)});
   }
   return departures;
 }
@@ -204,6 +210,13 @@ bool LocalCluster::AnyRuns() const {
     if (!child.reaped) return true;
   }
   return false;
+}
+
+std::string LocalCluster::NameOf(pid_t pid) const {
+  for (const Child& child : children_) {
+    if (child.process.pid() == pid) return child.process.name();
+  }
+  return "";
 }
 
 absl::Status LocalCluster::RestartEvaluator() {

@@ -73,13 +73,14 @@ struct Departure {
   Part part = Part::kWorker;
   std::string name;  // "worker-1"
   pid_t pid = 0;
+  int worker = -1;  // of a worker: its index in the job, as in its status; -1: unknown
   ProcessEnd end;
   std::string log;                // file
   std::vector<std::string> tail;  // the last lines of the log
 };
 
-// Returns "worker-1 (pid 4711) died: killed by SIGKILL (9); the last lines of out/logs/worker-1.log:" and
-// those lines.
+// Returns "worker-1 (pid 4711, worker 0 of the job) died: killed by SIGKILL (9); the last lines of
+// out/logs/worker-1.log:" and those lines.
 std::string ToString(const Departure& departure);
 
 // Return the command lines of the processes. `master` is the master's address, and `address` that of a server that is
@@ -108,6 +109,8 @@ class LocalCluster {
   int Running(Part part) const;
   bool MasterRuns() const;
   bool AnyRuns() const;
+  // Returns the name of the child with this process id, "worker-1"; empty if there is none.
+  std::string NameOf(pid_t pid) const;
   absl::Status RestartEvaluator();
   // Starts a server or a worker that has ended again, a server at its former address.
   absl::Status Restart(const std::string& name);

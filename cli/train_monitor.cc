@@ -76,8 +76,22 @@ void TrainMonitor::PollMaster() {
   if (HasMoved(status_, *status)) moved_ = answered_;
   status_ = *status;
   if (status_.phase() == v1::JobStatus::TRAINING) outcome_.training = status_;
+  NoteIndices();
   observer_->Update(status_);
   if (bounds_.train > 0 && status_.wall_seconds() >= bounds_.train && Trains()) StopForTime();
+}
+
+void TrainMonitor::NoteIndices() {
+  for (const v1::WorkerStatus& worker : status_.workers()) {
+    const auto pid = static_cast<pid_t>(worker.pid());
+    const int index = static_cast<int>(worker.worker());
+    const auto known = indices_.find(pid);
+    if (known != indices_.end() && known->second == index) continue;
+    indices_[pid] = index;
+    const std::string name = cluster_->NameOf(pid);
+    if (name.empty() || name == absl::StrCat("worker-", index)) continue;
+    observer_->Note(absl::StrCat(name, " (pid ", pid, ") is worker ", index, " of the job"));
+  }
 }
 
 void TrainMonitor::StopForTime() {
@@ -105,7 +119,9 @@ void TrainMonitor::HandleSignal(int signal) {
     cluster_->SignalMaster(SIGTERM);
 }
 
-void TrainMonitor::HandleDeparture(const Departure& departure) {
+void TrainMonitor::HandleDeparture(Departure departure) {
+  if (const auto known = indices_.find(departure.pid); known != indices_.end())
+    departure.worker = known->second;
   const bool master = departure.name == "server-0";
   if (departure.end.in_order()) {
     master_ended_ |= master;

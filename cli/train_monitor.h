@@ -15,6 +15,8 @@
 #ifndef CATCHMENT_CLI_TRAIN_MONITOR_H_
 #define CATCHMENT_CLI_TRAIN_MONITOR_H_
 
+#include <sys/types.h>
+
 #include <map>
 #include <string>
 
@@ -63,9 +65,11 @@ class TrainMonitor {
   void Watch();
   double PollSeconds() const;
   void PollMaster();
+  // Reports the workers whose index in the job is not the number of their process, once for each process.
+  void NoteIndices();
   void StopForTime();
   void HandleSignal(int signal);
-  void HandleDeparture(const Departure& departure);
+  void HandleDeparture(Departure departure);
   // Starts a process that a signal ended again. Returns false if it was not.
   bool Restart(const Departure& departure);
   // Returns true if the job has its result, so that the loss of a server does no harm.
@@ -105,6 +109,7 @@ class TrainMonitor {
   int evaluator_restarts_ = 0;
   std::string lost_worker_;  // the last one that failed and of which JudgeLoss has not decided; empty: none
   double lost_at_ = 0;       // the time of its loss
+  std::map<pid_t, int> indices_;         // of workers in the job, by process
   std::map<std::string, int> restarts_;  // of servers and workers, by name
 };
 

@@ -10,6 +10,7 @@
 //   stubborn    ignores Stop and SIGTERM
 //   checkpoint  has written a checkpoint
 //   scored      reports a score of the test set
+//   swapped     has the workers in the file "pids", one in each line, which ends with that of worker 0
 //   endless     has a budget of 10^12 samples
 // A server of another index waits for SIGTERM; with FAKE_SERVER=die it ends with exit code 3.
 #include <grpcpp/grpcpp.h>
@@ -27,6 +28,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "proto/master.grpc.pb.h"
 
@@ -64,6 +66,7 @@ class FakeMaster final : public v1::MasterService::Service {
     status->set_samples(100);
     if (Scripted("endless")) status->set_total_samples(1'000'000'000'000);
     status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    if (Scripted("swapped")) AddWorkers(status);
     if (Scripted("scored")) {
       status->set_test_samples(10);
       status->set_has_accuracy(true);
@@ -80,6 +83,16 @@ class FakeMaster final : public v1::MasterService::Service {
   }
 
  private:
+  void AddWorkers(v1::JobStatus* status) const {
+    std::ifstream file(out_ + "/pids");
+    std::vector<uint32_t> pids{std::istream_iterator<uint32_t>(file), {}};
+    for (size_t i = 0; i < pids.size(); ++i) {
+      v1::WorkerStatus* worker = status->add_workers();
+      worker->set_worker(pids.size() - 1 - i);
+      worker->set_pid(pids[i]);
+    }
+  }
+
   const std::string out_;
 };
 

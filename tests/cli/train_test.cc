@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -123,6 +124,24 @@ TEST_F(TrainTest, AWorkerThatIsKilledIsStartedAgain) {
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("died: killed by SIGKILL (9)"), HasSubstr("    my last words"),
                                 HasSubstr("again (1 of at most 5 times)")));
+}
+
+TEST_F(TrainTest, AWorkerIsNamedAsTheJobNamesIt) {
+  Script("swapped");
+  options_.workers = 2;
+  // worker-0 writes its process id first, so that it is worker 1 of the job.
+  Worker(
+      "case \"$*\" in *--local_index=1*)\n"
+      "  wait_for $OUT/first; (cat $OUT/first; echo $$) >$OUT/new; mv $OUT/new $OUT/pids\n"
+      "  wait_asked; wait_asked; wait_asked; exit 3;;\n"
+      "esac\n"
+      "echo $$ >$OUT/new0; mv $OUT/new0 $OUT/first; wait_for $OUT/pids\n"
+      "wait_gone $(tail -n 1 $OUT/pids); wait_asked; wait_asked; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(),
+              AllOf(ContainsRegex("worker-0 \\(pid [0-9]+\\) is worker 1 of the job"),
+                    ContainsRegex("worker-1 \\(pid [0-9]+\\) is worker 0 of the job"),
+                    ContainsRegex("worker-1 \\(pid [0-9]+, worker 0 of the job\\) died: exit code 3")));
 }
 
 TEST_F(TrainTest, AWorkerThatIsAlwaysKilledIsStartedAgainFiveTimes) {
