@@ -229,7 +229,7 @@ std::string DescribeBudget(const JobFacts& facts) {
   const std::string epochs =
       facts.knows_samples()
           ? absl::StrCat(Short(facts.epochs(), 4), facts.epochs() == 1 ? " epoch" : " epochs", " of ",
-                         Count(facts.train_samples()), " samples, ")
+                         Count(facts.samples_per_epoch()), " samples, ")
           : "";
   return absl::StrCat(
       epochs, Plural(facts.total_samples(), "sample"), " in all: ", Plural(facts.steps_per_worker(), "step"),

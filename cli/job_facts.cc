@@ -44,6 +44,9 @@ int64_t JobFacts::contributions_waiting() const {
 }
 
 int64_t JobFacts::train_samples() const { return ShapeOf(job_.data()).train_samples; }
+int64_t JobFacts::samples_per_epoch() const {
+  return static_cast<int64_t>(SamplesPerEpoch(job_, train_samples()));
+}
 int64_t JobFacts::test_samples() const { return ShapeOf(job_.data()).test_samples; }
 
 int64_t JobFacts::total_samples() const {
@@ -54,7 +57,7 @@ int64_t JobFacts::total_samples() const {
       return CeilDivide(job_.updates() * contributions(), contributions_make()) * period() *
              job_.batch_size();
     default:
-      return job_.epochs() * train_samples();
+      return job_.epochs() * samples_per_epoch();
   }
 }
 
@@ -64,7 +67,7 @@ int64_t JobFacts::updates() const {
   if (synchronous()) return CeilDivide(steps_per_worker(), period());
   return CeilDivide(CeilDivide(total_steps(), period()) * contributions_make(), contributions());
 }
-double JobFacts::epochs() const { return 1.0 * total_samples() / train_samples(); }
+double JobFacts::epochs() const { return 1.0 * total_samples() / samples_per_epoch(); }
 
 WireBytes JobFacts::wire() const {
   const int64_t sent = PayloadBytes(layout_, Codec::ForPush(job_.compression()));

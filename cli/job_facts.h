@@ -66,6 +66,7 @@ class JobFacts {
   // Return the numbers of samples of the data; 0 for data.table, whose rows are known after a worker has read
   // them.
   int64_t train_samples() const;
+  int64_t samples_per_epoch() const;  // fewer than train_samples with last_minibatch DROP
   int64_t test_samples() const;
   bool knows_samples() const { return train_samples() > 0; }
   // Returns true if the budget is known; one in epochs follows from the number of samples.

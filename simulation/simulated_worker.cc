@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/job/algorithm_facts.h"
+
 namespace catchment {
 namespace {
 
@@ -165,7 +167,8 @@ class SimulatedWorker::Session final : public LeaseCalls {
     absl::StatusOr<Score> score = Score();
     const auto gradient = [&](absl::Span<const float> weights, absl::Span<float> gradient,
                               PassObserver* observer) { score = Pass(plan, weights, gradient, observer); };
-    const Algorithm::Step step = leases_.StepOf(plan.spans, cluster_.model->train_samples());
+    const Algorithm::Step step =
+        leases_.StepOf(plan.spans, SamplesPerEpoch(*cluster_.job, cluster_.model->train_samples()));
     const double start = events_.Now();
     const double blocked = client_.totals().blocked_seconds();
     if (absl::Status status = algorithm_->Run(step, gradient); !status.ok()) return status;

@@ -87,14 +87,14 @@ uint64_t LeaseSource::first_version() const {
   return first_version_.value_or(0);
 }
 
-Algorithm::Step LeaseSource::StepOf(absl::Span<const Span> spans, uint64_t train_samples) const {
+Algorithm::Step LeaseSource::StepOf(absl::Span<const Span> spans, uint64_t samples_per_epoch) const {
   Algorithm::Step step;
   for (const Span& span : spans) step.samples += static_cast<uint32_t>(span.end - span.begin);
   MutexLock lock(&mu_);
   step.local_steps = local_steps_;
   if (total_samples_ > 0 && !spans.empty()) {
     const Span& first = spans.front();
-    const double position = static_cast<double>(first.epoch) * static_cast<double>(train_samples) +
+    const double position = static_cast<double>(first.epoch) * static_cast<double>(samples_per_epoch) +
                             static_cast<double>(first.begin);
     step.progress = position / static_cast<double>(total_samples_);
   }

@@ -57,8 +57,8 @@ class LeaseSource {
   // Of the first lease; valid once Next has returned a plan.
   uint64_t first_version() const;
   // Returns the step of a minibatch of these samples: its place in the job's budget, and Lease.local_steps of the last
-  // lease. `train_samples` is the size of the training set.
-  Algorithm::Step StepOf(absl::Span<const Span> spans, uint64_t train_samples) const;
+  // lease. `samples_per_epoch`: SamplesPerEpoch.
+  Algorithm::Step StepOf(absl::Span<const Span> spans, uint64_t samples_per_epoch) const;
 
  private:
   static constexpr uint64_t kSaveState = uint64_t{1} << 63;  // plus the checkpoint's number

@@ -167,7 +167,8 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   };
   const double start = clock_.Now();
   const double blocked = client_.totals().blocked_seconds();
-  const absl::Status run = algorithm_->Run(leases_.StepOf(batch.spans, session_.data.train.size()), gradient);
+  const absl::Status run = algorithm_->Run(
+      leases_.StepOf(batch.spans, SamplesPerEpoch(session_.job, session_.data.train.size())), gradient);
   if (absl::Status status = StatusOf(session_); !status.ok()) return status;
   if (!run.ok()) return run;
   const double seconds = clock_.Now() - start - (client_.totals().blocked_seconds() - blocked);

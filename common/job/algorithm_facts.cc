@@ -48,4 +48,14 @@ Pace PaceOf(const v1::Job& job) {
   return pace;
 }
 
+uint64_t SamplesPerStep(const v1::Job& job) {
+  return uint64_t{job.batch_size()} * (IsSynchronous(job.algorithm().consistency()) ? job.workers() : 1);
+}
+
+uint64_t SamplesPerEpoch(const v1::Job& job, uint64_t train_samples) {
+  const uint64_t step = SamplesPerStep(job);
+  if (job.last_minibatch() != v1::Job::DROP || train_samples < step) return train_samples;
+  return train_samples - train_samples % step;
+}
+
 }  // namespace catchment

@@ -52,6 +52,13 @@ struct Pace {
 // Returns the pace of a job whose defaults are filled in.
 Pace PaceOf(const v1::Job& job);
 
+// Returns the samples that an epoch trains with, of the training set's `train_samples`: all of them, or without the
+// last minibatches (Job.last_minibatch). At least 1 if train_samples is.
+uint64_t SamplesPerEpoch(const v1::Job& job, uint64_t train_samples);
+
+// Returns the samples of one step of the job: of all workers together in synchronous mode, otherwise of one worker.
+uint64_t SamplesPerStep(const v1::Job& job);
+
 // The learning rate's scale by the workers that train (proto/job.proto, Optimizer.WorkerScaling):
 //   LINEAR:      workers now / Job.workers
 //   SQUARE_ROOT: its square root

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/job/algorithm_facts.h"
 #include "common/job/checks.h"
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"
@@ -21,6 +22,16 @@ void FillJob(v1::Job* job) {
   CATCHMENT_DEFAULT(job, deterministic, false);
   CATCHMENT_DEFAULT(job, block_kib, 1024);
   if (job->budget_case() == v1::Job::BUDGET_NOT_SET) job->set_epochs(1);
+}
+
+void FillLastMinibatch(v1::Job* job) {
+  if (job->last_minibatch() != v1::Job::LAST_MINIBATCH_UNSET) return;
+  job->set_last_minibatch(v1::Job::KEEP);
+  const uint64_t step = SamplesPerStep(*job), samples = job->data().external().train_samples();
+  if (step == 0 || samples < step) return;
+  // A step's samples are divided among its workers: fewer than two for each leave one of them with a single one.
+  const uint64_t rest = samples % step, workers = step / job->batch_size();
+  if (rest > 0 && rest < 2 * workers) job->set_last_minibatch(v1::Job::DROP);
 }
 
 void FillModel(v1::Model* model) {
@@ -186,6 +197,7 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   }
   FillCompression(job->mutable_compression());
   FillComputation(job->mutable_computation());
+  FillLastMinibatch(job);
   FillKeeping(job);
 }
 

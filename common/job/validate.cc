@@ -69,6 +69,8 @@ void CheckJob(const v1::Job& job, Problems* problems) {
   problems->Within<uint32_t>(1, kMaxBlockKib, "block_kib", job.block_kib());
   problems->Require(v1::Device_IsValid(job.device()), "device", static_cast<int>(job.device()),
                     "must be AUTO, CPU or CUDA");
+  problems->Require(v1::Job::LastMinibatch_IsValid(job.last_minibatch()), "last_minibatch",
+                    static_cast<int>(job.last_minibatch()), "must be KEEP or DROP");
   CheckBudget(job, problems);
 }
 

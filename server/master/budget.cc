@@ -9,11 +9,6 @@
 namespace catchment {
 namespace {
 
-// Returns the number of samples in one step of the job.
-uint64_t SamplesPerStep(const Pace& pace) {
-  return pace.synchronous ? pace.workers * pace.batch_size : pace.batch_size;
-}
-
 // Returns the number of steps of the job, or of minibatches, that make `updates` updates.
 uint64_t StepsFor(uint64_t updates, const Pace& pace) {
   const uint64_t contributions =
@@ -47,13 +42,14 @@ Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t train_samples
 
 Budget BudgetOf(const v1::Job& job, uint64_t train_samples) {
   const Pace pace = PaceOf(job);
+  train_samples = SamplesPerEpoch(job, train_samples);
   switch (job.budget_case()) {
     case v1::Job::kEpochs:
       return Until({job.epochs(), 0}, train_samples);
     case v1::Job::kSamples:
-      return InSamples(job.samples(), SamplesPerStep(pace), train_samples);
+      return InSamples(job.samples(), SamplesPerStep(job), train_samples);
     case v1::Job::kUpdates:
-      return InSteps(StepsFor(job.updates(), pace), SamplesPerStep(pace), train_samples);
+      return InSteps(StepsFor(job.updates(), pace), SamplesPerStep(job), train_samples);
     case v1::Job::BUDGET_NOT_SET:
       break;
   }

@@ -85,7 +85,7 @@ class DataLedger {
   // Returns the state from which a job is resumed with the weights of a checkpoint. In synchronous mode this
   // is exactly what follows its version, which must not have been forgotten. In asynchronous mode it contains
   // all steps that are not in the cut; AwaitCheckpoint(true) must have been called before any shard took the
-  // checkpoint. Fills train_samples, version, pending, next_*, steps and samples.
+  // checkpoint. Fills train_samples, as if an epoch had all of them, version, pending, next_*, steps and samples.
   virtual v1::MasterState StateAt(const Cut& cut) const = 0;
 
   // Synchronous mode: frees what is only needed for StateAt of versions below `version`.

@@ -8,11 +8,11 @@
 
 namespace catchment {
 
-LeaseLedger::LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_samples,
+LeaseLedger::LeaseLedger(const Pace& pace, const Budget& budget, uint64_t samples_per_epoch,
                          const v1::MasterState& from)
     : batch_size_(pace.batch_size),
       budget_(budget.steps),
-      source_(train_samples, budget.end, from),
+      source_(samples_per_epoch, budget.end, from),
       assigned_minibatches_(from.steps()) {}
 
 std::optional<uint64_t> LeaseLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {

@@ -25,7 +25,8 @@ inline constexpr uint64_t kMinibatchesPerLease = 8;
 class LeaseLedger final : public DataLedger {
  public:
   // Starts from `from`; a default MasterState is the beginning.
-  LeaseLedger(const Pace& pace, const Budget& budget, uint64_t train_samples, const v1::MasterState& from);
+  LeaseLedger(const Pace& pace, const Budget& budget, uint64_t samples_per_epoch,
+              const v1::MasterState& from);
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
   void SetLeaseSize(uint64_t holder, uint64_t minibatches) override { holders_[holder].most = minibatches; }

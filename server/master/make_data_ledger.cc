@@ -51,8 +51,9 @@ std::unique_ptr<DataLedger> MakeDataLedger(const v1::Job& job, uint64_t train_sa
                                            const v1::MasterState& from) {
   const Pace pace = PaceOf(job);
   const Budget budget = BudgetOf(job, train_samples);
-  if (pace.synchronous) return std::make_unique<PlanLedger>(pace, budget, train_samples, from);
-  return std::make_unique<LeaseLedger>(pace, budget, train_samples, from);
+  const uint64_t samples_per_epoch = SamplesPerEpoch(job, train_samples);
+  if (pace.synchronous) return std::make_unique<PlanLedger>(pace, budget, samples_per_epoch, from);
+  return std::make_unique<LeaseLedger>(pace, budget, samples_per_epoch, from);
 }
 
 }  // namespace catchment

@@ -71,6 +71,11 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
 }
 
+double Master::done_epochs() const {
+  return static_cast<double>(ledger_->done_samples()) /
+         static_cast<double>(SamplesPerEpoch(job_, train_samples_));
+}
+
 void Master::OpenLedger(uint64_t train_samples) {
   train_samples_ = train_samples;
   total_samples_ = BudgetOf(job_, train_samples).total_samples;
@@ -357,6 +362,7 @@ std::vector<CompleteCheckpoint> Master::TakeCompleteCheckpoints() {
 v1::MasterState Master::StateAt(const Cut& cut) const {
   v1::MasterState state;
   if (ledger_ != nullptr) state = ledger_->StateAt(cut);
+  state.set_train_samples(train_samples_);  // of which an epoch may have left some out
   state.set_next_incarnation(membership_.next_incarnation());
   state.set_wall_seconds(state_machine_.trained_seconds(clock_->Now()));
   state.set_next_evaluation(evaluations_.next());
@@ -419,7 +425,7 @@ void Master::Tick() {
 
 void Master::Advance() {
   if (ledger_ != nullptr) {
-    evaluations_.Observe(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
+    evaluations_.Observe(done_epochs());
   }
   while (state_machine_.Step(GatherFacts(), clock_->Now())) OnStateEntered();
   AnnounceCheckpoint();

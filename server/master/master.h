@@ -217,6 +217,7 @@ class Master {
          const v1::MasterState& from);
 
   void OpenLedger(uint64_t train_samples);
+  double done_epochs() const;  // requires the ledger
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
   // Records a worker's progress for the status. InvalidArgument if it is impossible.
   absl::Status Observe(const v1::Progress& progress, Member* member);

@@ -49,7 +49,7 @@ v1::JobStatus Master::Status() const {
 void Master::FillProgress(v1::JobStatus* status) const {
   if (ledger_ != nullptr) {
     status->set_samples(ledger_->done_samples());
-    status->set_epochs(static_cast<double>(ledger_->done_samples()) / static_cast<double>(train_samples_));
+    status->set_epochs(done_epochs());
   }
   status->set_total_samples(total_samples_);
   status->set_repeated_samples(repeated_samples_);

@@ -23,13 +23,13 @@ uint64_t PlanLedger::Plan::PartSize(uint64_t step, uint64_t rank) const {
   return samples * (rank + 1) / participants.size() - samples * rank / participants.size();
 }
 
-PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_samples,
+PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t samples_per_epoch,
                        const v1::MasterState& from)
     : batch_size_(pace.batch_size),
       steps_per_version_(pace.steps_per_version),
       contributes_first_(pace.contributes_first),
       budget_(budget.steps),
-      source_(train_samples, budget.end, from),
+      source_(samples_per_epoch, budget.end, from),
       next_step_(from.version() * pace.steps_per_version),
       budget_steps_(from.steps()) {}
 
@@ -227,8 +227,8 @@ v1::MasterState PlanLedger::StateAt(const Cut& cut) const {
     }
   }
   v1::MasterState state;
-  state.set_train_samples(source_.samples_per_epoch());
   state.set_version(cut.version);
+  state.set_train_samples(source_.samples_per_epoch());
   for (const Span& span : pending.spans()) *state.add_pending() = ToProto(span);
   state.set_next_epoch(source_.next().epoch);
   state.set_next_position(source_.next().position);

@@ -33,7 +33,7 @@ inline constexpr uint64_t kStepsPerPlan = 16;
 class PlanLedger final : public DataLedger {
  public:
   // Starts from `from`; a default MasterState is the beginning.
-  PlanLedger(const Pace& pace, const Budget& budget, uint64_t train_samples, const v1::MasterState& from);
+  PlanLedger(const Pace& pace, const Budget& budget, uint64_t samples_per_epoch, const v1::MasterState& from);
 
   std::optional<uint64_t> Prepare(uint64_t holder, const std::vector<uint64_t>& members) override;
   void SetLeaseSize(uint64_t holder, uint64_t minibatches) override {}

@@ -10,7 +10,8 @@ SampleSource::SampleSource(uint64_t samples_per_epoch, std::optional<Position> e
                            const v1::MasterState& from)
     : samples_per_epoch_(samples_per_epoch), end_(end), next_{from.next_epoch(), from.next_position()} {
   CHECK_GT(samples_per_epoch_, 0u);
-  CHECK_LT(next_.position, samples_per_epoch_);
+  // The job that goes on may train with fewer samples of an epoch than the one before.
+  if (next_.position >= samples_per_epoch_) next_ = {next_.epoch + 1, 0};
   for (const v1::SampleSpan& span : from.pending()) pool_.Add(FromProto(span));
 }
 

@@ -5,6 +5,7 @@
 #ifndef CATCHMENT_SERVER_MASTER_SAMPLE_SOURCE_H_
 #define CATCHMENT_SERVER_MASTER_SAMPLE_SOURCE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -32,7 +33,7 @@ class SampleSource {
   uint64_t remaining() const;
 
   // Returns the number of samples taken and not returned since the beginning of the job.
-  uint64_t taken() const { return Linear(next_) - pool_.num_samples(); }
+  uint64_t taken() const { return Linear(next_) - std::min(Linear(next_), pool_.num_samples()); }
 
   uint64_t samples_per_epoch() const { return samples_per_epoch_; }
   const SpanPool& pool() const { return pool_; }

@@ -955,6 +955,26 @@ v1::Job External(const std::vector<std::string>& overrides = {}) {
   return job;
 }
 
+// PyTorch's batch normalization refuses a single sample.
+TEST(Validate, ProgramsGetNoMinibatchOfOneSample) {
+  const auto last = [](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = {"batch_size=8", "algorithm.preset=sync"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const auto job = FillDefaultsAndValidate(External(all));
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.value_or(v1::Job()).last_minibatch();
+  };
+  EXPECT_EQ(last({"data.external.train_samples=64"}), v1::Job::KEEP);
+  EXPECT_EQ(last({"data.external.train_samples=65"}), v1::Job::DROP);
+  EXPECT_EQ(last({"data.external.train_samples=66"}), v1::Job::KEEP);
+  EXPECT_EQ(last({"data.external.train_samples=67", "workers=2"}), v1::Job::DROP) << "of 1 and 2 samples";
+  EXPECT_EQ(last({"data.external.train_samples=68", "workers=2"}), v1::Job::KEEP);
+  EXPECT_EQ(last({"data.external.train_samples=67", "workers=2", "algorithm.preset=downpour"}),
+            v1::Job::KEEP);
+  EXPECT_EQ(last({"data.external.train_samples=65", "last_minibatch=KEEP"}), v1::Job::KEEP);
+  EXPECT_EQ(FillDefaultsAndValidate(Minimal())->last_minibatch(), v1::Job::KEEP);
+}
+
 TEST(Validate, ExternalModelsAreChecked) {
   EXPECT_TRUE(FillDefaultsAndValidate(External()).ok());
   EXPECT_EQ(Errors(External({"model.initial_weights="})),

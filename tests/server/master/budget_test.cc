@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include "server/master/data_ledger.h"
 #include "tests/server/master/testing.h"
 
 namespace catchment {
@@ -30,6 +31,50 @@ TEST(BudgetTest, SamplesNeverRunOverTheEndOfAnEpoch) {
   EXPECT_EQ(BudgetOf(job, 103).end, (Position{1, 0}));
   job.set_samples(103);
   EXPECT_EQ(BudgetOf(job, 103).end, (Position{1, 0}));
+}
+
+TEST(BudgetTest, EpochsEndBeforeALastMinibatchThatIsLeftOut) {
+  v1::Job job = MakeJob({.synchronous = false, .workers = 4, .batch_size = 8, .epochs = 3});
+  job.set_last_minibatch(v1::Job::DROP);
+  EXPECT_EQ(BudgetOf(job, 103).total_samples, 3 * 96u);
+  EXPECT_EQ(BudgetOf(job, 104).total_samples, 3 * 104u) << "all minibatches are whole";
+  EXPECT_EQ(BudgetOf(job, 7).total_samples, 3 * 7u) << "fewer than one minibatch";
+  job.mutable_algorithm()->mutable_consistency()->mutable_synchronous();
+  EXPECT_EQ(BudgetOf(job, 105).total_samples, 3 * 96u);
+}
+
+// Whatever workers come and go, every epoch has its whole minibatches, and each sample at most once.
+TEST(BudgetTest, LedgerLeavesOutLastMinibatches) {
+  v1::Job job = MakeJob({.batch_size = 8, .epochs = 2});
+  job.set_last_minibatch(v1::Job::DROP);
+  job.mutable_algorithm()->mutable_consistency()->mutable_asynchronous();
+  const auto ledger = MakeDataLedger(job, 65, {});
+  uint64_t samples = 0, begun = 0;
+  for (uint64_t holder = 1; !ledger->AllDone(); ++holder) {
+    ASSERT_TRUE(ledger->Prepare(holder, {holder}).has_value());
+    const Assignment assignment = ledger->Next(holder, {holder});
+    ASSERT_LT(++begun, 100u);
+    for (const Step& step : assignment.minibatches) {
+      EXPECT_EQ(NumSamples(step), 8u);
+      for (const Span& span : step) EXPECT_LE(span.end, 64u);
+    }
+    ledger->MarkDone(holder, assignment.minibatches.size() / 2 + 1);  // and lost with the others
+    samples += 8 * (assignment.minibatches.size() / 2 + 1);
+    ledger->Return(holder, assignment.minibatches.size());
+  }
+  EXPECT_EQ(samples, 128u);
+  EXPECT_EQ(ledger->done_samples(), 128u);
+}
+
+TEST(BudgetTest, JobThatBeginsToDropContinuesWithTheNextEpoch) {
+  v1::Job job = MakeJob({.batch_size = 8, .epochs = 2});
+  job.set_last_minibatch(v1::Job::DROP);
+  v1::MasterState state;
+  state.set_train_samples(65);
+  state.set_next_position(64);
+  const auto ledger = MakeDataLedger(job, 65, state);
+  EXPECT_EQ(ledger->done_samples(), 64u);
+  EXPECT_FALSE(ledger->AllAssigned());
 }
 
 TEST(BudgetTest, UpdatesAreStepsAndExpectedSamples) {
