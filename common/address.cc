@@ -53,6 +53,12 @@ bool HasForm(absl::string_view address) {
   return !host.empty() && host.find_first_of(":/[]@ \t") == absl::string_view::npos;
 }
 
+// localhost, and the other names that a machine has for itself alone.
+bool IsLocalhostName(const std::string& host) {
+  return host == "localhost" || absl::StartsWith(host, "localhost.") || absl::EndsWith(host, ".localhost") ||
+         host == "ip6-localhost" || host == "ip6-loopback";
+}
+
 }  // namespace
 
 absl::Status TidyAddress(std::string* address) {
@@ -86,11 +92,6 @@ bool IsNumericHost(const std::string& host) {
   return true;
 }
 
-bool IsLocalhost(const std::string& host) {
-  return host == "localhost" || absl::StartsWith(host, "localhost.") || absl::EndsWith(host, ".localhost") ||
-         host == "ip6-localhost" || host == "ip6-loopback";
-}
-
 std::vector<std::string> Resolve(const std::string& host) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -107,12 +108,21 @@ std::vector<std::string> Resolve(const std::string& host) {
   return addresses;
 }
 
-bool IsLoopback(const std::string& host) {
-  const std::vector<std::string> addresses = Resolve(host);
+bool AreLoopback(const std::vector<std::string>& addresses) {
   return !addresses.empty() &&
          std::all_of(addresses.begin(), addresses.end(), [](const std::string& address) {
            return absl::StartsWith(address, "127.") || address == "::1";
          });
+}
+
+bool IsLocalHost(const std::string& host) {
+  return (IsNumericHost(host) || IsLocalhostName(host)) && AreLoopback(Resolve(host));
+}
+
+std::string AddressToListenOn(const std::string& address, const std::vector<std::string>& addresses) {
+  const std::string host = HostOf(address);
+  if (IsNumericHost(host) || IsLocalhostName(host) || !AreLoopback(addresses)) return address;
+  return absl::StrCat("[::]:", address.substr(address.rfind(':') + 1));
 }
 
 }  // namespace catchment

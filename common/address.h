@@ -20,13 +20,18 @@ absl::Status TidyAddresses(std::string* list);
 std::string HostOf(const std::string& address);
 // Returns true if `host` is written as a number, as in 10.0.0.1 or ::1.
 bool IsNumericHost(const std::string& host);
-// Returns true for localhost and the other names that a machine has for itself alone.
-bool IsLocalhost(const std::string& host);
-
 // Returns the numeric addresses of a host; none if it is unknown.
 std::vector<std::string> Resolve(const std::string& host);
-// Returns true if a host has addresses, and all of them are those of the loopback interface.
-bool IsLoopback(const std::string& host);
+// Returns true if there are addresses, and all of them are those of the loopback interface.
+bool AreLoopback(const std::vector<std::string>& addresses);
+
+// Returns true if a process that listens at `host` is meant for this machine alone: localhost, or an address of the
+// loopback interface. Other names are meant for all machines, although a machine may have its own name for 127.0.1.1, as
+// Debian's installer writes it to /etc/hosts.
+bool IsLocalHost(const std::string& host);
+// Returns where a server with this address listens: at all interfaces if `addresses`, those of its host, are all of the
+// loopback interface, and the host is not meant for this machine alone. Otherwise at the address itself.
+std::string AddressToListenOn(const std::string& address, const std::vector<std::string>& addresses);
 
 }  // namespace catchment
 

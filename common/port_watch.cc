@@ -9,7 +9,10 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/address.h"
 #include "common/open_files.h"
 
 namespace catchment {
@@ -31,6 +34,13 @@ bool HasSpareFiles() {
     if (file >= 0) close(file);
   }
   return spare;
+}
+
+// Returns " (127.0.1.1)" for a name.
+std::string Addresses(const std::string& address) {
+  const std::string host = HostOf(address);
+  if (absl::StartsWith(address, "unix:") || IsNumericHost(host)) return "";
+  return absl::StrCat(" (", absl::StrJoin(Resolve(host), ", "), ")");
 }
 
 bool AwaitConnection(grpc::Channel* channel, double seconds) {
@@ -82,7 +92,8 @@ void PortWatch::Run() {
       ending = ending_;
     }
     if (ending) return;
-    LOG_IF(INFO, connected && !reached()) << "this process is reachable at " << address_;
+    LOG_IF(INFO, connected && !reached())
+        << "this process is reachable at " << address_ << " from this machine" << Addresses(address_);
     if (connected) {
       failures = 0;
       MutexLock lock(&mu_);

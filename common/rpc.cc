@@ -4,14 +4,11 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <malloc.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
@@ -23,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/address.h"
 #include "common/command_line.h"
 
 namespace catchment {
@@ -115,26 +113,10 @@ void WatchFiles(const TlsFiles& tls, grpc::experimental::TlsCredentialsOptions* 
   options->watch_identity_key_cert_pairs();
 }
 
-bool IsLoopback(const sockaddr& address) {
-  if (address.sa_family == AF_INET) {
-    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-  }
-  return address.sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
-}
-
 // Returns true if the peer has reset the stream of the call (RST_STREAM) without an answer. gRPC makes a status of the
 // error code, such as RESOURCE_EXHAUSTED when the peer was short of memory, and only its message differs from an answer.
 bool WasReset(const grpc::Status& status) {
   return absl::StartsWith(status.error_message(), "Received RST_STREAM");
-}
-
-// Returns HOST of HOST:PORT or [HOST]:PORT.
-std::string HostOf(const std::string& address) {
-  const absl::string_view host = absl::string_view(address).substr(0, address.rfind(':'));
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
-    return std::string(host.substr(1, host.size() - 2));
-  return std::string(host);
 }
 
 // gRPC's own resolver reads /etc/hosts and asks DNS. The C library's also follows nsswitch.conf, for example to mDNS, LDAP
@@ -144,15 +126,7 @@ void UseSystemResolver() { setenv("GRPC_DNS_RESOLVER", "native", /*overwrite=*/0
 }  // namespace
 
 bool IsLocal(const std::string& address) {
-  if (absl::StartsWith(address, "unix:")) return true;
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(HostOf(address).c_str(), nullptr, &hints, &found) != 0) return false;
-  bool local = true;
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) local &= IsLoopback(*at->ai_addr);
-  freeaddrinfo(found);
-  return local;
+  return absl::StartsWith(address, "unix:") || IsLocalHost(HostOf(address));
 }
 
 absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure) {
@@ -162,7 +136,8 @@ absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool i
   if (insecure || !tls.ca.empty() || IsLocal(address)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       address,
-      " is not on this machine's loopback interface, and without TLS everyone who reaches the port can read, "
+      " is not on this machine's loopback interface (localhost, or an address such as 127.0.0.1), and "
+      "without TLS everyone who reaches the port can read, "
       "change and end the job: give all processes --tls_ca, --tls_cert and --tls_key (deploy/make_certs.sh "
       "makes "
       "certificates), or --insecure on a network that no one else can reach"));

@@ -1,5 +1,6 @@
 #include "server/edge/listener.h"
 
+#include <glog/logging.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/address.h"
 #include "common/rpc.h"
 
@@ -69,6 +71,16 @@ std::string TryToBind(const std::string& host, const std::string& port) {
   return bound ? "" : ExplainListenFailure(first_error);
 }
 
+// Returns where to listen for HOST:PORT, and says so if it is elsewhere than at HOST's addresses.
+std::string WhereToListen(const std::string& address) {
+  const std::vector<std::string> addresses = Resolve(HostOf(address));
+  std::string at = AddressToListenOn(address, addresses);
+  LOG_IF(WARNING, at != address) << HostOf(address) << " is " << absl::StrJoin(addresses, ", ")
+                                 << " on this machine (see /etc/hosts), which other machines do not reach: "
+                                    "listening on all interfaces";
+  return at;
+}
+
 }  // namespace
 
 absl::StatusOr<Listener> Listener::Open(const std::string& address,
@@ -79,8 +91,9 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
   }
   const bool is_unix = absl::StartsWith(address, "unix:");
+  const std::string listen_on = is_unix ? address : WhereToListen(address);
   if (!is_unix) {
-    const std::string why = TryToBind(HostOf(address), address.substr(colon + 1));
+    const std::string why = TryToBind(HostOf(listen_on), address.substr(colon + 1));
     if (!why.empty()) return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
   }
   grpc::ServerBuilder builder;
@@ -91,7 +104,7 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
     builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(options.memory_quota_bytes));
   }
   int picked = 0;
-  builder.AddListeningPort(address, credentials, &picked);
+  builder.AddListeningPort(listen_on, credentials, &picked);
   Listener listener;
   builder.RegisterService(listener.health_->grpc_service());
   for (CallService* service : services) builder.RegisterService(service->grpc_service());

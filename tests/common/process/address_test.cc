@@ -43,15 +43,25 @@ TEST(AddressTest, HostHasNoBrackets) {
   EXPECT_EQ(HostOf("unix:/tmp/server"), "unix");
 }
 
-TEST(AddressTest, LoopbackAddressesAreKnown) {
-  EXPECT_TRUE(IsLoopback("127.0.1.1"));
-  EXPECT_TRUE(IsLoopback("::1"));
-  EXPECT_FALSE(IsLoopback("10.0.0.1"));
-  EXPECT_FALSE(IsLoopback("0.0.0.0"));
-  EXPECT_TRUE(IsNumericHost("::1"));
-  EXPECT_FALSE(IsNumericHost("localhost"));
-  EXPECT_TRUE(IsLocalhost("localhost"));
-  EXPECT_FALSE(IsLocalhost("node0"));
+TEST(AddressTest, LocalHostsAreLocalhostAndLoopbackAddresses) {
+  for (const char* const host : {"localhost", "127.0.0.1", "127.0.1.1", "::1"})
+    EXPECT_TRUE(IsLocalHost(host)) << host;
+  for (const char* const host : {"10.0.0.1", "0.0.0.0", "::", "no.such.host.invalid"}) {
+    EXPECT_FALSE(IsLocalHost(host)) << host;
+  }
+  EXPECT_TRUE(AreLoopback({"127.0.1.1", "::1"}));
+  EXPECT_FALSE(AreLoopback({"127.0.1.1", "10.0.0.1"}));
+  EXPECT_FALSE(AreLoopback({}));
+}
+
+// A machine on which /etc/hosts has 127.0.1.1 for its own name.
+TEST(AddressTest, NameWithLoopbackAddressesAloneListensOnAllInterfaces) {
+  EXPECT_EQ(AddressToListenOn("node0:7000", {"127.0.1.1"}), "[::]:7000");
+  for (const char* const address : {"localhost:7000", "127.0.1.1:7000", "[::1]:7000"}) {
+    EXPECT_EQ(AddressToListenOn(address, {"127.0.1.1"}), address);
+  }
+  EXPECT_EQ(AddressToListenOn("node0:7000", {"127.0.1.1", "10.0.0.1"}), "node0:7000");
+  EXPECT_EQ(AddressToListenOn("node0:7000", {}), "node0:7000");
 }
 
 }  // namespace
