@@ -20,6 +20,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/address.h"
 #include "common/command_line.h"
 
@@ -117,6 +119,15 @@ void WatchFiles(const TlsFiles& tls, grpc::experimental::TlsCredentialsOptions* 
 // error code, such as RESOURCE_EXHAUSTED when the peer was short of memory, and only its message differs from an answer.
 bool WasReset(const grpc::Status& status) {
   return absl::StartsWith(status.error_message(), "Received RST_STREAM");
+}
+
+// OpenSSL's error does not say whether a certificate is of another authority, or not valid at this time.
+std::string CertificateHint(const std::string& message) {
+  if (!absl::StrContains(message, "certificate verify failed")) return "";
+  return absl::StrCat(
+      "; the peer's certificate is from another authority than --tls_ca, or the clocks of the two "
+      "machines differ: here it is ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::Now(), absl::UTCTimeZone()));
 }
 
 // gRPC's own resolver reads /etc/hosts and asks DNS. The C library's also follows nsswitch.conf, for example to mDNS, LDAP
@@ -230,7 +241,7 @@ std::shared_ptr<grpc::Channel> ConnectForControl(
 
 absl::Status FromGrpc(const grpc::Status& status, const std::string& context) {
   if (status.ok()) return absl::OkStatus();
-  const std::string message = status.error_message();
+  const std::string message = status.error_message() + CertificateHint(status.error_message());
   return absl::Status(
       WasReset(status) ? absl::StatusCode::kUnavailable : static_cast<absl::StatusCode>(status.error_code()),
       context.empty() ? message : absl::StrCat(context, ": ", message));

@@ -119,6 +119,15 @@ TEST(RpcTest, CallWhoseStreamWasResetIsUnavailable) {
   }
 }
 
+TEST(RpcTest, RefusedCertificateNamesAuthorityAndClock) {
+  const absl::Status status = FromGrpc(
+      grpc::Status(grpc::StatusCode::UNAVAILABLE, "SSL routines::certificate verify failed"), "server 1");
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("certificate verify failed; the peer's certificate"));
+  EXPECT_THAT(std::string(status.message()),
+              testing::ContainsRegex("clocks .* here it is 20[0-9-]* [0-9:]* UTC"));
+}
+
 TEST(RpcTest, ProgramsResolveNamesAsTheCLibraryDoes) {
   unsetenv("GRPC_DNS_RESOLVER");
   TuneProcess();
