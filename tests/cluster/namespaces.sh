@@ -27,7 +27,8 @@ clean_up() {
   done
 }
 
-# make_hosts ADDRESS...: a namespace for each; what joins them is the caller's.
+# make_hosts ADDRESS...: a namespace for each; what joins them is the caller's. Skips the test where commands cannot run in
+# such hosts: in a chroot, for example, `ip netns add` works, and `ip netns exec`, which mounts, does not.
 make_hosts() {
   local i hosts="127.0.0.1 localhost"$'\n'
   [[ $(id -u) -eq 0 ]] || skip "making network namespaces needs root"
@@ -40,9 +41,11 @@ make_hosts() {
     spaces+=("catchment-$$-node$i")
     ip netns add "${spaces[i]}" || skip "this machine does not let a network namespace be made"
     # `ip netns exec` shows these files in the place of those in /etc.
-    mkdir -p "/etc/netns/${spaces[i]}"
-    echo "$hosts" >"/etc/netns/${spaces[i]}/hosts"
-    ip -n "${spaces[i]}" link set lo up
+    { mkdir -p "/etc/netns/${spaces[i]}" && echo "$hosts" >"/etc/netns/${spaces[i]}/hosts"; } ||
+      skip "/etc/netns cannot be written"
+    ip netns exec "${spaces[i]}" grep -q node0 /etc/hosts ||
+      skip "this machine does not let a command run in a network namespace with a file of its own mounted"
+    ip -n "${spaces[i]}" link set lo up || skip "this machine does not let network interfaces be changed"
   done
 }
 

@@ -37,7 +37,9 @@ has_suite() { wget --quiet --tries=2 --output-document=/dev/null "$(mirror)/dist
 # Runs in separate namespaces: its processes end with it, and it has its own network and host name.
 export PATH=$PATH:/usr/sbin:/sbin
 if [[ ${1:-} != --inside ]]; then
-  [[ $(id -u) -eq 0 ]] || { echo "SKIPPED: debootstrap needs root"; exit 0; }
+  source tests/deploy/rights.sh
+  require_rights make_device
+  require_rights unshare --mount --net --uts --pid --fork --kill-child --mount-proc true
   [[ -d ${CATCHMENT_DATA:-}/mnist ]] || { echo "SKIPPED: there is no MNIST in \$CATCHMENT_DATA"; exit 0; }
   install_missing
   work=$(mktemp -d /var/tmp/catchment-roots.XXXXXX)

@@ -184,7 +184,9 @@ END
   [[ ! -e $work/cluster ]] || fail "a run is left in the cluster"
 }
 
-[[ $(id -u) -eq 0 ]] || { echo "SKIPPED: Pods of other users need root"; exit 0; }
+source tests/deploy/rights.sh
+require_rights unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc \
+  mount --bind /etc/hosts /etc/hosts
 export PATH=$PATH:/usr/sbin:/sbin
 install_missing
 work=$(mktemp -d /var/tmp/catchment-kubernetes.XXXXXX)
