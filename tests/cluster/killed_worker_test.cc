@@ -20,7 +20,8 @@ TEST_P(KilledWorkerTest, OthersTrainItsShare) {
   const std::string more = absl::StrCat("workers: 3 batch_size: 32 epochs: ", kEpochs, " ", kShortTimeout);
   TestCluster cluster({SmallJob(GetParam(), more), /*servers=*/2});
   ASSERT_TRUE(cluster.Start(3));
-  ASSERT_TRUE(cluster.AwaitStatus("all three to train", AllHaveTrained(3, 1000)));
+  // One step of each: on a busy machine two of them may train most of the budget.
+  ASSERT_TRUE(cluster.AwaitStatus("all three to train", AllHaveTrained(3, 1)));
   cluster.Kill(cluster.worker(1));
   ASSERT_TRUE(
       cluster.AwaitOutput(cluster.server(0), "considered lost; its samples are assigned to other workers"));
@@ -44,7 +45,7 @@ TEST(BrokenConnectionTest, NobodyWaitsForTheLeaseOfAKilledWorker) {
       "workers: 2 batch_size: 32 epochs: 20 faults { heartbeat_timeout_seconds: 100000 }";
   TestCluster cluster({SmallJob("sync", more), /*servers=*/2});
   ASSERT_TRUE(cluster.Start(2));
-  ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1000)));
+  ASSERT_TRUE(cluster.AwaitStatus("both to train", AllHaveTrained(2, 1)));
   cluster.Kill(cluster.worker(1));
   ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "lost its connection to server"));
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
