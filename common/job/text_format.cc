@@ -242,13 +242,13 @@ std::optional<Explanation> FindOtherFormat(const std::string& text) {
     return Explanation{{0, 0}, DescribeOtherFormat("JSON")};
   }
   if (absl::StrContains(text, "{")) return std::nullopt;
-  int number = 0;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
-    if (absl::EndsWith(line, ":") || absl::StartsWith(line, "- ") || line == "---") {
-      return Explanation{{number, 0}, DescribeOtherFormat("YAML")};
+  const std::vector<absl::string_view> lines = absl::StrSplit(absl::StripTrailingAsciiWhitespace(text), '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const absl::string_view line = absl::StripAsciiWhitespace(lines[i].substr(0, lines[i].find('#')));
+    const bool begins_block = absl::EndsWith(line, ":") && i + 1 < lines.size();
+    if (begins_block || absl::StartsWith(line, "- ") || line == "---") {
+      return Explanation{{static_cast<int>(i), 0}, DescribeOtherFormat("YAML")};
     }
-    ++number;
   }
   return std::nullopt;
 }

@@ -134,10 +134,10 @@ TEST(CsvTest, NamesTheColumnThatIsNoFiniteNumber) {
 }
 
 TEST(CsvTest, NamesSeparatorsThatAreNoCommas) {
-  EXPECT_THAT(Error("1;2;0\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
+  EXPECT_THAT(Error("1;2;0\n1;2;1\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
   EXPECT_THAT(Error("a;b;c\n0,5;2;0\n", Classes(2)), HasSubstr("separated by commas, not by semicolons"));
-  EXPECT_THAT(Error("1\t2\t0\n", Classes(2)), HasSubstr("separated by commas, not by tabs"));
-  EXPECT_THAT(Error("1 2 0\n", Classes(2)), HasSubstr("separated by commas, not by spaces"));
+  EXPECT_THAT(Error("1\t2\t0\n1\t2\t1\n", Classes(2)), HasSubstr("separated by commas, not by tabs"));
+  EXPECT_THAT(Error("1 2 0\n1 2 1\n", Classes(2)), HasSubstr("separated by commas, not by spaces"));
 }
 
 TEST(CsvTest, LabelsInWordsAreAskedToBeNumbers) {
