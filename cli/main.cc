@@ -5,10 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cli/advise/advise.h"
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
+#include "cli/local_cluster.h"
 #include "cli/simulate/simulate.h"
 #include "cli/terminal.h"
 #include "cli/train.h"
@@ -16,6 +18,7 @@
 #include "common/nearest_name.h"
 #include "common/open_files.h"
 #include "common/version.h"
+#include "kernels/cuda/loader.h"
 
 namespace catchment {
 namespace {
@@ -83,6 +86,13 @@ int RefuseSubcommand(const std::string& word, std::ostream* err) {
   return kExitUsage;
 }
 
+// Returns what a worker that this command starts could compute on.
+std::string DescribeCuda() {
+  const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
+  if (!daemons.ok()) return absl::StrCat("unknown: ", daemons.status().message());
+  return DescribeCudaPlugin(CudaPluginPath(daemons->worker.substr(0, daemons->worker.rfind('/'))));
+}
+
 int Run(const Arguments& args, const Streams& streams) {
   if (args.empty()) {
     *streams.err << kHelp;
@@ -92,7 +102,7 @@ int Run(const Arguments& args, const Streams& streams) {
   const Arguments rest(args.begin() + 1, args.end());
   if (const Subcommand* subcommand = Find(word)) return subcommand->run(rest, streams);
   if (word == "--version" || word == "version") {
-    *streams.out << DescribeVersion("catchment");
+    *streams.out << DescribeVersion("catchment") << "CUDA: " << DescribeCuda() << '\n';
     return 0;
   }
   if (word != "--help" && word != "-h" && word != "help") return RefuseSubcommand(word, streams.err);

@@ -14,7 +14,8 @@
 
 namespace catchment {
 
-int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run) {
+int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run,
+              const std::function<std::string()>& features) {
   TuneProcess();
   RaiseOpenFiles();
   KeepFilesPrivate();
@@ -28,7 +29,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl
   line->name = std::filesystem::path(argv[0]).filename();
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (std::find(args.begin(), args.end(), "--version") != args.end()) {
-    std::cout << DescribeVersion(line->name);
+    std::cout << DescribeVersion(line->name) << (features ? features() : "");
     return 0;
   }
   google::InitGoogleLogging(argv[0]);

@@ -14,8 +14,9 @@ namespace catchment {
 // Prepares the process, parses the command line, calls `run`, and returns main's exit code. After any error
 // that is 1, and the last line on standard error is the reason. Preparing raises the limit of open files to
 // the hard limit, sends logs to standard error, ignores SIGHUP, and blocks signals for a SignalThread. --help
-// prints the help and --version the version.
-int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run);
+// prints the help and --version the version, followed by the lines that `features`, if given, returns.
+int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run,
+              const std::function<std::string()>& features = nullptr);
 
 // Blocks SIGTERM, SIGINT and SIGHUP until a SignalThread waits for them. Call it at the beginning of main(),
 // before any thread is started.

@@ -14,10 +14,16 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
-bool HasCommit() { return !kVersionCommit.empty() && kVersionCommit != "redacted"; }
+// Bazel's words where it knows none: in a build with --nostamp, or without a workspace status.
+bool HasCommit() {
+  return !kVersionCommit.empty() && kVersionCommit != "redacted" && kVersionCommit != "0" &&
+         kVersionCommit != "Unknown";
+}
 
 std::string Commit() {
-  return HasCommit() ? std::string(kVersionCommit) : "not recorded (build with --stamp --embed_label=COMMIT)";
+  if (HasCommit()) return std::string(kVersionCommit);
+  return "not recorded (built with --nostamp, or from sources without a Git repository; --embed_label=COMMIT "
+         "sets it)";
 }
 
 std::string OneDnn() {
@@ -27,8 +33,7 @@ std::string OneDnn() {
 }  // namespace
 
 std::string DescribeVersion(const std::string& program) {
-  return absl::StrCat(program, " ", kVersion, "\ncommit: ", Commit(), "\noneDNN: ", OneDnn(),
-                      "\nCUDA: ", CATCHMENT_CUDA_BUILT ? "plugin built" : "not built", "\n");
+  return absl::StrCat(program, " ", kVersion, "\ncommit: ", Commit(), "\noneDNN: ", OneDnn(), "\n");
 }
 
 std::string BuildVersion() {

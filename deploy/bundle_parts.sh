@@ -182,6 +182,12 @@ pack() {
 }
 
 # Sets described and version, and makes tree, in work.
+# A build without the CUDA Toolkit has a plugin, too, which says so.
+has_plugin() {
+  [[ -e $bin/$plugin ]] &&
+    ! CATCHMENT_CUDA_PLUGIN=$bin/$plugin "$bin/${programs[0]}" --version | grep -q "without the CUDA Toolkit"
+}
+
 # make_tree PREFIX
 make_tree() {
   work=$(mktemp -d)
@@ -192,10 +198,12 @@ make_tree() {
   mkdir -p "$tree"/{bin,lib,licenses}
   add_c_library "$bin/${programs[0]}"
   for program in "${programs[@]}"; do add_program "$bin/$program"; done
-  if [[ $described == *"CUDA: plugin built"* ]]; then
+  if has_plugin; then
     add_plugin "$bin/$plugin"
   elif [[ $cublas == yes ]]; then
     die "--cublas: this build has no CUDA plugin"
   fi
-  echo "$described" >"$tree/VERSION"
+  # Not where the plugin is on this machine, or whether it can be opened here.
+  sed '/^CUDA: /d' <<<"$described" >"$tree/VERSION"
+  if has_plugin; then echo "CUDA: plugin included"; else echo "CUDA: no plugin"; fi >>"$tree/VERSION"
 }

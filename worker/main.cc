@@ -14,6 +14,7 @@
 #include "common/command_line.h"
 #include "common/daemon.h"
 #include "common/rpc.h"
+#include "kernels/cuda/loader.h"
 #include "worker/evaluator.h"
 #include "worker/trainer.h"
 
@@ -124,5 +125,7 @@ int main(int argc, char** argv) {
   catchment::MakeIdleThreadsSleep(argv);
   catchment::Flags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
-  return catchment::RunDaemon(argc, argv, &line, [&flags] { return catchment::Main(flags); });
+  return catchment::RunDaemon(
+      argc, argv, &line, [&flags] { return catchment::Main(flags); },
+      [] { return "CUDA: " + catchment::DescribeCudaPlugin(catchment::CudaPluginPath()) + "\n"; });
 }

@@ -44,9 +44,20 @@ std::string Describe(const CudaDevice& device) {
                          device.capability_major, device.capability_minor);
 }
 
-std::string CudaPluginPath() {
+std::string CudaPluginPath() { return CudaPluginPath(ExecutableFolder()); }
+
+std::string CudaPluginPath(const std::string& folder) {
   const char* const path = std::getenv("CATCHMENT_CUDA_PLUGIN");
-  return path != nullptr && *path != '\0' ? path : absl::StrCat(ExecutableFolder(), "/", kName);
+  return path != nullptr && *path != '\0' ? path : absl::StrCat(folder, "/", kName);
+}
+
+std::string DescribeCudaPlugin(const std::string& path) {
+  const absl::StatusOr<const CatchmentCudaPlugin*> plugin = OpenCudaPlugin(path);
+  if (absl::IsNotFound(plugin.status())) return absl::StrCat("no plugin at ", path);
+  if (!plugin.ok()) return std::string(plugin.status().message());
+  if (*(*plugin)->toolkit == '\0')
+    return absl::StrCat("the plugin ", path, " was built without the CUDA Toolkit");
+  return absl::StrCat("plugin ", path, ", built with ", (*plugin)->toolkit);
 }
 
 absl::StatusOr<const CatchmentCudaPlugin*> OpenCudaPlugin(const std::string& path) {

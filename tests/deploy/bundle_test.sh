@@ -49,7 +49,7 @@ for file in bin/catchment bin/catchment_server bin/catchment_worker lib/libgrpc+
             examples/drawn_digits.textproto python/catchment/torch.py deploy/fetch_mnist.sh; do
   expect_true "$file is in the bundle" test -s "$moved/$file"
 done
-if grep -q "CUDA: plugin built" "$moved/VERSION"; then
+if grep -q "CUDA: plugin included" "$moved/VERSION"; then
   expect_true "the CUDA plugin is in the bundle" test -s "$moved/bin/libcatchment_cuda.so"
 fi
 

@@ -58,6 +58,13 @@ TEST(OpenCudaPlugin, MissingPluginIsNamed) {
             "beside the executable or its path into $CATCHMENT_CUDA_PLUGIN");
 }
 
+TEST(DescribeCudaPlugin, SaysWhetherItCanBeOpened) {
+  EXPECT_EQ(DescribeCudaPlugin("/nowhere/libcatchment_cuda.so"),
+            "no plugin at /nowhere/libcatchment_cuda.so");
+  EXPECT_THAT(DescribeCudaPlugin(Local(kOnHost)), StartsWith("plugin " + Local(kOnHost) + ", built with "));
+  EXPECT_THAT(DescribeCudaPlugin(Local(kOld)), HasSubstr("interface version"));
+}
+
 TEST(OpenCudaPlugin, FileThatIsNoLibraryIsNamed) {
   const std::string path = testing::TempDir() + "/broken.so";
   std::ofstream(path) << "not a library";
