@@ -166,6 +166,13 @@ std::string Patience(const v1::Evaluation& evaluation) {
                       " for ", Plural(evaluation.patience(), "evaluation"), " in a row");
 }
 
+// "64 of the 65 samples (last_minibatch: DROP)"
+std::string SamplesOfEpoch(const JobFacts& facts) {
+  if (facts.samples_per_epoch() == facts.train_samples()) return Plural(facts.train_samples(), "sample");
+  return absl::StrCat(Count(facts.samples_per_epoch()), " of the ", Plural(facts.train_samples(), "sample"),
+                      " (last_minibatch: DROP)");
+}
+
 }  // namespace
 
 std::string DescribeConsistency(const JobFacts& facts) {
@@ -226,11 +233,10 @@ std::string DescribeBudget(const JobFacts& facts) {
                         " of the table's rows, which are counted when a worker has read them, ",
                         Count(facts.job().batch_size()), " a step.");
   }
-  const std::string epochs =
-      facts.knows_samples()
-          ? absl::StrCat(Short(facts.epochs(), 4), facts.epochs() == 1 ? " epoch" : " epochs", " of ",
-                         Count(facts.samples_per_epoch()), " samples, ")
-          : "";
+  const std::string epochs = facts.knows_samples() ? absl::StrCat(Short(facts.epochs(), 4),
+                                                                  facts.epochs() == 1 ? " epoch" : " epochs",
+                                                                  " of ", SamplesOfEpoch(facts), ", ")
+                                                   : "";
   return absl::StrCat(
       epochs, Plural(facts.total_samples(), "sample"), " in all: ", Plural(facts.steps_per_worker(), "step"),
       " of ", Count(facts.job().batch_size()), " on ",

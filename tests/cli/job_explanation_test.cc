@@ -207,6 +207,20 @@ TEST(ExplainModelTest, NamesAProgramsModulesAndItsInitialWeights) {
               HasSubstr("loaded by the workers' program: 500 samples for training, 0 for tests"));
 }
 
+TEST(ExplainJobTest, EpochWithoutItsLastMinibatchIsNamed) {
+  const auto job = LoadCompleteJob("examples/drawn_digits.textproto",
+                                   {"data.drawn_digits.train_samples=65", "batch_size=64",
+                                    "last_minibatch=DROP", "epochs=2", "algorithm.preset=downpour"},
+                                   1);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto facts = JobFacts::Create(*job, 1);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_THAT(
+      DescribeBudget(*facts),
+      HasSubstr(
+          "2 epochs of 64 of the 65 samples (last_minibatch: DROP), 128 samples in all: 2 steps of 64"));
+}
+
 TEST(ExplainJobTest, RowsOfATableAreCountedByWorkers) {
   const auto job = LoadCompleteJob("examples/table_csv.textproto", {}, 4);
   ASSERT_TRUE(job.ok()) << job.status();
