@@ -16,6 +16,13 @@ std::string InDirectory(const std::string& directory) { return directory.empty()
 
 DataShape MnistShape(const v1::Data&) { return {{1, 28, 28}, 10, 60000, 10000}; }
 
+// Of a training set whose size does not depend on the job.
+void CheckBatchSize(const v1::Job& job, Problems* problems) {
+  const int64_t samples = ShapeOf(job.data()).train_samples;
+  problems->Require(job.batch_size() <= samples, "batch_size", job.batch_size(),
+                    absl::StrCat("must not be above the samples of the training set, ", samples));
+}
+
 std::string DescribeMnist(const v1::Data& data, const std::string& sizes) {
   return absl::StrCat("MNIST: ", sizes, InDirectory(data.mnist().directory()));
 }
@@ -159,8 +166,11 @@ std::string DescribeExternal(const v1::Data&, const std::string& sizes) {
 }
 
 constexpr DataSource kSources[] = {
-    {.source = v1::Data::kMnist, .shape = MnistShape, .describe = DescribeMnist},
-    {.source = v1::Data::kCifar10, .shape = Cifar10Shape, .describe = DescribeCifar10},
+    {.source = v1::Data::kMnist, .shape = MnistShape, .check = CheckBatchSize, .describe = DescribeMnist},
+    {.source = v1::Data::kCifar10,
+     .shape = Cifar10Shape,
+     .check = CheckBatchSize,
+     .describe = DescribeCifar10},
     {.source = v1::Data::kDrawnDigits,
      .shape = DrawnDigitsShape,
      .fill_defaults = FillDrawnDigits,

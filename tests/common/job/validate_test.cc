@@ -464,7 +464,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"name=a b/c"}, "name: \"a b/c\" may have letters, digits, '-', '_' and '.' only"},
         Case{{"name=.x"}, "name: \".x\" must not begin with '.'"},
         Case{{"name=" + std::string(101, 'x')}, "name: has 101 characters; at most 100"},
-        Case{{"batch_size=1000001", "data={mnist{}}"}, "batch_size: is 1000001; must be from 1 to 1000000"},
+        Case{{"batch_size=1000001", "data={mnist{}}"},
+             "batch_size: is 1000001; must be from 1 to 1000000\n"
+             "batch_size: is 1000001; must not be above the samples of the training set, 60000"},
+        Case{{"batch_size=60001", "data={mnist{}}"},
+             "batch_size: is 60001; must not be above the samples of the training set, 60000"},
         Case{{"data.generated_events={test_samples: 0}", "model.layers[1].dense.units=3"},
              "data.generated_events.test_samples: is 0; must be from 1 to 10000000"},
         Case{{"data.generated_images={size: 4 classes: 10}"},
