@@ -179,7 +179,9 @@ void TrainMonitor::JudgeLoss() {
   const std::string worker = std::exchange(lost_worker_, "");
   if (!Trains()) return;
   const int left = cluster_->Running(Part::kWorker);
-  if (status_.phase() == v1::JobStatus::WAITING) {
+  // A job that went back to a checkpoint is WAITING again.
+  const bool trained = outcome_.training.phase() == v1::JobStatus::TRAINING || status_.recoveries() > 0;
+  if (status_.phase() == v1::JobStatus::WAITING && !trained) {
     Fail(absl::StrCat(worker, " was lost before training began"));
   } else if (left > 0) {
     observer_->Note(absl::StrCat("training continues with ", Plural(left, "worker")));

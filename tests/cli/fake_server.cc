@@ -7,6 +7,7 @@
 //   mute        does not print its address
 //   deaf        prints an address at which no process answers
 //   waiting     stays in the phase WAITING
+//   recovers    has gone back to a checkpoint once
 //   stubborn    ignores Stop and SIGTERM
 //   checkpoint  has written a checkpoint
 //   scored      reports a score of the test set
@@ -64,6 +65,7 @@ class FakeMaster final : public v1::MasterService::Service {
     std::ofstream(out_ + "/asked").flush();
     status->set_phase(Scripted("waiting") ? v1::JobStatus::WAITING : v1::JobStatus::TRAINING);
     status->set_samples(100);
+    if (Scripted("recovers")) status->set_recoveries(1);
     if (Scripted("endless")) status->set_total_samples(1'000'000'000'000);
     status->set_wall_seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     if (Scripted("swapped")) AddWorkers(status);

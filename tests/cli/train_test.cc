@@ -192,6 +192,16 @@ TEST_F(TrainTest, AWorkerLostBeforeTrainingBeginsEndsTheJob) {
   ExpectNoChildLeft();
 }
 
+TEST_F(TrainTest, AWorkerLostWhileARecoveredJobWaitsIsNotLostBeforeTraining) {
+  Script("waiting recovers");
+  options_.workers = 2;
+  Worker(
+      "if mkdir $MUTEX 2>/dev/null; then echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; exit 1; fi\n"
+      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("training continues with 1 worker"));
+}
+
 // The master ends with the job's reason after its last answer was WAITING and before it could be asked again.
 TEST_F(TrainTest, TheMastersReasonIsReportedOfAJobThatFailedAfterALostWorker) {
   Script("waiting");
