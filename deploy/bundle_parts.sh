@@ -181,13 +181,13 @@ pack() {
   say "$1: $(du -h "$1" | cut -f1), $(find "$tree/lib" -type f | wc -l) libraries"
 }
 
-# Sets described and version, and makes tree, in work.
 # A build without the CUDA Toolkit has a plugin, too, which says so.
 has_plugin() {
-  [[ -e $bin/$plugin ]] &&
-    ! CATCHMENT_CUDA_PLUGIN=$bin/$plugin "$bin/${programs[0]}" --version | grep -q "without the CUDA Toolkit"
+  [[ -e $bin/$plugin &&
+    $(CATCHMENT_CUDA_PLUGIN=$bin/$plugin "$bin/${programs[0]}" --version) != *"without the CUDA Toolkit"* ]]
 }
 
+# Sets described and version, and makes tree, in work.
 # make_tree PREFIX
 make_tree() {
   work=$(mktemp -d)
