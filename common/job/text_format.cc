@@ -259,7 +259,11 @@ std::string Replace(const std::string& text, const std::vector<Tracer::Recased>&
   std::pair<int, int> position;
   auto name = names.begin();
   for (size_t i = 0; i < text.size() && name != names.end(); ++i) {
-    if (position == name->position) result.replace(i, name->name.size(), name->name), ++name;
+    if (position == name->position) {
+      const size_t size = name->name.size();
+      if (absl::EqualsIgnoreCase(text.substr(i, size), name->name)) result.replace(i, size, name->name);
+      ++name;
+    }
     if (text[i] == '\n') {
       position = {position.first + 1, 0};
     } else {
