@@ -111,6 +111,7 @@ TEST(Find, TheBestOfManyEqualAlgorithmsDifferByNoMoreThanNoise) {
   for (int trial = 0; trial < 400; ++trial) {
     Comparison comparison = MadeComparison();
     comparison.workers = {4};
+    comparison.wanted_target = 0.96;
     comparison.runs.clear();
     comparison.algorithms.clear();
     for (int i = 0; i < 10; ++i) {
