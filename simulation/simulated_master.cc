@@ -228,8 +228,8 @@ void SimulatedMaster::WriteOutputs() {
   outputs_written_ = true;
   status_.Update(outputs_->WriteSummary(options_.job, Status(),
                                         {.servers = static_cast<int>(servers_.size()),
-                                         .computed_samples = master_->computed_samples(),
-                                         .devices = {"simulated: " + model_.description()}}));
+                                         .devices = {"simulated: " + model_.description()},
+                                         .computed_samples = master_->computed_samples()}));
   master_->OnOutputsWritten();
 }
 

@@ -45,9 +45,9 @@ class Outputs {
 
   struct SummaryFacts {
     int servers = 1;
-    uint64_t computed_samples = 0;     // since the master's start, as the status's seconds
     std::vector<std::string> devices;  // of workers, without duplicates
     uint64_t best_weights = 0;         // the evaluation of model-best.safetensors; 0: none
+    uint64_t computed_samples = 0;     // since the master's start, as the status's seconds
   };
   absl::Status WriteSummary(const v1::Job& job, const v1::JobStatus& status, const SummaryFacts& facts);
 
