@@ -781,7 +781,10 @@ absl::Status TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
   LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
   Edge edge;
   EndedMasterService service(record);
-  if (absl::Status status = edge.Begin({&service}, layout, setting); !status.ok()) return status;
+  if (absl::Status status = edge.Begin({&service, edge.shard()}, layout, setting); !status.ok())
+    return status;
+  // Workers that call the shard try again until the master has answered.
+  edge.End(/*begins_again=*/true);
   Mutex mu;
   CondVar changed;
   bool stopped = false;
@@ -794,7 +797,6 @@ absl::Status TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
     MutexLock lock(&mu);
     changed.WaitFor(&mu, kTellSeconds, [&] { return stopped; });
   }
-  edge.End(/*begins_again=*/false);
   v1::RunRecord told = record;
   told.set_told(true);
   if (absl::Status status = WriteRunRecord(setting->checkpoint_dir, told); !status.ok()) return status;

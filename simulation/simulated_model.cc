@@ -125,7 +125,7 @@ QuadraticBlocks BlocksOf(const v1::Job& job, int64_t values_of_model, int server
 class Quadratic final : public SimulatedModel {
  public:
   Quadratic(const QuadraticModel& model, const v1::Job& job, int servers, int64_t values_of_model,
-            uint64_t train_samples)
+            const std::vector<Range>& layers_of_model, uint64_t train_samples)
       : model_(model),
         blocks_(BlocksOf(job, values_of_model, servers)),
         seed_(Derive(job.seed(), kNoiseStream)),
@@ -134,8 +134,11 @@ class Quadratic final : public SimulatedModel {
     const int64_t per_server = blocks_.number * blocks_.values;
     for (int s = 0; s < servers; ++s) tensors_.push_back({absl::StrCat("w", s), {per_server}});
     const auto values = static_cast<int64_t>(curvatures_.size());
-    layers_ = {{0, values}};
     wire_scale_ = static_cast<double>(values_of_model) / static_cast<double>(values);
+    const auto scaled = [this](int64_t value) {
+      return static_cast<int64_t>(std::llround(static_cast<double>(value) / wire_scale_));
+    };
+    for (const Range& layer : layers_of_model) layers_.push_back({scaled(layer.begin), scaled(layer.end)});
     for (int64_t i = 0; i < values; ++i) {
       // Each server has small and large curvatures.
       const int64_t rank = i % per_server * servers + i / per_server;
@@ -235,7 +238,7 @@ absl::StatusOr<std::unique_ptr<SimulatedModel>> MakeQuadratic(const QuadraticMod
     if (!data.ok()) return data.status();
     samples = data->train.size();
   }
-  return std::make_unique<Quadratic>(quadratic, job, servers, values, samples);
+  return std::make_unique<Quadratic>(quadratic, job, servers, values, LayerRanges(*layers), samples);
 }
 
 }  // namespace catchment

@@ -85,6 +85,8 @@ class CallService {
  public:
   virtual ~CallService() = default;
   virtual grpc::Service* grpc_service() = 0;
+  // Returns true if its calls concern a run of the job (RunCalls).
+  virtual bool is_of_runs() const { return true; }
   // Begins to wait for the first call of each method on this queue. Called once for each queue, when the
   // server runs.
   virtual void Accept(CallQueue* queue) = 0;

@@ -126,10 +126,12 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
 void Listener::Serve(const std::vector<CallService*>& services,
                      std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues) {
   for (std::unique_ptr<grpc::ServerCompletionQueue>& queue : queues) {
-    queues_.push_back(std::make_unique<CallQueue>(queue.get(), nullptr));
-    health_->Accept(queues_.back().get());
-    queues_.push_back(std::make_unique<CallQueue>(queue.get(), runs_.get()));
-    for (CallService* service : services) service->Accept(queues_.back().get());
+    CallQueue* const of_process =
+        queues_.emplace_back(std::make_unique<CallQueue>(queue.get(), nullptr)).get();
+    CallQueue* const of_runs =
+        queues_.emplace_back(std::make_unique<CallQueue>(queue.get(), runs_.get())).get();
+    health_->Accept(of_process);
+    for (CallService* service : services) service->Accept(service->is_of_runs() ? of_runs : of_process);
     threads_.push_back(std::make_unique<CompletionThread>(std::move(queue), "listener"));
   }
 }

@@ -67,6 +67,7 @@ class EndedMasterService final : public CallService {
   explicit EndedMasterService(v1::RunRecord record);
 
   grpc::Service* grpc_service() override { return &service_; }
+  bool is_of_runs() const override { return false; }
   void Accept(CallQueue* queue) override;
 
  private:

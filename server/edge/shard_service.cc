@@ -29,7 +29,7 @@ ShardService::ShardService(std::string job, const ParameterLayout& layout, Shard
                &streams_, RateFloor(options.slowest_bytes_per_second, layout.most_in_block() * sizeof(float)),
                {},        options.log},
       appliers_(options.apply) {
-  front_->target = this;
+  front_->target_ = this;
 }
 
 void ShardService::Sweep(double now) {
@@ -41,24 +41,24 @@ Permission ShardService::For(absl::string_view method) {
   return Permission(absl::StrCat(v1::ShardService::service_full_name(), ".", method));
 }
 
-void ShardService::Accept(CallQueue* queue) {
+void ShardService::Front::Accept(CallQueue* queue) {
   TrainCall::Accept(
       queue, For("Train"),
-      [front = front_](TrainCall* call, void* tag) {
-        front->service.RequestTrain(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
+      [this](TrainCall* call, void* tag) {
+        service_.RequestTrain(&call->context, &call->stream, call->queue.get(), call->queue.get(), tag);
       },
-      [front = front_](TrainCall* call) { front->target->Train(call); });
+      [this](TrainCall* call) { target_->Train(call); });
   SnapshotCall::Accept(
       queue, For("Snapshot"),
-      [front = front_](SnapshotCall* call, void* tag) {
-        front->service.RequestSnapshot(&call->context, &call->request, &call->stream, call->queue.get(),
-                                       call->queue.get(), tag);
+      [this](SnapshotCall* call, void* tag) {
+        service_.RequestSnapshot(&call->context, &call->request, &call->stream, call->queue.get(),
+                                 call->queue.get(), tag);
       },
-      [front = front_](SnapshotCall* call) { front->target->Snapshot(call); });
+      [this](SnapshotCall* call) { target_->Snapshot(call); });
   DeferredCall<Async, v1::ShardCommand, v1::ShardReport>::Accept(
-      queue, For("Control"), &front_->service, &Async::RequestControl,
-      [front = front_](const v1::ShardCommand& command, auto respond) {
-        front->target->Control(command, std::move(respond));
+      queue, For("Control"), &service_, &Async::RequestControl,
+      [this](const v1::ShardCommand& command, auto respond) {
+        target_->Control(command, std::move(respond));
       });
 }
 

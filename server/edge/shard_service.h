@@ -28,9 +28,15 @@ class ShardService final : public CallService {
 
  public:
   // The gRPC service, with the object that has its calls in the present run. It outlives the listener.
-  struct Front {
-    Async service;
-    ShardService* target = nullptr;
+  class Front final : public CallService {
+   public:
+    grpc::Service* grpc_service() override { return &service_; }
+    void Accept(CallQueue* queue) override;
+
+   private:
+    friend class ShardService;
+    Async service_;
+    ShardService* target_ = nullptr;
   };
 
   // Executes the master's command and returns the report (server/shard/shard_host.h).
@@ -54,8 +60,8 @@ class ShardService final : public CallService {
   // Ends streams whose workers are no longer members, or are too slow. To be called about once a second.
   void Sweep(double now);
 
-  grpc::Service* grpc_service() override { return &front_->service; }
-  void Accept(CallQueue* queue) override;
+  grpc::Service* grpc_service() override { return front_->grpc_service(); }
+  void Accept(CallQueue* queue) override { front_->Accept(queue); }
 
  private:
   void Control(const v1::ShardCommand& command, std::function<void(absl::StatusOr<v1::ShardReport>)> respond);

@@ -134,6 +134,7 @@ compression {
 computation {
   precision: FLOAT32
 }
+last_minibatch: KEEP
 )");
 }
 

@@ -154,7 +154,8 @@ absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
     return Bad(data, "has chunks of another number of dimensions");
   }
   hsize_t written = 0;
-  if (H5Dget_num_chunks(data.set.id(), H5S_ALL, &written) < 0)
+  const Handle space(H5Dget_space(data.set.id()), H5Sclose);
+  if (H5Dget_num_chunks(data.set.id(), space.id(), &written) < 0)
     return Bad(data, "has chunks that cannot be counted");
   const hsize_t stored = H5Dget_storage_size(data.set.id());
   const double chunk_bytes = Bytes(H5Tget_size(data.type.id()), chunk);
