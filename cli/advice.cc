@@ -508,33 +508,6 @@ double ExpectedStaleness(const v1::Job& job) {
   return expected + consistency.asynchronous().emulated_delay();
 }
 
-std::vector<std::string> FindRisks(const v1::Job& job) {
-  constexpr double kMostMomentum = 0.97, kMostRate = 10;
-  std::vector<std::string> risks;
-  const v1::Optimizer& optimizer = job.optimizer();
-  const bool plain = optimizer.kind() == v1::Optimizer::SGD;
-  if (plain && optimizer.learning_rate() > kMostRate) {
-    risks.push_back(
-        absl::StrFormat("optimizer.learning_rate is %g: training is likely to diverge; 0.01 to 1 is usual",
-                        optimizer.learning_rate()));
-  }
-  const v1::Algorithm& algorithm = job.algorithm();
-  const double tau = ExpectedStaleness(job);
-  const double total = 1 - (1 - optimizer.momentum()) / (1 + tau);
-  const bool adds = algorithm.consistency().has_asynchronous() && algorithm.contribution().has_gradient() &&
-                    algorithm.compensation().kind_case() == v1::Compensation::KIND_NOT_SET;
-  if (plain && adds && optimizer.momentum() > 0 && total > kMostMomentum) {
-    risks.push_back(
-        absl::StrFormat("optimizer.momentum is %g, and gradients of %d workers are about %.0f versions "
-                        "stale, which together act like "
-                        "a momentum of %.3f: training is likely to be worse than with fewer workers; set "
-                        "optimizer.momentum=0, or "
-                        "algorithm.preset=dana",
-                        optimizer.momentum(), job.workers(), tau, total));
-  }
-  return risks;
-}
-
 std::vector<Warning> Advise(const v1::JobStatus& status) {
   std::vector<Warning> warnings;
   if (status.phase() == v1::JobStatus::TRAINING) {

@@ -41,11 +41,6 @@ std::vector<Warning> Advise(const v1::JobStatus& status);
 // staleness bound limits how far workers are apart, not this mean. An emulated_delay is added.
 double ExpectedStaleness(const v1::Job& job);
 
-// Returns sentences about what a complete job is likely to diverge or to learn little from, known before it is run: a
-// learning rate without a parallel in practice, and a momentum that becomes too large together with the one that
-// asynchrony adds, 1 - (1 - mu) / (1 + tau) (Mitliagkas et al. 2016, arXiv:1605.09774).
-std::vector<std::string> FindRisks(const v1::Job& job);
-
 }  // namespace catchment
 
 #endif  // CATCHMENT_CLI_ADVICE_H_

@@ -194,7 +194,6 @@ int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const Trai
   }
   const absl::StatusOr<RunDirectory> directory = RunDirectory::Open(options.out, ModeOf(options));
   if (!directory.ok()) return Failure(streams, directory.status());
-  for (const std::string& risk : FindRisks(*job)) *streams.err << "warning: " << risk << '\n';
   absl::Status status;
   if (description.has_value()) status = description->KeepWeights(directory->initial_weights(), &*job);
   if (status.ok()) status = WriteFile(directory->job(), JobText(*job));

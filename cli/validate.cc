@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/job_explanation.h"
 #include "cli/job_facts.h"
@@ -62,13 +61,6 @@ CommandLine MakeCommandLine(Options* o) {
   return line;
 }
 
-std::string ExplainRisks(const v1::Job& job) {
-  std::string text;
-  for (const std::string& risk : FindRisks(job))
-    absl::StrAppend(&text, "\n", HangingParagraph("warning: ", absl::StrCat(risk, "."), 2, 100));
-  return text;
-}
-
 // Returns the explanation, and in *complete the text of the job with the changes and all defaults.
 absl::StatusOr<std::string> Explain(const Options& options, std::string* complete) {
   std::optional<ProgramDescription> description;
@@ -83,7 +75,7 @@ absl::StatusOr<std::string> Explain(const Options& options, std::string* complet
   const absl::StatusOr<JobFacts> facts = JobFacts::Create(*job, options.servers);
   if (!facts.ok()) return facts.status();
   *complete = JobText(*job);
-  return options.json ? JobToJson(*facts).dump(2) + "\n" : ExplainJob(*facts) + ExplainRisks(*job);
+  return options.json ? JobToJson(*facts).dump(2) + "\n" : ExplainJob(*facts);
 }
 
 nlohmann::ordered_json ErrorsToJson(const absl::Status& status) {

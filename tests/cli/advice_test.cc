@@ -6,7 +6,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cli/healthy_status.h"
-#include "tests/conformance/jobs.h"
 
 namespace catchment {
 namespace {
@@ -206,20 +205,6 @@ TEST(AdviceTest, StalenessIsAboveThatExpectedOfTheAlgorithm) {
   EXPECT_THAT(warning.advice, HasSubstr("gradient.push_period"));
   status.set_pushes_applied(199);
   EXPECT_THAT(Codes(status), IsEmpty()) << "too few to judge by";
-}
-
-TEST(FindRisksTest, NamesAMomentumThatIsTooLargeForTheWorkersAndALearningRate) {
-  const auto risks = [](const std::string& preset, int workers, const std::string& more = "") {
-    return FindRisks(PresetJob(preset, workers, more));
-  };
-  EXPECT_THAT(risks("downpour", 4), testing::IsEmpty());
-  EXPECT_THAT(risks("downpour", 8), testing::ElementsAre(testing::HasSubstr("act like a momentum of 0.97")));
-  EXPECT_THAT(risks("downpour", 64, "optimizer { momentum: 0 }"), testing::IsEmpty());
-  for (const char* preset : {"sync", "dana", "staleness_aware", "easgd", "diloco"})
-    EXPECT_THAT(risks(preset, 64), testing::IsEmpty()) << preset;
-  EXPECT_THAT(risks("sync", 1, "optimizer { learning_rate: 1000 }"),
-              testing::ElementsAre(
-                  "optimizer.learning_rate is 1000: training is likely to diverge; 0.01 to 1 is usual"));
 }
 
 TEST(ExpectedStalenessTest, FollowsFromWhoIsUnderWay) {
