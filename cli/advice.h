@@ -31,6 +31,19 @@ struct Warning {
 // Returns the warnings, the most urgent ones first.
 std::vector<Warning> Advise(const v1::JobStatus& status);
 
+// Returns the warnings that follow from a job alone (job_advice.cc). `job` is complete and valid.
+std::vector<Warning> AdviseJob(const v1::Job& job);
+
+// Returns the momentum that the optimizer's and asynchrony's add up to: 1 - (1 - mu) / (1 + tau), with the mean staleness
+// tau (Mitliagkas et al. 2016, arXiv:1605.09774).
+double TotalMomentum(double staleness, double momentum);
+// Beyond this total, the presets without compensation trained less accurately (docs/results/staleness.md).
+inline constexpr double kMaxTotalMomentum = 0.97;
+
+// Returns the learning rate to try with more than 8 asynchronous workers, 8 / workers of the preset's; nothing if the
+// preset's own applies, or if it is not known.
+std::optional<double> RateForManyWorkers(const v1::Job& job);
+
 // Returns the mean staleness that is expected of a job's algorithm, in versions.
 //
 // By Little's law the number of contributions under way is their rate times their mean time under way, so a

@@ -5,6 +5,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/advice.h"
+#include "cli/status_text.h"
 #include "common/job/data_sources.h"
 #include "common/text.h"
 
@@ -209,11 +211,13 @@ std::string ExplainWire(const JobFacts& facts) {
 }
 
 std::string ExplainJob(const JobFacts& facts) {
+  const std::vector<Warning> warnings = AdviseJob(facts.job());
   return absl::StrCat("job ", facts.job().name(), ": valid; ", Plural(facts.servers(), "server"), ", ",
                       Plural(facts.workers(), "worker"), "\n\n", ExplainAlgorithm(facts), "\n",
                       ExplainModel(facts), "\ndata\n", HangingParagraph("  ", DescribeData(facts), 2, kWidth),
                       "\n", ExplainPlacement(facts), "\n", ExplainServers(facts), "\n", ExplainWorker(facts),
-                      "\n", ExplainComputation(facts), "\n", ExplainWire(facts));
+                      "\n", ExplainComputation(facts), "\n", ExplainWire(facts),
+                      warnings.empty() ? "" : absl::StrCat("\n", WarningsText(warnings)));
 }
 
 }  // namespace catchment

@@ -1,4 +1,6 @@
+#include "cli/advice.h"
 #include "cli/job_explanation.h"
+#include "cli/status_text.h"
 
 namespace catchment {
 namespace {
@@ -93,7 +95,8 @@ Json JobToJson(const JobFacts& facts) {
           {"placement", PlacementToJson(layout)},
           {"tensors", TensorsToJson(layout)},
           {"wire", WireToJson(facts)},
-          {"memory", MemoryToJson(facts)}};
+          {"memory", MemoryToJson(facts)},
+          {"warnings", WarningsJson(AdviseJob(facts.job()))}};
 }
 
 }  // namespace catchment

@@ -126,6 +126,12 @@ Json WarningJson(const Warning& warning) {
 
 }  // namespace
 
+Json WarningsJson(const std::vector<Warning>& warnings) {
+  Json list = Json::array();
+  for (const Warning& warning : warnings) list.push_back(WarningJson(warning));
+  return list;
+}
+
 Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   Json object = {{"job", status.job()},
                  {"preset", status.settings().algorithm().preset()},
@@ -156,8 +162,7 @@ Json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before) {
   object["shards"] = Json::array();
   for (int s = 0; s < status.servers_size(); ++s) object["shards"].push_back(ShardJson(status, s));
   object["events"] = Json(std::vector<std::string>(status.events().begin(), status.events().end()));
-  object["warnings"] = Json::array();
-  for (const Warning& warning : Advise(status)) object["warnings"].push_back(WarningJson(warning));
+  object["warnings"] = WarningsJson(Advise(status));
   return object;
 }
 

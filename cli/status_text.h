@@ -40,6 +40,7 @@ std::string WarningsText(const std::vector<Warning>& warnings);
 
 // Returns the status as one JSON object, with null for unknown values. `before` as above. docs/operating.md
 // explains the names, which do not change.
+nlohmann::ordered_json WarningsJson(const std::vector<Warning>& warnings);
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before);
 
 // Returns the content of a summary.json as a table. Leaves out what it lacks. `more` are rows to add, each a

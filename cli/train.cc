@@ -121,6 +121,9 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
   ProgressPrinter printer(options.json ? streams.err : streams.out,
                           (options.json ? streams.err_size() : streams.out_size()).columns);
   printer.Note(StartLine(job, plan));
+  for (const Warning& warning : AdviseJob(job)) {
+    printer.Note(absl::StrCat("warning ", warning.code, ": ", warning.found, ". ", warning.advice));
+  }
   const absl::StatusOr<TrainOutcome> outcome = RunCluster(plan, bounds, signals, &printer);
   if (!outcome.ok()) {
     Failure(streams, outcome.status());

@@ -172,6 +172,9 @@ const std::vector<PresetRule>& Rules() {
 }
 
 PresetAdvice AdviceFor(const Candidate& candidate, std::string reason) {
+  if (const std::optional<double> rate = RateForManyWorkers(candidate.job)) {
+    absl::StrAppend(&reason, "; with optimizer.learning_rate ", Short(*rate, 3));
+  }
   return {candidate.preset->name, std::move(reason), candidate.prediction.efficiency,
           candidate.samples_per_second, ExpectedStaleness(candidate.job)};
 }
@@ -191,6 +194,14 @@ std::vector<PresetAdvice> AdvisePresets(const Evidence& evidence) {
     return a.samples_per_second > b.samples_per_second;
   });
   return presets;
+}
+
+// Returns true if the momentum is at most the preset's, and stale gradients do not raise it too far.
+bool KeepsPresetMomentum(const v1::Job& job, double staleness) {
+  const Preset* const preset = FindPreset(job.algorithm().preset());
+  const double momentum = job.optimizer().momentum();
+  return preset != nullptr && momentum <= preset->optimizer.momentum() &&
+         TotalMomentum(staleness, momentum) <= kMaxTotalMomentum;
 }
 
 }  // namespace
@@ -219,6 +230,8 @@ MomentumAdvice AdviseMomentum(const v1::Job& job, std::optional<double> stalenes
         advice.job);
   } else if (advice.staleness <= 0) {
     advice.rule = "Nothing is stale, so asynchrony adds none: keep the job's.";
+  } else if (KeepsPresetMomentum(job, advice.staleness)) {
+    advice.rule = "The preset's: it was chosen for stale gradients, and they add little enough to it.";
   } else if (advice.added >= target) {
     advice.take = 0;
     advice.rule = absl::StrFormat(

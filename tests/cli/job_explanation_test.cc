@@ -16,7 +16,9 @@ namespace catchment {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr char kCnn[] = "examples/mnist_cnn.textproto";
@@ -33,6 +35,44 @@ TEST(LoadCompleteJobTest, WorkersAreTheFlagsUnlessAnOverrideSetsThem) {
   EXPECT_EQ(LoadCompleteJob(kCnn, {}, 5)->workers(), 5u);
   EXPECT_EQ(LoadCompleteJob(kCnn, {"workers=3"}, 5)->workers(), 3u);
   EXPECT_EQ(LoadCompleteJob(kCnn, {}, 0)->workers(), 2u);
+}
+
+std::vector<std::string> Codes(const std::vector<std::string>& set, int workers) {
+  std::vector<std::string> codes;
+  const nlohmann::ordered_json json = JobToJson(Facts(set, 1, workers));
+  for (const auto& warning : json["warnings"]) codes.push_back(warning["code"]);
+  return codes;
+}
+
+TEST(JobWarningsTest, NamesMomentumThatIsTooHighForTheWorkers) {
+  EXPECT_THAT(Codes({"algorithm.preset=downpour"}, 4), IsEmpty());
+  EXPECT_THAT(Codes({"algorithm.preset=downpour"}, 8), ElementsAre("momentum_high"));
+  EXPECT_THAT(Codes({"algorithm.preset=downpour", "optimizer.momentum=0"}, 8), IsEmpty());
+  EXPECT_THAT(Codes({"algorithm.preset=sync"}, 60), IsEmpty());
+  EXPECT_THAT(ExplainJob(Facts({"algorithm.preset=downpour"}, 1, 8)),
+              AllOf(HasSubstr("staleness_aware"), HasSubstr("optimizer.momentum")));
+}
+
+TEST(JobWarningsTest, NamesLearningRatesForFewerWorkers) {
+  for (const char* preset : {"staleness_aware", "dana"}) {
+    const std::string set = std::string("algorithm.preset=") + preset;
+    EXPECT_THAT(Codes({set}, 8), IsEmpty());
+    EXPECT_THAT(Codes({set}, 32), ElementsAre("learning_rate_for_workers"));
+    EXPECT_THAT(Codes({set, "optimizer.learning_rate=0.001"}, 32), IsEmpty());
+  }
+}
+
+TEST(JobWarningsTest, NamesLearningRatesThatDiverge) {
+  EXPECT_THAT(Codes({"algorithm.preset=sync", "optimizer.learning_rate=1000"}, 2),
+              ElementsAre("learning_rate_high"));
+}
+
+TEST(JobWarningsTest, NothingIsSaidOfAPresetWithTwoWorkers) {
+  for (const Preset& preset : Presets()) {
+    const auto job = LoadCompleteJob(kCnn, {"algorithm.preset=" + preset.name}, 2);
+    if (!job.ok()) continue;
+    EXPECT_THAT(Codes({"algorithm.preset=" + preset.name}, 2), IsEmpty()) << preset.name;
+  }
 }
 
 TEST(JobFactsTest, CountsASynchronousBudget) {

@@ -51,20 +51,40 @@ std::vector<std::string> PresetsOf(const Recommendations& recommendations) {
 
 // ----------------------------------------------------------------------------------------- momentum
 
+constexpr char kUsual[] = "optimizer { momentum: 0.9 }";
+
 TEST(MomentumTest, IsLoweredByWhatAsynchronyAdds) {
-  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 4), {});
+  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 4, kUsual), {});
   EXPECT_NEAR(advice.staleness, 3, 1e-9);
   EXPECT_NEAR(advice.added, 1 - 1.0 / 4, 1e-9);
   ASSERT_TRUE(advice.take.has_value());
   EXPECT_NEAR(*advice.take, 0.9 - 0.75, 1e-6);
   ASSERT_TRUE(advice.rate_factor.has_value());
-  EXPECT_NEAR(*advice.rate_factor, std::pow(0.85 / 0.2, 0.7), 1e-4);
+  EXPECT_NEAR(*advice.rate_factor, std::pow(0.85 / 0.1, 0.7), 1e-4);
 }
 
 TEST(MomentumTest, TakesTheMeasuredStaleness) {
-  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 4), 1.0);
+  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 4, kUsual), 1.0);
   EXPECT_TRUE(advice.measured);
   EXPECT_NEAR(advice.take.value_or(-1), 0.4, 1e-6);
+}
+
+TEST(MomentumTest, ThePresetsIsKeptWithFewWorkers) {
+  EXPECT_FALSE(AdviseMomentum(MakeJob("downpour", 2), {}).take.has_value());
+  EXPECT_FALSE(AdviseMomentum(MakeJob("downpour", 4), {}).take.has_value());
+  EXPECT_TRUE(AdviseMomentum(MakeJob("downpour", 8), {}).take.has_value());
+}
+
+TEST(PresetsTest, LearningRatesAreForTheNumberOfWorkers) {
+  Evidence evidence =
+      MakeEvidence(MakeJob("sync", 32, "faults { stragglers { worker: 3 slowdown_factor: 5 } }"));
+  const Recommendations recommendations = Recommend(evidence);
+  EXPECT_THAT(PresetsOf(recommendations), Contains("dana"));
+  for (const PresetAdvice& preset : recommendations.presets) {
+    const bool is_dana = preset.name == "dana", is_sync = preset.name == "sync";
+    EXPECT_TRUE(!is_dana || preset.reason.ends_with("optimizer.learning_rate 0.005")) << preset.reason;
+    EXPECT_TRUE(!is_sync || preset.reason.find("learning_rate") == std::string::npos) << preset.reason;
+  }
 }
 
 TEST(MomentumTest, IsNotBelowZero) {
