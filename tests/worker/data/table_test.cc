@@ -97,7 +97,7 @@ TEST(TableTest, NamesWhatIsMissingOrOfAnotherKind) {
   Write("b.npy", "");
   Write("c.dat", "");
   EXPECT_THAT(Error("train: 'x*.csv'"),
-              HasSubstr("data.table.train: no file " + TestDirectory() + "/x*.csv"));
+              AllOf(HasSubstr("data.table.train: no file /"), HasSubstr("/x*.csv")));
   EXPECT_THAT(Error("train: 'a.csv' test: 'y.csv'"), HasSubstr("data.table.test: no file"));
   EXPECT_THAT(Error("train: 'a.csv' train: 'b.npy'"), HasSubstr("b.npy are of different kinds"));
   EXPECT_THAT(Error("train: 'c.dat'"), HasSubstr("c.dat has none of the endings .csv"));
