@@ -186,7 +186,7 @@ TEST(SimulationTest, AQuadraticHasTheBlocksOfTheModel) {
   for (const int block_kib : {16, 64, 1024}) {
     const auto job = [&](int updates) {
       v1::Job made = MakeJob("downpour", 1, updates * kBatch);
-      made.mutable_model()->mutable_synthetic()->set_parameters(60'000);
+      made.mutable_model()->mutable_synthetic()->set_parameters(65'536);
       made.set_block_kib(block_kib);
       return made;
     };
