@@ -129,8 +129,8 @@ class Cluster:
             os.makedirs(os.path.join(directory, name), exist_ok=True)
         with open(os.path.join(directory, "job.textproto"), "w") as file:
             file.write(job.text(directory))
-        self.network = network(servers + jobs.WORKERS, directory, options)
-        self.servers, self.workers = [], []
+        self.network = network(servers + jobs.WORKERS + int(job.evaluated), directory, options)
+        self.servers, self.workers, self.evaluators = [], [], []
         self.choose_ports()
 
     def choose_ports(self):
@@ -141,6 +141,7 @@ class Cluster:
         for server in self.servers:
             server.start()
         self.workers = [self.start_worker(i) for i in range(jobs.WORKERS)]
+        self.evaluators = [self.start_evaluator() for _ in range(int(self.job.evaluated))]
 
     def make_server(self, index):
         return self.make("server", f"server-{index}", index, [
@@ -157,6 +158,13 @@ class Cluster:
         worker = self.make("worker", f"worker-{number}", self.num_servers + number, words)
         worker.start()
         return worker
+
+    def start_evaluator(self):
+        evaluator = self.make("evaluator", "evaluator", self.num_servers + jobs.WORKERS, [
+            find("worker/catchment_worker"), "--role=evaluator", "--master=" + self.addresses[0], "--threads=1",
+            "--connect_timeout_seconds=60"])
+        evaluator.start()
+        return evaluator
 
     def make(self, role, name, host, command):
         env = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(find("python/catchment/__init__.py"))))
@@ -181,7 +189,7 @@ class Cluster:
             return sum(map(int, re.findall(r"reached only some blocks: (\d+) samples are computed again", log.read())))
 
     def processes(self):
-        return self.servers + self.workers
+        return self.servers + self.workers + self.evaluators
 
     def is_over(self):
         return os.path.exists(self.out + "/summary.json") and any(not s.runs() for s in self.servers)
@@ -196,7 +204,7 @@ class Cluster:
                 continue
             with open(process.log, errors="replace") as log:
                 last = log.read().strip().rsplit("\n", 1)[-1]
-            text = "gave up after" if process in self.workers else "resume from it with --resume"
+            text = "resume from it with --resume" if process in self.servers else "gave up after"
             if not (os.path.exists(self.out + "/summary.json") and text in last):
                 raise Failure(f"{process.name} ended with {code}: {last}")
 

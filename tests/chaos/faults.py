@@ -53,6 +53,40 @@ def kill_server_twice(cluster, random):
     return restart(cluster, [server])
 
 
+def kill_two_servers(cluster, random):
+    """One after the other within a second, and back in either order: the second may be lost while the job goes back."""
+    first, second = random.sample(cluster.servers, 2)
+    first.kill()
+    back = random.random() < 0.5
+    if back:
+        first.start()
+    time.sleep(random.uniform(0, 1))
+    second.kill()
+    return restart(cluster, [second] if back else [second, first])
+
+
+def stop_and_kill_servers(cluster, random):
+    """One does not answer while another is lost and comes back."""
+    stopped, killed = random.sample(cluster.servers, 2)
+    stopped.signal(signal.SIGSTOP)
+    killed.kill()
+    begin = restart(cluster, [killed])
+    time.sleep(random.uniform(0.1, 2))
+    stopped.signal(signal.SIGCONT)
+    return begin
+
+
+def kill_evaluator(cluster, random):
+    cluster.evaluators[0].kill()
+    time.sleep(random.choice([0, 0, 1]))
+    cluster.evaluators[0].start()
+
+
+def stop_evaluator(cluster, random):
+    """As when it scores for a long time."""
+    pause(cluster.evaluators[0], random.uniform(0.1, 4))
+
+
 def kill_worker(cluster, random):
     number = random.randrange(len(cluster.workers))
     cluster.workers[number].kill()
@@ -141,6 +175,7 @@ def move(cluster, random):
     cluster.servers = [cluster.make_server(i) for i in range(cluster.num_servers)]
     begin = restart(cluster, cluster.servers)
     cluster.workers = [cluster.start_worker(i) for i in range(len(cluster.workers))]
+    cluster.evaluators = [cluster.start_evaluator() for _ in cluster.evaluators]
     return begin
 
 
@@ -149,6 +184,10 @@ FAULTS = [
     Fault("kill a server", kill_server, loses="server", keeps_bits=True, servers=2),
     Fault("kill all servers", kill_all_servers, loses="all", keeps_bits=True),
     Fault("kill a server twice", kill_server_twice, loses="server", keeps_bits=True),
+    Fault("kill two servers", kill_two_servers, loses="all", keeps_bits=True, servers=2),
+    Fault("stop a server, kill another", stop_and_kill_servers, loses="server", keeps_bits=True, servers=2),
+    Fault("kill the evaluator", kill_evaluator, keeps_bits=True, needs="evaluator"),
+    Fault("stop the evaluator", stop_evaluator, keeps_bits=True, needs="evaluator"),
     Fault("damage a checkpoint", damage_checkpoint, loses="all", keeps_bits=True),
     Fault("kill a worker", kill_worker, loses="worker"),
     Fault("stop a server", stop_server, keeps_bits=True),

@@ -35,14 +35,18 @@ model { layers { flatten {} } layers { dense { units: 32 } } layers { relu {} } 
 data { drawn_digits { train_samples: 2000 } }
 """
 CHANCE = 0.1  # of ten classes
+# What may end an evaluated job early: nothing, a target that is reached soon, evaluations that are not better.
+STOPS = ["", "target_accuracy: 0.5", "patience: 3"]
 
 
 class Job:
-    """A job of a round. kind: "counted", "real" or "repeatable". seconds: about how long it trains, where a message from
-    one host to another takes `delay` seconds."""
+    """A job of a round. kind: "counted", "real", "evaluated" (real, with an evaluator) or "repeatable". seconds: about how long
+    it trains, where a message from one host to another takes `delay` seconds. stops: a field of `evaluation` that may end an
+    evaluated job early."""
 
-    def __init__(self, preset, kind, seed, seconds, delay, heartbeat_timeout, standby):
+    def __init__(self, preset, kind, seed, seconds, delay, heartbeat_timeout, standby, stops=""):
         self.preset, self.kind, self.seed, self.standby = preset, kind, seed, standby
+        self.evaluated, self.stops = kind == "evaluated", stops
         self.heartbeat_timeout = heartbeat_timeout
         samples = SAMPLES if kind == "counted" else 2000
         steps = seconds / ((STEP_SECONDS if kind == "counted" else 0.001) + 2 * delay)
@@ -72,6 +76,7 @@ seed: {self.seed}
 block_kib: 1
 device: CPU
 deterministic: {str(repeatable).lower()}
+{'evaluation { every_epochs: 1 keep_best: true %s }' % self.stops if self.evaluated else ''}
 checkpoint {{ every_seconds: 0.3 keep: 3 {state} }}
 faults {{ connect_timeout_seconds: 60 heartbeat_timeout_seconds: {self.heartbeat_timeout}
   {'standby: 1' if self.standby else ''} }}
