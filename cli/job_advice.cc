@@ -31,7 +31,7 @@ double HighestRate(v1::Optimizer::Kind kind) {
 void FindHighMomentum(const v1::Job& job, std::vector<Warning>* warnings) {
   const double tau = ExpectedStaleness(job), momentum = job.optimizer().momentum();
   const bool applies = job.algorithm().contribution().has_gradient() &&
-                       job.algorithm().compensation().kind_case() == v1::Compensation::KIND_NOT_SET &&
+                       job.algorithm().compensation().has_none() &&
                        job.optimizer().kind() == v1::Optimizer::SGD;
   if (!applies || tau <= 0 || momentum <= 0) return;
   const double total = TotalMomentum(tau, momentum);

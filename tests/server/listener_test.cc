@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/master.grpc.pb.h"
@@ -79,13 +80,23 @@ class OfRuns final : public CallService {
   void Accept(CallQueue* queue) override {
     using Call = DeferredCall<Async, v1::StopRequest, v1::StopReply>;
     Call::Accept(queue, Permission("catchment.v1.MasterService.Stop"), &service_, &Async::RequestStop,
-                 [this](const v1::StopRequest&, Call::Respond respond) { handler(std::move(respond)); });
+                 [this](const v1::StopRequest&, Call::Respond respond) { Get()(std::move(respond)); });
   }
-  std::function<void(std::function<void(absl::StatusOr<v1::StopReply>)>)> handler;
+  using Handler = std::function<void(std::function<void(absl::StatusOr<v1::StopReply>)>)>;
+  void Serve(Handler handler) {
+    MutexLock lock(&mu_);
+    handler_ = std::move(handler);
+  }
 
  private:
+  Handler Get() {
+    MutexLock lock(&mu_);
+    return handler_;
+  }
   using Async = v1::MasterService::WithAsyncMethod_Stop<v1::MasterService::Service>;
   Async service_;
+  Mutex mu_;
+  Handler handler_ ABSL_GUARDED_BY(mu_);
 };
 
 TEST(ListenerTest, KeepsItsPortBetweenRuns) {
@@ -101,7 +112,7 @@ TEST(ListenerTest, KeepsItsPortBetweenRuns) {
     return FromGrpc(stub->Stop(context.get(), v1::StopRequest(), &reply));
   };
   const auto serve = [&service](const std::string& run) {
-    service.handler = [run](auto respond) { respond(absl::NotFoundError(run)); };
+    service.Serve([run](auto respond) { respond(absl::NotFoundError(run)); });
   };
   serve("run 1");
   EXPECT_EQ(call().message(), "run 1");
@@ -121,7 +132,7 @@ TEST(ListenerTest, KeepsItsPortBetweenRuns) {
 TEST(ListenerTest, EndOfARunWaitsForItsCalls) {
   OfRuns service;
   std::promise<std::function<void(absl::StatusOr<v1::StopReply>)>> arrived;
-  service.handler = [&](auto respond) { arrived.set_value(std::move(respond)); };
+  service.Serve([&](auto respond) { arrived.set_value(std::move(respond)); });
   absl::StatusOr<Listener> listener =
       Listener::Open("127.0.0.1:0", grpc::InsecureServerCredentials(), {&service}, {});
   ASSERT_TRUE(listener.ok()) << listener.status();

@@ -74,15 +74,15 @@ TEST_F(MasterHostRecoveryTest, JobFailsIfAServerDoesNotComeBackInTime) {
   EXPECT_FALSE(master_->WaitFor(0.5)) << "several rounds";
   EXPECT_EQ(master_->Status().phase(), v1::JobStatus::WAITING);
   v1::RegisterServerRequest ends = Server1();
-  ends.set_failure("no checkpoint 5 in\n/there");
+  ends.set_failure("no checkpoint 5 in /there");
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(master_->RegisterServer(ends).ok());
   EXPECT_THAT(master_->Status().reason(),
-              testing::HasSubstr("1 of 2 have registered; server 1 has ended: no checkpoint 5 in\\n/there"));
+              testing::HasSubstr("1 of 2 have registered; server 1 has ended: no checkpoint 5 in /there"));
   EXPECT_THAT(master_->Status().events(),
-              testing::ElementsAre("server 1 has ended: no checkpoint 5 in\\n/there"));
+              testing::ElementsAre("server 1 has ended: no checkpoint 5 in /there"));
   clock_.Set(clock_.Now() + 1);
   ExpectFailedFor(absl::StrCat("the master was lost, and server 1 has not come back for ", limit,
-                               " s (it ended: no checkpoint 5 in\\n/there); start all servers again with "
+                               " s (it ended: no checkpoint 5 in /there); start all servers again with "
                                "--resume to continue from the last checkpoint"));
   EXPECT_FALSE(ReadRunRecord(directory_ + "/checkpoints")->ended()) << "a restarted master continues the job";
 }
