@@ -138,7 +138,10 @@ class Quadratic final : public SimulatedModel {
     const auto scaled = [this](int64_t value) {
       return static_cast<int64_t>(std::llround(static_cast<double>(value) / wire_scale_));
     };
-    for (const Range& layer : layers_of_model) layers_.push_back({scaled(layer.begin), scaled(layer.end)});
+    for (const Range& layer : layers_of_model) {
+      const Range range = {scaled(layer.begin), scaled(layer.end)};
+      if (range.size() > 0) layers_.push_back(range);
+    }
     for (int64_t i = 0; i < values; ++i) {
       // Each server has small and large curvatures.
       const int64_t rank = i % per_server * servers + i / per_server;

@@ -202,6 +202,19 @@ TEST(SimulationTest, AQuadraticHasTheBlocksOfTheModel) {
   }
 }
 
+// Layers may have less than one of the quadratic's values.
+TEST(SimulationTest, AQuadraticTakesThePlaceOfLayersOfAllSizes) {
+  const v1::Job job = Parse(
+      "name: 'layers' model { layers { flatten {} } layers { dense { units: 1 } } layers { dense { units: 3 "
+      "} } "
+      "layers { dense { units: 2000 } } layers { dense { units: 500 } } layers { dense { units: 10 } } } "
+      "data { drawn_digits { train_samples: 64 test_samples: 10 } } algorithm { preset: 'sync' } workers: 2 "
+      "batch_size: 8 samples: 320");
+  SimulationOptions options = Constant();
+  options.quadratic = QuadraticModel{.condition = 10, .noise = 0};
+  EXPECT_EQ(RunJob(job, options).samples(), 320u);
+}
+
 TEST(SimulationTest, EndsAfterSeconds) {
   SimulationOptions options = Constant();
   options.seconds = 5;
