@@ -8,6 +8,7 @@
 #include <iostream>
 #include <vector>
 
+#include "common/grpc_log.h"
 #include "common/open_files.h"
 #include "common/rpc.h"
 #include "common/version.h"
@@ -34,6 +35,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl
   }
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
+  LimitGrpcLog();
   const auto run_once = [&run]() -> absl::StatusOr<int> {
     if (absl::Status status = run(); !status.ok()) return status;
     return 0;

@@ -1,7 +1,4 @@
 // The limit of open files and connections of the process (RLIMIT_NOFILE), and the permissions of files that it creates.
-//
-// A server must not reach the limit: when a connection cannot be accepted because there is no file
-// descriptor, gRPC 1.51 permanently stops accepting connections (CVE-2023-4785).
 #ifndef CATCHMENT_COMMON_OPEN_FILES_H_
 #define CATCHMENT_COMMON_OPEN_FILES_H_
 

@@ -35,6 +35,7 @@ constexpr int kServerLookaheadBytes = 8 << 20;
 constexpr int kServerReadBytes = 128 << 10;
 constexpr int kMaxFrameBytes = 16 << 20;
 constexpr int kKeepaliveMs = 20'000;
+constexpr int kPingStrikes = 100;
 
 struct TlsFlag {
   const char* name;
@@ -220,7 +221,8 @@ void SetTrainingOptions(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kServerLookaheadBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  // Pings that measure a connection's bandwidth are not far apart, and do not count while the server sends.
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kPingStrikes);
   // gRPC keeps a buffer of this size for every connection, even an idle one.
   builder->AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kServerReadBytes);
   // Without it two servers could listen on one port, and the second start would not fail.

@@ -36,7 +36,6 @@
 #include "common/model_shapes.h"
 #include "common/mutex.h"
 #include "common/open_files.h"
-#include "common/port_watch.h"
 #include "common/processors.h"
 #include "common/random_id.h"
 #include "common/rpc.h"
@@ -112,9 +111,11 @@ CommandLine MakeCommandLine(Flags* f) {
                        "Directory for checkpoints, the same for all servers (on a shared file system if they "
                        "run on several machines). Default: OUT/checkpoints if --out is given; otherwise no "
                        "checkpoints are written.");
-  line.flags.AddInt("threads", "N", 0, &f->threads,
-                    "Number of threads that read requests and write answers; each connection is served by "
-                    "one of them. Default 0: a quarter of the processors, from 1 to 4.");
+  line.flags.AddInt(
+      "threads", "N", 0, &f->threads,
+      "Number of threads that read requests and write answers; each connection is served by "
+      "one of them. Default 0: a quarter of the processors, from 2 to 4. A server with 1 cannot "
+      "count the calls of a peer that floods it.");
   line.flags.AddInt("apply_threads", "N", -1, &f->apply_threads,
                     "Number of threads that apply contributions. 0: the receiving threads apply them. "
                     "Default -1: 0 with fewer than 4 processors, otherwise half of them, at most 8.");
@@ -602,10 +603,8 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
   (*host)->SetAddress(edge->address());
   edge->SetShardServing(0, false);
   edge->SetServing(kMasterName, false);
-  absl::Status status, reached;
+  absl::Status status;
   {
-    PortWatch watch(edge->address(), setting->client_credentials, {},
-                    [&](const absl::Status& lost) { (*host)->Stop(std::string(lost.message())); });
     SignalThread signals([&](int) { (*host)->Stop("the master is shutting down"); });
     while (!(*host)->WaitFor(kPollSeconds)) {
       edge->SetShardServing(0, shard_host->training());
@@ -613,13 +612,11 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
       if (const absl::Status failure = end.Failure(); !failure.ok()) (*host)->OnReplaced(failure);
     }
     status = (*host)->Wait();
-    reached = watch.End();
   }
   (*shard)->EndStandby();
   const std::optional<Loss> loss = (*host)->loss();
   served.End(/*begins_again=*/loss.has_value());
   if (!status.ok()) return status;
-  if (!reached.ok()) return reached;
   if (!loss) return false;
   const v1::RunRecord record = (*host)->record();
   // From then on no file of the run is written.
@@ -759,16 +756,13 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, 
     }
     registration.Leave();
   };
-  PortWatch watch(edge->address(), setting->client_credentials, {}, [&](const absl::Status&) { leave(); });
   SignalThread signals([&](int) { leave(); });
   const absl::StatusOr<std::optional<v1::RegisterServerReply>> again =
       AwaitEnd(shard_host, edge, setting->index, &end);
-  const absl::Status reached = watch.End();
   (*shard)->EndStandby();
   served.End(/*begins_again=*/again.ok() && again->has_value());
   if (!again.ok()) return again.status();
   if (absl::Status result = shard_host->result(); !result.ok()) return result;
-  if (!reached.ok()) return reached;
   if (!*again) return false;
   if (absl::Status status = BeginAgain(**again, layout, setting); !status.ok()) return status;
   return true;

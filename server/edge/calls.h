@@ -4,6 +4,7 @@
 #ifndef CATCHMENT_SERVER_EDGE_CALLS_H_
 #define CATCHMENT_SERVER_EDGE_CALLS_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/async_stream.h>
 #include <grpcpp/support/async_unary_call.h>
@@ -21,6 +22,7 @@
 #include "common/mutex.h"
 #include "common/rpc.h"
 #include "server/edge/message_limits.h"
+#include "server/edge/peer_account.h"
 #include "server/edge/permission.h"
 
 namespace catchment {
@@ -59,14 +61,43 @@ class RunCall {
   bool entered_ = false;
 };
 
+// The part of a call in the account of its connection, if it has one.
+class AccountedCall {
+ public:
+  void Begin(const PeerAccounts& accounts, const grpc::ServerContext& context) {
+    account_ = accounts.Find(context.peer());
+    if (account_ != nullptr) account_->CallBegan();
+  }
+  template <typename Message>
+  void OnMessage(const Message& message) {
+    if (account_ != nullptr) account_->MessageArrived(SizeOf(message));
+  }
+  void OnStream() {
+    if (account_ != nullptr) account_->StreamAdmitted();
+  }
+  // `ok`: the status is on the network, as gRPC says for Finish.
+  void OnFinish(bool ok) {
+    if (account_ != nullptr && ok) account_->CallAnswered();
+  }
+
+ private:
+  static size_t SizeOf(const google::protobuf::Message& message) { return message.ByteSizeLong(); }
+  static size_t SizeOf(const grpc::ByteBuffer& message) { return message.Length(); }
+  static size_t SizeOf(std::nullptr_t) { return 0; }
+
+  std::shared_ptr<PeerAccount> account_;
+};
+
 // A server's completion queue with the calls on it. The queue may be shut down when there are none.
 class CallQueue {
  public:
-  // `runs`, which outlives the queue, admits the calls; null: all are admitted.
-  CallQueue(grpc::ServerCompletionQueue* queue, RunCalls* runs) : queue_(queue), runs_(runs) {}
+  // `runs` admits the calls; null: all are admitted. `accounts` has those of the connections. Both outlive the queue.
+  CallQueue(grpc::ServerCompletionQueue* queue, RunCalls* runs, const PeerAccounts* accounts)
+      : queue_(queue), runs_(runs), accounts_(*accounts) {}
 
   grpc::ServerCompletionQueue* get() const { return queue_; }
   RunCalls* runs() const { return runs_; }
+  const PeerAccounts& accounts() const { return accounts_; }
   void Enter();
   void Leave();
   // Waits until all calls have ended; to be called after the server's Shutdown.
@@ -75,6 +106,7 @@ class CallQueue {
  private:
   grpc::ServerCompletionQueue* const queue_;
   RunCalls* const runs_;
+  const PeerAccounts& accounts_;
   Mutex mu_;
   CondVar changed_;
   int calls_ ABSL_GUARDED_BY(mu_) = 0;
@@ -110,12 +142,15 @@ class DeferredCall final : public Completion {
   }
 
   void Done(bool ok) override {
+    if (answered_) accounted_.OnFinish(ok);
     if (!ok || answered_) {
       delete this;
       return;
     }
     answered_ = true;
     Accept(&queue_, permission_, &service_, method_, handler_);
+    accounted_.Begin(queue_.accounts(), context_);
+    accounted_.OnMessage(request_);
     absl::Status status = run_.Enter();
     if (status.ok()) status = permission_.Check(context_, request_);
     if (status.ok()) status = CheckLimits(request_);
@@ -156,6 +191,7 @@ class DeferredCall final : public Completion {
   Request request_;
   grpc::ServerAsyncResponseWriter<Reply> responder_;
   bool answered_ = false;
+  AccountedCall accounted_;
   RunCall run_;
 };
 
@@ -211,6 +247,8 @@ class StreamCall final {
   template <typename Message>
   void StartRead(Message* message) {
     ++in_flight_;
+    accounted_.OnStream();
+    arrived_ = [this, message] { accounted_.OnMessage(*message); };
     stream.Read(message, read_.Tag());
   }
   template <typename Message>
@@ -258,6 +296,8 @@ class StreamCall final {
       return;
     }
     Accept(&queue, permission, next_, taker_);
+    accounted_.Begin(queue.accounts(), context);
+    accounted_.OnMessage(request);
     absl::Status status = run_.Enter();
     if (status.ok()) status = permission.Check(context, request);
     if constexpr (!std::is_same_v<Request, std::nullptr_t>) status.Update(CheckLimits(request));
@@ -265,6 +305,7 @@ class StreamCall final {
     taker_(this);
   }
   void OnRead(bool ok) {
+    if (ok) arrived_();
     if (owner_ != nullptr) owner_->OnReadDone(ok);
     Leave();
   }
@@ -272,7 +313,10 @@ class StreamCall final {
     if (owner_ != nullptr) owner_->OnWriteDone(ok);
     Leave();
   }
-  void OnFinish(bool) { Leave(); }
+  void OnFinish(bool ok) {
+    accounted_.OnFinish(ok);
+    Leave();
+  }
 
   // Finish counts as in progress from the beginning.
   void Leave() {
@@ -289,6 +333,8 @@ class StreamCall final {
   MemberCompletion<StreamCall> read_{this, &StreamCall::OnRead};
   MemberCompletion<StreamCall> write_{this, &StreamCall::OnWrite};
   MemberCompletion<StreamCall> finish_{this, &StreamCall::OnFinish};
+  std::function<void()> arrived_;  // counts the message of the read in progress
+  AccountedCall accounted_;
   RunCall run_;
 };
 

@@ -1,19 +1,16 @@
 #include "server/edge/listener.h"
 
 #include <glog/logging.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <grpcpp/generic/async_generic_service.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/address.h"
+#include "common/open_files.h"
 #include "common/rpc.h"
 
 namespace catchment {
@@ -38,39 +35,6 @@ void LimitConnections(grpc::ServerBuilder* builder) {
   }
 }
 
-// Returns the system's reason for an address that a process cannot listen on, and what to do. gRPC would only log it.
-std::string ExplainListenFailure(int error) {
-  const std::string why = std::strerror(error);
-  if (error == EADDRNOTAVAIL) {
-    return why + "; it is not an address of this machine: is --index that of the server on this machine?";
-  }
-  if (error == EACCES) return why + "; choose a port of at least 1024";
-  return why + "; choose another port, or 0 for a free one";
-}
-
-// Returns why no socket can be bound to an address, or an empty text. gRPC needs one that can.
-std::string TryToBind(const std::string& host, const std::string& port) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return gai_strerror(error);
-  }
-  int first_error = 0;
-  bool bound = false;
-  for (const addrinfo* at = found; at != nullptr && !bound; at = at->ai_next) {
-    const int fd = socket(at->ai_family, at->ai_socktype, 0);
-    const int reuse = 1;
-    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
-    bound = fd >= 0 && bind(fd, at->ai_addr, at->ai_addrlen) == 0;
-    if (!bound && first_error == 0) first_error = errno;
-    if (fd >= 0) close(fd);
-  }
-  freeaddrinfo(found);
-  return bound ? "" : ExplainListenFailure(first_error);
-}
-
 // Returns where to listen for HOST:PORT, and says so if it is elsewhere than at HOST's addresses.
 std::string WhereToListen(const std::string& address) {
   const std::vector<std::string> addresses = Resolve(HostOf(address));
@@ -79,6 +43,52 @@ std::string WhereToListen(const std::string& address) {
                                  << " on this machine (see /etc/hosts), which other machines do not reach: "
                                     "listening on all interfaces";
   return at;
+}
+
+// A call of a method that the server does not have.
+class UnknownCall final : public Completion {
+ public:
+  // Begins to take calls.
+  static void Accept(CallQueue* queue, grpc::AsyncGenericService* service) {
+    new UnknownCall(queue, service);
+  }
+
+  void Done(bool ok) override {
+    if (answered_) accounted_.OnFinish(ok);
+    if (!ok || answered_) {
+      delete this;
+      return;
+    }
+    answered_ = true;
+    Accept(&queue_, &service_);
+    accounted_.Begin(queue_.accounts(), context_);
+    stream_.Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server has no such method"), Tag());
+  }
+
+ private:
+  UnknownCall(CallQueue* queue, grpc::AsyncGenericService* service) : queue_(*queue), service_(*service) {
+    queue_.Enter();
+    service_.RequestCall(&context_, &stream_, queue_.get(), queue_.get(), Tag());
+  }
+  ~UnknownCall() { queue_.Leave(); }
+
+  CallQueue& queue_;
+  grpc::AsyncGenericService& service_;
+  grpc::GenericServerContext context_;
+  grpc::GenericServerAsyncReaderWriter stream_{&context_};
+  AccountedCall accounted_;
+  bool answered_ = false;
+};
+
+// The limits of the connections of a process with this many files.
+Acceptor::Options AcceptorOptions(int max_message_bytes) {
+  // What gRPC reads of a stream ahead of the server.
+  constexpr int64_t kReadAhead = 16 << 20;
+  constexpr int64_t kFilesOfStrangers = 8;  // one part of so many
+  Acceptor::Options options;
+  options.limits.stream_bytes = kReadAhead + max_message_bytes;
+  options.strangers = std::min<size_t>(options.strangers, OpenFilesLimit() / kFilesOfStrangers);
+  return options;
 }
 
 }  // namespace
@@ -90,53 +100,75 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   if (colon == std::string::npos || colon + 1 == address.size()) {
     return absl::InvalidArgumentError(absl::StrCat("'", address, "' is not HOST:PORT"));
   }
-  const bool is_unix = absl::StartsWith(address, "unix:");
-  const std::string listen_on = is_unix ? address : WhereToListen(address);
-  if (!is_unix) {
-    const std::string why = TryToBind(HostOf(listen_on), address.substr(colon + 1));
-    if (!why.empty()) return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why));
-  }
+  Listener listener;
   grpc::ServerBuilder builder;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
+  const bool is_unix = absl::StartsWith(address, "unix:");
+  int picked = 0;
+  if (is_unix) {
+    builder.AddListeningPort(address, credentials, &picked);
+  } else {
+    absl::StatusOr<ListeningSockets> sockets =
+        ListenAt(HostOf(WhereToListen(address)), address.substr(colon + 1));
+    if (!sockets.ok()) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address, ": ", sockets.status().message()));
+    }
+    listener.acceptor_ =
+        std::make_unique<Acceptor>(*std::move(sockets), AcceptorOptions(options.max_message_bytes),
+                                   listener.accounts_.get(), listener.clock_.get());
+    picked = listener.acceptor_->port();
+    connections = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+  }
   SetTrainingOptions(&builder);
   LimitConnections(&builder);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   if (options.memory_quota_bytes > 0) {
     builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(options.memory_quota_bytes));
   }
-  int picked = 0;
-  builder.AddListeningPort(listen_on, credentials, &picked);
-  Listener listener;
   builder.RegisterService(listener.health_->grpc_service());
   for (CallService* service : services) builder.RegisterService(service->grpc_service());
+  builder.RegisterAsyncGenericService(listener.unknown_.get());
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues;
   for (int i = 0; i < options.threads; ++i) queues.push_back(builder.AddCompletionQueue());
   listener.server_ = builder.BuildAndStart();
-  if (listener.server_ == nullptr || picked == 0) {
+  if (listener.server_ == nullptr || (is_unix && picked == 0)) {
     for (const auto& queue : queues) queue->Shutdown();
     return absl::UnavailableError(absl::StrCat(
         "cannot listen on ", address, ": ",
         is_unix ? "is its directory there and writable, and does its path have at most 107 bytes?"
-                : ExplainListenFailure(EADDRINUSE)));
+                : "gRPC does not start"));
   }
   listener.address_ = is_unix ? address : absl::StrCat(address.substr(0, colon), ":", picked);
   listener.Serve(services, std::move(queues));
+  if (!is_unix) {
+    listener.acceptor_->Start([connections = std::shared_ptr(std::move(connections))](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+      parameters.fd = fd;
+      connections->HandleNewConnection(&parameters);
+    });
+  }
   return listener;
 }
 
 void Listener::Serve(const std::vector<CallService*>& services,
                      std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues) {
   for (std::unique_ptr<grpc::ServerCompletionQueue>& queue : queues) {
-    CallQueue* const of_process =
-        queues_.emplace_back(std::make_unique<CallQueue>(queue.get(), nullptr)).get();
-    CallQueue* const of_runs =
-        queues_.emplace_back(std::make_unique<CallQueue>(queue.get(), runs_.get())).get();
+    const auto add = [&](RunCalls* runs) {
+      return queues_.emplace_back(std::make_unique<CallQueue>(queue.get(), runs, accounts_.get())).get();
+    };
+    CallQueue* const of_process = add(nullptr);
+    CallQueue* const of_runs = add(runs_.get());
     health_->Accept(of_process);
+    UnknownCall::Accept(of_process, unknown_.get());
     for (CallService* service : services) service->Accept(service->is_of_runs() ? of_runs : of_process);
     threads_.push_back(std::make_unique<CompletionThread>(std::move(queue), "listener"));
   }
 }
 
 void Listener::Shutdown(double grace_seconds) {
+  if (acceptor_ != nullptr) acceptor_->Stop();
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() +
                     std::chrono::microseconds(static_cast<int64_t>(grace_seconds * 1e6)));
@@ -146,6 +178,6 @@ void Listener::Shutdown(double grace_seconds) {
   server_.reset();
 }
 
-int DefaultListenerThreads(int processors) { return std::clamp(processors / 4, 1, 4); }
+int DefaultListenerThreads(int processors) { return std::clamp(processors / 4, 2, 4); }
 
 }  // namespace catchment

@@ -1,7 +1,8 @@
-// A gRPC server that listens on an address.
+// A gRPC server that listens on an address. Each connection has an account (peer_account.h).
 #ifndef CATCHMENT_SERVER_EDGE_LISTENER_H_
 #define CATCHMENT_SERVER_EDGE_LISTENER_H_
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/completion.h"
+#include "server/edge/acceptor.h"
 #include "server/edge/calls.h"
 #include "server/edge/health_service.h"
 
@@ -21,7 +24,9 @@ class Listener {
     int max_message_bytes = 64 << 20;  // larger messages are refused
     // Of what gRPC keeps of messages that arrive and leave; beyond it streams and connections are ended. 0: no limit.
     size_t memory_quota_bytes = 0;
-    int threads = 1;  // that read requests and write answers; each connection stays with one
+    int threads =
+        1;  // that read requests and write answers; each connection stays with one. A server needs two: while
+            // a peer floods one of them, the other counts the peer's calls (peer_account.h)
   };
 
   // Opens a listener, and begins to serve a run. The gRPC services must outlive it. Errors: the reason of the operating
@@ -51,15 +56,19 @@ class Listener {
   void Serve(const std::vector<CallService*>& services,
              std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues);
 
+  std::unique_ptr<Clock> clock_ = std::make_unique<SteadyClock>();
+  std::unique_ptr<PeerAccounts> accounts_ = std::make_unique<PeerAccounts>();
+  std::unique_ptr<grpc::AsyncGenericService> unknown_ = std::make_unique<grpc::AsyncGenericService>();
   std::unique_ptr<RunCalls> runs_ = std::make_unique<RunCalls>();
   std::unique_ptr<HealthService> health_ = std::make_unique<HealthService>();
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<Acceptor> acceptor_;  // null at a Unix socket, which only the user of the run can reach
   std::string address_;
   std::vector<std::unique_ptr<CallQueue>> queues_;
   std::vector<std::unique_ptr<CompletionThread>> threads_;
 };
 
-// Returns the default number of threads for a machine with `processors`: a quarter of them, from 1 to 4.
+// Returns the default number of threads for a machine with `processors`: a quarter of them, from 2 to 4.
 int DefaultListenerThreads(int processors);
 
 }  // namespace catchment

@@ -1,17 +1,24 @@
 #include "server/edge/listener.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
@@ -162,6 +169,164 @@ TEST(ListenerTest, OnlyItsOwnThreadsWaitForConnections) {
   EXPECT_TRUE(AskHealth(*listener, "").ok());
   EXPECT_THAT(ThreadNames(), Contains("listener"));
   EXPECT_THAT(ThreadNames(), Not(Contains("nexting_thread")));
+}
+
+// The messages of a peer are found in its account, by its address of IPv4, IPv6, or IPv4 at a socket of IPv6: otherwise its
+// connection would be ended for their bytes.
+TEST(ListenerTest, ManyMessagesEndNoConnection) {
+  const std::pair<const char*, const char*> kAddresses[] = {{"127.0.0.1:0", "127.0.0.1"},
+                                                            {"[::1]:0", "[::1]"},
+                                                            {"[::]:0", "127.0.0.1"},
+                                                            {"0.0.0.0:0", "127.0.0.1"}};
+  for (const auto& [at, host] : kAddresses) {
+    const absl::StatusOr<Listener> listener = ListenOn(at);
+    if (!listener.ok()) {
+      // A machine without IPv6.
+      ASSERT_THAT(std::string(at), StartsWith("[::1]")) << listener.status();
+      continue;
+    }
+    const std::string port = listener->address().substr(listener->address().rfind(':'));
+    const auto stub = health::Health::NewStub(Connect(host + port, grpc::InsecureChannelCredentials()));
+    health::HealthCheckRequest request;
+    request.set_service(std::string(100'000, 'x'));
+    for (int i = 0; i < 200; ++i) {
+      health::HealthCheckResponse response;
+      const grpc::Status status = stub->Check(DeadlineContext(60).get(), request, &response);
+      ASSERT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
+          << at << ": " << status.error_message();
+    }
+  }
+}
+
+TEST(ListenerTest, MethodsThatItDoesNotHaveAreUnimplemented) {
+  const absl::StatusOr<Listener> listener = ListenOn("127.0.0.1:0");
+  ASSERT_TRUE(listener.ok());
+  const auto stub =
+      v1::MasterService::NewStub(Connect(listener->address(), grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < 3; ++i) {
+    v1::StopReply reply;
+    EXPECT_EQ(stub->Stop(DeadlineContext(60).get(), {}, &reply).error_code(),
+              grpc::StatusCode::UNIMPLEMENTED);
+  }
+}
+
+// Connections that an acceptor passes on, in order.
+class Passed {
+ public:
+  Acceptor::OnConnection Add() {
+    return [this](int fd) {
+      MutexLock lock(&mu_);
+      files_.emplace_back(fd);
+      changed_.Notify();
+    };
+  }
+  void Await(size_t count) {
+    MutexLock lock(&mu_);
+    changed_.Wait(&mu_, [&] { return files_.size() >= count; });
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<Fd> files_ ABSL_GUARDED_BY(mu_);
+};
+
+class AcceptorTest : public testing::Test {
+ protected:
+  void Start(const Acceptor::Options& options) {
+    absl::StatusOr<ListeningSockets> sockets = ListenAt("127.0.0.1", "0");
+    ASSERT_TRUE(sockets.ok()) << sockets.status();
+    acceptor_ = std::make_unique<Acceptor>(*std::move(sockets), options, &accounts_, &clock_);
+    acceptor_->Start(passed_.Add());
+  }
+  Fd Dial() {
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(acceptor_->port()));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+    return fd;
+  }
+  std::shared_ptr<PeerAccount> AccountOf(const Fd& fd) {
+    sockaddr_in own = {};
+    socklen_t size = sizeof(own);
+    EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
+    return accounts_.Find("ipv4:127.0.0.1:" + std::to_string(ntohs(own.sin_port)));
+  }
+  // Waits until the other end has closed the connection.
+  static void AwaitEnd(const Fd& fd) {
+    char byte;
+    EXPECT_LE(recv(fd.get(), &byte, 1, 0), 0);
+  }
+
+  const SteadyClock clock_;
+  PeerAccounts accounts_;
+  Passed passed_;
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+TEST_F(AcceptorTest, TheOldestPeersThatMakeNoCallMakeRoomForOthers) {
+  Acceptor::Options options;
+  options.strangers = 2;
+  options.stranger_seconds = 0;
+  Start(options);
+  const Fd worker = Dial();
+  passed_.Await(1);
+  AccountOf(worker)->StreamAdmitted();
+  const Fd first = Dial();
+  passed_.Await(2);
+  const Fd second = Dial(), third = Dial();
+  passed_.Await(4);
+  AwaitEnd(first);
+  EXPECT_NE(AccountOf(worker), nullptr);
+  EXPECT_NE(AccountOf(third), nullptr);
+}
+
+TEST_F(AcceptorTest, APeerThatExceedsItsAccountIsDisconnectedAndItsAddressWatched) {
+  Acceptor::Options options;
+  options.watched_waiting = 0;
+  Start(options);
+  const Fd other = Dial(), flood = Dial();
+  passed_.Await(2);
+  for (int64_t i = 0; i <= options.limits.calls; ++i) AccountOf(flood)->CallBegan();
+  AwaitEnd(flood);
+  // No connection from the address may wait, so that the next one is closed.
+  AwaitEnd(Dial());
+  EXPECT_NE(AccountOf(other), nullptr);
+}
+
+TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
+  Acceptor::Options options;
+  options.watched_interval_seconds = 0.01;
+  Start(options);
+  const Fd flood = Dial();
+  passed_.Await(1);
+  for (int64_t i = 0; i <= options.limits.calls; ++i) AccountOf(flood)->CallBegan();
+  AwaitEnd(flood);
+  const Fd a = Dial(), b = Dial();
+  passed_.Await(3);
+  EXPECT_NE(AccountOf(a), nullptr);
+  EXPECT_NE(AccountOf(b), nullptr);
+}
+
+// Bytes that gRPC has not read are counted, too.
+TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
+  Acceptor::Options options;
+  options.limits.short_message_bytes = options.limits.other_bytes = 1000;
+  Start(options);
+  const Fd flood = Dial();
+  const std::string bytes(4000, 'x');
+  EXPECT_EQ(send(flood.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  AwaitEnd(flood);
+}
+
+TEST_F(AcceptorTest, AfterStopNoConnectionIsAccepted) {
+  Start({});
+  const int port = acceptor_->port();
+  acceptor_->Stop();
+  const absl::StatusOr<ListeningSockets> again = ListenAt("127.0.0.1", std::to_string(port));
+  EXPECT_TRUE(again.ok()) << again.status();
 }
 
 TEST(ListenerTest, PortZeroPicksAFreePortAndSaysWhich) {

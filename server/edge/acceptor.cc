@@ -1,0 +1,388 @@
+#include "server/edge/acceptor.h"
+
+#include <arpa/inet.h>
+#include <glog/logging.h>
+#include <linux/tcp.h>
+#include <malloc.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/open_files.h"
+#include "server/edge/call_rate.h"
+
+namespace catchment {
+namespace {
+
+// After this time a peer whose machine has failed does not block what is sent to it.
+constexpr unsigned kUserTimeoutMs = 20'000;
+// The number of tries to find a port that is free at all addresses of a host.
+constexpr int kPortTries = 16;
+constexpr int kAcceptedAtOnce = 64;
+constexpr double kPauseSeconds = 0.1;
+// The time from the end of a connection to the return of its memory to the operating system.
+constexpr double kTrimSeconds = 2;
+constexpr double kComplainSeconds = 60;
+
+// Returns the system's reason for an address that a process cannot listen on, and what to do.
+absl::Status CannotListen(int error) {
+  const std::string why = std::strerror(error);
+  if (error == EADDRNOTAVAIL) {
+    return absl::UnavailableError(
+        why + "; it is not an address of this machine: is --index that of the server on this machine?");
+  }
+  if (error == EACCES) return absl::UnavailableError(why + "; choose a port of at least 1024");
+  return absl::UnavailableError(why + "; choose another port, or 0 for a free one");
+}
+
+bool IsWildcard(const addrinfo& at) {
+  return at.ai_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(at.ai_addr)->sin6_addr);
+}
+
+uint16_t* PortIn(sockaddr* address) {
+  return address->sa_family == AF_INET6 ? &reinterpret_cast<sockaddr_in6*>(address)->sin6_port
+                                        : &reinterpret_cast<sockaddr_in*>(address)->sin_port;
+}
+
+int PortOf(int fd) {
+  sockaddr_storage bound = {};
+  auto* const address = reinterpret_cast<sockaddr*>(&bound);
+  socklen_t size = sizeof(bound);
+  return getsockname(fd, address, &size) == 0 ? ntohs(*PortIn(address)) : 0;
+}
+
+// Accepted sockets inherit the options. Returns an invalid file, and errno, if it cannot listen.
+Fd ListenOn(const addrinfo& at, int port) {
+  sockaddr_storage address = {};
+  std::memcpy(&address, at.ai_addr, at.ai_addrlen);
+  *PortIn(reinterpret_cast<sockaddr*>(&address)) = htons(static_cast<uint16_t>(port));
+  Fd fd(socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.get() < 0) return fd;
+  const int on = 1, only6 = IsWildcard(at) ? 0 : 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
+  if (at.ai_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only6, sizeof(only6));
+  const bool listens = bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), at.ai_addrlen) == 0 &&
+                       listen(fd.get(), SOMAXCONN) == 0;
+  if (listens) return fd;
+  const int error = errno;
+  fd = Fd();
+  errno = error;
+  return fd;
+}
+
+// Listens at all addresses of the list that the machine has. Returns the first error that ends it, or that of all.
+int TryToListen(const addrinfo* found, int port, ListeningSockets* out) {
+  out->sockets.clear();
+  out->port = port;
+  int error = 0;
+  bool both = false;  // a socket for IPv6 listens at all addresses of IPv4, too
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    if (both) break;
+    Fd fd = ListenOn(*at, out->port);
+    if (fd.get() < 0) {
+      error = errno;
+      if (error == EADDRINUSE || error == EACCES) return error;
+      continue;  // such as an address of IPv6 on a machine without it
+    }
+    if (out->port == 0) out->port = PortOf(fd.get());
+    both = IsWildcard(*at);
+    out->sockets.push_back(std::move(fd));
+  }
+  return out->sockets.empty() ? error : 0;
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* addresses) const { freeaddrinfo(addresses); }
+};
+
+absl::StatusOr<ListeningSockets> ListenAtAddressesOf(const std::string& host, const std::string& port) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0)
+    return absl::UnavailableError(gai_strerror(error));
+  const std::unique_ptr<addrinfo, FreeAddresses> found(list);
+  const int wanted = ntohs(*PortIn(found->ai_addr));
+  ListeningSockets sockets;
+  int error = 0;
+  // A port that is free at one address may be in use at another.
+  for (int i = 0; i < (wanted == 0 ? kPortTries : 1); ++i) {
+    error = TryToListen(found.get(), wanted, &sockets);
+    if (error != EADDRINUSE) break;
+  }
+  if (error != 0) return CannotListen(error);
+  return sockets;
+}
+
+bool HasNoIpv6() {
+  const Fd fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 any = {};
+  any.sin6_family = AF_INET6;
+  return fd.get() < 0 || bind(fd.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) != 0;
+}
+
+std::optional<PeerAccount::Traffic> TrafficOf(int fd) {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  return PeerAccount::Traffic{info.tcpi_bytes_received, info.tcpi_bytes_acked};
+}
+
+// Returns 0 if the file is not a socket.
+uint64_t CookieOf(int fd) {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+// Ends a connection at once, with a reset. Bytes that have arrived are discarded: gRPC might need seconds for them.
+void Reset(int fd) {
+  sockaddr none = {};
+  none.sa_family = AF_UNSPEC;
+  if (connect(fd, &none, sizeof(none)) != 0) shutdown(fd, SHUT_RDWR);
+}
+
+// Returns the other end of a connection as gRPC names it.
+std::string PeerOf(int fd) {
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof(peer);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "";
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(peer);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(v4.sin_port));
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(peer);
+  const bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+  is_v4 ? inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof(text))
+        : inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  return is_v4 ? absl::StrCat("ipv4:", text, ":", ntohs(v6.sin6_port))
+               : absl::StrCat("ipv6:[", text, "]:", ntohs(v6.sin6_port));
+}
+
+}  // namespace
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int Fd::Release() { return std::exchange(fd_, -1); }
+
+absl::StatusOr<ListeningSockets> ListenAt(const std::string& host, const std::string& port) {
+  if (host != "0.0.0.0" && host != "::") return ListenAtAddressesOf(host, port);
+  absl::StatusOr<ListeningSockets> everywhere = ListenAtAddressesOf("::", port);
+  // The machine may be without IPv6.
+  return everywhere.ok() || !HasNoIpv6() ? std::move(everywhere) : ListenAtAddressesOf("0.0.0.0", port);
+}
+
+Acceptor::Acceptor(ListeningSockets sockets, const Options& options, PeerAccounts* accounts,
+                   const Clock* clock)
+    : listening_(std::move(sockets)), options_(options), accounts_(*accounts), clock_(*clock) {}
+
+void Acceptor::Start(OnConnection on_connection) {
+  on_connection_ = std::move(on_connection);
+  stop_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  PCHECK(stop_.get() >= 0) << "eventfd";
+  thread_ = std::thread([this] { Run(); });
+  pthread_setname_np(thread_.native_handle(), "acceptor");
+}
+
+void Acceptor::Stop() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    PCHECK(write(stop_.get(), &one, sizeof(one)) == sizeof(one)) << "eventfd";
+    thread_.join();
+  }
+  listening_.sockets.clear();
+  watched_.clear();
+}
+
+void Acceptor::Run() {
+  std::vector<pollfd> files = {{stop_.get(), POLLIN, 0}};
+  for (const Fd& fd : listening_.sockets) files.push_back({fd.get(), POLLIN, 0});
+  while (true) {
+    double now = clock_.Now();
+    const bool accepts = now >= paused_until_;
+    const int ready = poll(files.data(), accepts ? files.size() : 1, PollMilliseconds(now));
+    if (ready > 0 && files[0].revents != 0) return;
+    now = clock_.Now();
+    for (size_t i = 1; accepts && i < files.size(); ++i) {
+      if (ready > 0 && files[i].revents != 0) AcceptAll(files[i].fd, now);
+    }
+    PassWatched(now);
+    if (now >= next_check_) Check(now);
+  }
+}
+
+int Acceptor::PollMilliseconds(double now) const {
+  const bool waits = !connections_.empty() || !watched_.empty() || trim_at_ > 0 || now < paused_until_;
+  if (!waits) return -1;
+  const double due = now < paused_until_ ? std::min(next_check_, paused_until_) : next_check_;
+  return static_cast<int>(std::clamp(std::ceil((due - now) * 1000), 0.0, 1000.0));
+}
+
+void Acceptor::AcceptAll(int listening, double now) {
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    Fd fd(accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.get() >= 0) {
+      Admit(std::move(fd), now);
+      if (now < paused_until_) return;
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    const int error = errno;
+    // The connections wait in the kernel until the process can accept them.
+    const bool made_room = EndOldestStranger(0, now);
+    if (now - complained_ >= kComplainSeconds || complained_ == 0) {
+      complained_ = now;
+      LOG(WARNING) << "no connection can be accepted: " << std::strerror(error) << " (the limit is "
+                   << OpenFilesLimit() << "): "
+                   << (made_room ? "connections whose peers have made no call are ended; "
+                                 : "new connections wait; ")
+                   << kOpenFilesRemedy;
+    }
+    paused_until_ = now + kPauseSeconds;
+    return;
+  }
+}
+
+void Acceptor::Admit(Fd fd, double now) {
+  const std::string address = AddressOfPeer(PeerOf(fd.get()));
+  const auto watched = watched_.find(address);
+  if (watched != watched_.end()) {
+    if (watched->second.waiting.size() < options_.watched_waiting)
+      watched->second.waiting.push_back(std::move(fd));
+    return;
+  }
+  Pass(std::move(fd), address, /*watched=*/false, now);
+}
+
+void Acceptor::Pass(Fd fd, const std::string& address, bool watched, double now) {
+  UpdateStrangers();
+  if (strangers_.size() >= options_.strangers && !EndOldestStranger(options_.stranger_seconds, now))
+    paused_until_ = now + kPauseSeconds;
+  Connection connection;
+  connection.cookie = CookieOf(fd.get());
+  connection.key = KeyOfPeer(PeerOf(fd.get()));
+  connection.address = address;
+  PeerAccount::Limits limits = options_.limits;
+  if (watched) limits.short_message_bytes = 0;
+  connection.account = std::make_shared<PeerAccount>(limits);
+  connection.since = now;
+  Forget(fd.get());
+  strangers_.push_back({fd.get(), connection.cookie});
+  accounts_.Add(connection.key, connection.account);
+  connections_.emplace(fd.get(), std::move(connection));
+  on_connection_(fd.Release());
+}
+
+void Acceptor::PassWatched(double now) {
+  for (auto at = watched_.begin(); at != watched_.end();) {
+    Watched& watched = at->second;
+    if (!watched.waiting.empty() && now >= watched.next) {
+      watched.next = now + options_.watched_interval_seconds;
+      Fd fd = std::move(watched.waiting.front());
+      watched.waiting.pop_front();
+      Pass(std::move(fd), at->first, /*watched=*/true, now);
+    }
+    if (now < watched.until || !watched.waiting.empty()) {
+      ++at;
+      continue;
+    }
+    LOG_IF(WARNING, watched.ended > 0)
+        << watched.ended << " further connections from " << at->first << " were ended for the same reason";
+    at = watched_.erase(at);
+  }
+}
+
+void Acceptor::UpdateStrangers() {
+  std::erase_if(strangers_, [this](const Stranger& stranger) {
+    const auto found = connections_.find(stranger.fd);
+    return found == connections_.end() || found->second.cookie != stranger.cookie ||
+           found->second.account->known();
+  });
+}
+
+bool Acceptor::EndOldestStranger(double seconds, double now) {
+  UpdateStrangers();
+  if (strangers_.empty()) return false;
+  const int fd = strangers_.front().fd;
+  const Connection& oldest = connections_.at(fd);
+  if (now - oldest.since < seconds) return false;
+  if (CookieOf(fd) == oldest.cookie) Reset(fd);
+  Forget(fd);
+  return true;
+}
+
+void Acceptor::Check(double now) {
+  next_check_ = now + std::max(options_.check_seconds,
+                               options_.check_seconds_each * static_cast<double>(connections_.size()));
+  std::vector<int> closed;
+  for (const auto& [fd, connection] : connections_) {
+    bool open = CookieOf(fd) == connection.cookie;
+    std::string what;
+    if (open) {
+      what = connection.account->Check(
+          [&, fd = fd] {
+            const std::optional<PeerAccount::Traffic> traffic = TrafficOf(fd);
+            open = traffic.has_value();
+            return traffic.value_or(PeerAccount::Traffic());
+          },
+          now);
+    }
+    if (open && what.empty()) continue;
+    if (open) End(fd, connection, what, now);
+    closed.push_back(fd);
+  }
+  for (const int fd : closed) Forget(fd);
+  if (trim_at_ > 0 && now >= trim_at_) {
+    trim_at_ = 0;
+    malloc_trim(0);
+  }
+}
+
+void Acceptor::End(int fd, const Connection& connection, const std::string& what, double now) {
+  Reset(fd);
+  trim_at_ = now + kTrimSeconds;
+  const auto [watched, is_new] = watched_.try_emplace(connection.address);
+  watched->second.until = now + options_.watch_seconds;
+  if (!is_new) {
+    ++watched->second.ended;
+    return;
+  }
+  LOG(WARNING) << connection.key << " has sent " << what
+               << ", which no worker does: its connection is ended, and further ones from its address wait "
+                  "for each other";
+}
+
+void Acceptor::Forget(int fd) {
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  accounts_.Remove(found->second.key, found->second.account.get());
+  connections_.erase(found);
+}
+
+}  // namespace catchment

@@ -1,0 +1,124 @@
+// Accepts the connections to an address and passes them to gRPC, which would stop forever when the process has no file for
+// one more (CVE-2023-4785), and would let peers that never make a call hold any number of them. Ends the connections of
+// peers that exceed their accounts (peer_account.h).
+#ifndef CATCHMENT_SERVER_EDGE_ACCEPTOR_H_
+#define CATCHMENT_SERVER_EDGE_ACCEPTOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/clock.h"
+#include "server/edge/peer_account.h"
+
+namespace catchment {
+
+// A file of the process, closed at the end.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+  int get() const { return fd_; }
+  int Release();
+
+ private:
+  int fd_;
+};
+
+// Sockets that listen on all addresses of a host, at one port.
+struct ListeningSockets {
+  std::vector<Fd> sockets;
+  int port = 0;
+};
+
+// Port 0 chooses a free one. Errors: Unavailable with the reason of the operating system, and what to do.
+absl::StatusOr<ListeningSockets> ListenAt(const std::string& host, const std::string& port);
+
+// Threads: it has its own from Start to Stop, on which `on_connection` is called.
+class Acceptor {
+ public:
+  struct Options {
+    PeerAccount::Limits limits;
+    // The number of connections whose peers have made no call, and the time for which each may stay so if others wait.
+    size_t strangers = 256;
+    double stranger_seconds = 2;
+    // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
+    // interval at which they are accepted, and how many may wait. They may not begin with a long message.
+    double watch_seconds = 60;
+    double watched_interval_seconds = 0.5;
+    size_t watched_waiting = 64;
+    // The interval at which accounts are checked: the larger of this and the second, for each connection.
+    double check_seconds = 0.02;
+    double check_seconds_each = 1e-4;
+  };
+  // Owns the connection's file, which does not block.
+  using OnConnection = std::function<void(int fd)>;
+
+  // The accounts and the clock outlive the object.
+  Acceptor(ListeningSockets sockets, const Options& options, PeerAccounts* accounts, const Clock* clock);
+  ~Acceptor() { Stop(); }
+
+  int port() const { return listening_.port; }
+  void Start(OnConnection on_connection);
+  // Closes the port. Connections that were passed on stay open.
+  void Stop();
+
+ private:
+  struct Connection {
+    uint64_t cookie = 0;  // of the socket, which tells it from a later one with the same file
+    std::string key, address;
+    std::shared_ptr<PeerAccount> account;
+    double since = 0;
+  };
+  struct Stranger {
+    int fd;
+    uint64_t cookie;
+  };
+  struct Watched {
+    double until = 0, next = 0;
+    std::deque<Fd> waiting;
+    uint64_t ended = 0;  // connections, which are not logged
+  };
+
+  void Run();
+  int PollMilliseconds(double now) const;
+  void AcceptAll(int listening, double now);
+  void Admit(Fd fd, double now);
+  void Pass(Fd fd, const std::string& address, bool watched, double now);
+  // Forgets the strangers that have made a call, or whose connections have ended.
+  void UpdateStrangers();
+  void PassWatched(double now);
+  // Returns false if there is none that is `seconds` old.
+  bool EndOldestStranger(double seconds, double now);
+  void Check(double now);
+  void End(int fd, const Connection& connection, const std::string& what, double now);
+  void Forget(int fd);
+
+  ListeningSockets listening_;
+  const Options options_;
+  PeerAccounts& accounts_;
+  const Clock& clock_;
+  OnConnection on_connection_;
+  Fd stop_;  // an eventfd
+  std::thread thread_;
+
+  // Of the thread.
+  std::unordered_map<int, Connection> connections_;  // by file
+  std::deque<Stranger> strangers_;                   // the oldest first
+  std::map<std::string, Watched> watched_;           // by address
+  double next_check_ = 0, paused_until_ = 0, trim_at_ = 0, complained_ = 0;
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_ACCEPTOR_H_

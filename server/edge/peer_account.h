@@ -1,0 +1,99 @@
+// What the peers of a server send besides messages. gRPC 1.51 bounds the memory and the time of messages, and neither for
+// HEADERS without an end, frames of control, and calls that are reset as soon as they have begun: one connection could
+// fill the machine's memory in seconds, or keep a thread from all other connections. So a connection that sends far more
+// than its messages explain is ended (acceptor.h).
+#ifndef CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
+#define CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "common/mutex.h"
+
+namespace catchment {
+
+// The account of one connection.
+//
+// Threads: safe, except Check, which one thread calls.
+class PeerAccount {
+ public:
+  struct Limits {
+    // Bytes on their way in messages that are not complete: in one of a call that has not begun, which is a short message;
+    // in those of a call that has begun; and in those of a stream that transfers blocks. gRPC reads them ahead of the
+    // server, whose memory quota counts them.
+    int64_t short_message_bytes = 4 << 20;
+    int64_t read_ahead_bytes = 8 << 20;
+    int64_t stream_bytes = 96 << 20;
+    // Bytes in no message, such as headers, pings and those of TLS: at once, for each message, as a part of its bytes, as
+    // a part of the bytes that the peer has received and acknowledges, and for each second.
+    int64_t other_bytes = 128 << 10;
+    int64_t bytes_of_message = 1024;
+    double part_of_messages = 0.05;
+    double part_of_received = 0.02;
+    double bytes_per_second = 256;
+    // Calls that have not been answered, because they are in progress, or because the peer has ended them.
+    int64_t calls = 256;
+    double calls_per_second = 10;
+  };
+  // The numbers of bytes that the socket of the connection has received, and that its peer has acknowledged.
+  struct Traffic {
+    uint64_t received = 0;
+    uint64_t acknowledged = 0;
+  };
+
+  explicit PeerAccount(const Limits& limits) : limits_(limits) {}
+
+  // A call has begun; its message of `bytes` has arrived; its answer is on the network.
+  void CallBegan() { ++calls_; }
+  void MessageArrived(size_t bytes);
+  void CallAnswered();
+  // The peer has been admitted to a stream that transfers blocks.
+  void StreamAdmitted() { has_stream_ = known_ = true; }
+
+  // Returns true if a call of the peer has been answered, or one of its streams admitted.
+  bool known() const { return known_; }
+
+  // Returns what the peer exceeds; an empty text if nothing. `traffic` reads the numbers of the socket: after the account's,
+  // so that no message is counted before its bytes. `now` in seconds.
+  std::string Check(absl::FunctionRef<Traffic()> traffic, double now);
+
+ private:
+  const Limits limits_;
+  std::atomic<int64_t> message_bytes_{0}, messages_{0}, calls_{0};
+  std::atomic<bool> has_stream_{false}, known_{false};
+  // What the peer has sent beyond what it may at all times. 0 at least: what it has saved does not count.
+  double other_bytes_ = 0, unanswered_ = 0;
+  // At the last Check.
+  double allowed_ = 0, calls_seen_ = 0, now_ = 0;
+  uint64_t received_ = 0;
+};
+
+// The accounts of a listener's connections.
+//
+// Threads: safe.
+class PeerAccounts {
+ public:
+  // `key` as KeyOfPeer returns it. Replaces the account of an earlier connection with the key.
+  void Add(const std::string& key, std::shared_ptr<PeerAccount> account);
+  // Removes the account if it is still the one of the key.
+  void Remove(const std::string& key, const PeerAccount* account);
+  // Returns the account of the connection with this peer (grpc::ServerContext::peer), or null if it has none.
+  std::shared_ptr<PeerAccount> Find(absl::string_view peer) const;
+
+ private:
+  mutable Mutex mu_;
+  std::unordered_map<std::string, std::shared_ptr<PeerAccount>> accounts_ ABSL_GUARDED_BY(mu_);
+};
+
+// Returns "ADDRESS PORT" for gRPC's name of a peer, such as "ipv4:10.0.0.1:7000" or "ipv6:%5B::1%5D:7000".
+std::string KeyOfPeer(absl::string_view peer);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
