@@ -23,6 +23,7 @@ _LIBRARIES = {
     "gtest_main": (["gmock_main"], "libgmock-dev"),
     "json": (["nlohmann_json"], "nlohmann-json3-dev"),
     "protobuf": (["protobuf"], "libprotobuf-dev"),
+    "ssl": (["libssl"], "libssl-dev"),
     "zlib": (["zlib"], "zlib1g-dev"),
 }
 

@@ -286,7 +286,8 @@ void Acceptor::Pass(Fd fd, const std::string& address, bool watched, double now)
     paused_until_ = now + kPauseSeconds;
   Connection connection;
   connection.cookie = CookieOf(fd.get());
-  connection.key = KeyOfPeer(PeerOf(fd.get()));
+  connection.peer = PeerOf(fd.get());
+  connection.key = KeyOfPeer(connection.peer);
   connection.address = address;
   PeerAccount::Limits limits = options_.limits;
   if (watched) limits.short_message_bytes = 0;
@@ -373,7 +374,7 @@ void Acceptor::End(int fd, const Connection& connection, const std::string& what
     ++watched->second.ended;
     return;
   }
-  LOG(WARNING) << connection.key << " has sent " << what
+  LOG(WARNING) << connection.peer << " has sent " << what
                << ", which no worker does: its connection is ended, and further ones from its address wait "
                   "for each other";
 }

@@ -76,7 +76,7 @@ class Acceptor {
  private:
   struct Connection {
     uint64_t cookie = 0;  // of the socket, which tells it from a later one with the same file
-    std::string key, address;
+    std::string peer, key, address;
     std::shared_ptr<PeerAccount> account;
     double since = 0;
   };

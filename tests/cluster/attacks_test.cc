@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -16,8 +20,11 @@
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/model_shapes.h"
+#include "common/rpc.h"
+#include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "proto/wire.grpc.pb.h"
+#include "server/edge/acceptor.h"
 #include "tests/cluster/test_cluster.h"
 #include "tests/server/http2_peer.h"
 
@@ -33,6 +40,19 @@ constexpr char kStop[] = "/catchment.v1.MasterService/Stop";
 // docs/operating.md, "Memory": 1 GiB, and for the worker 16 MiB and 16 blocks of at most 102 KB; and 128 MiB for what gRPC
 // does not count.
 constexpr int64_t kBoundKib = (1024 + 16 + 2 + 128) << 10;
+
+// Returns the file of a TCP connection to a server of this machine.
+int Dial(const std::string& address) {
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int port = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
 
 class AttacksTest : public testing::Test {
  protected:
@@ -71,20 +91,6 @@ class AttacksTest : public testing::Test {
     return 0;
   }
 
-  // A TCP connection to the master.
-  int OpenSocket() {
-    const std::string& address = cluster_.master();
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-    return fd;
-  }
-
   TestCluster cluster_;
   int64_t before_kib_ = 0;
   std::unique_ptr<Http2Peer> slow_reader_;
@@ -98,7 +104,7 @@ TEST_F(AttacksTest, Garbage) {
                                   std::string(4096, '\xff'), preface + std::string(4096, '\xff'), ""};
   std::vector<int> sockets;
   for (int i = 0; i < 200; ++i) {
-    sockets.push_back(OpenSocket());
+    sockets.push_back(Dial(cluster_.master()));
     const std::string& bytes = openings[i % std::size(openings)];
     send(sockets.back(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
@@ -118,11 +124,6 @@ TEST_F(AttacksTest, StreamsWithoutAnAcceptableHello) {
     for (int i = 0; i < 100; ++i) peers.back()->Call(kTrain, i % 2 == 0 ? "nonsense" : "");
   }
   for (const auto& peer : peers) EXPECT_TRUE(peer->ReadUntil([&] { return peer->NumEnded() == 100; }));
-}
-
-TEST_F(AttacksTest, StreamsThatAreResetAtOnce) {
-  Http2Peer peer(cluster_.master());
-  for (int i = 0; i < 6000; ++i) peer.Reset(peer.Call(kTrain, "nonsense"));
 }
 
 TEST_F(AttacksTest, AnswersThatAreNotRead) {
@@ -207,6 +208,211 @@ TEST_F(AttacksTest, RegistrationsOutOfBounds) {
   status = stub_->Register(DeadlineContext(60).get(), request, &reply);
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), HasSubstr("RegisterRequest.host has control characters"));
+}
+
+// A connection that sends without an end what is not part of any message, or calls whose answers it does not await.
+struct Flood {
+  const char* name;
+  std::string opening;
+  std::function<std::string()> next;
+};
+
+constexpr uint8_t kEndHeaders = 4, kEndStreamAndHeaders = 5;
+// 500,000 resets have 18 MB. A server with little processor time needs a while to notice that others are more.
+constexpr uint64_t kFloodBytes = uint64_t{4} << 30;
+
+// Calls on streams from `first` on that begin with `fields`, and are reset at once. `message`: they have one.
+std::function<std::string()> ResetCalls(uint32_t first, const std::string& fields, bool message) {
+  return [=, stream = first]() mutable {
+    std::string bytes;
+    for (int i = 0; i < 500; ++i, stream += 2) {
+      bytes += Http2Frame(Http2::kHeaders, kEndHeaders, stream, fields);
+      if (message) bytes += Http2Frame(Http2::kData, 1, stream, GrpcMessage(""));
+      bytes += Http2Frame(Http2::kReset, 0, stream, std::string("\0\0\0\x08", 4));
+    }
+    return bytes;
+  };
+}
+
+// The fields of the method's calls enter the connection's table with the first, and the others refer to them.
+Flood Resets(const char* name, uint32_t first, const std::string& method, bool message = false) {
+  return {name,
+          Http2Frame(Http2::kHeaders, kEndStreamAndHeaders, first, CallHeaders(method, /*indexed=*/true)),
+          ResetCalls(first + 2, IndexedHeaders(), message)};
+}
+
+Flood Frames(const char* name, const std::string& opening, const std::string& frame) {
+  std::string many;
+  while (many.size() < 1 << 16) many += frame;
+  return {name, opening, [many] { return many; }};
+}
+
+// `first`: the first stream that the connection has not begun.
+std::vector<Flood> Floods(uint32_t first) {
+  const std::string begun = Http2Frame(Http2::kHeaders, 0, first, "");
+  const std::string content(16384, 'a');
+  // A field whose value is announced with 1 GiB.
+  const std::string giant = std::string("\0\x01x\x7f\x81\xff\xff\xff\x03", 9);
+  // A field of 3 KB in the connection's table, which a byte repeats.
+  const std::string large = std::string("\x40\x01x\x7f\xb9\x16", 6) + std::string(3000, 'a');
+  return {
+      Resets("resets of Train", first, kTrain),
+      Resets("resets of GetStatus", first, kGetStatus),
+      Resets("resets of GetStatus after a message", first, kGetStatus, /*message=*/true),
+      Resets("resets of an unknown method", first, "/no.such/Method"),
+      Frames("CONTINUATION", begun, Http2Frame(Http2::kContinuation, 0, first, content)),
+      Frames("empty CONTINUATION", begun, Http2Frame(Http2::kContinuation, 0, first, "")),
+      Frames("a header of 1 GiB", Http2Frame(Http2::kHeaders, 0, first, giant),
+             Http2Frame(Http2::kContinuation, 0, first, content)),
+      Frames("headers that repeat a large one", Http2Frame(Http2::kHeaders, 0, first, large),
+             Http2Frame(Http2::kContinuation, 0, first, std::string(16384, '\xbe'))),
+      Frames("headers that enter the table", begun, Http2Frame(Http2::kContinuation, 0, first, large)),
+      Frames("PING", "", Http2Frame(Http2::kPing, 0, 0, "12345678")),
+      Frames("SETTINGS", "", Http2Frame(Http2::kSettings, 0, 0, "")),
+      Frames("sizes of the table", "",
+             Http2Frame(Http2::kSettings, 0, 0, std::string("\0\x01\0\0\0\0\0\x01\0\x01\0\0", 12))),
+      Frames("PRIORITY", "", Http2Frame(Http2::kPriority, 0, 3, std::string("\0\0\0\0\x01", 5))),
+      Frames("WINDOW_UPDATE", "", Http2Frame(Http2::kWindowUpdate, 0, 0, std::string("\0\0\0\x01", 4))),
+      Frames("frames of an unknown type", "", Http2Frame(static_cast<Http2>(77), 0, 0, "")),
+  };
+}
+
+// Who floods: anybody in clear text, or a member with its certificate.
+class FloodTest : public testing::TestWithParam<const char*> {
+ protected:
+  FloodTest()
+      : certificates_(std::string(GetParam()) == "anybody" ? "" : MakeCertificates("certificates")),
+        cluster_({.job = SmallJob("downpour", "workers: 4 epochs: 1000000 checkpoint { every_seconds: 0 }"),
+                  .certificates = certificates_}) {}
+
+  TlsFiles tls() const {
+    return certificates_.empty() ? TlsFiles() : CertificateOf(certificates_, GetParam());
+  }
+  int64_t MemoryKib(const std::string& key) {
+    std::ifstream status(absl::StrCat("/proc/", cluster_.server(0).pid(), "/status"));
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size()));
+    }
+    return 0;
+  }
+  // Returns the incarnations of the workers.
+  std::vector<uint64_t> Workers() {
+    const absl::StatusOr<v1::JobStatus> status = cluster_.Status();
+    EXPECT_TRUE(status.ok()) << status.status();
+    std::vector<uint64_t> incarnations;
+    for (const v1::WorkerStatus& worker : status->workers()) incarnations.push_back(worker.incarnation());
+    return incarnations;
+  }
+  // A connection that a worker of the job has, with its stream to server 0.
+  std::unique_ptr<Http2Peer> Member() {
+    const auto credentials = *ClientCredentials(tls());
+    const auto stub = v1::MasterService::NewStub(Connect(cluster_.master(), credentials));
+    v1::GetJobReply job;
+    EXPECT_TRUE(stub->GetJob(DeadlineContext(60).get(), {}, &job).ok());
+    v1::RegisterRequest request;
+    request.set_protocol_version(kProtocolVersion);
+    request.set_run_id(job.run_id());
+    request.set_train_samples(2000);
+    const DataShape data = ShapeOf(job.job().data());
+    const auto tensors = ListTensors(*InferShapes(job.job().model(), data.input, data.target));
+    for (const TensorSpec& tensor : tensors) {
+      v1::TensorInfo* const info = request.add_tensors();
+      info->set_name(tensor.name);
+      info->mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    }
+    const ParameterLayout layout = *LayoutOf(job.job(), tensors, 1);
+    v1::RegisterReply reply;
+    const grpc::Status status = stub->Register(DeadlineContext(60).get(), request, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    v1::Hello hello;
+    hello.set_protocol_version(kProtocolVersion);
+    hello.set_job(job.job().name());
+    hello.set_fingerprint(layout.fingerprint());
+    hello.set_num_shards(1);
+    hello.set_worker(reply.worker());
+    hello.set_incarnation(reply.incarnation());
+    hello.set_run_id(job.run_id());
+    hello.set_token(reply.token());
+    auto peer = std::make_unique<Http2Peer>(cluster_.master(), 1 << 20, tls());
+    peer->Call(kTrain, hello.SerializeAsString());
+    return peer;
+  }
+
+  static uint64_t Send(const Flood& flood, Http2Peer* peer) {
+    std::string opening = flood.opening;
+    return peer->Flood([&] { return std::exchange(opening, "") + flood.next(); }, kFloodBytes);
+  }
+
+  const std::string certificates_;
+  TestCluster cluster_;
+};
+
+TEST_P(FloodTest, EndsWithItsConnectionAndCostsLittleMemory) {
+  constexpr int64_t kKeptKib = 48 << 10;
+  ASSERT_TRUE(cluster_.Start(4));
+  ASSERT_TRUE(cluster_.AwaitStatus("4 workers", AllHaveTrained(4, 1000)));
+  const std::vector<uint64_t> workers = Workers();
+  const int64_t before = MemoryKib("VmRSS:");
+  for (const Flood& flood : Floods(/*first=*/1)) {
+    Http2Peer peer(cluster_.master(), 1 << 20, tls());
+    const uint64_t bytes = Send(flood, &peer);
+    EXPECT_LT(bytes, kFloodBytes) << flood.name;
+    const absl::StatusOr<v1::JobStatus> status = cluster_.Status();
+    ASSERT_TRUE(status.ok()) << status.status();
+    ASSERT_TRUE(cluster_.AwaitTrained(status->samples() + 1000));
+    std::cout << flood.name << ": ended after " << bytes << " bytes; " << MemoryKib("VmRSS:") - before
+              << " KiB of memory, at most " << MemoryKib("VmHWM:") - before << std::endl;
+    EXPECT_LT(MemoryKib("VmHWM:") - before, kBoundKib) << flood.name;
+  }
+  // Its address is named once, and the memory is returned.
+  const std::string log = cluster_.server(0).Output();
+  const std::string named = "which no worker does";
+  const size_t at = log.find(named);
+  ASSERT_NE(at, std::string::npos) << log;
+  EXPECT_EQ(log.find(named, at + 1), std::string::npos) << log;
+  EXPECT_TRUE(Await([&] { return MemoryKib("VmRSS:") - before < kKeptKib; }));
+  EXPECT_EQ(Workers(), workers);
+}
+
+// A worker may send blocks ahead of the server, and no more calls than others.
+TEST_P(FloodTest, OfAMemberEnds) {
+  if (std::string(GetParam()) == "evaluator") return;  // it has no stream
+  ASSERT_TRUE(cluster_.Start(4));
+  ASSERT_TRUE(cluster_.AwaitStatus("4 workers", AllHaveTrained(4, 1000)));
+  const int64_t before = MemoryKib("VmRSS:");
+  for (const Flood& flood : Floods(/*first=*/3)) {
+    const uint64_t bytes = Send(flood, Member().get());
+    EXPECT_LT(bytes, kFloodBytes) << flood.name;
+    EXPECT_LT(MemoryKib("VmHWM:") - before, kBoundKib) << flood.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Peers, FloodTest, testing::Values("anybody", "worker", "evaluator"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// Connections that begin TLS and do not go on: a bounded number of them is kept.
+TEST(HandshakesTest, ThatDoNotEndAreBounded) {
+  const std::string certificates = MakeCertificates("certificates");
+  TestCluster cluster(
+      {.job = SmallJob("downpour", "workers: 1 epochs: 1000000 checkpoint { every_seconds: 0 }"),
+       .certificates = certificates});
+  ASSERT_TRUE(cluster.Start(1));
+  ASSERT_TRUE(cluster.AwaitTrained(1000));
+  const auto files = [&] {
+    const std::filesystem::directory_iterator all(absl::StrCat("/proc/", cluster.server(0).pid(), "/fd"));
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = files();
+  const std::string hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+  std::vector<Fd> handshakes;
+  for (int i = 0; i < 2000; ++i) {
+    handshakes.emplace_back(Dial(cluster.master()));
+    send(handshakes.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+  }
+  constexpr int kStrangers = 256, kOthers = 20;
+  EXPECT_LT(files(), before + kStrangers + kOthers);
+  cluster.StartWorkers(1);
+  EXPECT_TRUE(cluster.AwaitStatus("2 workers", AllHaveTrained(2, 1000)));
 }
 
 }  // namespace

@@ -12,21 +12,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/data_sources.h"
 #include "common/job/job_text.h"
-#include "common/model_shapes.h"
 #include "common/rpc.h"
 #include "common/wire/protocol.h"
 #include "common/wire/token.h"
 #include "proto/health.pb.h"
-#include "server/edge/listener.h"
-#include "server/edge/master_service.h"
-#include "server/edge/shard_service.h"
-#include "server/edge/standby_service.h"
-#include "server/master/master_host.h"
-#include "tests/common/rpc/settable_clock.h"
-#include "tests/conformance/jobs.h"
+#include "server/edge/permission.h"
 #include "tests/fuzz/input.h"
+#include "tests/fuzz/job_server.h"
 
 namespace catchment {
 namespace {
@@ -36,77 +29,9 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr uint64_t kRunId = 0xa1, kInstance = 500;
-constexpr uint64_t kTrainSamples = 64;
 constexpr int kMostCalls = 60;
 // How long a call is waited for, in real time; streams stay open until then.
 constexpr double kCallSeconds = 0.02;
-constexpr const char* kPresets[] = {"sync", "downpour", "ssp", "easgd"};
-
-ParameterLayout LayoutOf(const v1::Job& job) {
-  const DataShape data = ShapeOf(job.data());
-  return *ParameterLayout::Create(ListTensors(*InferShapes(job.model(), data.input, data.target)), 1, 1000);
-}
-
-// The process of a master with a job of one server, which is its own standby.
-class Server {
- public:
-  explicit Server(uint8_t kind)
-      : job_(PresetJob(kPresets[kind % std::size(kPresets)], 1,
-                       absl::StrCat("batch_size: 16 data { drawn_digits { train_samples: ", kTrainSamples,
-                                    " test_samples: 10 } }"))),
-        layout_(LayoutOf(job_)),
-        shard_(job_, layout_, 0, *MakeContents(job_, layout_, 0, "", nullptr), ""),
-        claim_(kInstance),
-        store_(job_, layout_, 0),
-        standby_service_(&store_),
-        shard_service_(
-            job_.name(), layout_, shard_.shard(), &claim_,
-            [this](const v1::ShardCommand& command) { return shard_.Control(command, clock_.Now()); }) {
-    MasterHost::Options options;
-    options.job = job_;
-    options.credentials = grpc::InsecureChannelCredentials();
-    if (kind >= 128) options.out_dir = FuzzDirectory() + "/out";
-    options.run_id = kRunId;
-    options.first_incarnation = 3000;
-    host_ = *MasterHost::Create(options, &layout_, &shard_, &clock_, std::nullopt);
-    master_service_ = std::make_unique<MasterService>(host_.get(), &clock_);
-    store_.Join(kRunId, 1);
-    listener_ = std::make_unique<Listener>(
-        *Listener::Open(absl::StrCat("unix:", FuzzDirectory(), "/socket"), grpc::InsecureServerCredentials(),
-                        {master_service_.get(), &shard_service_, &standby_service_}, {}));
-    host_->SetAddress(listener_->address());
-    CHECK(claim_.Claim(host_->RunAt(listener_->address())).ok());
-  }
-
-  ~Server() {
-    host_->Stop("the input has ended");
-    // Members that have not left are lost after a while.
-    while (!host_->WaitFor(0.005)) clock_.Advance(20);
-    host_->Wait().IgnoreError();
-    listener_->Shutdown(0);
-    host_.reset();
-  }
-
-  const v1::Job& job() const { return job_; }
-  const ParameterLayout& layout() const { return layout_; }
-  const std::string& address() const { return listener_->address(); }
-  void Advance(double seconds) { clock_.Advance(seconds); }
-
- private:
-  SettableClock clock_;
-  const v1::Job job_;
-  const ParameterLayout layout_;
-  ShardHost shard_;
-  RunClaim claim_;
-  StandbyStore store_;
-  StandbyService standby_service_;
-  ShardService shard_service_;
-  std::unique_ptr<MasterHost> host_;
-  std::unique_ptr<MasterService> master_service_;
-  std::unique_ptr<Listener> listener_;
-};
-
 void Set(Message* message, const char* name, uint64_t value) {
   const FieldDescriptor* const field = message->GetDescriptor()->FindFieldByName(name);
   if (field == nullptr || field->is_repeated()) return;
@@ -122,7 +47,7 @@ class Test {
  public:
   explicit Test(FuzzInput in)
       : in_(in),
-        server_(in_.Byte()),
+        server_(in_.Byte(), absl::StrCat("unix:", FuzzDirectory(), "/socket")),
         stub_(grpc::CreateChannel(server_.address(), grpc::InsecureChannelCredentials())) {}
 
   void Run() {
@@ -252,7 +177,7 @@ class Test {
   }
 
   FuzzInput in_;
-  Server server_;
+  JobServer server_;
   grpc::GenericStub stub_;
   std::vector<v1::RegisterReply> members_;
   // Of the next call.

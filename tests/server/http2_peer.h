@@ -6,19 +6,45 @@
 #ifndef CATCHMENT_TESTS_SERVER_HTTP2_PEER_H_
 #define CATCHMENT_TESTS_SERVER_HTTP2_PEER_H_
 
+#include <openssl/ssl.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "common/rpc.h"
+
 namespace catchment {
+
+enum class Http2 : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kPriority = 2,
+  kReset = 3,
+  kSettings = 4,
+  kPing = 6,
+  kGoAway = 7,
+  kWindowUpdate = 8,
+  kContinuation = 9,
+};
+
+// Returns the bytes of a frame. Flags: 1 ends a stream, or acknowledges; 4 ends headers.
+std::string Http2Frame(Http2 type, uint8_t flags, uint32_t stream, const std::string& content);
+
+// Returns the headers of a call. `indexed`: they enter the table of the connection (HPACK), and IndexedHeaders refers to
+// them from then on.
+std::string CallHeaders(const std::string& method, bool indexed = false);
+std::string IndexedHeaders();
 
 class Http2Peer {
  public:
-  // The server may send `window` bytes on each stream, and any number on the connection.
-  explicit Http2Peer(const std::string& address, uint32_t window = 1 << 20);
+  // The server may send `window` bytes on each stream, and any number on the connection. With the files of a certificate
+  // the connection has TLS.
+  explicit Http2Peer(const std::string& address, uint32_t window = 1 << 20, const TlsFiles& tls = {});
   ~Http2Peer();
   Http2Peer(const Http2Peer&) = delete;
   Http2Peer& operator=(const Http2Peer&) = delete;
@@ -33,9 +59,14 @@ class Http2Peer {
   bool SendLast(uint32_t stream, const std::string& bytes);
   // Ends the stream at once (RST_STREAM).
   void Reset(uint32_t stream);
+  // Sends what `next` returns, again and again, and discards what the server sends. Returns the number of bytes when the
+  // server has ended the connection, or when they are `most`.
+  uint64_t Flood(const std::function<std::string()>& next, uint64_t most);
   // Allows the server to send `bytes` more bytes.
   void Grant(uint32_t stream, uint32_t bytes);
 
+  // Reads what the server sends until it sends nothing for this time, or ends the connection.
+  void ReadFor(int milliseconds);
   // Reads until it holds; false when the connection ends, or after a minute.
   bool ReadUntil(const std::function<bool()>& condition);
 
@@ -49,13 +80,14 @@ class Http2Peer {
 
  private:
   struct Frame {
-    uint8_t type = 0, flags = 0;
+    Http2 type = Http2::kData;
+    uint8_t flags = 0;
     uint32_t stream = 0;
     std::string content;
   };
 
   void Write(const std::string& bytes);
-  void WriteFrame(uint8_t type, uint8_t flags, uint32_t stream, const std::string& content);
+  void WriteFrame(Http2 type, uint8_t flags, uint32_t stream, const std::string& content);
   // Within the time; false at the connection's end, or when none comes.
   bool TakeFrame(double patience_seconds);
   bool ReadExactly(size_t bytes, double patience_seconds, std::string* out);
@@ -63,7 +95,12 @@ class Http2Peer {
   void TakeSettings(const std::string& content);
   int64_t* Window(uint32_t stream);
 
+  // As send and recv; -1 with EAGAIN if a socket that does not block would.
+  ssize_t SendSome(const char* bytes, size_t size);
+  ssize_t ReceiveSome(char* bytes, size_t size);
+
   int fd_ = -1;
+  std::unique_ptr<SSL, decltype(&SSL_free)> ssl_{nullptr, SSL_free};  // null: clear text
   uint32_t next_stream_ = 1;
   // Flow-control windows for sending.
   int64_t initial_window_ = 65535;
