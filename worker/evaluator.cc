@@ -6,6 +6,8 @@
 #include <atomic>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "common/checkpoint/model_file.h"
 #include "common/snapshot_reader.h"
 #include "worker/heartbeat.h"
 #include "worker/score_test_set.h"
@@ -142,6 +144,12 @@ absl::StatusOr<v1::EvaluationReport> Evaluator::Evaluate(Session* session, std::
     v1::Statistic* const reported = report.add_statistics();
     reported->set_name(statistic.name);
     reported->mutable_values()->Add(statistic.values.begin(), statistic.values.end());
+  }
+  if (absl::Status status =
+          CheckStatistics(session->layout.tensors(), session->attached != nullptr,
+                          absl::MakeConstSpan(report.statistics().data(), report.statistics_size()));
+      !status.ok()) {
+    return status;
   }
   const double samples = static_cast<double>(std::max<int64_t>(1, total.samples));
   if (session->data.test.target().is_real()) {

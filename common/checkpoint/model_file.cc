@@ -1,11 +1,15 @@
 #include "common/checkpoint/model_file.h"
 
+#include <map>
+#include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/job/job_text.h"
 
@@ -29,8 +33,31 @@ void AddScore(const v1::BestState& score, Metadata* metadata) {
   (*metadata)[kAccuracy] = Exact(score.accuracy());
 }
 
-bool IsStatistic(const std::string& tensor) {
-  return absl::EndsWith(tensor, ".running_mean") || absl::EndsWith(tensor, ".running_var");
+constexpr absl::string_view kMean = ".running_mean", kVariance = ".running_var";
+
+bool IsStatistic(absl::string_view tensor) {
+  return absl::EndsWith(tensor, kMean) || absl::EndsWith(tensor, kVariance);
+}
+
+using TensorsByName = std::map<absl::string_view, const TensorSpec*>;
+
+// Returns what is wrong with the statistic itself; empty: nothing.
+std::string DescribeProblem(const v1::Statistic& statistic, const TensorsByName& tensors, bool external) {
+  if (tensors.count(statistic.name()) > 0) {
+    return "is a weight of the model; rename the parameter, because a statistic must not replace it";
+  }
+  if (!IsStatistic(statistic.name())) {
+    return absl::StrCat("is not a statistic; names end with ", kMean, " or ", kVariance);
+  }
+  const std::string weight = absl::StrCat(statistic.name().substr(0, statistic.name().rfind('.')), ".weight");
+  const auto found = tensors.find(weight);
+  if (found == tensors.end()) {
+    return external ? "" : absl::StrCat("belongs to no layer: the model has no tensor ", weight);
+  }
+  const std::vector<int64_t>& shape = found->second->shape;
+  if (shape.size() == 1 && shape[0] == statistic.values_size()) return "";
+  return absl::StrCat("has ", statistic.values_size(), " values, and ", weight, " is ",
+                      absl::StrJoin(shape, "x"), "; they must be equal");
 }
 
 absl::StatusOr<v1::BestState> ScoreIn(const std::string& path, const Metadata& metadata) {
@@ -77,15 +104,34 @@ absl::Status WriteModel(const std::string& path, const v1::Job& job, const Param
 absl::StatusOr<v1::BestState> ReadModelScore(const std::string& path, const ParameterLayout& layout) {
   const auto file = SafetensorsFile::Open(path);
   if (!file.ok()) return file.status();
+  std::set<absl::string_view> weights;
+  for (const TensorSpec& tensor : layout.tensors()) weights.insert(tensor.name);
   std::vector<TensorSpec> tensors;
   for (const TensorEntry& entry : (*file)->tensors()) {
-    if (!IsStatistic(entry.name)) tensors.push_back({entry.name, entry.shape});
+    // A parameter of a program may be named like a statistic.
+    if (weights.count(entry.name) > 0 || !IsStatistic(entry.name))
+      tensors.push_back({entry.name, entry.shape});
   }
   const std::string difference = DescribeDifference(layout.tensors(), tensors);
   if (!difference.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": belongs to a different model: ", difference));
   }
   return ScoreIn(path, (*file)->metadata());
+}
+
+absl::Status CheckStatistics(const std::vector<TensorSpec>& tensors, bool external,
+                             absl::Span<const v1::Statistic* const> statistics) {
+  if (statistics.empty()) return absl::OkStatus();
+  TensorsByName by_name;
+  for (const TensorSpec& tensor : tensors) by_name.emplace(tensor.name, &tensor);
+  std::set<absl::string_view> seen;
+  for (const v1::Statistic* const statistic : statistics) {
+    std::string problem = DescribeProblem(*statistic, by_name, external);
+    if (problem.empty() && !seen.insert(statistic->name()).second) problem = "is reported twice";
+    if (!problem.empty())
+      return absl::InvalidArgumentError(absl::StrCat("statistic \"", statistic->name(), "\" ", problem));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace catchment

@@ -76,9 +76,12 @@ absl::Status At(const std::string& path, const absl::Status& status) {
 absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata,
                               const AfterPart& after_part) {
-  const std::string header = FormatHeader(MakeHeader(tensors, metadata, after_part));
-  const uint64_t length = header.size();
-  if (header.size() > kMaxHeaderBytes) {
+  const absl::StatusOr<std::string> header = FormatHeader(MakeHeader(tensors, metadata, after_part));
+  if (!header.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", header.status().message()));
+  }
+  const uint64_t length = header->size();
+  if (length > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": its header takes ", length,
                                                    " bytes, but readers accept at most ", kMaxHeaderBytes));
   }
@@ -87,7 +90,7 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorV
   const auto file = AtomicFile::Create(path, bytes);
   if (!file.ok()) return file.status();
   absl::Status status = (*file)->Write(&length, sizeof(length));
-  if (status.ok()) status = (*file)->Write(header.data(), header.size());
+  if (status.ok()) status = (*file)->Write(header->data(), header->size());
   for (const TensorView& tensor : tensors) {
     if (!status.ok()) break;
     status = ForEachPart(tensor.values, after_part, [&](absl::Span<const float> part) {

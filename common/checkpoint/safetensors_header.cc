@@ -101,9 +101,28 @@ absl::Status CheckCoverage(const std::vector<TensorEntry>& tensors, int64_t data
   return Invalid(absl::StrCat("its tensors have ", covered, " bytes, but the file has ", data_bytes));
 }
 
+// `replace` prevents the library from throwing.
+std::string Dump(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+absl::Status CheckNames(const std::vector<TensorEntry>& tensors) {
+  std::set<std::string> names;
+  for (const TensorEntry& tensor : tensors) {
+    const auto wrong = [&tensor](const char* what) {
+      return Invalid(absl::StrCat("tensor \"", tensor.name, "\" ", what));
+    };
+    if (!names.insert(tensor.name).second) return wrong("is there twice; names must be distinct");
+    if (tensor.name == kMetadata) return wrong("has a name that the format keeps for itself");
+    if (json::parse(Dump(tensor.name)) != tensor.name) return wrong("has a name that is not UTF-8");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-std::string FormatHeader(const SafetensorsHeader& header) {
+absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header) {
+  if (absl::Status status = CheckNames(header.tensors); !status.ok()) return status;
   ordered_json out = ordered_json::object();
   if (!header.metadata.empty()) out[kMetadata] = header.metadata;
   for (const TensorEntry& tensor : header.tensors) {
@@ -111,8 +130,7 @@ std::string FormatHeader(const SafetensorsHeader& header) {
                         {"shape", tensor.shape},
                         {"data_offsets", {tensor.begin, tensor.begin + tensor.size * kValueBytes}}};
   }
-  // `replace` prevents the library from throwing.
-  std::string text = out.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  std::string text = Dump(out);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }

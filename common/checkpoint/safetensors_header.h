@@ -35,8 +35,9 @@ struct SafetensorsHeader {
 // The limit of the reference implementation.
 constexpr size_t kMaxHeaderBytes = 100000000;
 
-// Returns the JSON with its padding. Names and metadata must be UTF-8.
-std::string FormatHeader(const SafetensorsHeader& header);
+// Returns the JSON with its padding. InvalidArgument, naming the tensor, if two tensors have the same name, of which
+// readers would find only one, or a name is not UTF-8 or "__metadata__". Metadata must be UTF-8.
+absl::StatusOr<std::string> FormatHeader(const SafetensorsHeader& header);
 
 // Parses a header, `text`. `data_bytes` is the size of the file without length and header. InvalidArgument if the
 // header does not describe exactly these bytes.

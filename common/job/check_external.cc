@@ -31,6 +31,8 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
     if (tensor.name().empty()) problems->Add(path + ".name", "is required");
     problems->Require(names.insert(tensor.name()).second, path + ".name", tensor.name(),
                       "and so is an earlier one's; a parameter that two modules share is one tensor");
+    problems->Require(tensor.name() != "__metadata__", path + ".name", tensor.name(),
+                      "files of weights keep this name for themselves; rename the parameter");
     total += CheckShape(tensor, path, problems);
   }
   if (total > kMostParameters) {

@@ -21,6 +21,9 @@ _OUT_OF_MEMORY = "out of memory (%s): set a smaller batch_size, or run fewer wor
 _ONE_SAMPLE = ("%s: batch norm cannot train on a minibatch of one sample, such as the last one of an epoch may be: set a "
                "batch_size that does not leave one")
 
+_SHADOWS = ("the statistic %s of a batch norm is a parameter of the model, too, which it would replace in files of "
+            "weights: make it a buffer, as batch norm has it")
+
 _REPLACED_SECONDS = 5
 _current = None  # the attachment to a worker that this program has started
 
@@ -107,6 +110,8 @@ class Attachment:
 
     def statistic(self, name, values):
         """values: the bytes of float32 numbers."""
+        if any(name == parameter for parameter, _ in self.tensors):
+            raise ValueError(_SHADOWS % name)
         for begin in range(0, len(values), _STATISTIC_BYTES):
             self._send("statistic", {"name": name, "values": values[begin:begin + _STATISTIC_BYTES]})
 

@@ -127,6 +127,8 @@ class Master {
   v1::LeaveReply Leave(const v1::LeaveRequest& request);
   absl::StatusOr<v1::GetEvaluationReply> GetEvaluation(const v1::GetEvaluationRequest& request);
   absl::StatusOr<v1::ReportEvaluationReply> ReportEvaluation(const v1::EvaluationReport& report);
+  // Returns the number of the newest evaluation with a score; 0: there is none.
+  uint64_t newest_evaluation() const { return evaluations_.last().evaluation(); }
   // Returns the score of an evaluation whose weights the evaluator `incarnation` wants to send. NotFound if
   // it is not a member; FailedPrecondition if the weights are not, or no longer, wanted.
   absl::StatusOr<v1::BestState> BestWanted(uint64_t incarnation, uint64_t evaluation);

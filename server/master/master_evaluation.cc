@@ -1,5 +1,7 @@
 // The part of the master that handles evaluations: requests, scores, and the weights of the best one.
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/checkpoint/model_file.h"
 #include "server/master/master.h"
 
 namespace catchment {
@@ -22,6 +24,12 @@ absl::StatusOr<v1::GetEvaluationReply> Master::GetEvaluation(const v1::GetEvalua
 absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::EvaluationReport& report) {
   absl::StatusOr<Member*> member = membership_.RenewEvaluator(report.incarnation(), clock_->Now());
   if (!member.ok()) return member.status();
+  if (absl::Status status =
+          CheckStatistics(tensors_, job_.model().has_external(),
+                          absl::MakeConstSpan(report.statistics().data(), report.statistics_size()));
+      !status.ok()) {
+    return status;
+  }
   if (evaluations_.Report(report)) {
     FollowPlateau();
     RecordScore();

@@ -310,7 +310,11 @@ absl::StatusOr<v1::ReportEvaluationReply> MasterHost::ReportEvaluation(const v1:
   WakeIfNeeded();
   if (!reply.ok()) return reply;
   if (!outputs_->enabled()) reply->set_keep(false);
-  newest_report_ = report;
+  // A late report, and one that is repeated, has no effect.
+  if (report.evaluation() == master_->newest_evaluation() &&
+      report.evaluation() != newest_report_.evaluation()) {
+    newest_report_ = report;
+  }
   scored_ = true;
   if (reply->keep()) best_report_ = report;
   evaluations_changed_ = true;

@@ -125,6 +125,11 @@ class JoinTest(unittest.TestCase):
         output = self.run_python("-", text=self.cells(fails_once))
         self.assertIn("worker: last message failed NameError: name 'undefined' is not defined", output)
 
+    def test_statistic_that_is_named_like_a_parameter_ends_the_program(self):
+        output = self.run_python("-", text=self.cells("worker._attachment.statistic('w', bytes(4))"))
+        self.assertIn("worker: last message failed ValueError: the statistic w of a batch norm is a parameter of the model, "
+                      "too", output)
+
     def test_joining_again_ends_the_worker_of_before(self):
         join = self.cells().splitlines()[5]
         assert "join(" in join

@@ -193,7 +193,10 @@ TEST_F(MasterHostTest, ACallForALeaseIsAnsweredWhenItsTimeIsOverAndWhenTheHostEn
 
 class MasterHostBestTest : public MasterHostTest {
  protected:
-  MasterHostBestTest() : MasterHostTest("evaluation { keep_best: true }") {}
+  explicit MasterHostBestTest(const std::string& more = "")
+      : MasterHostTest("evaluation { keep_best: true }" + more) {}
+  // Called when the report of the final evaluation has arrived.
+  virtual void AfterReport(const v1::EvaluationReport&) {}
 
   std::string best_file() const { return directory_ + "/out/model-best.safetensors"; }
 
@@ -217,7 +220,9 @@ class MasterHostBestTest : public MasterHostTest {
     report.set_samples(10);
     report.set_correct(9);
     report.set_loss_sum(5);
+    *report.mutable_statistics() = statistics_;
     EXPECT_TRUE(master_->ReportEvaluation(report)->keep());
+    AfterReport(report);
     v1::BestWeights weights;
     weights.set_incarnation(evaluator->incarnation());
     weights.set_evaluation(report.evaluation());
@@ -240,7 +245,42 @@ class MasterHostBestTest : public MasterHostTest {
     std::ifstream file(directory_ + "/out/summary.json");
     return nlohmann::json::parse(file);
   }
+
+  google::protobuf::RepeatedPtrField<v1::Statistic> statistics_;  // in the report
 };
+
+class MasterHostStatisticsTest : public MasterHostBestTest {
+ protected:
+  MasterHostStatisticsTest() : MasterHostBestTest("model { layers { batch_norm {} } }") { SetMean(1); }
+
+  void SetMean(float value) {
+    statistics_.Clear();
+    v1::Statistic* const mean = statistics_.Add();
+    mean->set_name("batch_norm1.running_mean");
+    for (int channel = 0; channel < 10; ++channel) mean->add_values(value);
+  }
+  void AfterReport(const v1::EvaluationReport& report) override {
+    v1::EvaluationReport again = report;
+    SetMean(2);
+    *again.mutable_statistics() = statistics_;
+    for (const uint64_t evaluation : {report.evaluation(), report.evaluation() - 1}) {
+      again.set_evaluation(evaluation);
+      EXPECT_TRUE(master_->ReportEvaluation(again).ok());
+    }
+    again.mutable_statistics(0)->set_name("batch_norm1.weight");
+    EXPECT_TRUE(absl::IsInvalidArgument(master_->ReportEvaluation(again).status()));
+  }
+};
+
+TEST_F(MasterHostStatisticsTest, LateAndRepeatedReportsDoNotChangeThoseOfTheFinalWeights) {
+  ASSERT_TRUE(TrainAndKeep(0.25f).ok());
+  const auto file = SafetensorsFile::Open(directory_ + "/out/model.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->tensors().size(), layout_.tensors().size() + 1);
+  std::vector<float> mean(10);
+  ASSERT_TRUE((*file)->Read("batch_norm1.running_mean", 0, 10, mean.data()).ok());
+  EXPECT_EQ(mean, std::vector<float>(10, 1));
+}
 
 TEST_F(MasterHostBestTest, WeightsOfTheBestEvaluationAreAFileOfTheirOwn) {
   const absl::Status kept = TrainAndKeep(0.25f);

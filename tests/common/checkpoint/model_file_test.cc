@@ -62,6 +62,86 @@ TEST(WriteModel, StatisticsOfBatchNormStandBesideTheWeights) {
   EXPECT_TRUE(ReadModelScore(path, *layout).ok()) << "they are no weights of another model";
 }
 
+// Two values each, at the names.
+std::vector<v1::Statistic> Statistics(const std::vector<std::string>& names, int values = 2) {
+  std::vector<v1::Statistic> statistics(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    statistics[i].set_name(names[i]);
+    for (int value = 0; value < values; ++value) statistics[i].add_values(7);
+  }
+  return statistics;
+}
+
+TEST(WriteModel, NoStatisticHidesAWeight) {
+  const auto layout = ParameterLayout::Create({{"n.weight", {2}}, {"n.running_mean", {2}}}, 1, 16);
+  const std::vector<float> weights(layout->size(), 1.0f);
+  const std::string path = FreshDirectory() + "/model.safetensors";
+  ASSERT_TRUE(WriteModel(path, {}, *layout, weights).ok());
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"n.weight"}, {"n.running_mean"}, {"n.running_var", "n.running_var"}}) {
+    const absl::Status status =
+        WriteModel(path, {}, *layout, weights, {.score = {}, .statistics = Statistics(names)});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("\"" + names[0] + "\" is there twice; names must be distinct"));
+  }
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<float> values(2);
+  ASSERT_TRUE((*file)->Read("n.running_mean", 0, 2, values.data()).ok());
+  EXPECT_THAT(values, ElementsAre(1.0f, 1.0f)) << "the file is the one before";
+}
+
+TEST(WriteModel, AWeightMayBeNamedLikeAStatistic) {
+  const auto layout = ParameterLayout::Create({{"n.weight", {2}}, {"n.running_mean", {2}}}, 1, 16);
+  const std::vector<float> weights(layout->size(), 1.0f);
+  const std::string path = FreshDirectory() + "/model-best.safetensors";
+  ModelFacts facts;
+  facts.score.emplace().set_evaluation(3);
+  ASSERT_TRUE(WriteModel(path, {}, *layout, weights, facts).ok());
+  const auto score = ReadModelScore(path, *layout);
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_EQ(score->evaluation(), 3u);
+}
+
+std::string StatisticsError(const std::vector<std::string>& names, int values, bool external = false) {
+  const std::vector<TensorSpec> tensors = {
+      {"n.weight", {2}}, {"n.bias", {2}}, {"d.weight", {2, 3}}, {"p.running_var", {2}}};
+  const std::vector<v1::Statistic> statistics = Statistics(names, values);
+  std::vector<const v1::Statistic*> all;
+  for (const v1::Statistic& one : statistics) all.push_back(&one);
+  const absl::Status status = CheckStatistics(tensors, external, all);
+  EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(CheckStatistics, RefusesWhatDoesNotBelongBesideTheWeights) {
+  EXPECT_EQ(StatisticsError({}, 2), "");
+  EXPECT_EQ(StatisticsError({"n.running_mean", "n.running_var"}, 2), "");
+  EXPECT_EQ(
+      StatisticsError({"n.weight"}, 2),
+      "statistic \"n.weight\" is a weight of the model; rename the parameter, because a statistic must not "
+      "replace it");
+  EXPECT_THAT(StatisticsError({"p.running_var"}, 2), HasSubstr("is a weight of the model"));
+  for (const char* name :
+       {"", "x", "n.running_means", "running_mean", "__metadata__", "n.running_mean.weight"})
+    EXPECT_THAT(StatisticsError({name}, 2), HasSubstr("is not a statistic; names end with .running_mean or"));
+  EXPECT_EQ(StatisticsError({"n.running_mean", "n.running_var", "n.running_mean"}, 2),
+            "statistic \"n.running_mean\" is reported twice");
+  for (const int values : {0, 1, 3}) {
+    EXPECT_THAT(StatisticsError({"n.running_var"}, values),
+                HasSubstr(" values, and n.weight is 2; they must be equal"));
+  }
+  EXPECT_THAT(StatisticsError({"d.running_mean"}, 6), HasSubstr("d.weight is 2x3"));
+}
+
+TEST(CheckStatistics, OnlyAProgramMayHaveLayersWithoutWeights) {
+  EXPECT_EQ(StatisticsError({"other.running_mean"}, 5),
+            "statistic \"other.running_mean\" belongs to no layer: the model has no tensor other.weight");
+  EXPECT_EQ(StatisticsError({"other.running_mean"}, 5, /*external=*/true), "");
+  EXPECT_THAT(StatisticsError({"n.running_mean"}, 5, /*external=*/true), HasSubstr("must be equal"));
+}
+
 TEST(WriteModel, TheScoreIsReadBackExactly) {
   const auto layout = ParameterLayout::Create({{"dense1.weight", {2, 2}}, {"dense1.bias", {2}}}, 1, 16);
   const std::vector<float> weights(layout->size(), 1.0f);

@@ -88,6 +88,23 @@ TEST(Safetensors, HeaderIsPaddedToEightBytes) {
   }
 }
 
+TEST(Safetensors, NamesThatHideATensorAreNotWritten) {
+  const std::string path = FreshDirectory() + "/f";
+  const std::vector<float> values(1);
+  const auto error = [&](const std::vector<std::string>& names) {
+    std::vector<TensorView> views;
+    for (const std::string& name : names) views.push_back({name, {1}, absl::MakeConstSpan(values)});
+    const absl::Status status = WriteSafetensors(path, views, {{"k", "v"}});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_FALSE(std::filesystem::exists(path));
+    return std::string(status.message());
+  };
+  EXPECT_EQ(error({"a", "b", "a"}),
+            "cannot write " + path + ": tensor \"a\" is there twice; names must be distinct");
+  EXPECT_THAT(error({"__metadata__"}), HasSubstr("a name that the format keeps for itself"));
+  EXPECT_THAT(error({"a\xfe"}), HasSubstr("a name that is not UTF-8"));
+}
+
 TEST(Safetensors, IndependentReaderAgrees) {
   std::vector<float> a(1000), b(77);
   std::iota(a.begin(), a.end(), -300.25f);

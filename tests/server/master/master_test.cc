@@ -1316,6 +1316,31 @@ TEST_F(MasterTest, EvaluationsFollowTheSamplesAndEndWithAFinalOne) {
   EXPECT_EQ(master_->Status().test_samples(), 50u);
 }
 
+TEST_F(MasterTest, StatisticNamedLikeAWeightIsRefusedAndTheEvaluationStaysDue) {
+  Start(MakeJob({.epochs = 8}));
+  const Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  ASSERT_TRUE(TrainAndScore(evaluator, &worker, 1, 30).ok());
+  while (AskEvaluation(evaluator)->evaluation() == 0) {
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    DoLease({&worker});
+    ASSERT_TRUE(Beat(worker).ok());
+  }
+  v1::EvaluationReport report = last_report_;
+  report.set_evaluation(2);
+  v1::Statistic* const statistic = report.add_statistics();
+  for (const char* name : {"dense1.weight", "dense1.bias", "dense1.running_mean", "other"}) {
+    statistic->set_name(name);
+    const absl::Status status = master_->ReportEvaluation(report).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(name));
+  }
+  EXPECT_EQ(master_->newest_evaluation(), 1u);
+  EXPECT_EQ(AskEvaluation(evaluator)->evaluation(), 2u);
+  EXPECT_TRUE(Score(evaluator, 0.5, 40).ok());
+  EXPECT_EQ(master_->newest_evaluation(), 2u);
+}
+
 // Losses 1, 1, 1 with patience 1: the third makes the rate fall, in every command and in what a checkpoint
 // keeps.
 TEST_F(MasterTest, PlateauOfTheTestLossIsToldToAllShardsAndKept) {
