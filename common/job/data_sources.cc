@@ -27,14 +27,14 @@ std::string DescribeMnist(const v1::Data& data, const std::string& sizes) {
   return absl::StrCat("MNIST: ", sizes, InDirectory(data.mnist().directory()));
 }
 
-DataShape Cifar10Shape(const v1::Data&) { return {{3, 32, 32}, 10, 50000, 10000}; }
+DataShape Cifar10Shape(const v1::Data&) { return {{3, 32, 32}, 10, 50000, 10000, true}; }
 
 std::string DescribeCifar10(const v1::Data& data, const std::string& sizes) {
   return absl::StrCat("CIFAR-10: ", sizes, InDirectory(data.cifar10().directory()));
 }
 
 DataShape TableShape(const v1::Data& data) {
-  return {ShapeOfTable(data.table()), TargetOfTable(data.table()), 0, 0};
+  return {ShapeOfTable(data.table()), TargetOfTable(data.table()), 0, 0, true};
 }
 
 void FillTable(v1::Data* data) {

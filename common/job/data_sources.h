@@ -14,9 +14,11 @@ namespace catchment {
 struct DataShape {
   SampleShape input;
   TargetShape target;
-  // For a data set in files the published number; a folder may hold less. 0 for a table: a worker counts its rows.
+  // For a data set in files the published number. 0 for a table.
   int64_t train_samples = 0;
   int64_t test_samples = 0;
+  // A worker counts the samples, because a folder may hold less than the published number, and a table any number.
+  bool counted = false;
 };
 
 // Returns the shape in data.table.shape, a vector, a sequence or an image; an empty vector for another number of

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/data_sources.h"
 #include "common/job/divergence.h"
 #include "common/text.h"
 #include "server/master/budget.h"
@@ -28,6 +29,13 @@ std::vector<TensorSpec> TensorsOf(const v1::RegisterRequest& request) {
     tensors.push_back({tensor.name(), {tensor.shape().begin(), tensor.shape().end()}});
   }
   return tensors;
+}
+
+// Returns the number of training samples that the job's file states; 0: a worker counts them.
+uint64_t StatedTrainSamples(const v1::Job& job) {
+  if (job.data().source_case() == v1::Data::SOURCE_NOT_SET) return 0;
+  const DataShape data = ShapeOf(job.data());
+  return data.counted ? 0 : static_cast<uint64_t>(data.train_samples);
 }
 
 v1::Job WithoutModel(v1::Job job) {
@@ -95,7 +103,8 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
                      Membership::kMaxEvaluators, " evaluators"));
   }
   const Member& member = *membership_.Register(request, clock_->Now());
-  if (member.role == v1::WORKER && ledger_ == nullptr) OpenLedger(request.train_samples());
+  if (member.role == v1::WORKER && train_samples_ != request.train_samples())
+    OpenLedger(request.train_samples());
   if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
     rosters_.Join(member.index, member.incarnation, ClockForJoiner(0));
   }
@@ -120,16 +129,30 @@ absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {
                      "; start workers and servers of the same version of Catchment"));
   }
   if (request.role() != v1::WORKER) return absl::OkStatus();
-  if (request.train_samples() == 0) {
+  return CheckTrainSamples(request);
+}
+
+absl::Status Master::CheckTrainSamples(const v1::RegisterRequest& request) const {
+  const auto wrong = [&request](const auto&... what) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the worker ", where, " has no training samples; see the job's data"));
+        absl::StrCat("the worker (", request.host(), ":", request.pid(), ") has ", what...));
+  };
+  const uint64_t samples = request.train_samples();
+  if (samples == 0) return wrong("no training samples; see the job's data");
+  if (const uint64_t stated = StatedTrainSamples(job_); stated > 0 && samples != stated) {
+    return wrong(samples, " training samples, and the job's data have ", stated,
+                 "; start workers and servers of the same version of Catchment");
   }
-  if (train_samples_ > 0 && request.train_samples() != train_samples_) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the worker ", where, " has ", request.train_samples(), " training samples, and the job has ",
-        train_samples_, "; give all workers, and a resumed job, the same data"));
-  }
-  return absl::OkStatus();
+  if (train_samples_ == 0 || samples == train_samples_ || TrainSamplesAreOpen()) return absl::OkStatus();
+  const std::vector<const Member*> workers = membership_.workers();
+  return wrong(samples, " training samples, and the job has ", train_samples_,
+               workers.empty() ? "" : absl::StrCat(", as ", workers.front()->name(), " has"),
+               "; give all workers, and a resumed job, the same data");
+}
+
+bool Master::TrainSamplesAreOpen() const {
+  return from_.train_samples() == 0 && !assigned_ && membership_.num_workers() == 0 && !draining_ &&
+         schedule_.last().number == 0;
 }
 
 absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {

@@ -221,6 +221,10 @@ class Master {
   void OpenLedger(uint64_t train_samples);
   double done_epochs() const;  // requires the ledger
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
+  absl::Status CheckTrainSamples(const v1::RegisterRequest& request) const;
+  // Returns true if the number of training samples is only what earlier workers said, none of which is left or was
+  // assigned samples.
+  bool TrainSamplesAreOpen() const;
   // Records a worker's progress for the status. InvalidArgument if it is impossible.
   absl::Status Observe(const v1::Progress& progress, Member* member);
   absl::StatusOr<v1::Lease> LeaseFor(const v1::GetLeaseRequest& request, Member* member);
@@ -304,6 +308,7 @@ class Master {
   Rosters rosters_;
   std::unique_ptr<DataLedger> ledger_;  // null until the number of training samples is known
   uint64_t train_samples_ = 0;
+  bool assigned_ = false;  // samples, to any worker of this run
   uint64_t total_samples_ = 0;
   JobStateMachine state_machine_;
   ShardReports shard_reports_;

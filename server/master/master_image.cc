@@ -77,6 +77,7 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   master->membership_.Restore(membership, now);
   master->rosters_.Restore(image.rosters());
   master->OpenLedger(image.train_samples());
+  master->assigned_ = true;  // as far as the image says
   master->ledger_->Restore(image);
   master->state_machine_.Restore(image.state_machine(), now);
   master->expected_evaluators_ = master->membership_.num_evaluators();

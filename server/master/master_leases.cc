@@ -122,6 +122,7 @@ absl::StatusOr<v1::Lease> Master::NextLease(Member* member) {
     return wait;
   }
   if (synchronous_ && draining_ && version.value_or(granted_) >= granted_) return Wait(kRetry);
+  assigned_ |= version.has_value();
   if (!version) {
     if (!synchronous_ && HasDoneAll(*member)) rosters_.SetIdle(member->incarnation);
     v1::Lease wait = Wait(ledger_->AllAssigned() ? kRetryAtEnd : kRetry);

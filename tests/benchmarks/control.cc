@@ -81,10 +81,12 @@ std::optional<double> QuantileMs(std::vector<double> seconds, double quantile) {
   return 1000 * seconds[at];
 }
 
+uint64_t SamplesOf(const Case& c) { return c.waiting ? kSamplesOfWaiting * c.workers : kPlenty; }
+
 std::string JobText(const Case& c) {
   // 64 values a shard.
   return absl::StrCat("name: \"control\"\nmodel { synthetic { parameters: ", 64 * c.servers,
-                      " } }\ndata { synthetic { samples: ", kPlenty,
+                      " } }\ndata { synthetic { samples: ", SamplesOf(c),
                       " } }\nalgorithm { preset: \"downpour\" }\nbatch_size: 1\nworkers: ", c.workers,
                       "\nepochs: 1\ncheckpoint { every_updates: 0 }\n");
 }
@@ -106,7 +108,7 @@ class Run {
     options.master = master_;
     options.workers = case_.workers;
     options.step_seconds = options_.step_ms / 1000.0;
-    options.train_samples = case_.waiting ? kSamplesOfWaiting * case_.workers : kPlenty;
+    options.train_samples = SamplesOf(case_);
     options.first_never_works = case_.waiting;
     SimulatedWorkers workers(options, tensors_, *run_id, &servers, &record);
     absl::Status status = workers.Start();

@@ -1,6 +1,7 @@
 #include "server/master/master.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -227,9 +228,84 @@ TEST_F(MasterTest, RefusesOtherDataThanTheFirstWorkers) {
   request.set_train_samples(kSamples + 1);
   const absl::Status status = master_->Register(request).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("101 training samples, and the job has 100"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("101 training samples, and the job has 100, as worker 0 (host:7) has; give all"));
   request.set_train_samples(0);
   EXPECT_EQ(master_->Register(request).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(MasterTest, DataOfWorkersThatAreGoneAreForgotten) {
+  v1::RegisterRequest request = Registration();
+  request.set_train_samples(UINT32_MAX);
+  for (const bool synchronous : {false, true}) {
+    for (const uint32_t workers : {1, 2}) {  // one begins alone
+      Start(MakeJob({.synchronous = synchronous, .workers = workers, .epochs = 2}));
+      for (const bool leaves : {true, false}) {
+        const absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
+        ASSERT_TRUE(reply.ok()) << reply.status();
+        EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
+        Exchange();
+        if (leaves) {
+          Leave({.index = reply->worker(), .incarnation = reply->incarnation(), .lease = {}, .progress = {}});
+        } else {
+          clock_.Advance(11);
+          master_->Tick();
+        }
+        EXPECT_EQ(master_->num_workers(), 0);
+        Exchange();
+      }
+      if (workers == 1) {
+        TrainAlone();
+        EXPECT_EQ(master_->Status().samples(), 2 * kSamples);
+      } else {
+        Join();
+        EXPECT_EQ(master_->total_samples(), 2 * kSamples);
+      }
+    }
+  }
+}
+
+TEST_F(MasterTest, DataAreThoseOfTheFirstWorkerThatWasAssignedSamples) {
+  for (const bool synchronous : {false, true}) {
+    Start(MakeJob({.synchronous = synchronous}));
+    Worker worker = Join();
+    ASSERT_EQ(Next(&worker), v1::Lease::GRANTED);
+    Leave(worker);
+    Exchange();
+    v1::RegisterRequest request = Registration();
+    request.set_train_samples(kSamples + 1);
+    EXPECT_EQ(master_->Register(request).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(master_->Register(Registration()).ok());
+  }
+}
+
+TEST_F(MasterTest, TheJobStatesHowManySamplesItsDataHave) {
+  const auto start_with = [this](const std::string& data) {
+    v1::Job job = MakeJob({});
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(data, job.mutable_data())) << data;
+    Start(job);
+  };
+  for (const char* data :
+       {"synthetic { samples: 100 }", "external { train_samples: 100 }",
+        "drawn_digits { train_samples: 100 }", "generated_images { train_samples: 100 }"}) {
+    start_with(data);
+    v1::RegisterRequest request = Registration();
+    for (const uint64_t samples : {uint64_t{99}, uint64_t{UINT32_MAX}}) {
+      request.set_train_samples(samples);
+      const absl::Status status = master_->Register(request).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << data;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("training samples, and the job's data have 100; start workers"));
+    }
+    EXPECT_TRUE(master_->Register(Registration()).ok()) << data;
+  }
+  start_with("mnist {}");
+  EXPECT_THAT(std::string(master_->Register(Registration()).status().message()),
+              HasSubstr("100 training samples, and the job's data have 60000"));
+  for (const char* data : {"cifar10 {}", "table { train: 'rows.csv' }"}) {
+    start_with(data);
+    EXPECT_TRUE(master_->Register(Registration()).ok()) << "a worker counts them: " << data;
+  }
 }
 
 TEST_F(MasterTest, AResumedJobKnowsItsData) {
