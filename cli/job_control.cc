@@ -29,10 +29,9 @@ void EscapeStrings(google::protobuf::Message* message) {
       } else if (field->type() != google::protobuf::FieldDescriptor::TYPE_STRING) {
         break;
       } else if (field->is_repeated()) {
-        values.SetRepeatedString(message, field, i,
-                                 EscapeControls(values.GetRepeatedString(*message, field, i)));
+        values.SetRepeatedString(message, field, i, OneLine(values.GetRepeatedString(*message, field, i)));
       } else {
-        values.SetString(message, field, EscapeControls(values.GetString(*message, field)));
+        values.SetString(message, field, OneLine(values.GetString(*message, field)));
       }
     }
   }

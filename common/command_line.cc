@@ -210,7 +210,7 @@ int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std:
   }
   const absl::StatusOr<int> exit_code = parsed.ok() ? run() : parsed;
   if (exit_code.ok()) return *exit_code;
-  *err << line->name << ": " << exit_code.status().message() << std::endl;
+  *err << line->name << ": " << EscapeControls(exit_code.status().message()) << std::endl;
   return parsed.ok() ? kExitFailed : kExitUsage;
 }
 

@@ -73,22 +73,79 @@ std::string HangingParagraph(const std::string& head, const std::string& text, i
   return absl::StrCat(out, line, "\n");
 }
 
-std::string EscapeControls(absl::string_view text) {
-  std::string escaped;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are C2 80 to C2 9F.
-    const bool two_bytes =
-        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (two_bytes) {
-      absl::StrAppendFormat(&escaped, "\\x%02x", static_cast<unsigned char>(text[++i]));
-    } else if ((byte < 0x20 && byte != '\n') || byte == 0x7F) {
-      absl::StrAppendFormat(&escaped, "\\x%02x", byte);
+namespace {
+
+struct Character {
+  size_t bytes = 0;  // 0: it is not UTF-8
+  uint32_t code = 0;
+};
+
+// Returns the first character of a text that is not empty.
+Character FirstOf(absl::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {1, lead};
+  const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return {};
+  uint32_t code = lead & (0x7F >> bytes);
+  for (size_t i = 1; i < bytes; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0) != 0x80) return {};
+    code = code << 6 | (next & 0x3F);
+  }
+  const bool has_shorter_form = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
+  const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+  if (has_shorter_form || is_surrogate || code > 0x10FFFF) return {};
+  return {bytes, code};
+}
+
+// Control characters (C0, DEL, C1), and Unicode's line separators and direction controls.
+bool IsControl(uint32_t code) {
+  static constexpr uint32_t kRanges[][2] = {{0, 0x1F},        {0x7F, 0x9F},     {0x61C, 0x61C},
+                                            {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x206F}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges),
+                     [code](const auto& range) { return code >= range[0] && code <= range[1]; });
+}
+
+// Calls `add` with each character of the escaped text.
+template <typename Add>
+void ForEachEscaped(absl::string_view text, bool one_line, const Add& add) {
+  while (!text.empty()) {
+    const Character first = FirstOf(text);
+    const absl::string_view bytes = text.substr(0, std::max<size_t>(1, first.bytes));
+    text.remove_prefix(bytes.size());
+    if (bytes == "\n") {
+      add(one_line ? "\\n" : bytes);
+    } else if (first.bytes == 0) {
+      add(absl::StrFormat("\\x%02x", static_cast<unsigned char>(bytes[0])));
+    } else if (IsControl(first.code)) {
+      add(first.code < 0x100 ? absl::StrFormat("\\x%02x", first.code)
+                             : absl::StrFormat("\\u%04x", first.code));
     } else {
-      escaped += text[i];
+      add(bytes);
     }
   }
+}
+
+std::string Escape(absl::string_view text, bool one_line) {
+  std::string escaped;
+  ForEachEscaped(text, one_line, [&escaped](absl::string_view part) { absl::StrAppend(&escaped, part); });
   return escaped;
+}
+
+}  // namespace
+
+std::string EscapeControls(absl::string_view text) { return Escape(text, false); }
+
+std::string OneLine(absl::string_view text) { return Escape(text, true); }
+
+std::string ShortLine(absl::string_view text, size_t most) {
+  std::string line;
+  bool fits = true;
+  ForEachEscaped(text, true, [&](absl::string_view part) {
+    fits = fits && line.size() + part.size() <= most;
+    if (fits) absl::StrAppend(&line, part);
+  });
+  return line;
 }
 
 size_t Columns(const std::string& text) {

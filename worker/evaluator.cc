@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/model_file.h"
 #include "common/snapshot_reader.h"
+#include "common/text.h"
 #include "worker/heartbeat.h"
 #include "worker/score_test_set.h"
 
@@ -80,7 +81,7 @@ std::string Evaluator::Leave(uint64_t incarnation, const absl::Status& why) {
   leave.set_role(v1::EVALUATOR);
   leave.set_incarnation(incarnation);
   leave.set_failed(!why.ok() && !absl::IsAborted(why) && !stop_.IsSet());
-  if (leave.failed()) leave.set_reason(std::string(why.message().substr(0, kMostReasonBytes)));
+  if (leave.failed()) leave.set_reason(ShortLine(why.message(), kMostReasonBytes));
   const absl::StatusOr<v1::LeaveReply> reply = master_.CallOnce(&MasterClient::Stub::Leave, leave);
   return reply.ok() ? reply->job_failed() : "";
 }

@@ -23,8 +23,8 @@
 
 namespace catchment {
 
-// The longest reason with which members leave.
-inline constexpr size_t kMostReasonBytes = 4096;
+// The longest reason with which members leave: the master's limit (server/edge/message_limits.cc).
+inline constexpr size_t kMostReasonBytes = 1024;
 
 class MasterClient {
  public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/text.h"
 #include "worker/heartbeat.h"
 
 namespace catchment {
@@ -149,7 +150,7 @@ v1::LeaveRequest Trainer::MakeLeaveRequest(const v1::RegisterReply& me, const v1
 void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
                                    const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
-  request.set_reason(absl::StrCat("it registers again, for ", why.message().substr(0, kMostReasonBytes)));
+  request.set_reason(ShortLine(absl::StrCat("it registers again, for ", why.message()), kMostReasonBytes));
   SendLeave(request, "registers again");
 }
 
@@ -157,7 +158,7 @@ absl::Status Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& pro
                             const absl::Status& why) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
   const bool stopped = stop_.IsSet();
-  if (!why.ok() && !stopped) request.set_reason(std::string(why.message().substr(0, kMostReasonBytes)));
+  if (!why.ok() && !stopped) request.set_reason(ShortLine(why.message(), kMostReasonBytes));
   if (why.ok() && stopped) request.set_reason("asked to stop");
   request.set_failed(!why.ok() && !stopped);
   if (!request.failed() && !signalled_.IsSet()) return AwaitRecord(std::move(request));

@@ -110,7 +110,7 @@ absl::StatusOr<Evidence> EvidenceOfRun(const std::string& directory) {
 
 absl::StatusOr<Evidence> EvidenceOfStatus(const v1::JobStatus& status) {
   Evidence evidence;
-  evidence.subject = absl::StrCat("the running job ", EscapeControls(status.job()));
+  evidence.subject = absl::StrCat("the running job ", OneLine(status.job()));
   evidence.job = status.settings();
   evidence.servers = status.servers_size();
   for (const v1::ServerStatus& server : status.servers()) {

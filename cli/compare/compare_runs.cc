@@ -51,7 +51,8 @@ std::string ResultLine(const std::string& run_directory) {
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(run_directory + "/summary.json");
   if (!summary.ok()) return std::string(summary.status().message());
   const std::string time = Seconds(summary->value("wall_seconds", 0.0));
-  if (summary->value("phase", "") == "FAILED") return absl::StrCat("failed: ", summary->value("reason", ""));
+  if (summary->value("phase", "") == "FAILED")
+    return absl::StrCat("failed: ", OneLine(summary->value("reason", "")));
   const auto accuracy = summary->find("test_accuracy"), loss = summary->find("test_loss");
   if (accuracy != summary->end() && accuracy->is_number()) {
     return absl::StrCat(Percent(accuracy->get<double>()), " in ", time);

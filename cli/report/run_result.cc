@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/job/divergence.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {
@@ -54,7 +55,7 @@ void ReadStaleness(const Json& summary, RunResult* result) {
 
 std::string TextOrEmpty(const Json& object, const char* key) {
   const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  return found != object.end() && found->is_string() ? OneLine(found->get<std::string>()) : "";
 }
 
 bool HasDiverged(const Json& summary) {

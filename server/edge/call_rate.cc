@@ -2,8 +2,6 @@
 
 #include <arpa/inet.h>
 
-#include <algorithm>
-
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -36,18 +34,15 @@ std::string AddressOfPeer(absl::string_view peer) {
   return network.empty() ? std::string(peer) : absl::StrCat("ipv6:", network);
 }
 
-double CallRate::CallsAt(const Bucket& bucket, double now) const {
-  return std::min(options_.burst, bucket.calls + (now - bucket.at) * options_.per_second);
-}
-
-CallRate::Bucket* CallRate::Find(const std::string& address, double now) {
+TokenBucket* CallRate::Find(const std::string& address, double now) {
   const auto found = buckets_.find(address);
   if (found != buckets_.end()) return &found->second;
   if (buckets_.size() >= options_.most_addresses) {
-    std::erase_if(buckets_, [&](const auto& each) { return CallsAt(each.second, now) >= options_.burst; });
+    std::erase_if(buckets_, [now](const auto& each) { return each.second.IsFull(now); });
   }
   const bool is_room = buckets_.size() < options_.most_addresses;
-  return &buckets_.try_emplace(is_room ? address : kOthers, Bucket{options_.burst, now}).first->second;
+  const TokenBucket fresh(options_.per_second, options_.burst, now);
+  return &buckets_.try_emplace(is_room ? address : kOthers, fresh).first->second;
 }
 
 absl::Status CallRate::Take(absl::string_view peer) {
@@ -55,15 +50,10 @@ absl::Status CallRate::Take(absl::string_view peer) {
   MutexLock lock(&mu_);
   // Under the lock, so that the times of a bucket do not decrease.
   const double now = clock_.Now();
-  Bucket& bucket = *Find(address, now);
-  bucket = {CallsAt(bucket, now), now};
-  if (bucket.calls < 1) {
-    return absl::UnavailableError(absl::StrCat("more than ", options_.burst, " calls at once and then ",
-                                               options_.per_second, " a second came from ", address,
-                                               "; try again later"));
-  }
-  bucket.calls -= 1;
-  return absl::OkStatus();
+  if (Find(address, now)->Take(now)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("more than ", options_.burst, " calls at once and then ",
+                                             options_.per_second, " a second came from ", address,
+                                             "; try again later"));
 }
 
 }  // namespace catchment

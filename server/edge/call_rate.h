@@ -1,4 +1,4 @@
-// A limit of how often one peer may make a call: a token bucket for each address (Turner 1986).
+// A limit of how often one peer may make a call: a token bucket for each address.
 #ifndef CATCHMENT_SERVER_EDGE_CALL_RATE_H_
 #define CATCHMENT_SERVER_EDGE_CALL_RATE_H_
 
@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "common/token_bucket.h"
 
 namespace catchment {
 
@@ -36,18 +37,12 @@ class CallRate {
   absl::Status Take(absl::string_view peer);
 
  private:
-  struct Bucket {
-    double calls;  // that may be made at once
-    double at;     // the time of `calls`
-  };
-
-  double CallsAt(const Bucket& bucket, double now) const;
-  Bucket* Find(const std::string& address, double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  TokenBucket* Find(const std::string& address, double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const Clock& clock_;
   Mutex mu_;
-  std::unordered_map<std::string, Bucket> buckets_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<std::string, TokenBucket> buckets_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace catchment

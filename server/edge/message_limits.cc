@@ -5,10 +5,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/job/algorithm_facts.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {
@@ -25,7 +25,9 @@ constexpr auto kText = FieldLimit::kText;
 constexpr auto kCount = FieldLimit::kCount;
 
 constexpr double kWorkers = kMaxWorkers;
-constexpr double kNameBytes = 255, kTensorNameBytes = 1024, kReasonBytes = 16384, kTokenBytes = 64;
+constexpr double kNameBytes = 255, kTensorNameBytes = 1024, kReasonBytes = 1024, kTokenBytes = 64;
+// What servers report of their disks and of each other.
+constexpr double kReportBytes = 16384;
 constexpr double kTensors = 100'000, kDimensions = 16;
 constexpr double kSamples = UINT32_MAX;
 constexpr double kQuantiles = 116;  // Progress.round_trip_us, WorkerStatistics.staleness_us
@@ -124,7 +126,7 @@ constexpr FieldLimit kLimits[] = {
     {"RegisterServerRequest.build", kLine, kNameBytes},
     {"RegisterServerRequest.cannot_restore"},
     {"RegisterServerRequest.epoch", kNumber, kVersions},
-    {"RegisterServerRequest.failure", kText, kTensorNameBytes},
+    {"RegisterServerRequest.failure", kText, kReasonBytes},
     {"RegisterServerRequest.index", kNumber, kWorkers - 1},
     {"RegisterServerRequest.job_fingerprint"},
     {"RegisterServerRequest.leaving"},
@@ -152,7 +154,7 @@ constexpr FieldLimit kLimits[] = {
     {"ShardCommand.Standby.keeps_epoch", kNumber, kVersions},
     {"ShardCommand.checkpoint", kNumber, kVersions},
     {"ShardCommand.checkpoint_version", kNumber, kVersions},
-    {"ShardCommand.failure", kText, 4 * kReasonBytes},
+    {"ShardCommand.failure", kText, 4 * kReportBytes},
     {"ShardCommand.generation", kNumber, kVersions},
     {"ShardCommand.plateau_factor", kNumber, 1},
     {"ShardCommand.rosters", kCount, kWorkers},
@@ -168,7 +170,7 @@ constexpr FieldLimit kLimits[] = {
     {"ShardReport.non_finite_version", kNumber, kVersions},
     {"ShardReport.run_id"},
     {"ShardReport.samples"},
-    {"ShardReport.save_error", kText, kReasonBytes},
+    {"ShardReport.save_error", kText, kReportBytes},
     {"ShardReport.saved", kCount, kCheckpoints},
     {"ShardReport.server_instance"},
     {"ShardReport.shard", kNumber, kWorkers - 1},
@@ -244,8 +246,7 @@ absl::Status CheckNumber(const FieldLimit& limit, double value) {
 
 absl::Status CheckText(const FieldLimit& limit, absl::string_view text) {
   if (text.size() > limit.most) return TooMuch(limit, absl::StrCat("has ", text.size(), " bytes"));
-  if (limit.kind != kLine || std::none_of(text.begin(), text.end(), absl::ascii_iscntrl))
-    return absl::OkStatus();
+  if (limit.kind != kLine || OneLine(text) == text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(limit.field, " has control characters"));
 }
 

@@ -15,7 +15,7 @@ struct FieldLimit {
   enum Kind {
     kAny,     // all values
     kNumber,  // from 0 to `most`; no NaN
-    kLine,    // at most `most` bytes without control characters
+    kLine,    // at most `most` bytes that are one line (OneLine in common/text.h)
     kText,    // at most `most` bytes
     kCount,   // at most `most` elements of a repeated field
   };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {
@@ -55,7 +56,7 @@ void ServerRegistration::Leave() {
 void ServerRegistration::Report(const std::string& master,
                                 const std::shared_ptr<grpc::ChannelCredentials>& credentials,
                                 v1::RegisterServerRequest request, const absl::Status& failure) {
-  request.set_failure(std::string(failure.message().substr(0, kMostFailureBytes)));
+  request.set_failure(ShortLine(failure.message(), kMostFailureBytes));
   v1::RegisterServerReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kReportSeconds);
   context->set_wait_for_ready(true);

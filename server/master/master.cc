@@ -62,6 +62,7 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       pace_(PaceOf(job_)),
       synchronous_(pace_.synchronous),
       from_(from),
+      events_(job_.workers()),
       membership_(job_.faults().heartbeat_timeout_seconds(), from.next_incarnation(), &events_,
                   NumGroups(job_.algorithm().consistency())),
       rosters_(synchronous_ ? from.version() : 0),
@@ -191,13 +192,13 @@ void Master::Remove(const v1::LeaveRequest& request) {
       membership_.Renew(request.role(), request.worker(), request.incarnation(), clock_->Now());
   if (!found.ok()) return;
   if (absl::Status status = Observe(request.progress(), *found); !status.ok()) {
-    events_.Add(std::string(status.message()));
+    AddOfMember(status.message());
   }
   const Member member = **found;
-  const std::string reason = !request.reason().empty() ? EscapeControls(request.reason())
+  const std::string reason = !request.reason().empty() ? OneLine(request.reason())
                              : request.failed()        ? "no reason given"
                                                        : "it is done";
-  events_.Add(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
+  AddOfMember(absl::StrCat(member.name(), request.failed() ? " failed: " : " left: ", reason));
   membership_.Remove(member.role, member.index);
   if (member.role == v1::EVALUATOR) expected_evaluators_ = membership_.num_evaluators();
   if (member.role == v1::WORKER) {
@@ -213,7 +214,7 @@ void Master::DismissWorkers() {
   std::vector<Member> late;
   for (const Member* worker : membership_.workers()) late.push_back(*worker);
   for (const Member& worker : late) {
-    events_.Add(absl::StrCat(worker.name(), " did not leave in time: considered lost"));
+    AddOfMember(absl::StrCat(worker.name(), " did not leave in time: considered lost"));
     membership_.Remove(worker.role, worker.index);
     Release(worker);
   }
@@ -318,7 +319,7 @@ void Master::OnStateSaved(uint64_t incarnation, uint64_t number, const absl::Sta
   if (status.ok()) {
     states_.SetSaved(incarnation);
   } else {
-    events_.Add(
+    AddOfMember(
         absl::StrCat("checkpoint ", number, " will not include the state of a worker: ", status.message()));
     states_.Remove(incarnation);
   }
@@ -397,7 +398,7 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
 // ------------------------------------------------------------------------------------------ job states
 
 void Master::Stop(const std::string& reason) {
-  state_machine_.RequestStop(EscapeControls(reason));
+  state_machine_.RequestStop(OneLine(reason));
   if (job_.checkpoint().worker_state() && state_machine_.state() == JobStateMachine::State::kTraining) {
     draining_ = true;
     ledger_->Close();
@@ -438,6 +439,7 @@ void Master::ExtendDeadlines(double seconds) {
 
 void Master::Tick() {
   const double now = clock_->Now();
+  events_.Tick(now);
   for (const Member& member : membership_.TakeExpired(now)) {
     if (member.role == v1::WORKER) Release(member);
   }

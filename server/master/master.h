@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/clock.h"
 #include "common/parameter_layout.h"
 #include "proto/checkpoint.pb.h"
@@ -160,7 +161,7 @@ class Master {
   // Returns the number of evaluators that the job has or has lost.
   int expected_evaluators() const { return expected_evaluators_; }
   // Adds a line to the events of the job.
-  void AddEvent(std::string event) { events_.Add(std::move(event)); }
+  void AddEvent(absl::string_view event) { events_.Add(event); }
   // Extends the timeouts of members by `seconds`, in which the master itself did not run (a suspended
   // machine, SIGSTOP) and could not receive their calls.
   void ExtendDeadlines(double seconds);
@@ -218,6 +219,7 @@ class Master {
   Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, const Clock* clock,
          const v1::MasterState& from);
 
+  void AddOfMember(absl::string_view event) { events_.AddOfMember(event, clock_->Now()); }
   void OpenLedger(uint64_t train_samples);
   double done_epochs() const;  // requires the ledger
   absl::Status CheckFits(const v1::RegisterRequest& request) const;

@@ -63,13 +63,13 @@ absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t 
   const std::string wanted = best_wanted_ > 0 ? absl::StrCat("those of evaluation ", best_wanted_) : "none";
   const std::string refusal =
       absl::StrCat("the weights of evaluation ", evaluation, " are refused: expected ", wanted);
-  events_.Add(absl::StrCat((*member)->name(), ": ", refusal));
+  AddOfMember(absl::StrCat((*member)->name(), ": ", refusal));
   return absl::FailedPreconditionError(refusal);
 }
 
 void Master::OnBestKept(uint64_t evaluation, const absl::Status& status) {
   if (!status.ok()) {
-    events_.Add(absl::StrCat("the weights of evaluation ", evaluation, " were not saved: ", status.message(),
+    AddOfMember(absl::StrCat("the weights of evaluation ", evaluation, " were not saved: ", status.message(),
                              "; those of the previous best evaluation, if any, are kept"));
   }
   if (evaluation == best_wanted_) {

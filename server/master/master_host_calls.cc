@@ -92,8 +92,8 @@ bool MasterHost::HasEndedWithout(const v1::RegisterServerRequest& request) {
 void MasterHost::NoteFailure(const v1::RegisterServerRequest& request) {
   if (request.index() >= peers_.size()) return;
   std::string& failure = peers_[request.index()].failure;
-  if (failure == EscapeControls(request.failure())) return;
-  failure = EscapeControls(request.failure());
+  if (failure == OneLine(request.failure())) return;
+  failure = OneLine(request.failure());
   master_->AddEvent(absl::StrCat("server ", request.index(), " has ended: ", failure));
 }
 

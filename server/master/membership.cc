@@ -49,7 +49,7 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
   member.pid = request.pid();
   member.device = request.device();
   member.heard_at = now;
-  events_->Add(absl::StrCat(member.name(), " joined"));
+  events_->AddOfMember(absl::StrCat(member.name(), " joined"), now);
   ++num_[member.role];
   incarnations_.reset();
   return &members_.emplace(Key{member.role, member.index}, member).first->second;
@@ -145,9 +145,10 @@ std::vector<Member> Membership::TakeExpired(double now) {
       ++at;
       continue;
     }
-    events_->Add(
+    events_->AddOfMember(
         absl::StrCat(member.name(), " ", DescribeSilence(member, now), ": considered lost",
-                     member.role == v1::WORKER ? "; its samples are assigned to other workers" : ""));
+                     member.role == v1::WORKER ? "; its samples are assigned to other workers" : ""),
+        now);
     if (member.role == v1::WORKER) held_indices_.insert(member.index);
     expired.push_back(member);
     --num_[member.role];

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
+#include "common/text.h"
 
 namespace catchment {
 namespace {
@@ -110,7 +111,7 @@ uint64_t ShardReports::bytes_pushed() const {
 std::string ShardReports::save_error() const {
   for (const auto& report : reports_) {
     if (report && !report->save_error().empty()) {
-      return absl::StrCat("server ", report->shard(), ": ", report->save_error());
+      return absl::StrCat("server ", report->shard(), ": ", OneLine(report->save_error()));
     }
   }
   return "";

@@ -75,6 +75,35 @@ TEST(EscapeControlsTest, LeavesLettersAndLineBreaks) {
       << "an escape sequence of one character";
 }
 
+TEST(EscapeControlsTest, LeavesNothingThatChangesHowTheRestIsSeen) {
+  EXPECT_EQ(EscapeControls("a\u202egnp.exe\u2066b\u2069\u200e\u200f\u061c"),
+            "a\\u202egnp.exe\\u2066b\\u2069\\u200e\\u200f\\u061c");
+  EXPECT_EQ(EscapeControls("a\u2028b\u2029c\u0085d"), "a\\u2028b\\u2029c\\x85d");
+  EXPECT_EQ(EscapeControls("\u20ac \U0001f600 \u200b \u05d0"), "\u20ac \U0001f600 \u200b \u05d0");
+}
+
+TEST(EscapeControlsTest, BytesThatAreNotUtf8) {
+  EXPECT_EQ(EscapeControls("a\x9b\x33\x31m\xff"), "a\\x9b31m\\xff") << "some terminals know 9b alone";
+  EXPECT_EQ(EscapeControls("\xe2\x80"), "\\xe2\\x80") << "the beginning of U+202E";
+  EXPECT_EQ(EscapeControls("\xc1\x9b \xe0\x82\x9b \xf0\x80\x82\x9b"),
+            "\\xc1\\x9b \\xe0\\x82\\x9b \\xf0\\x80\\x82\\x9b")
+      << "longer forms of U+009B";
+  EXPECT_EQ(EscapeControls("\xed\xa0\x80\xf4\x90\x80\x80"), "\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");
+}
+
+TEST(OneLineTest, EscapesLineBreaksToo) {
+  EXPECT_EQ(OneLine("a\nE20261125 b\r\n"), "a\\nE20261125 b\\x0d\\n");
+  EXPECT_EQ(OneLine(OneLine("a\n\u202e")), OneLine("a\n\u202e")) << "what was escaped stays as it is";
+}
+
+TEST(ShortLineTest, CutsBetweenCharacters) {
+  EXPECT_EQ(ShortLine("a\nb", 100), "a\\nb");
+  EXPECT_EQ(ShortLine("ab\u20accd", 5), "ab\u20ac");
+  EXPECT_EQ(ShortLine("ab\u20accd", 4), "ab");
+  EXPECT_EQ(ShortLine("ab\x1b[m", 5), "ab");
+  EXPECT_EQ(ShortLine("abc", 0), "");
+}
+
 TEST(ColumnsTest, CountsCodePoints) { EXPECT_EQ(Columns("a…é"), 3u); }
 
 }  // namespace

@@ -146,6 +146,8 @@ TEST(MessageLimitsTest, EachIsAcceptedAtItsLimitAndRefusedBeyond) {
         for (const char control : {'\n', '\x1b', '\x7f', '\0'}) {
           ExpectRefused(WithText(field, std::string("a") + control), limit.field);
         }
+        for (const char* control : {"\u009b", "\u202e", "\u2028", "\u2066", "\u200f"})
+          ExpectRefused(WithText(field, control), limit.field);
         EXPECT_TRUE(WithText(field, "M\xc3\xbcnchen, 2 threads").ok()) << limit.field;
         [[fallthrough]];
       case FieldLimit::kText:
@@ -160,6 +162,14 @@ TEST(MessageLimitsTest, EachIsAcceptedAtItsLimitAndRefusedBeyond) {
     ++checked;
   }
   EXPECT_GT(checked, 40);
+}
+
+TEST(MessageLimitsTest, TextsOfMembersThatBecomeEventsAreShort) {
+  for (const FieldLimit& limit : FieldLimits()) {
+    const bool of_server = limit.field.substr(0, 5) == "Shard";
+    if (limit.kind != FieldLimit::kText || of_server) continue;
+    EXPECT_LE(limit.most, 1024) << limit.field;
+  }
 }
 
 TEST(MessageLimitsTest, MessagesInMessagesAndListsAreChecked) {

@@ -17,8 +17,10 @@
 namespace catchment {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Worker {
   uint32_t index = 0;
@@ -621,6 +623,42 @@ TEST_F(MasterTest, FailsWhenTheLastWorkerHasFailed) {
   EXPECT_EQ(master_->phase(), v1::JobStatus::FAILED);
   EXPECT_THAT(master_->Status().reason(), HasSubstr("worker 1 (host:7), failed: the loss is NaN"));
   EXPECT_EQ(master_->Register(Registration()).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(MasterTest, WorkerThatLeavesAgainAndAgainDoesNotFillTheLog) {
+  Start(MakeJob({.workers = 2}));
+  const Worker other = Join();
+  const std::string reason =
+      std::string(900, 'x') + "\nE20261125 master_host.cc:1] the job failed\u202e\u009b";
+  size_t bytes = 0, lines = 0;
+  std::string last;
+  const auto take = [&] {
+    for (const std::string& event : master_->TakeEvents()) {
+      EXPECT_THAT(event, Not(AnyOf(HasSubstr("\n"), HasSubstr("\u202e"), HasSubstr("\u009b"))));
+      bytes += event.size();
+      ++lines;
+      last = event;
+    }
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    Leave(Join(), reason);
+    if (i % 250 == 249) {  // the rate of one address
+      clock_.Advance(1);
+      Exchange();
+      ASSERT_TRUE(Beat(other).ok());
+      master_->Tick();
+      take();
+    }
+  }
+  EXPECT_LT(lines, 2300u);
+  EXPECT_LT(bytes, 2u << 20);
+  clock_.Advance(2);
+  master_->Tick();
+  take();
+  EXPECT_THAT(last, HasSubstr(" further events of members are left out"));
+  Leave(other);
+  take();
+  EXPECT_THAT(last, HasSubstr("left: it is done"));
 }
 
 TEST_F(MasterTest, LeavingTwiceDoesNoHarm) {

@@ -194,6 +194,38 @@ TEST_F(MembershipTest, TellsOfJoins) {
   EXPECT_TRUE(events_.TakeFresh().empty());
 }
 
+TEST_F(MembershipTest, EventsOfMembersAreLimitedAndThoseOfTheMasterAreNot) {
+  const auto burst = static_cast<size_t>(EventLog::kBurst);
+  for (size_t i = 0; i < burst + 50; ++i) events_.AddOfMember("worker 0 left", 100);
+  EXPECT_EQ(events_.TakeFresh().size(), burst);
+  events_.Tick(100.5);
+  events_.Add("checkpoint 3 is saved");
+  EXPECT_THAT(events_.TakeFresh(), ElementsAre("checkpoint 3 is saved"));
+  events_.Tick(101);
+  events_.AddOfMember("worker 0 left", 101.5);
+  EXPECT_THAT(events_.TakeFresh(),
+              ElementsAre("50 further events of members are left out: there were more than "
+                          "2000 at once and then 1 a second"));
+  for (int i = 0; i < 3; ++i) events_.AddOfMember("worker 0 joined", 102.5);
+  const std::vector<std::string> fresh = events_.TakeFresh();
+  ASSERT_EQ(fresh.size(), 2u);
+  EXPECT_THAT(fresh[0], HasSubstr("1 further events"));
+  EXPECT_EQ(fresh[1], "worker 0 joined");
+}
+
+TEST_F(MembershipTest, AJobsOwnMembersHaveRoomForTheirEvents) {
+  EventLog events(10'000);
+  for (int i = 0; i < 20'000; ++i) events.AddOfMember("worker 0 joined", 0);
+  EXPECT_EQ(events.TakeFresh().size(), 20'000u);
+}
+
+TEST_F(MembershipTest, AnEventIsOneLine) {
+  events_.Add("worker 0 failed: a\nE20261125 10:00:00 master_host.cc:1] the job failed\u202e");
+  EXPECT_THAT(events_.last(),
+              ElementsAre("worker 0 failed: a\\nE20261125 10:00:00 master_host.cc:1] the job failed\\u202e"));
+  EXPECT_EQ(events_.TakeFresh().front(), events_.last().front());
+}
+
 TEST_F(MembershipTest, KeepsOnlyTheLastEvents) {
   for (int i = 0; i < 100; ++i) events_.Add(std::to_string(i));
   EXPECT_EQ(events_.last().size(), EventLog::kKept);
