@@ -39,6 +39,11 @@ std::optional<v1::WorkerStatePart> PartOf(const SavedWorker& state, uint64_t ind
   return std::nullopt;
 }
 
+absl::Status TooMany(const char* what, size_t most) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a worker's state has more than ", most, " ", what, "; it is not saved"));
+}
+
 // Answers a call that arrives after End. `Call` is a variant of calls.
 template <typename Call>
 void Refuse(const Call& call) {
@@ -170,23 +175,31 @@ void WorkerStateStore::EndTurn(const absl::Status& status) {
 }
 
 absl::Status WorkerStateStore::TakePart(const v1::WorkerStatePart& part) {
+  SavedWorker& state = turn_->state;
   if (part.has_number()) {
-    turn_->state.numbers[part.name()] = part.number();
+    if (state.numbers.count(part.name()) == 0 && state.numbers.size() >= kMostNumbers)
+      return TooMany("numbers", kMostNumbers);
+    state.numbers[part.name()] = part.number();
     return absl::OkStatus();
   }
-  std::vector<float>& vector = turn_->state.vectors[part.name()];
+  const auto known = state.vectors.find(part.name());
+  if (known == state.vectors.end() && state.vectors.size() >= kMostVectors)
+    return TooMany("vectors", kMostVectors);
+  const uint64_t received = known == state.vectors.end() ? 0 : known->second.size();
   const std::string& bytes = part.values().values();
   const uint64_t begin = part.values().begin();
   const uint64_t size = bytes.size() / sizeof(float);
   const uint64_t num_values = static_cast<uint64_t>(options_.num_values);
   const bool fits =
       size > 0 && bytes.size() % sizeof(float) == 0 && begin <= num_values && size <= num_values - begin;
-  if (fits && begin + size == vector.size()) return absl::OkStatus();  // a duplicate
-  if (!fits || begin != vector.size()) {
+  if (fits && begin + size == received) return absl::OkStatus();  // a duplicate
+  if (!fits || begin != received) {
     return absl::InvalidArgumentError(
         absl::StrCat("vector \"", part.name(), "\" of a worker's state: received ", bytes.size(),
-                     " bytes from value ", begin, ", expected value ", vector.size(), " of ", num_values));
+                     " bytes from value ", begin, ", expected value ", received, " of ", num_values));
   }
+  std::vector<float>& vector = state.vectors[part.name()];
+  vector.reserve(num_values);
   vector.resize(begin + size);
   std::memcpy(vector.data() + begin, bytes.data(), bytes.size());
   return absl::OkStatus();

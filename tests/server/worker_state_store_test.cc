@@ -200,6 +200,37 @@ TEST_F(WorkerStateStoreTest, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(std::filesystem::exists(FileOf(0)));
 }
 
+TEST_F(WorkerStateStoreTest, StateHasAtMostSoManyVectorsAndNumbers) {
+  const std::vector<float> vector = Ramp(1);
+  const auto named = [](v1::SaveWorkerStateRequest request, int index) {
+    request.mutable_part()->set_name("part" + std::to_string(index));
+    return request;
+  };
+  for (int i = 0; i < static_cast<int>(WorkerStateStore::kMostNumbers); ++i)
+    ASSERT_EQ(Save(named(Number(0, "", 1), i)), absl::OkStatus());
+  ASSERT_EQ(Save(named(Number(0, "", 2), 0)), absl::OkStatus()) << "again";
+  const absl::Status numbers = Save(named(Number(0, "", 1), WorkerStateStore::kMostNumbers));
+  EXPECT_EQ(numbers.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(numbers.message(), "a worker's state has more than 64 numbers; it is not saved");
+  for (int i = 0; i < static_cast<int>(WorkerStateStore::kMostVectors); ++i)
+    ASSERT_EQ(Save(named(Part(0, vector, 0, 10), i)), absl::OkStatus());
+  ASSERT_EQ(Save(named(Part(0, vector, 10, 20), 0)), absl::OkStatus());
+  const absl::Status vectors = Save(named(Part(0, vector, 0, 10), WorkerStateStore::kMostVectors));
+  EXPECT_EQ(vectors.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(vectors.message(), "a worker's state has more than 16 vectors; it is not saved");
+  EXPECT_FALSE(std::filesystem::exists(FileOf(0)));
+  SaveAll(0, vector, 1);
+}
+
+TEST_F(WorkerStateStoreTest, PartsThatDoNotFitTakeNoPlace) {
+  const std::vector<float> vector = Ramp(1);
+  v1::SaveWorkerStateRequest empty = Request(0);
+  empty.mutable_part()->set_name("velocity");
+  EXPECT_EQ(Save(empty).code(), absl::StatusCode::kInvalidArgument) << "neither a number nor values";
+  SaveAll(0, vector, 1);
+  EXPECT_TRUE(std::filesystem::exists(FileOf(0)));
+}
+
 TEST_F(WorkerStateStoreTest, ADamagedOrMissingFileIsNamed) {
   SaveAll(0, Ramp(1), 1);
   {
