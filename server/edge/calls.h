@@ -134,10 +134,20 @@ class DeferredCall final : public Completion {
   using Respond = std::function<void(absl::StatusOr<Reply>)>;
   // Runs on the queue's thread.
   using Handler = std::function<void(const Request&, Respond)>;
+  // Also receives the context, which lives until the call is answered.
+  using ContextHandler = std::function<void(const Request&, const grpc::ServerContext&, Respond)>;
 
   // Begins to take calls.
   static void Accept(CallQueue* queue, Permission permission, Service* service, Method method,
                      Handler handler) {
+    AcceptWithContext(
+        queue, permission, service, method,
+        [handler = std::move(handler)](const Request& request, const grpc::ServerContext&, Respond respond) {
+          handler(request, std::move(respond));
+        });
+  }
+  static void AcceptWithContext(CallQueue* queue, Permission permission, Service* service, Method method,
+                                ContextHandler handler) {
     new DeferredCall(queue, permission, service, method, std::move(handler));
   }
 
@@ -148,7 +158,7 @@ class DeferredCall final : public Completion {
       return;
     }
     answered_ = true;
-    Accept(&queue_, permission_, &service_, method_, handler_);
+    AcceptWithContext(&queue_, permission_, &service_, method_, handler_);
     accounted_.Begin(queue_.accounts(), context_);
     accounted_.OnMessage(request_);
     absl::Status status = run_.Enter();
@@ -159,7 +169,7 @@ class DeferredCall final : public Completion {
       return;
     }
     // The call may have been answered and destroyed before the handler returns.
-    handler_(request_, [this](absl::StatusOr<Reply> reply) {
+    handler_(request_, context_, [this](absl::StatusOr<Reply> reply) {
       if (reply.ok()) {
         responder_.Finish(*reply, grpc::Status::OK, Tag());
       } else {
@@ -169,7 +179,8 @@ class DeferredCall final : public Completion {
   }
 
  private:
-  DeferredCall(CallQueue* queue, Permission permission, Service* service, Method method, Handler handler)
+  DeferredCall(CallQueue* queue, Permission permission, Service* service, Method method,
+               ContextHandler handler)
       : queue_(*queue),
         permission_(permission),
         service_(*service),
@@ -186,7 +197,7 @@ class DeferredCall final : public Completion {
   const Permission permission_;
   Service& service_;
   const Method method_;
-  const Handler handler_;
+  const ContextHandler handler_;
   grpc::ServerContext context_;
   Request request_;
   grpc::ServerAsyncResponseWriter<Reply> responder_;

@@ -45,9 +45,11 @@ void MasterService::RespondCommitted(absl::StatusOr<Reply> reply,
 }
 
 void MasterService::Accept(CallQueue* queue) {
-  AcceptCommitted<v1::RegisterRequest, v1::RegisterReply>(
-      queue, For("Register", &registrations_), &Async::RequestRegister,
-      [this](const auto& request, auto respond) { respond(host_->Register(request)); });
+  DeferredCall<Async, v1::RegisterRequest, v1::RegisterReply>::AcceptWithContext(
+      queue, For("Register", &registrations_), &service_, &Async::RequestRegister,
+      [this](const auto& request, const grpc::ServerContext& context, auto respond) {
+        RespondCommitted(host_->Register(request, AddressOfPeer(context.peer())), std::move(respond));
+      });
   // Workers must be able to send the next one while the standby cannot be reached.
   DeferredCall<Async, v1::HeartbeatRequest, v1::HeartbeatReply>::Accept(
       queue, For("Heartbeat"), &service_, &Async::RequestHeartbeat,

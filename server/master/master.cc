@@ -1,6 +1,7 @@
 #include "server/master/master.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,17 +94,22 @@ void Master::OpenLedger(uint64_t train_samples) {
 
 // ------------------------------------------------------------------------------------------- membership
 
-absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& request) {
+absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& request,
+                                                   const std::string& address) {
   if (phase() == v1::JobStatus::FAILED) {
     return absl::FailedPreconditionError(absl::StrCat("the job has failed: ", state_machine_.reason()));
   }
   if (absl::Status status = CheckFits(request); !status.ok()) return status;
+  if (absl::Status status = CheckIsNotBarred(request, address.empty() ? request.host() : address);
+      !status.ok()) {
+    return status;
+  }
   if (!membership_.HasRoom(request.role())) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the job has as many members as it may have: ", kMaxWorkers, " workers, or ",
                      Membership::kMaxEvaluators, " evaluators"));
   }
-  const Member& member = *membership_.Register(request, clock_->Now());
+  const Member& member = *membership_.Register(request, clock_->Now(), address);
   if (member.role == v1::WORKER && train_samples_ != request.train_samples())
     OpenLedger(request.train_samples());
   if (member.role == v1::WORKER && !synchronous_ && state_machine_.open()) {
@@ -119,6 +125,16 @@ absl::StatusOr<v1::RegisterReply> Master::Register(const v1::RegisterRequest& re
       std::count(from_.worker_states().begin(), from_.worker_states().end(), member.index) > 0);
   Advance();
   return reply;
+}
+
+absl::Status Master::CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const {
+  const double seconds = watch_.BarredFor(origin, clock_->Now());
+  if (request.role() != v1::WORKER || seconds == 0 || membership_.num_workers() == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "the worker (", request.host(), ":", request.pid(), ") may register in ", std::ceil(seconds),
+      " s: workers from ", origin,
+      " made no progress more than once and held up the others; if their steps take so long, set a "
+      "higher faults.stuck_seconds"));
 }
 
 absl::Status Master::CheckFits(const v1::RegisterRequest& request) const {

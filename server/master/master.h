@@ -94,7 +94,9 @@ class Master {
   };
   Decisions decisions() const;
 
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
+  // `address`: the network address that the call comes from; empty if it is not known.
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request,
+                                             const std::string& address = "");
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
   // Does the same for an earlier request that was answered with WAIT; it does not renew the worker's
@@ -223,6 +225,8 @@ class Master {
   void OpenLedger(uint64_t train_samples);
   double done_epochs() const;  // requires the ledger
   absl::Status CheckFits(const v1::RegisterRequest& request) const;
+  // Returns Unavailable if workers from `origin` were stuck too often, and the job trains without them.
+  absl::Status CheckIsNotBarred(const v1::RegisterRequest& request, const std::string& origin) const;
   absl::Status CheckTrainSamples(const v1::RegisterRequest& request) const;
   // Returns true if the number of training samples is only what earlier workers said, none of which is left or was
   // assigned samples.
@@ -265,6 +269,9 @@ class Master {
   // About once a second, logs which workers make no progress and removes those that are stuck.
   void WatchProgress();
   ProgressWatch::Work WorkOf(const Member& worker) const;
+  // Asynchronous mode: returns true if others may have to wait for the worker's clock, although it has no lease to work on,
+  // until it asks for the next one.
+  bool HoldsClock(const Member& worker) const;
   // Returns the time for which workers that must leave may push nothing: the time of a few steps, or of a
   // block over a slow network.
   double LeavePatience() const;

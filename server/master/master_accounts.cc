@@ -67,15 +67,21 @@ absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
   return absl::OkStatus();
 }
 
+bool Master::HoldsClock(const Member& worker) const {
+  return !synchronous_ && !rosters_.IsIdle(worker.index, worker.incarnation) &&
+         !states_.Awaits(worker.incarnation, states_.number());
+}
+
 ProgressWatch::Work Master::WorkOf(const Member& worker) const {
   ProgressWatch::Work work;
   work.to_do = state_machine_.state() == JobStateMachine::State::kTraining &&
-               ledger_->HasWork(worker.incarnation) &&
+               (ledger_->HasWork(worker.incarnation) || HoldsClock(worker)) &&
                !marks_.WaitsForOthers(worker.index, worker.incarnation);
   work.granted = worker.granted_steps;
   work.reported = worker.progress.steps();
   work.answered = marks_.Of(worker.index, worker.incarnation).answered;
-  work.mean_step_seconds = MeanStepSeconds(worker);
+  // What a worker says of its time counts as far as servers have answered its steps, because it lengthens the limit.
+  work.mean_step_seconds = std::min(MeanStepSeconds(worker), watch_.SecondsPerAnswer(worker.incarnation));
   work.process = absl::StrCat(worker.host, ":", worker.pid);
   return work;
 }
@@ -103,6 +109,7 @@ void Master::WatchProgress() {
         absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered "
                         "lost; its samples are assigned to other workers",
                         worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
+    watch_.Bar(worker.origin(), watch_.SecondsWithout(worker.incarnation, now), now);
     watch_.NoteStuck(WorkOf(worker).process);
     membership_.Remove(worker.role, worker.index);
     Release(worker);
@@ -115,7 +122,10 @@ double Master::LeavePatience() const {
   const double slowest = job_.faults().slowest_kib_per_second();
   if (slowest > 0) seconds = std::max(seconds, kBlocksToLeave * job_.block_kib() / slowest);
   for (const Member* worker : membership_.workers()) {
-    seconds = std::max(seconds, kStepsToLeave * MeanStepSeconds(*worker));
+    const double of_steps = kStepsToLeave * MeanStepSeconds(*worker);
+    if (of_steps <= seconds) continue;
+    const double limit = watch_.Limit(WorkOf(*worker));
+    seconds = std::max(seconds, limit > 0 ? std::min(limit, of_steps) : of_steps);
   }
   return seconds;
 }

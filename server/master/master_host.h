@@ -83,7 +83,9 @@ class MasterHost {
   // The calls of the master's service.
   absl::StatusOr<v1::GetJobReply> GetJob();
   absl::StatusOr<v1::RegisterServerReply> RegisterServer(const v1::RegisterServerRequest& request);
-  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request);
+  // `address`: as in Master::Register.
+  absl::StatusOr<v1::RegisterReply> Register(const v1::RegisterRequest& request,
+                                             const std::string& address = "");
   absl::StatusOr<v1::HeartbeatReply> Heartbeat(const v1::HeartbeatRequest& request);
   // Returns the answer at once.
   absl::StatusOr<v1::Lease> GetLease(const v1::GetLeaseRequest& request);
@@ -292,6 +294,7 @@ class MasterHost {
   CondVar changed_;
   std::unique_ptr<Master> master_ ABSL_GUARDED_BY(mu_);
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mu_);  // by shard; the first is this server
+  static constexpr size_t kMostDevices = 1000;
   std::set<std::string> devices_ ABSL_GUARDED_BY(mu_);
   CommandSchedule schedule_ ABSL_GUARDED_BY(mu_);
   LeaseWaiters waiters_ ABSL_GUARDED_BY(mu_);

@@ -242,7 +242,8 @@ std::string MasterHost::RecoveryAdvice() const {
   return absl::StrCat("start all servers again with --resume to continue from checkpoint ", last);
 }
 
-absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request) {
+absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest& request,
+                                                       const std::string& address) {
   if (absl::Status status = CheckWorker(request); !status.ok()) return status;
   MutexLock lock(&mu_);
   if (request.role() == v1::WORKER) {
@@ -250,10 +251,12 @@ absl::StatusOr<v1::RegisterReply> MasterHost::Register(const v1::RegisterRequest
     if (absl::Status status = CheckOpenFiles(workers, options_.num_servers, /*master=*/true); !status.ok())
       return absl::ResourceExhaustedError(status.message());
   }
-  NoteLostVersion(request.version());
-  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request);
-  if (reply.ok()) reply->set_token(RegistrationToken(options_.token_key, reply->incarnation()));
-  if (reply.ok() && request.role() == v1::WORKER) devices_.insert(request.device());
+  absl::StatusOr<v1::RegisterReply> reply = master_->Register(request, address);
+  if (reply.ok()) {
+    NoteLostVersion(request.version());
+    reply->set_token(RegistrationToken(options_.token_key, reply->incarnation()));
+    if (request.role() == v1::WORKER && devices_.size() < kMostDevices) devices_.insert(request.device());
+  }
   NoteEvaluators();
   NoteChange();
   WakeIfNeeded();

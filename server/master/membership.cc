@@ -40,7 +40,7 @@ Membership::Membership(double heartbeat_timeout_seconds, uint64_t next_incarnati
       events_(events),
       groups_(std::max(1u, groups)) {}
 
-Member* Membership::Register(const v1::RegisterRequest& request, double now) {
+Member* Membership::Register(const v1::RegisterRequest& request, double now, const std::string& address) {
   Member member;
   member.role = request.role();
   member.index = NextIndex(request.role());
@@ -48,6 +48,7 @@ Member* Membership::Register(const v1::RegisterRequest& request, double now) {
   member.host = request.host();
   member.pid = request.pid();
   member.device = request.device();
+  member.address = address;
   member.heard_at = now;
   events_->AddOfMember(absl::StrCat(member.name(), " joined"), now);
   ++num_[member.role];

@@ -29,6 +29,7 @@ struct Member {
   std::string host;
   uint32_t pid = 0;
   std::string device;
+  std::string address;  // from which it registered; empty if that is not known
   double heard_at = 0;
   // The time since when it has had no connection to server `disconnected_from` and has sent no call.
   std::optional<double> disconnected_at;
@@ -42,6 +43,8 @@ struct Member {
 
   // Returns "worker 2 (host:pid)".
   std::string name() const;
+  // Returns its address or, if that is not known, the host that it names.
+  const std::string& origin() const { return address.empty() ? host : address; }
 
   v1::MemberImage Save() const;
   // Returns the member of an image, heard of at `now`.
@@ -56,7 +59,7 @@ class Membership {
              uint32_t groups = 1);
 
   // A worker gets the lowest free index in one of the groups with the fewest workers.
-  Member* Register(const v1::RegisterRequest& request, double now);
+  Member* Register(const v1::RegisterRequest& request, double now, const std::string& address = "");
 
   // Restarts the member's heartbeat timeout and returns it. NotFound if it is not a member.
   absl::StatusOr<Member*> Renew(v1::Role role, uint32_t index, uint64_t incarnation, double now);

@@ -25,6 +25,11 @@ ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& 
   const bool progress = is_new || !work.to_do || work.granted > last.granted ||
                         work.reported > last.reported || work.answered > last.answered;
   if (progress) watched.since = now;
+  if (is_new) {
+    watched.first_at = now;
+    watched.answered_at_first = work.answered;
+  }
+  if (is_new || work.answered > last.answered) watched.answered_at = now;
   watched.last = work;
   const double seconds = now - watched.since;
   watched.verdict = Verdict::kFine;
@@ -48,6 +53,26 @@ void ProgressWatch::NoteStuck(const std::string& process) {
   times = std::min(times + 1, kMostDoublings);
 }
 
+void ProgressWatch::Bar(const std::string& address, double seconds, double now) {
+  if (addresses_.size() >= kMostProcesses) addresses_.clear();
+  Address& from = addresses_[address];
+  from.times = std::min(from.times + 1, kMostDoublings);
+  if (from.times > 1) from.barred_until = now + seconds * std::exp2(from.times - 1);
+}
+
+double ProgressWatch::BarredFor(const std::string& address, double now) const {
+  const auto found = addresses_.find(address);
+  return found == addresses_.end() ? 0 : std::max(0.0, found->second.barred_until - now);
+}
+
+double ProgressWatch::SecondsPerAnswer(uint64_t incarnation) const {
+  const auto found = workers_.find(incarnation);
+  if (found == workers_.end()) return 0;
+  const Watched& watched = found->second;
+  const uint64_t answers = watched.last.answered - watched.answered_at_first;
+  return answers == 0 ? 0 : (watched.answered_at - watched.first_at) / static_cast<double>(answers);
+}
+
 double ProgressWatch::SecondsWithout(uint64_t incarnation, double now) const {
   const auto found = workers_.find(incarnation);
   if (found == workers_.end() || found->second.verdict == Verdict::kFine) return 0;
@@ -55,7 +80,11 @@ double ProgressWatch::SecondsWithout(uint64_t incarnation, double now) const {
 }
 
 void ProgressWatch::Extend(double seconds) {
-  for (auto& [incarnation, watched] : workers_) watched.since += seconds;
+  for (auto& [incarnation, watched] : workers_) {
+    watched.since += seconds;
+    watched.first_at += seconds;
+    watched.answered_at += seconds;
+  }
 }
 
 }  // namespace catchment

@@ -6,7 +6,9 @@
 // those of other workers.
 //
 // A process that was considered stuck and registers again was only slow: each time doubles its limit, so that a step of any
-// length ends some day.
+// length ends some day. A process that never makes progress could hold up the others for ever in this way, under one name or
+// many: the workers of an address from which a second one was considered stuck have to wait before they register again,
+// each time twice as long for the time that the others lost.
 //
 // Units: seconds, on any clock that never goes back. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_PROGRESS_WATCH_H_
@@ -50,13 +52,22 @@ class ProgressWatch {
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }
   // Notes that a worker of this process is removed because it is stuck.
   void NoteStuck(const std::string& process);
+  // Notes at `now` that a worker from this address is removed because it was stuck for `seconds`.
+  void Bar(const std::string& address, double seconds, double now);
+  // Returns the seconds until workers from this address may register again; 0: they may.
+  double BarredFor(const std::string& address, double now) const;
+  // Returns the time in which servers have answered one step of the worker, on average since its first Observe; 0 if they
+  // have not answered any.
+  double SecondsPerAnswer(uint64_t incarnation) const;
   // Does not count `seconds`, in which the master did not run.
   void Extend(double seconds);
 
  private:
   struct Watched {
     Work last;
-    double since = 0;  // time of the last progress
+    double since = 0;                      // time of the last progress
+    double first_at = 0, answered_at = 0;  // times of the first Observe and of the last answer
+    uint64_t answered_at_first = 0;
     Verdict verdict = Verdict::kFine;
   };
 
@@ -64,6 +75,11 @@ class ProgressWatch {
   const double heartbeat_timeout_seconds_;
   std::map<uint64_t, Watched> workers_;
   std::map<std::string, int> times_stuck_;  // by process
+  struct Address {
+    int times = 0;  // that a worker from there was stuck
+    double barred_until = 0;
+  };
+  std::map<std::string, Address> addresses_;
 };
 
 }  // namespace catchment

@@ -34,6 +34,14 @@ void Rosters::SetActive(uint64_t incarnation, uint64_t clock) {
   entry->since = ++generation_;
 }
 
+bool Rosters::IsIdle(uint32_t worker, uint64_t incarnation) const {
+  const absl::Span<const Entry> members = Current();
+  const auto entry = std::lower_bound(members.begin(), members.end(), worker,
+                                      [](const Entry& each, uint32_t index) { return each.worker < index; });
+  return entry != members.end() && entry->worker == worker && entry->incarnation == incarnation &&
+         entry->idle;
+}
+
 bool Rosters::IsIdle(uint64_t incarnation) const {
   const absl::Span<const Entry> members = Current();
   return std::any_of(members.begin(), members.end(), [incarnation](const Entry& entry) {

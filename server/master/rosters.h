@@ -39,6 +39,8 @@ class Rosters {
   void SetIdle(uint64_t incarnation);
   void SetActive(uint64_t incarnation, uint64_t clock);
   bool IsIdle(uint64_t incarnation) const;
+  // Does the same without a search through all workers.
+  bool IsIdle(uint32_t worker, uint64_t incarnation) const;
   // Returns the current roster, by worker index.
   absl::Span<const Entry> Current() const;
 

@@ -1972,6 +1972,110 @@ TEST_F(MasterTest, MemberThatMakesNoProgressIsNamedAndThenLetGo) {
   EXPECT_EQ(master_->Status().samples(), kSamples);
 }
 
+// An asynchronous job with one worker that works and others that only send heartbeats.
+class HeldUpTest : public MasterTest {
+ protected:
+  HeldUpTest() {
+    v1::Job job = MakeJob({.synchronous = false, .workers = 2, .epochs = 100'000});
+    job.mutable_faults()->set_stuck_seconds(60);
+    Start(job);
+    kept_ = Join();
+  }
+
+  // A second passes, in which the one does a step.
+  void Pass(int seconds, const Worker* idle = nullptr) {
+    for (int i = 0; i < seconds; ++i) {
+      clock_.Advance(1);
+      if (kept_.progress.lease_steps() < static_cast<uint64_t>(kept_.lease.minibatches_size())) {
+        DoStep(&kept_);
+      } else {
+        Next(&kept_);
+      }
+      ASSERT_TRUE(Beat(kept_).ok());
+      if (idle != nullptr) Beat(*idle).IgnoreError();
+      Exchange();
+      master_->Tick();
+    }
+  }
+
+  Worker kept_;
+};
+
+TEST_F(HeldUpTest, WorkersOfAnAddressThatHoldOthersUpAgainAndAgainHaveToWait) {
+  for (const int limit : {60, 120}) {
+    Worker idle = Join();
+    // The first one does not even ask for a lease.
+    const bool asks = limit == 120;
+    if (asks) {
+      EXPECT_EQ(Next(&idle), v1::Lease::GRANTED);
+    }
+    Pass(limit - 1, &idle);
+    EXPECT_EQ(master_->num_workers(), 2) << limit;
+    Pass(4, &idle);
+    EXPECT_EQ(master_->num_workers(), 1) << limit;
+  }
+  const absl::Status status = master_->Register(Registration()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the worker (host:7) may register in 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("set a higher faults.stuck_seconds"));
+  EXPECT_TRUE(master_->Register(Registration(v1::EVALUATOR)).ok());
+  const absl::StatusOr<v1::RegisterReply> other = master_->Register(Registration(), "ipv4:10.0.0.9");
+  ASSERT_TRUE(other.ok()) << other.status();
+  Leave({.index = other->worker(), .incarnation = other->incarnation(), .lease = {}, .progress = {}});
+  Pass(230);
+  EXPECT_FALSE(master_->Register(Registration()).ok());
+  Pass(15);
+  EXPECT_TRUE(master_->Register(Registration()).ok());
+}
+
+TEST_F(HeldUpTest, WhoHoldsUpNobodyNeedNotWait) {
+  for (const int limit : {60, 120}) {
+    Worker idle = Join();
+    Pass(limit + 4, &idle);
+    EXPECT_EQ(master_->num_workers(), 1);
+  }
+  EXPECT_FALSE(master_->Register(Registration()).ok());
+  Leave(kept_);
+  EXPECT_TRUE(master_->Register(Registration()).ok()) << "the job has no other worker";
+}
+
+TEST_F(HeldUpTest, TimesThatOnlyAWorkerSaysDoNotLengthenItsLimit) {
+  for (const bool pushes : {false, true}) {
+    Worker idle = Join();
+    ASSERT_EQ(Next(&idle), v1::Lease::GRANTED);
+    Pass(1, &idle);
+    if (pushes) {
+      DoStep(&idle);
+    } else {
+      idle.progress.set_steps(1);
+      idle.progress.set_lease_steps(1);
+    }
+    idle.progress.set_compute_seconds(1e15);
+    const int limit = pushes ? 120 : 60;  // the process was stuck once
+    Pass(limit - 2, &idle);
+    EXPECT_EQ(master_->num_workers(), 2);
+    Pass(5, &idle);
+    EXPECT_EQ(master_->num_workers(), 1);
+  }
+}
+
+TEST_F(HeldUpTest, TimesThatOnlyAWorkerSaysDoNotHoldUpTheEnd) {
+  Worker idle = Join();
+  ASSERT_EQ(Next(&idle), v1::Lease::GRANTED);
+  idle.progress.set_steps(1);
+  idle.progress.set_lease_steps(1);
+  idle.progress.set_compute_seconds(1e15);
+  ASSERT_TRUE(Beat(idle).ok());
+  master_->Stop("enough");
+  Leave(kept_);
+  for (int i = 0; i < 62; ++i) {
+    clock_.Advance(1);
+    Beat(idle).IgnoreError();
+    master_->Tick();
+  }
+  EXPECT_EQ(master_->num_workers(), 0);
+}
+
 TEST_F(MasterTest, WhoWaitsAtTheEndIsAskedToPushWhatItHas) {
   Start(MakeJob({.synchronous = false, .batch_size = 50}));
   Worker worker = Join();

@@ -64,6 +64,33 @@ TEST(ProgressWatchTest, ProcessThatComesBackHasTwiceThePatience) {
   EXPECT_EQ(ProgressWatch(0, 10).Limit(work), 0) << "never";
 }
 
+TEST(ProgressWatchTest, AddressOfASecondStuckWorkerIsBarredForTwiceTheTimeAndMore) {
+  ProgressWatch watch(300, 10);
+  watch.Bar("a", 300, 1000);
+  EXPECT_EQ(watch.BarredFor("a", 1000), 0) << "it may only have been slow";
+  watch.Bar("a", 600, 2000);
+  EXPECT_EQ(watch.BarredFor("a", 2000), 1200);
+  EXPECT_EQ(watch.BarredFor("a", 3100), 100);
+  EXPECT_EQ(watch.BarredFor("a", 3200), 0);
+  EXPECT_EQ(watch.BarredFor("b", 2000), 0);
+  watch.Bar("a", 300, 4000);
+  EXPECT_EQ(watch.BarredFor("a", 4000), 1200)
+      << "under another name the limit is the first again, the pause is not";
+}
+
+TEST(ProgressWatchTest, TimeOfAStepIsThatOfTheServersAnswers) {
+  ProgressWatch watch(300, 10);
+  Work work = {.to_do = true, .granted = 8, .answered = 4};
+  watch.Observe(kWorker, work, 100);
+  EXPECT_EQ(watch.SecondsPerAnswer(kWorker), 0);
+  work.answered = 6;
+  watch.Observe(kWorker, work, 150);
+  EXPECT_EQ(watch.SecondsPerAnswer(kWorker), 25);
+  watch.Observe(kWorker, work, 400);
+  EXPECT_EQ(watch.SecondsPerAnswer(kWorker), 25) << "waiting does not make a step longer";
+  EXPECT_EQ(watch.SecondsPerAnswer(kWorker + 1), 0);
+}
+
 TEST(ProgressWatchTest, PausesOfTheMasterDoNotCount) {
   ProgressWatch watch(300, 10);
   watch.Observe(kWorker, {.to_do = true}, 0);
