@@ -37,6 +37,10 @@ void EscapeStrings(google::protobuf::Message* message) {
   }
 }
 
+absl::Status Escaped(const absl::Status& status) {
+  return absl::Status(status.code(), EscapeControls(status.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
@@ -52,10 +56,7 @@ absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
   v1::JobStatus status;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   const grpc::Status result = stub_->GetStatus(context.get(), request, &status);
-  if (!result.ok()) {
-    const absl::Status error = FromGrpc(result, absl::StrCat("master at ", address_));
-    return absl::Status(error.code(), EscapeControls(error.message()));
-  }
+  if (!result.ok()) return Escaped(FromGrpc(result, absl::StrCat("master at ", address_)));
   EscapeStrings(&status);
   return status;
 }
@@ -66,7 +67,7 @@ absl::Status JobControl::Stop(const std::string& reason) {
   request.set_reason(reason);
   v1::StopReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
-  return FromGrpc(stub_->Stop(context.get(), request, &reply), absl::StrCat("master at ", address_));
+  return Escaped(FromGrpc(stub_->Stop(context.get(), request, &reply), absl::StrCat("master at ", address_)));
 }
 
 }  // namespace catchment

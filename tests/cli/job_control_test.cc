@@ -18,6 +18,7 @@ class Master final : public v1::MasterService::Service {
     status->set_job("digits");
     status->add_workers()->set_host("\x1b[2Jnode0");
     status->add_events("a\rb");
+    status->add_events("a\nE20261125 b\u202e\u009b");
     return grpc::Status::OK;
   }
   grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest* request, v1::StopReply*) override {
@@ -54,6 +55,8 @@ TEST_F(JobControlTest, ControlCharactersOfMembersDoNotReachTheTerminal) {
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->workers(0).host(), "\\x1b[2Jnode0");
   EXPECT_EQ(status->events(0), "a\\x0db");
+  EXPECT_EQ(status->events(1), "a\\nE20261125 b\\u202e\\x9b") << "an event is one line";
+  EXPECT_THAT(std::string(client.Stop("\x1b[2J\u202e").message()), HasSubstr("got: \\x1b[2J\\u202e"));
 }
 
 TEST_F(JobControlTest, SendsTheReasonAndReturnsTheMastersErrorWithItsAddress) {
