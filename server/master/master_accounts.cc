@@ -68,8 +68,7 @@ absl::Status Master::Observe(const v1::Progress& progress, Member* member) {
 }
 
 bool Master::HoldsClock(const Member& worker) const {
-  return !synchronous_ && !rosters_.IsIdle(worker.index, worker.incarnation) &&
-         !states_.Awaits(worker.incarnation, states_.number());
+  return !synchronous_ && !rosters_.IsIdle(worker.index, worker.incarnation);
 }
 
 ProgressWatch::Work Master::WorkOf(const Member& worker) const {
@@ -82,6 +81,7 @@ ProgressWatch::Work Master::WorkOf(const Member& worker) const {
   work.answered = marks_.Of(worker.index, worker.incarnation).answered;
   // What a worker says of its time counts as far as servers have answered its steps, because it lengthens the limit.
   work.mean_step_seconds = std::min(MeanStepSeconds(worker), watch_.SecondsPerAnswer(worker.incarnation));
+  if (states_.Awaits(worker.incarnation, states_.number())) work.states_saved = states_.num_saved();
   work.process = absl::StrCat(worker.host, ":", worker.pid);
   return work;
 }

@@ -23,7 +23,8 @@ ProgressWatch::Verdict ProgressWatch::Observe(uint64_t incarnation, const Work& 
   Watched& watched = found->second;
   const Work& last = watched.last;
   const bool progress = is_new || !work.to_do || work.granted > last.granted ||
-                        work.reported > last.reported || work.answered > last.answered;
+                        work.reported > last.reported || work.answered > last.answered ||
+                        work.states_saved > last.states_saved;
   if (progress) watched.since = now;
   if (is_new) {
     watched.first_at = now;

@@ -1,8 +1,8 @@
 // Detects workers that have work but make no progress. A worker whose training thread hangs continues to send
 // heartbeats, and a synchronous job would wait for it forever.
 //
-// A worker makes progress when it reports more steps, when servers answer more of its contributions, and when
-// it is assigned samples. No progress is expected while it has no work, or while its contribution waits for
+// A worker makes progress when it reports more steps, when servers answer more of its contributions, when it is assigned
+// samples, and, while its turn to save its state may not have come, when another's is saved. No progress is expected while it has no work, or while its contribution waits for
 // those of other workers.
 //
 // A process that was considered stuck and registers again was only slow: each time doubles its limit, so that a step of any
@@ -30,6 +30,7 @@ class ProgressWatch {
     uint64_t answered = 0;         // by all servers
     double mean_step_seconds = 0;  // 0: no step is done yet
     std::string process;           // the same in all registrations of a process
+    uint64_t states_saved = 0;     // while its own is awaited: the workers' states that are saved already
   };
 
   // `stuck_seconds` is faults.stuck_seconds; with 0, no worker is ever considered stuck.

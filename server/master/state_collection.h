@@ -36,6 +36,7 @@ class StateCollection {
 
   // Returns true if no state is awaited for checkpoint `number`.
   bool IsComplete(uint64_t number) const { return number != number_ || awaited_.empty(); }
+  size_t num_saved() const { return saved_.size(); }
   bool IsSaved(uint64_t incarnation) const { return saved_.count(incarnation) > 0; }
   // Returns the indices of the workers whose states are saved for checkpoint `number`, ascending.
   std::vector<uint32_t> Saved(uint64_t number) const;

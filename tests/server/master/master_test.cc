@@ -1225,6 +1225,35 @@ TEST_F(WorkerStateTest, ALostWorkerHoldsNoCheckpointUp) {
   EXPECT_EQ(StatesIn(complete[0]), (std::vector<uint32_t>{0}));
 }
 
+TEST_F(WorkerStateTest, WorkerThatDoesNotSaveItsStateHoldsNoCheckpointUp) {
+  v1::Job job = Job({.synchronous = false, .workers = 2, .epochs = 100'000, .every_updates = 5});
+  job.mutable_faults()->set_stuck_seconds(60);
+  Start(job);
+  a_ = Join();
+  b_ = Join();
+  for (Worker* worker : {&a_, &b_}) {
+    ASSERT_EQ(Next(worker), v1::Lease::GRANTED);
+    DoLease({worker});
+  }
+  std::vector<CompleteCheckpoint> complete;
+  int waiting = 0;
+  for (int second = 0; second < 300 && complete.size() < 5; ++second) {
+    clock_.Advance(1);
+    if (const uint64_t number = AskedToSave(&a_)) SetSaved(a_, number);
+    if (Next(&a_) == v1::Lease::GRANTED) DoLease({&a_});
+    // It works until it is asked for its state, and then only sends heartbeats.
+    waiting += AskedToSave(&b_) > 0 ? 1 : 0;
+    if (waiting == 0 && Next(&b_) == v1::Lease::GRANTED) DoLease({&b_});
+    Beat(b_).IgnoreError();
+    Exchange();
+    master_->Tick();
+    for (CompleteCheckpoint& one : TakeComplete()) complete.push_back(std::move(one));
+  }
+  EXPECT_GT(waiting, 50) << "it was asked, and had its time";
+  EXPECT_EQ(master_->num_workers(), 1);
+  EXPECT_EQ(complete.size(), 5u);
+}
+
 TEST_F(WorkerStateTest, AStoppedSynchronousJobFirstFinishesWhatIsGranted) {
   Start(Job({.workers = 2, .epochs = 100, .every_updates = 0}));
   a_ = Join();

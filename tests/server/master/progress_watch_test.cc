@@ -34,6 +34,18 @@ TEST(ProgressWatchTest, AnyProgressBeginsTheTimeAnew) {
   }
 }
 
+TEST(ProgressWatchTest, WhoWaitsForItsTurnToSaveItsStateIsNotStuckWhileOthersSaveTheirs) {
+  ProgressWatch watch(300, 10);
+  Work work = {.to_do = true};
+  watch.Observe(kWorker, work, 0);
+  for (int saved = 1; saved <= 3; ++saved) {
+    EXPECT_EQ(watch.Observe(kWorker, work, 200 * saved - 1), Verdict::kNoProgress);
+    work.states_saved = saved;
+    EXPECT_EQ(watch.Observe(kWorker, work, 200 * saved), Verdict::kFine);
+  }
+  EXPECT_EQ(watch.Observe(kWorker, work, 900), Verdict::kStuck);
+}
+
 TEST(ProgressWatchTest, WhoHasNothingToDoOrWaitsForOthersIsNeverStuck) {
   ProgressWatch watch(300, 10);
   watch.Observe(kWorker, {.to_do = true}, 0);
