@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -101,6 +103,16 @@ std::string ToString(const ProcessEnd& end) {
   if (end.signal == 0) return absl::StrCat("exit code ", end.exit_code);
   const char* name = sigabbrev_np(end.signal);
   return absl::StrCat("killed by SIG", name == nullptr ? "?" : name, " (", end.signal, ")");
+}
+
+std::string ShellQuoted(const std::string& arg) {
+  const bool plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("-_=./:,+@%", std::string(1, c));
+  });
+  if (plain) return arg;
+  std::string quoted = "'";
+  for (char c : arg) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 absl::StatusOr<Process> Process::Start(const Command& command) {

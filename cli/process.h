@@ -40,6 +40,9 @@ struct ProcessEnd {
 // Returns "exit code 1" or "killed by SIGKILL (9)".
 std::string ToString(const ProcessEnd& end);
 
+// Returns the argument quoted for a shell.
+std::string ShellQuoted(const std::string& arg);
+
 class Process {
  public:
   static absl::StatusOr<Process> Start(const Command& command);

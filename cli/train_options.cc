@@ -1,11 +1,10 @@
-#include <algorithm>
-
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/process.h"
 #include "cli/read_job.h"
 #include "cli/train.h"
 
@@ -51,17 +50,6 @@ absl::Status Check(const TrainOptions& o) {
         absl::StrCat("--device=", o.device, ": takes auto, cpu, cuda or cuda:INDEX"));
   }
   return absl::OkStatus();
-}
-
-// Returns the argument quoted for a shell.
-std::string ShellQuoted(const std::string& arg) {
-  const bool plain = !arg.empty() && std::all_of(arg.begin(), arg.end(), [](char c) {
-    return absl::ascii_isalnum(c) || absl::StrContains("-_=./:,+@%", std::string(1, c));
-  });
-  if (plain) return arg;
-  std::string quoted = "'";
-  for (char c : arg) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/compare/compare_runs.h"
 #include "cli/run_directory.h"
@@ -21,14 +22,30 @@ constexpr char kMaster[] = "catchment-server-0";
 // Pods have up to two minutes to end (terminationGracePeriodSeconds in deploy/kubernetes/base), then volumes are deleted.
 constexpr double kDeleteSeconds = 300;
 // What a run leaves in its volume and a comparison keeps. The summary is last: with it, a run counts as done.
-constexpr char kListResults[] =
-    "cd /out && for file in model.safetensors model-best.safetensors metrics.jsonl summary.json; do "
-    "[ ! -e $file ] || echo result=$file; done";
+constexpr const char* kResults[] = {"model.safetensors", "model-best.safetensors", "metrics.jsonl",
+                                    "summary.json"};
+
+// Returns the shell command that prints result=NAME for each of them that the volume has.
+std::string ListResults() {
+  return absl::StrCat("cd /out && for file in ", absl::StrJoin(kResults, " "),
+                      "; do [ ! -e $file ] || echo result=$file; done");
+}
+
+// Returns those that the Pod has named. Its other lines, such as names of other files, are not used.
+std::vector<std::string> ResultsIn(const std::string& output) {
+  const std::vector<std::string> lines = absl::StrSplit(output, '\n');
+  std::vector<std::string> results;
+  for (const char* name : kResults) {
+    if (std::find(lines.begin(), lines.end(), absl::StrCat("result=", name)) != lines.end())
+      results.push_back(name);
+  }
+  return results;
+}
 
 std::string Absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
 
 std::string DeleteCommand(const std::string& path) {
-  return absl::StrCat("kubectl delete -k ", path, kManifests);
+  return absl::StrCat("kubectl delete -k ", ShellQuoted(path + kManifests));
 }
 
 }  // namespace
@@ -148,21 +165,22 @@ bool KubectlLauncher::WorkersFailed() const {
 }
 
 absl::Status KubectlLauncher::CollectResults(const std::string& path) const {
-  const absl::StatusOr<std::string> output = InServer(kListResults);
+  const absl::StatusOr<std::string> output = InServer(ListResults());
   if (!output.ok()) return output.status();
   CollectLogs(path);
-  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*output, '\n'))) {
-    const std::optional<std::string> file = ValueOf("result", line);
-    if (!file.has_value()) continue;
-    const std::string unfinished = absl::StrCat(path, "/", *file, ".new");
+  for (const std::string& file : ResultsIn(*output)) {
+    const std::string unfinished = absl::StrCat(path, "/", file, ".new");
     if (absl::Status status = Delete(unfinished); !status.ok()) return status;
     const absl::StatusOr<std::string> copied =
-        Kubectl({"cp", absl::StrCat(kMaster, ":/out/", *file), unfinished, "--container=server"});
+        Kubectl({"cp", absl::StrCat(kMaster, ":/out/", file), unfinished, "--container=server"});
     if (!copied.ok()) return copied.status();
     std::error_code error;
-    fs::rename(unfinished, absl::StrCat(path, "/", *file), error);
+    if (!fs::is_regular_file(fs::symlink_status(unfinished, error))) {
+      return absl::UnavailableError(absl::StrCat("/out/", file, " is not a regular file"));
+    }
+    fs::rename(unfinished, absl::StrCat(path, "/", file), error);
     if (error)
-      return absl::UnavailableError(absl::StrCat("cannot write ", path, "/", *file, ": ", error.message()));
+      return absl::UnavailableError(absl::StrCat("cannot write ", path, "/", file, ": ", error.message()));
   }
   return absl::OkStatus();
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/worker_file.h"
+#include "common/file_access.h"
 #include "common/random_id.h"
 #include "glog/logging.h"
 
@@ -173,7 +174,9 @@ absl::StatusOr<std::vector<ShardFile>> OpenShards(const std::string& dir, const 
   std::vector<ShardFile> shards;
   int64_t begin = 0;
   for (const v1::SavedShard& saved : manifest.shards()) {
-    auto shard = OpenShard(absl::StrCat(CheckpointDirectory(dir, manifest.number()), "/", saved.file()));
+    const auto path = PathWithin(CheckpointDirectory(dir, manifest.number()), saved.file());
+    if (!path.ok()) return path.status();
+    auto shard = OpenShard(*path);
     if (!shard.ok()) return shard.status();
     const std::string mismatch = DescribeMismatch(manifest, saved, shard->state, begin);
     if (!mismatch.empty()) {

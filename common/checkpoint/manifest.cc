@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
+#include "common/file_access.h"
 #include "common/job/text_format.h"
 #include "glog/logging.h"
 
@@ -62,8 +63,8 @@ std::string DescribeTensorProblem(const v1::Manifest& manifest) {
 std::string DescribeShardProblem(const v1::Manifest& manifest) {
   if (manifest.shards().empty()) return "it names no shards";
   for (const v1::SavedShard& shard : manifest.shards()) {
-    const bool outside = shard.file().empty() || absl::StrContains(shard.file(), "/");
-    if (outside) return absl::StrCat("shard file \"", shard.file(), "\" is not a name within the checkpoint");
+    if (const auto path = PathWithin("the checkpoint", shard.file()); !path.ok())
+      return std::string(path.status().message());
   }
   return "";
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/file_access.h"
 #include "common/job/algorithm_facts.h"
 #include "common/text.h"
 
@@ -22,6 +23,7 @@ constexpr auto kAny = FieldLimit::kAny;
 constexpr auto kNumber = FieldLimit::kNumber;
 constexpr auto kLine = FieldLimit::kLine;
 constexpr auto kText = FieldLimit::kText;
+constexpr auto kFile = FieldLimit::kFile;
 constexpr auto kCount = FieldLimit::kCount;
 
 constexpr double kWorkers = kMaxWorkers;
@@ -145,7 +147,7 @@ constexpr FieldLimit kLimits[] = {
     {"SaveWorkerStateRequest.incarnation"},
     {"SaveWorkerStateRequest.worker", kNumber, kWorkers - 1},
     {"SavedShard.checkpoint", kNumber, kVersions},
-    {"SavedShard.file", kLine, kNameBytes},
+    {"SavedShard.file", kFile},
     {"SavedShard.incarnations", kCount, kIncarnations},
     {"SavedShard.settled_steps", kCount, kIncarnations},
     {"SavedShard.version", kNumber, kVersions},
@@ -245,6 +247,10 @@ absl::Status CheckNumber(const FieldLimit& limit, double value) {
 }
 
 absl::Status CheckText(const FieldLimit& limit, absl::string_view text) {
+  if (limit.kind == kFile) {
+    if (IsFileName(text)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(limit.field, " is not the name of a file in a directory"));
+  }
   if (text.size() > limit.most) return TooMuch(limit, absl::StrCat("has ", text.size(), " bytes"));
   if (limit.kind != kLine || OneLine(text) == text) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(limit.field, " has control characters"));

@@ -17,6 +17,7 @@ struct FieldLimit {
     kNumber,  // from 0 to `most`; no NaN
     kLine,    // at most `most` bytes that are one line (OneLine in common/text.h)
     kText,    // at most `most` bytes
+    kFile,    // the name of a file in a directory
     kCount,   // at most `most` elements of a repeated field
   };
   absl::string_view field;  // "RegisterRequest.host"

@@ -154,6 +154,15 @@ TEST(MessageLimitsTest, EachIsAcceptedAtItsLimitAndRefusedBeyond) {
         EXPECT_TRUE(WithText(field, std::string(most, 'a')).ok()) << limit.field;
         ExpectRefused(WithText(field, std::string(most + 1, 'a')), limit.field);
         break;
+      case FieldLimit::kFile:
+        for (const std::string name :
+             {".", "..", "../x", "/etc/passwd", "a/b", "a\n", "\xc2\x9b", "\xe2\x80\xae"}) {
+          ExpectRefused(WithText(field, name), limit.field);
+        }
+        ExpectRefused(WithText(field, std::string("a\0b", 3)), limit.field);
+        EXPECT_TRUE(WithText(field, std::string(255, 'a')).ok()) << limit.field;
+        ExpectRefused(WithText(field, std::string(256, 'a')), limit.field);
+        break;
       case FieldLimit::kCount:
         EXPECT_TRUE(WithElements(field, most).ok()) << limit.field;
         ExpectRefused(WithElements(field, most + 1), limit.field);

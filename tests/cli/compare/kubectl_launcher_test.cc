@@ -70,8 +70,9 @@ case "$1 $2" in
   "exec catchment-server-0")
     for word; do command=$word; done
     [ -d volume ] || exit 1
+    cat says 2>/dev/null
     sh -c "$(echo "$command" | sed "s:/out:$PWD/volume:g")";;
-  "cp catchment-server-0:"*) cp "volume/${2##*/}" "$3";;
+  "cp catchment-server-0:"*) cp -P "volume/${2##*/}" "$3";;
   "delete -k") rm -rf applied volume;;
   "logs catchment-server-0") echo "no such data";;
 esac
@@ -124,6 +125,29 @@ TEST_F(KubectlLauncherTest, EveryRunIsAppliedCollectedAndDeleted) {
   EXPECT_THAT(out_.str(), HasSubstr("2 of 2 runs are already done"));
 }
 
+TEST_F(KubectlLauncherTest, FilesThatAPodNamesAreNotWrittenUnlessTheyAreResults) {
+  Write("victim", "mine");
+  const std::string victim = root_ + "/victim";
+  Write("says",
+        absl::StrCat("result=../../../victim\nresult=", victim,
+                     "\nresult=\nresult=.\nresult=..\nresult=job.textproto\nresult=summary.json/../x\n"));
+  Kubectl(absl::StrCat(kDone, "\nfor name in victim job.textproto x; do echo theirs >volume/$name; done"));
+  EXPECT_TRUE(Launch().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("[2/2] downpour, 2 workers, seed 1: 50.00 %"));
+  EXPECT_EQ(Read("victim"), "mine");
+  EXPECT_THAT(Read("calls"),
+              AllOf(Not(HasSubstr("victim")), Not(HasSubstr("job.textproto")), Not(HasSubstr("cp x"))));
+}
+
+TEST_F(KubectlLauncherTest, AResultThatIsALinkIsNotKept) {
+  bounds_.stall = 0.1;
+  Write("secret", "mine");
+  Kubectl(absl::StrCat(kDone, "\nln -sf ", root_, "/secret volume/model.safetensors"));
+  EXPECT_TRUE(Launch().ok());
+  EXPECT_THAT(out_.str(), HasSubstr("cannot be copied: /out/model.safetensors is not a regular file"));
+  EXPECT_EQ(Read("out/runs/sync-2-workers-seed-1/model.safetensors"), "");
+}
+
 TEST_F(KubectlLauncherTest, ASignalLeavesTheRunAndTheSameCommandFindsIt) {
   Kubectl("");
   raise(SIGINT);
@@ -157,6 +181,8 @@ TEST_F(KubectlLauncherTest, AnotherJobInTheNamespaceIsLeftAlone) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("kubectl delete -k /somewhere/else/runs/x/manifests"),
                     HasSubstr("choose another namespace")));
+  Write("applied", "/x;touch y\n");
+  EXPECT_THAT(std::string(Launch().message()), HasSubstr("`kubectl delete -k '/x;touch y/manifests'`"));
   Write("applied", "\n");
   status = Launch();
   EXPECT_THAT(std::string(status.message()), HasSubstr("not of a comparison"));

@@ -456,8 +456,20 @@ TEST(ReadManifest, ContradictionsAreRefused) {
   EXPECT_THAT(error([](v1::Manifest* m) { m->mutable_tensors(0)->set_shape(0, INT64_MAX); }),
               HasSubstr("too many values"));
   EXPECT_THAT(error([](v1::Manifest* m) { m->clear_shards(); }), HasSubstr("it names no shards"));
-  EXPECT_THAT(error([](v1::Manifest* m) { m->mutable_shards(0)->set_file("../../etc/passwd"); }),
-              HasSubstr("\"../../etc/passwd\" is not a name within the checkpoint"));
+  for (const std::string name : {"", ".", "..", "../../etc/passwd", "/etc/passwd", "a\x1b", "a\177"}) {
+    EXPECT_THAT(error([&](v1::Manifest* m) { m->mutable_shards(0)->set_file(name); }),
+                HasSubstr("\" is not the name of a file in the checkpoint"))
+        << name;
+  }
+}
+
+TEST(OpenShards, NamesThatLeaveTheCheckpointAreRefused) {
+  const std::string dir = FreshDirectory();
+  v1::Manifest manifest = Save(dir, 1, 1);
+  Save(dir, 2, 1);
+  manifest.mutable_shards(0)->set_file("../checkpoint-2/" + manifest.shards(0).file());
+  EXPECT_THAT(std::string(OpenShards(dir, manifest).status().message()),
+              HasSubstr("is not the name of a file in " + CheckpointDirectory(dir, 1)));
 }
 
 TEST(ReadParameters, AnyRangeOfAnyNumberOfShards) {
