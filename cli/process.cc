@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/file_access.h"
 
 namespace catchment {
 namespace {
@@ -123,9 +124,10 @@ absl::StatusOr<Process> Process::Start(const Command& command) {
   launch.environment = Pointers(&environment);
   launch.parent = getpid();
   launch.nice = command.nice;
-  launch.log_fd = open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (launch.log_fd < 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write the log file ", command.log));
+  const absl::StatusOr<int> log = OpenFile(command.log, O_WRONLY | O_CREAT | O_APPEND);
+  if (!log.ok())
+    return absl::Status(log.status().code(), absl::StrCat("the log file: ", log.status().message()));
+  launch.log_fd = *log;
   const off_t log_start = lseek(launch.log_fd, 0, SEEK_END);
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) {

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -112,12 +112,13 @@ absl::Status Delete(const std::string& path) {
   return absl::PermissionDeniedError(absl::StrCat("cannot delete ", path, ": ", error.message()));
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
+absl::Status WriteFile(const std::string& path, const std::string& text, FileNamedBy named_by) {
+  const absl::StatusOr<int> descriptor = OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, named_by, 0666);
+  if (!descriptor.ok()) return descriptor.status();
+  FILE* const file = fdopen(*descriptor, "w");
+  const bool written = fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (fclose(file) == 0 && written) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
 }  // namespace catchment

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/file_access.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -78,7 +79,9 @@ class RunDirectory {
 // not a JSON object.
 absl::StatusOr<nlohmann::json> ReadSummary(const std::string& file);
 
-absl::Status WriteFile(const std::string& path, const std::string& text);
+// Replaces the content of a file. Errors: those of OpenFile; Unavailable if it cannot be written.
+absl::Status WriteFile(const std::string& path, const std::string& text,
+                       FileNamedBy named_by = FileNamedBy::kDirectory);
 // Deletes a file, or a directory with its content; no error if there is none.
 absl::Status Delete(const std::string& path);
 

@@ -92,7 +92,8 @@ absl::StatusOr<int> Validate(const Options& options, const Streams& streams) {
   }
   if (!text.ok()) return PrintInvalid(options.job, text.status(), streams.err);
   if (!options.write.empty()) {
-    if (absl::Status status = WriteFile(options.write, complete); !status.ok()) return status;
+    if (absl::Status status = WriteFile(options.write, complete, FileNamedBy::kUser); !status.ok())
+      return status;
   }
   *streams.out << *text;
   return 0;

@@ -13,9 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -24,6 +22,7 @@
 #include "absl/time/time.h"
 #include "common/address.h"
 #include "common/command_line.h"
+#include "common/file_access.h"
 
 namespace catchment {
 namespace {
@@ -62,13 +61,11 @@ std::string FromEnvironment(const char* variable) {
 constexpr int kReloadSeconds = 1;
 
 absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().find("-----BEGIN") == std::string::npos) {
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok() || !absl::StrContains(*text, "-----BEGIN")) {
     return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", path, " is not a readable PEM file"));
   }
-  return text.str();
+  return text;
 }
 
 struct OpensslDeleter {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, shell scripts with shellcheck, BUILD
-# files with tests/build_files.py, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails where it does.
+# files with tests/build_files.py, how files are opened, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails where it does.
 #
 #   tests/lint.sh
 #
@@ -38,6 +38,12 @@ printf '%s\0' "${sources[@]}" |
 shellcheck "${scripts[@]}" ||
   hint "change the lines above as shellcheck suggests; where it is wrong, disable its check for that line, with the reason"
 tests/build_files.py "${builds[@]}" || hint "change the BUILD files as it is said above"
+# OpenFile does not wait for a named pipe. Exempt are what a process has created under a name that nobody can guess, its own
+# log, directories, and the kernel's files.
+mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc')
+! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
+  grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/(file_access|processors)\.cc|^cli/report/comparison\.cc' ||
+  hint "open the files above with OpenFile or ReadFile (common/file_access.h)"
 tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"
 exit "$failed"

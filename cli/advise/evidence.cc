@@ -75,7 +75,7 @@ absl::StatusOr<Evidence> EvidenceOfRun(const std::string& directory) {
   if (!steps.ok()) return WithoutFlag(steps.status());
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory + "/summary.json");
   if (!summary.ok()) return summary.status();
-  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto");
+  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory);
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();
   const auto number = [&summary](const char* key) {

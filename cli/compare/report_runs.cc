@@ -146,7 +146,7 @@ absl::StatusOr<FoundRun> ReadRun(const std::string& directory) {
     return absl::NotFoundError(
         absl::StrCat(directory, " holds no run that has ended: ", summary.status().message()));
   }
-  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto");
+  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory);
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();
   run.job = *std::move(job);

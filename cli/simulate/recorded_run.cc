@@ -32,7 +32,7 @@ absl::StatusOr<Recorded> Read(const std::string& directory) {
     return absl::NotFoundError(
         absl::StrCat("--from=", directory, ": a finished run is needed: ", summary.status().message()));
   }
-  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto");
+  absl::StatusOr<v1::Job> job = LoadJob(directory + "/job.textproto", {}, FileNamedBy::kDirectory);
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) {
     return absl::NotFoundError(

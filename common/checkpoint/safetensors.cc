@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
+#include "common/file_access.h"
 #include "glog/logging.h"
 
 namespace catchment {
@@ -101,9 +102,9 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<TensorV
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsFile>> SafetensorsFile::Open(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path, descriptor));
+  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDONLY);
+  if (!descriptor.ok()) return descriptor.status();
+  std::unique_ptr<SafetensorsFile> file(new SafetensorsFile(path, *descriptor));
   if (const absl::Status status = file->ReadHeader(); !status.ok()) return status;
   return file;
 }
@@ -117,7 +118,6 @@ absl::Status SafetensorsFile::ReadHeader() {
   const auto wrong = [&](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": ", what...));
   };
-  if (!S_ISREG(info.st_mode)) return wrong("is not a regular file");
   if (file_bytes < kLengthBytes) {
     return wrong("has ", file_bytes, " bytes; it is truncated, or not a safetensors file");
   }

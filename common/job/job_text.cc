@@ -91,8 +91,9 @@ absl::Status CheckField(const Message& message, const FieldDescriptor* field) {
 
 }  // namespace
 
-absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::string>& overrides) {
-  const auto text = ReadTextFile(path);
+absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::string>& overrides,
+                                FileNamedBy named_by) {
+  const auto text = ReadTextFile(path, named_by);
   if (!text.ok()) {
     return absl::Status(text.status().code(), absl::StrCat("the job file: ", text.status().message()));
   }

@@ -10,13 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/file_access.h"
 #include "proto/job.pb.h"
 
 namespace catchment {
 
 // Reads a job file and applies overrides to it (text_format.h). Errors name file, line, column and field, or
 // the override and its field.
-absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::string>& overrides = {});
+absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::string>& overrides = {},
+                                FileNamedBy named_by = FileNamedBy::kUser);
 
 // Returns the job in protobuf's text format, as in a job file; LoadJob reads the same job from it.
 std::string JobText(const v1::Job& job);

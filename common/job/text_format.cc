@@ -1,13 +1,10 @@
 #include "common/job/text_format.h"
 
-#include <fcntl.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <optional>
 #include <string>
@@ -305,21 +302,10 @@ bool Parse(const std::string& text, FirstError* error, google::protobuf::Message
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  std::string content;
-  char buffer[1 << 16];
-  ssize_t count;
-  while ((count = read(file, buffer, sizeof(buffer))) != 0) {
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) break;
-    content.append(buffer, count);
-  }
-  const int error = errno;
-  close(file);
-  if (count < 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", path));
-  const absl::StatusOr<absl::string_view> text = Utf8Text(content, path);
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, FileNamedBy named_by) {
+  const absl::StatusOr<std::string> content = ReadFile(path, named_by);
+  if (!content.ok()) return content.status();
+  const absl::StatusOr<absl::string_view> text = Utf8Text(*content, path);
   if (!text.ok()) return text.status();
   return std::string(*text);
 }

@@ -15,11 +15,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/file_access.h"
 
 namespace catchment {
 
-// Returns the content of a whole text file, without a byte order mark. Errors: InvalidArgument for UTF-16.
-absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+// Returns the content of a whole text file, without a byte order mark. Errors: those of OpenFile; InvalidArgument for UTF-16.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path,
+                                         FileNamedBy named_by = FileNamedBy::kDirectory);
 
 // Replaces *message by the message in `text`, in which names of enumerations, true and false may have any case. `source` is the name of the text in errors, mostly a file.
 // `path` is the place of *message in the message that the user knows; empty if it is that message.

@@ -8,15 +8,16 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_access.h"
 
 namespace catchment {
 
 AppendedFile::~AppendedFile() { close(file_); }
 
 absl::StatusOr<std::unique_ptr<AppendedFile>> AppendedFile::OpenLines(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-  auto file = std::make_unique<AppendedFile>(path, descriptor);
+  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDWR | O_CREAT);
+  if (!descriptor.ok()) return descriptor.status();
+  auto file = std::make_unique<AppendedFile>(path, *descriptor);
   if (absl::Status status = file->RemoveUnfinishedLine(); !status.ok()) return status;
   return file;
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,12 @@ TEST_F(ProcessTest, OutputOfAnEarlierRunStaysInTheLogAndIsNotTakenForThisOnes) {
   EXPECT_EQ(process.Output(), "new\n");
   std::ifstream log(Path("log"));
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(log), {}), "old\nnew\n");
+}
+
+TEST_F(ProcessTest, ANamedPipeIsNotALog) {
+  ASSERT_EQ(mkfifo(Path("log").c_str(), 0600), 0);
+  EXPECT_EQ(Process::Start(Shell("true")).status().message(),
+            "the log file: " + Path("log") + ": is not a regular file");
 }
 
 TEST_F(ProcessTest, ASignalEndsIt) {

@@ -1,5 +1,7 @@
 #include "cli/run_directory.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include "gmock/gmock.h"
@@ -35,6 +37,13 @@ TEST_F(RunDirectoryTest, IsCreatedWithItsLogs) {
   const auto directory = RunDirectory::Open(path_ + "/deep/er", StartMode::kFresh);
   ASSERT_TRUE(directory.ok()) << directory.status();
   EXPECT_TRUE(fs::is_directory(directory->logs()));
+}
+
+TEST_F(RunDirectoryTest, FilesThatAreNamedPipesAreNeitherReadNorWritten) {
+  const std::string pipe = path_ + "/summary.json";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ReadSummary(pipe).status().message(), pipe + ": is not a regular file");
+  EXPECT_EQ(WriteFile(pipe, "{}").message(), pipe + ": is not a regular file");
 }
 
 TEST_F(RunDirectoryTest, ARunWithoutACheckpointIsReplaced) {

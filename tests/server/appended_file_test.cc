@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -48,6 +49,12 @@ TEST(AppendedFileTest, OfALineThatDoesNotFitNothingStays) {
   EXPECT_EQ(Read(Path("full")), "first\n");
   ASSERT_TRUE((*file)->Append("third\n").ok()) << "there is room again";
   EXPECT_EQ(Read(Path("full")), "first\nthird\n");
+}
+
+TEST(AppendedFileTest, RefusesANamedPipe) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(AppendedFile::OpenLines(Path("pipe")).status().message(),
+            Path("pipe") + ": is not a regular file");
 }
 
 TEST(AppendedFileTest, LinesOfAnEarlierProcessStayButForOneThatItDidNotFinish) {

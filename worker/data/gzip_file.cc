@@ -1,5 +1,7 @@
 #include "worker/data/gzip_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cerrno>
@@ -8,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/file_access.h"
 
 namespace catchment {
 namespace {
@@ -15,27 +18,30 @@ namespace {
 constexpr size_t kLargest = size_t{1} << 30;
 constexpr size_t kChunk = size_t{4} << 20;
 
-struct CloseGz {
-  void operator()(gzFile_s* file) const { gzclose(file); }
-};
-
 }  // namespace
 
+void CloseGzip::operator()(gzFile_s* file) const { gzclose(file); }
+
+absl::StatusOr<GzipFile> OpenGzipFile(const std::string& path) {
+  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDONLY);
+  if (!descriptor.ok()) return descriptor.status();
+  GzipFile file(gzdopen(*descriptor, "rb"));
+  if (file != nullptr) return file;
+  close(*descriptor);
+  return absl::InternalError(absl::StrCat(path, ": ", std::strerror(ENOMEM)));
+}
+
 absl::StatusOr<std::vector<uint8_t>> ReadGzipFile(const std::string& path) {
-  errno = 0;
-  const std::unique_ptr<gzFile_s, CloseGz> file(gzopen(path.c_str(), "rb"));
-  if (file == nullptr) {
-    const std::string message = absl::StrCat(path, ": ", std::strerror(errno == 0 ? ENOMEM : errno));
-    return errno == ENOENT ? absl::NotFoundError(message) : absl::InternalError(message);
-  }
+  const absl::StatusOr<GzipFile> file = OpenGzipFile(path);
+  if (!file.ok()) return file.status();
   std::vector<uint8_t> bytes;
   while (true) {
     const size_t size = bytes.size();
     if (size > kLargest) return absl::InvalidArgumentError(absl::StrCat(path, ": holds more than 1 GiB"));
     bytes.resize(size + kChunk);
-    const int got = gzread(file.get(), bytes.data() + size, kChunk);
+    const int got = gzread(file->get(), bytes.data() + size, kChunk);
     int error = Z_OK;
-    const char* const text = gzerror(file.get(), &error);
+    const char* const text = gzerror(file->get(), &error);
     if (error == Z_ERRNO) return absl::InternalError(absl::StrCat(path, ": ", std::strerror(errno)));
     if (got < 0 || error != Z_OK) {
       return absl::DataLossError(absl::StrCat(path, ": its gzip stream is cut short or damaged: ", text));

@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker/data/gzip_file.h"
 
 namespace catchment {
 namespace {
@@ -25,16 +26,6 @@ std::string Hex(const uint8_t* bytes, size_t size) {
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(bytes), size));
 }
 
-absl::Status CannotOpen(const std::string& path, int error) {
-  const std::string message = absl::StrCat(path, ": ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
-  if (error == EACCES) return absl::PermissionDeniedError(message);
-  return absl::InternalError(message);
-}
-
-struct CloseGz {
-  void operator()(gzFile_s* file) const { gzclose(file); }
-};
 struct FreeDigest {
   void operator()(EVP_MD_CTX* digest) const { EVP_MD_CTX_free(digest); }
 };
@@ -45,9 +36,9 @@ class ByteStream {
   explicit ByteStream(const std::string& path) : path_(path), digest_(EVP_MD_CTX_new()) {}
 
   absl::Status Open() {
-    errno = 0;
-    file_.reset(gzopen(path_.c_str(), "rb"));
-    if (file_ == nullptr) return CannotOpen(path_, errno == 0 ? ENOMEM : errno);
+    absl::StatusOr<GzipFile> file = OpenGzipFile(path_);
+    if (!file.ok()) return file.status();
+    file_ = *std::move(file);
     if (EVP_DigestInit_ex(digest_.get(), EVP_md5(), nullptr) != 1) {
       return absl::InternalError(absl::StrCat(path_, ": cannot be checked, OpenSSL here refuses MD5"));
     }
@@ -79,7 +70,7 @@ class ByteStream {
 
  private:
   const std::string path_;
-  std::unique_ptr<gzFile_s, CloseGz> file_;
+  GzipFile file_;
   std::unique_ptr<EVP_MD_CTX, FreeDigest> digest_;
 };
 

@@ -10,31 +10,28 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/file_access.h"
 
 namespace catchment {
 namespace {
 
 absl::Status Failed(const std::string& path, int error) {
-  const std::string message = absl::StrCat(path, ": ", std::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(message) : absl::InternalError(message);
+  return absl::InternalError(absl::StrCat(path, ": ", std::strerror(error)));
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return Failed(path, errno);
+  const absl::StatusOr<int> file = OpenFile(path, O_RDONLY);
+  if (!file.ok()) return file.status();
   struct stat about;
-  absl::Status status = fstat(file, &about) == 0 ? absl::OkStatus() : Failed(path, errno);
-  if (status.ok() && !S_ISREG(about.st_mode)) {
-    status = absl::InvalidArgumentError(absl::StrCat(path, ": is not a file"));
-  }
+  absl::Status status = fstat(*file, &about) == 0 ? absl::OkStatus() : Failed(path, errno);
   void* data = nullptr;
   if (status.ok() && about.st_size > 0) {
-    data = mmap(nullptr, about.st_size, PROT_READ, MAP_SHARED, file, 0);
+    data = mmap(nullptr, about.st_size, PROT_READ, MAP_SHARED, *file, 0);
     if (data == MAP_FAILED) status = Failed(path, errno);
   }
-  close(file);
+  close(*file);
   if (!status.ok()) return status;
   return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const char*>(data), about.st_size));
 }

@@ -14,8 +14,7 @@ namespace catchment {
 // Threads: immutable. The file must not become shorter while it is mapped.
 class MappedFile {
  public:
-  // Errors, each naming the file: NotFound; Internal where the system refuses; InvalidArgument for a
-  // directory.
+  // Errors, each naming the file: those of OpenFile; Internal where the system refuses to map it.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

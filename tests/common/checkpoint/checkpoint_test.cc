@@ -1,5 +1,7 @@
 #include "common/checkpoint/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
@@ -7,6 +9,7 @@
 
 #include "common/checkpoint/atomic_file.h"
 #include "common/checkpoint/checksum.h"
+#include "common/checkpoint/run_record.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/worker_file.h"
 #include "gmock/gmock.h"
@@ -18,9 +21,11 @@ namespace catchment {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 // 117 parameters.
 std::vector<TensorSpec> Tensors() { return {{"dense1.weight", {10, 11}}, {"dense1.bias", {7}}}; }
@@ -225,6 +230,31 @@ TEST(FindLatest, SkipsIncompleteOnesWithAWarning) {
               AllOf(HasSubstr("skipped checkpoint 3: "), HasSubstr("shard-1-of-2.safetensors")));
   EXPECT_THAT(found->warnings[1],
               AllOf(HasSubstr("skipped checkpoint 2: "), HasSubstr("it has no manifest.textproto")));
+}
+
+TEST(FindLatest, SkipsThoseWithANamedPipeOrADeviceInPlaceOfAFile) {
+  const std::string dir = FreshDirectory();
+  Save(dir, 1, 2);
+  uint64_t number = 1;
+  for (const bool is_pipe : {true, false}) {
+    for (const bool is_manifest : {true, false}) {
+      Save(dir, ++number, 2);
+      const std::string path = is_manifest ? ManifestPath(dir, number) : ShardPath(dir, number, 1, 2);
+      std::filesystem::remove(path);
+      if (is_pipe) {
+        ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+      } else {
+        std::filesystem::create_symlink("/dev/zero", path);
+      }
+    }
+  }
+  const auto found = FindLatest(dir);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->manifest.number(), 1);
+  EXPECT_THAT(found->warnings, AllOf(SizeIs(4), Each(HasSubstr(": is not a regular file"))));
+  const std::string record = dir + "/run.textproto";
+  ASSERT_EQ(mkfifo(record.c_str(), 0600), 0);
+  EXPECT_EQ(ReadRunRecord(dir).status().message(), record + ": is not a regular file");
 }
 
 TEST(FindLatest, WhenNoneIsSoundAllReasonsAreGiven) {

@@ -1,4 +1,11 @@
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -81,7 +88,43 @@ TEST(LoadJob, MissingFileIsNamed) {
 TEST(LoadJob, DirectoryInPlaceOfFileIsNamed) {
   const auto job = LoadJob(::testing::TempDir());
   EXPECT_FALSE(job.ok());
-  EXPECT_THAT(std::string(job.status().message()), HasSubstr("cannot read"));
+  EXPECT_THAT(std::string(job.status().message()), HasSubstr("is not a regular file"));
+}
+
+TEST(LoadJob, NamedPipesDevicesAndSocketsAreRefusedAtOnce) {
+  const std::string directory = ::testing::TempDir() + "/special";
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  ASSERT_EQ(mkfifo((directory + "/pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink(directory + "/pipe", directory + "/link");
+  const std::filesystem::path before = std::filesystem::current_path();
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // A relative address, because one has at most 107 bytes.
+  std::filesystem::current_path(directory);
+  const sockaddr_un address = {AF_UNIX, "socket"};
+  ASSERT_EQ(bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  for (const std::string path : {"pipe", "link", "socket", "/dev/zero", "/dev/null", "/dev/full", "."}) {
+    for (const FileNamedBy named_by : {FileNamedBy::kUser, FileNamedBy::kDirectory}) {
+      const absl::Status status = LoadJob(path, {}, named_by).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
+      EXPECT_EQ(status.message(), "the job file: " + path + ": is not a regular file");
+    }
+  }
+  close(descriptor);
+  std::filesystem::current_path(before);
+}
+
+TEST(LoadJob, APipeOfTheProcessIsReadIfTheUserNamesIt) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], kJob, sizeof(kJob) - 1), static_cast<ssize_t>(sizeof(kJob) - 1));
+  close(ends[1]);
+  const std::string path = "/dev/fd/" + std::to_string(ends[0]);
+  EXPECT_EQ(LoadJob(path, {}, FileNamedBy::kDirectory).status().code(), absl::StatusCode::kInvalidArgument);
+  const auto job = LoadJob(path);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "j");
+  close(ends[0]);
 }
 
 TEST(LoadJob, UnknownFieldHasItsPlaceItsNearestNameAndTheKnownOnes) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -44,6 +46,10 @@ TEST(RpcTest, FileThatIsNoPemIsNamedWithItsFlag) {
   EXPECT_EQ(MessageOf({"/nowhere/ca", pem, pem}), "--tls_ca=/nowhere/ca is not a readable PEM file");
   EXPECT_EQ(MessageOf({pem, text, pem}), "--tls_cert=" + text + " is not a readable PEM file");
   EXPECT_EQ(MessageOf({pem, pem, "/nowhere"}), "--tls_key=/nowhere is not a readable PEM file");
+  const std::string pipe = WriteFile("pipe.pem", "");
+  ASSERT_EQ(unlink(pipe.c_str()), 0);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(MessageOf({pipe, pem, pem}), "--tls_ca=" + pipe + " is not a readable PEM file");
 }
 
 TEST(RpcTest, KeyOfAnotherCertificateIsRefused) {

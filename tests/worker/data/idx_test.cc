@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/worker/data/idx_files.h"
 
@@ -62,13 +63,19 @@ TEST(IdxTest, NamesAMissingFile) {
   const std::string path = TestDirectory() + "/nothing";
   const absl::Status status = ReadIdx(path, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(Message(status), path + ": No such file or directory");
+  EXPECT_EQ(Message(status), "cannot open " + path + ": No such file or directory");
+}
+
+TEST(IdxTest, RefusesANamedPipeAtOnce) {
+  const std::string path = TestDirectory() + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(Message(ReadIdx(path, 1).status()), path + ": is not a regular file");
 }
 
 TEST(IdxTest, RefusesAFolder) {
   const absl::Status status = ReadIdx(TestDirectory(), 1).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(Message(status), TestDirectory() + ": Is a directory");
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Message(status), TestDirectory() + ": is not a regular file");
 }
 
 TEST(IdxTest, SaysHowMuchOfATruncatedFileIsThere) {

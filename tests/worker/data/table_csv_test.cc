@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/data/idx_files.h"
@@ -190,6 +191,9 @@ TEST(CsvTest, HasRows) {
   const absl::Status missing = ReadCsv("/none/x.csv", Classes(2)).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("/none/x.csv: No such file"));
+  const std::string pipe = TestDirectory() + "/pipe.csv";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(ReadCsv(pipe, Classes(2)).status().message(), pipe + ": is not a regular file");
 }
 
 }  // namespace

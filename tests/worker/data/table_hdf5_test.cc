@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <hdf5/serial/hdf5.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -258,6 +259,9 @@ TEST(Hdf5Test, ReadsEnumerations) {
 }
 
 TEST(Hdf5Test, TellsWhatCannotBeRead) {
+  const std::string pipe = TestDirectory() + "/pipe.h5";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(Error(ReadHdf5(pipe, kSpec)), pipe + ": is not a regular file");
   EXPECT_THAT(Error(Read("none.h5")), HasSubstr("none.h5: No such file"));
   EXPECT_THAT(Error(Read("lzf.h5")), HasSubstr("lzf.h5: data set \"features\" cannot be read"));
   EXPECT_THAT(Error(Read("lzf.h5")), HasSubstr("filter"));

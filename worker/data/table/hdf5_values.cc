@@ -1,5 +1,6 @@
 #include "worker/data/table/hdf5_values.h"
 
+#include <fcntl.h>
 #include <hdf5/serial/hdf5.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/file_access.h"
 
 namespace catchment {
 namespace {
@@ -222,9 +224,9 @@ absl::Status ReadAll(const DataSet& data, hid_t type, void* out) {
 absl::StatusOr<Handle> Open(const std::string& path) {
   // Errors are answered, not printed.
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  if (access(path.c_str(), F_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat(path, ": No such file or directory"));
-  }
+  const absl::StatusOr<int> descriptor = OpenFile(path, O_RDONLY);
+  if (!descriptor.ok()) return descriptor.status();
+  close(*descriptor);
   const Handle how(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // Some shared file systems have no locks, and no process writes these files.
   H5Pset_file_locking(how.id(), false, true);
