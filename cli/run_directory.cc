@@ -1,10 +1,7 @@
 #include "cli/run_directory.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -30,19 +27,10 @@ absl::Status CreateDirectory(const std::string& path) {
 
 absl::StatusOr<LockedDirectory> LockedDirectory::Open(const std::string& path, const std::string& command) {
   if (absl::Status status = CreateDirectory(path); !status.ok()) return status;
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open the directory ", path));
-  LockedDirectory directory(path, fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return directory;
-  return absl::FailedPreconditionError(absl::StrCat(path, " is in use by another running `", command,
-                                                    "`; wait until it ends, or choose another --out"));
-}
-
-LockedDirectory::LockedDirectory(LockedDirectory&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
-LockedDirectory::~LockedDirectory() {
-  if (fd_ >= 0) close(fd_);
+  absl::StatusOr<DirectoryLock> lock =
+      DirectoryLock::Take(path, {"command.lock", absl::StrCat("another running `", command, "`")});
+  if (!lock.ok()) return lock.status();
+  return LockedDirectory(path, *std::move(lock));
 }
 
 absl::StatusOr<RunDirectory> RunDirectory::Open(const std::string& path, StartMode mode) {

@@ -9,37 +9,36 @@
 //   model.safetensors       the trained weights (by the master, at the end)
 //   model-best.safetensors  those of the best evaluation so far (by the master, with evaluation.keep_best)
 //   summary.json            the result (by the master, at the end)
+//   command.lock            held by the command that uses the directory
+//   master.lock             held by the master
 #ifndef CATCHMENT_CLI_RUN_DIRECTORY_H_
 #define CATCHMENT_CLI_RUN_DIRECTORY_H_
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/directory_lock.h"
 #include "common/file_access.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
 
-// A directory that no other command uses while this object exists. The lock is one of the kernel and ends
-// with the process.
+// A directory that no other command uses while this object exists, or the process that made it.
 class LockedDirectory {
  public:
   // Creates the directory if it does not exist. FailedPrecondition if `command` ("catchment train") uses it
-  // in another process.
+  // in another process, whose host and pid it names.
   static absl::StatusOr<LockedDirectory> Open(const std::string& path, const std::string& command);
-
-  LockedDirectory(LockedDirectory&& other) noexcept;
-  LockedDirectory& operator=(LockedDirectory&& other) = delete;
-  ~LockedDirectory();
 
   const std::string& path() const { return path_; }
 
  private:
-  LockedDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  LockedDirectory(std::string path, DirectoryLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   std::string path_;
-  int fd_;
+  DirectoryLock lock_;
 };
 
 enum class StartMode {

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <glog/logging.h>
-#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_access.h"
 
 namespace catchment {
 namespace {
-
-constexpr char kFile[] = "/master.lock";
 
 std::string ThisProcess() {
   char host[256] = "";
@@ -43,34 +42,57 @@ void WriteOwner(int fd, const std::string& path) {
   LOG_IF(WARNING, !written) << "cannot write host and pid to " << path << ": " << std::strerror(errno);
 }
 
+// Lets those use the file who may write to the directory, and no others.
+void ShareWithWriters(int fd, const std::string& directory) {
+  struct stat of_directory, of_file;
+  if (stat(directory.c_str(), &of_directory) != 0 || fstat(fd, &of_file) != 0) return;
+  mode_t mode = S_IRUSR | S_IWUSR;
+  if ((of_directory.st_mode & S_IWGRP) != 0) mode |= S_IRGRP | S_IWGRP;
+  const bool is_sticky = (of_directory.st_mode & S_ISVTX) != 0;
+  if ((of_directory.st_mode & S_IWOTH) != 0 && !is_sticky) mode |= S_IROTH | S_IWOTH;
+  // Fails for a file of another user, who has set its mode.
+  if ((of_file.st_mode & ALLPERMS) != mode && fchmod(fd, mode) != 0) return;
+}
+
+int LockForWriting(int fd) {
+  struct flock whole_file = {};
+  whole_file.l_type = F_WRLCK;
+  whole_file.l_whence = SEEK_SET;
+  return fcntl(fd, F_OFD_SETLK, &whole_file);
+}
+
+bool IsHeld(int error) { return error == EAGAIN || error == EACCES; }
+
 bool HasNoLocks(int error) {
   return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
 }
 
 }  // namespace
 
-absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory) {
-  return Take(directory, [](int fd, int operation) { return ::flock(fd, operation); });
+absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, const LockUser& user) {
+  return Take(directory, user, LockForWriting);
 }
 
-absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, const Flock& flock) {
-  const std::string path = directory + kFile;
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  DirectoryLock lock(fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-    WriteOwner(fd, path);
+absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, const LockUser& user,
+                                                  const LockFile& lock_file) {
+  const std::string path = absl::StrCat(directory, "/", user.file);
+  const absl::StatusOr<int> fd = OpenFile(path, O_RDWR | O_CREAT, FileNamedBy::kDirectory, S_IRUSR | S_IWUSR);
+  if (!fd.ok()) return fd.status();
+  DirectoryLock lock(*fd);
+  ShareWithWriters(*fd, directory);
+  if (lock_file(*fd) == 0) {
+    WriteOwner(*fd, path);
     return lock;
   }
   const int error = errno;
   if (HasNoLocks(error)) {
     LOG(WARNING) << "the file system of " << directory << " has no locks (" << std::strerror(error)
-                 << "): make sure that no other master writes there";
+                 << "): make sure that nothing else writes there";
     return lock;
   }
-  if (error != EWOULDBLOCK) return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));
+  if (!IsHeld(error)) return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));
   return absl::FailedPreconditionError(
-      absl::StrCat(directory, " is in use by another master", DescribeOwner(fd),
+      absl::StrCat(directory, " is in use by ", user.name, DescribeOwner(*fd),
                    ": wait until it has ended, or choose another directory"));
 }
 

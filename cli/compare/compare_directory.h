@@ -6,6 +6,7 @@
 //   squeue.log     on Slurm: what squeue printed last
 //   kubectl.log    on Kubernetes: what kubectl printed last
 //   report.json, report.html
+//   command.lock   held by the command that uses the directory
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 

@@ -1,9 +1,13 @@
 #include "cli/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -11,6 +15,7 @@ namespace catchment {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class RunDirectoryTest : public ::testing::Test {
@@ -105,9 +110,19 @@ TEST_F(RunDirectoryTest, OnlyOneCommandAtATimeUsesIt) {
   {
     const auto first = RunDirectory::Open(path_, StartMode::kFresh);
     ASSERT_TRUE(first.ok()) << first.status();
-    EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("is in use by another running"));
+    EXPECT_THAT(Error(StartMode::kFresh),
+                AllOf(HasSubstr("is in use by another running `catchment train` on host "),
+                      HasSubstr(absl::StrCat(" with pid ", getpid(), ": wait until it has ended"))));
   }
   EXPECT_TRUE(RunDirectory::Open(path_, StartMode::kFresh).ok());
+}
+
+TEST_F(RunDirectoryTest, ReadersOfItCannotKeepItFromBeingUsed) {
+  const int reader = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(flock(reader, LOCK_EX | LOCK_NB), 0);
+  const auto directory = RunDirectory::Open(path_, StartMode::kFresh);
+  EXPECT_TRUE(directory.ok()) << directory.status();
+  close(reader);
 }
 
 TEST_F(RunDirectoryTest, AFileInItsPlaceIsNamed) {

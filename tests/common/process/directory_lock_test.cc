@@ -1,6 +1,10 @@
 #include "common/directory_lock.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +14,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -77,21 +83,67 @@ TEST(DirectoryLock, EndsWithItsProcessHoweverThatEnds) {
   EXPECT_TRUE(DirectoryLock::Take(directory).ok());
 }
 
+mode_t ModeOf(const std::string& path) {
+  struct stat about = {};
+  EXPECT_EQ(stat(path.c_str(), &about), 0) << path;
+  return about.st_mode & ALLPERMS;
+}
+
+// A lock for reading needs no more than a file that can be read, and keeps others from writing.
+TEST(DirectoryLock, OnlyWritersOfTheDirectoryCanOpenTheFile) {
+  const std::string directory = FreshDirectory(), file = directory + "/master.lock";
+  for (const auto& [of_directory, of_file] :
+       {std::pair<mode_t, mode_t>{0755, 0600}, {0750, 0600}, {02775, 0660}, {0777, 0666}, {01777, 0660}}) {
+    ASSERT_EQ(chmod(directory.c_str(), of_directory), 0);
+    const auto lock = DirectoryLock::Take(directory);
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    EXPECT_EQ(ModeOf(file), of_file) << std::oct << of_directory;
+    ASSERT_EQ(chmod(file.c_str(), 0644), 0) << "as an earlier version made it";
+  }
+}
+
+TEST(DirectoryLock, LocksOfReadersAreNotInItsWay) {
+  const std::string directory = FreshDirectory();
+  ASSERT_TRUE(DirectoryLock::Take(directory).ok());
+  std::vector<int> readers;
+  for (const std::string& path : {directory, directory + "/master.lock"}) {
+    readers.push_back(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_GE(readers.back(), 0);
+    ASSERT_EQ(flock(readers.back(), LOCK_EX | LOCK_NB), 0);
+  }
+  EXPECT_TRUE(DirectoryLock::Take(directory).ok());
+  for (int reader : readers) close(reader);
+}
+
+TEST(DirectoryLock, AChildProcessDoesNotKeepIt) {
+  const std::string directory = FreshDirectory();
+  pid_t child = 0;
+  {
+    const auto lock = DirectoryLock::Take(directory);
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    const char* const argv[] = {"sleep", "1000", nullptr};
+    ASSERT_EQ(posix_spawn(&child, "/bin/sleep", nullptr, nullptr, const_cast<char**>(argv), environ), 0);
+  }
+  EXPECT_TRUE(DirectoryLock::Take(directory).ok());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
 TEST(DirectoryLock, FileSystemWithoutLocksIsOnlyWarnedOf) {
-  const auto without = [](int, int) {
+  const auto without = [](int) {
     errno = ENOLCK;
     return -1;
   };
-  EXPECT_TRUE(DirectoryLock::Take(FreshDirectory(), without).ok());
+  EXPECT_TRUE(DirectoryLock::Take(FreshDirectory(), {}, without).ok());
 }
 
 TEST(DirectoryLock, OtherErrorsNameTheFile) {
-  const auto broken = [](int, int) {
+  const auto broken = [](int) {
     errno = EIO;
     return -1;
   };
   const std::string directory = FreshDirectory();
-  EXPECT_THAT(std::string(DirectoryLock::Take(directory, broken).status().message()),
+  EXPECT_THAT(std::string(DirectoryLock::Take(directory, {}, broken).status().message()),
               HasSubstr("cannot lock " + directory + "/master.lock"));
   EXPECT_THAT(std::string(DirectoryLock::Take("/nowhere").status().message()),
               HasSubstr("cannot open /nowhere/master.lock"));
