@@ -6,12 +6,14 @@ import shlex
 import shutil
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 _COUNT = 4  # socket, weights, gradient, plan
+_CREDENTIALS = "=iII"  # process, user, group
 _PAUSE_SECONDS = 0.01
 _END_SECONDS = 60
 
@@ -23,6 +25,8 @@ _NO_WORKER = ("join(master=...) needs the program catchment_worker, and it is ne
 _JOINED_TWICE = ("the worker that started this program cannot be reached, or another process of the program has joined "
                  "already; if the program has several processes, give join() their process group, "
                  "group=torch.distributed.group.WORLD")
+_OTHER_USER = ("user %d listens at the address of the worker that started this program, which user %d runs; start worker "
+               "and program as the same user")
 _JOINED_BEFORE = ("join() was called before in this program, and a program is one worker of one job; to train two models "
                   "together, put both into one torch.nn.ModuleDict; to train one after the other, as in "
                   "cross-validation, start a job for each")
@@ -61,11 +65,16 @@ def _is_shared(fd):
 
 
 def _receive(address):
-    """Receives the descriptors from the worker that listens at an abstract Unix address."""
+    """Receives the descriptors from the worker, of this process's user, that listens at an abstract Unix address."""
     fds = array.array("i")
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect("\0" + (address or ""))
+            # An address that a worker has given up may be any user's.
+            _, user, _ = struct.unpack(_CREDENTIALS, connection.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS)))
+            if user != os.geteuid():
+                raise RuntimeError(_OTHER_USER % (user, os.geteuid()))
             _, messages, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_COUNT * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
     except OSError as error:
         raise RuntimeError(_JOINED_TWICE) from error

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """join(master=...) of a program that no worker has started, with a stand-in for catchment_worker."""
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,9 @@ say("shell", shell.wait())
 """
 TRAINED = ["worker: step 1 loss 11.0 gradient 0.5", "worker: step 2 loss 12.0 gradient 1.0",
            "worker: step 3 loss 13.0 gradient 1.5", "worker: last message done "]
+
+
+OTHER_USER = 65534
 
 
 class JoinTest(unittest.TestCase):
@@ -161,6 +165,23 @@ class JoinTest(unittest.TestCase):
         self.assertIn("needs the program catchment_worker", self.run_python("-", text=self.cells()))
         text = self.cells().replace(', master="node0:7000"', "")
         self.assertIn("this program was not started by a Catchment worker", self.run_python("-", text=text))
+
+    def test_takes_no_descriptors_from_another_user(self):
+        user = os.geteuid()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(listener.close)
+        listener.bind("")
+        try:
+            os.seteuid(OTHER_USER)
+        except OSError:
+            self.skipTest("becoming another user needs root")
+        listener.listen()
+        os.seteuid(user)
+        self.environment["CATCHMENT_ATTACH"] = "97,98,99,100"  # closed by a launcher
+        self.environment["CATCHMENT_ATTACH_ADDRESS"] = listener.getsockname()[1:].decode()
+        output = self.run_python("-", text=self.cells())
+        self.assertIn("user %d listens at the address of the worker that started this program, which user %d runs" %
+                      (OTHER_USER, user), output)
 
     def test_describes_itself_where_it_is_asked_to(self):
         self.environment["CATCHMENT_DESCRIBE"] = self.directory.name

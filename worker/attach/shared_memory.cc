@@ -1,5 +1,6 @@
 #include "worker/attach/shared_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,10 +23,12 @@ absl::Status Failure(int error, const std::string& name, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<SharedMemory> SharedMemory::Create(const std::string& name, int64_t bytes) {
-  const int fd = memfd_create(absl::StrCat("catchment-", name).c_str(), MFD_CLOEXEC);
+  const int fd = memfd_create(absl::StrCat("catchment-", name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return Failure(errno, name, bytes);
   void* data = MAP_FAILED;
-  if (ftruncate(fd, bytes) == 0) data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  // A program that made it shorter would end its worker with SIGBUS.
+  if (ftruncate(fd, bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data != MAP_FAILED) return SharedMemory(fd, static_cast<char*>(data), bytes);
   const int error = errno;
   close(fd);

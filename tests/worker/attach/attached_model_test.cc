@@ -20,6 +20,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+TEST(SharedMemoryTest, AProgramCannotChangeItsSize) {
+  const auto memory = SharedMemory::Create("weights", 4096);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  for (const off_t bytes : {0, 8192}) EXPECT_EQ(ftruncate(memory->fd(), bytes), -1) << bytes;
+  EXPECT_EQ(memory->data()[4095], 0);
+}
+
 // More than two parts of 1 MiB.
 constexpr int64_t kLarge = 600000;
 

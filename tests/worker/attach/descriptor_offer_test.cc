@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -81,6 +82,34 @@ TEST_F(DescriptorOfferTest, GivesTheDescriptorsToOneProcess) {
   }
   EXPECT_EQ(Connect(offer_->address()), -1);
   offer_->Serve();
+}
+
+TEST_F(DescriptorOfferTest, GivesNothingToAnotherUser) {
+  constexpr uid_t kOtherUser = 65534;
+  int told[2];  // by the child, that it has connected
+  ASSERT_EQ(pipe(told), 0);
+  const std::string address = offer_->address();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (setgid(kOtherUser) != 0 || setuid(kOtherUser) != 0) _exit(2);
+    const int connection = Connect(address);
+    char byte = 0;
+    if (write(told[1], &byte, 1) != 1) _exit(1);
+    // 0: the end of the connection.
+    _exit(connection >= 0 && read(connection, &byte, 1) == 0 ? 0 : 1);
+  }
+  close(told[1]);
+  char byte;
+  if (read(told[0], &byte, 1) == 1) offer_->Serve();
+  close(told[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "becoming another user needs root";
+  EXPECT_EQ(status, 0);
+  const int connection = Connect(address);
+  ASSERT_GE(connection, 0) << "its own program is still awaited";
+  close(connection);
 }
 
 // Otherwise the daemon would not notice that the program has closed its socket.
