@@ -2,6 +2,7 @@
 
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <malloc.h>
 #include <openssl/bio.h>
@@ -13,7 +14,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -113,6 +116,38 @@ void WatchFiles(const TlsFiles& tls, grpc::experimental::TlsCredentialsOptions* 
   options->watch_identity_key_cert_pairs();
 }
 
+// Accepts a server's certificate that is valid for the host and names the role of a server, so that nobody with the key of
+// another role can pass for a server.
+class ServerVerifier final : public grpc::experimental::ExternalCertificateVerifier {
+ public:
+  bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> callback, grpc::Status* status) override {
+    if (!host_name_.Verify(request, std::move(callback), status)) {
+      *status = grpc::Status(grpc::INTERNAL, "the host name was not checked at once");
+    } else if (status->ok() && !NamesServer(*request)) {
+      *status = grpc::Status(
+          grpc::UNAUTHENTICATED,
+          absl::StrCat(
+              "the peer's certificate does not name the role of a server (subject alternative name URI:",
+              kRoleUri, "server; deploy/make_certs.sh makes such certificates)"));
+    }
+    return true;
+  }
+  void Cancel(grpc::experimental::TlsCustomVerificationCheckRequest* request) override {
+    host_name_.Cancel(request);
+  }
+
+ private:
+  static bool NamesServer(const grpc::experimental::TlsCustomVerificationCheckRequest& request) {
+    const std::string wanted = absl::StrCat(kRoleUri, "server");
+    const std::vector<grpc::string_ref> names = request.uri_names();
+    return std::any_of(names.begin(), names.end(),
+                       [&wanted](const grpc::string_ref& name) { return name == wanted; });
+  }
+
+  grpc::experimental::HostNameCertificateVerifier host_name_;
+};
+
 // Returns true if the peer has reset the stream of the call (RST_STREAM) without an answer. gRPC makes a status of the
 // error code, such as RESOURCE_EXHAUSTED when the peer was short of memory, and only its message differs from an answer.
 bool WasReset(const grpc::Status& status) {
@@ -183,6 +218,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(cons
   if (tls.ca.empty()) return grpc::InsecureChannelCredentials();
   grpc::experimental::TlsChannelCredentialsOptions options;
   WatchFiles(tls, &options);
+  options.set_certificate_verifier(grpc::experimental::ExternalCertificateVerifier::Create<ServerVerifier>());
   return grpc::experimental::TlsCredentials(options);
 }
 

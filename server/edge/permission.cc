@@ -8,12 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/rpc.h"
 #include "common/wire/token.h"
 
 namespace catchment {
 namespace {
-
-constexpr char kRoleUri[] = "catchment:role/";
 
 struct RoleName {
   Roles role;

@@ -88,23 +88,26 @@ TEST(TlsTest, KeyOfAnotherCertificateIsRefusedAtStart) {
   EXPECT_THAT(finished.output, HasSubstr("are not a key and its certificate"));
 }
 
-// A job goes on when all its files are replaced by those of a new authority: connections that are open stay open, and
-// new processes need the new files.
+// A job goes on while all its files are replaced by those of a new authority, again and again: connections that are open
+// stay open, and new processes need the new files.
 TEST(TlsTest, WorkersJoinWithANewAuthorityWithoutARestart) {
-  const std::string certificates = MakeCertificates("ours"), next = MakeCertificates("next");
+  const std::string certificates = MakeCertificates("ours");
   TestCluster::Options options{SmallJob("downpour", "workers: 1 epochs: 1000000"), /*servers=*/2};
   options.certificates = certificates;
   TestCluster cluster(options);
   ASSERT_TRUE(cluster.Start(1));
   ASSERT_TRUE(cluster.AwaitTrained(1000));
-  for (const auto& file : std::filesystem::directory_iterator(next)) {
-    const std::string name = file.path().filename();
-    std::filesystem::copy_file(file.path(), certificates + "/.new",
-                               std::filesystem::copy_options::overwrite_existing);
-    std::filesystem::rename(certificates + "/.new", certificates + "/" + name);
+  for (int workers = 2; workers <= 5; ++workers) {
+    for (const auto& file :
+         std::filesystem::directory_iterator(MakeCertificates(absl::StrCat("authority", workers)))) {
+      const std::string name = file.path().filename();
+      std::filesystem::copy_file(file.path(), certificates + "/.new",
+                                 std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::rename(certificates + "/.new", certificates + "/" + name);
+    }
+    cluster.StartWorkers(1);
+    ASSERT_TRUE(cluster.AwaitStatus("the next worker to train", AllHaveTrained(workers, 1000)));
   }
-  cluster.StartWorkers(1);
-  ASSERT_TRUE(cluster.AwaitStatus("the second worker to train", AllHaveTrained(2, 1000)));
   cluster.server(0).Signal(SIGTERM);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -299,17 +300,41 @@ TEST_F(PermissionTest, StrangersExpiredCertificatesAndPeersWithoutOneAreNotConne
   }
 }
 
-TEST_F(PermissionTest, OnlyTheServersCertificateIsTakenForAServers) {
-  Listener impostor = *Listener::Open(
+TEST_F(PermissionTest, OnlyACertificateOfAServerForThisHostIsTakenForAServers) {
+  const std::string not_a_server = "does not name the role of a server";
+  const std::vector<std::pair<std::string, std::string>> impostors = {
+      {"subjectAltName=IP:127.0.0.1,URI:catchment:role/server\nextendedKeyUsage=clientAuth\n", ""},
+      {"subjectAltName=IP:127.0.0.2,DNS:node7,URI:catchment:role/server\n", ""},
+      {"subjectAltName=IP:127.0.0.1,URI:catchment:role/worker\nextendedKeyUsage=serverAuth,clientAuth\n",
+       not_a_server},
+      {"subjectAltName=IP:127.0.0.1,URI:catchment:role/evaluator,URI:catchment:role/operator\n",
+       not_a_server},
+      {"subjectAltName=IP:127.0.0.1,URI:catchment:role/servers,URI:catchment:role/\n", not_a_server},
+      {"subjectAltName=IP:127.0.0.1,DNS:catchment:role/server\n", not_a_server},
+      {"subjectAltName=IP:127.0.0.1\n", not_a_server}};
+  for (const auto& [extensions, reason] : impostors) {
+    Listener impostor = *Listener::Open(
+        "127.0.0.1:0", *ServerCredentials(MakeCertificate(certificates_, "impostor", extensions, 2)), {}, {});
+    for (const std::string& role : kRoles) {
+      const auto channel =
+          Connect(impostor.address(), *ClientCredentials(CertificateOf(certificates_, role)));
+      const grpc::Status status = Call(channel, "grpc.health.v1.Health.Check");
+      EXPECT_EQ(status.error_code(), grpc::UNAVAILABLE) << role << " of " << extensions;
+      EXPECT_THAT(status.error_message(), HasSubstr(reason)) << role << " of " << extensions;
+    }
+  }
+}
+
+TEST_F(PermissionTest, AServerMayHaveFurtherRoles) {
+  Listener server = *Listener::Open(
       "127.0.0.1:0",
-      *ServerCredentials(MakeCertificate(certificates_, "impostor",
-                                         "subjectAltName=IP:127.0.0.1,URI:catchment:role/worker\n"
-                                         "extendedKeyUsage=clientAuth\n",
+      *ServerCredentials(MakeCertificate(certificates_, "further",
+                                         "subjectAltName=URI:catchment:role/worker,URI:https://"
+                                         "example.org,IP:127.0.0.1,URI:catchment:role/server\n",
                                          2)),
       {}, {});
-  const auto channel =
-      Connect(impostor.address(), *ClientCredentials(CertificateOf(certificates_, "worker")));
-  EXPECT_EQ(Call(channel, "grpc.health.v1.Health.Check").error_code(), grpc::UNAVAILABLE);
+  const auto channel = Connect(server.address(), *ClientCredentials(CertificateOf(certificates_, "worker")));
+  EXPECT_EQ(Call(channel, "grpc.health.v1.Health.Check").error_code(), grpc::OK);
 }
 
 // Files that are replaced while the processes run are used for new connections.
@@ -326,6 +351,8 @@ TEST_F(PermissionTest, ReplacedFilesAreUsedForNewConnections) {
   }
   while (with_next() != grpc::OK) std::this_thread::yield();
   EXPECT_EQ(Call(before, check).error_code(), grpc::OK) << "a connection that was open stays open";
+  EXPECT_EQ(Call(ChannelWith(CertificateOf(certificates_, "worker")), check).error_code(), grpc::UNAVAILABLE)
+      << "a key of the authority that was replaced is still good";
 }
 
 }  // namespace
