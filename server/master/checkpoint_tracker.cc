@@ -30,7 +30,7 @@ Cut CutOf(const CheckpointTracker::Saved& saved) {
     // Versions differ only if a worker was lost in between; its samples are pending again.
     cut.version = std::max(cut.version, shard.version());
     std::map<uint64_t, uint64_t>& of_shard = steps.emplace_back();
-    for (int i = 0; i < shard.incarnations_size(); ++i) {
+    for (int i = 0; i < std::min(shard.incarnations_size(), shard.settled_steps_size()); ++i) {
       of_shard[shard.incarnations(i)] = shard.settled_steps(i);
     }
   }

@@ -116,7 +116,8 @@ std::map<uint64_t, uint64_t> StalenessCounts(const v1::JobStatus& status) {
   std::map<uint64_t, uint64_t> counts;
   for (const v1::ShardReport& shard : status.shards()) {
     for (const v1::WorkerStatistics& worker : shard.workers()) {
-      for (int i = 0; i < worker.staleness_values_size(); ++i) {
+      const int entries = std::min(worker.staleness_values_size(), worker.staleness_counts_size());
+      for (int i = 0; i < entries; ++i) {
         counts[worker.staleness_values(i)] += worker.staleness_counts(i);
       }
     }

@@ -112,6 +112,8 @@ TEST(OutputsTest, StalenessOfEveryWorkerIsOverAllShards) {
     worker->set_worker(7);
     worker->add_staleness_values(staleness);
     worker->add_staleness_counts(1);
+    // Values without counts are not there.
+    for (uint64_t value = 10; value < 1000; ++value) worker->add_staleness_values(value);
   }
   const json workers = json::parse(SummaryJson(MakeJob(), status, {}))["staleness_per_worker"];
   ASSERT_EQ(workers.size(), 1u);

@@ -79,5 +79,16 @@ TEST(CutOfTest, HoldsTheStepsThatEveryShardHadSettled) {
   EXPECT_EQ(cut.settled_steps(20), 0u);
 }
 
+TEST(CutOfTest, IncarnationsWithoutStepsAreNotThere) {
+  CheckpointTracker::Saved saved{7, {}};
+  v1::SavedShard& shard = saved.shards.emplace_back();
+  shard.add_incarnations(11);
+  shard.add_settled_steps(5);
+  for (uint64_t incarnation = 12; incarnation < 1000; ++incarnation) shard.add_incarnations(incarnation);
+  const Cut cut = CutOf(saved);
+  EXPECT_EQ(cut.settled_steps(11), 5u);
+  EXPECT_EQ(cut.settled_steps(500), 0u);
+}
+
 }  // namespace
 }  // namespace catchment
