@@ -51,6 +51,7 @@
 #include "server/edge/standby_link.h"
 #include "server/edge/standby_service.h"
 #include "server/edge/sweeper.h"
+#include "server/master/check_image.h"
 #include "server/master/master_host.h"
 #include "server/master/run_start.h"
 #include "server/shard/rule.h"
@@ -224,6 +225,11 @@ absl::StatusOr<bool> ContinueRun(Setting* setting) {
   if (copy.ok() && (copy->master.empty() || !master.copy.ParseFromString(copy->master) ||
                     !master.evaluations.ParseFromString(copy->evaluations)))
     copy = absl::NotFoundError("it has no copy of the state of a master whose job trains");
+  if (copy.ok()) {
+    const absl::Status sound = CheckMasterCopy(
+        master.copy, setting->job, static_cast<int>(setting->servers.size()), (*record)->run_id());
+    if (!sound.ok()) copy = sound;
+  }
   if (!copy.ok()) {
     LOG(WARNING) << "the run of the master that was lost cannot be continued from the standby at " << standby
                  << ": " << copy.status().message();

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -99,6 +100,10 @@ class DataLedger {
   virtual void Save(v1::MasterImage* image) const = 0;
   virtual void Restore(const v1::MasterImage& image) = 0;
 };
+
+// Returns what is wrong with samples that are returned or assigned, of a training set of `train_samples`, if the first
+// fresh one is `next`: none is there twice, beyond the training set, or fresh. Empty: nothing.
+std::string DescribeProblem(std::vector<Span> spans, uint64_t train_samples, const Position& next);
 
 // Returns InvalidArgument for a state that no master can have written, in which samples are pending twice or
 // lie beyond the next fresh sample.

@@ -33,6 +33,7 @@ namespace catchment {
 class JobStateMachine {
  public:
   enum class State { kWaiting, kTraining, kLeaving, kSettling, kSaving, kEvaluating, kEnded, kOver };
+  enum class Outcome { kDone, kStopped, kFailed };
 
   // The longest time that servers wait for members to learn of the end, and the shortest that they wait for
   // workers that must leave and push nothing.
@@ -111,8 +112,6 @@ class JobStateMachine {
   double trained_seconds(double now) const;
 
  private:
-  enum class Outcome { kDone, kStopped, kFailed };
-
   State Next(const Facts& facts, double now);
   State WhileOpen(const Facts& facts, double now);
   State WhileSaving(const Facts& facts, double now);

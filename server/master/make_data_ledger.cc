@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,20 @@ absl::Status Damaged(const std::string& what) {
 
 }  // namespace
 
+std::string DescribeProblem(std::vector<Span> spans, uint64_t train_samples, const Position& next) {
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return Position{a.epoch, a.begin} < Position{b.epoch, b.begin};
+  });
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const Span& span = spans[i];
+    if (span.begin >= span.end || span.end > train_samples || Position{span.epoch, span.end - 1} >= next)
+      return absl::StrCat("pending samples ", span.begin, " to ", span.end, " of epoch ", span.epoch);
+    if (i > 0 && spans[i - 1].epoch == span.epoch && spans[i - 1].end > span.begin)
+      return absl::StrCat("sample ", span.begin, " of epoch ", span.epoch, " is pending twice");
+  }
+  return "";
+}
+
 absl::Status CheckMasterState(const v1::MasterState& state) {
   if (state.train_samples() == 0) {
     if (state.pending_size() == 0 && state.next_epoch() == 0 && state.next_position() == 0)
@@ -29,22 +45,9 @@ absl::Status CheckMasterState(const v1::MasterState& state) {
   }
   std::vector<Span> spans;
   for (const v1::SampleSpan& span : state.pending()) spans.push_back(FromProto(span));
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
-    return Position{a.epoch, a.begin} < Position{b.epoch, b.begin};
-  });
-  const Position next{state.next_epoch(), state.next_position()};
-  for (size_t i = 0; i < spans.size(); ++i) {
-    const Span& span = spans[i];
-    if (span.begin >= span.end || span.end > state.train_samples() ||
-        Position{span.epoch, span.end - 1} >= next) {
-      return Damaged(
-          absl::StrCat("pending samples ", span.begin, " to ", span.end, " of epoch ", span.epoch));
-    }
-    if (i > 0 && spans[i - 1].epoch == span.epoch && spans[i - 1].end > span.begin) {
-      return Damaged(absl::StrCat("sample ", span.begin, " of epoch ", span.epoch, " is pending twice"));
-    }
-  }
-  return absl::OkStatus();
+  const std::string problem =
+      DescribeProblem(std::move(spans), state.train_samples(), {state.next_epoch(), state.next_position()});
+  return problem.empty() ? absl::OkStatus() : Damaged(problem);
 }
 
 std::unique_ptr<DataLedger> MakeDataLedger(const v1::Job& job, uint64_t train_samples,

@@ -72,7 +72,8 @@ class Master {
                                                         int num_shards, const Clock* clock,
                                                         const std::optional<v1::MasterState>& resumed);
 
-  // Creates a master that continues from the image of another one (Save) of the same job, whose process has ended. Members
+  // Creates a master that continues from the image of another one (Save) of the same job, whose process has ended. The image
+  // has passed CheckMasterImage (check_image.h). Members
   // count as heard of now. No incarnation that the other one may have given since is given again: the next one is at
   // least `next_incarnation`. What shards report is not in an image; it comes with their next reports.
   static std::unique_ptr<Master> Restore(v1::Job job, std::vector<TensorSpec> tensors, int num_shards,

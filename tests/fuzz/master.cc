@@ -1,5 +1,5 @@
-// Calls of members and reports of shards to a master, in any order. Whatever is refused, the master must keep its accounts:
-// no more samples done than there are.
+// Calls of members and reports of shards to a master, in any order, which is restored now and then from its image, with fields
+// that the input has changed. Whatever is refused, the master must keep its accounts: no more samples done than there are.
 //
 // Input: the kind of job; then calls, each with the byte of its kind. The fields of a message are protobuf's bytes, of
 // which those that name the sender are mostly replaced by a member's.
@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "common/file_access.h"
+#include "server/master/check_image.h"
 #include "tests/fuzz/input.h"
 #include "tests/server/master/testing.h"
 
@@ -31,8 +33,10 @@ class Test {
     options.workers = 1 + (kind >> 1) % 3;
     options.epochs = 1 + (kind >> 3) % 3;
     options.every_updates = (kind & 64) != 0 ? 3 : 0;
+    options.push_period = (kind & 128) != 0 ? 3 : 1;
+    job_ = MakeJob(options);
     absl::StatusOr<std::unique_ptr<Master>> master =
-        Master::Create(MakeJob(options), {{"w", {3}}}, kShards, &clock_, std::nullopt);
+        Master::Create(job_, {{"w", {3}}}, kShards, &clock_, std::nullopt);
     CHECK(master.ok()) << master.status();
     master_ = *std::move(master);
   }
@@ -95,6 +99,10 @@ class Test {
       report.set_shard(in_.Below(kShards));
       report.set_generation(master_->generation());
     }
+    // As the edge makes sure (message_limits.h).
+    for (v1::SavedShard& saved : *report.mutable_saved()) {
+      if (!IsFileName(saved.file())) saved.set_file("shard");
+    }
     master_->OnShardReport(report).IgnoreError();
   }
 
@@ -104,8 +112,83 @@ class Test {
     master_->BestWanted(report.incarnation(), report.evaluation()).status().IgnoreError();
   }
 
+  uint64_t ReadNumber(uint64_t before) {
+    constexpr uint64_t kNumbers[] = {0, 1, 2, 3, 4, 1000, UINT32_MAX, 1ULL << 40, 1ULL << 62, UINT64_MAX};
+    const uint8_t choice = in_.Byte();
+    if (choice < std::size(kNumbers)) return kNumbers[choice];
+    return choice % 2 == 0 ? before + choice % 8 : before - choice % 8;
+  }
+
+  double ReadDouble() {
+    constexpr double kDoubles[] = {0, -1, 1e-300, 1, 1e300, INFINITY, -INFINITY, NAN};
+    return kDoubles[in_.Below(std::size(kDoubles))];
+  }
+
+  // Changes, removes or doubles a field of the message, or of a message in it.
+  void Change(google::protobuf::Message* message) {
+    using google::protobuf::FieldDescriptor;
+    const google::protobuf::Reflection& values = *message->GetReflection();
+    const FieldDescriptor* const field =
+        message->GetDescriptor()->field(static_cast<int>(in_.Below(message->GetDescriptor()->field_count())));
+    const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (field->is_repeated()) {
+      const int size = values.FieldSize(*message, field);
+      const uint8_t how = in_.Byte();
+      if (size == 0) return;
+      if (how % 4 == 0) return values.RemoveLast(message, field);
+      if (how % 4 == 1) return values.SwapElements(message, field, 0, how / 4 % size);
+      const int at = how / 4 % size;
+      if (is_message && how % 4 == 2 && !field->is_map()) {
+        const std::unique_ptr<google::protobuf::Message> copy(
+            values.GetRepeatedMessage(*message, field, at).New());
+        copy->CopyFrom(values.GetRepeatedMessage(*message, field, at));
+        return values.AddMessage(message, field)->CopyFrom(*copy);
+      }
+      if (is_message) return Change(values.MutableRepeatedMessage(message, field, at));
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT64)
+        values.SetRepeatedUInt64(message, field, at,
+                                 ReadNumber(values.GetRepeatedUInt64(*message, field, at)));
+      return;
+    }
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return in_.Byte() == 0 ? values.ClearField(message, field)
+                               : Change(values.MutableMessage(message, field));
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return values.SetBool(message, field, !values.GetBool(*message, field));
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return values.SetEnumValue(message, field, static_cast<int>(ReadNumber(1)));
+      case FieldDescriptor::CPPTYPE_UINT32:
+        return values.SetUInt32(message, field,
+                                static_cast<uint32_t>(ReadNumber(values.GetUInt32(*message, field))));
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return values.SetUInt64(message, field, ReadNumber(values.GetUInt64(*message, field)));
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return values.SetDouble(message, field, ReadDouble());
+      case FieldDescriptor::CPPTYPE_STRING:
+        return values.SetString(message, field, std::string(in_.Text()));
+      default:
+        return;
+    }
+  }
+
+  // The master's process is lost; the standby gives back its image, as it is or changed.
+  void Continue() {
+    if (!master_->has_begun()) return;
+    v1::MasterImage image = master_->Save();
+    const absl::Status sound = CheckMasterImage(image, job_, kShards);
+    // An image that was changed and passed may hold what its check does not look at.
+    CHECK(sound.ok() || changed_) << sound << image.DebugString();
+    for (uint32_t changes = in_.Below(4); changes > 0; --changes) {
+      Change(&image);
+      changed_ = true;
+    }
+    if (CheckMasterImage(image, job_, kShards).ok())
+      master_ = Master::Restore(job_, {{"w", {3}}}, kShards, &clock_, image, 0);
+  }
+
   void Step() {
-    switch (in_.Below(12)) {
+    switch (in_.Below(13)) {
       case 0:
         return Register();
       case 1:
@@ -131,6 +214,8 @@ class Test {
       case 10:
         if (in_.Byte() % 16 == 0) master_->Stop("input");
         return;
+      case 11:
+        return Continue();
       default:
         clock_.Advance(in_.Byte() / 8.0);
         master_->Tick();
@@ -148,6 +233,8 @@ class Test {
 
   FuzzInput in_;
   ManualClock clock_;
+  v1::Job job_;
+  bool changed_ = false;
   std::unique_ptr<Master> master_;
   std::vector<Sender> members_;
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "server/master/check_image.h"
 #include "server/master/master.h"
 #include "server/master/span.h"
 #include "tests/server/master/fake_shard.h"
@@ -101,6 +102,8 @@ class Simulation {
     decided_ = decisions;
     if (random_.Below(100) != 0) return;
     ++restarts_;
+    ASSERT_TRUE(CheckMasterImage(*image_, MakeJob(churn_.job), 2).ok())
+        << CheckMasterImage(*image_, MakeJob(churn_.job), 2);
     master_ = Master::Restore(MakeJob(churn_.job), Tensors(), 2, &clock_, *image_, incarnations_ + 10);
     decided_ = master_->decisions();
     ExpectIsSaved(*image_, incarnations_ + 10);

@@ -3,11 +3,15 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/latency_histogram.h"
+#include "server/master/check_image.h"
 #include "server/master/master.h"
 #include "server/master/span.h"
 #include "tests/server/master/testing.h"
@@ -165,6 +169,156 @@ TEST_P(MasterImageTest, IsRestoredWhateverItsValues) {
 
 INSTANTIATE_TEST_SUITE_P(Ledgers, MasterImageTest, testing::Bool(),
                          [](const auto& info) { return std::string(info.param ? "Plans" : "Leases"); });
+
+// A master whose two workers train.
+std::unique_ptr<Master> Training(const v1::Job& job, const Clock& clock) {
+  std::unique_ptr<Master> master = *Master::Create(job, {{"w", {64}}}, 2, &clock, std::nullopt);
+  v1::RegisterRequest request;
+  request.set_train_samples(100);
+  v1::TensorInfo* const tensor = request.add_tensors();
+  tensor->set_name("w");
+  tensor->add_shape(64);
+  std::vector<v1::GetLeaseRequest> leases;
+  for (int worker = 0; worker < 2; ++worker) {
+    const absl::StatusOr<v1::RegisterReply> reply = master->Register(request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    leases.emplace_back().set_worker(reply->worker());
+    leases.back().set_incarnation(reply->incarnation());
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (const v1::GetLeaseRequest& lease : leases) EXPECT_TRUE(master->GetLease(lease).ok());
+    for (uint32_t shard = 0; shard < 2; ++shard) {
+      v1::ShardReport report;
+      report.set_shard(shard);
+      report.set_generation(master->generation());
+      EXPECT_TRUE(master->OnShardReport(report).ok());
+    }
+  }
+  return master;
+}
+
+using ChangeImage = std::function<void(v1::MasterImage*)>;
+
+// Each of them would end the master that is restored from it, now or later, or take its memory.
+const std::vector<ChangeImage> kOfBoth = {
+    [](auto* image) { image->set_train_samples(0); },
+    [](auto* image) { image->set_train_samples(UINT64_MAX); },
+    [](auto* image) { image->clear_ledger(); },
+    [](auto* image) { image->mutable_state_machine()->set_state(8); },
+    [](auto* image) { image->mutable_state_machine()->set_outcome(3); },
+    [](auto* image) { image->mutable_state_machine()->set_trained_seconds(NAN); },
+    [](auto* image) { image->mutable_state_machine()->set_seconds_in_state(-1); },
+    [](auto* image) { image->mutable_schedule()->set_seconds_since(INFINITY); },
+    [](auto* image) { image->mutable_schedule()->mutable_last()->set_number(UINT64_MAX); },
+    [](auto* image) { image->mutable_evaluations()->set_due(UINT64_MAX); },
+    [](auto* image) { image->mutable_plateau()->set_factor(NAN); },
+    [](auto* image) { image->mutable_plateau()->set_factor(2); },
+    [](auto* image) { image->set_granted(UINT64_MAX); },
+    [](auto* image) { image->mutable_rosters()->set_generation(UINT64_MAX); },
+    [](auto* image) { image->mutable_membership()->set_next_incarnation(UINT64_MAX); },
+    [](auto* image) { image->mutable_membership()->set_next_incarnation(1); },
+    [](auto* image) { image->mutable_membership()->mutable_members(0)->set_index(UINT32_MAX); },
+    [](auto* image) { image->mutable_membership()->mutable_members(0)->set_role(static_cast<v1::Role>(7)); },
+    [](auto* image) { *image->mutable_membership()->add_members() = image->membership().members(0); },
+    [](auto* image) { image->mutable_membership()->add_held_indices(UINT32_MAX); },
+    [](auto* image) {
+      image->mutable_membership()->mutable_members(0)->mutable_lease_steps()->set_sizes(1, UINT64_MAX);
+    },
+    [](auto* image) { (*image->mutable_states()->mutable_awaited())[1] = UINT32_MAX; },
+    [](auto* image) { image->mutable_held()->set_number(3); },
+    [](auto* image) {
+      for (int shard = 0; shard < 2; ++shard)
+        image->mutable_held()->add_shards()->set_file("../../somewhere");
+    },
+    [](auto* image) { image->add_complete()->set_number(3); },
+    [](auto* image) {
+      *image->add_leaving()->mutable_worker()->mutable_lease_steps() = Steps(UINT64_MAX, 1);
+    },
+};
+
+const std::vector<ChangeImage> kOfLeases = {
+    [](auto* image) { image->mutable_leases()->mutable_source()->set_next_position(100); },
+    [](auto* image) { image->mutable_leases()->mutable_source()->set_next_epoch(UINT64_MAX); },
+    [](auto* image) {
+      *image->mutable_leases()->mutable_source()->add_returned() = ToProto({0, 0, 1});
+    },
+    [](auto* image) {
+      *image->mutable_leases()->mutable_source()->add_returned() = ToProto({0, 99, 100});
+    },
+    [](auto* image) {
+      *image->mutable_leases()->mutable_source()->add_returned() = ToProto({0, 5, 3});
+    },
+    [](auto* image) { *image->mutable_leases()->add_holders() = image->leases().holders(0); },
+    [](auto* image) { image->mutable_leases()->mutable_holders(0)->set_done(100); },
+    [](auto* image) { image->mutable_leases()->mutable_holders(0)->set_first(UINT64_MAX); },
+    [](auto* image) { image->mutable_leases()->mutable_holders(0)->set_gone(true); },
+    [](auto* image) { image->mutable_leases()->mutable_holders(0)->set_most(0); },
+    [](auto* image) {
+      v1::StepsImage* const kept = image->mutable_leases()->mutable_holders(0)->mutable_kept();
+      kept->set_sizes(0, 0);
+      kept->set_sizes(1, UINT64_MAX);
+    },
+    [](auto* image) { image->mutable_leases()->mutable_holders(0)->mutable_kept()->add_sizes(1); },
+    [](auto* image) { image->mutable_leases()->set_open_samples(1); },
+    [](auto* image) { image->mutable_leases()->set_open_minibatches(0); },
+    [](auto* image) { image->mutable_leases()->set_assigned_minibatches(0); },
+};
+
+const std::vector<ChangeImage> kOfPlans = {
+    [](auto* image) { image->mutable_plans()->mutable_source()->set_next_position(100); },
+    [](auto* image) {
+      *image->mutable_plans()->mutable_source()->add_returned() = ToProto({0, 0, 1});
+    },
+    [](auto* image) { image->mutable_plans()->mutable_plans(0)->clear_participants(); },
+    [](auto* image) { image->mutable_plans()->mutable_plans(0)->mutable_participants(0)->set_done(1000); },
+    [](auto* image) { image->mutable_plans()->mutable_plans(0)->mutable_participants(0)->set_holder(77); },
+    [](auto* image) {
+      *image->mutable_plans()->mutable_plans(0)->add_participants() = image->plans().plans(0).participants(0);
+    },
+    [](auto* image) { image->mutable_plans()->mutable_plans(0)->set_first_step(3); },
+    [](auto* image) { *image->mutable_plans()->add_plans() = image->plans().plans(0); },
+    [](auto* image) { image->mutable_plans()->clear_plans(); },
+    [](auto* image) { image->mutable_plans()->set_next_step(0); },
+    [](auto* image) { image->mutable_plans()->set_budget_steps(0); },
+    [](auto* image) { image->mutable_plans()->set_open_samples(0); },
+    [](auto* image) { image->mutable_plans()->mutable_holders(0)->set_leases(0, 999); },
+    [](auto* image) { image->mutable_plans()->mutable_holders(0)->set_done(9); },
+    [](auto* image) { *image->mutable_plans()->add_holders() = image->plans().holders(0); },
+};
+
+TEST_P(MasterImageTest, OneThatNoMasterCanHaveWrittenIsRefused) {
+  const bool synchronous = GetParam();
+  const ManualClock clock;
+  const v1::Job job = MakeJob({.synchronous = synchronous, .workers = 2});
+  const v1::MasterImage sound = Training(job, clock)->Save();
+  ASSERT_TRUE(CheckMasterImage(sound, job, 2).ok()) << CheckMasterImage(sound, job, 2);
+  ASSERT_TRUE(synchronous ? sound.plans().holders_size() == 2 : sound.leases().holders_size() == 2)
+      << sound.DebugString();
+  for (const auto* const changes : {&kOfBoth, synchronous ? &kOfPlans : &kOfLeases}) {
+    for (size_t i = 0; i < changes->size(); ++i) {
+      v1::MasterImage image = sound;
+      (*changes)[i](&image);
+      EXPECT_EQ(CheckMasterImage(image, job, 2).code(), absl::StatusCode::kInvalidArgument)
+          << "change " << i << ": " << image.DebugString();
+    }
+  }
+}
+
+TEST(MasterImage, CopiesOfAnotherRunOrOfOtherServersAreRefused) {
+  const ManualClock clock;
+  const v1::Job job = MakeJob({.synchronous = false, .workers = 2});
+  v1::MasterCopy copy;
+  *copy.mutable_master() = Training(job, clock)->Save();
+  copy.set_run_id(7);
+  for (int server = 0; server < 2; ++server) copy.add_servers();
+  EXPECT_TRUE(CheckMasterCopy(copy, job, 2, 7).ok());
+  EXPECT_EQ(CheckMasterCopy(copy, job, 2, 8).message(),
+            "the copy of the master's state is damaged: it is of another run");
+  copy.mutable_servers(1)->set_offered_epoch(UINT64_MAX);
+  EXPECT_FALSE(CheckMasterCopy(copy, job, 2, 7).ok());
+  copy.mutable_servers()->RemoveLast();
+  EXPECT_FALSE(CheckMasterCopy(copy, job, 2, 7).ok());
+}
 
 TEST(MasterImage, NextIncarnationIsAtLeastThatOfTheNewProcess) {
   v1::MasterImage image;
