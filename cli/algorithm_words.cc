@@ -10,6 +10,7 @@
 #include "common/job/contribution_kinds.h"
 #include "common/job/data_sources.h"
 #include "common/job/learning_rate.h"
+#include "common/rounding.h"
 #include "common/text.h"
 #include "optim/optimizer.h"
 
@@ -166,9 +167,23 @@ std::string Patience(const v1::Evaluation& evaluation) {
                       " for ", Plural(evaluation.patience(), "evaluation"), " in a row");
 }
 
+// " (last_minibatch: MERGE; the last minibatch of an epoch has 65)"; "" if an epoch's steps are all of one size.
+std::string MergedMinibatch(const JobFacts& facts) {
+  const int64_t step = static_cast<int64_t>(SamplesPerStep(facts.job()));
+  const int64_t rest = facts.train_samples() % step;
+  if (facts.job().last_minibatch() != v1::Job::MERGE || facts.train_samples() < step || rest == 0) return "";
+  const int64_t workers = facts.synchronous() ? facts.workers() : 1;
+  return absl::StrCat(
+      " (last_minibatch: MERGE; ",
+      workers == 1 ? "the last minibatch of an epoch has " : "the last minibatches of an epoch have up to ",
+      Count(CeilDivide(step + rest, workers)), ")");
+}
+
 // "64 of the 65 samples (last_minibatch: DROP)"
 std::string SamplesOfEpoch(const JobFacts& facts) {
-  if (facts.samples_per_epoch() == facts.train_samples()) return Plural(facts.train_samples(), "sample");
+  if (facts.samples_per_epoch() == facts.train_samples()) {
+    return Plural(facts.train_samples(), "sample") + MergedMinibatch(facts);
+  }
   return absl::StrCat(Count(facts.samples_per_epoch()), " of the ", Plural(facts.train_samples(), "sample"),
                       " (last_minibatch: DROP)");
 }

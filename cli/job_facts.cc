@@ -1,5 +1,6 @@
 #include "cli/job_facts.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/codec/codec.h"
@@ -61,7 +62,14 @@ int64_t JobFacts::total_samples() const {
   }
 }
 
-int64_t JobFacts::total_steps() const { return CeilDivide(total_samples(), job_.batch_size()); }
+int64_t JobFacts::total_steps() const {
+  const int64_t samples = total_samples();
+  if (!knows_samples() || job_.last_minibatch() != v1::Job::MERGE)
+    return CeilDivide(samples, job_.batch_size());
+  const int64_t steps = StepsPerEpoch(job_, train_samples()) * (synchronous() ? workers() : 1);
+  return samples / samples_per_epoch() * steps +
+         std::min<int64_t>(steps, CeilDivide(samples % samples_per_epoch(), job_.batch_size()));
+}
 int64_t JobFacts::steps_per_worker() const { return CeilDivide(total_steps(), workers()); }
 int64_t JobFacts::updates() const {
   if (synchronous()) return CeilDivide(steps_per_worker(), period());
@@ -95,7 +103,10 @@ ServerBytes JobFacts::server(int index) const {
 WorkerBytes JobFacts::worker() const {
   const int64_t all = layout_.size() * kFloat;
   WorkerBytes bytes;
-  bytes.model = EstimateMemoryBytes(layers_, job_.batch_size());
+  const int64_t batch = job_.batch_size(), largest = LargestMinibatch(job_);
+  // A network has kernels, and so memory, for both.
+  const bool has_both = largest > batch && !job_.model().has_external();
+  bytes.model = EstimateMemoryBytes(layers_, has_both ? batch + largest : largest);
   bytes.algorithm = all * KindOf(job_.algorithm().contribution()).worker_vectors(job_);
   if (job_.compression().push() == v1::Compression::TOP_K) bytes.algorithm += all;
   return bytes;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/model_shapes.h"
 #include "common/random.h"
@@ -102,7 +103,9 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeTrainable(const v1::Job& job, con
       ChooseDevice({.device = v1::CPU, .cuda_index = {}}, {.cpu = {1, /*deterministic=*/true}});
   if (!device.ok()) return device.status();
   return Network::Create(job.model(), data.input_shape(), data.target(),
-                         {.max_batch_size = static_cast<int>(job.batch_size()), .seed = job.seed()},
+                         {.max_batch_size = static_cast<int>(LargestMinibatch(job)),
+                          .usual_batch_size = static_cast<int>(job.batch_size()),
+                          .seed = job.seed()},
                          std::move(device->backend));
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/algorithm_facts.h"
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
@@ -50,7 +51,8 @@ absl::StatusOr<std::unique_ptr<Trainable>> MakeNetwork(const WorkerOptions& opti
   const std::string device_text = choice->backend->Describe();
   absl::StatusOr<std::unique_ptr<Network>> network =
       Network::Create(job.model(), data.input_shape(), data.target(),
-                      {.max_batch_size = static_cast<int>(job.batch_size()),
+                      {.max_batch_size = static_cast<int>(LargestMinibatch(job)),
+                       .usual_batch_size = static_cast<int>(job.batch_size()),
                        .seed = job.seed(),
                        .loss_scale = job.computation().loss_scale(),
                        .loss_scale_period = job.computation().loss_scale_period()},
@@ -93,6 +95,7 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& optio
        .train_samples = static_cast<uint64_t>(data.train.size()),
        .test_samples = static_cast<uint64_t>(data.test.size()),
        .batch_size = job.batch_size(),
+       .largest_minibatch = LargestMinibatch(job),
        .seed = job.seed(),
        .evaluates = options.role == v1::EVALUATOR},
       [&stop] { return stop.IsSet(); });

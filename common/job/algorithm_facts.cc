@@ -6,6 +6,7 @@
 
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"
+#include "common/rounding.h"
 
 namespace catchment {
 
@@ -36,6 +37,7 @@ Pace PaceOf(const v1::Job& job) {
   pace.workers = job.workers();
   pace.steps_per_version = PushPeriod(job.algorithm().contribution());
   pace.contributes_first = KindOf(job.algorithm().contribution()).contributes_first;
+  pace.merges_last = job.last_minibatch() == v1::Job::MERGE;
   if (const uint32_t groups = NumGroups(consistency); groups > 0) {
     pace.contributions = pace.workers;
     pace.updates = groups;
@@ -56,6 +58,16 @@ uint64_t SamplesPerEpoch(const v1::Job& job, uint64_t train_samples) {
   const uint64_t step = SamplesPerStep(job);
   if (job.last_minibatch() != v1::Job::DROP || train_samples < step) return train_samples;
   return train_samples - train_samples % step;
+}
+
+uint64_t StepsPerEpoch(const v1::Job& job, uint64_t train_samples) {
+  const uint64_t samples = SamplesPerEpoch(job, train_samples), step = SamplesPerStep(job);
+  return job.last_minibatch() == v1::Job::MERGE && samples >= step ? samples / step
+                                                                   : CeilDivide(samples, step);
+}
+
+uint32_t LargestMinibatch(const v1::Job& job) {
+  return (job.last_minibatch() == v1::Job::MERGE ? 2 : 1) * job.batch_size();
 }
 
 }  // namespace catchment

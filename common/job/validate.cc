@@ -70,7 +70,12 @@ void CheckJob(const v1::Job& job, Problems* problems) {
   problems->Require(v1::Device_IsValid(job.device()), "device", static_cast<int>(job.device()),
                     "must be AUTO, CPU or CUDA");
   problems->Require(v1::Job::LastMinibatch_IsValid(job.last_minibatch()), "last_minibatch",
-                    static_cast<int>(job.last_minibatch()), "must be KEEP or DROP");
+                    static_cast<int>(job.last_minibatch()), "must be KEEP, DROP or MERGE");
+  problems->Require(job.batch_size() > kMaxBatchSize || LargestMinibatch(job) <= kMaxBatchSize,
+                    "last_minibatch", "MERGE",
+                    absl::StrCat("with this batch_size an epoch's last minibatch can have ",
+                                 LargestMinibatch(job), " samples, and a minibatch has at most ",
+                                 kMaxBatchSize, "; use KEEP, DROP or a smaller batch_size"));
   CheckBudget(job, problems);
 }
 

@@ -113,8 +113,8 @@ bool Device::IsPinned(const void* memory, size_t bytes) const {
 void Device::CheckMemory(int batch_size) const {
   const Memory now = memory();
   if (missing_ == 0 && now.free >= kSpareBytes) return;
-  throw Error("the device has too little memory: with batch_size " + std::to_string(batch_size) +
-              " the model needs " + Size(used_ + missing_) + ", besides " + Size(kSpareBytes) +
+  throw Error("the device has too little memory: with minibatches of " + std::to_string(batch_size) +
+              " samples the model needs " + Size(used_ + missing_) + ", besides " + Size(kSpareBytes) +
               " for the code of kernels, and of the device's " + Size(now.total) + " there are " +
               Size(now.free + used_) +
               " for both; use a smaller batch_size or model, or let fewer programs use the device");

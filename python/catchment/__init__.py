@@ -47,8 +47,9 @@ def join(parameters, train_samples, test_samples=0, device="NumPy", master=None)
 class Worker:
     """This program's place in the job. Arrays are NumPy's, or memoryviews where NumPy is not installed.
 
-    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch at most, and the
-        job's seed, which is the same for all workers.
+    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch (an epoch's last one
+        may have fewer, or with last_minibatch MERGE up to twice as many), and the job's seed, which is the same for all
+        workers.
     evaluates: whether this program is to score weights (evaluate) in place of training.
     weights, gradient: the flat vectors of all parameters, in the order of join's dict.
     parameters, gradients: their parts by name, in the parameters' shapes.

@@ -182,8 +182,9 @@ class _Parameter:
 class Worker:
     """This program's place in the job.
 
-    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch at most, and the
-        job's seed, which is the same for all workers.
+    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch (an epoch's last one
+        may have fewer, or with last_minibatch MERGE up to twice as many), and the job's seed, which is the same for all
+        workers.
     evaluates: whether this program is to score weights (evaluate) in place of training.
     """
 

@@ -23,14 +23,15 @@ Budget Until(const Position& end, uint64_t train_samples) {
   return budget;
 }
 
-Budget InSamples(uint64_t samples, uint64_t samples_per_step, uint64_t train_samples) {
-  const uint64_t rest = RoundUp(samples % train_samples, samples_per_step);
+Budget InSamples(uint64_t samples, uint64_t samples_per_step, uint64_t steps_per_epoch,
+                 uint64_t train_samples) {
+  const uint64_t steps = CeilDivide(samples % train_samples, samples_per_step);
   const uint64_t epoch = samples / train_samples;
-  return Until(rest < train_samples ? Position{epoch, rest} : Position{epoch + 1, 0}, train_samples);
+  return Until(steps < steps_per_epoch ? Position{epoch, steps * samples_per_step} : Position{epoch + 1, 0},
+               train_samples);
 }
 
-Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t train_samples) {
-  const uint64_t steps_per_epoch = RoundUp(train_samples, samples_per_step) / samples_per_step;
+Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t steps_per_epoch, uint64_t train_samples) {
   Budget budget;
   budget.steps = steps;
   budget.total_samples = steps / steps_per_epoch * train_samples +
@@ -42,14 +43,15 @@ Budget InSteps(uint64_t steps, uint64_t samples_per_step, uint64_t train_samples
 
 Budget BudgetOf(const v1::Job& job, uint64_t train_samples) {
   const Pace pace = PaceOf(job);
+  const uint64_t steps_per_epoch = StepsPerEpoch(job, train_samples);
   train_samples = SamplesPerEpoch(job, train_samples);
   switch (job.budget_case()) {
     case v1::Job::kEpochs:
       return Until({job.epochs(), 0}, train_samples);
     case v1::Job::kSamples:
-      return InSamples(job.samples(), SamplesPerStep(job), train_samples);
+      return InSamples(job.samples(), SamplesPerStep(job), steps_per_epoch, train_samples);
     case v1::Job::kUpdates:
-      return InSteps(StepsFor(job.updates(), pace), SamplesPerStep(job), train_samples);
+      return InSteps(StepsFor(job.updates(), pace), SamplesPerStep(job), steps_per_epoch, train_samples);
     case v1::Job::BUDGET_NOT_SET:
       break;
   }

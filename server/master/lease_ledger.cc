@@ -12,7 +12,7 @@ LeaseLedger::LeaseLedger(const Pace& pace, const Budget& budget, uint64_t sample
                          const v1::MasterState& from)
     : batch_size_(pace.batch_size),
       budget_(budget.steps),
-      source_(samples_per_epoch, budget.end, from),
+      source_(samples_per_epoch, budget.end, pace.merges_last, from),
       assigned_minibatches_(from.steps()) {}
 
 std::optional<uint64_t> LeaseLedger::Prepare(uint64_t holder, const std::vector<uint64_t>& members) {

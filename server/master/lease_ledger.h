@@ -3,7 +3,7 @@
 // A lease has kMinibatchesPerLease minibatches of batch_size samples, or the number set by SetLeaseSize. Near
 // the end of the budget it has fewer, at most (minibatches left) / (2 * members) and at least 1, so that all
 // workers finish at about the same time. The samples of a minibatch belong to one epoch; the last minibatch
-// of an epoch may be smaller.
+// of an epoch may be smaller, or with Pace.merges_last larger.
 #ifndef CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
 #define CATCHMENT_SERVER_MASTER_LEASE_LEDGER_H_
 

@@ -29,7 +29,7 @@ PlanLedger::PlanLedger(const Pace& pace, const Budget& budget, uint64_t samples_
       steps_per_version_(pace.steps_per_version),
       contributes_first_(pace.contributes_first),
       budget_(budget.steps),
-      source_(samples_per_epoch, budget.end, from),
+      source_(samples_per_epoch, budget.end, pace.merges_last, from),
       next_step_(from.version() * pace.steps_per_version),
       budget_steps_(from.steps()) {}
 

@@ -6,19 +6,23 @@
 
 namespace catchment {
 
-SampleSource::SampleSource(uint64_t samples_per_epoch, std::optional<Position> end,
+SampleSource::SampleSource(uint64_t samples_per_epoch, std::optional<Position> end, bool merges_last,
                            const v1::MasterState& from)
-    : samples_per_epoch_(samples_per_epoch), end_(end), next_{from.next_epoch(), from.next_position()} {
+    : samples_per_epoch_(samples_per_epoch),
+      end_(end),
+      merges_last_(merges_last),
+      next_{from.next_epoch(), from.next_position()} {
   CHECK_GT(samples_per_epoch_, 0u);
   // The job that goes on may train with fewer samples of an epoch than the one before.
   if (next_.position >= samples_per_epoch_) next_ = {next_.epoch + 1, 0};
   for (const v1::SampleSpan& span : from.pending()) pool_.Add(FromProto(span));
 }
 
-Step SampleSource::Take(uint64_t at_most) {
+Step SampleSource::Take(uint64_t size) {
   const uint64_t epoch = pool_.empty() ? next_.epoch : pool_.first_epoch();
   Step step;
-  uint64_t left = at_most;
+  uint64_t left = size;
+  if (const uint64_t all = merges_last_ ? LeftOf(epoch) : 0; all < 2 * size) left = std::max(size, all);
   while (left > 0 && !pool_.empty() && pool_.first_epoch() == epoch) {
     const Span span = pool_.TakeFront(left);
     left -= span.size();
@@ -33,6 +37,10 @@ uint64_t SampleSource::remaining() const {
   const uint64_t end = Linear(*end_);
   const uint64_t next = Linear(next_);
   return pool_.num_samples() + (end > next ? end - next : 0);
+}
+
+uint64_t SampleSource::LeftOf(uint64_t epoch) const {
+  return pool_.SamplesOf(epoch) + (next_.epoch == epoch ? FreshOfEpoch() : 0);
 }
 
 uint64_t SampleSource::FreshOfEpoch() const {

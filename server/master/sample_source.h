@@ -19,10 +19,13 @@ namespace catchment {
 class SampleSource {
  public:
   // Starts from `from`; a default MasterState is the beginning. Fresh samples end at `end`, if it is given.
-  SampleSource(uint64_t samples_per_epoch, std::optional<Position> end, const v1::MasterState& from);
+  // `merges_last`: Pace.merges_last.
+  SampleSource(uint64_t samples_per_epoch, std::optional<Position> end, bool merges_last,
+               const v1::MasterState& from);
 
-  // Takes up to `at_most` samples of one epoch. The result is empty only if no samples are left.
-  Step Take(uint64_t at_most);
+  // Takes up to `size` samples of one epoch; if last ones are merged, all samples that are left of it if they are
+  // fewer than 2 * size. The result is empty only if no samples are left.
+  Step Take(uint64_t size);
 
   // Returns samples, which will be taken again before fresh ones.
   void Return(const Step& step) { pool_.Add(step); }
@@ -46,10 +49,13 @@ class SampleSource {
   uint64_t Linear(const Position& at) const { return at.epoch * samples_per_epoch_ + at.position; }
   // Returns the number of fresh samples left in the current epoch.
   uint64_t FreshOfEpoch() const;
+  // Returns the number of samples left to take of the epoch that the next ones are of.
+  uint64_t LeftOf(uint64_t epoch) const;
   Span TakeFresh(uint64_t at_most);
 
   const uint64_t samples_per_epoch_;
   const std::optional<Position> end_;
+  const bool merges_last_;
   SpanPool pool_;
   Position next_;  // its position is always below samples_per_epoch_
 };

@@ -48,6 +48,14 @@ Span SpanPool::TakeFront(uint64_t at_most) {
   return {at.epoch, at.position, end};
 }
 
+uint64_t SpanPool::SamplesOf(uint64_t epoch) const {
+  uint64_t samples = 0;
+  for (auto span = ends_.lower_bound({epoch, 0}); span != ends_.end() && span->first.epoch == epoch; ++span) {
+    samples += span->second - span->first.position;
+  }
+  return samples;
+}
+
 Step SpanPool::spans() const {
   Step spans;
   for (const auto& [begin, end] : ends_) spans.push_back({begin.epoch, begin.position, end});

@@ -23,6 +23,7 @@ class SpanPool {
   bool empty() const { return ends_.empty(); }
   uint64_t first_epoch() const { return ends_.begin()->first.epoch; }
   uint64_t num_samples() const { return num_samples_; }
+  uint64_t SamplesOf(uint64_t epoch) const;
   Step spans() const;
 
  private:

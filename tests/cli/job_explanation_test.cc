@@ -261,6 +261,30 @@ TEST(ExplainJobTest, EpochWithoutItsLastMinibatchIsNamed) {
           "2 epochs of 64 of the 65 samples (last_minibatch: DROP), 128 samples in all: 2 steps of 64"));
 }
 
+TEST(ExplainJobTest, MergedLastMinibatchIsNamed) {
+  const auto budget = [](const std::string& preset, uint64_t workers, const std::string& merge) {
+    const auto job = LoadCompleteJob("examples/drawn_digits.textproto",
+                                     {"data.drawn_digits.train_samples=130", "batch_size=64", "epochs=2",
+                                      merge, absl::StrCat("workers=", workers), "algorithm.preset=" + preset},
+                                     1);
+    EXPECT_TRUE(job.ok()) << job.status();
+    const auto facts = JobFacts::Create(*job, 1);
+    EXPECT_TRUE(facts.ok()) << facts.status();
+    return std::make_pair(DescribeBudget(*facts), facts->worker().model);
+  };
+  EXPECT_THAT(
+      budget("downpour", 1, "last_minibatch=MERGE").first,
+      HasSubstr("2 epochs of 130 samples (last_minibatch: MERGE; the last minibatch of an epoch has 66), 260 "
+                "samples in all: 4 steps of 64 on the one worker, about 4 updates"));
+  EXPECT_THAT(
+      budget("sync", 2, "last_minibatch=MERGE").first,
+      HasSubstr("130 samples (last_minibatch: MERGE; the last minibatches of an epoch have up to 65), 260 "
+                "samples in all: 2 steps of 64 on each of 2 workers, about 2 updates"));
+  EXPECT_GT(budget("sync", 2, "last_minibatch=MERGE").second,
+            2 * budget("sync", 2, "last_minibatch=KEEP").second)
+      << "the workers have memory for 64 and for 128 samples";
+}
+
 TEST(ExplainJobTest, RowsOfATableAreCountedByWorkers) {
   const auto job = LoadCompleteJob("examples/table_csv.textproto", {}, 4);
   ASSERT_TRUE(job.ok()) << job.status();

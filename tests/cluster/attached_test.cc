@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -120,9 +121,18 @@ INSTANTIATE_TEST_SUITE_P(All, AttachedPresetTest, testing::ValuesIn(PresetNames(
                          [](const auto& info) { return info.param; });
 
 TEST_F(AttachedTest, SeveralWorkersFollowTheBuiltInModel) {
-  const std::string more = "epochs: 3 workers: 3 deterministic: true";
-  const auto attached = Train("attached", AttachedJob(more), Program(), 3);
-  EXPECT_LE(LargestDifference(attached, Train("built-in", BuiltInJob(more), "", 3)), 1e-5);
+  // 240 samples are 5 steps of 3 workers, or 4 of 4 workers, of which the last has 48; or 3, the last of 112.
+  for (const auto& [workers, steps, last] :
+       std::vector<std::tuple<int, int, std::string>>{{3, 5, "KEEP"}, {4, 4, "KEEP"}, {4, 3, "MERGE"}}) {
+    const std::string name = absl::StrCat(workers, last);
+    const std::string more =
+        absl::StrCat("epochs: 3 workers: ", workers, " deterministic: true last_minibatch: ", last);
+    const auto attached = Train(name, AttachedJob(more), Program(), workers);
+    EXPECT_EQ(summary_["samples"], 3 * kRows) << name;
+    EXPECT_EQ(summary_["updates"], 3 * steps) << name;
+    EXPECT_LE(LargestDifference(attached, Train(name + "-built-in", BuiltInJob(more), "", workers)), 1e-5)
+        << name;
+  }
 }
 
 TEST_F(AttachedTest, EvaluatorsProgramScoresTheWeights) {

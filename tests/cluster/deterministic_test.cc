@@ -62,5 +62,23 @@ TEST(DeterministicTest, TwoWorkersDoWhatOneWithTwiceTheBatchDoes) {
   EXPECT_LE(difference, 1e-4);
 }
 
+// 2000 samples are 50 minibatches of 40.
+TEST(DeterministicTest, MergedMinibatchesChangeNoBitWhereNoneIsLeft) {
+  Trained kept, merged;
+  Train("kept", Job(1, 40, "epochs: 2 last_minibatch: KEEP"), 1, 1, &kept);
+  Train("merged", Job(1, 40, "epochs: 2 last_minibatch: MERGE"), 1, 1, &merged);
+  EXPECT_EQ(LargestDifference(kept.tensors, merged.tensors), 0);
+}
+
+// The last of 20 steps has 176 samples.
+TEST(DeterministicTest, TwoWorkersMergeTheirLastMinibatchesAsOneDoes) {
+  Trained two, again, one;
+  Train("two", Job(2, 48, "epochs: 2 last_minibatch: MERGE"), 2, 2, &two);
+  Train("again", Job(2, 48, "epochs: 2 last_minibatch: MERGE"), 2, 2, &again);
+  Train("one", Job(1, 96, "epochs: 2 last_minibatch: MERGE"), 1, 1, &one);
+  EXPECT_TRUE(two.bytes == again.bytes);
+  EXPECT_LE(LargestDifference(two.tensors, one.tensors), 1e-4);
+}
+
 }  // namespace
 }  // namespace catchment

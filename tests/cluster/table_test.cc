@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/job/job_text.h"
 #include "common/random.h"
 #include "gmock/gmock.h"
@@ -81,6 +82,23 @@ TEST(TableTest, RowsOfCsvAndOfPackedShardsTrainTheSameBits) {
   const nlohmann::json of_shards = Train("packed", ClassJob(data), &packed);
   EXPECT_EQ(LargestDifference(csv, packed), 0);
   EXPECT_EQ(summary["test_accuracy"], of_shards["test_accuracy"]);
+}
+
+// Of 65 rows one would be left for two workers with minibatches of 16.
+TEST(TableTest, MergedLastMinibatchesTrainEveryRow) {
+  WriteFile("train.csv", ClassRows(65, 1));
+  WriteFile("test.csv", ClassRows(100, 2));
+  const std::string job =
+      absl::StrReplaceAll(ClassJob(Csv() + " last_minibatch: MERGE"),
+                          {{"layers { relu {} }", "layers { batch_norm {} } layers { relu {} }"}});
+  std::map<std::string, std::vector<float>> weights;
+  for (const char* preset : {"sync", "downpour"}) {
+    const nlohmann::json summary =
+        Train(preset, absl::StrReplaceAll(job, {{"\"sync\"", absl::StrCat("'", preset, "'")}}), &weights);
+    EXPECT_EQ(summary["samples"], 4 * 65) << summary.dump(2);
+    EXPECT_EQ(summary["updates"], 4 * (std::string(preset) == "sync" ? 2 : 4)) << summary.dump(2);
+    EXPECT_GT(summary.value("test_accuracy", 0.0), 0.6) << summary.dump(2);
+  }
 }
 
 TEST(TableTest, TheExampleTrains) {

@@ -113,6 +113,11 @@ class TorchTest(TorchCase):
         with open(out + "/summary.json") as file:
             self.assertGreater(json.load(file)["test_accuracy"], 0.7)
 
+    def test_batch_norm_trains_all_samples_where_one_would_be_left(self):
+        out = self.attached("deep", *self.sets("batch_size=239", "last_minibatch=MERGE", "epochs=3"))
+        summary = json.loads(read(out + "/summary.json"))
+        self.assertEqual((summary["samples"], summary["updates"]), (3 * 240, 3))
+
     def test_batch_norm_is_scored_with_statistics_that_are_in_the_file(self):
         for variant in ("deep", "collate"):
             self.check_batch_norm(variant)
@@ -183,7 +188,7 @@ class TorchTest(TorchCase):
                 ("again", r"join\(\) was called before in this program.*start a job for each")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)
-        self.attached("deep", *self.sets("batch_size=239"), fails=True)
+        self.attached("deep", *self.sets("batch_size=239", "last_minibatch=KEEP"), fails=True)
         self.assertRegex(self.logs, "Expected more than 1 value per channel .*: set a batch_size that does not leave one")
         for variant, text in (("scaled", "GradScaler .* parameter dense1.weight .*unscale_"),
                               ("partly-scaled", "GradScaler .* parameter dense1.weight .*unscale_"),

@@ -50,6 +50,7 @@ class AttachedModel final : public Trainable {
     uint64_t train_samples = 0;
     uint64_t test_samples = 0;
     uint32_t batch_size = 0;
+    uint32_t largest_minibatch = 0;  // in samples
     uint64_t seed = 0;
     bool evaluates = false;
   };

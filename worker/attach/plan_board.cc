@@ -19,8 +19,8 @@ void Publish(uint64_t* word, uint64_t value) {
 
 }  // namespace
 
-absl::StatusOr<PlanBoard> PlanBoard::Create(uint32_t batch_size) {
-  const uint64_t indices = (uint64_t{batch_size} + 1) / 2 * 2;  // slots begin at multiples of 8 bytes
+absl::StatusOr<PlanBoard> PlanBoard::Create(uint32_t most) {
+  const uint64_t indices = (uint64_t{most} + 1) / 2 * 2;  // slots begin at multiples of 8 bytes
   const uint64_t slot = kIndices + indices * sizeof(uint32_t);
   absl::StatusOr<SharedMemory> memory =
       SharedMemory::Create("plan", static_cast<int64_t>(kFirstSlot + kSlots * slot));

@@ -16,8 +16,8 @@ class PlanBoard {
  public:
   static constexpr uint64_t kSlots = 64;
 
-  // `batch_size`: the most samples in a step.
-  static absl::StatusOr<PlanBoard> Create(uint32_t batch_size);
+  // `most`: samples in a step.
+  static absl::StatusOr<PlanBoard> Create(uint32_t most);
 
   int fd() const { return memory_.fd(); }
 

@@ -69,7 +69,7 @@ absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& optio
   if (!weights.ok()) return weights.status();
   absl::StatusOr<SharedMemory> gradient = SharedMemory::Create("gradient", BytesOf(options.tensors));
   if (!gradient.ok()) return gradient.status();
-  absl::StatusOr<PlanBoard> plan = PlanBoard::Create(options.batch_size);
+  absl::StatusOr<PlanBoard> plan = PlanBoard::Create(options.largest_minibatch);
   if (!plan.ok()) return plan.status();
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {

@@ -81,9 +81,12 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(const v1::Model& model,
   std::unique_ptr<Network> network(
       new Network(*std::move(layers), model.loss(), options, std::move(backend)));
   network->backend_->Enter();
-  absl::StatusOr<std::unique_ptr<Program>> program = network->MakeProgram(options.max_batch_size);
-  if (!program.ok()) return program.status();
-  network->programs_[options.max_batch_size] = *std::move(program);
+  for (const int size : {options.usual_batch_size, options.max_batch_size}) {
+    if (size == 0 || network->programs_.contains(size)) continue;
+    absl::StatusOr<std::unique_ptr<Program>> program = network->MakeProgram(size);
+    if (!program.ok()) return program.status();
+    network->programs_[size] = *std::move(program);
+  }
   return network;
 }
 
@@ -112,7 +115,8 @@ Program& Network::ProgramFor(const Minibatch& batch) {
   CHECK(batch.samples >= 1 && batch.samples <= options_.max_batch_size) << "a minibatch of " << batch.samples;
   backend_->Enter();
   const auto power = static_cast<int>(std::bit_ceil(static_cast<unsigned>(batch.samples)));
-  const int size = std::min(power, options_.max_batch_size);
+  const bool is_usual = batch.samples <= options_.usual_batch_size;
+  const int size = std::min(power, is_usual ? options_.usual_batch_size : options_.max_batch_size);
   const auto found = programs_.find(size);
   if (found != programs_.end()) return *found->second;
   absl::StatusOr<std::unique_ptr<Program>> program = MakeProgram(size);

@@ -468,6 +468,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"batch_size=1000001", "data={mnist{}}"},
              "batch_size: is 1000001; must be from 1 to 1000000\n"
              "batch_size: is 1000001; must not be above the samples of the training set, 60000"},
+        Case{{"batch_size=500001", "last_minibatch=MERGE", "data.drawn_digits.train_samples=600000"},
+             "last_minibatch: is MERGE; with this batch_size an epoch's last minibatch can have 1000002 "
+             "samples, and "
+             "a minibatch has at most 1000000; use KEEP, DROP or a smaller batch_size"},
         Case{{"batch_size=60001", "data={mnist{}}"},
              "batch_size: is 60001; must not be above the samples of the training set, 60000"},
         Case{{"data.generated_events={test_samples: 0}", "model.layers[1].dense.units=3"},

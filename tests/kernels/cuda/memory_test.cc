@@ -54,7 +54,7 @@ TEST(MemoryTest, SaysWhatIsNeededAndWhatThereIs) {
   EXPECT_THAT(
       std::string(status.message()),
       HasSubstr(absl::StrCat(
-          "the device has too little memory: with batch_size 256 the model needs ",
+          "the device has too little memory: with minibatches of 256 samples the model needs ",
           absl::StrFormat("%.1f", 1.0 * BytesNeeded(256) / kMebibyte),
           " MiB, besides 0.1 MiB for the code of kernels, and of the device's 8.0 MiB there are 8.0 MiB "
           "for both; use a smaller batch_size or model, or let fewer programs use the device")));

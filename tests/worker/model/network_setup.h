@@ -31,11 +31,13 @@ struct NetworkSetup {
   int max_batch_size = 8;
   bool deterministic = false;
   int threads = 1;
+  int usual_batch_size = 0;
 };
 
 inline std::unique_ptr<Network> Make(const NetworkSetup& setup) {
   auto network = Network::Create(
-      Parse(setup.model), setup.input, setup.classes, {.max_batch_size = setup.max_batch_size, .seed = 3},
+      Parse(setup.model), setup.input, setup.classes,
+      {.max_batch_size = setup.max_batch_size, .usual_batch_size = setup.usual_batch_size, .seed = 3},
       MakeCpuBackend({.threads = setup.threads, .deterministic = setup.deterministic}));
   EXPECT_TRUE(network.ok()) << network.status();
   return *std::move(network);

@@ -236,6 +236,24 @@ TEST(Network, RaggedBatchIsTheSumOfItsParts) {
   EXPECT_EQ(score.samples, 11);
 }
 
+TEST(Network, LargestBatchChangesNoBitOfTheUsualOnes) {
+  const auto one = Make({kSmallCnn, {2, 9, 8}, 4, 6, true});
+  const auto other = Make({kSmallCnn, {2, 9, 8}, 4, 12, true, 1, 6});
+  const Samples samples(12, {2, 9, 8}, 4);
+  const std::vector<float> weights = InitialWeights(*one);
+  for (const int size : {1, 3, 5, 6}) {
+    const Minibatch batch = samples.Batch(0, size);
+    EXPECT_EQ(GradientOf(other.get(), weights, batch), GradientOf(one.get(), weights, batch)) << size;
+  }
+  for (const int size : {7, 9, 12}) {
+    const std::vector<float> first = GradientOf(one.get(), weights, samples.Batch(0, 6));
+    const std::vector<float> second = GradientOf(one.get(), weights, samples.Batch(6, size));
+    std::vector<double> mean(weights.size());
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] = (6.0 * first[i] + (size - 6.0) * second[i]) / size;
+    ExpectClose(GradientOf(other.get(), weights, samples.Batch(0, size)), mean, 1e-5);
+  }
+}
+
 TEST(Network, PaddingHoldsNothingOfTheBatchBefore) {
   const auto network = Make({kSmallCnn, {2, 9, 8}});
   const Samples samples(3, {2, 9, 8}, 4);
