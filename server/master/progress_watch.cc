@@ -14,7 +14,7 @@ constexpr double kSteps = 10;
 constexpr double kStuckSteps = 20;
 // Processes that are remembered, and the doublings of their limits.
 constexpr size_t kMostProcesses = 10'000;
-constexpr int kMostDoublings = 20;
+constexpr uint32_t kMostDoublings = 20;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ double ProgressWatch::Limit(const Work& work) const {
 
 void ProgressWatch::NoteStuck(const std::string& process) {
   if (times_stuck_.size() >= kMostProcesses) times_stuck_.clear();
-  int& times = times_stuck_[process];
+  uint32_t& times = times_stuck_[process];
   times = std::min(times + 1, kMostDoublings);
 }
 

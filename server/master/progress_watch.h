@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace catchment {
 
@@ -60,6 +61,9 @@ class ProgressWatch {
   // Returns the time in which servers have answered one step of the worker, on average since its first Observe; 0 if they
   // have not answered any.
   double SecondsPerAnswer(uint64_t incarnation) const;
+  // By process. It is all that a master which continues for another needs: what workers do is observed anew.
+  const std::map<std::string, uint32_t>& times_stuck() const { return times_stuck_; }
+  void Restore(std::map<std::string, uint32_t> times_stuck) { times_stuck_ = std::move(times_stuck); }
   // Does not count `seconds`, in which the master did not run.
   void Extend(double seconds);
 
@@ -75,12 +79,12 @@ class ProgressWatch {
   const double stuck_seconds_;
   const double heartbeat_timeout_seconds_;
   std::map<uint64_t, Watched> workers_;
-  std::map<std::string, int> times_stuck_;  // by process
   struct Address {
     int times = 0;  // that a worker from there was stuck
     double barred_until = 0;
   };
   std::map<std::string, Address> addresses_;
+  std::map<std::string, uint32_t> times_stuck_;  // by process
 };
 
 }  // namespace catchment

@@ -42,6 +42,11 @@ class Filler {
 
  private:
   static void FillMap(Message* message, const FieldDescriptor* field) {
+    if (auto* const master = dynamic_cast<v1::MasterImage*>(message)) {
+      ASSERT_EQ(field->name(), "times_stuck");
+      (*master->mutable_times_stuck())["node:7"] = 3;
+      return;
+    }
     auto* const image = dynamic_cast<v1::StateCollectionImage*>(message);
     ASSERT_NE(image, nullptr) << field->full_name();
     (*image->mutable_awaited())[501] = 3;

@@ -103,6 +103,15 @@ TEST(ProgressWatchTest, TimeOfAStepIsThatOfTheServersAnswers) {
   EXPECT_EQ(watch.SecondsPerAnswer(kWorker + 1), 0);
 }
 
+TEST(ProgressWatchTest, LimitsStayDoubledInAMasterThatContinues) {
+  ProgressWatch watch(300, 10), next(300, 10);
+  watch.NoteStuck("node:7");
+  watch.NoteStuck("node:7");
+  next.Restore(watch.times_stuck());
+  EXPECT_EQ(next.Limit({.to_do = true, .process = "node:7"}), 1200);
+  EXPECT_EQ(next.Limit({.to_do = true, .process = "node:8"}), 300);
+}
+
 TEST(ProgressWatchTest, PausesOfTheMasterDoNotCount) {
   ProgressWatch watch(300, 10);
   watch.Observe(kWorker, {.to_do = true}, 0);
