@@ -1,36 +1,24 @@
 #include "worker/evaluator.h"
 
-#include <glog/logging.h>
 #include <grpcpp/grpcpp.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/job/validate.h"
 #include "common/mutex.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
+#include "tests/worker/jobs.h"
 
 namespace catchment {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-v1::Job SmallestJob() {
-  v1::Job job;
-  job.set_batch_size(4);
-  job.set_epochs(1);
-  job.mutable_data()->mutable_synthetic()->set_samples(8);
-  job.mutable_model()->mutable_synthetic()->set_parameters(4);
-  const absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
-  CHECK(filled.ok()) << filled.status();
-  return *filled;
-}
 
 // A master that never asks for an evaluation. It answers the calls of GetEvaluation with `answers` in turn, and ends the
 // job when there are no more. NOT_FOUND also begins another run, or with `ends` says from then on that the job has ended.

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/validate.h"
 #include "common/wire/protocol.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
 #include "tests/common/rpc/loopback_server.h"
+#include "tests/worker/jobs.h"
 
 namespace catchment {
 namespace {
@@ -82,22 +82,15 @@ TEST_F(SessionTest, JobThatHasEndedIsNotOpened) {
 
 // The trainer keeps in it what TOP_K has not sent.
 TEST_F(SessionTest, ResidualIsKeptInARunAndDroppedWithIt) {
-  v1::Job job;
-  job.set_batch_size(4);
-  job.set_epochs(1);
-  job.mutable_data()->mutable_synthetic()->set_samples(8);
-  job.mutable_model()->mutable_synthetic()->set_parameters(2);
-  const absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
-  ASSERT_TRUE(filled.ok()) << filled.status();
-  *master_.reply()->mutable_job() = *filled;
+  *master_.reply()->mutable_job() = SmallestJob();
   master_.reply()->add_servers("127.0.0.1:1");
   master_.reply()->set_run_id(1);
   const WorkerOptions options{.credentials = grpc::InsecureChannelCredentials()};
   absl::StatusOr<Session> session = OpenSession(options, &client_);
   ASSERT_TRUE(session.ok()) << session.status();
-  session->residual = {0.5f, -1};
+  session->residual = {0.5f, -1, 0, 0};
   ASSERT_TRUE(FollowMaster(options, absl::AbortedError("no"), &client_, &session).ok());
-  EXPECT_EQ(session->residual, std::vector<float>({0.5f, -1}));
+  EXPECT_EQ(session->residual, std::vector<float>({0.5f, -1, 0, 0}));
   master_.reply()->set_run_id(2);
   ASSERT_TRUE(FollowMaster(options, absl::AbortedError("no"), &client_, &session).ok());
   EXPECT_EQ(session->run_id, 2u);

@@ -12,7 +12,6 @@
 
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
-#include "common/job/validate.h"
 #include "common/model_shapes.h"
 #include "common/mutex.h"
 #include "common/wire/protocol.h"
@@ -22,23 +21,13 @@
 #include "tests/common/rpc/loopback_server.h"
 #include "tests/server/shard_harness.h"
 #include "tests/server/test_servers.h"
+#include "tests/worker/jobs.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-v1::Job SmallestJob() {
-  v1::Job job;
-  job.set_batch_size(4);
-  job.set_epochs(1);
-  job.mutable_data()->mutable_synthetic()->set_samples(8);
-  job.mutable_model()->mutable_synthetic()->set_parameters(4);
-  const absl::StatusOr<v1::Job> filled = FillDefaultsAndValidate(job);
-  CHECK(filled.ok()) << filled.status();
-  return *filled;
-}
 
 v1::GetJobReply ReplyWith(const v1::Job& job, uint64_t run_id, const std::string& server) {
   v1::GetJobReply reply;
