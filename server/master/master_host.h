@@ -244,6 +244,8 @@ class MasterHost {
   bool HasStandbys() const { return catchment::HasStandbys(options_.job, options_.num_servers); }
   // Returns true if the job has ended without failing, and this process was no part of that.
   bool HasEndedWithout(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns, for people, how the job has ended.
+  std::string DescribeEnd() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if another process has come for the shard of a server, which it must restore from the standby.
   bool MustRestore(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records that a process has restored the shard of a server.

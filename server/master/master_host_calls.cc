@@ -37,8 +37,7 @@ absl::StatusOr<v1::GetJobReply> MasterHost::GetJob() {
   reply.set_build(BuildVersion());
   for (size_t s = 0; s < peers_.size(); ++s) {
     if (peers_[s].address.empty()) {
-      if (master_->phase() == v1::JobStatus::FAILED)
-        return absl::FailedPreconditionError(DescribeEnd("FAILED", master_->Status().reason()));
+      if (master_->phase() == v1::JobStatus::FAILED) return absl::FailedPreconditionError(DescribeEnd());
       return absl::UnavailableError(
           absl::StrCat("server ", s, " of ", peers_.size(), " has not registered yet"));
     }
@@ -56,7 +55,7 @@ absl::StatusOr<v1::RegisterServerReply> MasterHost::RegisterServer(const v1::Reg
     return ended;
   }
   if (HasEndedWithout(request)) {
-    ended.set_ended(DescribeEnd(v1::JobStatus::Phase_Name(master_->phase()), master_->Status().reason()));
+    ended.set_ended(DescribeEnd());
     return ended;
   }
   if (absl::Status status = CheckServer(request); !status.ok()) return status;
@@ -87,6 +86,10 @@ bool MasterHost::HasEndedWithout(const v1::RegisterServerRequest& request) {
   if (peer.instance == request.server_instance()) return false;
   peer.gone = true;
   return master_->phase() != v1::JobStatus::FAILED;
+}
+
+std::string MasterHost::DescribeEnd() const {
+  return catchment::DescribeEnd(v1::JobStatus::Phase_Name(master_->phase()), master_->Status().reason());
 }
 
 void MasterHost::NoteFailure(const v1::RegisterServerRequest& request) {
@@ -210,8 +213,7 @@ absl::Status MasterHost::OnRestarted(size_t server) {
   const std::string name = absl::StrCat("server ", server);
   if (master_->ended()) {
     peers_[server].gone = true;
-    return absl::FailedPreconditionError(
-        DescribeEnd(v1::JobStatus::Phase_Name(master_->phase()), master_->Status().reason()));
+    return absl::FailedPreconditionError(DescribeEnd());
   }
   if (!loss_ && !over_) {
     loss_ = Loss{.process = name,
