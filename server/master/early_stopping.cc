@@ -11,17 +11,26 @@ std::string After(const v1::BestState& score) { return absl::StrCat(" after ", s
 
 }  // namespace
 
-EarlyStopping::EarlyStopping(const v1::Evaluation& evaluation, const v1::BestState& from)
-    : evaluation_(evaluation), state_(from) {}
+EarlyStopping::EarlyStopping(const v1::Evaluation& evaluation, const v1::BestState& from,
+                             const v1::BestState& last)
+    : evaluation_(evaluation), state_(from), last_(last) {
+  if (last_.evaluation() > 0) enough_ = Judge();
+}
 
 bool EarlyStopping::Observe(const v1::BestState& score) {
   const bool better = IsBetter(score, state_, evaluation_.min_improvement());
   const uint64_t since = better ? 0 : state_.since() + 1;
   if (better) state_ = score;
   state_.set_since(since);
-  enough_ = TargetsReached(score);
-  if (enough_.empty()) enough_ = PatienceEnded(score);
+  last_ = score;
+  last_.clear_since();
+  enough_ = Judge();
   return better;
+}
+
+std::string EarlyStopping::Judge() const {
+  const std::string reached = TargetsReached();
+  return reached.empty() ? PatienceEnded() : reached;
 }
 
 double EarlyStopping::Measure(const v1::BestState& score) const {
@@ -33,26 +42,26 @@ bool EarlyStopping::IsBetter(const v1::BestState& score, const v1::BestState& th
   return than.evaluation() == 0 || Measure(score) < Measure(than) - double{margin};
 }
 
-std::string EarlyStopping::TargetsReached(const v1::BestState& score) const {
-  if (!std::isfinite(score.loss())) return "";
+std::string EarlyStopping::TargetsReached() const {
+  if (!std::isfinite(last_.loss())) return "";
   std::string reached;
   if (evaluation_.has_target_accuracy()) {
-    if (static_cast<float>(score.accuracy()) < evaluation_.target_accuracy()) return "";
-    reached = absl::StrCat("test accuracy ", score.accuracy(), " reached evaluation.target_accuracy ",
+    if (static_cast<float>(last_.accuracy()) < evaluation_.target_accuracy()) return "";
+    reached = absl::StrCat("test accuracy ", last_.accuracy(), " reached evaluation.target_accuracy ",
                            evaluation_.target_accuracy());
   }
   if (evaluation_.has_target_loss()) {
-    if (static_cast<float>(score.loss()) > evaluation_.target_loss()) return "";
-    absl::StrAppend(&reached, reached.empty() ? "" : ", and ", "test loss ", score.loss(),
+    if (static_cast<float>(last_.loss()) > evaluation_.target_loss()) return "";
+    absl::StrAppend(&reached, reached.empty() ? "" : ", and ", "test loss ", last_.loss(),
                     " reached evaluation.target_loss ", evaluation_.target_loss());
   }
-  return reached.empty() ? "" : absl::StrCat(reached, After(score));
+  return reached.empty() ? "" : absl::StrCat(reached, After(last_));
 }
 
-std::string EarlyStopping::PatienceEnded(const v1::BestState& score) const {
+std::string EarlyStopping::PatienceEnded() const {
   if (evaluation_.patience() == 0 || state_.since() < evaluation_.patience()) return "";
   const std::string end = absl::StrCat(" in ", state_.since(), " evaluations (evaluation.patience ",
-                                       evaluation_.patience(), "),", After(score));
+                                       evaluation_.patience(), "),", After(last_));
   if (state_.evaluation() == 0) return absl::StrCat("test loss has not been a finite number", end);
   const bool by_accuracy = evaluation_.best_by() == v1::Evaluation::ACCURACY;
   const float margin = evaluation_.min_improvement();

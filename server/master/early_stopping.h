@@ -24,8 +24,9 @@ namespace catchment {
 
 class EarlyStopping {
  public:
-  // `evaluation` has its defaults filled in. `from` is the state of a resumed job, empty for a new one.
-  EarlyStopping(const v1::Evaluation& evaluation, const v1::BestState& from);
+  // `evaluation` has its defaults filled in. `from` and `last` are state() and last_score() of a resumed job, empty for a
+  // new one. A job whose last evaluation was enough, also with other settings now, is resumed with enough().
+  EarlyStopping(const v1::Evaluation& evaluation, const v1::BestState& from, const v1::BestState& last);
 
   // Records an evaluation, whose `since` is ignored. Returns true if it is the best so far.
   bool Observe(const v1::BestState& score);
@@ -35,21 +36,27 @@ class EarlyStopping {
 
   // Returns, for people, why training may end after the last evaluation; empty if it continues.
   const std::string& enough() const { return enough_; }
-  // Takes the state and enough() of another object.
-  void Restore(const v1::BestState& state, std::string enough) {
+  // Takes the state, last_score() and enough() of another object.
+  void Restore(const v1::BestState& state, const v1::BestState& last, std::string enough) {
     state_ = state;
+    last_ = last;
     enough_ = std::move(enough);
   }
   // Returns the best evaluation and the number of evaluations since.
   const v1::BestState& state() const { return state_; }
+  // Returns the last evaluation; number 0: there was none.
+  const v1::BestState& last_score() const { return last_; }
 
  private:
   double Measure(const v1::BestState& score) const;
-  std::string TargetsReached(const v1::BestState& score) const;
-  std::string PatienceEnded(const v1::BestState& score) const;
+  // Return why the last evaluation is enough; empty if it is not.
+  std::string Judge() const;
+  std::string TargetsReached() const;
+  std::string PatienceEnded() const;
 
   const v1::Evaluation evaluation_;
   v1::BestState state_;
+  v1::BestState last_;
   std::string enough_;
 };
 

@@ -73,12 +73,13 @@ Master::Master(v1::Job job, std::vector<TensorSpec> tensors, int num_shards, con
       granted_(from.version()),
       checkpoints_(num_shards),
       evaluations_(job_.evaluation().every_epochs(), from.next_evaluation()),
-      early_stopping_(job_.evaluation(), from.best()),
+      early_stopping_(job_.evaluation(), from.best(), from.last_score()),
       marks_(num_shards),
       watch_(job_.faults().stuck_seconds(), job_.faults().heartbeat_timeout_seconds()) {
   const v1::Schedule& schedule = job_.optimizer().schedule();
   if (schedule.decay() == v1::Schedule::PLATEAU) plateau_.emplace(schedule, from.plateau());
   if (from.train_samples() > 0) OpenLedger(from.train_samples());
+  EndIfEnough();
 }
 
 double Master::done_epochs() const {
@@ -408,6 +409,7 @@ v1::MasterState Master::StateAt(const Cut& cut) const {
   state.set_next_evaluation(evaluations_.next());
   if (plateau_) *state.mutable_plateau() = plateau_->state();
   *state.mutable_best() = early_stopping_.state();
+  *state.mutable_last_score() = early_stopping_.last_score();
   return state;
 }
 

@@ -255,6 +255,7 @@ class Master {
   std::vector<Rosters::Entry> RosterEntries() const;
   void FollowPlateau();
   void RecordScore();
+  void EndIfEnough();
 
   void Remove(const v1::LeaveRequest& request);
   // Removes the worker from the rosters. Its samples are assigned to others when all shards have reported how

@@ -53,6 +53,10 @@ void Master::RecordScore() {
   // The file may have the weights of a run that was lost, which are better than all of this run.
   const bool best = early_stopping_.Observe(score) && early_stopping_.IsBetter(score, kept_);
   if (best && job_.evaluation().keep_best()) best_wanted_ = score.evaluation();
+  EndIfEnough();
+}
+
+void Master::EndIfEnough() {
   if (!early_stopping_.enough().empty()) state_machine_.EndEarly(early_stopping_.enough());
 }
 

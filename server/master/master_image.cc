@@ -52,6 +52,7 @@ v1::MasterImage Master::Save() const {
   *image.mutable_evaluations() = evaluations_.Save();
   if (plateau_) *image.mutable_plateau() = plateau_->state();
   *image.mutable_best() = early_stopping_.state();
+  *image.mutable_last_score() = early_stopping_.last_score();
   image.set_enough(early_stopping_.enough());
   image.set_best_wanted(best_wanted_);
   image.set_best_awaited_from(best_awaited_from_);
@@ -92,7 +93,7 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
     master->complete_.push_back({one.number(), ShardsOf(one), one.state()});
   master->evaluations_.Restore(image.evaluations());
   if (master->plateau_) master->plateau_->Restore(image.plateau());
-  master->early_stopping_.Restore(image.best(), image.enough());
+  master->early_stopping_.Restore(image.best(), image.last_score(), image.enough());
   master->best_wanted_ = image.best_wanted();
   master->best_awaited_from_ = image.best_awaited_from();
   master->work_.Restore(image.work());

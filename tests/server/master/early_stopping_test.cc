@@ -38,13 +38,15 @@ struct Seen {
   std::vector<bool> enough;
 };
 
-// Evaluations 1, 2, ... Each time it is made anew from its state, as for a job that is resumed.
+// Evaluations 1, 2, ... Each time it is made anew from its state, as for a job that is resumed, and says the same.
 Seen Watch(const v1::Evaluation& evaluation, const std::vector<double>& losses,
            const std::vector<double>& accuracies = {}) {
   Seen seen;
-  v1::BestState state;
+  v1::BestState state, last;
+  std::string enough;
   for (size_t i = 0; i < losses.size(); ++i) {
-    EarlyStopping stopping(evaluation, state);
+    EarlyStopping stopping(evaluation, state, last);
+    EXPECT_EQ(stopping.enough(), enough) << i;
     const uint64_t before = state.evaluation();
     const bool better = stopping.Observe(Score(i + 1, losses[i], accuracies.empty() ? 0 : accuracies[i]));
     EXPECT_EQ(better, stopping.state().evaluation() != before) << i;
@@ -52,6 +54,8 @@ Seen Watch(const v1::Evaluation& evaluation, const std::vector<double>& losses,
     seen.since.push_back(stopping.state().since());
     seen.enough.push_back(!stopping.enough().empty());
     state.ParseFromString(stopping.state().SerializeAsString());
+    last.ParseFromString(stopping.last_score().SerializeAsString());
+    enough = stopping.enough();
   }
   return seen;
 }
@@ -120,7 +124,7 @@ TEST(EarlyStoppingTest, TargetsAreReachedExactly) {
 TEST(EarlyStoppingTest, SaysWhyItIsEnough) {
   v1::Evaluation evaluation = ByLoss(/*patience=*/1, /*min_improvement=*/0.5f);
   evaluation.set_target_accuracy(0.98f);
-  EarlyStopping stopping(evaluation, {});
+  EarlyStopping stopping(evaluation, {}, {});
   stopping.Observe(Score(1, 0.25, 0.5));
   EXPECT_EQ(stopping.enough(), "");
   stopping.Observe(Score(2, 0.25, 0.5));
@@ -133,8 +137,17 @@ TEST(EarlyStoppingTest, SaysWhyItIsEnough) {
   EXPECT_EQ(stopping.state().evaluation(), 1u);
 }
 
+TEST(EarlyStoppingTest, MorePatienceThanTheJobHadLetsItGoOn) {
+  EarlyStopping stopping(ByLoss(/*patience=*/1), {}, {});
+  stopping.Observe(Score(1, 0.25));
+  stopping.Observe(Score(2, 0.25));
+  EXPECT_NE(stopping.enough(), "");
+  EXPECT_EQ(EarlyStopping(ByLoss(/*patience=*/2), stopping.state(), stopping.last_score()).enough(), "");
+  EXPECT_EQ(EarlyStopping(ByLoss(/*patience=*/1), stopping.state(), {}).enough(), "") << "no score is known";
+}
+
 TEST(EarlyStoppingTest, ComparesScoresWithAndWithoutAMargin) {
-  const EarlyStopping stopping(ByLoss(3, /*min_improvement=*/0.5f), {});
+  const EarlyStopping stopping(ByLoss(3, /*min_improvement=*/0.5f), {}, {});
   EXPECT_TRUE(stopping.IsBetter(Score(6, 0.875), Score(3, 1)));
   EXPECT_FALSE(stopping.IsBetter(Score(6, 0.875), Score(3, 1), 0.5f));
   EXPECT_FALSE(stopping.IsBetter(Score(6, 1), Score(3, 1)));

@@ -1585,6 +1585,37 @@ TEST_F(MasterTest, PatienceEndsTheJobAndIsKeptOverARestart) {
               HasSubstr("test accuracy has not become better than 0.6, of evaluation 1, in 2 evaluations"));
 }
 
+// Whichever checkpoint a job that has had enough goes on from, it evaluates nothing again.
+TEST_F(MasterTest, JobThatIsResumedAfterItsLastEvaluationEndsAtOnce) {
+  for (const bool by_patience : {true, false}) {
+    v1::Job job = MakeJob({.epochs = 8});
+    if (by_patience) {
+      job.mutable_evaluation()->set_patience(1);
+    } else {
+      job.mutable_evaluation()->set_target_accuracy(0.5f);
+    }
+    Start(job);
+    const Worker evaluator = Join(v1::EVALUATOR);
+    Worker worker = Join();
+    ASSERT_TRUE(TrainAndScore(evaluator, &worker, 1, 20).ok());
+    EXPECT_EQ(master_->phase(), v1::JobStatus::TRAINING);
+    ASSERT_TRUE(TrainAndScore(evaluator, &worker, 1, 25).ok());
+    const std::string reason = master_->Status().ended_early();
+    EXPECT_NE(reason, "");
+    const v1::MasterState state = master_->StateAt({.version = shards_[0].version()});
+    Start(job, 2, state);
+    master_->Tick();
+    for (int i = 0; i < 3; ++i) Exchange();
+    EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
+    EXPECT_EQ(master_->Status().ended_early(), reason);
+    job.mutable_evaluation()->clear_target_accuracy();
+    job.mutable_evaluation()->set_patience(5);
+    Start(job, 2, state);
+    master_->Tick();
+    EXPECT_EQ(master_->phase(), v1::JobStatus::WAITING) << "resumed with more patience";
+  }
+}
+
 // The job went back: model-best.safetensors has the weights of a later and better evaluation of the run that was lost.
 // Training ends as it would have without the loss.
 TEST_F(MasterTest, PatienceCountsFromTheHistoryOfTheCheckpoint) {
