@@ -151,17 +151,20 @@ void Block::HandleDuplicate(Envelope envelope, const Contribution& contribution,
     return;
   }
   const Gate& gate = call->commanded.gate;
+  // The first copy had the same values: a worker that has not been told yet that they are not finite must know.
+  const v1::Block::Fate fate = contribution.finite ? v1::Block::DUPLICATE : v1::Block::NON_FINITE;
   if (gate.bounded() && gate.ClockOf(envelope.worker, finished_) > gate.HighestClock(finished_)) {
     // Another process had held the first copy, before this one continued with its shard.
-    Outcome outcome{std::move(envelope), {}, v1::Block::DUPLICATE};
-    if (outcome.envelope.operation == v1::Block::EXCHANGE) outcome.answer = Difference(contribution, nullptr);
+    Outcome outcome{std::move(envelope), {}, fate};
+    if (outcome.envelope.operation == v1::Block::EXCHANGE && contribution.finite)
+      outcome.answer = Difference(contribution, nullptr);
     Hold(std::move(outcome), gate);
     return;
   }
   // A worker exchanges once in an update, and waits for the answer before the next one.
   const Group::LastUpdate* const last =
       gate.in_groups() ? &groups_[gate.GroupOf(envelope.worker)].last() : nullptr;
-  AnswerOnly(std::move(envelope), contribution, v1::Block::DUPLICATE, last, call);
+  AnswerOnly(std::move(envelope), contribution, fate, last, call);
 }
 
 bool Block::IsLate(uint32_t worker, uint64_t version, const Gate& gate) const {
@@ -265,7 +268,8 @@ void Block::AnswerOnly(Envelope envelope, const Contribution& contribution, v1::
                        const Group::LastUpdate* last, BlockCall* call) {
   Payload payload;
   if (envelope.operation == v1::Block::PUSH_PULL) payload = EncodeWeights();
-  if (envelope.operation == v1::Block::EXCHANGE) payload = Difference(contribution, last);
+  if (envelope.operation == v1::Block::EXCHANGE && contribution.finite)
+    payload = Difference(contribution, last);
   Emit({std::move(envelope), std::move(payload), fate}, state_.version(), call);
 }
 

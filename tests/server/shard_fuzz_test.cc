@@ -189,9 +189,10 @@ Verdict Judge(const ShardFuzz::Frame& frame) {
   if (header.operation != v1::Block::PUSH && header.operation != v1::Block::PUSH_PULL) return {true};
   if (frame.payload.size() != SizeOf(header.block) * sizeof(float)) return {true};
   if (header.sequence == 0 || header.sequence > frame.pushes.complete + 1) return {true};
-  if (frame.pushes.Has(header.sequence, header.block)) return {false, v1::Block::DUPLICATE};
-  if (header.version > version) return {true};
-  return {false, AllFinite(FloatsOf(frame.payload)) ? v1::Block::APPLIED : v1::Block::NON_FINITE};
+  const bool duplicate = frame.pushes.Has(header.sequence, header.block);
+  if (header.version > version && !duplicate) return {true};
+  if (!AllFinite(FloatsOf(frame.payload))) return {false, v1::Block::NON_FINITE};
+  return {false, duplicate ? v1::Block::DUPLICATE : v1::Block::APPLIED};
 }
 
 void Subtract(const ShardFuzz::Frame& frame, std::vector<float>* weights) {

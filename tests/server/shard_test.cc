@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -307,6 +308,26 @@ TEST(ShardTest, ResentExchangeIsAnsweredAndLeavesTheCenter) {
   EXPECT_EQ(replies.at(1).header.fate, v1::Block::DUPLICATE);
   EXPECT_THAT(replies.at(1).payload, Each(1.0f)) << "0.5 * (4 - 2)";
   EXPECT_THAT(shard.shard().Weights(), Each(2.0f));
+}
+
+// The worker does not know yet, if the connection broke before it was answered.
+TEST(ShardTest, ResentContributionThatIsNotFiniteIsRefusedAgain) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const v1::Block::Operation operation : {v1::Block::PUSH, v1::Block::PUSH_PULL, v1::Block::EXCHANGE}) {
+    const bool exchange = operation == v1::Block::EXCHANGE;
+    ShardHarness shard(exchange ? ElasticJob(false, 0.5f) : GradientJob(false), 16, 16, {0});
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(shard.Handle({.worker = 0, .operation = operation, .value = nan}).ok());
+      const std::vector<Reply> replies = shard.Take();
+      ASSERT_EQ(replies.size(), 1u);
+      EXPECT_EQ(replies[0].header.fate, v1::Block::NON_FINITE) << operation << ", copy " << i;
+      EXPECT_EQ(replies[0].payload.size(), operation == v1::Block::PUSH_PULL ? 16u : 0u) << operation;
+      EXPECT_THAT(replies[0].payload, Each(0.0f)) << operation;
+    }
+    EXPECT_THAT(shard.shard().Weights(), Each(0.0f));
+    EXPECT_EQ(shard.Statistics(0).non_finite(), 1u) << operation;
+    EXPECT_EQ(shard.Statistics(0).duplicate(), 1u) << operation;
+  }
 }
 
 TEST(ShardTest, ResentContributionThatStillWaitsCountsOnceAndIsAnsweredOverTheNewConnection) {
