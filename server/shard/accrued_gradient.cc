@@ -55,6 +55,7 @@ AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Input> cont
     if (sum.first == nullptr) sum.first = &contribution;
     ++sum.contributions;
     sum.samples += contribution.samples;
+    sum.staleness += 1.0 * contribution.samples * contribution.staleness;
     sum.weight += contribution.samples * StalenessFactor(compensation_, contribution.staleness);
   }
   return sum;
@@ -122,7 +123,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Cen
   if (center.momentum != nullptr) {
     const Input& first = *sum.first;
     const MomentumControl::Setting setting =
-        center.momentum->Set({first.version, first.staleness, first.values, step.learning_rate});
+        center.momentum->Set({first.version, sum.staleness / sum.samples, first.values, step.learning_rate});
     step.momentum = setting.momentum;
     step.learning_rate *= setting.rate_factor;
   }

@@ -43,7 +43,8 @@ class AccruedGradientRule final : public Rule {
   struct Sum {
     int contributions = 0;
     double samples = 0;
-    double weight = 0;  // samples, each times the factor of its contribution
+    double weight = 0;     // samples, each times the factor of its contribution
+    double staleness = 0;  // the sum over the samples
     const Input* first = nullptr;
   };
 

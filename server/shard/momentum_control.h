@@ -17,10 +17,10 @@ namespace catchment {
 
 class MomentumControl {
  public:
-  // A contribution that is about to be applied.
+  // An update that is about to be applied. Of several contributions, version and gradient are the first one's.
   struct Stale {
     uint64_t version = 0;  // at which it was computed
-    uint64_t tau = 0;
+    double tau = 0;        // the mean over the samples
     const float* gradient = nullptr;
     float learning_rate = 0;  // before any factor
   };
@@ -31,7 +31,7 @@ class MomentumControl {
 
   virtual ~MomentumControl() = default;
 
-  // Returns the setting for the step with this contribution.
+  // Returns the setting for the step with this update.
   virtual Setting Set(const Stale& stale) = 0;
   // Observes the weights after the step, and their version.
   virtual void Stepped(uint64_t version, const float* weights) {}

@@ -6,9 +6,8 @@
 namespace catchment {
 
 MomentumControl::Setting OpenLoopMomentum::Set(const Stale& stale) {
-  const double tau = static_cast<double>(stale.tau);
   const double a = config_.averaging();
-  tau_mean_ = begun_ ? (1 - a) * tau_mean_ + a * tau : tau;
+  tau_mean_ = begun_ ? (1 - a) * tau_mean_ + a * stale.tau : stale.tau;
   begun_ = true;
   const double added = tau_mean_ / (1 + tau_mean_);
   const double mu = std::clamp(target_ - added, double{config_.min_momentum()}, target_);

@@ -38,7 +38,7 @@ struct Quadratic {
     const uint64_t tau = past.size() - 1;
     std::vector<float> g(kValues);
     for (int64_t i = 0; i < kValues; ++i) g[i] = curvature[i] * past.front()[i];
-    setting = control.Set({version - tau, tau, g.data(), static_cast<float>(kRate)});
+    setting = control.Set({version - tau, static_cast<double>(tau), g.data(), static_cast<float>(kRate)});
     for (int64_t i = 0; i < kValues; ++i) {
       v[i] = setting.momentum * v[i] + g[i];
       x[i] -= static_cast<float>(kRate) * v[i];

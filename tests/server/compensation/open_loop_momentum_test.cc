@@ -15,7 +15,7 @@ v1::OpenLoopMomentum Config(float least, float correction, float averaging) {
   return config;
 }
 
-MomentumControl::Setting SetTimes(MomentumControl* control, uint64_t tau, int times) {
+MomentumControl::Setting SetTimes(MomentumControl* control, double tau, int times) {
   MomentumControl::Setting setting;
   for (int i = 0; i < times; ++i) setting = control->Set({.tau = tau});
   return setting;
@@ -31,8 +31,7 @@ TEST(OpenLoopMomentum, LeavesALoneWorkersMomentum) {
 TEST(OpenLoopMomentum, TakesOffWhatAsynchronyAdds) {
   // tau 1 adds 1/2, tau 3 adds 3/4: of 0.9 there stay 0.4 and 0.15; of 15/16 nothing may go below 0.
   struct Row {
-    uint64_t tau;
-    double momentum, factor;
+    double tau, momentum, factor;
   };
   for (const Row& row : {Row{1, 0.4, std::sqrt(0.6 / 0.1)}, Row{3, 0.15, std::sqrt(0.85 / 0.1)},
                          Row{15, 0, std::sqrt(1 / 0.1)}}) {
