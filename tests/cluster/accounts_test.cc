@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -24,7 +25,7 @@ constexpr uint64_t kEndless = 1000000;  // epochs; such a job is ended by its te
 // Each block has the samples of the `budget`, but for those that came too late for their update. Of what was
 // computed a second time, as part of the blocks had it and part not, some blocks have more: `repeated`
 // samples before the job was resumed last.
-void ExpectRightAccounts(const TestCluster& cluster, uint64_t budget = kBudget, uint64_t repeated = 0) {
+void ExpectRightAccounts(const TestCluster& cluster, uint64_t budget, uint64_t repeated) {
   const nlohmann::json summary = cluster.Summary();
   EXPECT_EQ(summary["phase"], "DONE");
   EXPECT_EQ(summary["samples"], budget);
@@ -46,22 +47,57 @@ void ExpectRightAccounts(const TestCluster& cluster, uint64_t budget = kBudget, 
   }
 }
 
+// Returns the text of a job of that number of epochs.
+using JobOfEpochs = std::function<std::string(uint64_t epochs)>;
+
+// Ends an endless job, and returns its summary.
+nlohmann::json Stop(TestCluster* cluster) {
+  cluster->server(0).Signal(SIGTERM);
+  EXPECT_TRUE(cluster->AwaitOrderlyEnd());
+  const nlohmann::json summary = cluster->Summary();
+  EXPECT_EQ(summary["phase"], "STOPPED") << summary.dump(2);
+  return summary;
+}
+
+// Resumes a job that was stopped, with a budget to its end. `repeated` samples were computed a second time before.
+void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated) {
+  TestCluster::Options options{"", /*servers=*/2};
+  const absl::StatusOr<FoundCheckpoint> last = FindLatest(options.directory + "/out/checkpoints");
+  ASSERT_TRUE(last.ok()) << last.status();
+  // Samples of this epoch have been assigned and must be trained whatever the budget is.
+  const uint64_t epochs = last->manifest.master().next_epoch() + 2;
+  options.job = job(epochs);
+  options.resume = true;
+  TestCluster cluster(options);
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(2);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  ExpectRightAccounts(cluster, epochs * kEpoch, repeated);
+}
+
 class AccountsTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(AccountsTest, HoldWhenAWorkerIsKilledAndOthersJoin) {
-  TestCluster cluster({SmallJob(GetParam(), absl::StrCat("epochs: ", kEpochs,
-                                                         " batch_size: 10 workers: 2 "
-                                                         "faults { heartbeat_timeout_seconds: 2 } ")),
-                       /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  const uint64_t moment = 500 + RandomId() % 3000;
-  SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
-  ASSERT_TRUE(cluster.AwaitTrained(moment));
-  cluster.Kill(cluster.worker(1));
-  cluster.StartWorkers(4);
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  ExpectRightAccounts(cluster);
+  const auto job = [](uint64_t epochs) {
+    return SmallJob(GetParam(), absl::StrCat("epochs: ", epochs,
+                                             " batch_size: 10 workers: 2 "
+                                             "faults { heartbeat_timeout_seconds: 2 } "));
+  };
+  uint64_t repeated = 0;
+  {
+    TestCluster cluster({job(kEndless), /*servers=*/2});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    const uint64_t moment = 500 + RandomId() % 3000;
+    SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
+    ASSERT_TRUE(cluster.AwaitTrained(moment));
+    cluster.Kill(cluster.worker(1));
+    cluster.StartWorkers(4);
+    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "its samples are assigned to other workers"));
+    ASSERT_TRUE(cluster.AwaitStatus("the others to train", AllHaveTrained(5, 10)));
+    repeated = Stop(&cluster)["repeated_samples"];
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
 // Trains until there is a checkpoint, then kills every process. Returns false if that checkpoint is the last one, as it
@@ -92,55 +128,68 @@ TEST_P(AccountsTest, HoldWhenAJobIsKilledAndResumed) {
   options.resume = true;
   TestCluster resumed(options);
   ASSERT_TRUE(resumed.StartServers());
-  resumed.StartWorkers(3);
+  resumed.StartWorkers(2);
   ASSERT_TRUE(resumed.AwaitOrderlyEnd());
   constexpr uint64_t kLongestContribution = 2 * 100 * 10;  // of two workers, in samples
   ExpectRightAccounts(resumed, kBudget, kLongestContribution);
 }
 
-// With standbys no sample is trained twice. Until a server is back the job cannot end.
+// With standbys no sample is trained twice.
 TEST_P(AccountsTest, HoldExactlyWhenServersAreRestoredFromTheirStandbys) {
-  constexpr uint64_t kLongBudget = 10 * kBudget;
-  TestCluster cluster({SmallJob(GetParam(), absl::StrCat("epochs: ", 10 * kEpochs,
-                                                         " batch_size: 10 workers: 2 faults { standby: 1 } "
-                                                         "checkpoint { every_seconds: 0.05 } ")),
-                       /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  const uint64_t moment = 500 + RandomId() % 3000;
-  SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
-  ASSERT_TRUE(cluster.AwaitTrained(moment));
-  cluster.Kill(cluster.server(1));
-  ASSERT_TRUE(cluster.RestartServer(1));
-  ASSERT_TRUE(cluster.AwaitStatus("a recovery", [](const auto& status) { return status.recoveries() == 1; }));
-  // When samples are trained, server 1 has a copy of the master again.
-  ASSERT_TRUE(cluster.AwaitTrained(cluster.Status()->samples() + 1));
-  cluster.Kill(cluster.server(0));
-  ASSERT_TRUE(cluster.RestartServer(0));
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  EXPECT_EQ(cluster.Summary()["recoveries"], 2);
-  EXPECT_EQ(cluster.Summary()["updates_computed_again"], 0);
-  ExpectRightAccounts(cluster, kLongBudget);
+  const auto job = [](uint64_t epochs) {
+    return SmallJob(GetParam(), absl::StrCat("epochs: ", epochs,
+                                             " batch_size: 10 workers: 2 faults { standby: 1 } "
+                                             "checkpoint { every_seconds: 0.05 } "));
+  };
+  uint64_t repeated = 0;
+  {
+    TestCluster cluster({job(kEndless), /*servers=*/2});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    const uint64_t moment = 500 + RandomId() % 3000;
+    SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
+    ASSERT_TRUE(cluster.AwaitTrained(moment));
+    for (int server : {1, 0}) {
+      cluster.Kill(cluster.server(server));
+      ASSERT_TRUE(cluster.RestartServer(server));
+      const uint64_t recoveries = server == 1 ? 1 : 2;
+      ASSERT_TRUE(cluster.AwaitStatus("a recovery",
+                                      [=](const auto& status) { return status.recoveries() == recoveries; }));
+      // When samples are trained, server 1 has a copy of the master again.
+      ASSERT_TRUE(cluster.AwaitTrained(cluster.Status()->samples() + 1));
+    }
+    const nlohmann::json summary = Stop(&cluster);
+    EXPECT_EQ(summary["recoveries"], 2);
+    EXPECT_EQ(summary["updates_computed_again"], 0);
+    repeated = summary["repeated_samples"];
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
-// The job goes back to a checkpoint, or to its beginning, with the same workers. Until server 1 is back it cannot end.
+// The job goes back to a checkpoint, or to its beginning, with the same workers.
 TEST_P(AccountsTest, HoldWhenAServerIsKilledAndComesBack) {
-  constexpr uint64_t kLongBudget = 10 * kBudget;
-  TestCluster cluster(
-      {SmallJob(GetParam(), absl::StrCat("epochs: ", 10 * kEpochs,
-                                         " batch_size: 10 workers: 2 checkpoint { every_seconds: 0.05 } ")),
-       /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  const uint64_t moment = 500 + RandomId() % 3000;
-  SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
-  ASSERT_TRUE(cluster.AwaitTrained(moment));
-  cluster.Kill(cluster.server(1));
-  ASSERT_TRUE(cluster.RestartServer(1));
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  EXPECT_EQ(cluster.Summary()["recoveries"], 1);
-  constexpr uint64_t kLongestContribution = 2 * 100 * 10;  // of two workers, in samples
-  ExpectRightAccounts(cluster, kLongBudget, kLongestContribution);
+  const auto job = [](uint64_t epochs) {
+    return SmallJob(
+        GetParam(),
+        absl::StrCat("epochs: ", epochs, " batch_size: 10 workers: 2 checkpoint { every_seconds: 0.05 } "));
+  };
+  uint64_t repeated = 2 * 100 * 10;  // the longest contribution of two workers, in samples
+  {
+    TestCluster cluster({job(kEndless), /*servers=*/2});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    const uint64_t moment = 500 + RandomId() % 3000;
+    SCOPED_TRACE(absl::StrCat("killed after ", moment, " samples"));
+    ASSERT_TRUE(cluster.AwaitTrained(moment));
+    cluster.Kill(cluster.server(1));
+    ASSERT_TRUE(cluster.RestartServer(1));
+    ASSERT_TRUE(cluster.AwaitStatus(
+        "a recovery", [](const auto& status) { return status.recoveries() == 1 && status.updates() > 0; }));
+    const nlohmann::json summary = Stop(&cluster);
+    EXPECT_EQ(summary["recoveries"], 1);
+    repeated += summary["repeated_samples"].get<uint64_t>();
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
 // The families that the preset is not of itself.
@@ -167,26 +216,13 @@ TEST_P(AccountsTest, HoldWhenAJobIsStoppedAndResumedAsEachOtherFamily) {
     TestCluster cluster(options);
     ASSERT_TRUE(cluster.Start(2));
     ASSERT_TRUE(cluster.AwaitStatus("training", AllHaveTrained(2, 100 + RandomId() % 500)));
-    cluster.server(0).Signal(SIGTERM);
-    ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-    const nlohmann::json summary = cluster.Summary();
-    ASSERT_EQ(summary["phase"], "STOPPED") << summary.dump(2);
+    const nlohmann::json summary = Stop(&cluster);
     samples = summary["samples"];
     repeated += summary["repeated_samples"].get<uint64_t>();
     preset = next;
   }
-  TestCluster::Options options{"", /*servers=*/2};
-  const absl::StatusOr<FoundCheckpoint> last = FindLatest(options.directory + "/out/checkpoints");
-  ASSERT_TRUE(last.ok()) << last.status();
-  // Samples of this epoch have been assigned and must be trained whatever the budget is.
-  const uint64_t epochs = last->manifest.master().next_epoch() + 2;
-  options.job = job(preset, epochs);
-  options.resume = true;
-  TestCluster cluster(options);
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  ExpectRightAccounts(cluster, epochs * kEpoch, repeated);
+  ASSERT_NO_FATAL_FAILURE(
+      ExpectRightAccountsAtTheEnd([&](uint64_t epochs) { return job(preset, epochs); }, repeated));
 }
 
 std::vector<std::string> Names() {
@@ -201,20 +237,26 @@ INSTANTIATE_TEST_SUITE_P(Presets, AccountsTest, testing::ValuesIn(Names()),
 // Rounds of 100 steps: what a worker has computed and not pushed when it is killed is computed again, and
 // gradients that others have not pushed when all samples are assigned are pushed before the job ends.
 TEST(LocalStepsTest, SamplesOfRoundsThatWereNotPushedAreComputedAgain) {
-  const std::string job =
-      absl::StrReplaceAll(SmallJob("local_sgd", absl::StrCat("epochs: ", kEpochs,
-                                                             " batch_size: 10 workers: 2 "
-                                                             "faults { heartbeat_timeout_seconds: 2 } ")),
-                          {{"preset: \"local_sgd\"",
-                            "preset: \"local_sgd\" consistency { asynchronous {} } "
-                            "contribution { pseudo_gradient { local_steps: 100 } } "}});
-  TestCluster cluster({job, /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  ASSERT_TRUE(cluster.AwaitTrained(1500));
-  cluster.Kill(cluster.worker(1));
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  ExpectRightAccounts(cluster);
+  const auto job = [](uint64_t epochs) {
+    return absl::StrReplaceAll(
+        SmallJob("local_sgd", absl::StrCat("epochs: ", epochs,
+                                           " batch_size: 10 workers: 2 "
+                                           "faults { heartbeat_timeout_seconds: 2 } ")),
+        {{"preset: \"local_sgd\"",
+          "preset: \"local_sgd\" consistency { asynchronous {} } "
+          "contribution { pseudo_gradient { local_steps: 100 } } "}});
+  };
+  uint64_t repeated = 0;
+  {
+    TestCluster cluster({job(kEndless), /*servers=*/2});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(2);
+    ASSERT_TRUE(cluster.AwaitTrained(1500));
+    cluster.Kill(cluster.worker(1));
+    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "its samples are assigned to other workers"));
+    repeated = Stop(&cluster)["repeated_samples"];
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
 }  // namespace

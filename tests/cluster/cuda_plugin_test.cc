@@ -44,9 +44,7 @@ TEST(CudaPluginTest, TrainsTheCpusWeights) {
   std::map<std::string, std::vector<float>> weights[2];
   for (const bool cuda : {false, true}) {
     TestCluster cluster({Job(cuda ? "CUDA" : "CPU"), 2, TestDirectory() + (cuda ? "/cuda" : "/cpu")});
-    ASSERT_TRUE(cluster.StartServers());
-    cluster.StartWorkers(2);
-    cluster.StartEvaluator();
+    ASSERT_TRUE(cluster.Start(2));
     ASSERT_TRUE(cluster.AwaitOrderlyEnd());
     EXPECT_THAT(cluster.Summary()["device"].get<std::string>(), HasSubstr(cuda ? kDescription : "cpu"));
     weights[cuda] = cluster.Tensors();
@@ -64,9 +62,7 @@ TEST(CudaPluginTest, TrainsNearlyTheCpusWeightsInFloat16) {
     TestCluster cluster(
         {cuda ? Job("CUDA", "precision: FLOAT16 loss_scale: 1073741824 loss_scale_period: 5") : Job("CPU"), 2,
          TestDirectory() + (cuda ? "/float16" : "/float32")});
-    ASSERT_TRUE(cluster.StartServers());
-    cluster.StartWorkers(2);
-    cluster.StartEvaluator();
+    ASSERT_TRUE(cluster.Start(2));
     ASSERT_TRUE(cluster.AwaitOrderlyEnd());
     EXPECT_THAT(cluster.Summary()["device"].get<std::string>(), HasSubstr(cuda ? "float16" : "cpu"));
     weights[cuda] = cluster.Tensors();

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 
@@ -59,7 +60,9 @@ class ResumeTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ResumeTest, KilledJobGoesOnWithOtherServersAndWorkers) {
   ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(Job(GetParam())));
-  TestCluster::Options options{Job(GetParam()), /*servers=*/3};
+  // It waits for all three workers, so that none of them comes when it is over.
+  TestCluster::Options options{absl::StrReplaceAll(Job(GetParam()), {{"workers: 2", "workers: 3"}}),
+                               /*servers=*/3};
   options.resume = true;
   TestCluster again(options);
   ASSERT_TRUE(again.Start(3));

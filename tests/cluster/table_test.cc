@@ -56,9 +56,7 @@ std::string Csv() {
 nlohmann::json Train(const std::string& name, const std::string& job,
                      std::map<std::string, std::vector<float>>* weights, int servers = 2) {
   TestCluster cluster({.job = job, .servers = servers, .directory = TestDirectory() + "/" + name});
-  EXPECT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
-  cluster.StartEvaluator();
+  EXPECT_TRUE(cluster.Start(2));
   EXPECT_TRUE(cluster.AwaitOrderlyEnd()) << cluster.LastWords();
   *weights = cluster.Tensors();
   return cluster.Summary();

@@ -26,9 +26,7 @@ std::vector<std::string> WorkerCommand(const TestCluster& cluster, const std::ve
 
 TEST(TlsTest, JobTrainsWithCertificatesOnEveryConnection) {
   TestCluster cluster(Options(MakeCertificates("ours")));
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartEvaluator();
-  cluster.StartWorkers(2);
+  ASSERT_TRUE(cluster.Start(2));
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   EXPECT_EQ(cluster.Summary()["samples"], 10000);
   EXPECT_TRUE(cluster.Summary()["test_accuracy"].is_number()) << "the evaluator may read and report";
