@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/presets.h"
 #include "common/job/validate.h"
 #include "simulation/simulated_server.h"
@@ -155,6 +156,21 @@ TEST(SimulationTest, SamplesOfWorkersThatFailAreTrainedByOthers) {
     const v1::JobStatus status = RunJob(MakeJob(preset, 4, 2000 * kBatch), options);
     EXPECT_EQ(status.samples(), 2000u * kBatch);
     EXPECT_GT(status.wall_seconds(), 500 * kStep);
+  }
+}
+
+// Of 65 samples one would be left for two workers with minibatches of 16.
+TEST(SimulationTest, TrainsMergedMinibatchesWithTheJobsModel) {
+  for (const bool synchronous : {true, false}) {
+    const v1::Job job = Parse(absl::StrCat(
+        "name: 'merged' model { layers { flatten {} } layers { dense { units: 10 } } layers { batch_norm {} "
+        "} } "
+        "data { drawn_digits { train_samples: 65 test_samples: 10 } } workers: 2 batch_size: 16 epochs: 3 "
+        "last_minibatch: MERGE algorithm { preset: '",
+        synchronous ? "sync" : "downpour", "' }"));
+    const v1::JobStatus status = RunJob(job, Constant());
+    EXPECT_EQ(status.samples(), 3 * 65u);
+    EXPECT_EQ(status.updates(), 3 * (synchronous ? 2u : 4u));
   }
 }
 
