@@ -109,7 +109,8 @@ void Master::WatchProgress() {
         absl::StrFormat("no_progress: %s has made no progress for %.0f s (faults.stuck_seconds): considered "
                         "lost; its samples are assigned to other workers",
                         worker.name(), watch_.SecondsWithout(worker.incarnation, now)));
-    watch_.Bar(worker.origin(), watch_.SecondsWithout(worker.incarnation, now), now);
+    watch_.Bar(worker.origin(), watch_.SecondsWithout(worker.incarnation, now), worker.incarnation,
+               membership_.next_incarnation(), now);
     watch_.NoteStuck(WorkOf(worker).process);
     membership_.Remove(worker.role, worker.index);
     Release(worker);

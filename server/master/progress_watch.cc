@@ -54,9 +54,12 @@ void ProgressWatch::NoteStuck(const std::string& process) {
   times = std::min(times + 1, kMostDoublings);
 }
 
-void ProgressWatch::Bar(const std::string& address, double seconds, double now) {
+void ProgressWatch::Bar(const std::string& address, double seconds, uint64_t incarnation,
+                        uint64_t next_incarnation, double now) {
   if (addresses_.size() >= kMostProcesses) addresses_.clear();
   Address& from = addresses_[address];
+  if (incarnation < from.counts_from) return;
+  from.counts_from = next_incarnation;
   from.times = std::min(from.times + 1, kMostDoublings);
   if (from.times > 1) from.barred_until = now + seconds * std::exp2(from.times - 1);
 }

@@ -54,8 +54,10 @@ class ProgressWatch {
   void Forget(uint64_t incarnation) { workers_.erase(incarnation); }
   // Notes that a worker of this process is removed because it is stuck.
   void NoteStuck(const std::string& process);
-  // Notes at `now` that a worker from this address is removed because it was stuck for `seconds`.
-  void Bar(const std::string& address, double seconds, double now);
+  // Notes at `now` that a worker from this address is removed because it was stuck for `seconds`. Its `incarnation` counts if
+  // it is not below that of `next_incarnation` at the last one that counted: workers that start slowly together are one.
+  void Bar(const std::string& address, double seconds, uint64_t incarnation, uint64_t next_incarnation,
+           double now);
   // Returns the seconds until workers from this address may register again; 0: they may.
   double BarredFor(const std::string& address, double now) const;
   // Returns the time in which servers have answered one step of the worker, on average since its first Observe; 0 if they
@@ -80,7 +82,8 @@ class ProgressWatch {
   const double heartbeat_timeout_seconds_;
   std::map<uint64_t, Watched> workers_;
   struct Address {
-    int times = 0;  // that a worker from there was stuck
+    uint32_t times = 0;        // that a worker from there was stuck
+    uint64_t counts_from = 0;  // the lowest incarnation that counts
     double barred_until = 0;
   };
   std::map<std::string, Address> addresses_;

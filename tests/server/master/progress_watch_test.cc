@@ -78,16 +78,25 @@ TEST(ProgressWatchTest, ProcessThatComesBackHasTwiceThePatience) {
 
 TEST(ProgressWatchTest, AddressOfASecondStuckWorkerIsBarredForTwiceTheTimeAndMore) {
   ProgressWatch watch(300, 10);
-  watch.Bar("a", 300, 1000);
+  watch.Bar("a", 300, 1, 2, 1000);
   EXPECT_EQ(watch.BarredFor("a", 1000), 0) << "it may only have been slow";
-  watch.Bar("a", 600, 2000);
+  watch.Bar("a", 600, 2, 3, 2000);
   EXPECT_EQ(watch.BarredFor("a", 2000), 1200);
   EXPECT_EQ(watch.BarredFor("a", 3100), 100);
   EXPECT_EQ(watch.BarredFor("a", 3200), 0);
   EXPECT_EQ(watch.BarredFor("b", 2000), 0);
-  watch.Bar("a", 300, 4000);
+  watch.Bar("a", 300, 3, 4, 4000);
   EXPECT_EQ(watch.BarredFor("a", 4000), 1200)
       << "under another name the limit is the first again, the pause is not";
+}
+
+// Eight workers of a machine compile for longer than the limit: each comes back, with twice the time.
+TEST(ProgressWatchTest, WorkersThatStartSlowlyTogetherBarTheirAddressOnce) {
+  ProgressWatch watch(300, 10);
+  for (uint64_t worker = 1; worker <= 8; ++worker) watch.Bar("a", 300, worker, 9, 1000);
+  EXPECT_EQ(watch.BarredFor("a", 1000), 0);
+  for (uint64_t worker = 9; worker <= 16; ++worker) watch.Bar("a", 600, worker, 17, 2000);
+  EXPECT_EQ(watch.BarredFor("a", 2000), 1200);
 }
 
 TEST(ProgressWatchTest, TimeOfAStepIsThatOfTheServersAnswers) {
