@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <glog/logging.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <malloc.h>
 #include <netdb.h>
@@ -9,6 +10,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -138,10 +140,13 @@ bool HasNoIpv6() {
 }
 
 std::optional<PeerAccount::Traffic> TrafficOf(int fd) {
+  // Before the bytes that were received: those that arrive between the two count now rather than never.
+  int unread = 0;
   tcp_info info = {};
   socklen_t size = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-  return PeerAccount::Traffic{info.tcpi_bytes_received, info.tcpi_bytes_acked};
+  if (ioctl(fd, SIOCINQ, &unread) != 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+    return std::nullopt;
+  return PeerAccount::Traffic{info.tcpi_bytes_received - unread, info.tcpi_bytes_acked};
 }
 
 // Returns 0 if the file is not a socket.

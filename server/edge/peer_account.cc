@@ -28,17 +28,18 @@ std::string PeerAccount::Check(absl::FunctionRef<Traffic()> traffic, double now)
                              static_cast<double>(messages_ * limits_.bytes_of_message);
   const Traffic total = traffic();
   const double allowed = of_messages + static_cast<double>(total.acknowledged) * limits_.part_of_received;
-  other_bytes_ += static_cast<double>(total.received - received_) - (allowed - allowed_) -
-                  seconds * limits_.bytes_per_second;
+  const auto read = static_cast<double>(total.read);
+  other_bytes_ += read - read_ - (allowed - allowed_) - seconds * limits_.bytes_per_second;
   other_bytes_ = std::max(other_bytes_, 0.0);
-  received_ = total.received;
+  read_ = read;
   allowed_ = allowed;
   const double calls = static_cast<double>(calls_);
   unanswered_ = std::max(unanswered_ + calls - calls_seen_ - seconds * limits_.calls_per_second, 0.0);
   calls_seen_ = calls;
-  const int64_t under_way = has_stream_ ? limits_.stream_bytes
-                            : calls > 0 ? limits_.read_ahead_bytes
-                                        : limits_.short_message_bytes;
+  const int64_t under_way =
+      has_stream_ ? limits_.stream_bytes + std::min<int64_t>(message_bytes_, limits_.more_stream_bytes)
+      : calls > 0 ? limits_.read_ahead_bytes
+                  : limits_.short_message_bytes;
   if (other_bytes_ > static_cast<double>(limits_.other_bytes + under_way))
     return absl::StrCat(std::llround(other_bytes_ / 1024), " KiB that are not part of any message");
   if (unanswered_ > static_cast<double>(limits_.calls))

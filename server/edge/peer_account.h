@@ -25,11 +25,12 @@ class PeerAccount {
  public:
   struct Limits {
     // Bytes on their way in messages that are not complete: in one of a call that has not begun, which is a short message;
-    // in those of a call that has begun; and in those of a stream that transfers blocks. gRPC reads them ahead of the
-    // server, whose memory quota counts them.
+    // in those of a call that has begun; and in those of a stream that transfers blocks, which are more when it has
+    // transferred as many. gRPC reads them ahead of the server, whose memory quota counts them.
     int64_t short_message_bytes = 4 << 20;
     int64_t read_ahead_bytes = 8 << 20;
-    int64_t stream_bytes = 96 << 20;
+    int64_t stream_bytes = 32 << 20;
+    int64_t more_stream_bytes = 64 << 20;
     // Bytes in no message, such as headers, pings and those of TLS: at once, for each message, as a part of its bytes, as
     // a part of the bytes that the peer has received and acknowledges, and for each second.
     int64_t other_bytes = 128 << 10;
@@ -41,9 +42,9 @@ class PeerAccount {
     int64_t calls = 256;
     double calls_per_second = 10;
   };
-  // The numbers of bytes that the socket of the connection has received, and that its peer has acknowledged.
+  // The numbers of bytes that were read from the socket of the connection, and that its peer has acknowledged.
   struct Traffic {
-    uint64_t received = 0;
+    uint64_t read = 0;
     uint64_t acknowledged = 0;
   };
 
@@ -70,8 +71,7 @@ class PeerAccount {
   // What the peer has sent beyond what it may at all times. 0 at least: what it has saved does not count.
   double other_bytes_ = 0, unanswered_ = 0;
   // At the last Check.
-  double allowed_ = 0, calls_seen_ = 0, now_ = 0;
-  uint64_t received_ = 0;
+  double read_ = 0, allowed_ = 0, calls_seen_ = 0, now_ = 0;
 };
 
 // The accounts of a listener's connections.

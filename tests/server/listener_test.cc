@@ -220,6 +220,13 @@ class Passed {
       changed_.Notify();
     };
   }
+  std::string Read(size_t connection, size_t bytes) {
+    MutexLock lock(&mu_);
+    std::string read(bytes, '\0');
+    const ssize_t size = recv(files_[connection].get(), read.data(), bytes, MSG_WAITALL);
+    read.resize(std::max<ssize_t>(size, 0));
+    return read;
+  }
   void Await(size_t count) {
     MutexLock lock(&mu_);
     changed_.Wait(&mu_, [&] { return files_.size() >= count; });
@@ -310,7 +317,7 @@ TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
   EXPECT_NE(AccountOf(b), nullptr);
 }
 
-// Bytes that gRPC has not read are counted, too.
+// Bytes count when they are read from the socket.
 TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
   Acceptor::Options options;
   options.limits.short_message_bytes = options.limits.other_bytes = 1000;
@@ -318,6 +325,8 @@ TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
   const Fd flood = Dial();
   const std::string bytes(4000, 'x');
   EXPECT_EQ(send(flood.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  passed_.Await(1);
+  EXPECT_EQ(passed_.Read(0, bytes.size()), bytes);
   AwaitEnd(flood);
 }
 

@@ -21,7 +21,7 @@ class Peer {
  public:
   explicit Peer(const PeerAccount::Limits& limits = {}) : account_(limits) {}
 
-  void Send(uint64_t bytes) { traffic_.received += bytes; }
+  void Send(uint64_t bytes) { traffic_.read += bytes; }
   void Receive(uint64_t bytes) { traffic_.acknowledged += bytes; }
   // A message of so many bytes, in frames with `around` bytes.
   void SendMessage(uint64_t bytes, uint64_t around) {
@@ -122,9 +122,13 @@ TEST(PeerAccountTest, AMessageOnItsWayMayBeAsLongAsTheServerTakesOne) {
   peer.Send(4 << 20);
   EXPECT_THAT(peer.After(1), IsEmpty());
   peer.account()->StreamAdmitted();
-  peer.Send(88 << 20);
+  peer.Send(24 << 20);
   EXPECT_THAT(peer.After(1), IsEmpty());
-  peer.Send(1 << 20);
+  // Half of it has arrived, so that as much more may be on its way.
+  peer.account()->MessageArrived(16 << 20);
+  peer.Send(32 << 20);
+  EXPECT_THAT(peer.After(1), IsEmpty());
+  peer.Send(2 << 20);
   EXPECT_THAT(peer.After(1), HasSubstr("KiB that are not part of any message"));
 }
 
@@ -162,11 +166,11 @@ TEST(PeerAccountTest, CallsThatAreResetExceedIt) {
 // The bytes of a message that arrives while the account is read are counted before the message.
 TEST(PeerAccountTest, AMessageThatArrivesDuringACheckIsNotCountedTwice) {
   PeerAccount account{PeerAccount::Limits()};
-  uint64_t received = 0;
+  uint64_t read = 0;
   for (int i = 0; i < 10'000; ++i) {
     const auto traffic = [&] {
       account.MessageArrived(1 << 20);
-      return PeerAccount::Traffic{received += 1 << 20, 0};
+      return PeerAccount::Traffic{read += 1 << 20, 0};
     };
     ASSERT_THAT(account.Check(traffic, i + 1), IsEmpty()) << i;
   }
