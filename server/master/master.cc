@@ -91,6 +91,8 @@ void Master::OpenLedger(uint64_t train_samples) {
   train_samples_ = train_samples;
   total_samples_ = BudgetOf(job_, train_samples).total_samples;
   ledger_ = MakeDataLedger(job_, train_samples, from_);
+  // Workers that have left may have begun training, though none was assigned samples.
+  if (schedule_.last().number > 0) ledger_->AwaitCheckpoint(true);
 }
 
 // ------------------------------------------------------------------------------------------- membership
@@ -169,8 +171,7 @@ absl::Status Master::CheckTrainSamples(const v1::RegisterRequest& request) const
 }
 
 bool Master::TrainSamplesAreOpen() const {
-  return from_.train_samples() == 0 && !assigned_ && membership_.num_workers() == 0 && !draining_ &&
-         schedule_.last().number == 0;
+  return from_.train_samples() == 0 && !assigned_ && membership_.num_workers() == 0 && !draining_;
 }
 
 absl::StatusOr<v1::HeartbeatReply> Master::Heartbeat(const v1::HeartbeatRequest& request) {
@@ -500,11 +501,11 @@ JobStateMachine::Facts Master::GatherFacts() const {
 void Master::OnStateEntered() {
   switch (state_machine_.state()) {
     case JobStateMachine::State::kWaiting:
-      events_.Add(state_machine_.reason());
+      AddOfMember(state_machine_.reason());
       break;
     case JobStateMachine::State::kTraining:
       meter_.Restart(clock_->Now());
-      events_.Add(absl::StrCat("training with ", membership_.num_workers(), " workers"));
+      AddOfMember(absl::StrCat("training with ", membership_.num_workers(), " workers"));
       break;
     case JobStateMachine::State::kLeaving:
       events_.Add(state_machine_.cut_short() ? state_machine_.reason() : "the budget is spent");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -626,39 +627,44 @@ TEST_F(MasterTest, FailsWhenTheLastWorkerHasFailed) {
 }
 
 TEST_F(MasterTest, WorkerThatLeavesAgainAndAgainDoesNotFillTheLog) {
-  Start(MakeJob({.workers = 2}));
-  const Worker other = Join();
   const std::string reason =
       std::string(900, 'x') + "\nE20261125 master_host.cc:1] the job failed\u202e\u009b";
-  size_t bytes = 0, lines = 0;
-  std::string last;
-  const auto take = [&] {
-    for (const std::string& event : master_->TakeEvents()) {
-      EXPECT_THAT(event, Not(AnyOf(HasSubstr("\n"), HasSubstr("\u202e"), HasSubstr("\u009b"))));
-      bytes += event.size();
-      ++lines;
-      last = event;
+  for (const bool alone : {false, true}) {  // alone, it begins and interrupts training
+    Start(MakeJob({.workers = 1, .epochs = 2}));
+    std::optional<Worker> other;
+    if (!alone) other = Join();
+    size_t bytes = 0, lines = 0;
+    std::string last;
+    const auto take = [&] {
+      for (const std::string& event : master_->TakeEvents()) {
+        EXPECT_THAT(event, Not(AnyOf(HasSubstr("\n"), HasSubstr("\u202e"), HasSubstr("\u009b"))));
+        bytes += event.size();
+        ++lines;
+        last = event;
+      }
+    };
+    for (int i = 0; i < 10'000; ++i) {
+      Leave(Join(), reason);
+      if (i % 250 == 249) {  // the rate of one address
+        clock_.Advance(1);
+        Exchange();
+        if (other) {
+          ASSERT_TRUE(Beat(*other).ok());
+        }
+        master_->Tick();
+        take();
+      }
     }
-  };
-  for (int i = 0; i < 20'000; ++i) {
-    Leave(Join(), reason);
-    if (i % 250 == 249) {  // the rate of one address
-      clock_.Advance(1);
-      Exchange();
-      ASSERT_TRUE(Beat(other).ok());
-      master_->Tick();
-      take();
-    }
+    EXPECT_LT(lines, 2200u);
+    EXPECT_LT(bytes, 2u << 20);
+    clock_.Advance(2);
+    master_->Tick();
+    take();
+    EXPECT_THAT(last, HasSubstr(" further events of members are left out"));
+    master_->Stop("enough");
+    take();
+    EXPECT_THAT(last, Not(HasSubstr("left out"))) << "events of the job are always there";
   }
-  EXPECT_LT(lines, 2300u);
-  EXPECT_LT(bytes, 2u << 20);
-  clock_.Advance(2);
-  master_->Tick();
-  take();
-  EXPECT_THAT(last, HasSubstr(" further events of members are left out"));
-  Leave(other);
-  take();
-  EXPECT_THAT(last, HasSubstr("left: it is done"));
 }
 
 TEST_F(MasterTest, LeavingTwiceDoesNoHarm) {
