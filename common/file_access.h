@@ -20,8 +20,9 @@ enum class FileNamedBy {
 };
 
 // Opens a file with `flags` of open(2), such as O_RDONLY or O_WRONLY | O_CREAT, and O_CLOEXEC. Returns the descriptor, which the
-// caller closes. Never waits, as open(2) does for a named pipe. Errors: InvalidArgument "PATH: is not a regular file" for a
-// named pipe, a device, a socket and a directory; "cannot open PATH" with what the system says.
+// caller closes. Never waits, as open(2) does for a named pipe. A file that a directory names and that may be created is not
+// reached through a symbolic link, which could lead to a file elsewhere. Errors: InvalidArgument "PATH: is not a regular file" for
+// a named pipe, a device, a socket, a directory, and such a link; "cannot open PATH" with what the system says.
 absl::StatusOr<int> OpenFile(const std::string& path, int flags,
                              FileNamedBy named_by = FileNamedBy::kDirectory, mode_t mode = 0644);
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -49,6 +50,15 @@ TEST_F(RunDirectoryTest, FilesThatAreNamedPipesAreNeitherReadNorWritten) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(ReadSummary(pipe).status().message(), pipe + ": is not a regular file");
   EXPECT_EQ(WriteFile(pipe, "{}").message(), pipe + ": is not a regular file");
+}
+
+TEST_F(RunDirectoryTest, FilesElsewhereAreNotWrittenThroughLinks) {
+  Put("mine", "mine");
+  const std::string link = path_ + "/compare.json.new";
+  fs::create_symlink(path_ + "/mine", link);
+  EXPECT_EQ(WriteFile(link, "{}").message(), link + ": is not a regular file");
+  EXPECT_EQ(ReadTextFile(path_ + "/mine").value_or(""), "mine");
+  EXPECT_TRUE(WriteFile(link, "{}", FileNamedBy::kUser).ok()) << "the user's own link";
 }
 
 TEST_F(RunDirectoryTest, ARunWithoutACheckpointIsReplaced) {

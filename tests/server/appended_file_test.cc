@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -51,10 +52,15 @@ TEST(AppendedFileTest, OfALineThatDoesNotFitNothingStays) {
   EXPECT_EQ(Read(Path("full")), "first\nthird\n");
 }
 
-TEST(AppendedFileTest, RefusesANamedPipe) {
+TEST(AppendedFileTest, RefusesANamedPipeAndALinkToAnotherFile) {
   ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(AppendedFile::OpenLines(Path("pipe")).status().message(),
             Path("pipe") + ": is not a regular file");
+  std::ofstream(Path("mine")) << "not a line";
+  ASSERT_EQ(symlink(Path("mine").c_str(), Path("link").c_str()), 0);
+  EXPECT_EQ(AppendedFile::OpenLines(Path("link")).status().message(),
+            Path("link") + ": is not a regular file");
+  EXPECT_EQ(Read(Path("mine")), "not a line");
 }
 
 TEST(AppendedFileTest, LinesOfAnEarlierProcessStayButForOneThatItDidNotFinish) {

@@ -115,6 +115,17 @@ TEST(DirectoryLock, LocksOfReadersAreNotInItsWay) {
   for (int reader : readers) close(reader);
 }
 
+TEST(DirectoryLock, ALinkToAnotherFileIsRefusedAndTheFileIsLeftAlone) {
+  const std::string directory = FreshDirectory(), other = directory + "-other";
+  std::ofstream(other) << "mine";
+  ASSERT_EQ(chmod(other.c_str(), 0644), 0);
+  std::filesystem::create_symlink(other, directory + "/master.lock");
+  EXPECT_EQ(DirectoryLock::Take(directory).status().message(),
+            directory + "/master.lock: is not a regular file");
+  EXPECT_EQ(Content(directory), "mine");
+  EXPECT_EQ(ModeOf(other), 0644u);
+}
+
 TEST(DirectoryLock, AChildProcessDoesNotKeepIt) {
   const std::string directory = FreshDirectory();
   pid_t child = 0;
