@@ -1,5 +1,7 @@
 // Mistakes of users and failures of networks: each ends the daemon with exit code 1 and a message that names
 // the problem and its solution.
+#include <sys/stat.h>
+
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -86,6 +88,9 @@ TEST(BadServerTest, NoJobFile) {
   ExpectRefusal({ServerProgram()}, HasSubstr("--job=FILE is required"));
   const std::string missing = TestDirectory() + "/no-such.textproto";
   ExpectRefusal(Server(missing), HasSubstr(missing));
+  const std::string pipe = TestDirectory() + "/pipe.textproto";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ExpectRefusal(Server(pipe), HasSubstr(pipe + ": is not a regular file"));
 }
 
 TEST(BadServerTest, GarbledJobFile) {
