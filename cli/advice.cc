@@ -46,6 +46,8 @@ constexpr double kLargeShardParameters = 1 << 20;
 constexpr double kLateShare = 0.01;
 // With backup workers some are late by design; most of one worker's being late means that its work is wasted.
 constexpr double kLateShareWithBackup = 0.5;
+// With a staleness limit, more than this share says that it is below the usual staleness.
+constexpr double kLateShareWithLimit = 0.25;
 // An evaluator reads its data before it joins.
 constexpr double kEvaluatorSeconds = 30;
 // A multiple of checkpoint.every_updates or every_seconds, and a lower bound in seconds for jobs that save
@@ -359,6 +361,20 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   for (const auto& [worker, outcomes] : by_worker) {
     all.applied += outcomes.applied;
     all.late += outcomes.late;
+  }
+  if (const uint32_t limit = ConsistencyOf(status).asynchronous().staleness_limit(); limit > 0) {
+    if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShareWithLimit) return;
+    warnings->push_back(
+        {.code = "contributions_late",
+         .measured = all.late_share(),
+         .bound = kLateShareWithLimit,
+         .found = absl::StrCat(Share(all.late_share()), " of contributions were ", limit,
+                               " updates old or more, and were dropped"),
+         .why =
+             "staleness_limit is for outliers. Here the usual staleness, about workers - 1, reaches it, and "
+             "work is lost.",
+         .advice = "Raise staleness_limit, or use fewer workers."});
+    return;
   }
   if (all.applied + all.late < kEnoughPushes || all.late_share() <= kLateShare) return;
   warnings->push_back(

@@ -40,9 +40,9 @@ double TotalMomentum(double staleness, double momentum);
 // Beyond this total, the presets without compensation trained less accurately (docs/results/staleness.md).
 inline constexpr double kMaxTotalMomentum = 0.97;
 
-// Returns the learning rate to try with more than 8 asynchronous workers, 8 / workers of the preset's; nothing if the
-// preset's own applies, or if it is not known.
-std::optional<double> RateForManyWorkers(const v1::Job& job);
+// Returns the learning rate with which the job would make the steps of its preset at the expected staleness; nothing if
+// that is not known, or nothing is stale. `job` is complete and valid.
+std::optional<double> RateAtExpectedStaleness(const v1::Job& job);
 
 // Returns the mean staleness that is expected of a job's algorithm, in versions.
 //

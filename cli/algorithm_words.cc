@@ -204,8 +204,7 @@ std::string DescribeContribution(const JobFacts& facts) {
 }
 
 std::string DescribeCompensation(const JobFacts& facts) {
-  const CompensationKind& kind = KindOf(facts.job().algorithm().compensation());
-  return kind.describe(facts.job(), KeptForEachWorker(facts));
+  return DescribeCompensation(facts.job(), KeptForEachWorker(facts));
 }
 
 std::string DescribeOptimizer(const JobFacts& facts) {

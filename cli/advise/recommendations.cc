@@ -172,9 +172,6 @@ const std::vector<PresetRule>& Rules() {
 }
 
 PresetAdvice AdviceFor(const Candidate& candidate, std::string reason) {
-  if (const std::optional<double> rate = RateForManyWorkers(candidate.job)) {
-    absl::StrAppend(&reason, "; with optimizer.learning_rate ", Short(*rate, 3));
-  }
   return {candidate.preset->name, std::move(reason), candidate.prediction.efficiency,
           candidate.samples_per_second, ExpectedStaleness(candidate.job)};
 }
@@ -201,7 +198,7 @@ bool KeepsPresetMomentum(const v1::Job& job, double staleness) {
   const Preset* const preset = FindPreset(job.algorithm().preset());
   const double momentum = job.optimizer().momentum();
   return preset != nullptr && momentum <= preset->optimizer.momentum() &&
-         TotalMomentum(staleness, momentum) <= kMaxTotalMomentum;
+         (momentum == 0 || TotalMomentum(staleness, momentum) <= kMaxTotalMomentum);
 }
 
 }  // namespace
@@ -231,12 +228,12 @@ MomentumAdvice AdviseMomentum(const v1::Job& job, std::optional<double> stalenes
   } else if (advice.staleness <= 0) {
     advice.rule = "Nothing is stale, so asynchrony adds none: keep the job's.";
   } else if (KeepsPresetMomentum(job, advice.staleness)) {
-    advice.rule = "The preset's: it was chosen for stale gradients, and they add little enough to it.";
+    advice.rule = "The preset's: it was chosen for this staleness.";
   } else if (advice.added >= target) {
     advice.take = 0;
     advice.rule = absl::StrFormat(
         "Asynchrony alone adds more than %.2f, with which training without staleness does well: take fewer "
-        "workers, a smaller learning rate, or the preset dana, hybrid or sync.",
+        "workers, a smaller learning rate, or the preset staleness_aware, dana or sync.",
         target);
   } else {
     advice.take = target - advice.added;

@@ -12,6 +12,7 @@ constexpr uint32_t kMaxDelay = 10000;
 
 const char kPath[] = "algorithm.consistency.";
 const char kDelay[] = "asynchronous.emulated_delay";
+const char kLimit[] = "asynchronous.staleness_limit";
 
 // A job without workers is reported elsewhere.
 uint32_t WorkersOf(const v1::Job& job) { return std::max(1u, job.workers()); }
@@ -43,6 +44,28 @@ void CheckGroups(const v1::Job& job, Problems* problems) {
   }
 }
 
+void CheckStalenessLimit(const v1::Job& job, Problems* problems) {
+  const v1::Asynchronous& asynchronous = job.algorithm().consistency().asynchronous();
+  if (!asynchronous.has_staleness_limit()) return;
+  const std::string path = absl::StrCat(kPath, kLimit);
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  if (asynchronous.staleness_limit() == 0) {
+    problems->Add(path,
+                  "is 0, which drops every contribution; must be at least 1; leave it out for no limit");
+  } else if (asynchronous.emulated_delay() > 0) {
+    problems->Add(
+        path,
+        "does not go with emulated_delay, which applies contributions long after they were answered; "
+        "leave one of them out");
+  } else if (contribution.has_gradient() &&
+             contribution.gradient().fetch_period() != contribution.gradient().push_period()) {
+    problems->Add(
+        path,
+        "needs a fetch_period that equals push_period: a worker whose contribution is dropped continues "
+        "with the newest weights");
+  }
+}
+
 void CheckKind(const v1::Job& job, Problems* problems) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   switch (consistency.kind_case()) {
@@ -54,8 +77,9 @@ void CheckKind(const v1::Job& job, Problems* problems) {
       return problems->Within<uint32_t>(1, WorkersOf(job), absl::StrCat(kPath, "n_softsync.n"),
                                         consistency.n_softsync().n());
     case v1::Consistency::kAsynchronous:
-      return problems->Within<uint32_t>(0, kMaxDelay, absl::StrCat(kPath, kDelay),
-                                        consistency.asynchronous().emulated_delay());
+      problems->Within<uint32_t>(0, kMaxDelay, absl::StrCat(kPath, kDelay),
+                                 consistency.asynchronous().emulated_delay());
+      return CheckStalenessLimit(job, problems);
     case v1::Consistency::kBoundedStaleness:
     case v1::Consistency::KIND_NOT_SET:
       return;
@@ -70,12 +94,13 @@ void CheckElastic(const v1::Job& job, Problems* problems) {
       "difference";
   if (consistency.has_n_softsync()) problems->Add(absl::StrCat(kPath, "n_softsync"), apart);
   if (consistency.asynchronous().emulated_delay() > 0) problems->Add(absl::StrCat(kPath, kDelay), apart);
-  if (BackupWorkers(consistency) > 0) {
-    problems->Add(
-        absl::StrCat(kPath, KindName(consistency), ".backup_workers"),
-        "does not go with contribution elastic: a worker whose exchange is dropped would be moved, and "
-        "the center not");
-  }
+  const std::string dropped =
+      "does not go with contribution elastic: a worker whose exchange is dropped would be moved, and the "
+      "center "
+      "not";
+  if (BackupWorkers(consistency) > 0)
+    problems->Add(absl::StrCat(kPath, KindName(consistency), ".backup_workers"), dropped);
+  if (consistency.asynchronous().staleness_limit() > 0) problems->Add(absl::StrCat(kPath, kLimit), dropped);
   if (job.optimizer().worker_scaling() != v1::Optimizer::NO_SCALING) {
     problems->Add(
         "optimizer.worker_scaling",

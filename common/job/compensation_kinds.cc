@@ -1,7 +1,9 @@
 #include "common/job/compensation_kinds.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
@@ -11,6 +13,8 @@ namespace catchment {
 namespace {
 
 constexpr uint32_t kMaxCoordinates = 10000;
+
+const char kPath[] = "algorithm.compensation.";
 
 // ------------------------------------------------------------------------ factors of a stale contribution
 
@@ -162,12 +166,14 @@ int DelayedNesterovVectors(const v1::Compensation& compensation) {
 
 constexpr CompensationKind kKinds[] = {
     {.kind = v1::Compensation::kNone, .describe = DescribeNone},
-    {.kind = v1::Compensation::kInverse, .describe = DescribeInverse},
+    {.kind = v1::Compensation::kInverse, .scales = true, .describe = DescribeInverse},
     {.kind = v1::Compensation::kPower,
+     .scales = true,
      .fill_defaults = FillPower,
      .check = CheckPower,
      .describe = DescribePower},
     {.kind = v1::Compensation::kExponential,
+     .scales = true,
      .fill_defaults = FillExponential,
      .check = CheckExponential,
      .describe = DescribeExponential},
@@ -194,6 +200,7 @@ constexpr CompensationKind kKinds[] = {
      .check = CheckClosedLoop,
      .describe = DescribeClosedLoop},
     {.kind = v1::Compensation::kDelayedNesterov,
+     .needs_nesterov = true,
      .needs_each = true,
      .fill_defaults = FillDelayedNesterov,
      .check = CheckDelayedNesterov,
@@ -201,16 +208,91 @@ constexpr CompensationKind kKinds[] = {
      .vectors = DelayedNesterovVectors},
 };
 
+// ------------------------------------------------------------------------ beside any kind
+
+// The bound of staleness-aware momentum, with which the MLP, the CNN, the LSTM and resnet20 train with 8 to 60 workers
+// (docs/algorithms/compensation.md).
+constexpr float kStepBound = 2;
+
+// Returns the number of contributions, of workers that are equally fast, from a worker's fetch to its last push with those
+// weights.
+uint32_t UsualStaleness(const v1::Job& job) {
+  const v1::AccruedGradient& gradient = job.algorithm().contribution().gradient();
+  const uint32_t pushes = std::max(1u, gradient.fetch_period() / std::max(1u, gradient.push_period()));
+  const uint64_t usual =
+      uint64_t{pushes} * job.workers() + job.algorithm().consistency().asynchronous().emulated_delay();
+  return static_cast<uint32_t>(std::min<uint64_t>(usual, UINT32_MAX));
+}
+
+void FillBeside(uint32_t usual, v1::Compensation* compensation) {
+  if (KindOf(*compensation).sets_momentum) CATCHMENT_DEFAULT(compensation, step_bound, kStepBound);
+  if (compensation->has_delay_adaptive())
+    CATCHMENT_DEFAULT(compensation->mutable_delay_adaptive(), threshold, usual);
+  if (Scales(*compensation) && compensation->of() == v1::Compensation::OF_UNSET)
+    compensation->set_of(v1::Compensation::STEP);
+}
+
+// Returns the paths of all that changes contributions or their steps.
+std::vector<std::string> Parts(const v1::Compensation& compensation) {
+  std::vector<std::string> parts;
+  if (!compensation.has_none()) parts.push_back(absl::StrCat(kPath, KindName(compensation)));
+  if (compensation.has_delay_adaptive()) parts.push_back(absl::StrCat(kPath, "delay_adaptive"));
+  const bool has_bound = compensation.has_step_bound() && !KindOf(compensation).sets_momentum;
+  if (has_bound) parts.push_back(absl::StrCat(kPath, "step_bound"));
+  return parts;
+}
+
+void CheckBeside(const v1::Job& job, Problems* problems) {
+  const v1::Compensation& compensation = job.algorithm().compensation();
+  if (compensation.has_delay_adaptive()) {
+    problems->AtLeast<uint32_t>(1, absl::StrCat(kPath, "delay_adaptive.threshold"),
+                                compensation.delay_adaptive().threshold());
+  }
+  if (compensation.has_step_bound())
+    problems->Positive(absl::StrCat(kPath, "step_bound"), compensation.step_bound());
+  problems->Require(v1::Compensation::Of_IsValid(compensation.of()), absl::StrCat(kPath, "of"),
+                    static_cast<int>(compensation.of()), "must be STEP or GRADIENT");
+}
+
+std::string DescribeBeside(const v1::Compensation& compensation) {
+  std::string text;
+  if (compensation.has_delay_adaptive()) {
+    const uint32_t threshold = compensation.delay_adaptive().threshold();
+    absl::StrAppend(&text, " A contribution that is tau updates stale, more than ", threshold, ", counts ",
+                    threshold, " / tau.");
+  }
+  if (compensation.has_step_bound()) {
+    absl::StrAppend(&text, " The learning rate is bounded by the mean staleness, with a step_bound of ",
+                    Short(compensation.step_bound()), ".");
+  }
+  if (compensation.of() == v1::Compensation::GRADIENT)
+    absl::StrAppend(&text, " The factor is applied before the optimizer's moments.");
+  return text;
+}
+
 // ------------------------------------------------------------------------ combinations with the other axes
+
+const char kElasticSendsWeights[] =
+    "does not belong to contribution elastic, which sends weights, not gradients: the spring between worker "
+    "and center is the same, however old; leave it out";
+
+void CheckOf(const v1::Job& job, Problems* problems) {
+  const v1::Compensation& compensation = job.algorithm().compensation();
+  const bool has_factor = Scales(compensation), elastic = job.algorithm().contribution().has_elastic();
+  if (compensation.of() == v1::Compensation::OF_UNSET) return;
+  if (elastic && !(has_factor && compensation.of() == v1::Compensation::STEP)) {
+    problems->Add(absl::StrCat(kPath, "of"), kElasticSendsWeights);
+  } else if (!has_factor) {
+    problems->Add(absl::StrCat(kPath, "of"),
+                  "says what a factor of the staleness multiplies, and there is none; leave it out, or set "
+                  "delay_adaptive {}, inverse {}, power {} or exponential {}");
+  }
+}
 
 void CheckContribution(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
   const v1::Contribution& contribution = job.algorithm().contribution();
-  if (contribution.has_elastic()) {
-    problems->Add(path,
-                  "does not belong to contribution elastic, which sends weights, not gradients: the spring "
-                  "between worker and center is the same, however old; leave it out");
-  } else if (KindOf(compensation).corrects_gradients && !contribution.has_gradient()) {
+  if (KindOf(compensation).corrects_gradients && !contribution.has_gradient()) {
     problems->Add(path,
                   "needs contribution gradient: it estimates what the gradient itself would be now, and the "
                   "workers send something else; leave it out, or choose inverse, power or exponential");
@@ -226,12 +308,7 @@ void CheckContribution(const v1::Job& job, const std::string& path, Problems* pr
 void CheckConsistency(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
   const v1::Consistency& consistency = job.algorithm().consistency();
-  if (consistency.has_synchronous()) {
-    problems->Add(
-        path,
-        "has no effect with consistency.synchronous: no contribution is stale; leave it out, or set "
-        "algorithm.consistency to asynchronous {}");
-  } else if (KindOf(compensation).needs_each && (consistency.has_grouped() || consistency.has_n_softsync())) {
+  if (KindOf(compensation).needs_each && (consistency.has_grouped() || consistency.has_n_softsync())) {
     problems->Add(path,
                   "needs an update for every contribution; set algorithm.consistency to asynchronous {} or "
                   "bounded_staleness {}, or choose open_loop_momentum");
@@ -265,10 +342,40 @@ const CompensationKind& KindOf(const v1::Compensation& compensation) {
   return kKinds[0];
 }
 
+bool Scales(const v1::Compensation& compensation) {
+  return KindOf(compensation).scales || compensation.has_delay_adaptive();
+}
+
+void FillCompensation(v1::Job* job) {
+  v1::Compensation* const compensation = job->mutable_algorithm()->mutable_compensation();
+  if (compensation->kind_case() == v1::Compensation::KIND_NOT_SET) compensation->mutable_none();
+  if (const auto fill = KindOf(*compensation).fill_defaults; fill != nullptr)
+    fill(job->workers(), compensation);
+  FillBeside(UsualStaleness(*job), compensation);
+}
+
+std::string DescribeCompensation(const v1::Job& job, const std::string& copies) {
+  const v1::Compensation& compensation = job.algorithm().compensation();
+  const std::string beside = DescribeBeside(compensation);
+  if (compensation.has_none() && !beside.empty()) return beside.substr(1);
+  return KindOf(compensation).describe(job, copies) + beside;
+}
+
 void CheckCompensation(const v1::Job& job, Problems* problems) {
   const v1::Compensation& compensation = job.algorithm().compensation();
+  CheckBeside(job, problems);
+  CheckOf(job, problems);
+  for (const std::string& path : Parts(compensation)) {
+    if (job.algorithm().contribution().has_elastic()) problems->Add(path, kElasticSendsWeights);
+    if (job.algorithm().consistency().has_synchronous()) {
+      problems->Add(
+          path,
+          "has no effect with consistency.synchronous: no contribution is stale; leave it out, or set "
+          "algorithm.consistency to asynchronous {}");
+    }
+  }
   if (compensation.has_none()) return;
-  const std::string path = absl::StrCat("algorithm.compensation.", KindName(compensation));
+  const std::string path = absl::StrCat(kPath, KindName(compensation));
   if (const CompensationKind& kind = KindOf(compensation); kind.check != nullptr)
     kind.check(job, path, problems);
   CheckContribution(job, path, problems);

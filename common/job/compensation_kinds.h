@@ -19,8 +19,10 @@ struct CompensationKind {
   // Gradients are corrected by the move of the center since their workers were sent their weights, so that the servers keep
   // what each worker was sent.
   bool corrects_gradients = false;
+  bool scales = false;          // multiplies a contribution or its step by a factor of its staleness
   bool sets_momentum = false;   // of the servers' SGD
   bool reads_momentum = false;  // computes with the momentum of the servers' SGD
+  bool needs_nesterov = false;  // ... which is Nesterov's
   // Counts contributions or compares two in a row, so each must make an update.
   bool needs_each = false;
   // Sets the fields that have a default and are not set. Null: there are none.
@@ -31,10 +33,23 @@ struct CompensationKind {
   std::string (*describe)(const v1::Job& job, const std::string& copies);
   // Returns how many vectors as long as the weights a server keeps, without what was sent to each worker. Null: none.
   int (*vectors)(const v1::Compensation& compensation) = nullptr;
+
+  // Returns true if the servers' SGD must have momentum.
+  bool needs_momentum() const { return sets_momentum || reads_momentum || needs_nesterov; }
 };
 
 // Returns the entry of the compensation's kind; where it has none, that of `none`.
 const CompensationKind& KindOf(const v1::Compensation& compensation);
+
+// Returns true if contributions or their steps are multiplied by a factor of their staleness.
+bool Scales(const v1::Compensation& compensation);
+
+// Sets the fields of algorithm.compensation that have a default and are not set, of the kind and beside it. One without a
+// kind becomes `none`. The job's other axes are filled in.
+void FillCompensation(v1::Job* job);
+
+// Returns sentences about what a valid job does about staleness. `copies`: as in CompensationKind.
+std::string DescribeCompensation(const v1::Job& job, const std::string& copies);
 
 // Checks algorithm.compensation of a job whose defaults are filled in.
 void CheckCompensation(const v1::Job& job, Problems* problems);

@@ -54,11 +54,6 @@ void FillData(v1::Data* data) {
   CATCHMENT_DEFAULT(data->mutable_augmentation(), flip, false);
 }
 
-void FillCompensation(uint32_t workers, v1::Compensation* compensation) {
-  if (compensation->kind_case() == v1::Compensation::KIND_NOT_SET) compensation->mutable_none();
-  if (const auto fill = KindOf(*compensation).fill_defaults; fill != nullptr) fill(workers, compensation);
-}
-
 void FillConsistency(v1::Consistency* consistency) {
   switch (consistency->kind_case()) {
     case v1::Consistency::kSynchronous:
@@ -187,10 +182,10 @@ void FillDefaults(const Preset& preset, v1::Job* job) {
   ApplyPreset(preset, job);
   v1::Algorithm* algorithm = job->mutable_algorithm();
   if (algorithm->preset().empty()) algorithm->set_preset(preset.name);
-  FillCompensation(job->workers(), algorithm->mutable_compensation());
   FillConsistency(job->mutable_algorithm()->mutable_consistency());
   FillWorkerScaling(job);
   KindOf(algorithm->contribution()).fill_defaults(job->workers(), algorithm->mutable_contribution());
+  FillCompensation(job);
   FillOptimizer(job->mutable_optimizer());
   if (algorithm->contribution().has_pseudo_gradient()) {
     FillOptimizer(algorithm->mutable_contribution()->mutable_pseudo_gradient()->mutable_local_optimizer());

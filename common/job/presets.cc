@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/compensation_kinds.h"
 #include "common/nearest_name.h"
 
 namespace catchment {
@@ -19,6 +20,7 @@ struct Text {
   const char* when;
   const char* algorithm;
   const char* optimizer;
+  double step_times_workers = 0;
 };
 
 constexpr Text kTexts[] = {
@@ -31,25 +33,28 @@ constexpr Text kTexts[] = {
     // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
     {"downpour",
      "Workers differ in speed or come and go, and are few enough for stale gradients to do little harm.",
-     "consistency { asynchronous {} } contribution { gradient {} }",
-     "kind: SGD learning_rate: 0.03 momentum: 0.8"},
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_adaptive {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.6},
     // The momentum that training without staleness would have; what asynchrony adds is taken off as it is
-    // measured.
+    // measured, within about ten pushes: the first steps are large enough to spoil the weights otherwise.
     {"staleness_aware",
      "As downpour, with many workers or slow ones: momentum falls as the measured staleness rises.",
-     "consistency { asynchronous {} } contribution { gradient {} } compensation { open_loop_momentum {} }",
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { "
+     "open_loop_momentum { averaging: 0.1 } delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     {"dc_asgd",
      "As downpour, where the servers have memory for a copy of the model for each worker: stale gradients "
      "are "
      "corrected by their own curvature.",
-     "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_compensated {} }",
-     "kind: SGD learning_rate: 0.03 momentum: 0.8"},
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_compensated {} "
+     "delay_adaptive {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.6},
     {"gap_aware",
      "As dc_asgd, where staleness is large or uneven: a gradient counts less the further its weights are "
      "from "
      "those of now.",
-     "consistency { asynchronous {} } contribution { gradient {} } compensation { gap_aware {} }",
+     "consistency { asynchronous {} } contribution { gradient {} } compensation { gap_aware {} "
+     "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
     {"easgd",
@@ -73,22 +78,25 @@ constexpr Text kTexts[] = {
     // Kurth et al. 2017, arXiv:1708.05256.
     {"hybrid",
      "Workers are too many for one barrier: two groups, synchronous within, asynchronous to each other.",
-     "consistency { grouped { groups: 2 } } contribution { gradient {} }",
+     "consistency { grouped { groups: 2 } } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.05 momentum: 0.8"},
     // 1-softsync: updates are as large as those of sync, and about one update old (arXiv:1511.05950).
     {"softsync", "As downpour, with fewer and larger updates: no worker waits, and staleness is about 1.",
-     "consistency { n_softsync { n: 1 } } contribution { gradient {} }",
+     "consistency { n_softsync { n: 1 } } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.1 momentum: 0.8"},
     {"ssp", "As downpour, where some worker may fall far behind: the others wait when it is 3 pushes late.",
-     "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} }",
-     "kind: SGD learning_rate: 0.03 momentum: 0.7"},
+     "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} } compensation { "
+     "delay_adaptive {} }",
+     "kind: SGD learning_rate: 0.03 momentum: 0.7", 0.6},
     {"dana",
      "As downpour, with full momentum for many workers: each has its own, and sends where it will lead.",
-     "consistency { asynchronous {} } contribution { look_ahead {} }",
+     "consistency { asynchronous {} } contribution { look_ahead {} } compensation { step_bound: 2 "
+     "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.02 momentum: 0"},
     {"gem",
      "As downpour, where many workers make training unstable: together they move the center as one would.",
-     "consistency { asynchronous {} } contribution { energy_matching {} }",
+     "consistency { asynchronous {} } contribution { energy_matching {} } compensation { step_bound: 2 "
+     "delay_adaptive {} }",
      "kind: SGD learning_rate: 1 momentum: 0"},
     // The servers' learning rate of 1 makes the center the workers' mean.
     {"local_sgd",
@@ -111,7 +119,7 @@ constexpr Text kTexts[] = {
      "consistency { asynchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } steps_by_speed: "
      "true } } "
-     "compensation { delayed_nesterov {} }",
+     "compensation { delayed_nesterov {} delay_adaptive {} }",
      "kind: SGD learning_rate: 0.7 momentum: 0.5 nesterov: true schedule { decay: CONSTANT }"},
 };
 
@@ -134,7 +142,13 @@ void FillAxis(const Axis& offered, Axis* wanted) {
 void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
   FillAxis(preset.consistency(), algorithm->mutable_consistency());
   FillAxis(preset.contribution(), algorithm->mutable_contribution());
-  FillAxis(preset.compensation(), algorithm->mutable_compensation());
+  v1::Compensation compensation = preset.compensation();
+  // What the other axes have no use for is left out; a kind, for which the preset was chosen, is not.
+  if (algorithm->consistency().has_synchronous() || algorithm->contribution().has_elastic()) {
+    compensation.clear_delay_adaptive();
+    compensation.clear_step_bound();
+  }
+  FillAxis(compensation, algorithm->mutable_compensation());
 }
 
 const Preset& OptimizerPreset(const Preset& preset, const v1::Algorithm& algorithm) {
@@ -144,10 +158,9 @@ const Preset& OptimizerPreset(const Preset& preset, const v1::Algorithm& algorit
   for (const Preset& other : Presets()) {
     if (other.algorithm.contribution().kind_case() != kind) continue;
     // Its optimizer is for jobs with the compensation.
-    if (other.algorithm.has_compensation() &&
-        other.algorithm.compensation().kind_case() != algorithm.compensation().kind_case()) {
+    const auto compensated = other.algorithm.compensation().kind_case();
+    if (compensated != v1::Compensation::KIND_NOT_SET && compensated != algorithm.compensation().kind_case())
       continue;
-    }
     if (NumGroups(other.algorithm.consistency()) == NumGroups(algorithm.consistency())) return other;
     if (fitting == nullptr) fitting = &other;
   }
@@ -189,12 +202,26 @@ constexpr Alias kAliases[] = {
 
 }  // namespace
 
+v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
+  v1::Optimizer fitting = preset.optimizer;
+  const v1::Optimizer& given = job.optimizer();
+  const double step = fitting.learning_rate() / (1 - fitting.momentum());
+  const double most = preset.step_times_workers / std::max(1u, job.workers());
+  if (preset.step_times_workers == 0 || step <= most * (1 + 1e-6)) return fitting;
+  const bool needed = given.has_learning_rate() || given.nesterov() ||
+                      KindOf(job.algorithm().compensation()).needs_momentum();
+  if (!needed) fitting.set_momentum(0);
+  const double momentum = given.has_momentum() ? given.momentum() : fitting.momentum();
+  fitting.set_learning_rate(static_cast<float>(most * (1 - momentum)));
+  return fitting;
+}
+
 const std::vector<Preset>& Presets() {
   static const std::vector<Preset>* const kPresets = [] {
     auto* const presets = new std::vector<Preset>;
     for (const Text& text : kTexts) {
-      presets->push_back(
-          {text.name, text.when, Parse<v1::Algorithm>(text.algorithm), Parse<v1::Optimizer>(text.optimizer)});
+      presets->push_back({text.name, text.when, Parse<v1::Algorithm>(text.algorithm),
+                          Parse<v1::Optimizer>(text.optimizer), text.step_times_workers});
     }
     return presets;
   }();
@@ -232,7 +259,8 @@ void ApplyPreset(const Preset& preset, v1::Job* job) {
   v1::Optimizer local = job->algorithm().contribution().pseudo_gradient().local_optimizer();
   FillAlgorithm(preset.algorithm, job->mutable_algorithm());
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
-  FillOptimizer(fitting.optimizer, job->algorithm().contribution().has_elastic(), job->mutable_optimizer());
+  FillOptimizer(OptimizerFor(fitting, *job), job->algorithm().contribution().has_elastic(),
+                job->mutable_optimizer());
   if (!job->algorithm().contribution().has_pseudo_gradient()) return;
   // Like the servers' optimizer: another kind takes the schedule alone.
   FillOptimizer(fitting.algorithm.contribution().pseudo_gradient().local_optimizer(), /*elastic=*/false,

@@ -3,6 +3,7 @@
 #ifndef CATCHMENT_COMMON_JOB_PRESETS_H_
 #define CATCHMENT_COMMON_JOB_PRESETS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct Preset {
   std::string when;  // to choose it: one sentence
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
+  // The delay limits the step, and the staleness is about workers - 1: the default of learning_rate / (1 - momentum) is at
+  // most this divided by Job.workers. 0: it is the same for every number of workers.
+  double step_times_workers = 0;
 };
 
 const std::vector<Preset>& Presets();
@@ -28,6 +32,11 @@ std::string ListPresets();
 // Describes the error of a preset that does not exist: "no preset "async"; did you mean downpour? there are sync, ...". Knows
 // names that other systems have for an algorithm, and misspelled ones.
 std::string UnknownPreset(const std::string& name);
+
+// Returns the defaults of the optimizer of a job whose algorithm is filled in. With more workers than the preset's own
+// optimizer allows (Preset.step_times_workers), asynchrony alone acts like its momentum: then the learning rate is lower, and
+// the momentum is 0, unless the compensation or a field of the job's optimizer needs it.
+v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job);
 
 // Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution
 // than the preset, the optimizer is that of the first preset with its contribution, if possible with as many

@@ -98,8 +98,9 @@ Tally OfAll(const v1::JobStatus& status) {
 // Returns the momentum that asynchrony adds. In the open loop this is the prediction of the model from the
 // measured staleness; in the closed loop it is the measured total momentum minus the momentum that was set.
 Json ImplicitMomentum(const v1::MomentumState& state) {
-  if (state.has_staleness_mean()) return state.staleness_mean() / (1 + state.staleness_mean());
   if (state.has_total_momentum()) return state.total_momentum() - state.momentum();
+  if (state.has_momentum() && !state.has_exact_momentum() && state.has_staleness_mean())
+    return state.staleness_mean() / (1 + state.staleness_mean());
   return Json();
 }
 

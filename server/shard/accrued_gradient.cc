@@ -48,6 +48,10 @@ void Add(const Term* terms, int count, int64_t n, float* average) {
 
 }  // namespace
 
+double AccruedGradientRule::Weight(const Input& contribution) const {
+  return contribution.samples * StalenessFactor(compensation_, contribution.staleness);
+}
+
 AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Input> contributions) const {
   Sum sum;
   for (const Input& contribution : contributions) {
@@ -56,8 +60,9 @@ AccruedGradientRule::Sum AccruedGradientRule::SumUp(absl::Span<const Input> cont
     ++sum.contributions;
     sum.samples += contribution.samples;
     sum.staleness += 1.0 * contribution.samples * contribution.staleness;
-    sum.weight += contribution.samples * StalenessFactor(compensation_, contribution.staleness);
+    sum.weight += Weight(contribution);
   }
+  sum.divisor = compensation_.of() == v1::Compensation::GRADIENT ? sum.samples : sum.weight;
   return sum;
 }
 
@@ -75,16 +80,14 @@ float* AccruedGradientRule::compensation_state(const Center& center) const {
   return center.states[optimizer_states_];
 }
 
-void AccruedGradientRule::Average(absl::Span<const Input> contributions, double weight, int64_t begin,
+void AccruedGradientRule::Average(absl::Span<const Input> contributions, double divisor, int64_t begin,
                                   int64_t n, float* average) const {
   std::fill_n(average, n, 0.0f);
   std::array<Term, kTogether> terms;
   int count = 0;
   for (const Input& contribution : contributions) {
     if (contribution.samples == 0) continue;
-    const double factor = StalenessFactor(compensation_, contribution.staleness);
-    terms[count++] = {static_cast<float>(contribution.samples * factor / weight),
-                      contribution.values + begin};
+    terms[count++] = {static_cast<float>(Weight(contribution) / divisor), contribution.values + begin};
     if (count < kTogether) continue;
     Add(terms.data(), count, n, average);
     count = 0;
@@ -92,7 +95,7 @@ void AccruedGradientRule::Average(absl::Span<const Input> contributions, double 
   Add(terms.data(), count, n, average);
 }
 
-void AccruedGradientRule::AverageCompensated(absl::Span<const Input> contributions, double samples,
+void AccruedGradientRule::AverageCompensated(absl::Span<const Input> contributions, double divisor,
                                              const Center& center, int64_t begin, int64_t n,
                                              float* average) const {
   alignas(64) float compensated[kPiece];
@@ -105,7 +108,7 @@ void AccruedGradientRule::AverageCompensated(absl::Span<const Input> contributio
     if (has_compensation_state()) part.state = compensation_state(center) + begin;
     part.out = compensated;
     gradient_compensation_->Compensate(center.steps - center.compensation_begin, part);
-    const Term term{static_cast<float>(contribution.samples / samples), compensated};
+    const Term term{static_cast<float>(Weight(contribution) / divisor), compensated};
     Add(&term, 1, n, average);
   }
 }
@@ -118,7 +121,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Cen
     if (weights_copy != nullptr) std::memcpy(weights_copy, center.weights, center.size * sizeof(float));
     return false;
   }
-  Optimizer::Step step{static_cast<float>(center.learning_rate * (sum.weight / sum.samples)),
+  Optimizer::Step step{static_cast<float>(center.learning_rate * (sum.divisor / sum.samples)),
                        center.steps + 1};
   if (center.momentum != nullptr) {
     const Input& first = *sum.first;
@@ -131,7 +134,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Cen
     center.spread->contributions = sum.contributions;
     center.spread->samples = sum.samples;
   }
-  const bool as_it_is = sum.contributions == 1 && gradient_compensation_ == nullptr;
+  const bool as_it_is = sum.contributions == 1 && gradient_compensation_ == nullptr && !sum.scaled();
   const Optimizer::Part block{.n = center.size,
                               .gradient = as_it_is ? sum.first->values : center.average,
                               .weights = center.weights,
@@ -169,9 +172,9 @@ void AccruedGradientRule::ApplyInPieces(absl::Span<const Input> contributions, c
 void AccruedGradientRule::Combine(absl::Span<const Input> contributions, const Sum& sum, const Center& center,
                                   int64_t begin, int64_t n, float* out) const {
   if (gradient_compensation_ != nullptr) {
-    return AverageCompensated(contributions, sum.samples, center, begin, n, out);
+    return AverageCompensated(contributions, sum.divisor, center, begin, n, out);
   }
-  Average(contributions, sum.weight, begin, n, out);
+  Average(contributions, sum.divisor, begin, n, out);
   if (center.spread != nullptr) AddSpread(contributions, begin, n, out, center.spread);
 }
 

@@ -10,8 +10,9 @@
 //
 // If the job compensates for staleness (gradient_compensation.h), each a_i is first corrected, and has a factor
 // s_i of the learning rate eta:
-//   a~ = sum_i b_i s_i a_i / sum_i b_i s_i ;  eta' = eta * sum_i b_i s_i / sum_i b_i
-// which for SGD is eta * sum_i b_i s_i a_i / sum_i b_i.
+//   STEP      a~ = sum_i b_i s_i a_i / sum_i b_i s_i ;  eta' = eta * sum_i b_i s_i / sum_i b_i
+//   GRADIENT  a~ = sum_i b_i s_i a_i / sum_i b_i ;      eta' = eta
+// Both are eta * sum_i b_i s_i a_i / sum_i b_i for SGD without momentum; an optimizer's moments take up a~.
 #ifndef CATCHMENT_SERVER_SHARD_ACCRUED_GRADIENT_H_
 #define CATCHMENT_SERVER_SHARD_ACCRUED_GRADIENT_H_
 
@@ -36,6 +37,9 @@ class AccruedGradientRule final : public Rule {
   std::vector<std::string> state_names() const override;
   bool has_answers() const override { return false; }
   bool needs_sent_weights() const override { return gradient_compensation_ != nullptr; }
+  bool changes_single() const override {
+    return gradient_compensation_ != nullptr || compensation_.of() == v1::Compensation::GRADIENT;
+  }
   bool Apply(absl::Span<const Input> contributions, const Center& center, float* weights_copy) const override;
 
  private:
@@ -45,23 +49,28 @@ class AccruedGradientRule final : public Rule {
     double samples = 0;
     double weight = 0;     // samples, each times the factor of its contribution
     double staleness = 0;  // the sum over the samples
+    double divisor = 0;    // of the average: `weight`, or `samples` if the factors are of the gradient
     const Input* first = nullptr;
+    // Returns true if the average is that of the contributions times a factor.
+    bool scaled() const { return weight != divisor; }
   };
 
   bool has_compensation_state() const;
   float* compensation_state(const Center& center) const;
+  // Returns the contribution's samples times its factor.
+  double Weight(const Input& contribution) const;
   Sum SumUp(absl::Span<const Input> contributions) const;
   void ApplyInPieces(absl::Span<const Input> contributions, const Sum& sum, const Optimizer::Step& step,
                      const Center& center, const Optimizer::Part& block) const;
   // Writes values begin .. begin+n-1 of the gradient to apply; n is at most the size of a piece.
   void Combine(absl::Span<const Input> contributions, const Sum& sum, const Center& center, int64_t begin,
                int64_t n, float* out) const;
-  void Average(absl::Span<const Input> contributions, double weight, int64_t begin, int64_t n,
+  void Average(absl::Span<const Input> contributions, double divisor, int64_t begin, int64_t n,
                float* average) const;
   // Adds these values to the spread of the contributions.
   void AddSpread(absl::Span<const Input> contributions, int64_t begin, int64_t n, const float* average,
                  ContributionSpread* spread) const;
-  void AverageCompensated(absl::Span<const Input> contributions, double samples, const Center& center,
+  void AverageCompensated(absl::Span<const Input> contributions, double divisor, const Center& center,
                           int64_t begin, int64_t n, float* average) const;
 
   const std::unique_ptr<Optimizer> optimizer_;

@@ -168,7 +168,8 @@ void Block::HandleDuplicate(Envelope envelope, const Contribution& contribution,
 }
 
 bool Block::IsLate(uint32_t worker, uint64_t version, const Gate& gate) const {
-  return gate.in_groups() && version < groups_[gate.GroupOf(worker)].base();
+  if (!gate.in_groups()) return gate.IsTooStale(state_.version() - version);
+  return version < groups_[gate.GroupOf(worker)].base();
 }
 
 void Block::Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block::Fate fate,

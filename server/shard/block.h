@@ -190,7 +190,8 @@ class Block {
   absl::StatusOr<PushLedger::Seen> Look(uint64_t sequence, WorkerRecord* worker) const;
   void HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns true if the worker's group has made the update to which a contribution computed at `version` belongs.
+  // Returns true if a contribution computed at `version`, at most the block's, is too old: the worker's group has made the
+  // update to which it belongs, or it is beyond the staleness limit.
   bool IsLate(uint32_t worker, uint64_t version, const Gate& gate) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Rejects a contribution, which will be in no update.
   void Reject(WorkerRecord* worker, WaitingContribution rejected, v1::Block::Fate fate, BlockCall* call)

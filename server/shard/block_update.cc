@@ -78,7 +78,7 @@ Block::Payload Block::Apply(BlockCall* call) {
   for (ShardSnapshot* snapshot : marks_) CopyTo(snapshot);
   marks_.clear();
   const uint64_t samples = SelectApplicable(call->now);
-  const bool averages = !tensor_ends_.empty() && (applicable_.size() > 1 || rule.needs_sent_weights());
+  const bool averages = !tensor_ends_.empty() && (applicable_.size() > 1 || rule.changes_single());
   const BufferPtr average = averages ? context_.pool.Get(size()) : nullptr;
   const bool weights_wanted =
       !gate.answers_at_once() && std::any_of(current_.begin(), current_.end(), [](const Input& input) {

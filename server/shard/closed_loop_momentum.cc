@@ -15,10 +15,14 @@ constexpr double kSmoothing = 0.02;
 
 }  // namespace
 
-ClosedLoopMomentum::ClosedLoopMomentum(float target, const v1::ClosedLoopMomentum& config, int64_t size)
-    : target_(target), config_(config), points_(kVersions), mu_(target) {
+ClosedLoopMomentum::ClosedLoopMomentum(float target, const v1::Compensation& compensation, int64_t size)
+    : target_(target),
+      config_(compensation.closed_loop_momentum()),
+      step_bound_(compensation, target, StepBound::kAveraging),
+      points_(kVersions),
+      mu_(target) {
   Random random(kSeed);
-  for (uint32_t i = 0; i < config.coordinates(); ++i) {
+  for (uint32_t i = 0; i < config_.coordinates(); ++i) {
     coordinates_.push_back(static_cast<int64_t>(random.Next() % static_cast<uint64_t>(size)));
   }
   for (Point& point : points_) point.x.resize(coordinates_.size());
@@ -30,8 +34,10 @@ MomentumControl::Setting ClosedLoopMomentum::Set(const Stale& stale) {
   version_ = stale.version;
   for (size_t i = 0; i < coordinates_.size(); ++i) gradient_[i] = stale.gradient[coordinates_[i]];
   if (stale.tau > 0) Measure();
-  learning_rate_ = stale.learning_rate;
-  return {static_cast<float>(mu_), 1};
+  step_bound_.Add(stale.tau);
+  rate_factor_ = static_cast<float>(step_bound_.Limit(1));
+  learning_rate_ = stale.learning_rate * rate_factor_;
+  return {static_cast<float>(mu_), rate_factor_};
 }
 
 void ClosedLoopMomentum::Measure() {
@@ -66,13 +72,17 @@ void ClosedLoopMomentum::Stepped(uint64_t version, const float* weights) {
 
 v1::MomentumState ClosedLoopMomentum::state() const {
   v1::MomentumState state;
+  step_bound_.Save(&state);
   state.set_momentum(static_cast<float>(mu_));
+  state.set_rate_factor(rate_factor_);
   state.set_exact_momentum(mu_);
   if (readings_ > 0) state.set_total_momentum(measured_);
   return state;
 }
 
 void ClosedLoopMomentum::Restore(const v1::MomentumState& state) {
+  step_bound_.Restore(state);
+  if (state.has_rate_factor()) rate_factor_ = state.rate_factor();
   if (state.has_momentum()) mu_ = state.momentum();
   if (state.has_exact_momentum()) mu_ = state.exact_momentum();
   if (state.has_total_momentum()) {

@@ -2,6 +2,7 @@
 // 2017, arXiv:1706.03471), on fixed coordinates of the block:
 //   mu_T = median((x_{v+1} - x_v + eta * g) / (x_v - x_{v-1}))    g computed at x_v; eta of the step from x_v
 //   mu  += gain * (target - mu_T)                                 clamped to [min_momentum, target]
+//   eta' = eta * min(1, c / ((1 - target) * (1 + tau_mean)))      server/shard/step_bound.h
 // The coordinates come from a fixed sequence of pseudo-random numbers. The sampled weights of the last
 // kVersions versions are kept; a staler gradient gives no reading, and mu stays as it is. Where the noise of
 // the gradients is larger than the gradients, mu_T is close to mu itself, and the total momentum cannot be
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "server/shard/momentum_control.h"
+#include "server/shard/step_bound.h"
 
 namespace catchment {
 
@@ -19,7 +21,7 @@ class ClosedLoopMomentum final : public MomentumControl {
  public:
   static constexpr uint64_t kVersions = 128;
 
-  ClosedLoopMomentum(float target, const v1::ClosedLoopMomentum& config, int64_t size);
+  ClosedLoopMomentum(float target, const v1::Compensation& compensation, int64_t size);
 
   Setting Set(const Stale& stale) override;
   void Stepped(uint64_t version, const float* weights) override;
@@ -44,6 +46,7 @@ class ClosedLoopMomentum final : public MomentumControl {
 
   const double target_;
   const v1::ClosedLoopMomentum config_;
+  StepBound step_bound_;
   std::vector<int64_t> coordinates_;
   std::vector<Point> points_;
   std::vector<double> ratios_;
@@ -52,7 +55,8 @@ class ClosedLoopMomentum final : public MomentumControl {
   double mu_;
   double measured_ = 0;  // mu_T, smoothed for reports
   uint64_t readings_ = 0;
-  float learning_rate_ = 0;
+  float learning_rate_ = 0;  // of the step under way
+  float rate_factor_ = 1;
 };
 
 }  // namespace catchment

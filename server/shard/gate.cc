@@ -21,6 +21,7 @@ Gate::Gate(const v1::Algorithm& algorithm)
       backup_workers_(BackupWorkers(algorithm.consistency())),
       softsync_(algorithm.consistency().n_softsync().n()),
       delay_(algorithm.consistency().asynchronous().emulated_delay()),
+      staleness_limit_(algorithm.consistency().asynchronous().staleness_limit()),
       bounded_(algorithm.consistency().has_bounded_staleness()),
       staleness_bound_(algorithm.consistency().bounded_staleness().bound()) {}
 

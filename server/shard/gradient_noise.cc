@@ -75,7 +75,8 @@ bool HasGradientNoise(const v1::Job& job) {
          gradient.fetch_period() == gradient.push_period() &&
          (gradient.push_period() == 1 || gradient.local_learning_rate() == 0) &&
          NumGroups(algorithm.consistency()) > 0 && MakeGradientCompensation(job) == nullptr &&
-         !job.optimizer().has_clip_norm() && job.compression().push() != v1::Compression::TOP_K;
+         algorithm.compensation().of() != v1::Compensation::GRADIENT && !job.optimizer().has_clip_norm() &&
+         job.compression().push() != v1::Compression::TOP_K;
 }
 
 }  // namespace catchment

@@ -1,6 +1,6 @@
 // Sets the optimizer's momentum so that it and the momentum that asynchrony adds (Mitliagkas et al. 2016,
-// arXiv:1605.09774: 1 - 1/g with g workers and exponential service times) together are the job's momentum.
-// There is one object for each block.
+// arXiv:1605.09774: 1 - 1/g with g workers and exponential service times) together are the job's momentum, and bounds the
+// learning rate by the staleness (server/shard/step_bound.h). There is one object for each block.
 //
 // Threads: it has no lock; the owner of the block holds one.
 #ifndef CATCHMENT_SERVER_SHARD_MOMENTUM_CONTROL_H_
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "proto/job.pb.h"
 #include "proto/standby.pb.h"
@@ -25,8 +26,8 @@ class MomentumControl {
     float learning_rate = 0;  // before any factor
   };
   struct Setting {
-    float momentum = 0;
-    float rate_factor = 1;  // of the learning rate
+    std::optional<float> momentum;  // nothing: the optimizer's own
+    float rate_factor = 1;          // of the learning rate
   };
 
   virtual ~MomentumControl() = default;
@@ -46,7 +47,7 @@ class MomentumControl {
   virtual void RestorePoint(const v1::MomentumPoint& point) {}
 };
 
-// Returns null if the job's compensation is of another kind. `size` is that of the block. `job` is complete
+// Returns null if the job's compensation neither sets the momentum nor has a bound. `size` is that of the block. `job` is complete
 // and valid.
 std::unique_ptr<MomentumControl> MakeMomentumControl(const v1::Job& job, int64_t size);
 

@@ -9,15 +9,26 @@ namespace {
 
 constexpr float kWorthTelling = 0.05f;
 
+constexpr double kWorthTellingOfRate = 0.2;
+
 }  // namespace
 
+std::optional<std::string> MomentumLog::BoundLine(const v1::MomentumState& state) {
+  if (!state.has_rate_factor()) return std::nullopt;
+  if (std::abs(state.rate_factor() - last_logged_factor_) <= kWorthTellingOfRate * last_logged_factor_)
+    return std::nullopt;
+  last_logged_factor_ = state.rate_factor();
+  return absl::StrFormat("learning rate times %.3g: a mean staleness of %.1f versions bounds it",
+                         state.rate_factor(), state.staleness_mean());
+}
+
 std::optional<std::string> MomentumLog::Line(const v1::MomentumState& state) {
-  if (!state.has_momentum()) return std::nullopt;
+  if (!state.has_momentum()) return BoundLine(state);
   if (last_logged_momentum_.has_value() &&
       std::abs(state.momentum() - *last_logged_momentum_) < kWorthTelling)
     return std::nullopt;
   last_logged_momentum_ = state.momentum();
-  if (state.has_staleness_mean()) {
+  if (state.has_staleness_mean() && !state.has_exact_momentum()) {
     const double tau = state.staleness_mean();
     return absl::StrFormat(
         "momentum %.2f, learning rate times %.2f: a mean staleness of %.1f versions adds a momentum of %.2f, "

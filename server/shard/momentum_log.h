@@ -1,5 +1,5 @@
-// Describes for the log what staleness-aware momentum has measured and set, whenever it has changed enough to
-// matter.
+// Describes for the log what staleness-aware momentum, or the bound of the learning rate, has measured and set, whenever
+// it has changed enough to matter.
 #ifndef CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_
 #define CATCHMENT_SERVER_SHARD_MOMENTUM_LOG_H_
 
@@ -16,13 +16,17 @@ class MomentumLog {
   // `target`: the sum of the optimizer's momentum and what asynchrony adds.
   explicit MomentumLog(float target) : target_(target) {}
 
-  // Returns a line for the log; nothing if momentum is not set by measuring, or hardly differs from that of
-  // the last line.
+  // Returns a line for the log; nothing if nothing is set by measuring, or what is set hardly differs from that
+  // of the last line.
   std::optional<std::string> Line(const v1::MomentumState& state);
 
  private:
+  // Returns the line of a bound on the learning rate alone.
+  std::optional<std::string> BoundLine(const v1::MomentumState& state);
+
   const float target_;
   std::optional<float> last_logged_momentum_;
+  double last_logged_factor_ = 1;
 };
 
 }  // namespace catchment

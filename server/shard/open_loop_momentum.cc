@@ -6,29 +6,25 @@
 namespace catchment {
 
 MomentumControl::Setting OpenLoopMomentum::Set(const Stale& stale) {
-  const double a = config_.averaging();
-  tau_mean_ = begun_ ? (1 - a) * tau_mean_ + a * stale.tau : stale.tau;
-  begun_ = true;
-  const double added = tau_mean_ / (1 + tau_mean_);
+  const double tau_mean = step_bound_.Add(stale.tau);
+  const double added = tau_mean / (1 + tau_mean);
   const double mu = std::clamp(target_ - added, double{config_.min_momentum()}, target_);
-  setting_.momentum = static_cast<float>(mu);
-  setting_.rate_factor =
-      static_cast<float>(std::pow((1 - mu) / (1 - target_), double{config_.rate_correction()}));
+  const double factor = std::pow((1 - mu) / (1 - target_), double{config_.rate_correction()});
+  setting_ = {static_cast<float>(mu), static_cast<float>(step_bound_.Limit(factor))};
   return setting_;
 }
 
 v1::MomentumState OpenLoopMomentum::state() const {
   v1::MomentumState state;
-  if (!begun_) return state;
-  state.set_staleness_mean(tau_mean_);
-  state.set_momentum(setting_.momentum);
+  step_bound_.Save(&state);
+  if (!state.has_staleness_mean()) return state;
+  state.set_momentum(*setting_.momentum);
   state.set_rate_factor(setting_.rate_factor);
   return state;
 }
 
 void OpenLoopMomentum::Restore(const v1::MomentumState& state) {
-  begun_ = state.has_staleness_mean();
-  tau_mean_ = state.staleness_mean();
+  step_bound_.Restore(state);
   if (state.has_momentum()) setting_ = {state.momentum(), state.rate_factor()};
 }
 

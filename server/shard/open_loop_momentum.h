@@ -2,19 +2,23 @@
 // asynchrony adds 1 - 1/g = tau / (1 + tau) (Mitliagkas et al. 2016, arXiv:1605.09774).
 //   tau_mean = (1 - a) * tau_mean + a * tau
 //   mu       = clamp(target - tau_mean / (1 + tau_mean), min_momentum, target)
-//   eta'     = eta * ((1 - mu) / (1 - target))^c
-// The last line compensates for the smaller step eta / (1 - mu) with less momentum, with c = 1 completely.
-// The average begins at the first tau and not at 0.
+//   eta'     = eta * min(((1 - mu) / (1 - target))^r, c / ((1 - target) * (1 + tau_mean)))
+// The power compensates for the smaller step eta / (1 - mu) with less momentum, with r = 1 completely. The other
+// term bounds it (step_bound.h): the delay limits the step, whatever the momentum.
 #ifndef CATCHMENT_SERVER_SHARD_OPEN_LOOP_MOMENTUM_H_
 #define CATCHMENT_SERVER_SHARD_OPEN_LOOP_MOMENTUM_H_
 
 #include "server/shard/momentum_control.h"
+#include "server/shard/step_bound.h"
 
 namespace catchment {
 
 class OpenLoopMomentum final : public MomentumControl {
  public:
-  OpenLoopMomentum(float target, const v1::OpenLoopMomentum& config) : target_(target), config_(config) {}
+  OpenLoopMomentum(float target, const v1::Compensation& compensation)
+      : target_(target),
+        config_(compensation.open_loop_momentum()),
+        step_bound_(compensation, target, config_.averaging()) {}
 
   Setting Set(const Stale& stale) override;
   v1::MomentumState state() const override;
@@ -23,9 +27,8 @@ class OpenLoopMomentum final : public MomentumControl {
  private:
   const double target_;
   const v1::OpenLoopMomentum config_;
-  bool begun_ = false;
-  double tau_mean_ = 0;
-  Setting setting_;
+  StepBound step_bound_;
+  Setting setting_ = {.momentum = 0};
 };
 
 }  // namespace catchment

@@ -60,6 +60,8 @@ class Rule {
   // weights.
   virtual bool has_answers() const = 0;
   virtual bool needs_sent_weights() const { return false; }
+  // Returns true if even a contribution that makes an update alone may be changed before the optimizer applies it.
+  virtual bool changes_single() const { return false; }
 
   // Makes one update of one block from one or more contributions, in worker order. `weights_copy`, if not
   // null, receives the new weights. Returns true if the optimizer made a step. Thread-safe for distinct

@@ -6,17 +6,17 @@ import struct
 PRESETS = ["sync", "downpour", "staleness_aware", "dc_asgd", "gap_aware", "easgd", "easgd_sync", "eamsgd", "sync_backup",
            "hybrid", "softsync", "ssp", "dana", "gem", "local_sgd", "diloco", "diloco_async"]
 
-# Presets whose updates add the pushes themselves, with fields that make each push count by 1. In a group of two, the rule
+# Presets whose updates add the pushes themselves, with fields that make each push count by 1, however stale. In a group of two, the rule
 # averages the contributions of the members; worker_scaling undoes this, also while one of them is away. Not hybrid:
 # a worker that takes the place of a lost one shares a group with another one until the master has noticed the loss.
 ADD = "kind: SGD learning_rate: %d momentum: 0 nesterov: false schedule { decay: CONSTANT }"
 COUNTED = {
     "sync": ("", ADD % 2 + " worker_scaling: LINEAR"),
     "sync_backup": ("", ADD % 1),
-    "downpour": ("", ADD % 1),
-    "ssp": ("", ADD % 1),
-    "dc_asgd": ("compensation { delay_compensated { lambda: 0 } }", ADD % 1),
-    "dana": ("contribution { look_ahead { momentum: 0 } }", ADD % 1),
+    "downpour": ("compensation { none {} }", ADD % 1),
+    "ssp": ("compensation { none {} }", ADD % 1),
+    "dc_asgd": ("compensation { delay_compensated { lambda: 0 } delay_adaptive { threshold: 1000000 } }", ADD % 1),
+    "dana": ("contribution { look_ahead { momentum: 0 } } compensation { none {} }", ADD % 1),
 }
 # Presets that average the contributions of as many workers as there are, less those that are not waited for: a push counts
 # by 1 only while there are two workers, and not while one takes the place of another whose loss was not noticed.

@@ -290,6 +290,18 @@ TEST(AdviceTest, WithBackupWorkersOneThatMostlyComesLateIsNamed) {
   EXPECT_THAT(Codes(status), IsEmpty()) << "too few to judge by";
 }
 
+TEST(AdviceTest, StalenessLimitThatTheUsualStalenessReachesIsNamed) {
+  v1::JobStatus status = HealthyStatus();
+  AlgorithmOf(&status)->mutable_consistency()->mutable_asynchronous()->set_staleness_limit(3);
+  for (int worker = 0; worker < 4; ++worker) SetFates(worker, 750, 250, &status);
+  EXPECT_THAT(Codes(status), IsEmpty()) << "a quarter may be outliers";
+  SetFates(2, 749, 251, &status);
+  const Warning warning = One(status);
+  EXPECT_EQ(warning.code, "contributions_late");
+  EXPECT_DOUBLE_EQ(warning.measured, 1001.0 / 4000);
+  EXPECT_NE(warning.advice.find("staleness_limit"), std::string::npos);
+}
+
 TEST(AdviceTest, WorkerMakesNoProgress) {
   v1::JobStatus status = HealthyStatus();
   status.mutable_settings()->mutable_faults()->set_heartbeat_timeout_seconds(10);

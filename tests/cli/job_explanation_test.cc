@@ -44,22 +44,53 @@ std::vector<std::string> Codes(const std::vector<std::string>& set, int workers)
   return codes;
 }
 
+constexpr char kDownpour[] = "algorithm.preset=downpour";
+
 TEST(JobWarningsTest, NamesMomentumThatIsTooHighForTheWorkers) {
-  EXPECT_THAT(Codes({"algorithm.preset=downpour"}, 4), IsEmpty());
-  EXPECT_THAT(Codes({"algorithm.preset=downpour"}, 8), ElementsAre("momentum_high"));
-  EXPECT_THAT(Codes({"algorithm.preset=downpour", "optimizer.momentum=0"}, 8), IsEmpty());
+  const std::string momentum = "optimizer.momentum=0.9", rate = "optimizer.learning_rate=0.03";
+  EXPECT_THAT(Codes({kDownpour, momentum, rate}, 2), IsEmpty());
+  EXPECT_THAT(Codes({kDownpour, momentum, rate}, 8), ElementsAre("momentum_high"));
+  EXPECT_THAT(Codes({kDownpour, momentum}, 8), IsEmpty()) << "the default of the rate is for it";
+  EXPECT_THAT(Codes({kDownpour, rate, "optimizer.momentum=0"}, 8), IsEmpty());
   EXPECT_THAT(Codes({"algorithm.preset=sync"}, 60), IsEmpty());
-  EXPECT_THAT(ExplainJob(Facts({"algorithm.preset=downpour"}, 1, 8)),
+  EXPECT_THAT(
+      Codes({kDownpour, "optimizer.momentum=0.9", "algorithm.consistency.asynchronous.emulated_delay=16"}, 1),
+      ElementsAre("momentum_high"));
+  EXPECT_THAT(ExplainJob(Facts({kDownpour, momentum, rate}, 1, 8)),
               AllOf(HasSubstr("staleness_aware"), HasSubstr("optimizer.momentum")));
 }
 
-TEST(JobWarningsTest, NamesLearningRatesForFewerWorkers) {
-  for (const char* preset : {"staleness_aware", "dana"}) {
-    const std::string set = std::string("algorithm.preset=") + preset;
-    EXPECT_THAT(Codes({set}, 8), IsEmpty());
-    EXPECT_THAT(Codes({set}, 32), ElementsAre("learning_rate_for_workers"));
-    EXPECT_THAT(Codes({set, "optimizer.learning_rate=0.001"}, 32), IsEmpty());
+TEST(JobWarningsTest, NamesLearningRatesFarAboveTheBound) {
+  struct Row {
+    const char* preset;
+    int workers;
+    const char *fine, *far;  // learning rates
+    double bound;
+  };
+  for (const Row& row : {Row{"downpour", 8, "0.1", "0.2", 0.6 / 8},
+                         {"downpour", 60, "0.015", "0.03", 0.01},
+                         {"staleness_aware", 8, "0.05", "0.07", 0.03},
+                         {"staleness_aware", 60, "0.05", "0.07", 0.03},
+                         {"dana", 60, "0.03", "0.05", 0.02}}) {
+    const std::string preset = std::string("algorithm.preset=") + row.preset;
+    const auto with = [&](const std::string& rate) {
+      return std::vector<std::string>{
+          preset,
+          "optimizer.momentum=" + std::string(std::string(row.preset) == "staleness_aware" ? "0.9" : "0"),
+          "optimizer.learning_rate=" + rate};
+    };
+    EXPECT_THAT(Codes({preset}, row.workers), IsEmpty()) << row.preset;
+    EXPECT_THAT(Codes(with(row.fine), row.workers), IsEmpty()) << row.preset << row.workers;
+    EXPECT_THAT(Codes(with(row.far), row.workers), ElementsAre("learning_rate_for_workers"))
+        << row.preset << row.workers;
+    const auto json = JobToJson(Facts(with(row.far), 1, row.workers))["warnings"][0];
+    EXPECT_NEAR(json["bound"].get<double>(), row.bound, 1e-3 * row.bound) << row.preset << row.workers;
   }
+  // Without its bound the preset is far above it.
+  EXPECT_THAT(Codes({"algorithm.preset=staleness_aware", "algorithm.compensation.step_bound=1000"}, 32),
+              ElementsAre("learning_rate_for_workers"));
+  EXPECT_THAT(Codes({"algorithm.preset=dana", "algorithm.compensation.none={}"}, 32),
+              ElementsAre("learning_rate_for_workers"));
 }
 
 TEST(JobWarningsTest, NamesLearningRatesThatDiverge) {
@@ -67,11 +98,13 @@ TEST(JobWarningsTest, NamesLearningRatesThatDiverge) {
               ElementsAre("learning_rate_high"));
 }
 
-TEST(JobWarningsTest, NothingIsSaidOfAPresetWithTwoWorkers) {
+TEST(JobWarningsTest, NothingIsSaidOfAPresetAsItIs) {
   for (const Preset& preset : Presets()) {
-    const auto job = LoadCompleteJob(kCnn, {"algorithm.preset=" + preset.name}, 2);
-    if (!job.ok()) continue;
-    EXPECT_THAT(Codes({"algorithm.preset=" + preset.name}, 2), IsEmpty()) << preset.name;
+    for (const int workers : {2, 8, 60, 1000}) {
+      const auto job = LoadCompleteJob(kCnn, {"algorithm.preset=" + preset.name}, workers);
+      if (!job.ok()) continue;
+      EXPECT_THAT(Codes({"algorithm.preset=" + preset.name}, workers), IsEmpty()) << preset.name << workers;
+    }
   }
 }
 

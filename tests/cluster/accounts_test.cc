@@ -259,5 +259,22 @@ TEST(LocalStepsTest, SamplesOfRoundsThatWereNotPushedAreComputedAgain) {
   ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
+// What is dropped counts as begun, in the schedule and in the budget.
+TEST(StalenessLimitTest, SamplesOfContributionsThatAreDroppedAreInTheAccounts) {
+  const std::string job =
+      absl::StrReplaceAll(SmallJob("downpour", absl::StrCat("epochs: ", kEpochs,
+                                                            " batch_size: 10 workers: 4 "
+                                                            "faults { heartbeat_timeout_seconds: 2 } ")),
+                          {{"preset: \"downpour\"",
+                            "preset: \"downpour\" consistency { asynchronous { staleness_limit: 1 } } "}});
+  TestCluster cluster({job, /*servers=*/2});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(4);
+  ASSERT_TRUE(cluster.AwaitTrained(1500));
+  cluster.Kill(cluster.worker(1));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  ExpectRightAccounts(cluster);
+}
+
 }  // namespace
 }  // namespace catchment

@@ -28,7 +28,8 @@ const std::vector<std::string> kConsistencies = {"consistency { synchronous {} }
                                                  "consistency { n_softsync { n: 2 } }",
                                                  "consistency { bounded_staleness { bound: 0 } }",
                                                  "consistency { bounded_staleness { bound: 2 } }",
-                                                 "consistency { asynchronous { emulated_delay: 3 } }"};
+                                                 "consistency { asynchronous { emulated_delay: 3 } }",
+                                                 "consistency { asynchronous { staleness_limit: 3 } }"};
 const std::vector<std::string> kContributions = {
     "gradient {}",
     "gradient { push_period: 2 }",
@@ -46,7 +47,11 @@ const std::vector<std::string> kCompensations = {"none {}",
                                                  "gap_aware {}",
                                                  "open_loop_momentum {}",
                                                  "closed_loop_momentum {}",
-                                                 "delayed_nesterov {}"};
+                                                 "delayed_nesterov {}",
+                                                 "delay_adaptive { threshold: 1 }",
+                                                 "inverse {} of: GRADIENT",
+                                                 "gap_aware {} delay_adaptive { threshold: 1 } of: GRADIENT",
+                                                 "step_bound: 0.5"};
 const std::vector<std::string> kOptimizers = {"kind: SGD learning_rate: 0.01 momentum: 0",
                                               "kind: SGD learning_rate: 1 momentum: 0",
                                               "kind: SGD learning_rate: 0.01 momentum: 0.5",

@@ -215,6 +215,25 @@ class Bounded final : public Reference {
   std::set<int> held_;
 };
 
+class Limited final : public Reference {
+ public:
+  explicit Limited(int limit) : limit_(limit) {}
+
+ private:
+  void Push(int i, Pushed contribution) override {
+    if (updates() - seen_[i] < limit_) {
+      Update({contribution});
+    } else {
+      ++late_;
+    }
+    x_[i] = w_;
+    seen_[i] = updates();
+  }
+
+  const int limit_;
+  std::map<int, int> seen_;  // updates before its weights, by each worker
+};
+
 struct Mode {
   const char* name;
   const char* algorithm;
@@ -272,9 +291,10 @@ void Replay(const std::vector<int>& order, Reference* reference) {
 class ConsistencyTest : public testing::TestWithParam<Mode> {};
 
 TEST_P(ConsistencyTest, MakesTheUpdatesOfItsDefinition) {
-  const v1::Job job = PresetJob("downpour", kWorkers,
-                                "optimizer { kind: SGD learning_rate: 0.02 momentum: 0 } " +
-                                    std::string("algorithm { ") + GetParam().algorithm + " }");
+  const v1::Job job =
+      PresetJob("downpour", kWorkers,
+                "optimizer { kind: SGD learning_rate: 0.02 momentum: 0 } " +
+                    std::string("algorithm { compensation { none {} } ") + GetParam().algorithm + " }");
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const Outcome run = Train(job, seed);
     const auto reference = GetParam().reference();
@@ -312,6 +332,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Mode{"Asynchronous", "", [] { return std::make_unique<Delay>(0); }},
                     Mode{"Delay", "consistency { asynchronous { emulated_delay: 4 } }",
                          [] { return std::make_unique<Delay>(4); }},
+                    Mode{"StalenessLimit", "consistency { asynchronous { staleness_limit: 4 } }",
+                         [] { return std::make_unique<Limited>(4); }},
+                    Mode{"FreshOnly", "consistency { asynchronous { staleness_limit: 1 } }",
+                         [] { return std::make_unique<Limited>(1); }},
                     Mode{"Lockstep", "consistency { bounded_staleness { bound: 0 } }",
                          [] { return std::make_unique<Bounded>(0); }},
                     Mode{"Bounded", "consistency { bounded_staleness { bound: 3 } }",
@@ -325,7 +349,8 @@ TEST(IdleTest, OthersGoOnWhileAWorkerHasNothingToDo) {
        {"consistency { synchronous { backup_workers: 1 } }", "consistency { grouped { groups: 2 } }",
         "consistency { n_softsync { n: 1 } }", "consistency { bounded_staleness { bound: 0 } }",
         "consistency { bounded_staleness { bound: 2 } }",
-        "consistency { asynchronous { emulated_delay: 3 } }"}) {
+        "consistency { asynchronous { emulated_delay: 3 } }",
+        "consistency { asynchronous { staleness_limit: 2 } }"}) {
     const v1::Job job = PresetJob("downpour", 4, std::string("algorithm { ") + algorithm + " }");
     for (int rests_after = 0; rests_after < kPushes; ++rests_after) {
       VirtualCluster cluster(job, std::vector<float>(kValues, 1.0f), 4, {2, 16});

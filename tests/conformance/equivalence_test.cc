@@ -146,10 +146,29 @@ TEST(Compensation, LeavesALoneWorkersBitsAsTheyAre) {
   const std::vector<float> plain = TrainSequentially(PresetJob("downpour", 1, optimizer), 4);
   for (const std::string kind :
        {"inverse {}", "power { exponent: 0.5 }", "exponential {}", "delay_compensated { lambda: 1 }",
-        "delay_compensated { adaptive: true }", "gap_aware {}", "open_loop_momentum {}"}) {
+        "delay_compensated { adaptive: true }", "gap_aware {}", "open_loop_momentum {}",
+        "delay_adaptive { threshold: 1 }", "gap_aware {} delay_adaptive { threshold: 1 } of: GRADIENT",
+        "power {} of: GRADIENT", "step_bound: 1"}) {
     const v1::Job job = PresetJob("downpour", 1, optimizer + " algorithm { compensation { " + kind + " } }");
     EXPECT_EQ(TrainSynchronously(job, {4}), plain) << kind;
   }
+}
+
+TEST(Compensation, LimitsBeyondAnyStalenessChangeNothing) {
+  // Four workers in turn: 3 updates are between a pull and its push.
+  const auto train = [](const std::string& consistency, const std::string& compensation) {
+    return TrainSynchronously(
+        PresetJob("downpour", 4,
+                  absl::StrCat("optimizer { learning_rate: 0.0005 momentum: 0.5 } algorithm { ", consistency,
+                               " compensation { ", compensation, " } }")),
+        {4, 4, 4, 4});
+  };
+  const std::vector<float> plain = train("", "none {}");
+  EXPECT_EQ(train("", "delay_adaptive { threshold: 3 }"), plain);
+  EXPECT_NE(train("", "delay_adaptive { threshold: 2 }"), plain);
+  EXPECT_EQ(train("", "step_bound: 4"), plain);
+  EXPECT_NE(train("", "step_bound: 3"), plain);
+  EXPECT_EQ(train("consistency { asynchronous { staleness_limit: 4 } }", "none {}"), plain);
 }
 
 // The field of the job as the local optimizer's.

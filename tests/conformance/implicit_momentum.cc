@@ -9,7 +9,9 @@
 namespace catchment {
 
 ImplicitMomentum MeasureImplicitMomentum(int workers, double rate, int updates, int runs, uint64_t seed) {
-  v1::Job job = PresetJob("downpour", workers, "optimizer { momentum: 0 }");
+  // The model is of steps of one size, however stale.
+  v1::Job job =
+      PresetJob("downpour", workers, "optimizer { momentum: 0 } algorithm { compensation { none {} } }");
   job.mutable_optimizer()->set_learning_rate(static_cast<float>(rate));
   ImplicitMomentum result;
   result.mean.assign(updates + 1, 0.0);

@@ -38,7 +38,10 @@ struct NoiselessQuadratic {
 
 TEST(OpenLoopMomentum, SetsWhatTheMeasuredStalenessSays) {
   for (const int g : {1, 2, 4, 8}) {
-    const v1::Job job = PresetJob("staleness_aware", g, "optimizer { learning_rate: 0.001 }");
+    // A long average, as exponential times differ so much.
+    const v1::Job job = PresetJob("staleness_aware", g,
+                                  "optimizer { learning_rate: 0.001 } algorithm { compensation { "
+                                  "open_loop_momentum { averaging: 0.01 } } }");
     NoiselessQuadratic quadratic(job);
     for (int t = 0; t < 3000; ++t) quadratic.cluster.Step();
     const v1::MomentumState state = quadratic.cluster.shard().Report().momentum();

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 COMPENSATIONS = ("closed_loop_momentum", "delay_compensation", "gap_aware", "gradient_compensation", "momentum_control",
-                 "momentum_log", "open_loop_momentum", "staleness_factor")
+                 "momentum_log", "open_loop_momentum", "staleness_factor", "step_bound")
 
 # Folder, file, or path without a suffix, of rules -> the tests next to it.
 RULES = {

@@ -367,6 +367,17 @@ TEST(GateTest, DelayedContributionsAreAppliedOneByOneOnceMoreThanThatManyWait) {
   EXPECT_EQ(gate.Due(4), 1u);
 }
 
+TEST(GateTest, IsTooStaleFromTheLimitOn) {
+  const Gate gate = MakeGate("consistency { asynchronous { staleness_limit: 3 } }", {MakeRoster(0, {0, 1})});
+  EXPECT_FALSE(gate.answers_at_once());
+  EXPECT_EQ(gate.Due(1), 1u);
+  EXPECT_FALSE(gate.IsTooStale(2));
+  EXPECT_TRUE(gate.IsTooStale(3));
+  EXPECT_TRUE(gate.IsTooStale(300));
+  const Gate without = MakeGate("consistency { asynchronous {} }", {MakeRoster(0, {0, 1})});
+  EXPECT_FALSE(without.IsTooStale(300));
+}
+
 // ----------------------------------------------------------------------------------------------- clocks
 
 std::vector<Gate::Finished> Pushes(const std::vector<uint64_t>& pushes) {

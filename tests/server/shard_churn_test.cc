@@ -429,6 +429,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Mode{"Softsync", "consistency { n_softsync { n: 1 } }", false, 0},
                     Mode{"TwoSoftsync", "consistency { n_softsync { n: 2 } }", false, 0},
                     Mode{"Delay", "consistency { asynchronous { emulated_delay: 5 } }", false, 5},
+                    Mode{"StalenessLimit", "consistency { asynchronous { staleness_limit: 2 } }", false, 0},
                     Mode{"Lockstep", "consistency { bounded_staleness { bound: 0 } }", false, 0},
                     Mode{"Bounded", "consistency { bounded_staleness { bound: 2 } }", false, 0}),
     [](const auto& info) { return info.param.name; });

@@ -283,6 +283,46 @@ TEST(SoftsyncShardTest, NaNIsRefusedAtOnceAndIsNoneOfTheContributions) {
   EXPECT_THAT(shard.shard().Weights(), Each(-3.0f));
 }
 
+// ------------------------------------------------------------------------------------------ staleness limit
+
+TEST(StalenessLimitShardTest, ContributionAtTheLimitIsDroppedCountedAndItsWorkerTold) {
+  ShardHarness shard(GradientJobWith("consistency { asynchronous { staleness_limit: 2 } }"), 16, 16, {0, 1});
+  for (uint64_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(shard.Handle({.worker = 1, .sequence = i + 1, .version = i, .value = 1}).ok());
+  }
+  shard.Take();
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 1, .version = 0, .value = 100}).ok());
+  std::vector<Reply> replies = shard.Take();
+  ASSERT_EQ(Names(replies), (std::vector<std::string>{"worker 0"}));
+  EXPECT_EQ(replies[0].header.fate, v1::Block::LATE);
+  EXPECT_EQ(replies[0].header.version, 2u) << "it makes no version";
+  EXPECT_THAT(replies[0].payload, Each(-2.0f)) << "fresh weights";
+  EXPECT_EQ(shard.Statistics(0).late(), 1u);
+  EXPECT_EQ(shard.Statistics(0).applied(), 0u);
+  // Sent again over another connection it is neither applied nor counted a second time.
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 1, .version = 0, .value = 100}).ok());
+  replies = shard.Take();
+  EXPECT_EQ(replies.at(0).header.fate, v1::Block::DUPLICATE);
+  EXPECT_THAT(replies.at(0).payload, Each(-2.0f));
+  EXPECT_EQ(shard.Statistics(0).late(), 1u);
+  // One version below the limit counts.
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 2, .version = 1, .value = 10}).ok());
+  EXPECT_EQ(shard.Take().at(0).header.fate, v1::Block::APPLIED);
+  EXPECT_THAT(shard.shard().Weights(), Each(-12.0f));
+  EXPECT_EQ(Staleness(shard, 0), (std::map<uint64_t, uint64_t>{{1, 1}}));
+}
+
+TEST(StalenessLimitShardTest, ScheduleCountsTheSamplesOfWhatIsDropped) {
+  v1::Job job = GradientJobWith("consistency { asynchronous { staleness_limit: 1 } }");
+  ShardHarness shard(job, 16, 16, {0, 1});
+  ASSERT_TRUE(shard.Handle({.worker = 1, .sequence = 1, .version = 0, .value = 1, .samples = 3}).ok());
+  ASSERT_TRUE(shard.Handle({.worker = 0, .sequence = 1, .version = 0, .value = 1, .samples = 5}).ok());
+  shard.shard().Checkpoint(1);
+  const v1::BlockState& state = shard.snapshots().at(0).state.blocks(0);
+  EXPECT_EQ(state.samples(), 3u);
+  EXPECT_EQ(state.late_samples(), 5u);
+}
+
 // ------------------------------------------------------------------------------------------ emulated delay
 
 TEST(DelayShardTest, LoneWorkersStalenessGrowsToTheDelayAndStays) {

@@ -1,9 +1,13 @@
 // Axis 3 of a job: defaults, ranges, and what it does not go together with.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "tests/conformance/jobs.h"
@@ -57,6 +61,80 @@ TEST(Compensation, PresetsHaveTheirs) {
   EXPECT_TRUE(Filled({"algorithm.preset=diloco_async"}).has_delayed_nesterov());
   // The job's own goes before the preset's.
   EXPECT_TRUE(Filled({"algorithm.preset=dc_asgd", kAt + "inverse={}"}).has_inverse());
+}
+
+TEST(Compensation, AsynchronousPresetsShrinkOutliers) {
+  const std::set<std::string> weights = {"easgd", "easgd_sync", "eamsgd"};  // they send no gradients
+  for (const Preset& preset : Presets()) {
+    const v1::Compensation compensation = Filled({"algorithm.preset=" + preset.name, "workers=6"});
+    const bool stale = !preset.algorithm.consistency().has_synchronous() && !weights.contains(preset.name);
+    EXPECT_EQ(compensation.has_delay_adaptive(), stale) << preset.name;
+    if (!stale) continue;
+    EXPECT_EQ(compensation.delay_adaptive().threshold(), 6u) << preset.name;
+    EXPECT_EQ(compensation.of(), v1::Compensation::STEP) << preset.name;
+  }
+  // The usual staleness changes nothing.
+  EXPECT_EQ(Filled({"algorithm.contribution.gradient={push_period: 2 fetch_period: 6}"})
+                .delay_adaptive()
+                .threshold(),
+            12u);
+  EXPECT_EQ(Filled({"algorithm.consistency.asynchronous.emulated_delay=7"}).delay_adaptive().threshold(),
+            11u);
+  EXPECT_EQ(Filled({kAt + "delay_adaptive.threshold=9"}).delay_adaptive().threshold(), 9u);
+  // A kind of the job's own replaces all of the preset's; other fields of the preset's kind do not.
+  EXPECT_FALSE(Filled({kAt + "none={}"}).has_delay_adaptive());
+  EXPECT_FALSE(Filled({kAt + "inverse={}"}).has_delay_adaptive());
+  EXPECT_TRUE(Filled({"algorithm.preset=staleness_aware", kAt + "open_loop_momentum.averaging=0.5"})
+                  .has_delay_adaptive());
+  // With the preset's other axes they go too.
+  EXPECT_FALSE(Filled({"algorithm.consistency.synchronous={}"}).has_delay_adaptive());
+  EXPECT_FALSE(Filled({"algorithm.contribution.elastic={}"}).has_delay_adaptive());
+}
+
+TEST(Compensation, BoundsTheStepWhereMomentumIsLowered) {
+  EXPECT_FALSE(Filled({}).has_step_bound());
+  EXPECT_FALSE(Filled({kAt + "inverse={}"}).has_step_bound());
+  EXPECT_EQ(Filled({"algorithm.preset=staleness_aware"}).step_bound(), 2);
+  EXPECT_EQ(Filled({kAt + "closed_loop_momentum={}"}).step_bound(), 2);
+  EXPECT_EQ(Filled({kAt + "closed_loop_momentum={}", kAt + "step_bound=5"}).step_bound(), 5);
+  for (const char* preset : {"dana", "gem"})
+    EXPECT_TRUE(Filled({"algorithm.preset=" + std::string(preset)}).has_step_bound()) << preset;
+}
+
+v1::Optimizer OptimizerOf(const std::vector<std::string>& overrides) {
+  const absl::StatusOr<v1::Job> job = Fill(overrides);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return job.ok() ? job->optimizer() : v1::Optimizer();
+}
+
+TEST(Compensation, StepsOfPresetsFollowTheWorkers) {
+  const auto step = [](const v1::Optimizer& o) { return o.learning_rate() / (1 - o.momentum()); };
+  for (const Preset& preset : Presets()) {
+    const double most = preset.step_times_workers;
+    for (const int workers : {2, 4, 8, 60}) {
+      const v1::Optimizer filled =
+          OptimizerOf({"algorithm.preset=" + preset.name, absl::StrCat("workers=", workers)});
+      const double own = step(preset.optimizer);
+      const bool fits = most == 0 || own <= most / workers * (1 + 1e-6);
+      EXPECT_NEAR(step(filled), fits ? own : most / workers, 1e-6) << preset.name << ", " << workers;
+      EXPECT_LE(filled.momentum(), preset.optimizer.momentum()) << preset.name << ", " << workers;
+    }
+  }
+}
+
+TEST(Compensation, FromFiveWorkersOnDownpourLeavesMomentumToAsynchrony) {
+  EXPECT_EQ(OptimizerOf({"workers=4"}).momentum(), 0.8f);
+  EXPECT_EQ(OptimizerOf({"workers=4"}).learning_rate(), 0.03f);
+  EXPECT_EQ(OptimizerOf({"workers=5"}).momentum(), 0);
+  EXPECT_NEAR(OptimizerOf({"workers=5"}).learning_rate(), 0.6 / 5, 1e-6);
+  // The job's own settings stay as they are, and with one of momentum the rate is for it.
+  EXPECT_EQ(OptimizerOf({"workers=60", "optimizer.learning_rate=0.03"}).learning_rate(), 0.03f);
+  EXPECT_EQ(OptimizerOf({"workers=60", "optimizer.learning_rate=0.03"}).momentum(), 0.8f);
+  EXPECT_NEAR(OptimizerOf({"workers=60", "optimizer.momentum=0.5"}).learning_rate(), 0.6 * 0.5 / 60, 1e-6);
+  EXPECT_TRUE(OptimizerOf({"workers=60", "optimizer.nesterov=true"}).momentum() > 0);
+  // So do compensations that need it.
+  EXPECT_EQ(OptimizerOf({"workers=60", kAt + "open_loop_momentum={}"}).momentum(), 0.8f);
+  EXPECT_EQ(OptimizerOf({"workers=60", "algorithm.preset=gap_aware"}).momentum(), 0.9f);
 }
 
 struct Case {
@@ -118,6 +196,30 @@ TEST(Compensation, IsRefusedWithTheReason) {
             kAt + "open_loop_momentum: sets the momentum of SGD; set optimizer.kind to SGD and "
                   "optimizer.momentum "
                   "above 0, to what training without staleness would have"},
+           {{kAt + "delay_adaptive.threshold=0"}, kAt + "delay_adaptive.threshold: is 0; must be at least 1"},
+           {{kAt + "step_bound=0"}, kAt + "step_bound: is 0; must be a number above 0"},
+           {{kAt + "open_loop_momentum={}", kAt + "step_bound=inf"},
+            kAt + "step_bound: is inf; must be a number above 0"},
+           {{"algorithm.preset=sync", kAt + "delay_adaptive={}"},
+            kAt +
+                "delay_adaptive: has no effect with consistency.synchronous: no contribution is stale; leave "
+                "it out, or set algorithm.consistency to asynchronous {}"},
+           {{"algorithm.preset=easgd", kAt + "step_bound=2"},
+            kAt + "step_bound: does not belong to contribution elastic, which sends weights, not gradients: "
+                  "the "
+                  "spring between worker and center is the same, however old; leave it out"},
+           {{"algorithm.preset=easgd", kAt + "of=GRADIENT"},
+            kAt +
+                "of: does not belong to contribution elastic, which sends weights, not gradients: the spring "
+                "between worker and center is the same, however old; leave it out"},
+           {{kAt + "gap_aware={}", kAt + "of=GRADIENT"},
+            kAt +
+                "of: says what a factor of the staleness multiplies, and there is none; leave it out, or set "
+                "delay_adaptive {}, inverse {}, power {} or exponential {}"},
+           {{kAt + "none={}", kAt + "of=STEP"},
+            kAt +
+                "of: says what a factor of the staleness multiplies, and there is none; leave it out, or set "
+                "delay_adaptive {}, inverse {}, power {} or exponential {}"},
            {{"optimizer.momentum=0", kAt + "gap_aware={}"},
             kAt + "gap_aware: measures gaps in steps of SGD's momentum; set optimizer.kind to SGD and "
                   "optimizer.momentum above 0"},

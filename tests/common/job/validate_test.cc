@@ -591,6 +591,24 @@ INSTANTIATE_TEST_SUITE_P(
              "algorithm.consistency.n_softsync.n: is 5; must be from 1 to 4"},
         Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=10001"},
              "algorithm.consistency.asynchronous.emulated_delay: is 10001; must be from 0 to 10000"},
+        Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.staleness_limit=0"},
+             "algorithm.consistency.asynchronous.staleness_limit: is 0, which drops every contribution; must "
+             "be "
+             "at least 1; leave it out for no limit"},
+        Case{{"algorithm.preset=downpour",
+              "algorithm.consistency.asynchronous={emulated_delay:2 staleness_limit:3}"},
+             "algorithm.consistency.asynchronous.staleness_limit: does not go with emulated_delay, which "
+             "applies "
+             "contributions long after they were answered; leave one of them out"},
+        Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.staleness_limit=3",
+              "algorithm.contribution.gradient={push_period:2 fetch_period:4}"},
+             "algorithm.consistency.asynchronous.staleness_limit: needs a fetch_period that equals "
+             "push_period: a "
+             "worker whose contribution is dropped continues with the newest weights"},
+        Case{{"algorithm.preset=easgd", "algorithm.consistency.asynchronous.staleness_limit=2"},
+             "algorithm.consistency.asynchronous.staleness_limit: does not go with contribution elastic: a "
+             "worker "
+             "whose exchange is dropped would be moved, and the center not"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.n_softsync.n=1"},
              "algorithm.consistency.n_softsync: does not go with contribution elastic: the worker would be "
              "moved before the center, by another difference"},

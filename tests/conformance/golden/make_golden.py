@@ -123,14 +123,24 @@ def make_optimizer(config, sizes=(N,)):
 
 class Compensation:
     """What the servers do to contributions; `config` is algorithm.compensation."""
+    BESIDE = ("delay_adaptive", "step_bound", "of")
 
     def __init__(self, config, optimizer_config):
-        (self.kind, self.fields), = config.items() if config else (("none", {}),)
+        kinds = {name: fields for name, fields in (config or {}).items() if name not in self.BESIDE}
+        (self.kind, self.fields), = kinds.items() if kinds else (("none", {}),)
+        beside = config or {}
+        self.threshold = beside.get("delay_adaptive", {}).get("threshold")
+        self.of_gradient = beside.get("of") == "GRADIENT"
+        self.bound = beside.get("step_bound", 2.0 if self.kind == "open_loop_momentum" else math.inf)
         self.target = optimizer_config.get("momentum", 0.0)
         self.eta = optimizer_config["learning_rate"]
         self.state, self.t, self.tau_mean = [0.0] * N, 0, None
 
     def factor(self, tau):
+        factor = self.factor_of_kind(tau)
+        return factor if self.threshold is None else factor * self.threshold / max(self.threshold, tau)
+
+    def factor_of_kind(self, tau):
         if self.kind == "inverse":
             return 1 / max(1, tau)
         if self.kind == "power":
@@ -156,13 +166,14 @@ class Compensation:
 
     def momentum(self, tau):
         """The momentum and the rate's factor; None where the optimizer keeps its own."""
-        if self.kind != "open_loop_momentum":
-            return None, 1.0
-        a = self.fields.get("averaging", 0.01)
+        a = self.fields.get("averaging", 0.01 if self.kind == "open_loop_momentum" else 0.1)
         self.tau_mean = tau if self.tau_mean is None else (1 - a) * self.tau_mean + a * tau
+        if self.kind != "open_loop_momentum":
+            return None, min(1.0, self.bound / (1 + self.tau_mean))
         mu = self.target - self.tau_mean / (1 + self.tau_mean)
         mu = min(max(mu, self.fields.get("min_momentum", 0.0)), self.target)
-        return mu, ((1 - mu) / (1 - self.target)) ** self.fields.get("rate_correction", 0.7)
+        wanted = ((1 - mu) / (1 - self.target)) ** self.fields.get("rate_correction", 0.7)
+        return mu, min(wanted, self.bound / ((1 - self.target) * (1 + self.tau_mean)))
 
     def stepped(self, optimizer):
         self.t += 1
@@ -217,8 +228,9 @@ class Servers:
             total = plus(total, self.compensation.gradient(push.values, self.w, push.sent), share)
             weight += share
         mu, rate_factor = self.compensation.momentum(self.version - pushes[0].version)
-        rate = self.optimizer_config["learning_rate"] * weight / samples * rate_factor
-        self.optimizer.step(self.w, [x / weight for x in total], rate, mu)
+        divisor = samples if self.compensation.of_gradient else weight
+        rate = self.optimizer_config["learning_rate"] * divisor / samples * rate_factor
+        self.optimizer.step(self.w, [x / divisor for x in total], rate, mu)
         self.compensation.stepped(self.optimizer)
         self.version += 1
 
@@ -237,6 +249,8 @@ class Servers:
             if len(self.waiting) > delay:
                 self.apply([self.waiting.pop(0)])
             return [push.worker]
+        if self.version - push.version >= self.setting.get("staleness_limit", math.inf):
+            return [push.worker]  # too old: dropped
         self.apply([push])
         if self.consistency == "bounded_staleness":
             self.clocks[push.worker] += 1
@@ -429,6 +443,29 @@ CASES = {
     "diloco_async": job(3, ASYNC, {"pseudo_gradient": {"local_steps": 3, "local_optimizer": {
         "kind": "ADAMW", "learning_rate": 0.02, "weight_decay": 0.1, **CONSTANT}}},
         {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.9, "nesterov": True}, {"delayed_nesterov": {"every": 3}}),
+    "staleness_aware_bound": job(4, ASYNC, GRADIENT, HEAVY, {"open_loop_momentum": {"averaging": 0.5}, "step_bound": 0.3,
+                                                             "delay_adaptive": {"threshold": 3}}),
+    "delay_adaptive": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2}}),
+    "delay_adaptive_power": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY,
+                                {"delay_adaptive": {"threshold": 1}, "power": {"exponent": 0.5}}),
+    "delay_adaptive_dc_asgd": job(4, ASYNC, GRADIENT, PLAIN,
+                                  {"delay_adaptive": {"threshold": 2}, "delay_compensated": {"lambda": 0.5}}),
+    "delay_adaptive_gap_aware": job(4, ASYNC, GRADIENT, HEAVY, {"delay_adaptive": {"threshold": 2}, "gap_aware": {}}),
+    "staleness_limit": job(4, {"asynchronous": {"staleness_limit": 3}}, GRADIENT, HEAVY),
+    "staleness_limit_dana": job(3, {"asynchronous": {"staleness_limit": 2}}, {"look_ahead": {"momentum": 0.8}}, PLAIN),
+    "dana_bound": job(3, ASYNC, {"look_ahead": {"momentum": 0.8}}, PLAIN, {"step_bound": 1.5}),
+    "gem_bound": job(3, ASYNC, {"energy_matching": {"learning_rate": 0.05, "momentum": 0.8, "energy": 1.5}},
+                     {"kind": "SGD", "learning_rate": 1, "momentum": 0},
+                     {"step_bound": 1.5, "delay_adaptive": {"threshold": 2}}),
+    "inverse_of_gradient": job(4, ASYNC, GRADIENT, HEAVY, {"inverse": {}, "of": "GRADIENT"}),
+    "adam_of_step": job(4, ASYNC, GRADIENT, {"kind": "ADAM", "learning_rate": 0.02},
+                        {"delay_adaptive": {"threshold": 2}, "of": "STEP"}),
+    "adam_of_gradient": job(4, ASYNC, GRADIENT, {"kind": "ADAM", "learning_rate": 0.02},
+                            {"delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
+    "softsync_power_of_gradient": job(5, {"n_softsync": {"n": 2}}, GRADIENT, HEAVY, {"power": {}, "of": "GRADIENT"}),
+    "gap_aware_of_gradient": job(4, ASYNC, GRADIENT, HEAVY,
+                                 {"gap_aware": {}, "delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
+    "lars_of_gradient": job(3, ASYNC, GRADIENT, LARS, {"inverse": {}, "of": "GRADIENT"}),
 }
 
 if __name__ == "__main__":

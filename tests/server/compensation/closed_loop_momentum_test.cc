@@ -14,12 +14,13 @@ namespace {
 constexpr int64_t kValues = 50;
 constexpr double kRate = 0.02;
 
-v1::ClosedLoopMomentum Config(float gain, float least = -0.9f) {
-  v1::ClosedLoopMomentum config;
-  config.set_min_momentum(least);
-  config.set_gain(gain);
-  config.set_coordinates(16);
-  return config;
+v1::Compensation Config(float gain, float least = -0.9f) {
+  v1::Compensation compensation;
+  v1::ClosedLoopMomentum* const config = compensation.mutable_closed_loop_momentum();
+  config->set_min_momentum(least);
+  config->set_gain(gain);
+  config->set_coordinates(16);
+  return compensation;
 }
 
 // Momentum SGD on a quadratic with curvatures of its own for each coordinate; every gradient is `delay`
@@ -40,8 +41,8 @@ struct Quadratic {
     for (int64_t i = 0; i < kValues; ++i) g[i] = curvature[i] * past.front()[i];
     setting = control.Set({version - tau, static_cast<double>(tau), g.data(), static_cast<float>(kRate)});
     for (int64_t i = 0; i < kValues; ++i) {
-      v[i] = setting.momentum * v[i] + g[i];
-      x[i] -= static_cast<float>(kRate) * v[i];
+      v[i] = *setting.momentum * v[i] + g[i];
+      x[i] -= static_cast<float>(kRate) * setting.rate_factor * v[i];
     }
     control.Stepped(++version, x.data());
   }
@@ -99,10 +100,10 @@ TEST(ClosedLoopMomentum, ComesToItsTargetFromBelow) {
   control.Restore(low);
   Quadratic quadratic(&control, 0);
   quadratic.Step();
-  EXPECT_NEAR(quadratic.setting.momentum, 0.1, 1e-6);
+  EXPECT_NEAR(*quadratic.setting.momentum, 0.1, 1e-6);
   for (int i = 0; i < 150; ++i) quadratic.Step();
-  EXPECT_NEAR(quadratic.setting.momentum, 0.6, 0.02);
-  EXPECT_LE(quadratic.setting.momentum, 0.6f);
+  EXPECT_NEAR(*quadratic.setting.momentum, 0.6, 0.02);
+  EXPECT_LE(*quadratic.setting.momentum, 0.6f);
 }
 
 TEST(ClosedLoopMomentum, TakesOffWhatDelayAdds) {
@@ -116,7 +117,7 @@ TEST(ClosedLoopMomentum, TakesOffWhatDelayAdds) {
   ClosedLoopMomentum closed(0.5f, Config(0.1f), kValues);
   Quadratic controlled(&closed, 2);
   for (int i = 0; i < 100; ++i) controlled.Step();
-  EXPECT_LT(controlled.setting.momentum, 0.5f - static_cast<float>(added) / 2);
+  EXPECT_LT(*controlled.setting.momentum, 0.5f - static_cast<float>(added) / 2);
   EXPECT_NEAR(closed.state().total_momentum(), 0.5, added / 2);
 }
 
@@ -127,9 +128,40 @@ TEST(ClosedLoopMomentum, GoesOnFromTheMomentumThatItHad) {
   ClosedLoopMomentum resumed(0.5f, Config(0.1f), kValues);
   resumed.Restore(control.state());
   quadratic.Step();
-  ASSERT_LT(quadratic.setting.momentum, 0.5f);
+  ASSERT_LT(*quadratic.setting.momentum, 0.5f);
   const std::vector<float> zero(kValues);
-  EXPECT_NEAR(resumed.Set({0, 0, zero.data(), 0.1f}).momentum, quadratic.setting.momentum, 0.001);
+  EXPECT_NEAR(*resumed.Set({0, 0, zero.data(), 0.1f}).momentum, *quadratic.setting.momentum, 0.001);
+}
+
+TEST(ClosedLoopMomentum, DelayBoundsTheStep) {
+  v1::Compensation compensation = Config(1e-30f);
+  compensation.set_step_bound(1.5f);
+  ClosedLoopMomentum control(0.75f, compensation, 1), resumed(0.75f, compensation, 1);
+  const float gradient[] = {0};
+  EXPECT_EQ(control.Set({1, 5, gradient, 0.1f}).rate_factor, 1);
+  // averaging 0.1: of 5 and 65 the mean is 11, and 1.5 / (0.25 * 12) is allowed.
+  EXPECT_NEAR(control.Set({1, 65, gradient, 0.1f}).rate_factor, 0.5, 1e-6);
+  EXPECT_NEAR(control.state().rate_factor(), 0.5, 1e-6);
+  EXPECT_NEAR(control.state().staleness_mean(), 11, 1e-9);
+  resumed.Restore(control.state());
+  EXPECT_EQ(resumed.state().rate_factor(), control.state().rate_factor());
+  EXPECT_EQ(resumed.Set({1, 3, gradient, 0.1f}).rate_factor, control.Set({1, 3, gradient, 0.1f}).rate_factor);
+}
+
+TEST(ClosedLoopMomentum, ReadsTheRateOfTheStepThatWasMade) {
+  // Nothing but the gradient moves x, by half the rate: the total momentum is 0.
+  v1::Compensation compensation = Config(1e-30f);
+  compensation.set_step_bound(0.5f * 0.1f);
+  ClosedLoopMomentum control(0.9f, compensation, 1);
+  const float gradient[] = {1};
+  float x = 0;
+  for (uint64_t version = 1; version <= 4; ++version) {
+    const MomentumControl::Setting setting = control.Set({version - 1, 0, gradient, 0.1f});
+    EXPECT_NEAR(setting.rate_factor, 0.5, 1e-6);
+    x -= 0.1f * setting.rate_factor;
+    control.Stepped(version, &x);
+  }
+  EXPECT_NEAR(control.state().total_momentum(), 0, 1e-5);
 }
 
 TEST(ClosedLoopMomentum, StaysWithinItsBounds) {
@@ -137,8 +169,8 @@ TEST(ClosedLoopMomentum, StaysWithinItsBounds) {
   Quadratic quadratic(&control, 3);
   for (int i = 0; i < 50; ++i) {
     quadratic.Step();
-    ASSERT_GE(quadratic.setting.momentum, -0.25f);
-    ASSERT_LE(quadratic.setting.momentum, 0.5f);
+    ASSERT_GE(*quadratic.setting.momentum, -0.25f);
+    ASSERT_LE(*quadratic.setting.momentum, 0.5f);
   }
 }
 
@@ -146,9 +178,9 @@ TEST(ClosedLoopMomentum, LeavesWhatIsTooOldToMeasure) {
   ClosedLoopMomentum control(0.5f, Config(0.1f), kValues);
   Quadratic quadratic(&control, ClosedLoopMomentum::kVersions + 1);
   for (uint64_t i = 0; i < 2 * ClosedLoopMomentum::kVersions; ++i) quadratic.Step();
-  const float before = quadratic.setting.momentum;
+  const float before = *quadratic.setting.momentum;
   for (int i = 0; i < 20; ++i) quadratic.Step();
-  EXPECT_EQ(quadratic.setting.momentum, before);
+  EXPECT_EQ(*quadratic.setting.momentum, before);
 }
 
 TEST(ClosedLoopMomentum, CentersThatDoNotMoveGiveNoReading) {

@@ -27,6 +27,21 @@ TEST(MomentumLog, SaysWhatWasMeasuredAndSet) {
   EXPECT_EQ(log.Line(closed), "momentum 0.30: a total momentum of 0.85 is measured, and 0.90 is wanted");
 }
 
+TEST(MomentumLog, SaysHowABoundAloneChangesTheRate) {
+  MomentumLog log(0.9f);
+  v1::MomentumState state;
+  const auto line = [&](double tau, float factor) {
+    state.set_staleness_mean(tau);
+    state.set_rate_factor(factor);
+    return log.Line(state);
+  };
+  EXPECT_FALSE(line(1, 0.9f).has_value());
+  EXPECT_EQ(line(3, 0.5f), "learning rate times 0.5: a mean staleness of 3.0 versions bounds it");
+  EXPECT_FALSE(line(3.5, 0.45f).has_value());
+  EXPECT_EQ(line(59, 0.0333f), "learning rate times 0.0333: a mean staleness of 59.0 versions bounds it");
+  EXPECT_TRUE(line(1, 1).has_value());
+}
+
 TEST(MomentumLog, KeepsQuietWhileLittleChanges) {
   MomentumLog log(0.9f);
   EXPECT_FALSE(log.Line({}).has_value());

@@ -32,6 +32,26 @@ TEST(StalenessFactor, FollowsTheFormulas) {
   }
 }
 
+TEST(StalenessFactor, DelayAdaptiveShrinksOutliersAlone) {
+  v1::Compensation compensation;
+  compensation.mutable_none();
+  compensation.mutable_delay_adaptive()->set_threshold(8);
+  for (const uint64_t tau : {0, 1, 7, 8}) EXPECT_EQ(StalenessFactor(compensation, tau), 1) << tau;
+  EXPECT_DOUBLE_EQ(StalenessFactor(compensation, 9), 8.0 / 9);
+  EXPECT_DOUBLE_EQ(StalenessFactor(compensation, 400), 0.02);
+}
+
+TEST(StalenessFactor, DelayAdaptiveMultipliesThatOfTheKind) {
+  v1::Compensation compensation = Power(1);
+  compensation.mutable_delay_adaptive()->set_threshold(2);
+  EXPECT_DOUBLE_EQ(StalenessFactor(compensation, 1), 1.0 / 2);
+  EXPECT_DOUBLE_EQ(StalenessFactor(compensation, 4), 1.0 / 5 * 2 / 4);
+  v1::Compensation gap;
+  gap.mutable_gap_aware();
+  gap.mutable_delay_adaptive()->set_threshold(2);
+  EXPECT_DOUBLE_EQ(StalenessFactor(gap, 8), 0.25);
+}
+
 TEST(StalenessFactor, OtherKindsHaveNone) {
   v1::Compensation none, gap;
   none.mutable_none();
