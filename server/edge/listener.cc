@@ -62,7 +62,10 @@ class UnknownCall final : public Completion {
     answered_ = true;
     Accept(&queue_, &service_);
     accounted_.Begin(queue_.accounts(), context_);
-    stream_.Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "this server has no such method"), Tag());
+    stream_.Finish(
+        grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                     "this process does not answer such calls; the master is the server with --index=0"),
+        Tag());
   }
 
  private:

@@ -183,8 +183,10 @@ TEST_P(AccountsTest, HoldWhenAServerIsKilledAndComesBack) {
     ASSERT_TRUE(cluster.AwaitTrained(moment));
     cluster.Kill(cluster.server(1));
     ASSERT_TRUE(cluster.RestartServer(1));
-    ASSERT_TRUE(cluster.AwaitStatus(
-        "a recovery", [](const auto& status) { return status.recoveries() == 1 && status.updates() > 0; }));
+    // Both workers are back: the end of the job is told to members.
+    ASSERT_TRUE(cluster.AwaitStatus("a recovery", [](const auto& status) {
+      return status.recoveries() == 1 && AllHaveTrained(2, 1)(status);
+    }));
     const nlohmann::json summary = Stop(&cluster);
     EXPECT_EQ(summary["recoveries"], 1);
     repeated += summary["repeated_samples"].get<uint64_t>();
@@ -261,19 +263,25 @@ TEST(LocalStepsTest, SamplesOfRoundsThatWereNotPushedAreComputedAgain) {
 
 // What is dropped counts as begun, in the schedule and in the budget.
 TEST(StalenessLimitTest, SamplesOfContributionsThatAreDroppedAreInTheAccounts) {
-  const std::string job =
-      absl::StrReplaceAll(SmallJob("downpour", absl::StrCat("epochs: ", kEpochs,
-                                                            " batch_size: 10 workers: 4 "
-                                                            "faults { heartbeat_timeout_seconds: 2 } ")),
-                          {{"preset: \"downpour\"",
-                            "preset: \"downpour\" consistency { asynchronous { staleness_limit: 1 } } "}});
-  TestCluster cluster({job, /*servers=*/2});
-  ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(4);
-  ASSERT_TRUE(cluster.AwaitTrained(1500));
-  cluster.Kill(cluster.worker(1));
-  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
-  ExpectRightAccounts(cluster);
+  const auto job = [](uint64_t epochs) {
+    return absl::StrReplaceAll(
+        SmallJob("downpour", absl::StrCat("epochs: ", epochs,
+                                          " batch_size: 10 workers: 4 "
+                                          "faults { heartbeat_timeout_seconds: 2 } ")),
+        {{"preset: \"downpour\"",
+          "preset: \"downpour\" consistency { asynchronous { staleness_limit: 1 } } "}});
+  };
+  uint64_t repeated = 0;
+  {
+    TestCluster cluster({job(kEndless), /*servers=*/2});
+    ASSERT_TRUE(cluster.StartServers());
+    cluster.StartWorkers(4);
+    ASSERT_TRUE(cluster.AwaitTrained(1500));
+    cluster.Kill(cluster.worker(1));
+    ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "its samples are assigned to other workers"));
+    repeated = Stop(&cluster)["repeated_samples"];
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class Trainer {
         labels_(job.batch_size()),
         ids_(job.batch_size()) {
     auto network = Network::Create(job.model(), data_.train.input_shape(), data_.train.target(),
-                                   {static_cast<int>(job.batch_size()), job.seed()},
+                                   {.max_batch_size = static_cast<int>(job.batch_size()), .seed = job.seed()},
                                    MakeCpuBackend({.threads = threads}));
     CHECK(network.ok()) << network.status();
     network_ = *std::move(network);
