@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/edge/listener.h"
 #include "tests/common/rpc/hasty_clock.h"
 
@@ -172,7 +173,7 @@ TEST_F(ServerRegistrationTest, EndOfTheJobIsNoFailure) {
 
 TEST_F(ServerRegistrationTest, MasterLearnsWhyAServerEnds) {
   ServerRegistration::Report(listener_.address(), grpc::InsecureChannelCredentials(), request_,
-                             absl::NotFoundError("no directory " + std::string(2000, 'x')));
+                             absl::NotFoundError(absl::StrCat("no directory ", std::string(2000, 'x'))));
   const v1::RegisterServerRequest request = master_.WaitFor(false);
   EXPECT_EQ(request.index(), 3u);
   EXPECT_THAT(request.failure(), StartsWith("no directory xxx"));
