@@ -210,9 +210,9 @@ constexpr CompensationKind kKinds[] = {
 
 // ------------------------------------------------------------------------ beside any kind
 
-// The bound of staleness-aware momentum, with which the MLP, the CNN, the LSTM and resnet20 train with 8 to 60 workers
-// (docs/algorithms/compensation.md).
-constexpr float kStepBound = 2;
+// The bound of staleness-aware momentum, with which the MLP and the CNN train with 8 to 60 workers
+// (docs/results/staleness.md).
+constexpr float kStepBound = 1.5f;
 
 // Returns the number of contributions, of workers that are equally fast, from a worker's fetch to its last push with those
 // weights.

@@ -34,7 +34,7 @@ constexpr Text kTexts[] = {
     {"downpour",
      "Workers differ in speed or come and go, and are few enough for stale gradients to do little harm.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.6},
+     "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.4},
     // The momentum that training without staleness would have; what asynchrony adds is taken off as it is
     // measured, within about ten pushes: the first steps are large enough to spoil the weights otherwise.
     {"staleness_aware",
@@ -48,7 +48,7 @@ constexpr Text kTexts[] = {
      "corrected by their own curvature.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_compensated {} "
      "delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.6},
+     "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.4},
     {"gap_aware",
      "As dc_asgd, where staleness is large or uneven: a gradient counts less the further its weights are "
      "from "
@@ -87,7 +87,7 @@ constexpr Text kTexts[] = {
     {"ssp", "As downpour, where some worker may fall far behind: the others wait when it is 3 pushes late.",
      "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} } compensation { "
      "delay_adaptive {} }",
-     "kind: SGD learning_rate: 0.03 momentum: 0.7", 0.6},
+     "kind: SGD learning_rate: 0.03 momentum: 0.7", 0.4},
     {"dana",
      "As downpour, with full momentum for many workers: each has its own, and sends where it will lead.",
      "consistency { asynchronous {} } contribution { look_ahead {} } compensation { step_bound: 2 "
@@ -205,9 +205,8 @@ constexpr Alias kAliases[] = {
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
   v1::Optimizer fitting = preset.optimizer;
   const v1::Optimizer& given = job.optimizer();
-  const double step = fitting.learning_rate() / (1 - fitting.momentum());
-  const double most = preset.step_times_workers / std::max(1u, job.workers());
-  if (preset.step_times_workers == 0 || step <= most * (1 + 1e-6)) return fitting;
+  if (preset.step_times_workers == 0 || job.workers() <= kFewWorkers) return fitting;
+  const double most = preset.step_times_workers / job.workers();
   const bool needed = given.has_learning_rate() || given.nesterov() ||
                       KindOf(job.algorithm().compensation()).needs_momentum();
   if (!needed) fitting.set_momentum(0);

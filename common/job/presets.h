@@ -11,13 +11,17 @@
 
 namespace catchment {
 
+// With up to so many workers, the optimizers of asynchronous presets are as they are. With more, asynchrony alone acts like a
+// momentum of 0.8 and more (arXiv:1605.09774).
+inline constexpr uint32_t kFewWorkers = 4;
+
 struct Preset {
   std::string name;
   std::string when;  // to choose it: one sentence
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
-  // The delay limits the step, and the staleness is about workers - 1: the default of learning_rate / (1 - momentum) is at
-  // most this divided by Job.workers. 0: it is the same for every number of workers.
+  // The delay limits the step, and the staleness is about workers - 1: with more than kFewWorkers the default of
+  // learning_rate / (1 - momentum) is this divided by Job.workers. 0: it is the same for every number of workers.
   double step_times_workers = 0;
 };
 
@@ -33,9 +37,8 @@ std::string ListPresets();
 // names that other systems have for an algorithm, and misspelled ones.
 std::string UnknownPreset(const std::string& name);
 
-// Returns the defaults of the optimizer of a job whose algorithm is filled in. With more workers than the preset's own
-// optimizer allows (Preset.step_times_workers), asynchrony alone acts like its momentum: then the learning rate is lower, and
-// the momentum is 0, unless the compensation or a field of the job's optimizer needs it.
+// Returns the defaults of the optimizer of a job whose algorithm is filled in. Where the learning rate follows the workers
+// (Preset.step_times_workers), the momentum is 0, unless the compensation or a field of the job's optimizer needs it.
 v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job);
 
 // Sets what the job's algorithm and optimizer leave out. Where the job names another kind of contribution

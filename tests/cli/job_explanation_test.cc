@@ -67,8 +67,8 @@ TEST(JobWarningsTest, NamesLearningRatesFarAboveTheBound) {
     const char *fine, *far;  // learning rates
     double bound;
   };
-  for (const Row& row : {Row{"downpour", 8, "0.1", "0.2", 0.6 / 8},
-                         {"downpour", 60, "0.015", "0.03", 0.01},
+  for (const Row& row : {Row{"downpour", 8, "0.09", "0.11", 0.4 / 8},
+                         {"downpour", 60, "0.013", "0.014", 0.4 / 60},
                          {"staleness_aware", 8, "0.05", "0.07", 0.03},
                          {"staleness_aware", 60, "0.05", "0.07", 0.03},
                          {"dana", 60, "0.03", "0.05", 0.02}}) {

@@ -131,7 +131,7 @@ class Compensation:
         beside = config or {}
         self.threshold = beside.get("delay_adaptive", {}).get("threshold")
         self.of_gradient = beside.get("of") == "GRADIENT"
-        self.bound = beside.get("step_bound", 2.0 if self.kind == "open_loop_momentum" else math.inf)
+        self.bound = beside.get("step_bound", 1.5 if self.kind == "open_loop_momentum" else math.inf)
         self.target = optimizer_config.get("momentum", 0.0)
         self.eta = optimizer_config["learning_rate"]
         self.state, self.t, self.tau_mean = [0.0] * N, 0, None
