@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 
 #include "absl/strings/escaping.h"
 
@@ -60,6 +61,7 @@ constexpr int kCallFields = 6;
 
 // A client's side of TLS over the socket, after the handshake.
 SSL* BeginTls(int fd, const TlsFiles& tls) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to a socket without MSG_NOSIGNAL
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
                                                                   SSL_CTX_free);
   CHECK_EQ(SSL_CTX_use_certificate_chain_file(context.get(), tls.cert.c_str()), 1) << tls.cert;

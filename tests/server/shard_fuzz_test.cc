@@ -141,7 +141,8 @@ class ShardFuzz {
   void Note(const Answer& answer) {
     const uint32_t worker = static_cast<NamedSink&>(*answer.sink).name == NameOf(1);
     const bool push = answer.header.operation != v1::Block::PULL;
-    if (push && answer.header.fate != v1::Block::DUPLICATE) pushes_[worker].Add(answer.header.block);
+    if (push && !pushes_[worker].Has(answer.header.sequence, answer.header.block))
+      pushes_[worker].Add(answer.header.block);
   }
 
   std::vector<uint64_t> Versions() {
