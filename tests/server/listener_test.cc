@@ -205,8 +205,9 @@ TEST(ListenerTest, MethodsThatItDoesNotHaveAreUnimplemented) {
       v1::MasterService::NewStub(Connect(listener->address(), grpc::InsecureChannelCredentials()));
   for (int i = 0; i < 3; ++i) {
     v1::StopReply reply;
-    EXPECT_EQ(stub->Stop(DeadlineContext(60).get(), {}, &reply).error_code(),
-              grpc::StatusCode::UNIMPLEMENTED);
+    const grpc::Status status = stub->Stop(DeadlineContext(60).get(), {}, &reply);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("the master is the server with --index=0"));
   }
 }
 
