@@ -37,7 +37,7 @@ class GrpcLog {
   }
 
  private:
-  const SteadyClock clock_;
+  const SteadyClock clock_{};
   Mutex mu_;
   TokenBucket rate_ ABSL_GUARDED_BY(mu_){kLinesPerSecond, kLinesAtOnce, clock_.Now()};
   uint64_t left_out_ ABSL_GUARDED_BY(mu_) = 0;
