@@ -45,8 +45,9 @@ TEST_F(AdviseTest, AdvisesOnAJob) {
   const Outcome outcome =
       Advise({job(), "--step=lognormal:50ms:0.5", "--network=1Gbit:100us", "--workers=16"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"lognormal:50ms:0.5", "1Gbit:100us", "16 workers on 1 server", "Momentum: take 0;",
-                           "Presets to compare", "staleness_aware", "catchment simulate "}) {
+  for (const char* part : {"lognormal:50ms:0.5", "1Gbit:100us", "16 workers on 1 server",
+                           "Momentum: The preset's: it was chosen", "Presets to compare", "staleness_aware",
+                           "catchment simulate "}) {
     EXPECT_THAT(outcome.out, HasSubstr(part));
   }
 }

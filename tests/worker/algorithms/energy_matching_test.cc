@@ -15,11 +15,12 @@
 namespace catchment {
 namespace {
 
+// The paper's rule alone, without the preset's bound of the step.
 v1::Job MakeJob(double eta, double mu, double kappa = 1, int workers = 1, const std::string& more = "") {
   return PresetJob("gem", workers,
                    "algorithm { contribution { energy_matching { learning_rate: " + std::to_string(eta) +
-                       " momentum: " + std::to_string(mu) + " energy: " + std::to_string(kappa) + " } } } " +
-                       more);
+                       " momentum: " + std::to_string(mu) + " energy: " + std::to_string(kappa) +
+                       " } } compensation { none {} } } " + more);
 }
 
 void ExpectNear(const std::vector<float>& got, const std::vector<float>& expected) {

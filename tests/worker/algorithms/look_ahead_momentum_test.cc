@@ -15,10 +15,11 @@
 namespace catchment {
 namespace {
 
+// The paper's rule alone, without the preset's bound of the step.
 v1::Job MakeJob(double momentum, const std::string& more = "", int workers = 1) {
-  return PresetJob(
-      "dana", workers,
-      "algorithm { contribution { look_ahead { momentum: " + std::to_string(momentum) + " } } } " + more);
+  return PresetJob("dana", workers,
+                   "algorithm { contribution { look_ahead { momentum: " + std::to_string(momentum) +
+                       " } } compensation { none {} } } " + more);
 }
 
 TEST(LookAheadMomentumTest, FollowsThePaperStepByStep) {
