@@ -364,10 +364,29 @@ void Acceptor::Check(double now) {
     closed.push_back(fd);
   }
   for (const int fd : closed) Forget(fd);
+  CheckPeersWithoutStream(now);
   if (trim_at_ > 0 && now >= trim_at_) {
     trim_at_ = 0;
     malloc_trim(0);
   }
+}
+
+void Acceptor::CheckPeersWithoutStream(double now) {
+  double total = 0;
+  auto most = connections_.end();
+  for (auto at = connections_.begin(); at != connections_.end(); ++at) {
+    const PeerAccount& account = *at->second.account;
+    if (account.has_stream()) continue;
+    total += account.other_bytes();
+    if (most == connections_.end() || account.other_bytes() > most->second.account->other_bytes()) most = at;
+  }
+  if (total <= options_.bytes_without_stream) return;
+  const int fd = most->first;
+  End(fd, most->second,
+      absl::StrCat(std::llround(most->second.account->other_bytes() / 1024),
+                   " KiB of messages that are not complete, and others as much"),
+      now);
+  Forget(fd);
 }
 
 void Acceptor::End(int fd, const Connection& connection, const std::string& what, double now) {

@@ -52,6 +52,9 @@ class Acceptor {
     // The number of connections whose peers have made no call, and the time for which each may stay so if others wait.
     size_t strangers = 256;
     double stranger_seconds = 2;
+    // Bytes on their way of all peers together that have no stream; of which the one with most is ended. Otherwise peers
+    // that are not known could take the memory in which the messages of workers arrive.
+    double bytes_without_stream = 256 << 20;
     // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
     // interval at which they are accepted, and how many may wait. They may not begin with a long message.
     double watch_seconds = 60;
@@ -101,6 +104,7 @@ class Acceptor {
   // Returns false if there is none that is `seconds` old.
   bool EndOldestStranger(double seconds, double now);
   void Check(double now);
+  void CheckPeersWithoutStream(double now);
   void End(int fd, const Connection& connection, const std::string& what, double now);
   void Forget(int fd);
 

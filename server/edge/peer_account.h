@@ -30,7 +30,7 @@ class PeerAccount {
     int64_t short_message_bytes = 4 << 20;
     int64_t read_ahead_bytes = 8 << 20;
     int64_t stream_bytes = 32 << 20;
-    int64_t more_stream_bytes = 64 << 20;
+    int64_t more_stream_bytes = 512 << 20;
     // Bytes in no message, such as headers, pings and those of TLS: at once, for each message, as a part of its bytes, as
     // a part of the bytes that the peer has received and acknowledges, and for each second.
     int64_t other_bytes = 128 << 10;
@@ -59,6 +59,11 @@ class PeerAccount {
 
   // Returns true if a call of the peer has been answered, or one of its streams admitted.
   bool known() const { return known_; }
+
+  // Returns true if a stream of the peer that transfers blocks was admitted.
+  bool has_stream() const { return has_stream_; }
+  // Returns the bytes of the peer that are in no message that has arrived, at the last Check.
+  double other_bytes() const { return other_bytes_; }
 
   // Returns what the peer exceeds; an empty text if nothing. `traffic` reads the numbers of the socket: after the account's,
   // so that no message is counted before its bytes. `now` in seconds.

@@ -322,6 +322,7 @@ TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
 TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
   Acceptor::Options options;
   options.limits.short_message_bytes = options.limits.other_bytes = 1000;
+  options.limits.bytes_per_second = 0;
   Start(options);
   const Fd flood = Dial();
   const std::string bytes(4000, 'x');
@@ -329,6 +330,28 @@ TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
   passed_.Await(1);
   EXPECT_EQ(passed_.Read(0, bytes.size()), bytes);
   AwaitEnd(flood);
+}
+
+// However little each of them has sent.
+TEST_F(AcceptorTest, PeersWithoutStreamHaveABoundTogether) {
+  Acceptor::Options options;
+  options.bytes_without_stream = 10'000;
+  options.limits.bytes_per_second = 0;
+  Start(options);
+  std::vector<Fd> peers;
+  const std::string bytes(4000, 'x');
+  for (size_t i = 0; i < 3; ++i) {
+    peers.push_back(Dial());
+    passed_.Await(i + 1);
+    if (i == 0) AccountOf(peers[0])->StreamAdmitted();
+    EXPECT_EQ(send(peers[i].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+    EXPECT_EQ(passed_.Read(i, bytes.size()), bytes);
+  }
+  EXPECT_EQ(send(peers[2].get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
+  EXPECT_EQ(passed_.Read(2, bytes.size()), bytes);
+  AwaitEnd(peers[2]);
+  EXPECT_NE(AccountOf(peers[0]), nullptr);
+  EXPECT_NE(AccountOf(peers[1]), nullptr);
 }
 
 TEST_F(AcceptorTest, AfterStopNoConnectionIsAccepted) {
