@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/run_directory.h"
+#include "common/text.h"
 
 namespace catchment {
 
@@ -41,7 +42,7 @@ absl::StatusOr<std::string> Execute(const std::vector<std::string>& argv, const 
 }
 
 std::string Quote(const std::vector<std::string>& lines) {
-  return absl::StrCat("\n    ", lines.empty() ? "(nothing)" : absl::StrJoin(lines, "\n    "));
+  return absl::StrCat("\n    ", lines.empty() ? "(nothing)" : EscapeControls(absl::StrJoin(lines, "\n    ")));
 }
 
 int AwaitRequestToEnd(double seconds, const Clock& clock, SignalWaiter* signals) {
