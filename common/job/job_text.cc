@@ -95,7 +95,10 @@ absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::
                                 FileNamedBy named_by) {
   const auto text = ReadTextFile(path, named_by);
   if (!text.ok()) {
-    return absl::Status(text.status().code(), absl::StrCat("the job file: ", text.status().message()));
+    // The job is not invalid: it cannot be read.
+    const absl::StatusCode code =
+        absl::IsInvalidArgument(text.status()) ? absl::StatusCode::kFailedPrecondition : text.status().code();
+    return absl::Status(code, absl::StrCat("the job file: ", text.status().message()));
   }
   v1::Job job;
   absl::Status status = ParseText(*text, path, "", &job);

@@ -377,8 +377,7 @@ TEST_F(TrainTest, AJobFileThatCannotBeReadIsNotCalledInvalid) {
   for (const std::string& path : {root_, root_ + "/missing"}) {
     options_.job = path;
     EXPECT_EQ(Train(), 1);
-    EXPECT_THAT(err_.str(),
-                AllOf(HasSubstr("the job file: cannot "), HasSubstr(path), Not(HasSubstr("not valid"))));
+    EXPECT_THAT(err_.str(), AllOf(HasSubstr("the job file: "), HasSubstr(path), Not(HasSubstr("not valid"))));
   }
 }
 
