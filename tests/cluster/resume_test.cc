@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/checkpoint/checkpoint.h"
 #include "gmock/gmock.h"
 #include "tests/cluster/test_cluster.h"
 
@@ -34,7 +35,8 @@ uint64_t ResumedFrom(TestCluster* cluster) {
   return at == std::string::npos ? 0 : std::stoull(said.substr(at + mark.size()));
 }
 
-// Trains until there is a checkpoint, then kills every process. False when the job was done before that.
+// Trains until there is a checkpoint, then kills every process. False if there is a checkpoint of the whole budget by then:
+// such a job would be done before a worker or an evaluator has come.
 bool TrainAndKillAll(const TestCluster::Options& options) {
   TestCluster cluster(options);
   EXPECT_TRUE(cluster.StartServers());
@@ -42,7 +44,8 @@ bool TrainAndKillAll(const TestCluster::Options& options) {
   const auto saved = cluster.AwaitStatus(
       "a checkpoint", [](const v1::JobStatus& status) { return status.last_checkpoint() > 0; });
   cluster.KillAll();
-  return saved && !std::filesystem::exists(cluster.out_dir() + "/summary.json");
+  const absl::StatusOr<FoundCheckpoint> found = FindLatest(cluster.checkpoint_dir());
+  return saved && found.ok() && found->manifest.master().samples() < kSamples;
 }
 
 // Leaves a job that was killed half-way, also where this process has to wait for a processor while the job
