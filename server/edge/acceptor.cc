@@ -360,7 +360,11 @@ void Acceptor::Check(double now) {
           now);
     }
     if (open && what.empty()) continue;
-    if (open) End(fd, connection, what, now);
+    if (open) {
+      End(fd, connection, what, now);
+    } else if (!connection.account->known()) {
+      NoteEnding(connection.address, now);
+    }
     closed.push_back(fd);
   }
   for (const int fd : closed) Forget(fd);
@@ -389,18 +393,37 @@ void Acceptor::CheckPeersWithoutStream(double now) {
   Forget(fd);
 }
 
+void Acceptor::NoteEnding(const std::string& address, double now) {
+  constexpr size_t kMostAddresses = 4096;
+  if (endings_.size() >= kMostAddresses)
+    std::erase_if(endings_, [now](const auto& each) { return each.second.IsFull(now); });
+  if (endings_.size() >= kMostAddresses) endings_.clear();
+  TokenBucket& bucket =
+      endings_.try_emplace(address, options_.endings_per_second, options_.endings, now).first->second;
+  if (bucket.Take(now)) return;
+  trim_at_ = now + kTrimSeconds;
+  Watch(address,
+        absl::StrCat(address, " has ended more than ", options_.endings,
+                     " connections without a call, which no worker does"),
+        now);
+}
+
+void Acceptor::Watch(const std::string& address, const std::string& what, double now) {
+  const auto [watched, is_new] = watched_.try_emplace(address);
+  watched->second.until = now + options_.watch_seconds;
+  if (is_new) {
+    LOG(WARNING) << what << ": connections from there wait for each other";
+  } else {
+    ++watched->second.ended;
+  }
+}
+
 void Acceptor::End(int fd, const Connection& connection, const std::string& what, double now) {
   Reset(fd);
   trim_at_ = now + kTrimSeconds;
-  const auto [watched, is_new] = watched_.try_emplace(connection.address);
-  watched->second.until = now + options_.watch_seconds;
-  if (!is_new) {
-    ++watched->second.ended;
-    return;
-  }
-  LOG(WARNING) << connection.peer << " has sent " << what
-               << ", which no worker does: its connection is ended, and further ones from its address wait "
-                  "for each other";
+  Watch(connection.address,
+        absl::StrCat(connection.peer, " has sent ", what, ", which no worker does, and is disconnected"),
+        now);
 }
 
 void Acceptor::Forget(int fd) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -228,6 +229,10 @@ class Passed {
     read.resize(std::max<ssize_t>(size, 0));
     return read;
   }
+  void CloseLast() {
+    MutexLock lock(&mu_);
+    files_.back() = Fd();
+  }
   void Await(size_t count) {
     MutexLock lock(&mu_);
     changed_.Wait(&mu_, [&] { return files_.size() >= count; });
@@ -352,6 +357,22 @@ TEST_F(AcceptorTest, PeersWithoutStreamHaveABoundTogether) {
   AwaitEnd(peers[2]);
   EXPECT_NE(AccountOf(peers[0]), nullptr);
   EXPECT_NE(AccountOf(peers[1]), nullptr);
+}
+
+TEST_F(AcceptorTest, AnAddressThatConnectsWithoutACallAgainAndAgainIsWatched) {
+  Acceptor::Options options;
+  options.endings = 3;
+  options.endings_per_second = 0;
+  options.watched_waiting = 0;
+  Start(options);
+  for (size_t i = 0; i < 4; ++i) {
+    const Fd peer = Dial();
+    passed_.Await(i + 1);
+    passed_.CloseLast();
+    while (AccountOf(peer) != nullptr) usleep(1000);
+  }
+  // No connection from the address may wait, so that the next one is closed.
+  AwaitEnd(Dial());
 }
 
 TEST_F(AcceptorTest, AfterStopNoConnectionIsAccepted) {
