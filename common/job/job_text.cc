@@ -95,10 +95,7 @@ absl::StatusOr<v1::Job> LoadJob(const std::string& path, const std::vector<std::
                                 FileNamedBy named_by) {
   const auto text = ReadTextFile(path, named_by);
   if (!text.ok()) {
-    // The job is not invalid: it cannot be read.
-    const absl::StatusCode code =
-        absl::IsInvalidArgument(text.status()) ? absl::StatusCode::kFailedPrecondition : text.status().code();
-    return absl::Status(code, absl::StrCat("the job file: ", text.status().message()));
+    return absl::Status(text.status().code(), absl::StrCat("the job file: ", text.status().message()));
   }
   v1::Job job;
   absl::Status status = ParseText(*text, path, "", &job);

@@ -348,7 +348,7 @@ class FloodTest : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(FloodTest, EndsWithItsConnectionAndCostsLittleMemory) {
-  constexpr int64_t kKeptKib = 48 << 10;
+  constexpr int64_t kKeptKib = 128 << 10;
   ASSERT_TRUE(cluster_.Start(4));
   ASSERT_TRUE(cluster_.AwaitStatus("4 workers", AllHaveTrained(4, 1000)));
   const std::vector<uint64_t> workers = Workers();

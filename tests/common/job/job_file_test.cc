@@ -106,7 +106,7 @@ TEST(LoadJob, NamedPipesDevicesAndSocketsAreRefusedAtOnce) {
   for (const std::string path : {"pipe", "link", "socket", "/dev/zero", "/dev/null", "/dev/full", "."}) {
     for (const FileNamedBy named_by : {FileNamedBy::kUser, FileNamedBy::kDirectory}) {
       const absl::Status status = LoadJob(path, {}, named_by).status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << path;
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
       EXPECT_EQ(status.message(), "the job file: " + path + ": is not a regular file");
     }
   }
