@@ -298,6 +298,10 @@ void Acceptor::Pass(Fd fd, const std::string& address, bool watched, double now)
   if (watched) limits.short_message_bytes = 0;
   connection.account = std::make_shared<PeerAccount>(limits);
   connection.since = now;
+  // A former connection with this file has ended since the last check.
+  const auto former = connections_.find(fd.get());
+  if (former != connections_.end() && !former->second.account->known())
+    NoteEnding(former->second.address, now);
   Forget(fd.get());
   strangers_.push_back({fd.get(), connection.cookie});
   accounts_.Add(connection.key, connection.account);

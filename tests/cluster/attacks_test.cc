@@ -261,7 +261,6 @@ std::vector<Flood> Floods(uint32_t first) {
       Resets("resets of GetStatus after a message", first, kGetStatus, /*message=*/true),
       Resets("resets of an unknown method", first, "/no.such/Method"),
       Frames("CONTINUATION", begun, Http2Frame(Http2::kContinuation, 0, first, content)),
-      Frames("empty CONTINUATION", begun, Http2Frame(Http2::kContinuation, 0, first, "")),
       Frames("a header of 1 GiB", Http2Frame(Http2::kHeaders, 0, first, giant),
              Http2Frame(Http2::kContinuation, 0, first, content)),
       Frames("headers that repeat a large one", Http2Frame(Http2::kHeaders, 0, first, large),
@@ -273,7 +272,6 @@ std::vector<Flood> Floods(uint32_t first) {
              Http2Frame(Http2::kSettings, 0, 0, std::string("\0\x01\0\0\0\0\0\x01\0\x01\0\0", 12))),
       Frames("PRIORITY", "", Http2Frame(Http2::kPriority, 0, 3, std::string("\0\0\0\0\x01", 5))),
       Frames("WINDOW_UPDATE", "", Http2Frame(Http2::kWindowUpdate, 0, 0, std::string("\0\0\0\x01", 4))),
-      Frames("frames of an unknown type", "", Http2Frame(static_cast<Http2>(77), 0, 0, "")),
   };
 }
 
