@@ -204,7 +204,11 @@ absl::StatusOr<ListeningSockets> ListenAt(const std::string& host, const std::st
 
 Acceptor::Acceptor(ListeningSockets sockets, const Options& options, PeerAccounts* accounts,
                    const Clock* clock)
-    : listening_(std::move(sockets)), options_(options), accounts_(*accounts), clock_(*clock) {}
+    : listening_(std::move(sockets)),
+      options_(options),
+      accounts_(*accounts),
+      clock_(*clock),
+      endings_(options.endings, clock) {}
 
 void Acceptor::Start(OnConnection on_connection) {
   on_connection_ = std::move(on_connection);
@@ -282,10 +286,10 @@ void Acceptor::Admit(Fd fd, double now) {
       watched->second.waiting.push_back(std::move(fd));
     return;
   }
-  Pass(std::move(fd), address, /*watched=*/false, now);
+  Pass(std::move(fd), /*watched=*/false, now);
 }
 
-void Acceptor::Pass(Fd fd, const std::string& address, bool watched, double now) {
+void Acceptor::Pass(Fd fd, bool watched, double now) {
   UpdateStrangers();
   if (strangers_.size() >= options_.strangers && !EndOldestStranger(options_.stranger_seconds, now))
     paused_until_ = now + kPauseSeconds;
@@ -293,16 +297,13 @@ void Acceptor::Pass(Fd fd, const std::string& address, bool watched, double now)
   connection.cookie = CookieOf(fd.get());
   connection.peer = PeerOf(fd.get());
   connection.key = KeyOfPeer(connection.peer);
-  connection.address = address;
+  connection.address = AddressOfPeer(connection.peer);
   PeerAccount::Limits limits = options_.limits;
   if (watched) limits.short_message_bytes = 0;
   connection.account = std::make_shared<PeerAccount>(limits);
   connection.since = now;
   // A former connection with this file has ended since the last check.
-  const auto former = connections_.find(fd.get());
-  if (former != connections_.end() && !former->second.account->known())
-    NoteEnding(former->second.address, now);
-  Forget(fd.get());
+  NoteEnded(fd.get(), now);
   strangers_.push_back({fd.get(), connection.cookie});
   accounts_.Add(connection.key, connection.account);
   connections_.emplace(fd.get(), std::move(connection));
@@ -316,14 +317,14 @@ void Acceptor::PassWatched(double now) {
       watched.next = now + options_.watched_interval_seconds;
       Fd fd = std::move(watched.waiting.front());
       watched.waiting.pop_front();
-      Pass(std::move(fd), at->first, /*watched=*/true, now);
+      Pass(std::move(fd), /*watched=*/true, now);
     }
     if (now < watched.until || !watched.waiting.empty()) {
       ++at;
       continue;
     }
     LOG_IF(WARNING, watched.ended > 0)
-        << watched.ended << " further connections from " << at->first << " were ended for the same reason";
+        << watched.ended << " further connections from " << at->first << " have ended in such a way";
     at = watched_.erase(at);
   }
 }
@@ -350,7 +351,7 @@ bool Acceptor::EndOldestStranger(double seconds, double now) {
 void Acceptor::Check(double now) {
   next_check_ = now + std::max(options_.check_seconds,
                                options_.check_seconds_each * static_cast<double>(connections_.size()));
-  std::vector<int> closed;
+  std::vector<int> flooding, closed;
   for (const auto& [fd, connection] : connections_) {
     bool open = CookieOf(fd) == connection.cookie;
     std::string what;
@@ -364,14 +365,11 @@ void Acceptor::Check(double now) {
           now);
     }
     if (open && what.empty()) continue;
-    if (open) {
-      End(fd, connection, what, now);
-    } else if (!connection.account->known()) {
-      NoteEnding(connection.address, now);
-    }
-    closed.push_back(fd);
+    if (open) End(fd, connection, what, now);
+    (open ? flooding : closed).push_back(fd);
   }
-  for (const int fd : closed) Forget(fd);
+  for (const int fd : flooding) Forget(fd);
+  for (const int fd : closed) NoteEnded(fd, now);
   CheckPeersWithoutStream(now);
   if (trim_at_ > 0 && now >= trim_at_) {
     trim_at_ = 0;
@@ -397,19 +395,18 @@ void Acceptor::CheckPeersWithoutStream(double now) {
   Forget(fd);
 }
 
-void Acceptor::NoteEnding(const std::string& address, double now) {
-  constexpr size_t kMostAddresses = 4096;
-  if (endings_.size() >= kMostAddresses)
-    std::erase_if(endings_, [now](const auto& each) { return each.second.IsFull(now); });
-  if (endings_.size() >= kMostAddresses) endings_.clear();
-  TokenBucket& bucket =
-      endings_.try_emplace(address, options_.endings_per_second, options_.endings, now).first->second;
-  if (bucket.Take(now)) return;
-  trim_at_ = now + kTrimSeconds;
-  Watch(address,
-        absl::StrCat(address, " has ended more than ", options_.endings,
-                     " connections without a call, which no worker does"),
-        now);
+void Acceptor::NoteEnded(int fd, double now) {
+  const auto found = connections_.find(fd);
+  if (found == connections_.end()) return;
+  const Connection& connection = found->second;
+  if (!connection.account->known() && !endings_.Take(connection.peer).ok()) {
+    trim_at_ = now + kTrimSeconds;
+    Watch(connection.address,
+          absl::StrCat(connection.address, " has ended more than ", options_.endings.burst,
+                       " connections without a call, which no worker does"),
+          now);
+  }
+  Forget(fd);
 }
 
 void Acceptor::Watch(const std::string& address, const std::string& what, double now) {

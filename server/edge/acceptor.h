@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
-#include "common/token_bucket.h"
+#include "server/edge/call_rate.h"
 #include "server/edge/peer_account.h"
 
 namespace catchment {
@@ -53,12 +53,11 @@ class Acceptor {
     // The number of connections whose peers have made no call, and the time for which each may stay so if others wait.
     size_t strangers = 256;
     double stranger_seconds = 2;
-    // Bytes on their way of all peers together that have no stream; of which the one with most is ended. Otherwise peers
-    // that are not known could take the memory in which the messages of workers arrive.
+    // Bytes on their way of all peers together that have no stream. Beyond them the peer with most is disconnected, so that
+    // peers that are not known cannot fill the memory in which the messages of workers arrive.
     double bytes_without_stream = 256 << 20;
     // Connections of one address that end without a call: at once, and for each second. Beyond them it is watched.
-    double endings = 256;
-    double endings_per_second = 16;
+    CallRate::Options endings = {.per_second = 16, .burst = 256};
     // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
     // interval at which they are accepted, and how many may wait. They may not begin with a long message.
     double watch_seconds = 60;
@@ -94,14 +93,14 @@ class Acceptor {
   struct Watched {
     double until = 0, next = 0;
     std::deque<Fd> waiting;
-    uint64_t ended = 0;  // connections since then
+    uint64_t ended = 0;  // further connections for which it would have been watched
   };
 
   void Run();
   int PollMilliseconds(double now) const;
   void AcceptAll(int listening, double now);
   void Admit(Fd fd, double now);
-  void Pass(Fd fd, const std::string& address, bool watched, double now);
+  void Pass(Fd fd, bool watched, double now);
   // Forgets the strangers that have made a call, or whose connections have ended.
   void UpdateStrangers();
   void PassWatched(double now);
@@ -109,8 +108,8 @@ class Acceptor {
   bool EndOldestStranger(double seconds, double now);
   void Check(double now);
   void CheckPeersWithoutStream(double now);
-  // Counts that a connection of a peer that has made no call has ended.
-  void NoteEnding(const std::string& address, double now);
+  // Counts a connection that was ended elsewhere, and forgets it.
+  void NoteEnded(int fd, double now);
   void Watch(const std::string& address, const std::string& what, double now);
   void End(int fd, const Connection& connection, const std::string& what, double now);
   void Forget(int fd);
@@ -127,7 +126,7 @@ class Acceptor {
   std::unordered_map<int, Connection> connections_;  // by file
   std::deque<Stranger> strangers_;                   // the oldest first
   std::map<std::string, Watched> watched_;           // by address
-  std::map<std::string, TokenBucket> endings_;       // by address
+  CallRate endings_;
   double next_check_ = 0, paused_until_ = 0, trim_at_ = 0, complained_ = 0;
 };
 

@@ -54,6 +54,15 @@ int Dial(const std::string& address) {
   return fd;
 }
 
+// Returns a number of /proc/PID/status, such as that of VmRSS in KiB.
+int64_t FromStatus(const Process& process, const std::string& key) {
+  std::ifstream status(absl::StrCat("/proc/", process.pid(), "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size()));
+  }
+  return 0;
+}
+
 class AttacksTest : public testing::Test {
  protected:
   AttacksTest()
@@ -80,16 +89,8 @@ class AttacksTest : public testing::Test {
     EXPECT_FALSE(cluster_.ModelBytes().empty());
   }
 
-  int64_t MemoryKib() { return FromStatus("VmRSS:"); }
-  int64_t PeakKib() { return FromStatus("VmHWM:"); }
-
-  int64_t FromStatus(const std::string& key) {
-    std::ifstream status(absl::StrCat("/proc/", cluster_.server(0).pid(), "/status"));
-    for (std::string line; std::getline(status, line);) {
-      if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size()));
-    }
-    return 0;
-  }
+  int64_t MemoryKib() { return FromStatus(cluster_.server(0), "VmRSS:"); }
+  int64_t PeakKib() { return FromStatus(cluster_.server(0), "VmHWM:"); }
 
   TestCluster cluster_;
   int64_t before_kib_ = 0;
@@ -286,13 +287,7 @@ class FloodTest : public testing::TestWithParam<const char*> {
   TlsFiles tls() const {
     return certificates_.empty() ? TlsFiles() : CertificateOf(certificates_, GetParam());
   }
-  int64_t MemoryKib(const std::string& key) {
-    std::ifstream status(absl::StrCat("/proc/", cluster_.server(0).pid(), "/status"));
-    for (std::string line; std::getline(status, line);) {
-      if (line.rfind(key, 0) == 0) return std::stoll(line.substr(key.size()));
-    }
-    return 0;
-  }
+  int64_t MemoryKib(const std::string& key) { return FromStatus(cluster_.server(0), key); }
   // Returns the incarnations of the workers.
   std::vector<uint64_t> Workers() {
     const absl::StatusOr<v1::JobStatus> status = cluster_.Status();

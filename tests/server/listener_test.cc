@@ -361,8 +361,7 @@ TEST_F(AcceptorTest, PeersWithoutStreamHaveABoundTogether) {
 
 TEST_F(AcceptorTest, AnAddressThatConnectsWithoutACallAgainAndAgainIsWatched) {
   Acceptor::Options options;
-  options.endings = 3;
-  options.endings_per_second = 0;
+  options.endings = {.per_second = 0, .burst = 3};
   options.watched_waiting = 0;
   Start(options);
   for (size_t i = 0; i < 4; ++i) {
