@@ -59,8 +59,9 @@ nlohmann::json Stop(TestCluster* cluster) {
   return summary;
 }
 
-// Resumes a job that was stopped, with a budget to its end. `repeated` samples were computed a second time before.
-void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated) {
+// Resumes a job of that number of workers that was stopped, with a budget to its end. `repeated` samples were computed a
+// second time before.
+void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated, int workers = 2) {
   TestCluster::Options options{"", /*servers=*/2};
   const absl::StatusOr<FoundCheckpoint> last = FindLatest(options.directory + "/out/checkpoints");
   ASSERT_TRUE(last.ok()) << last.status();
@@ -70,7 +71,7 @@ void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated) {
   options.resume = true;
   TestCluster cluster(options);
   ASSERT_TRUE(cluster.StartServers());
-  cluster.StartWorkers(2);
+  cluster.StartWorkers(workers);
   ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   ExpectRightAccounts(cluster, epochs * kEpoch, repeated);
 }
@@ -281,7 +282,7 @@ TEST(StalenessLimitTest, SamplesOfContributionsThatAreDroppedAreInTheAccounts) {
     ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "its samples are assigned to other workers"));
     repeated = Stop(&cluster)["repeated_samples"];
   }
-  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
+  ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated, /*workers=*/4));
 }
 
 }  // namespace
