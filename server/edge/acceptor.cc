@@ -216,16 +216,41 @@ void Acceptor::Start(OnConnection on_connection) {
   PCHECK(stop_.get() >= 0) << "eventfd";
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "acceptor");
+  passing_thread_ = std::thread([this] { PassOn(); });
+  pthread_setname_np(passing_thread_.native_handle(), "connector");
 }
 
 void Acceptor::Stop() {
   if (thread_.joinable()) {
+    {
+      MutexLock lock(&mu_);
+      stopping_ = true;
+      changed_.Notify();
+    }
+    // Accounts are still checked, so that no peer can hold the thread.
+    passing_thread_.join();
     const uint64_t one = 1;
     PCHECK(write(stop_.get(), &one, sizeof(one)) == sizeof(one)) << "eventfd";
     thread_.join();
   }
   listening_.sockets.clear();
   watched_.clear();
+  MutexLock lock(&mu_);
+  admitted_.clear();
+}
+
+void Acceptor::PassOn() {
+  while (true) {
+    Fd fd;
+    {
+      MutexLock lock(&mu_);
+      changed_.Wait(&mu_, [this]() { return stopping_ || !admitted_.empty(); });
+      if (stopping_) return;
+      fd = std::move(admitted_.front());
+      admitted_.pop_front();
+    }
+    on_connection_(fd.Release());
+  }
 }
 
 void Acceptor::Run() {
@@ -307,7 +332,9 @@ void Acceptor::Pass(Fd fd, bool watched, double now) {
   strangers_.push_back({fd.get(), connection.cookie});
   accounts_.Add(connection.key, connection.account);
   connections_.emplace(fd.get(), std::move(connection));
-  on_connection_(fd.Release());
+  MutexLock lock(&mu_);
+  admitted_.push_back(std::move(fd));
+  changed_.Notify();
 }
 
 void Acceptor::PassWatched(double now) {

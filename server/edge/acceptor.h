@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "server/edge/call_rate.h"
 #include "server/edge/peer_account.h"
 
@@ -45,7 +46,8 @@ struct ListeningSockets {
 // Port 0 chooses a free one. Errors: Unavailable with the reason of the operating system, and what to do.
 absl::StatusOr<ListeningSockets> ListenAt(const std::string& host, const std::string& port);
 
-// Threads: it has its own from Start to Stop, on which `on_connection` is called.
+// Threads: it has two of its own from Start to Stop. One accepts connections and checks their accounts. The other calls
+// `on_connection`, in which gRPC may read from the new connection for as long as its peer sends.
 class Acceptor {
  public:
   struct Options {
@@ -97,6 +99,7 @@ class Acceptor {
   };
 
   void Run();
+  void PassOn();
   int PollMilliseconds(double now) const;
   void AcceptAll(int listening, double now);
   void Admit(Fd fd, double now);
@@ -120,9 +123,13 @@ class Acceptor {
   const Clock& clock_;
   OnConnection on_connection_;
   Fd stop_;  // an eventfd
-  std::thread thread_;
+  std::thread thread_, passing_thread_;
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<Fd> admitted_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Of the thread.
+  // Of the thread that accepts.
   std::unordered_map<int, Connection> connections_;  // by file
   std::deque<Stranger> strangers_;                   // the oldest first
   std::map<std::string, Watched> watched_;           // by address

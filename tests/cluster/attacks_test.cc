@@ -251,6 +251,7 @@ Flood Frames(const char* name, const std::string& opening, const std::string& fr
 // `first`: the first stream that the connection has not begun.
 std::vector<Flood> Floods(uint32_t first) {
   const std::string begun = Http2Frame(Http2::kHeaders, 0, first, "");
+  const std::string call = Http2Frame(Http2::kHeaders, kEndHeaders, first, CallHeaders(kGetStatus));
   const std::string content(16384, 'a');
   // A field whose value is announced with 1 GiB.
   const std::string giant = std::string("\0\x01x\x7f\x81\xff\xff\xff\x03", 9);
@@ -262,11 +263,14 @@ std::vector<Flood> Floods(uint32_t first) {
       Resets("resets of GetStatus after a message", first, kGetStatus, /*message=*/true),
       Resets("resets of an unknown method", first, "/no.such/Method"),
       Frames("CONTINUATION", begun, Http2Frame(Http2::kContinuation, 0, first, content)),
+      Frames("CONTINUATION without content", begun, Http2Frame(Http2::kContinuation, 0, first, "")),
       Frames("a header of 1 GiB", Http2Frame(Http2::kHeaders, 0, first, giant),
              Http2Frame(Http2::kContinuation, 0, first, content)),
       Frames("headers that repeat a large one", Http2Frame(Http2::kHeaders, 0, first, large),
              Http2Frame(Http2::kContinuation, 0, first, std::string(16384, '\xbe'))),
       Frames("headers that enter the table", begun, Http2Frame(Http2::kContinuation, 0, first, large)),
+      Frames("frames of an unknown type", "", Http2Frame(Http2{77}, 0, 0, "")),
+      Frames("DATA without content", call, Http2Frame(Http2::kData, 0, first, "")),
       Frames("PING", "", Http2Frame(Http2::kPing, 0, 0, "12345678")),
       Frames("SETTINGS", "", Http2Frame(Http2::kSettings, 0, 0, "")),
       Frames("sizes of the table", "",

@@ -134,8 +134,8 @@ TEST_F(BadPeersTest, WhoSendsAsFastAsTheFloorOrHasNothingToSendIsLeftAlone) {
     Push(&peer, stream, 1, block);
     Sweep(now += kWindow);
   }
-  // Short steps, in which the server learns that the last answer has left.
-  for (int i = 0; i < 100; ++i) Sweep(now += kWindow / 100);
+  // Less than a window in 2,000 calls, during which the server learns that the last answer has left, however late it runs.
+  for (int i = 0; i < 2000; ++i) Sweep(now += kWindow / 2001);
   for (int i = 0; i < 1000; ++i) Sweep(now += kWindow);
   Push(&peer, stream, 2, 0);
   EXPECT_FALSE(peer.Ended(stream));

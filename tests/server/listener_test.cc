@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -246,11 +247,12 @@ class Passed {
 
 class AcceptorTest : public testing::Test {
  protected:
-  void Start(const Acceptor::Options& options) {
+  void Start(const Acceptor::Options& options) { Start(options, passed_.Add()); }
+  void Start(const Acceptor::Options& options, Acceptor::OnConnection on_connection) {
     absl::StatusOr<ListeningSockets> sockets = ListenAt("127.0.0.1", "0");
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     acceptor_ = std::make_unique<Acceptor>(*std::move(sockets), options, &accounts_, &clock_);
-    acceptor_->Start(passed_.Add());
+    acceptor_->Start(std::move(on_connection));
   }
   Fd Dial() {
     sockaddr_in to = {};
@@ -335,6 +337,24 @@ TEST_F(AcceptorTest, BytesInNoMessageExceedTheAccount) {
   passed_.Await(1);
   EXPECT_EQ(passed_.Read(0, bytes.size()), bytes);
   AwaitEnd(flood);
+}
+
+// gRPC begins to read on the thread that passes a connection to it.
+TEST_F(AcceptorTest, APeerIsDisconnectedThatHoldsTheThreadOfItsConnection) {
+  const auto read_to_the_end = [](int file) {
+    const Fd fd(file);
+    pollfd readable = {fd.get(), POLLIN, 0};
+    std::string bytes(1 << 16, '\0');
+    while (poll(&readable, 1, -1) > 0 && recv(fd.get(), bytes.data(), bytes.size(), 0) > 0) {
+    }
+  };
+  Start({}, read_to_the_end);
+  for (int i = 0; i < 2; ++i) {
+    const Fd flood = Dial();
+    const std::string bytes(1 << 16, 'x');
+    while (send(flood.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
+    }
+  }
 }
 
 // However little each of them has sent.
