@@ -14,12 +14,12 @@ class TokenBucket {
   TokenBucket(double per_second, double burst, double now)
       : per_second_(per_second), burst_(burst), tokens_(burst), at_(now) {}
 
-  // Returns true if it may happen at `now`, and counts it.
-  bool Take(double now) {
+  // Returns true if it may happen at `now`, and counts it as `times`.
+  bool Take(double now, double times = 1) {
     tokens_ = TokensAt(now);
     at_ = now;
-    if (tokens_ < 1) return false;
-    tokens_ -= 1;
+    if (tokens_ < times) return false;
+    tokens_ -= times;
     return true;
   }
   // Returns true if nothing has happened for so long that the bucket is like a new one.

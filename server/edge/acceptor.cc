@@ -341,7 +341,7 @@ void Acceptor::PassWatched(double now) {
   for (auto at = watched_.begin(); at != watched_.end();) {
     Watched& watched = at->second;
     if (!watched.waiting.empty() && now >= watched.next) {
-      watched.next = now + options_.watched_interval_seconds;
+      watched.next = now + watched.interval;
       Fd fd = std::move(watched.waiting.front());
       watched.waiting.pop_front();
       Pass(std::move(fd), /*watched=*/true, now);
@@ -426,11 +426,19 @@ void Acceptor::NoteEnded(int fd, double now) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
   const Connection& connection = found->second;
-  if (!connection.account->known() && !endings_.Take(connection.peer).ok()) {
+  const PeerAccount& account = *connection.account;
+  double times = account.known() ? 0 : 1;
+  if (!account.has_stream()) {
+    times += std::floor(account.other_bytes() / options_.bytes_of_ending) +
+             std::floor(account.unanswered() / options_.calls_of_ending);
+  }
+  if (times > 0 && !endings_.Take(connection.peer, times).ok()) {
     trim_at_ = now + kTrimSeconds;
     Watch(connection.address,
-          absl::StrCat(connection.address, " has ended more than ", options_.endings.burst,
-                       " connections without a call, which no worker does"),
+          absl::StrCat(
+              connection.address,
+              " begins and ends connections without calls, or without awaiting their answers, again and "
+              "again, which no worker does"),
           now);
   }
   Forget(fd);
@@ -440,9 +448,12 @@ void Acceptor::Watch(const std::string& address, const std::string& what, double
   const auto [watched, is_new] = watched_.try_emplace(address);
   watched->second.until = now + options_.watch_seconds;
   if (is_new) {
+    watched->second.interval = options_.watched_interval_seconds;
     LOG(WARNING) << what << ": connections from there wait for each other";
   } else {
     ++watched->second.ended;
+    watched->second.interval =
+        std::min(2 * watched->second.interval, options_.longest_watched_interval_seconds);
   }
 }
 

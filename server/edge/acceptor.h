@@ -58,12 +58,17 @@ class Acceptor {
     // Bytes on their way of all peers together that have no stream. Beyond them the peer with most is disconnected, so that
     // peers that are not known cannot fill the memory in which the messages of workers arrive.
     double bytes_without_stream = 256 << 20;
-    // Connections of one address that end without a call: at once, and for each second. Beyond them it is watched.
+    // Connections of one address that end without a call: at once, and for each second. Beyond them it is watched. A
+    // connection that ends within its account counts more often: once for so many bytes in no message, and for so many
+    // calls that are not answered, unless it has a stream.
     CallRate::Options endings = {.per_second = 16, .burst = 256};
+    double bytes_of_ending = 4 << 10;
+    double calls_of_ending = 16;
     // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
-    // interval at which they are accepted, and how many may wait. They may not begin with a long message.
+    // interval at which they are accepted, which is doubled for each that exceeds its account again, and how many may
+    // wait. They may not begin with a long message.
     double watch_seconds = 60;
-    double watched_interval_seconds = 0.5;
+    double watched_interval_seconds = 0.5, longest_watched_interval_seconds = 1;
     size_t watched_waiting = 64;
     // The interval at which accounts are checked: the larger of this and the second, for each connection.
     double check_seconds = 0.02;
@@ -93,7 +98,7 @@ class Acceptor {
     uint64_t cookie;
   };
   struct Watched {
-    double until = 0, next = 0;
+    double until = 0, next = 0, interval = 0;
     std::deque<Fd> waiting;
     uint64_t ended = 0;  // further connections for which it would have been watched
   };

@@ -45,12 +45,12 @@ TokenBucket* CallRate::Find(const std::string& address, double now) {
   return &buckets_.try_emplace(is_room ? address : kOthers, fresh).first->second;
 }
 
-absl::Status CallRate::Take(absl::string_view peer) {
+absl::Status CallRate::Take(absl::string_view peer, double times) {
   const std::string address = AddressOfPeer(peer);
   MutexLock lock(&mu_);
   // Under the lock, so that the times of a bucket do not decrease.
   const double now = clock_.Now();
-  if (Find(address, now)->Take(now)) return absl::OkStatus();
+  if (Find(address, now)->Take(now, times)) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("more than ", options_.burst, " calls at once and then ",
                                              options_.per_second, " a second came from ", address,
                                              "; try again later"));

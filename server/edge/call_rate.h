@@ -33,8 +33,8 @@ class CallRate {
   // `clock` outlives the limit.
   CallRate(const Options& options, const Clock* clock) : options_(options), clock_(*clock) {}
 
-  // Counts a call of a peer (grpc::ServerContext::peer).
-  absl::Status Take(absl::string_view peer);
+  // Counts a call of a peer (grpc::ServerContext::peer) as `times`.
+  absl::Status Take(absl::string_view peer, double times = 1);
 
  private:
   TokenBucket* Find(const std::string& address, double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

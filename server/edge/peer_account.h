@@ -64,6 +64,8 @@ class PeerAccount {
   bool has_stream() const { return has_stream_; }
   // Returns the bytes of the peer that are in no message that has arrived, at the last Check.
   double other_bytes() const { return other_bytes_; }
+  // Returns the calls of the peer that have not been answered, at the last Check.
+  double unanswered() const { return unanswered_; }
 
   // Returns what the peer exceeds; an empty text if nothing. `traffic` reads the numbers of the socket: after the account's,
   // so that no message is counted before its bytes. `now` in seconds.

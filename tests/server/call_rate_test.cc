@@ -46,6 +46,13 @@ TEST_F(CallRateTest, RefusesSoThatTheCallerTriesAgain) {
               HasSubstr("more than 5 calls at once and then 2 a second came from ipv4:10.0.0.1"));
 }
 
+TEST_F(CallRateTest, ACallMayCountAsMany) {
+  const std::string peer = "ipv4:10.0.0.1:4000";
+  EXPECT_TRUE(rate_.Take(peer, 3).ok());
+  EXPECT_FALSE(rate_.Take(peer, 3).ok());
+  EXPECT_TRUE(rate_.Take(peer, 2).ok());
+}
+
 TEST_F(CallRateTest, AnAddressHasOneLimitForAllItsConnections) {
   EXPECT_EQ(Take(4, "ipv4:10.0.0.1:4000"), 4);
   EXPECT_EQ(Take(4, "ipv4:10.0.0.1:4001"), 1);

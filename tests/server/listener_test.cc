@@ -238,6 +238,19 @@ class Passed {
     MutexLock lock(&mu_);
     changed_.Wait(&mu_, [&] { return files_.size() >= count; });
   }
+  // Returns false if the other end closes the connection first.
+  bool AwaitOrEnd(size_t count, const Fd& connection) {
+    char byte;
+    const auto ended = [&] {
+      const ssize_t size = recv(connection.get(), &byte, 1, MSG_DONTWAIT);
+      return size == 0 || (size < 0 && errno != EAGAIN);
+    };
+    MutexLock lock(&mu_);
+    while (!changed_.WaitFor(&mu_, 0.001, [&] { return files_.size() >= count; })) {
+      if (ended()) return false;
+    }
+    return true;
+  }
 
  private:
   Mutex mu_;
@@ -392,6 +405,26 @@ TEST_F(AcceptorTest, AnAddressThatConnectsWithoutACallAgainAndAgainIsWatched) {
   }
   // No connection from the address may wait, so that the next one is closed.
   AwaitEnd(Dial());
+}
+
+// The peer stays within its account, and connects until its address is watched.
+TEST_F(AcceptorTest, BytesInNoMessageCountWhenTheirConnectionEnds) {
+  Acceptor::Options options;
+  options.endings = {.per_second = 0, .burst = 1e6};
+  options.bytes_of_ending = 1e-6;
+  options.check_seconds = 0.001;
+  options.watched_waiting = 0;
+  Start(options);
+  const std::string bytes(4000, 'x');
+  for (size_t i = 0;; ++i) {
+    const Fd peer = Dial();
+    send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (!passed_.AwaitOrEnd(i + 1, peer)) break;
+    EXPECT_EQ(passed_.Read(i, bytes.size()), bytes);
+    usleep(5000);  // a check is likely
+    passed_.CloseLast();
+    while (AccountOf(peer) != nullptr) usleep(1000);
+  }
 }
 
 TEST_F(AcceptorTest, AfterStopNoConnectionIsAccepted) {
