@@ -48,7 +48,10 @@ JobStateMachine::State JobStateMachine::Next(const Facts& facts, double now) {
     case State::kEvaluating:
       return facts.evaluated || stop_requested_ || !MayBeEvaluated(facts, now) ? State::kEnded : state_;
     case State::kEnded: {
-      const bool all_notified = facts.workers + facts.staying + facts.evaluators == 0 && !facts.watched;
+      // Workers that have not registered again after a loss have not heard of the end.
+      const bool others_return = expected_until_ && !begun_ && now < *expected_until_;
+      const bool all_notified =
+          facts.workers + facts.staying + facts.evaluators == 0 && !facts.watched && !others_return;
       return outputs_written_ && (all_notified || now - entered_ >= kLeaveSeconds) ? State::kOver : state_;
     }
     case State::kOver:

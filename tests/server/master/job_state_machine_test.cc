@@ -227,6 +227,18 @@ TEST_F(JobStateMachineTest, ServersWaitForMembersToHearOfTheEndButNotForever) {
   EXPECT_EQ(state_machine_.state(), State::kOver);
 }
 
+TEST_F(JobStateMachineTest, ServersWaitForWorkersToReturnAfterALossAndHearOfTheEndButNotForever) {
+  state_machine_.ExpectWorkers(2, now_ + 60);
+  state_machine_.RequestStop("enough");
+  facts_.settled = facts_.saved = true;
+  state_machine_.OutputsWritten();
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kEnded);
+  now_ += JobStateMachine::kLeaveSeconds;
+  Settle();
+  EXPECT_EQ(state_machine_.state(), State::kOver);
+}
+
 TEST_F(JobStateMachineTest, WaitsForTheFinalEvaluationWhileThereIsAnEvaluator) {
   facts_.evaluators = 1;
   GoTo(State::kSaving);
