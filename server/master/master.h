@@ -255,6 +255,7 @@ class Master {
   std::vector<Rosters::Entry> RosterEntries() const;
   void FollowPlateau();
   void RecordScore();
+  bool IsWanted(const v1::BestState& score) const;
   void EndIfEnough();
 
   void Remove(const v1::LeaveRequest& request);
@@ -337,7 +338,7 @@ class Master {
   std::optional<Plateau> plateau_;  // with schedule PLATEAU only
   EarlyStopping early_stopping_;
   v1::BestState kept_;              // the score of the weights in the file; no evaluation: there is none
-  uint64_t best_wanted_ = 0;        // the best evaluation, until its weights are saved; 0: none
+  v1::BestState best_wanted_;       // the score of the weights that are to replace them; no evaluation: none
   uint64_t best_awaited_from_ = 0;  // incarnation of the evaluator that was asked for them; 0: none
   ProgressMeter meter_;
   WorkTotals work_;

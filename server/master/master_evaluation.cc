@@ -1,4 +1,6 @@
 // The part of the master that handles evaluations: requests, scores, and the weights of the best one.
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/model_file.h"
@@ -36,7 +38,7 @@ absl::StatusOr<v1::ReportEvaluationReply> Master::ReportEvaluation(const v1::Eva
   }
   v1::ReportEvaluationReply reply;
   // A repeated report gets the same answer.
-  reply.set_keep(best_wanted_ > 0 && report.evaluation() == best_wanted_);
+  reply.set_keep(best_wanted_.evaluation() > 0 && report.evaluation() == best_wanted_.evaluation());
   if (reply.keep()) best_awaited_from_ = report.incarnation();
   Advance();
   return reply;
@@ -50,10 +52,17 @@ void Master::RecordScore() {
   score.set_loss(report.loss_sum() / samples);
   score.set_accuracy(static_cast<double>(report.correct()) / samples);
   score.set_samples(evaluations_.last_moment().samples);
-  // The file may have the weights of a run that was lost, which are better than all of this run.
-  const bool best = early_stopping_.Observe(score) && early_stopping_.IsBetter(score, kept_);
-  if (best && job_.evaluation().keep_best()) best_wanted_ = score.evaluation();
+  early_stopping_.Observe(score);
+  if (job_.evaluation().keep_best() && IsWanted(score)) best_wanted_ = score;
   EndIfEnough();
+}
+
+bool Master::IsWanted(const v1::BestState& score) const {
+  // The file may have the weights of a run that was lost, which are better than all of this run. If those of the best
+  // evaluation could not be saved, any that are better than the file's are wanted.
+  const bool best_is_kept = !early_stopping_.IsBetter(early_stopping_.state(), kept_);
+  const bool better_are_awaited = best_awaited_from_ != 0 && !early_stopping_.IsBetter(score, best_wanted_);
+  return !best_is_kept && !better_are_awaited && early_stopping_.IsBetter(score, kept_);
 }
 
 void Master::EndIfEnough() {
@@ -63,8 +72,9 @@ void Master::EndIfEnough() {
 absl::StatusOr<v1::BestState> Master::BestWanted(uint64_t incarnation, uint64_t evaluation) {
   absl::StatusOr<Member*> member = membership_.RenewEvaluator(incarnation, clock_->Now());
   if (!member.ok()) return member.status();
-  if (best_wanted_ > 0 && evaluation == best_wanted_) return early_stopping_.state();
-  const std::string wanted = best_wanted_ > 0 ? absl::StrCat("those of evaluation ", best_wanted_) : "none";
+  const uint64_t expected = best_wanted_.evaluation();
+  if (expected > 0 && evaluation == expected) return best_wanted_;
+  const std::string wanted = expected > 0 ? absl::StrCat("those of evaluation ", expected) : "none";
   const std::string refusal =
       absl::StrCat("the weights of evaluation ", evaluation, " are refused: expected ", wanted);
   AddOfMember(absl::StrCat((*member)->name(), ": ", refusal));
@@ -76,12 +86,9 @@ void Master::OnBestKept(uint64_t evaluation, const absl::Status& status) {
     AddOfMember(absl::StrCat("the weights of evaluation ", evaluation, " were not saved: ", status.message(),
                              "; those of the previous best evaluation, if any, are kept"));
   }
-  if (evaluation == best_wanted_) {
+  if (evaluation == best_wanted_.evaluation()) {
     best_awaited_from_ = 0;
-    if (status.ok()) {
-      best_wanted_ = 0;
-      kept_ = early_stopping_.state();
-    }
+    if (status.ok()) kept_ = std::exchange(best_wanted_, {});
   }
   Advance();
 }

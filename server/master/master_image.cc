@@ -54,7 +54,7 @@ v1::MasterImage Master::Save() const {
   *image.mutable_best() = early_stopping_.state();
   *image.mutable_last_score() = early_stopping_.last_score();
   image.set_enough(early_stopping_.enough());
-  image.set_best_wanted(best_wanted_);
+  image.set_best_wanted(best_wanted_.evaluation());
   image.set_best_awaited_from(best_awaited_from_);
   *image.mutable_work() = work_.Save();
   for (const Leaving& leaving : leaving_) {
@@ -94,7 +94,8 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   master->evaluations_.Restore(image.evaluations());
   if (master->plateau_) master->plateau_->Restore(image.plateau());
   master->early_stopping_.Restore(image.best(), image.last_score(), image.enough());
-  master->best_wanted_ = image.best_wanted();
+  // Other weights than those of the best evaluation are given up.
+  if (image.best_wanted() == image.best().evaluation()) master->best_wanted_ = image.best();
   master->best_awaited_from_ = image.best_awaited_from();
   master->work_.Restore(image.work());
   for (const v1::LeavingImage& one : image.leaving())

@@ -1704,6 +1704,29 @@ TEST_F(MasterTest, OnlyTheBestWeightsAreAskedFor) {
   EXPECT_EQ(master_->Status().best_evaluation(), 3u);
 }
 
+// The disk was full at the best evaluation: others that are better than the weights in the file replace them.
+TEST_F(MasterTest, WeightsAreAskedForUntilTheFileHasTheBest) {
+  v1::Job job = MakeJob({.epochs = 9});
+  job.mutable_evaluation()->set_keep_best(true);
+  Start(job);
+  const Worker evaluator = Join(v1::EVALUATOR);
+  Worker worker = Join();
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 1, 30)->keep());
+  master_->OnBestKept(1, absl::OkStatus());
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.5, 30)->keep());
+  master_->OnBestKept(2, absl::ResourceExhaustedError("disk full"));
+  EXPECT_FALSE(TrainAndScore(evaluator, &worker, 1.5, 30)->keep()) << "worse than those in the file";
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.75, 30)->keep());
+  EXPECT_DOUBLE_EQ(master_->BestWanted(evaluator.incarnation, 4)->loss(), 0.75);
+  master_->OnBestKept(4, absl::OkStatus());
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.625, 30)->keep());
+  master_->OnBestKept(5, absl::OkStatus());
+  EXPECT_EQ(master_->Status().best_evaluation(), 2u);
+  EXPECT_TRUE(TrainAndScore(evaluator, &worker, 0.25, 30)->keep());
+  master_->OnBestKept(6, absl::OkStatus());
+  EXPECT_FALSE(TrainAndScore(evaluator, &worker, 0.375, 30)->keep()) << "the file has the best";
+}
+
 // A job goes on from evaluation 2, while the weights of a later evaluation 3 are there from its first life.
 TEST_F(MasterTest, AnEvaluationWithTheNumberOfAKeptOneIsNotTakenForIt) {
   v1::Job job = MakeJob({.epochs = 8});
@@ -1714,6 +1737,7 @@ TEST_F(MasterTest, AnEvaluationWithTheNumberOfAKeptOneIsNotTakenForIt) {
   state.mutable_best()->set_evaluation(3);
   state.mutable_best()->set_loss(0.5);
   Start(job, 2, state);
+  master_->SetKept(state.best());
   const Worker evaluator = Join(v1::EVALUATOR);
   Worker worker = Join();
   EXPECT_FALSE(TrainAndScore(evaluator, &worker, 0.75, 30)->keep());
