@@ -156,6 +156,11 @@ uint64_t CookieOf(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
+bool IsClosedByPeer(int fd) {
+  pollfd state = {fd, POLLRDHUP, 0};
+  return poll(&state, 1, 0) > 0;
+}
+
 // Ends a connection at once, with a reset. Bytes that have arrived are discarded: gRPC might need seconds for them.
 void Reset(int fd) {
   sockaddr none = {};
@@ -307,8 +312,9 @@ void Acceptor::Admit(Fd fd, double now) {
   const std::string address = AddressOfPeer(PeerOf(fd.get()));
   const auto watched = watched_.find(address);
   if (watched != watched_.end()) {
-    if (watched->second.waiting.size() < options_.watched_waiting)
-      watched->second.waiting.push_back(std::move(fd));
+    std::deque<Fd>& waiting = watched->second.waiting;
+    waiting.push_back(std::move(fd));
+    if (waiting.size() > options_.watched_waiting) waiting.pop_front();
     return;
   }
   Pass(std::move(fd), /*watched=*/false, now);
@@ -340,10 +346,12 @@ void Acceptor::Pass(Fd fd, bool watched, double now) {
 void Acceptor::PassWatched(double now) {
   for (auto at = watched_.begin(); at != watched_.end();) {
     Watched& watched = at->second;
-    if (!watched.waiting.empty() && now >= watched.next) {
+    // The newest first: its peer waits longest before it tries again.
+    while (!watched.waiting.empty() && now >= watched.next) {
+      Fd fd = std::move(watched.waiting.back());
+      watched.waiting.pop_back();
+      if (IsClosedByPeer(fd.get())) continue;
       watched.next = now + watched.interval;
-      Fd fd = std::move(watched.waiting.front());
-      watched.waiting.pop_front();
       Pass(std::move(fd), /*watched=*/true, now);
     }
     if (now < watched.until || !watched.waiting.empty()) {
