@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/snapshot_reader.h"
 #include "common/text.h"
 #include "worker/heartbeat.h"
 
@@ -100,7 +101,7 @@ absl::Status Trainer::RunSession(Session* session) {
   LOG(INFO) << "worker " << me->worker() << ", incarnation " << me->incarnation() << ", of job '"
             << session->job.name() << "'";
   if (absl::Status status = Join(*me, session); !status.ok()) {
-    return Leave(*me, v1::Progress(), status);
+    return Leave(*me, v1::Progress(), status, session);
   }
   TrainingSession training(*me, options_, &clock_, session, &master_);
   SetCurrent(&training);
@@ -111,7 +112,11 @@ absl::Status Trainer::RunSession(Session* session) {
   if (progress.steps() > 0) pauses_.Reset();
   const absl::Status lost = IsLost(status) ? status : training.lost();
   if (!lost.ok() && !IsLost(lost)) return lost;
-  if (lost.ok() || stop_.IsSet()) return Leave(*me, progress, WithAdvice(status));
+  if (session->attached != nullptr && session->attached->left()) {
+    LOG(INFO) << session->attached->status().message();
+    return Leave(*me, progress, absl::OkStatus(), session);
+  }
+  if (lost.ok() || stop_.IsSet()) return Leave(*me, progress, WithAdvice(status), session);
   // If a server refused the worker, it is still a member at the master.
   if (!absl::IsNotFound(lost)) LeaveToRegisterAgain(*me, progress, lost);
   if (!job_failure_.empty()) return JobFailed();
@@ -155,22 +160,22 @@ void Trainer::LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progre
 }
 
 absl::Status Trainer::Leave(const v1::RegisterReply& me, const v1::Progress& progress,
-                            const absl::Status& why) {
+                            const absl::Status& why, Session* session) {
   v1::LeaveRequest request = MakeLeaveRequest(me, progress);
   const bool stopped = stop_.IsSet();
   if (!why.ok() && !stopped) request.set_reason(ShortLine(why.message(), kMostReasonBytes));
   if (why.ok() && stopped) request.set_reason("asked to stop");
   request.set_failed(!why.ok() && !stopped);
-  if (!request.failed() && !signalled_.IsSet()) return AwaitRecord(std::move(request));
+  if (!request.failed() && !signalled_.IsSet()) return AwaitRecord(std::move(request), session);
   SendLeave(request, "leaves");
   return why;
 }
 
-absl::Status Trainer::AwaitRecord(v1::LeaveRequest request) {
+absl::Status Trainer::AwaitRecord(v1::LeaveRequest request, Session* session) {
   request.set_stays(true);
   // The master that ended the training may have ended, too, if this took long.
   bool goes_on = !stop_.IsSet();
-  bool said = false;
+  bool said = false, read = false;
   while (true) {
     const absl::StatusOr<v1::LeaveReply> reply =
         goes_on ? master_.Call(&MasterClient::Stub::Leave, request, &signalled_)
@@ -191,6 +196,7 @@ absl::Status Trainer::AwaitRecord(v1::LeaveRequest request) {
     }
     job_failure_ = reply->job_failed();
     if (reply->again_in_seconds() <= 0) return absl::OkStatus();
+    if (reply->weights_are_final() && !std::exchange(read, true)) ReadResult(session);
     LOG_IF(INFO, !std::exchange(said, true))
         << "this worker is done, and stays until the last checkpoint is written";
     goes_on = true;
@@ -200,6 +206,17 @@ absl::Status Trainer::AwaitRecord(v1::LeaveRequest request) {
       return absl::OkStatus();
     }
   }
+}
+
+void Trainer::ReadResult(Session* session) {
+  if (session->attached == nullptr) return;
+  SnapshotReader reader(session->servers, options_.credentials, session->run_id, &session->layout);
+  const absl::Status status =
+      session->attached->SetResult([&](absl::Span<float> weights) { return reader.Read(weights); });
+  LOG_IF(WARNING, !status.ok())
+      << "the program's model keeps the weights of its last step, because the job's "
+         "final weights could not be read: "
+      << status;
 }
 
 void Trainer::SendLeave(const v1::LeaveRequest& request, const std::string& what) {

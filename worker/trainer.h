@@ -52,10 +52,12 @@ class Trainer {
   void SetCurrent(TrainingSession* training);
   v1::LeaveRequest MakeLeaveRequest(const v1::RegisterReply& me, const v1::Progress& progress) const;
   // Leaves because of `why`, and returns it, or, if training has ended in order, as AwaitRecord.
-  absl::Status Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why);
+  absl::Status Leave(const v1::RegisterReply& me, const v1::Progress& progress, const absl::Status& why,
+                     Session* session);
   // Sends the request until the master has recorded the last checkpoint (OK). Errors: Aborted if the job has gone back,
-  // and the worker may register again.
-  absl::Status AwaitRecord(v1::LeaveRequest request);
+  // and the worker may register again. Meanwhile reads the final weights for the attached program, if there is one.
+  absl::Status AwaitRecord(v1::LeaveRequest request, Session* session);
+  void ReadResult(Session* session);
   // Ends the membership of a worker that a server refused, so that no other worker waits for it.
   void LeaveToRegisterAgain(const v1::RegisterReply& me, const v1::Progress& progress,
                             const absl::Status& why);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
+#include "common/job/learning_rate.h"
 #include "worker/attach/announced_plans.h"
 #include "worker/slowed_pass.h"
 #include "worker/state_transfer.h"
@@ -58,6 +59,13 @@ ParameterClient::Options ClientOptions(const v1::RegisterReply& me, const Worker
           .compression = session->job.compression(),
           .run_id = session->run_id,
           .token = me.token()};
+}
+
+// Returns the optimizer that moves the weights which the worker computes with.
+const v1::Optimizer& MovingOptimizer(const v1::Job& job) {
+  const v1::Contribution& contribution = job.algorithm().contribution();
+  return contribution.has_pseudo_gradient() ? contribution.pseudo_gradient().local_optimizer()
+                                            : job.optimizer();
 }
 
 EpochOrder OrderOf(const Session& session) {
@@ -167,8 +175,13 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   };
   const double start = clock_.Now();
   const double blocked = client_.totals().blocked_seconds();
-  const absl::Status run = algorithm_->Run(
-      leases_.StepOf(batch.spans, SamplesPerEpoch(session_.job, session_.data.train.size())), gradient);
+  const Algorithm::Step step =
+      leases_.StepOf(batch.spans, SamplesPerEpoch(session_.job, session_.data.train.size()));
+  if (session_.attached != nullptr && !batch.spans.empty()) {
+    session_.attached->DescribeStep(step.progress, batch.spans.front().epoch,
+                                    LearningRate(MovingOptimizer(session_.job), step.progress));
+  }
+  const absl::Status run = algorithm_->Run(step, gradient);
   if (absl::Status status = StatusOf(session_); !status.ok()) return status;
   if (!run.ok()) return run;
   const double seconds = clock_.Now() - start - (client_.totals().blocked_seconds() - blocked);

@@ -17,14 +17,15 @@ FROM_PROGRAM = {
     4: ("failed", {1: ("why", str)}),
     5: ("scored", {1: ("samples", int), 2: ("loss_sum", float), 3: ("correct", int)}),
     6: ("statistic", {1: ("name", str), 2: ("values", bytes)}),
+    7: ("left", {}),
 }
 TO_PROGRAM = {
     1: ("welcome", {1: ("job", str), 2: ("worker", int), 3: ("batch_size", int), 4: ("seed", int),
                     5: ("evaluates", bool)}),
-    2: ("begin", {1: ("step", int)}),
+    2: ("begin", {1: ("step", int), 2: ("progress", float), 3: ("epoch", int), 4: ("learning_rate", float)}),
     3: ("here", {1: ("values", int)}),
     4: ("evaluate", {}),
-    5: ("stop", {1: ("why", str), 2: ("failed", bool)}),
+    5: ("stop", {1: ("why", str), 2: ("failed", bool), 3: ("result", bool)}),
 }
 
 

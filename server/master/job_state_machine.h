@@ -93,6 +93,8 @@ class JobStateMachine {
   bool begun() const { return begun_; }
   // Returns true from the end of training until the last checkpoint is recorded.
   bool awaits_last_checkpoint() const { return state_ >= State::kLeaving && state_ <= State::kSaving; }
+  // Returns true when no worker is left that could change the weights.
+  bool weights_are_final() const { return state_ >= State::kSettling; }
   // Returns true in kEnded and kOver.
   bool ended() const { return state_ >= State::kEnded; }
   bool stop_requested() const { return stop_requested_; }

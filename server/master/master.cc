@@ -196,13 +196,22 @@ v1::LeaveReply Master::Leave(const v1::LeaveRequest& request) {
   Remove(request);
   v1::LeaveReply reply;
   if (phase() == v1::JobStatus::FAILED) reply.set_job_failed(state_machine_.reason());
-  if (request.stays() && state_machine_.awaits_last_checkpoint()) {
-    staying_.insert(request.incarnation());
+  if (request.stays() && MustStay(request.incarnation())) {
+    const bool final = state_machine_.weights_are_final();
+    staying_[request.incarnation()] = final;
+    reply.set_weights_are_final(final);
     reply.set_again_in_seconds(Spread(kStaySeconds));
   } else if (staying_.erase(request.incarnation()) > 0) {
     Advance();
   }
   return reply;
+}
+
+bool Master::MustStay(uint64_t incarnation) const {
+  if (state_machine_.awaits_last_checkpoint()) return true;
+  const auto staying = staying_.find(incarnation);
+  return job_.model().has_external() && phase() != v1::JobStatus::FAILED && staying != staying_.end() &&
+         !staying->second;
 }
 
 void Master::Remove(const v1::LeaveRequest& request) {

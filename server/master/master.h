@@ -21,6 +21,7 @@
 #define CATCHMENT_SERVER_MASTER_MASTER_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -259,6 +260,8 @@ class Master {
   void EndIfEnough();
 
   void Remove(const v1::LeaveRequest& request);
+  // Returns true if the process of a worker that has left must not end yet.
+  bool MustStay(uint64_t incarnation) const;
   // Removes the worker from the rosters. Its samples are assigned to others when all shards have reported how
   // many of its contributions they have (SettleLeaving).
   void Release(const Member& worker);
@@ -355,8 +358,9 @@ class Master {
   std::vector<Leaving> leaving_;
   uint64_t repeated_samples_ = 0;  // computed again although some blocks already include them
   double watched_until_ = 0;
-  // Incarnations of workers that have left, and whose processes stay until the last checkpoint is recorded.
-  std::set<uint64_t> staying_;
+  // Incarnations of workers that have left, and whose processes stay until the last checkpoint is recorded; of each,
+  // whether it knows that the weights are final.
+  std::map<uint64_t, bool> staying_;
 };
 
 }  // namespace catchment

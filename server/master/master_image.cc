@@ -63,7 +63,7 @@ v1::MasterImage Master::Save() const {
     added->set_generation(leaving.generation);
   }
   image.set_repeated_samples(repeated_samples_);
-  *image.mutable_staying() = {staying_.begin(), staying_.end()};
+  for (const auto& [incarnation, knows] : staying_) image.add_staying(incarnation);
   *image.mutable_times_stuck() = {watch_.times_stuck().begin(), watch_.times_stuck().end()};
   return image;
 }
@@ -101,7 +101,7 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   for (const v1::LeavingImage& one : image.leaving())
     master->leaving_.push_back({Member::Restore(one.worker(), now), one.generation()});
   master->repeated_samples_ = image.repeated_samples();
-  master->staying_ = {image.staying().begin(), image.staying().end()};
+  for (const uint64_t incarnation : image.staying()) master->staying_[incarnation] = false;
   master->watch_.Restore({image.times_stuck().begin(), image.times_stuck().end()});
   master->meter_.Restart(now);
   return master;

@@ -46,6 +46,7 @@ class MessagesTest(unittest.TestCase):
                          'statistic { name: "n" values: 0.5 values: -2 }')
         self.assertEqual(as_protobuf_reads("hello", {"version": 1, "local_steps": True}),
                          "hello { version: 1 local_steps: true }")
+        self.assertEqual(as_protobuf_reads("left", {}), "left { }")
         self.assertEqual(as_protobuf_reads("scored", {"samples": 1, "loss_sum": 2.5, "correct": 0}),
                          "scored { samples: 1 loss_sum: 2.5 }")
 
@@ -54,7 +55,8 @@ class MessagesTest(unittest.TestCase):
             as_protobuf_writes('welcome { job: "j" worker: 200 batch_size: 64 seed: 18446744073709551615 '
                                'evaluates: true }'),
             ("welcome", {"job": "j", "worker": 200, "batch_size": 64, "seed": 2 ** 64 - 1, "evaluates": True}))
-        self.assertEqual(as_protobuf_writes("begin { step: 300 }"), ("begin", {"step": 300}))
+        self.assertEqual(as_protobuf_writes("begin { step: 300 progress: 0.75 epoch: 3 learning_rate: 0.5 }"),
+                         ("begin", {"step": 300, "progress": 0.75, "epoch": 3, "learning_rate": 0.5}))
         self.assertEqual(as_protobuf_writes("here { values: 4294967296 }"), ("here", {"values": 2 ** 32}))
         self.assertEqual(as_protobuf_writes("evaluate {}"), ("evaluate", {}))
         self.assertEqual(as_protobuf_writes('stop { why: "\\303\\251" failed: true }'),

@@ -90,6 +90,18 @@ absl::Status AttachedModel::Welcome(uint32_t worker) {
   return channels_.link->Send(message);
 }
 
+void AttachedModel::DescribeStep(double progress, uint64_t epoch, double rate) {
+  begin_.mutable_begin()->set_progress(progress);
+  begin_.mutable_begin()->set_epoch(epoch);
+  begin_.mutable_begin()->set_learning_rate(rate);
+}
+
+absl::Status AttachedModel::SetResult(absl::FunctionRef<absl::Status(absl::Span<float>)> read) {
+  absl::Status status = read(channels_.weights.floats());
+  has_result_ = status.ok();
+  return status;
+}
+
 void AttachedModel::Finish(const absl::Status& why) {
   {
     MutexLock lock(&mu_);
@@ -98,6 +110,7 @@ void AttachedModel::Finish(const absl::Status& why) {
   v1::ToProgram message;
   message.mutable_stop()->set_why(why.ok() ? "the job is over" : std::string(why.message()));
   message.mutable_stop()->set_failed(!why.ok());
+  message.mutable_stop()->set_result(has_result_);
   // Where the program is gone nothing is left to say.
   const bool sent = channels_.link->Send(message).ok();
   if (child_ == nullptr) return;
@@ -141,7 +154,8 @@ Score AttachedModel::Train(absl::Span<const float> weights, const Minibatch& bat
 
 absl::Status AttachedModel::RunPass(absl::Span<const float> weights, absl::Span<float> gradient,
                                     PassObserver* observer, Score* score) {
-  v1::ToProgram begin;
+  v1::ToProgram begin = begin_;
+  has_result_ = false;
   {
     MutexLock lock(&mu_);
     CHECK_LT(begun_, channels_.plan.planned()) << "a step that was not planned";
@@ -176,6 +190,10 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
       absl::Status status = TakeGradient(message->final().begin(), &end, gradient, observer);
       if (!status.ok()) return status;
       continue;
+    }
+    if (message->has_left()) {
+      left_ = true;
+      return absl::CancelledError("the program has left the job");
     }
     if (!message->has_done()) return Unexpected(*message, "final or done");
     if (message->done().step() != step) {

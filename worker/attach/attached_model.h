@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
@@ -70,6 +71,11 @@ class AttachedModel final : public Trainable {
   // Leaves out the steps that are planned and have not begun. No other thread may plan meanwhile.
   void SkipPlanned();
 
+  // Describes the next step for the program. rate: the learning rate at this progress (Begin in attach.proto).
+  void DescribeStep(double progress, uint64_t epoch, double rate);
+  // Has `read` write the job's final weights for the program. Returns its error; the program then has none.
+  absl::Status SetResult(absl::FunctionRef<absl::Status(absl::Span<float> weights)> read);
+
   // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds; then it is
   // killed. `why`: ok, or what the program ends with, too.
   void Finish(const absl::Status& why);
@@ -78,6 +84,8 @@ class AttachedModel final : public Trainable {
   static constexpr double kFailureSeconds = 5;
 
   const absl::Status& status() const { return status_; }
+  // Whether status() is an error because the program has left the job in order.
+  bool left() const { return left_; }
 
   const std::vector<TensorSpec>& tensors() const override { return options_.tensors; }
   std::string device() const override { return device_; }
@@ -115,6 +123,9 @@ class AttachedModel final : public Trainable {
   bool local_steps_ = false;
   bool greeted_ = false;
   bool welcomed_ = false;
+  bool left_ = false;
+  bool has_result_ = false;
+  v1::ToProgram begin_;  // of the next step, without its number
   std::vector<v1::FromProgram::Statistic> statistics_;
   absl::Status status_;
 
@@ -130,7 +141,7 @@ struct ProgramOptions {
 
 // Starts the program, whose Hello is still to be awaited. Call on a thread that lasts (child_program.h).
 // While the model waits for the program, it gives up with Cancelled once `stopped` returns true; of a step
-// that is under way only after a minute.
+// that is under way only after 20 seconds.
 absl::StatusOr<std::unique_ptr<AttachedModel>> StartAttachedModel(const ProgramOptions& program,
                                                                   AttachedModel::Options options,
                                                                   std::function<bool()> stopped);

@@ -14,7 +14,7 @@ namespace {
 
 // After its socket is closed, for a program to end; and for a step in progress when the worker is asked to stop.
 constexpr double kDeathSeconds = 1;
-constexpr double kStepSeconds = 60;
+constexpr double kStepSeconds = 20;
 
 // Says why a program is not to be waited for.
 class ProgramWatch {

@@ -1086,6 +1086,30 @@ TEST_F(MasterTest, AWorkerThatStayedAndVanishedDoesNotHoldUpTheEnd) {
   EXPECT_TRUE(master_->Over());
 }
 
+TEST_F(MasterTest, AWorkerWithAProgramStaysUntilItKnowsThatTheWeightsAreFinal) {
+  v1::Job job = MakeJob({});
+  job.mutable_model()->mutable_external();
+  Start(job);
+  Worker first = Join(), second = Join();
+  while (Next(&first) == v1::Lease::GRANTED && Next(&second) == v1::Lease::GRANTED)
+    DoLease({&first, &second});
+  while (Next(&second) == v1::Lease::GRANTED) DoLease({&second});
+  v1::LeaveReply reply = Leave(first, "", /*failed=*/false, /*stays=*/true);
+  EXPECT_GT(reply.again_in_seconds(), 0);
+  EXPECT_FALSE(reply.weights_are_final()) << "the other worker has not left";
+  EXPECT_TRUE(Leave(second, "", /*failed=*/false, /*stays=*/true).weights_are_final());
+  Exchange();
+  Exchange();
+  master_->OnOutputsWritten();
+  EXPECT_EQ(Leave(second, "", /*failed=*/false, /*stays=*/true).again_in_seconds(), 0);
+  reply = Leave(first, "", /*failed=*/false, /*stays=*/true);
+  EXPECT_GT(reply.again_in_seconds(), 0);
+  EXPECT_TRUE(reply.weights_are_final());
+  EXPECT_FALSE(master_->Over()) << "the worker reads the weights";
+  EXPECT_EQ(Leave(first, "", /*failed=*/false, /*stays=*/true).again_in_seconds(), 0);
+  EXPECT_TRUE(master_->Over());
+}
+
 TEST_F(MasterTest, AWorkerThatLeavesAJobThatGoesOnNeedNotStay) {
   Start(MakeJob({.epochs = 10}));
   Join();

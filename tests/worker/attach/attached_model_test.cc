@@ -230,6 +230,51 @@ TEST_F(AttachedModelTest, StepsThatWereSkippedAreNotBegun) {
   EXPECT_EQ(Receive().begin().step(), 5u);
 }
 
+TEST_F(AttachedModelTest, DescribesTheStepThatBegins) {
+  model_->DescribeStep(0.25, 3, 0.5);
+  Send(Done(1));
+  Train();
+  const v1::ToProgram::Begin begin = Receive().begin();
+  EXPECT_EQ(begin.step(), 1u);
+  EXPECT_EQ(begin.progress(), 0.25);
+  EXPECT_EQ(begin.epoch(), 3u);
+  EXPECT_EQ(begin.learning_rate(), 0.5);
+}
+
+TEST_F(AttachedModelTest, ProgramMayLeaveInsteadOfEndingAStep) {
+  v1::FromProgram left;
+  left.mutable_left();
+  Send(left);
+  EXPECT_EQ(TrainError(), "the program has left the job");
+  EXPECT_TRUE(model_->left());
+}
+
+TEST_F(AttachedModelTest, StopSaysWhetherTheFinalWeightsAreThere) {
+  const auto read = [this](absl::Status status) {
+    return model_->SetResult([&](absl::Span<float> weights) {
+      std::fill(weights.begin(), weights.end(), 2.0f);
+      return status;
+    });
+  };
+  EXPECT_TRUE(read(absl::OkStatus()).ok());
+  model_->Finish(absl::OkStatus());
+  EXPECT_TRUE(Receive().stop().result());
+  EXPECT_EQ(weights_.back(), 2.0f);
+  EXPECT_FALSE(read(absl::UnavailableError("no server")).ok());
+  model_->Finish(absl::OkStatus());
+  EXPECT_FALSE(Receive().stop().result());
+}
+
+TEST_F(AttachedModelTest, StepAfterTheFinalWeightsReplacesThem) {
+  EXPECT_TRUE(model_->SetResult([](absl::Span<float>) { return absl::OkStatus(); }).ok());
+  Send(Done(1));
+  Train();
+  model_->Finish(absl::OkStatus());
+  v1::ToProgram message = Receive();
+  while (!message.has_stop()) message = Receive();
+  EXPECT_FALSE(message.stop().result());
+}
+
 TEST_F(AttachedModelTest, RefusesToPlanOverASlotThatMayStillBeRead) {
   const std::vector<uint32_t> samples = {1};
   int planned = 0;
