@@ -11,6 +11,7 @@ anywhere, catchment.torch for PyTorch. docs/python.md begins with examples.
         worker.step(loss)
 """
 from . import _attachment
+from ._position import Position
 
 try:
     import numpy as _numpy
@@ -44,27 +45,19 @@ def join(parameters, train_samples, test_samples=0, device="NumPy", master=None)
     return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master))
 
 
-class Worker:
+class Worker(Position):
     """This program's place in the job. Arrays are NumPy's, or memoryviews where NumPy is not installed.
 
-    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch (an epoch's last one
-        may have fewer, or with last_minibatch MERGE up to twice as many), and the job's seed, which is the same for all
-        workers.
-    evaluates: whether this program is to score weights (evaluate) in place of training.
+    job, index, batch_size, seed, evaluates, steps, progress, epoch, leave(): as Position has them (_position.py).
     weights, gradient: the flat vectors of all parameters, in the order of join's dict.
     parameters, gradients: their parts by name, in the parameters' shapes.
 
-    Weights are the job's while a minibatch is under way, and are only to be read.
+    Weights are the job's while a minibatch is under way, and are only to be read. When the job is done, they are its
+    final ones.
     """
 
     def __init__(self, attachment):
-        self._attachment = attachment
-        welcome = attachment.welcome or {}
-        self.job = welcome.get("job", "")
-        self.index = welcome.get("worker", 0)
-        self.batch_size = welcome.get("batch_size", 0)
-        self.seed = welcome.get("seed", 0)
-        self.evaluates = welcome.get("evaluates", False)
+        super().__init__(attachment)
         self.weights = _as_array(attachment.weights)
         self.gradient = _as_array(attachment.gradient)
         self.parameters = _views(attachment.weights, attachment.tensors)
@@ -81,6 +74,8 @@ class Worker:
         while self._under_way or self._begin_step():
             step = self._attachment.step
             yield _as_indices(self._attachment.plan.samples(step))
+            if self._attachment.stopped:
+                return
             if self._under_way and self._attachment.step == step:
                 raise RuntimeError("step %d was left out: call worker.step(loss) once for each minibatch" % step)
 
@@ -101,6 +96,7 @@ class Worker:
         if not self._under_way:
             raise RuntimeError("worker.step() was called without a minibatch: call it once for each")
         self._under_way = False
+        self.steps += 1
         self._attachment.done(float(loss), int(correct))
 
     def evaluate(self, score):

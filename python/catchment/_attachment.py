@@ -2,6 +2,7 @@
 
 Nothing of it is for users; catchment.Worker and catchment.torch.Worker are.
 """
+import atexit
 import errno
 import mmap
 import os
@@ -42,7 +43,9 @@ class Attachment:
         self.step = 0        # that the program is at; 0: before the first
         self.begun = 0       # the last step that the daemon has begun
         self.here = 0        # of its weights, values from the first on
+        self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0  # of the step that has begun
         self.stopped = False
+        self.on_result = None  # called when `weights` are the job's final ones
         self.test_samples = test_samples
         self._evaluate = False
         self.welcome = None
@@ -90,6 +93,12 @@ class Attachment:
         """Waits for the end of the job. Raises RuntimeError if it has failed."""
         while not self.stopped:
             self._read()
+
+    def leave(self):
+        """Ends the worker in order, without the step that is under way."""
+        if not self.stopped:
+            self._send("left", {})
+        self.await_stop()
 
     def final(self, begin):
         """Says that the gradient is final from value `begin` on."""
@@ -160,6 +169,8 @@ class Attachment:
         kind, fields = _messages.decode(_messages.TO_PROGRAM, data)
         if kind == "begin":
             self.begun, self.here = fields["step"], 0
+            self.progress, self.epoch = fields.get("progress", 0.0), fields.get("epoch", 0)
+            self.learning_rate = fields.get("learning_rate", 0.0)
         elif kind == "here":
             self.here = fields["values"]
         elif kind == "evaluate":
@@ -170,6 +181,8 @@ class Attachment:
             self._stop()
             if fields.get("failed"):
                 raise RuntimeError("the Catchment worker has ended: " + fields.get("why", ""))
+            if fields.get("result") and self.on_result is not None:
+                self.on_result()
 
     def _stop(self):
         self.stopped = True
@@ -185,8 +198,15 @@ def describe_only():
 def describe(directory, tensors, values, train_samples, test_samples):
     """Writes the description and ends the program."""
     _description.describe(directory, tensors, values, train_samples, test_samples)
+    end_program()
+
+
+def end_program():
+    """Ends the program also where SystemExit would not: in a thread, or under code that catches it."""
     sys.stdout.flush()
-    raise SystemExit(0)
+    sys.stderr.flush()
+    atexit._run_exitfuncs()
+    os._exit(0)
 
 
 def _map(fd):

@@ -32,6 +32,9 @@ class GroupAttachment:
         self._first = ranks[0]
         self._attachment = self._failure = None
         self.step = self.begun = self.here = 0
+        self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0
+        self.on_result = None
+        self._has_result = False  # on rank 0
         self.stopped = False
         about = self._from_first(lambda: self._attach(attach))
         self.welcome, self.test_samples, self.stopped, size, plan_size = about
@@ -43,7 +46,11 @@ class GroupAttachment:
 
     def _attach(self, attach):
         self._attachment = one = attach()
+        one.on_result = self._note_result
         return one.welcome, one.test_samples, one.stopped, len(one.weights), one.plan.size
+
+    def _note_result(self):
+        self._has_result = True
 
     # ------------------------------------------------------------------------------------------------- the ranks
 
@@ -85,11 +92,15 @@ class GroupAttachment:
 
     def await_weights(self, values):
         """Waits for all of the step's weights, whatever `values` is."""
-        counts, self.begun, self.stopped, changes = self._from_first(self._await_step)
+        counts, self.begun, self.stopped, has_result, about, changes = self._from_first(self._await_step)
+        self.progress, self.epoch, self.learning_rate = about
         self.plan.write(changes)
         if counts:
             self.here = len(self.weights) // 4
+        if counts or has_result:
             self._broadcast_weights()
+        if has_result and self.on_result is not None:
+            self.on_result()
         return counts
 
     def _await_step(self):
@@ -97,7 +108,16 @@ class GroupAttachment:
             raise self._failure
         one = self._attachment
         counts = one.await_weights(len(one.weights) // 4)
-        return counts, one.begun, one.stopped, one.plan.changes(self.step)
+        about = one.progress, one.epoch, one.learning_rate
+        has_result, self._has_result = self._has_result, False
+        return counts, one.begun, one.stopped, has_result, about, one.plan.changes(self.step)
+
+    def await_stop(self):
+        """For the end of a loop: await_weights has waited for it already."""
+
+    def leave(self):
+        self._from_first(lambda: self._attachment.leave())
+        self.stopped = True
 
     def await_begin(self):
         return self.begun == self.step and not self.stopped

@@ -1,49 +1,117 @@
 """The minibatches of a worker's plan as a data set of PyTorch's."""
+import collections
 import sys
 import threading
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 
 _BATCHED = ("these are whole minibatches of the job's batch_size, and the DataLoader puts several of them together: give "
             "it batch_size=None")
-_LEFT_OUT = ("step %d was left out: call worker.step(loss) once for each minibatch; a DataLoader needs batch_size=None, and "
-             "one with num_workers loads further minibatches meanwhile")
+_OWN_BATCH = "loader() yields whole minibatches of the job's batch_size, and takes no %s: set batch_size in the job"
+_LEFT_OUT = ("step %d was left out: call worker.step(loss) once for each minibatch; a loop may look one minibatch ahead, not "
+             "more; a DataLoader needs batch_size=None, and one with num_workers loads further minibatches meanwhile")
+_AHEAD_SECONDS = 0.5
+_LENGTH = 10 ** 9
 
 
 class Minibatches(IterableDataset):
     """The minibatches that the job assigns to this worker, from its present step on and until the job is over; in a
     process group this process's part of each. For a DataLoader with batch_size=None, whose processes take turns."""
 
-    def __init__(self, data, collate, attachment):
+    def __init__(self, data, collate, attachment, handed):
         self._data, self._collate, self._plan = data, collate, attachment.plan
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
-        self._attachment = attachment
+        self._attachment, self._handed = attachment, handed
 
     def __getstate__(self):
         # Of the attachment a process that a DataLoader has spawned needs the step.
-        return dict(self.__dict__, _attachment=_Position(self._attachment.step))
+        return dict(self.__dict__, _attachment=_Position(self._attachment.step), _handed=None)
 
     def __iter__(self):
         # PyTorch's fetcher of a DataLoader, in whatever process it is, makes the iterator.
         if sys._getframe(1).f_locals.get("auto_collation") is True:
             raise TypeError(_BATCHED)
-        return self._load()
+        if get_worker_info() is None and _in_main_thread():
+            return self.in_turn(self._load)
+        return self._load_all()
 
-    def _load(self):
+    def in_turn(self, load):
+        """Yields the minibatches in the main thread, which also makes the steps. load: makes one of its samples."""
+        step, last = self._attachment.step, None
+        self._handed.clear()
+        while True:
+            self._handed.check(self._attachment.step)
+            if self._handed and not self._plan.knows(step, _AHEAD_SECONDS):
+                self._handed.append(False)
+                yield last
+                continue
+            samples = self._plan.samples(step)
+            if samples is None:
+                if not self._attachment.stopped:
+                    self._attachment.await_stop()  # raises if the job has failed
+                return
+            last = load(samples)
+            self._handed.append(True)
+            yield last
+            step += 1
+
+    def _load_all(self):
         info = get_worker_info()
         first, stride = (0, 1) if info is None else (info.id, info.num_workers)
         step = self._attachment.step + first
         while True:
             samples = self._plan.samples(step)
             if samples is None:
-                if info is None and _in_main_thread() and not self._attachment.stopped:
-                    self._attachment.await_stop()  # raises if the job has failed
                 return
-            yield self._collate([self._data[index] for index in own_part(samples, self._rank, self._size)])
-            if info is None and self._attachment.step == step and _in_main_thread():
-                raise RuntimeError(_LEFT_OUT % step)
+            yield self._load(samples)
             step += stride
+
+    def _load(self, samples):
+        return self._collate(_read(self._data, own_part(samples, self._rank, self._size)))
+
+
+def _read(data, indices):
+    # Data sets that read many samples at once, such as those of Hugging Face, do so there.
+    if hasattr(data, "__getitems__"):
+        return data.__getitems__(list(indices))
+    return [data[index] for index in indices]
+
+
+class Handed(collections.deque):
+    """The minibatches that the main thread has received and not ended by a step; of each, whether it is one.
+
+    A loop that looks ahead, such as those of Lightning and Accelerate, asks for a minibatch before the step of the one
+    before. That may be the job's last, which is only known after its step. So if no other minibatch is planned, the loop
+    is given the last one again, and the step of this placeholder is left out.
+    """
+
+    def check(self, step):
+        if len(self) > 1:
+            raise RuntimeError(_LEFT_OUT % step)
+
+    def is_next_real(self):
+        """Ends the first one. Returns whether its step is to be made."""
+        return self.popleft() if self else True
+
+
+class Loader(DataLoader):
+    """A DataLoader of the job's minibatches. Its length is more than any job has, because the job ends it."""
+
+    def __init__(self, minibatches, **options):
+        for name in ("batch_size", "batch_sampler", "sampler", "shuffle", "drop_last"):
+            if options.pop(name, None):
+                raise ValueError(_OWN_BATCH % name)
+        super().__init__(minibatches, batch_size=None, **options)
+
+    def __len__(self):
+        return _LENGTH
+
+    def __iter__(self):
+        loaded = super().__iter__()
+        if self.num_workers == 0 or not isinstance(self.dataset, Minibatches):
+            return loaded
+        return self.dataset.in_turn(lambda _: next(loaded))
 
 
 def _in_main_thread():

@@ -39,6 +39,17 @@ class Plan:
         places = [_FIRST_SLOT + (one - 1) % slots * slot_bytes for one in steps]
         return slots, slot_bytes, planned, end, [(at, self._memory[at:at + slot_bytes]) for at in places]
 
+    def knows(self, step, seconds):
+        """Returns whether a step is planned or will not come. Waits for that, as long as it may come, at most `seconds`."""
+        until = time.monotonic() + seconds
+        while True:
+            planned, end = struct.unpack_from("=2Q", self._memory)
+            if planned >= step or (end and step >= end):
+                return True
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_PAUSE_SECONDS)
+
     def samples(self, step):
         """Returns the indices of a step's samples, as an array("I"). Waits until it is planned; None: no such step
         will come."""

@@ -18,7 +18,10 @@ def watch():
     def scale_and_note(self, outputs):
         if self.is_enabled():
             _unscaled.setdefault(self, set())
-        return scale(self, outputs)
+        scaled_outputs = scale(self, outputs)
+        if isinstance(outputs, torch.Tensor) and scaled_outputs is not outputs:
+            scaled_outputs._catchment_loss = outputs
+        return scaled_outputs
 
     @functools.wraps(unscale)
     def unscale_and_note(self, optimizer):
@@ -28,6 +31,11 @@ def watch():
         return result
 
     scaler.scale, scaler.unscale_ = scale_and_note, unscale_and_note
+
+
+def loss_of(tensor):
+    """Returns the loss that was scaled, if the tensor is a scaled one."""
+    return getattr(tensor, "_catchment_loss", tensor)
 
 
 def scaled():
@@ -41,4 +49,5 @@ def is_scaled(tensor):
 
 
 def next_step():
+    """Begins a step without a scaled loss; or all gradients of this one have been divided by the scale."""
     _unscaled.clear()

@@ -12,14 +12,18 @@
 All of a step's weights are there when its minibatch is, and step() sends the gradients as it finds them in .grad. With
 join(overlap=True) both are sent while the model computes. PyTorch 2.1 or newer.
 """
+import contextlib
 import ctypes
+import os
 import warnings
 
 import torch
 from torch.utils.data import IterableDataset, default_collate
 
 from . import _attachment, _copies, _scaler
-from ._minibatches import Minibatches, NoMinibatches
+from ._minibatches import Handed, Loader, Minibatches, NoMinibatches
+from ._optimizer import Optimizer, Scheduler, forget_losses
+from ._position import Position
 
 __all__ = ["Minibatches", "Worker", "join"]
 
@@ -44,6 +48,11 @@ _SCALED = ("GradScaler has scaled the loss, and the gradient of parameter %s wou
            "bfloat16, which needs no scaler")
 _SCALED_OVERLAP = ("GradScaler has scaled the loss, and with join(overlap=True) gradients are sent before they can be divided "
                    "by the scale: join without overlap, or compute in bfloat16, which needs no scaler")
+_CLOSURE = ("%s calls the model several times in a step, and a step has one gradient: give join() an optimizer whose step() "
+            "needs no closure")
+_ONE_GPU = ("this is worker %d of its machine, and its model is on %s, which other workers may use, too: choose the device by "
+            "the environment variable CATCHMENT_LOCAL_INDEX")
+_COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
@@ -69,16 +78,19 @@ def join(model, train, test=None, optimizer=None, master=None, group=None, overl
     """
     if overlap and group is not None:
         raise ValueError("a process group sends its gradient when all of it is complete: join without overlap")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(_CLOSURE % type(optimizer).__name__)
     model, compiled = _unwrap(model, group)
-    parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    parameters = [(name, p) for name, p in _named_parameters(model) if p.requires_grad]
     _check_parameters(parameters, group)
+    _check_device(parameters)
     tensors = [(name, p.shape) for name, p in parameters]
     train_samples, test_samples = _count(train, "training"), 0 if test is None else _count(test, "test")
     directory = _attachment.describe_only()
     if directory is not None:
         values = [_bytes(_full(p.detach())) for _, p in parameters]
         if group is not None and torch.distributed.get_rank(group) != 0:
-            raise SystemExit(0)
+            _attachment.end_program()
         _attachment.describe(directory, tensors, values, train_samples, test_samples)
     device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
 
@@ -91,12 +103,21 @@ def join(model, train, test=None, optimizer=None, master=None, group=None, overl
     return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, wait_for_all=True)
 
 
+def _named_parameters(model, **options):
+    """Yields them with the names that they have if no module is compiled."""
+    return ((name.replace(_COMPILED, ""), p) for name, p in model.named_parameters(**options))
+
+
+def _is_compiled(module):
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
 def _unwrap(model, group):
-    """Returns the user's module, and whether it was compiled."""
-    compiled = False
+    """Returns the user's module, and whether it or a part of it was compiled."""
+    compiled = any(_is_compiled(module) for module in model.modules())
     while True:
         if hasattr(model, "_orig_mod"):
-            compiled, model = True, model._orig_mod
+            model = model._orig_mod
         elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
             if group is None:
                 raise ValueError("the model is wrapped in DistributedDataParallel: give join() its process group, "
@@ -122,6 +143,13 @@ def _check_parameters(parameters, group):
         if hasattr(p, "full_tensor") and group is None:
             raise ValueError("parameter %s is sharded: give join() the process group, "
                              "group=torch.distributed.group.WORLD" % name)
+
+
+def _check_device(parameters):
+    index = int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0))
+    devices = {p.device for _, p in parameters if p.device.type == "cuda"}
+    if index > 0 and torch.device("cuda", 0) in devices and torch.cuda.device_count() > 1:
+        warnings.warn(_ONE_GPU % (index, "cuda:0"))
 
 
 def _full(tensor):
@@ -179,24 +207,37 @@ class _Parameter:
         self.sent = None    # with overlap: the .grad that was sent, and its version
 
 
-class Worker:
-    """This program's place in the job.
+class _Hook:
+    """A method of a worker, as a hook of a model; that of a copy of the model, or of a file of it, does nothing."""
 
-    job, index, batch_size, seed: the job's name, this worker's index from 0, samples in a minibatch (an epoch's last one
-        may have fewer, or with last_minibatch MERGE up to twice as many), and the job's seed, which is the same for all
-        workers.
-    evaluates: whether this program is to score weights (evaluate) in place of training.
-    """
+    def __init__(self, call):
+        self._call = call
+
+    def __call__(self, *arguments):
+        return self._call(*arguments)
+
+    def __deepcopy__(self, memo):
+        return _Hook(_nothing)
+
+    def __reduce__(self):
+        return _Hook, (_nothing,)
+
+
+def _nothing(*arguments):
+    pass
+
+
+class Worker(Position):
+    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch and leave() are as
+    Position has them (_position.py)."""
 
     def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all):
-        self._attachment = attachment
-        welcome = attachment.welcome or {}
-        self.job = welcome.get("job", "")
-        self.index = welcome.get("worker", 0)
-        self.batch_size = welcome.get("batch_size", 0)
-        self.seed = welcome.get("seed", 0)
-        self.evaluates = welcome.get("evaluates", False)
+        super().__init__(attachment)
+        attachment.on_result = self._take_result
         self._train = train
+        self._handed = Handed()
+        self._optimizer_of_servers = None
+        self._accumulates = False  # in no_sync()
         self._model = model
         self._optimizer = optimizer
         weights = torch.frombuffer(attachment.weights, dtype=torch.float32)
@@ -245,7 +286,34 @@ class Worker:
         if self.evaluates:
             return NoMinibatches()
         self._restart_step()
-        return Minibatches(data, collate or default_collate, self._attachment)
+        return Minibatches(data, collate or default_collate, self._attachment, self._handed)
+
+    def loader(self, data=None, collate=None, **options):
+        """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, more than any job has, and
+        a loop over it may ask for a minibatch before the step of the one before. options: num_workers and others of
+        DataLoader that do not make minibatches."""
+        return Loader(self.minibatches(data, collate), **options)
+
+    def optimizer(self):
+        """Returns the servers' optimizer as a torch.optim.Optimizer, for frameworks: its step() is worker.step(). Every
+        call returns the same one."""
+        if self._optimizer_of_servers is None:
+            self._optimizer_of_servers = Optimizer(self, [parameter.tensor for parameter in self._parameters])
+        return self._optimizer_of_servers
+
+    def scheduler(self):
+        """Returns a scheduler of optimizer() that shows the job's rate. It changes nothing."""
+        return Scheduler(self.optimizer())
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for all calls of
+        backward in a step but the last one."""
+        self._accumulates, before = True, self._accumulates
+        try:
+            yield
+        finally:
+            self._accumulates = before
 
     def step(self, loss, correct=0):
         """Ends a step: call it once for each minibatch, after its backward pass. Returns when the weights of the next one
@@ -253,6 +321,9 @@ class Worker:
 
         loss: the mean over the minibatch. correct: how many samples were given the right class, for metrics.
         """
+        if not self._handed.is_next_real():
+            self._drop_gradients()
+            return
         self._follow_model()
         self._check_scale()
         if self._optimizer is not None:
@@ -269,6 +340,7 @@ class Worker:
                     self._send_gradient(parameter, None)
             self._copies.finish()
             self._attachment.done(float(_number(loss)), int(_number(correct)))
+            self.steps += 1
         for parameter in self._parameters:
             parameter.tensor.grad = parameter.sent = None
         self._begin_step()
@@ -319,7 +391,7 @@ class Worker:
             samples = range(begin, min(begin + self.batch_size, count))
             forward(collate([data[i * len(data) // count] for i in samples]))
         self._model.train(training)
-        return [(name + "." + kind, getattr(module, kind).to("cpu", torch.float32)) for name, module in norms
+        return [(name.replace(_COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32)) for name, module in norms
                 for kind in ("running_mean", "running_var")]
 
     # ---------------------------------------------------------------------------------------------------- weights
@@ -357,7 +429,7 @@ class Worker:
 
     def _find_parameters(self):
         """Looks for the job's parameters in a model whose parameters are others than before."""
-        names = dict(self._model.named_parameters(remove_duplicate=False))
+        names = dict(_named_parameters(self._model, remove_duplicate=False))
         present = set(map(id, names.values()))
         for parameter in self._parameters:
             tensor = names.get(parameter.name)
@@ -373,7 +445,7 @@ class Worker:
             raise RuntimeError(_REPLACED % parameter.name)
         parameter.tensor = tensor
         if self._overlaps:
-            take = self._gradient_hook(self._parameters.index(parameter))
+            take = _Hook(self._gradient_hook(self._parameters.index(parameter)))
             tensor.register_post_accumulate_grad_hook(take)
             if tensor.grad is not None and not parameter.ready:
                 take(tensor)
@@ -397,6 +469,7 @@ class Worker:
         self._attachment.next_step()
         self._taken = self._gradients = 0
         self._counts = True
+        forget_losses()
         self._final = self._announced = len(self._parameters)
         for parameter in self._parameters:
             parameter.ready = False
@@ -409,10 +482,20 @@ class Worker:
             self._take_weights(self._size)
         _scaler.next_step()
         if self._announced == len(self._parameters):
-            self._gradients = 0
-            for parameter in self._parameters:
-                parameter.ready, parameter.sent, parameter.tensor.grad = False, None, None
-            self._final = self._announced
+            self._drop_gradients()
+
+    def _drop_gradients(self):
+        forget_losses()
+        self._gradients = 0
+        for parameter in self._parameters:
+            parameter.ready, parameter.sent, parameter.tensor.grad = False, None, None
+        self._final = self._announced = len(self._parameters)
+
+    @torch.no_grad()
+    def _take_result(self):
+        """Copies the job's final weights to where the model has its own."""
+        self._copy_weights(0, self._size)
+        self._copies.wait_for(self._size)
 
     def _take_weights(self, values):
         """Waits until the parameters have the first `values` of the step's weights."""
@@ -437,17 +520,20 @@ class Worker:
         places = {parameter.tensor: parameter for parameter in self._parameters}
         if self._optimizer is None and self._overlaps:
             for index, parameter in enumerate(self._parameters):
-                parameter.tensor.register_post_accumulate_grad_hook(self._gradient_hook(index))
+                parameter.tensor.register_post_accumulate_grad_hook(_Hook(self._gradient_hook(index)))
+        if self._overlaps:
+            for module in self._model.modules():
+                module.register_state_dict_pre_hook(_Hook(self._before_state_dict))
         if self._wait_for_all:
             self._called = None
             return
         for module in self._model.modules():
             own = [places[p] for p in module._parameters.values() if p in places]
             self._needs[module] = max((parameter.end for parameter in own), default=0)
-            module.register_forward_pre_hook(self._before_forward)
+            module.register_forward_pre_hook(_Hook(self._before_forward))
 
-    def __deepcopy__(self, memo):
-        return self  # of the hooks of a model that is copied
+    def _before_state_dict(self, *_):
+        self._take_weights(self._size)
 
     def _before_forward(self, module, _):
         if module not in self._needs:
@@ -532,6 +618,8 @@ class Worker:
     def _gradient_hook(self, index):
         def take(tensor):
             parameter = self._parameters[index]
+            if self._accumulates or (self._handed and not self._handed[0]):
+                return
             if parameter.ready:
                 raise RuntimeError(_TWICE)
             parameter.ready = True

@@ -4,20 +4,19 @@
     torch_program.py CSV VARIANT
 """
 import copy
+import io
 import os
 import sys
 
 import torch
 import torch.nn.functional as F
 import torch.nn.utils.prune
+import torch.utils.checkpoint
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import catchment.torch as catchment
 import fake_cuda
-
-# The variants that are compared with PyTorch's own SGD.
-FOLLOWS = ("follow", "gpu", "sparse", "accumulate", "assign", "clip", "unscaled", "channels-last", "load", "average", "prune")
 
 
 class Perceptron(nn.Module):
@@ -73,6 +72,68 @@ class Convolution(nn.Module):
 
     def forward(self, x):
         return self.dense(torch.relu(self.convolution(x.view(-1, 2, 1, 3))).flatten(1))
+
+
+class Smooth(Perceptron):
+    def forward(self, x):
+        return F.linear(torch.tanh(self.dense1(x)), self.dense2.weight, self.dense2.bias)
+
+
+class Early(Perceptron):
+    """Reads a module's weight before it calls the module."""
+
+    def forward(self, x):
+        z = F.relu(self.dense1(x) + self.dense2.weight.sum(0))
+        return self.dense2(z)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.dense, self.scale = nn.LSTM(2, 5, batch_first=True), nn.Linear(5, 3), nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.scale * self.dense(self.cell(x.view(-1, 3, 2))[0][:, -1])
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense1, self.norm = nn.utils.parametrizations.weight_norm(nn.Linear(6, 8)), nn.BatchNorm1d(8)
+        self.dense2 = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.dense2(torch.relu(self.norm(self.dense1(x))))
+
+
+class Double(Perceptron):
+    def __init__(self):
+        super().__init__()
+        self.double()
+
+    def forward(self, x):
+        return super().forward(x.double())
+
+
+class PartlyCompiled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense1, self.dense2 = torch.compile(nn.Linear(6, 8), backend="eager"), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.dense2(torch.relu(self.dense1(x)))
+
+
+class Regularized(Perceptron):
+    """Its submodules are in a list, and one of them twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.more = nn.ModuleList([nn.Linear(6, 6), nn.LayerNorm(6)])
+        self.again = self.more[0]
+
+    def forward(self, x):
+        return super().forward(self.again(self.more[1](self.more[0](x))))
 
 
 class Stream(IterableDataset):
@@ -153,37 +214,260 @@ def train_after_interrupt(model, worker):
         train(model, worker, 0, compare)
 
 
-def backward(model, x, y, variant):
-    """Leaves a minibatch's gradient in .grad, in the way of the variant."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if variant == "accumulate":
-        for part in (slice(0, 5), slice(5, None)):
-            (F.cross_entropy(model(x[part]), y[part], reduction="sum") / len(x)).backward()
-        return
+def simple(model, x, y):
+    F.cross_entropy(model(x), y).backward()
+
+
+def accumulate(model, x, y):
+    for part in (slice(0, 5), slice(5, None)):
+        (F.cross_entropy(model(x[part]), y[part], reduction="sum") / len(x)).backward()
+
+
+def assign(model, x, y):
+    parameters = list(model.parameters())
+    for p, gradient in zip(parameters, torch.autograd.grad(F.cross_entropy(model(x), y), parameters)):
+        p.grad = gradient
+
+
+def unscale(model, x, y):
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(F.cross_entropy(model(x), y)).backward()
+    scaler.unscale_(torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def clip(model, x, y):
+    simple(model, x, y)
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+
+def clip_values(model, x, y):
+    simple(model, x, y)
+    nn.utils.clip_grad_value_(model.parameters(), 1e-2)
+
+
+def noise(model, x, y):
+    simple(model, x, y)
+    torch.manual_seed(len(x))
+    for p in model.parameters():
+        p.grad += 0.01 * torch.randn(p.shape)
+
+
+def penalty(model, x, y):
+    """Reads all weights before their modules are called."""
+    norm = sum(p.square().sum() for p in model.parameters())
+    (F.cross_entropy(model(x), y) + 0.01 * norm).backward()
+
+
+def gradient_penalty(model, x, y):
+    x = x.clone().requires_grad_()
     loss = F.cross_entropy(model(x), y)
-    if variant == "assign":
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters, allow_unused=True)):
+    slope, = torch.autograd.grad(loss, x, create_graph=True)
+    (loss + slope.square().sum()).backward()
+
+
+def two_losses(model, x, y):
+    z = model(x)
+    F.cross_entropy(z, y).backward(retain_graph=True)
+    (0.1 * z.square().mean()).backward()
+
+
+def adversarial(model, x, y):
+    """The two models of a GAN, each with its own backward pass and its own gradients."""
+    for name, loss in (("dense1", lambda: model(x).square().mean()), ("dense2", lambda: F.cross_entropy(model(x), y))):
+        part = list(getattr(model, name).parameters())
+        for p, gradient in zip(part, torch.autograd.grad(loss(), part)):
             p.grad = gradient
-        return
-    if variant == "unscaled":
-        scaler = torch.amp.GradScaler("cpu")
-        scaler.scale(loss).backward()
-        scaler.unscale_(torch.optim.SGD(parameters, lr=0.1))
-        return
-    loss.backward()
-    if variant == "clip":
-        nn.utils.clip_grad_norm_(parameters, 1e-3)
 
 
-def local_copy(model, samples, worker, steps, variant):
+def checkpointed(model, x, y):
+    z = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+    F.cross_entropy(z, y).backward()
+
+
+def per_sample(model, x, y):
+    """Gradients of single samples, which are clipped and averaged, as for differential privacy."""
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(parameters, x, y):
+        return F.cross_entropy(torch.func.functional_call(model, parameters, (x[None],)), y[None])
+    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
+    for name, p in model.named_parameters():
+        p.grad = gradients[name].clamp(-0.5, 0.5).mean(0)
+
+
+def random(model, x, y):
+    torch.manual_seed(int(y.sum()))
+    F.cross_entropy(F.dropout(model(x), 0.2), y).backward()
+
+
+def hooked(model, x, y):
+    handle = model.dense1.weight.register_hook(lambda gradient: gradient / 2)
+    simple(model, x, y)
+    handle.remove()
+
+
+def zeroed(model, x, y):
+    model.zero_grad(set_to_none=False)
+    simple(model, x, y)
+
+
+def scored_before(model, x, y):
+    model.eval()
+    with torch.inference_mode():
+        model(x)
+    model.train()
+    simple(model, x, y)
+
+
+def copied_before(model, x, y):
+    """Keeps an average, copies and saves the model in each step."""
+    model.state_dict()  # with overlap it waits for the weights
+    average = torch.optim.swa_utils.AveragedModel(model)
+    average.update_parameters(model)
+    average(x)
+    file = io.BytesIO()
+    torch.save(copy.deepcopy(model), file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=False)
+    assert all(torch.equal(p, q) for p, q in zip(saved.parameters(), model.parameters()))
+    saved(x).sum().backward()
+    simple(model, x, y)
+
+
+# The programs that are compared with PyTorch's own SGD: name -> model, the function that leaves a minibatch's gradient in
+# .grad, and whether it works with overlap.
+PROGRAMS = {
+    "follow": (Perceptron, simple, True), "gpu": (Perceptron, simple, True), "sparse": (Sparse, simple, True),
+    "channels-last": (Convolution, simple, True), "load": (Convolution, simple, True),
+    "average": (Convolution, simple, False), "prune": (Convolution, simple, True),
+    "accumulate": (Perceptron, accumulate, False), "assign": (Perceptron, assign, False),
+    "unscaled": (Perceptron, unscale, False), "clip": (Perceptron, clip, False),
+    "clip-values": (Perceptron, clip_values, False), "noise": (Perceptron, noise, False),
+    "penalty": (Perceptron, penalty, False), "gradient-penalty": (Smooth, gradient_penalty, False),
+    "two-losses": (Perceptron, two_losses, False), "adversarial": (Perceptron, adversarial, False),
+    "checkpointed": (Perceptron, checkpointed, True), "per-sample": (Perceptron, per_sample, False),
+    "random": (Perceptron, random, True), "hooked": (Perceptron, hooked, True), "zeroed": (Perceptron, zeroed, True),
+    "scored-before": (Perceptron, scored_before, True), "copied-before": (Perceptron, copied_before, True),
+    "early": (Early, simple, True), "recurrent": (Recurrent, simple, True), "normed": (Normed, simple, True),
+    "double": (Double, simple, True), "partly-compiled": (PartlyCompiled, simple, True),
+    "regularized": (Regularized, simple, True),
+}
+
+
+def local_copy(model, samples, worker, steps, backward):
     """The same training with PyTorch's SGD, on the minibatches of the plan, for as many steps as are planned."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for step in range(1, steps + 1):
         batch = [samples[index] for index in worker._attachment.plan.samples(step)]
         optimizer.zero_grad()
-        backward(model, torch.stack([b[0] for b in batch]), torch.stack([b[1] for b in batch]), variant)
+        backward(model, torch.stack([b[0] for b in batch]), torch.stack([b[1] for b in batch]))
         optimizer.step()
     return model
+
+
+def compare(model, expected, atol):
+    for (name, p), q in zip(model.named_parameters(), expected.parameters()):
+        assert torch.allclose(p.double(), q.double(), rtol=atol, atol=atol), (name, (p - q).abs().max())
+
+
+def follow(model, initial, samples, worker, variant, overlap):
+    """Each step, and the model after the loop, are compared with PyTorch's own."""
+    backward = PROGRAMS[variant][1]
+    here = None  # the weights that were there when step() returned
+    for step, (x, y) in enumerate(worker.minibatches(), 1):
+        change(model, variant, step)
+        backward(model, x, y)
+        compare(model, local_copy(copy.deepcopy(initial), samples, worker, step - 1, backward), 1e-6)
+        for p, early in zip(model.parameters(), here or []):
+            assert overlap or torch.equal(p, early), step
+        worker.step(0.0)
+        here = [p.detach().clone() for p in model.parameters()]
+    assert worker.steps == 15, worker.steps
+    compare(model, local_copy(copy.deepcopy(initial), samples, worker, 15, backward), 1e-6)
+
+
+def losses_of(worker):
+    """Returns the list of losses that worker.step() is called with from now on."""
+    losses, step = [], worker.step
+
+    def note_and_step(loss, correct=0):
+        losses.append(float(loss))
+        step(loss, correct)
+    worker.step = note_and_step
+    return losses
+
+
+def with_optimizer(model, worker):
+    optimizer, scheduler, shares, losses = worker.optimizer(), worker.scheduler(), [], losses_of(worker)
+    for x, y in worker.loader():
+        shares.append(worker.progress)
+        assert worker.epoch == 0 and worker.steps == len(shares) - 1
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        with worker.no_sync():
+            (loss / 4).backward(retain_graph=True)
+        (loss * 3 / 4).backward()
+        optimizer.step()
+        assert abs(losses[-1] - loss.item()) < 1e-6
+        scheduler.step()
+        assert abs(scheduler.get_last_lr()[0] - 0.1) < 1e-6
+    assert shares == sorted(set(shares)) and shares[0] == 0 and 0.8 < shares[-1] < 1, shares
+
+
+def with_closure(model, worker):
+    optimizer = worker.optimizer()
+    for x, y in worker.loader():
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+        assert optimizer.step(closure).item() > 0
+
+
+def with_scaler(model, worker):
+    optimizer, scaler, losses = worker.optimizer(), torch.amp.GradScaler("cpu", init_scale=256.0), losses_of(worker)
+    for step, (x, y) in enumerate(worker.loader()):
+        loss = F.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        if step % 2:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        assert abs(losses[-1] - loss.item()) < 1e-6
+        scaler.update()
+
+
+def looking_ahead(loader, model, worker):
+    """Asks for each minibatch before the step of the one before, as the loops of frameworks do."""
+    minibatches = iter(loader)
+    following = next(minibatches, None)
+    while following is not None:
+        (x, y), following = following, next(minibatches, None)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        worker.step(loss)
+
+
+def ahead(model, worker):
+    looking_ahead(DataLoader(worker.minibatches(), batch_size=None), model, worker)
+
+
+def ahead_processes(model, worker):
+    looking_ahead(worker.loader(num_workers=2), model, worker)
+
+
+def without_sync(model, worker):
+    for x, y in worker.minibatches():
+        with worker.no_sync():
+            (F.cross_entropy(model(x[:5]), y[:5], reduction="sum") / len(x)).backward()
+        loss = F.cross_entropy(model(x[5:]), y[5:], reduction="sum") / len(x)
+        loss.backward()
+        worker.step(loss)
+
+
+# Loops that frameworks have; the model after them is compared with PyTorch's own.
+LOOPS = {"optimizer": with_optimizer, "closure": with_closure, "scaler": with_scaler, "ahead": ahead,
+         "ahead-processes": ahead_processes, "no-sync": without_sync}
 
 
 def main():
@@ -192,9 +476,9 @@ def main():
     variant = variant.replace("-overlap", "")
     torch.manual_seed(5)
     samples = rows(path)
-    models = {"sparse": Sparse, "channels-last": Convolution, "load": Convolution, "average": Convolution,
-              "prune": Convolution}
-    model = models.get(variant, Deep if variant in ("deep", "collate") or variant in FOLLOWS else Perceptron)()
+    kinds = {"deep": Deep, "collate": Deep}
+    kinds.update({name: program[0] for name, program in PROGRAMS.items()})
+    model = kinds.get(variant, Perceptron)()
     if variant == "gpu":
         fake_cuda.install()
     if variant == "complex":
@@ -208,6 +492,14 @@ def main():
     if variant == "lazy":
         model.lazy = nn.LazyLinear(3)
     initial = copy.deepcopy(model)
+    if variant == "swallows":
+        try:
+            catchment.join(model, samples)
+        except BaseException:
+            sys.exit("join raised an exception")
+        return None
+    if variant == "lbfgs":
+        catchment.join(model, samples, optimizer=torch.optim.LBFGS(model.parameters()))
     if variant == "no-length":
         catchment.join(model, Stream())
     if variant == "stream":
@@ -291,20 +583,25 @@ def main():
     if variant == "skip":
         for _ in DataLoader(worker.minibatches(), batch_size=None):
             pass
-    if variant not in FOLLOWS:
-        return train(model, worker, 2 if variant == "workers" else 0)
-    # The first ten steps are compared with PyTorch's own.
-    here = None  # the weights that were there when step() returned
-    for step, (x, y) in enumerate(worker.minibatches(), 1):
-        change(model, variant, step)
-        backward(model, x, y, variant)
-        expected = local_copy(copy.deepcopy(initial), samples, worker, min(step - 1, 10), variant)
-        for (name, p), q in zip(model.named_parameters(), expected.parameters()):
-            assert step > 10 or torch.allclose(p, q, atol=1e-6 * step), (step, name)
-        for p, early in zip(model.parameters(), here or []):
-            assert overlap or torch.equal(p, early), step
-        worker.step(0.0)
-        here = [p.detach().clone() for p in model.parameters()]
+    if variant in PROGRAMS:
+        return follow(model, initial, samples, worker, variant, overlap)
+    if variant in LOOPS:
+        LOOPS[variant](model, worker)
+        assert worker.steps == 15, worker.steps
+        return compare(model, local_copy(initial, samples, worker, 15, simple), 1e-6)
+    if variant == "leave":
+        for step, (x, y) in enumerate(worker.minibatches(), 1):
+            simple(model, x, y)
+            if step == 3 and worker.index == 0:
+                worker.leave()
+            worker.step(0.0)
+        return print("worker %d has made %d steps" % (worker.index, worker.steps), flush=True)
+    if variant == "result":
+        train(model, worker, 2)
+        return torch.save(model.state_dict(), "%s.worker%d" % (path, worker.index))
+    if variant == "loader-batch":
+        worker.loader(batch_size=4)
+    return train(model, worker, 2 if variant == "workers" else 0)
 
 
 if __name__ == "__main__":

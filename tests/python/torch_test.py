@@ -12,6 +12,8 @@ import unittest
 import torch
 
 sys.path.insert(0, "tests/python")
+sys.path.insert(0, os.path.abspath("python"))
+import torch_program  # noqa: E402
 from torch_case import TorchCase, read, tensors  # noqa: E402
 
 BUILT_IN = """
@@ -43,27 +45,33 @@ class TorchTest(TorchCase):
             for name in mine:
                 self.assertLess((mine[name] - built_in[name]).abs().max().item(), 1e-5, (preset, name))
 
-    def follow(self, *variants):
-        """Each compares its weights with those that PyTorch's SGD has after the same minibatches."""
+    def follow(self, variants):
         for variant in variants:
             with self.subTest(variant):
                 self.attached(variant, *self.sets("epochs=1", *SGD))
 
-    def test_weights_are_those_of_the_same_steps_in_pytorch(self):
-        self.follow("follow", "follow-overlap")
+    def test_programs_train_as_they_do_in_pytorch(self):
+        self.follow(torch_program.PROGRAMS)
+        self.follow(name + "-overlap" for name, (_, _, overlaps) in torch_program.PROGRAMS.items() if overlaps)
 
-    def test_copies_on_side_streams_of_a_gpu(self):
-        self.follow("gpu", "gpu-overlap")
+    def test_loops_of_frameworks_train_as_they_do_in_pytorch(self):
+        self.follow(name + overlap for name in torch_program.LOOPS for overlap in ("", "-overlap")
+                    if name + overlap != "scaler-overlap")
 
-    def test_sparse_gradients(self):
-        self.follow("sparse", "sparse-overlap")
+    def test_model_has_the_jobs_weights_after_the_loop(self):
+        for variant in ("result", "result-overlap"):
+            for preset in ("sync", "downpour", "easgd"):
+                out = self.attached(variant, "--workers=2", *self.sets("epochs=3", "algorithm.preset=" + preset))
+                final = tensors(out + "/model.safetensors")
+                for index in range(2):
+                    own = torch.load("%s.worker%d" % (self.rows, index))
+                    for name in final:
+                        self.assertTrue(torch.equal(own[name], final[name]), (variant, preset, index, name))
 
-    def test_sends_gradients_as_they_are_when_step_is_called(self):
-        self.follow("clip", "accumulate", "assign", "unscaled")
-
-    def test_follows_a_model_whose_parameters_get_other_memory(self):
-        self.follow("average", *[variant + more for variant in ("channels-last", "load", "prune")
-                                 for more in ("", "-overlap")])
+    def test_worker_may_leave(self):
+        out = self.attached("leave", "--workers=2", *self.sets("epochs=2"))
+        self.assertIn("worker 0 has made 2 steps", self.logs)
+        self.assertEqual(json.loads(read(out + "/summary.json"))["samples"], 480)
 
     def test_loop_of_a_job_that_fails_raises(self):
         for variant in ("diverges", "diverges-overlap"):
@@ -101,6 +109,11 @@ class TorchTest(TorchCase):
         self.attached("data", *self.sets("epochs=2"))
         self.attached("workers", "--workers=2", *self.sets("epochs=4", "algorithm.preset=downpour"))
 
+    def test_description_ends_a_program_that_catches_everything(self):
+        self.attached("swallows", fails=True)
+        self.assertNotIn("join raised an exception", self.logs)
+        self.assertIn("ended before the job was over: exit code 0", self.logs)
+
     def test_program_may_find_its_samples_by_their_indices(self):
         self.attached("indices", *self.sets("epochs=2"))
 
@@ -131,9 +144,6 @@ class TorchTest(TorchCase):
         after = tensors(out + "/model.safetensors")
         with open(out + "/summary.json") as file:
             summary = json.load(file)
-        sys.path.insert(0, "tests/python")
-        sys.path.insert(0, "python")
-        import torch_program
         torch.manual_seed(5)
         model, (x, y) = torch_program.Deep(), torch_program.rows(self.rows).tensors
         missing, unexpected = model.load_state_dict(after, strict=False)
@@ -185,6 +195,8 @@ class TorchTest(TorchCase):
                 ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
                 ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of its samples"),
                 ("stream", r"training set \(Stream\) has no samples by index.*minibatches\(range\(n\), collate=list\)"),
+                ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
+                ("loader-batch", "loader.. yields whole minibatches .* takes no batch_size: set batch_size in the job"),
                 ("again", r"join\(\) was called before in this program.*start a job for each")):
             self.attached(variant, fails=True)
             self.assertRegex(self.logs, text)

@@ -1,0 +1,76 @@
+"""The servers' optimizer as frameworks expect one: objects of torch.optim whose step is the worker's."""
+import functools
+
+import torch
+from torch.optim.lr_scheduler import LRScheduler
+
+from . import _scaler
+
+_losses = []  # of the backward passes since the last step
+
+
+def _watch_losses():
+    """Begins to note on which values this program calls backward."""
+    backward = torch.Tensor.backward
+    if hasattr(backward, "__wrapped__"):
+        return
+
+    @functools.wraps(backward)
+    def backward_and_note(self, *arguments, **named):
+        if self.numel() == 1:
+            _losses.append(_scaler.loss_of(self).detach())
+        return backward(self, *arguments, **named)
+
+    torch.Tensor.backward = backward_and_note
+
+
+def forget_losses():
+    """Begins a step."""
+    _losses.clear()
+
+
+class Optimizer(torch.optim.Optimizer):
+    """step() is worker.step(loss), with what the closure returns, or else the sum of the values on which the program has
+    called backward since the last step. Its rate shows the job's."""
+
+    # GradScaler.step then leaves the division by the scale to this object, and never leaves the step out: a gradient
+    # with an infinity is refused by the servers.
+    _step_supports_amp_scaling = True
+
+    def __init__(self, worker, parameters):
+        super().__init__(parameters, {"lr": worker._attachment.learning_rate})
+        self._worker = worker
+        _watch_losses()
+
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if hasattr(self, "grad_scale"):  # set by GradScaler.step; None: the gradients are divided
+            self._divide_gradients(self.grad_scale)
+        self._worker.step(sum(float(one) for one in _losses) if loss is None else loss)
+        for group in self.param_groups:
+            group["lr"] = self._worker._attachment.learning_rate
+        return loss
+
+    @torch.no_grad()
+    def _divide_gradients(self, scale):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if scale is not None and p.grad is not None:
+                    p.grad.div_(scale.to(p.grad.device))
+        _scaler.next_step()
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __getstate__(self):
+        return {key: value for key, value in super().__getstate__().items() if key != "_worker"}
+
+
+class Scheduler(LRScheduler):
+    """Shows the job's rate, which the job's schedule changes, for code that logs it."""
+
+    def get_lr(self):
+        return [self.optimizer._worker._begun().learning_rate for _ in self.optimizer.param_groups]
