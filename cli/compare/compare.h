@@ -61,6 +61,9 @@ struct CompareOptions {
 // --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of the help of the first.
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
 
+// Refuses what --set changes if other flags of these, or the comparison itself, decide it.
+absl::Status CheckPlanFlags(const CompareOptions& options);
+
 // Returns a command line that fills *options except `args`.
 CommandLine CompareCommandLine(CompareOptions* options);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -153,6 +154,24 @@ absl::Status CheckForCluster(const CompareOptions& o) {
                              " the job has the device: --set device=", absl::AsciiStrToUpper(o.device)));
 }
 
+// A field that every run has from elsewhere.
+struct DecidedField {
+  const char* path;
+  const char* remedy;
+};
+
+constexpr DecidedField kDecided[] = {
+    {"workers", "the numbers of workers are those of --workers, such as --workers=8"},
+    {"checkpoint",
+     "no run writes checkpoints while it trains: one that was interrupted is repeated; leave it out"}};
+
+// Returns the value that `set` has for the field `path`, or for a part of it.
+std::optional<absl::string_view> ValueFor(const std::string& path, absl::string_view set) {
+  if (!absl::ConsumePrefix(&set, path) || set.empty() || (set[0] != '=' && set[0] != '.'))
+    return std::nullopt;
+  return set.substr(set.find('=') + 1);
+}
+
 absl::Status CheckLauncher(const CompareOptions& o) {
   if (absl::Status status = CheckLauncherFlags(o); !status.ok()) return status;
   if (o.launcher == LauncherKind::kLocal) return absl::OkStatus();
@@ -164,6 +183,7 @@ absl::Status Check(const CompareOptions& o) {
   if (o.algorithms.empty()) {
     return Refuse("--algorithms=A,B,... is required: presets such as sync,downpour,easgd");
   }
+  if (absl::Status status = CheckPlanFlags(o); !status.ok()) return status;
   for (const v1::Straggler& straggler : o.stragglers) {
     if (straggler.worker() < static_cast<uint32_t>(o.workers.back())) continue;
     return Refuse(absl::StrCat("--straggler=", ToString(straggler), ": no run has a worker ",
@@ -178,6 +198,22 @@ absl::Status Check(const CompareOptions& o) {
 }
 
 }  // namespace
+
+absl::Status CheckPlanFlags(const CompareOptions& o) {
+  for (const std::string& set : o.set) {
+    for (const DecidedField& field : kDecided) {
+      if (ValueFor(field.path, set)) return Refuse(absl::StrCat("--set=", set, ": ", field.remedy));
+    }
+    const std::optional<absl::string_view> preset = ValueFor("algorithm.preset", set);
+    if (!preset || o.algorithms.empty() ||
+        std::count(o.algorithms.begin(), o.algorithms.end(), *preset) > 0) {
+      continue;
+    }
+    return Refuse(absl::StrCat("--set=", set,
+                               ": the presets are those of --algorithms; add it there, or leave it out"));
+  }
+  return absl::OkStatus();
+}
 
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* o, FlagSet* flags) {
   flags->AddParsed(

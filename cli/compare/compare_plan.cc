@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "cli/job_facts.h"
+#include "common/job/text_format.h"
 #include "common/job/validate.h"
 
 namespace catchment {
@@ -21,10 +23,18 @@ std::string PresetOf(const v1::Job& job) {
   return job.algorithm().preset().empty() ? "sync" : job.algorithm().preset();
 }
 
-void SetAlgorithm(const std::string& algorithm, v1::Job* job) {
-  if (PresetOf(*job) == algorithm) return;
+// The file's settings are those of its own preset, but --set changes every algorithm.
+absl::Status SetAlgorithm(const CompareOptions& options, const std::string& algorithm, v1::Job* job) {
+  if (PresetOf(*job) == algorithm) return absl::OkStatus();
+  std::vector<std::string> of_algorithm;
+  for (const std::string& set : options.set) {
+    if (absl::StartsWith(set, "algorithm.") || absl::StartsWith(set, "algorithm="))
+      of_algorithm.push_back(set);
+  }
   job->clear_algorithm();
+  if (absl::Status status = ApplyOverrides(of_algorithm, job); !status.ok()) return status;
   job->mutable_algorithm()->set_preset(algorithm);
+  return absl::OkStatus();
 }
 
 void SetStragglers(const std::vector<v1::Straggler>& stragglers, v1::Job* job) {
@@ -67,7 +77,7 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
                                 const std::string& algorithm, int workers, uint64_t seed, double share,
                                 const Hyperparameters* hyperparameters) {
   v1::Job job = given;
-  SetAlgorithm(algorithm, &job);
+  if (absl::Status status = SetAlgorithm(options, algorithm, &job); !status.ok()) return status;
   job.set_workers(workers);
   job.set_seed(seed);
   // No run is resumed: an interrupted run is repeated from its start.

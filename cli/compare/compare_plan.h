@@ -59,8 +59,8 @@ struct ComparePlan {
 };
 
 // Returns the runs of a comparison. `given` is the job of the file and the overrides. Each algorithm replaces
-// its `algorithm`, unless it is the job's preset; the job's optimizer is used for all. `found` has the
-// results of searches. InvalidArgument if an algorithm supports none of the numbers of workers.
+// its `algorithm`, unless it is the job's preset, with the changes of --set; the job's optimizer is used for all.
+// `found` has the results of searches. InvalidArgument if an algorithm supports none of the numbers of workers.
 absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Job& given,
                                      const FoundHyperparameters& found);
 

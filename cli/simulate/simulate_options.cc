@@ -38,6 +38,7 @@ std::function<absl::Status(const std::string&)> Parser(absl::StatusOr<Value> (*p
 }
 
 absl::Status Check(const SimulateOptions& o) {
+  if (absl::Status status = CheckPlanFlags(o.plan); !status.ok()) return status;
   for (const StragglerModel& straggler : o.stragglers) {
     const auto most = static_cast<uint32_t>(o.plan.workers.back());
     if (!straggler.worker || *straggler.worker < most) continue;

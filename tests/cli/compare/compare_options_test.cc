@@ -57,6 +57,14 @@ TEST(CompareOptions, ListsBudgetsAndStragglers) {
   EXPECT_EQ(Parsed({"--budget=seconds:2.5"}).budget.seconds, 2.5);
 }
 
+TEST(CompareOptions, RefusesToSetWhatTheComparisonDecides) {
+  EXPECT_THAT(Error({"--set=workers=8"}), AllOf(HasSubstr("--set=workers=8"), HasSubstr("--workers=8")));
+  EXPECT_THAT(Error({"--set=checkpoint.every_updates=9"}), HasSubstr("no run writes checkpoints"));
+  EXPECT_THAT(Error({"--set=checkpoint={every_updates: 9}"}), HasSubstr("no run writes checkpoints"));
+  EXPECT_THAT(Error({"--set=algorithm.preset=dana"}), HasSubstr("those of --algorithms"));
+  EXPECT_EQ(Parsed({"--set=algorithm.preset=sync"}).set.size(), 1u) << "one of them";
+}
+
 TEST(CompareOptions, RunsOnSlurm) {
   EXPECT_EQ(Parsed({}).launcher, LauncherKind::kLocal);
   const CompareOptions options =

@@ -77,6 +77,32 @@ TEST(MakePlan, SettingsOfTheJobsPresetAndOfTheOptimizerAreKept) {
   }
 }
 
+TEST(MakePlan, SetChangesEveryAlgorithm) {
+  CompareOptions options = Options();
+  options.set = {"algorithm.contribution.gradient.push_period=3", "optimizer.learning_rate=0.125"};
+  options.algorithms = {"sync", "downpour", "staleness_aware"};
+  for (const PlannedRun& run : Plan(options, Given(options.set)).runs) {
+    EXPECT_EQ(run.job.algorithm().preset(), run.algorithm);
+    EXPECT_EQ(run.job.algorithm().contribution().gradient().push_period(), 3u) << run.algorithm;
+    EXPECT_EQ(run.job.optimizer().learning_rate(), 0.125f) << run.algorithm;
+  }
+  // A whole message has no preset, or that of one of them.
+  options.set = {"algorithm={preset: 'downpour' contribution { gradient { push_period: 2 } }}"};
+  for (const PlannedRun& run : Plan(options, Given(options.set)).runs) {
+    EXPECT_EQ(run.job.algorithm().preset(), run.algorithm);
+    EXPECT_EQ(run.job.algorithm().contribution().gradient().push_period(), 2u) << run.algorithm;
+  }
+}
+
+TEST(MakePlan, AnAlgorithmThatDoesNotSupportWhatIsSetIsRefused) {
+  CompareOptions options = Options();
+  options.set = {"algorithm.compensation.open_loop_momentum.averaging=0.5"};
+  options.algorithms = {"staleness_aware", "sync"};
+  const std::string refused(MakePlan(options, Given(options.set), {}).status().message());
+  EXPECT_THAT(refused, HasSubstr("sync supports none of --workers"));
+  EXPECT_THAT(refused, HasSubstr("open_loop_momentum"));
+}
+
 TEST(MakePlan, SecondsEndARunAndTheRateStays) {
   CompareOptions options = Options();
   options.budget = {0, 2.5};

@@ -144,7 +144,7 @@ TEST_F(SimulateTest, RefusesWhatItCannotParseWithTheAcceptedForms) {
        {Case{"--step=50ms", "lognormal:MEAN:SIGMA"}, Case{"--network=10Gbit", "BANDWIDTH:LATENCY"},
         Case{"--straggler=some:2x", "SHARE%:TIMESx"}, Case{"--failures=often", "MEAN:AWAY"},
         Case{"--gradient=cubic", "quadratic:CONDITION:NOISE"},
-        Case{"--straggler=70:2x", "no run has a worker 70"}}) {
+        Case{"--straggler=70:2x", "no run has a worker 70"}, Case{"--set=workers=8", "--workers=8"}}) {
     const Outcome outcome = Simulate("out", {one.flag});
     EXPECT_EQ(outcome.code, 2) << one.flag;
     EXPECT_THAT(outcome.err, HasSubstr(one.flag));
