@@ -18,6 +18,7 @@ namespace {
 constexpr char kDistributionForms[] =
     "takes constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE, such as "
     "lognormal:120ms:0.3";
+constexpr char kNoStart[] = "none";
 constexpr char kNetworkForms[] = "takes BANDWIDTH:LATENCY, such as 10Gbit:50us, 100Mbit:1ms or unlimited:0us";
 constexpr char kStragglerForms[] =
     "takes WORKER:TIMESx, SHARE%:TIMESx (of the workers) or SHARE%steps:TIMESx (of all steps), such as "
@@ -128,6 +129,19 @@ std::string ToString(const Distribution& distribution) {
     return form.parts == 3 ? absl::StrCat(mean, ":", Short(distribution.shape)) : mean;
   }
   return "";
+}
+
+absl::StatusOr<Distribution> ParseStart(const std::string& text) {
+  if (text == kNoStart) return Distribution{};
+  absl::StatusOr<Distribution> start = ParseDistribution(text);
+  if (start.ok()) return start;
+  return absl::InvalidArgumentError(absl::StrCat(start.status().message(), "; or ", kNoStart));
+}
+
+std::string StartText(const Distribution& start) { return start.mean > 0 ? ToString(start) : kNoStart; }
+
+Distribution UsualStart(const Distribution& step) {
+  return {.kind = Distribution::kExponential, .mean = step.mean};
 }
 
 absl::StatusOr<NetworkModel> ParseNetwork(const std::string& text) {

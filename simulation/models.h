@@ -32,6 +32,15 @@ struct Distribution {
 absl::StatusOr<Distribution> ParseDistribution(const std::string& text);
 std::string ToString(const Distribution& distribution);
 
+// By how much the first step of each worker takes longer than its others: a program compiles, and data and memory are not
+// at hand yet. So workers push at different moments from the beginning.
+// none (a mean of 0), or a distribution: exponential:50ms.
+absl::StatusOr<Distribution> ParseStart(const std::string& text);
+std::string StartText(const Distribution& start);
+// Returns that of workers of which nothing is known: exponential, with the mean of a step, so that their beginnings are as
+// far apart as if they had trained for long.
+Distribution UsualStart(const Distribution& step);
+
 // Every process has a link to one switch, the same in both directions.
 struct NetworkModel {
   double bytes_per_second = 0;  // of each link in each direction; 0: unlimited

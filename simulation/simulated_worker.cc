@@ -19,6 +19,7 @@ constexpr double kForwardShare = 1.0 / 3;
 // Of the job's seed.
 constexpr uint64_t kTimeStream = 0x74696d65;
 constexpr uint64_t kFailureStream = 0x6661696c;
+constexpr uint64_t kStartStream = 0x73746172;
 
 double SlowdownOf(const v1::Job& job, uint32_t worker) {
   for (const v1::Straggler& straggler : job.faults().stragglers()) {
@@ -190,7 +191,9 @@ class SimulatedWorker::Session final : public LeaseCalls {
   absl::StatusOr<Score> Pass(const BatchPlan& plan, absl::Span<const float> weights,
                              absl::Span<float> gradient, PassObserver* observer) {
     const std::vector<Range>& layers = cluster_.model->layers();
-    const double per_layer = slowdown_ * worker_.StepSeconds() / static_cast<double>(layers.size());
+    const double seconds = slowdown_ * worker_.StepSeconds() + (computed_ ? 0 : worker_.StartSeconds());
+    const double per_layer = seconds / static_cast<double>(layers.size());
+    computed_ = true;
     for (const Range& layer : layers) {
       observer->BeforeForward(layer);
       worker_.trainer_.SleepUntil(events_.Now() + kForwardShare * per_layer);
@@ -242,6 +245,7 @@ class SimulatedWorker::Session final : public LeaseCalls {
   bool loaded_ = false;  // the loader has ended
   absl::Status load_status_;
   bool started_ = false;
+  bool computed_ = false;  // at least one step
   bool ended_ = false;
   bool failed_ = false;
   double data_seconds_ = 0;
@@ -254,6 +258,7 @@ SimulatedWorker::SimulatedWorker(const SimulatedCluster* cluster, uint32_t index
       cluster_(*cluster),
       events_(*cluster->events),
       random_(Derive(Derive(cluster->job->seed(), kTimeStream), index)),
+      starts_(Derive(Derive(cluster->job->seed(), kStartStream), index)),
       failures_(Derive(Derive(cluster->job->seed(), kFailureStream), index)),
       trainer_(cluster->events, [this] { Train(); }),
       loader_(cluster->events, [this] { Load(); }) {}
@@ -277,6 +282,10 @@ double SimulatedWorker::StepSeconds() {
   if (cluster_.slow_steps > 0 && random_.Uniform() < cluster_.slow_steps)
     seconds *= cluster_.slow_step_factor;
   return seconds;
+}
+
+double SimulatedWorker::StartSeconds() {
+  return cluster_.start.mean > 0 ? cluster_.start.Sample(&starts_) : 0;
 }
 
 // The loader's thread lives as long as the worker, and serves one session after another.

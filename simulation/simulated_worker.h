@@ -35,6 +35,7 @@ struct SimulatedCluster {
   Network* network = nullptr;
   EventQueue* events = nullptr;
   Distribution step;
+  Distribution start;     // in addition, of the first step after a registration
   double slow_steps = 0;  // their share, and the factor of their time
   double slow_step_factor = 1;
   FailureModel failures;
@@ -62,11 +63,13 @@ class SimulatedWorker {
   void Fail(uint64_t incarnation);
   void ScheduleFailure();
   double StepSeconds();
+  double StartSeconds();
 
   const uint32_t index_;
   const SimulatedCluster& cluster_;
   EventQueue& events_;
   Random random_;
+  Random starts_;
   Random failures_;
   Port port_;
   Process trainer_;

@@ -56,6 +56,7 @@ class Simulation {
                 &network_,
                 &events_,
                 *step,
+                options_.start,
                 options_.slow_steps,
                 options_.slow_step_factor,
                 options_.failures};

@@ -21,6 +21,7 @@ namespace catchment {
 struct SimulationOptions {
   int servers = 1;
   std::optional<Distribution> step;  // absent: that of job.model.synthetic
+  Distribution start;                // in addition, of each worker's first step; with a mean of 0: none
   NetworkModel network;
   double slow_steps = 0;  // their share, and the factor of their time
   double slow_step_factor = 1;

@@ -172,6 +172,29 @@ absl::StatusOr<std::map<uint32_t, double>> RecordedStepsByWorker(const std::stri
   return steps;
 }
 
+absl::StatusOr<std::optional<Distribution>> RecordedStart(const std::string& directory) {
+  const absl::StatusOr<Recorded> run = Read(directory);
+  if (!run.ok()) return run.status();
+  const absl::StatusOr<std::string> metrics = ReadMetrics(directory);
+  if (!metrics.ok()) return metrics.status();
+  const double deviation = StepDeviation(*metrics, run->job.batch_size());
+  double sum = 0, squares = 0, by_chance = 0, workers = 0;
+  for (const auto& [worker, intervals] : IntervalsByWorker(*metrics, run->job.batch_size())) {
+    if (intervals.size() < 2) continue;
+    const Interval& first = intervals.front();
+    const double step = MeanStep({intervals.begin() + 1, intervals.end()});
+    const double longer = first.steps * (first.seconds - step);
+    sum += longer;
+    squares += longer * longer;
+    by_chance += first.steps * (deviation * step) * (deviation * step);
+    ++workers;
+  }
+  if (workers < 2) return std::nullopt;
+  const double variance = (squares - sum * sum / workers) / (workers - 1) - by_chance / workers;
+  if (variance <= 0) return std::nullopt;
+  return Distribution{.kind = Distribution::kExponential, .mean = std::sqrt(variance)};
+}
+
 absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory) {
   const absl::StatusOr<Recorded> run = Read(directory);
   if (!run.ok()) return run.status();

@@ -26,13 +26,22 @@ constexpr double kMemoryShare = 0.8;
 // Returns what is modelled, for the report and the record of the directory.
 std::string Describe(const SimulateOptions& options, const SimulationOptions& simulation) {
   const std::string step = simulation.step ? ToString(*simulation.step) : "of model.synthetic";
-  std::string words = absl::StrCat("step ", step, ", network ", ToString(simulation.network));
+  std::string words = absl::StrCat("step ", step, ", start ", StartText(simulation.start), ", network ",
+                                   ToString(simulation.network));
   if (!options.failures_text.empty()) absl::StrAppend(&words, ", failures ", options.failures_text);
   if (options.quadratic) absl::StrAppend(&words, ", gradient ", options.gradient);
   return words;
 }
 
-absl::StatusOr<SimulationOptions> MakeOptions(const SimulateOptions& options) {
+absl::StatusOr<Distribution> StartOf(const SimulateOptions& options, const Distribution& step) {
+  if (options.start) return *options.start;
+  if (options.from.empty()) return UsualStart(step);
+  const absl::StatusOr<std::optional<Distribution>> start = RecordedStart(options.from);
+  if (!start.ok()) return start.status();
+  return start->value_or(UsualStart(step));
+}
+
+absl::StatusOr<SimulationOptions> MakeOptions(const SimulateOptions& options, const v1::Job& given) {
   SimulationOptions simulation;
   simulation.servers = options.plan.servers;
   simulation.step = options.step;
@@ -49,6 +58,11 @@ absl::StatusOr<SimulationOptions> MakeOptions(const SimulateOptions& options) {
     if (!step.ok()) return step.status();
     simulation.step = *step;
   }
+  const absl::StatusOr<Distribution> step = StepOf(given, simulation);
+  if (!step.ok()) return step.status();
+  const absl::StatusOr<Distribution> start = StartOf(options, *step);
+  if (!start.ok()) return start.status();
+  simulation.start = *start;
   if (!options.from.empty() && !options.network) {
     const absl::StatusOr<NetworkModel> network = RecordedNetwork(options.from);
     if (!network.ok()) return network.status();
@@ -156,9 +170,8 @@ Comparison Result(const SimulateOptions& options, const CompareDirectory& direct
 absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams) {
   const absl::StatusOr<v1::Job> given = GivenJob(&options);
   if (!given.ok()) return given.status();
-  const absl::StatusOr<SimulationOptions> simulation = MakeOptions(options);
+  const absl::StatusOr<SimulationOptions> simulation = MakeOptions(options, *given);
   if (!simulation.ok()) return simulation.status();
-  if (absl::Status status = StepOf(*given, *simulation).status(); !status.ok()) return status;
   const absl::StatusOr<ComparePlan> plan = PlanRuns(options, *given);
   if (!plan.ok()) return plan.status();
   if (absl::Status status = CheckMemory(*plan, *simulation); !status.ok()) return status;

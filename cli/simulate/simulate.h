@@ -17,13 +17,14 @@ namespace catchment {
 struct SimulateOptions {
   CompareOptions plan = {.workers = {1, 4, 16, 64}, .seeds = 1};
   std::optional<Distribution> step;
+  std::optional<Distribution> start;
   std::optional<NetworkModel> network;
   std::vector<StragglerModel> stragglers;
   FailureModel failures;
   std::string failures_text;
   std::optional<QuadraticModel> quadratic;
   std::string gradient = "job";  // as given
-  std::string from;              // a finished run, for `step` and `network`
+  std::string from;              // a finished run, for `step`, `start` and `network`
   int seed = 0;                  // 0: the job's
 };
 

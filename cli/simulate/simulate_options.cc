@@ -60,6 +60,10 @@ CommandLine SimulateCommandLine(SimulateOptions* o) {
       "step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
       "Time that a worker computes for a minibatch. Default: that of --from, or of model.synthetic.");
   flags.AddParsed(
+      "start", "none|DISTRIBUTION", Parser(ParseStart, &o->start),
+      "By how much the first step of each worker takes longer, such as exponential:2s for programs that "
+      "compile: workers begin apart. Default: that of --from, or exponential with the mean of a step.");
+  flags.AddParsed(
       "network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
       "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. Default: that of "
       "--from, or 10Gbit:50us.");
@@ -96,7 +100,8 @@ CommandLine SimulateCommandLine(SimulateOptions* o) {
       "workers; its "
       "accuracy is the share of the initial loss that is gone. Default job.");
   flags.AddString("from", "RUN_DIR", &o->from,
-                  "The --out of a finished run, for the time of a step and the network. Flags go before.");
+                  "The --out of a finished run, for the time of a step, of the first one, and the network. "
+                  "Flags go before.");
   flags.AddInt("seed", "N", 1, &o->seed, "First seed. Default: the job's.");
   line.check = [o] { return Check(*o); };
   return line;

@@ -104,6 +104,18 @@ TEST(SimulationTest, ASlowerWorkerMakesFewerLocalSteps) {
   EXPECT_LT(updates, kSteps / 12.0 + 8);
 }
 
+TEST(SimulationTest, OnlyFirstStepsTakeLonger) {
+  constexpr int kWorkers = 4;
+  const v1::Job small = MakeJob("sync", kWorkers, kWorkers * kBatch);
+  const v1::Job large = MakeJob("sync", kWorkers, 5 * kWorkers * kBatch);
+  SimulationOptions options = Constant();
+  const double first = RunJob(small, options).wall_seconds();
+  const double five = RunJob(large, options).wall_seconds();
+  options.start = {.kind = Distribution::kConstant, .mean = 3};
+  EXPECT_NEAR(RunJob(small, options).wall_seconds(), first + 3, 0.2);
+  EXPECT_NEAR(RunJob(large, options).wall_seconds(), five + 3, 0.2);
+}
+
 TEST(SimulationTest, TheStalenessOfEquallyFastWorkersIsTheirNumberMinusOne) {
   const v1::JobStatus status = RunJob(MakeJob("downpour", 8, 800 * kBatch), Constant());
   EXPECT_NEAR(status.staleness_mean(), 7, 0.2);

@@ -36,7 +36,8 @@ class RecordedRunTest : public testing::Test {
 
   // Writes a run of intervals of 5 seconds, in which workers make as many steps as fit. In every other interval all steps
   // take `load` times as long.
-  void WriteRun(const Distribution& truth, int workers, double load) const {
+  // `start` is in addition in the first step of each worker.
+  void WriteRun(const Distribution& truth, int workers, double load, const Distribution& start = {}) const {
     WriteJob("downpour");
     Random random(1);
     std::string metrics;
@@ -44,7 +45,7 @@ class RecordedRunTest : public testing::Test {
     for (int i = 1; i <= 500; ++i) {
       std::string rates;
       for (int worker = 0; worker < workers; ++worker) {
-        double seconds = 0;
+        double seconds = i == 1 && start.mean > 0 ? start.Sample(&random) : 0;
         int steps = 0;
         for (; seconds < 5; ++steps) seconds += (i % 2 == 0 ? load : 1) * truth.Sample(&random);
         computed += seconds;
@@ -103,6 +104,24 @@ TEST_F(RecordedRunTest, ALoadThatAllWorkersShareIsNoSpread) {
   const absl::StatusOr<Distribution> step = RecordedStep(directory_);
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_NEAR(step->shape, truth.shape, 0.06);
+}
+
+TEST_F(RecordedRunTest, TakesTheSpreadOfFirstSteps) {
+  const Distribution step = {.kind = Distribution::kLogNormal, .mean = 0.1, .shape = 0.2};
+  constexpr int kWorkers = 40;
+  WriteRun(step, kWorkers, /*load=*/1, {.kind = Distribution::kExponential, .mean = 1});
+  const absl::StatusOr<std::optional<Distribution>> start = RecordedStart(directory_);
+  ASSERT_TRUE(start.ok()) << start.status();
+  ASSERT_TRUE(start->has_value());
+  EXPECT_EQ((*start)->kind, Distribution::kExponential);
+  EXPECT_NEAR((*start)->mean, 1, 0.4);
+  // One that is the same for all workers, such as the compiler's, does not set them apart.
+  WriteRun({.mean = 0.1}, kWorkers, /*load=*/1, {.mean = 3});
+  const absl::StatusOr<std::optional<Distribution>> together = RecordedStart(directory_);
+  ASSERT_TRUE(together.ok()) << together.status();
+  EXPECT_LT(together->value_or(Distribution{}).mean, 1e-6);
+  WriteRun(step, 1, /*load=*/1, {.mean = 3});
+  EXPECT_FALSE(RecordedStart(directory_)->has_value()) << "there is nobody to differ from";
 }
 
 TEST_F(RecordedRunTest, TakesHalfOfTheRoundTripAsLatency) {

@@ -60,7 +60,7 @@ TEST_F(SimulateTest, WritesTheReportOfAComparison) {
   EXPECT_THAT(outcome.out, HasSubstr("report.html"));
   const auto report = nlohmann::json::parse(Read("out/report.json"));
   EXPECT_EQ(report["runs"].size(), 6u);
-  EXPECT_EQ(report["simulated"], "step lognormal:50ms:0.3, network 10Gbit:50us");
+  EXPECT_EQ(report["simulated"], "step lognormal:50ms:0.3, start exponential:50ms, network 10Gbit:50us");
   EXPECT_EQ(report["stragglers"][0], "3:2x");
   EXPECT_TRUE(report["machine"].is_null());
   for (const auto& run : report["runs"]) {
@@ -81,6 +81,20 @@ TEST_F(SimulateTest, TheSameSeedGivesTheSameReport) {
   EXPECT_THAT(Read("a/report.json"), HasSubstr("\"seed\": 3"));
   ASSERT_EQ(Simulate("c", {"--workers=1,8", "--step=gamma:50ms:4", "--seed=4"}).code, 0);
   EXPECT_NE(Read("a/report.json"), Read("c/report.json"));
+}
+
+TEST_F(SimulateTest, WorkersBeginApartUnlessToldOtherwise) {
+  const std::vector<std::string> flags = {"--workers=8", "--step=constant:50ms"};
+  const auto seconds = [&](const std::string& out, const std::string& start) {
+    std::vector<std::string> all = flags;
+    if (!start.empty()) all.push_back("--start=" + start);
+    EXPECT_EQ(Simulate(out, all).code, 0);
+    return nlohmann::json::parse(Read(out + "/runs/downpour-8-workers-seed-1/summary.json"))["wall_seconds"]
+        .get<double>();
+  };
+  const double together = seconds("none", "none");
+  EXPECT_GT(seconds("usual", ""), together);
+  EXPECT_GT(seconds("late", "constant:5s"), together + 4.9);
 }
 
 TEST_F(SimulateTest, ContinuesWithTheRunsThatAreMissing) {
@@ -141,9 +155,9 @@ TEST_F(SimulateTest, RefusesWhatItCannotParseWithTheAcceptedForms) {
     std::string reason;
   };
   for (const Case& one :
-       {Case{"--step=50ms", "lognormal:MEAN:SIGMA"}, Case{"--network=10Gbit", "BANDWIDTH:LATENCY"},
-        Case{"--straggler=some:2x", "SHARE%:TIMESx"}, Case{"--failures=often", "MEAN:AWAY"},
-        Case{"--gradient=cubic", "quadratic:CONDITION:NOISE"},
+       {Case{"--step=50ms", "lognormal:MEAN:SIGMA"}, Case{"--start=late", "or none"},
+        Case{"--network=10Gbit", "BANDWIDTH:LATENCY"}, Case{"--straggler=some:2x", "SHARE%:TIMESx"},
+        Case{"--failures=often", "MEAN:AWAY"}, Case{"--gradient=cubic", "quadratic:CONDITION:NOISE"},
         Case{"--straggler=70:2x", "no run has a worker 70"}, Case{"--set=workers=8", "--workers=8"}}) {
     const Outcome outcome = Simulate("out", {one.flag});
     EXPECT_EQ(outcome.code, 2) << one.flag;
@@ -175,8 +189,8 @@ TEST_F(SimulateTest, SaysHowManyWorkersFit) {
 TEST_F(SimulateTest, HelpTeaches) {
   std::ostringstream text, errors;
   EXPECT_EQ(RunSimulateCommand({"--help"}, {&text, &errors}), 0);
-  for (const char* word : {"Examples:", "--step=", "--network=", "--straggler=", "--failures=", "--gradient=",
-                           "--from=", "lognormal:MEAN:SIGMA", "Exit code"}) {
+  for (const char* word : {"Examples:", "--step=", "--start=", "--network=", "--straggler=", "--failures=",
+                           "--gradient=", "--from=", "lognormal:MEAN:SIGMA", "Exit code"}) {
     EXPECT_THAT(text.str(), HasSubstr(word));
   }
   EXPECT_THAT(text.str(), Not(HasSubstr("--program")));
