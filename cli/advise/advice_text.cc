@@ -2,112 +2,135 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/advise/recommendations.h"
 #include "common/text.h"
-#include "simulation/simulated_server.h"
 
 namespace catchment {
 namespace {
 
 constexpr int kWidth = 110;
-constexpr char kHowToMeasure[] =
-    "give --step, such as --step=lognormal:120ms:0.3, or the --out of a run that has trained for a minute";
 
-std::string Efficiency(double efficiency) { return absl::StrFormat("%.2f", efficiency); }
+std::string Share(double share) { return absl::StrFormat("%.2f", share); }
 std::string Paragraph(const std::string& head, const std::string& text) {
   return HangingParagraph(head, text, 2, kWidth);
 }
 
-std::string EvidenceText(const Evidence& evidence, const Recommendations& recommendations) {
-  const Load load = LoadOf(evidence.job, evidence.parameters, evidence.exposed);
+std::string EvidenceText(const Evidence& evidence, const Trials& trials) {
   Table table(/*has_head=*/false);
-  table.Add({"step", evidence.step ? absl::StrCat(ToString(*evidence.step), ", ", evidence.step_source)
-                                   : "not known"});
+  table.Add({"step", absl::StrCat(ToString(*evidence.step), ", ", evidence.step_source)});
   for (const auto& [worker, times] : evidence.slow) {
     table.Add(
         {absl::StrCat("worker ", worker), absl::StrCat("steps of ", Short(times, 3), " times this time")});
   }
   table.Add({"network", absl::StrCat(ToString(evidence.network), ", ", evidence.network_source)});
-  table.Add({"exchange", absl::StrCat(Bytes(load.sent), " to the servers and ", Bytes(load.received),
-                                      " back, ", EverySteps(load.steps))});
-  table.Add({"overlap", load.exposed >= 1 ? "none of the exchange with computing"
-                                          : absl::StrCat("all of the exchange but ", Percent(load.exposed),
-                                                         " with computing")});
-  table.Add({"server", absl::StrFormat("%.0f us for a block of %d KiB, and %.1f ns for each byte",
-                                       1e6 * kServerSecondsPerBlock, evidence.job.block_kib(),
-                                       1e9 * kServerSecondsPerByte)});
-  std::string text = absl::StrCat("The advice for ", evidence.subject, " rests on:\n", table.Print());
-  if (evidence.measured && recommendations.scaling) {
-    absl::StrAppend(
-        &text,
-        Paragraph("  ", absl::StrCat("Its workers computed ", Percent(evidence.measured->compute_share),
-                                     " of their time; the model says ",
-                                     Percent(recommendations.scaling->job.efficiency), ".")));
-  }
-  return text;
+  table.Add({"trained", trials.model});
+  table.Add({"samples", Count(trials.samples)});
+  return absl::StrCat("The advice for ", evidence.subject, " rests on simulations:\n", table.Print());
 }
 
-std::string Most(int workers) {
-  if (workers == 0) return "none";
-  return workers == ThroughputModel::kMostWorkers ? absl::StrCat("at least ", Count(workers))
-                                                  : Count(workers);
+std::string SettingsText(const Candidate& candidate) {
+  return absl::StrCat(
+      candidate.momentum ? absl::StrCat("momentum ", Short(*candidate.momentum, 3), ", ") : "",
+      "learning rate ", Short(candidate.learning_rate, 3));
+}
+
+// Returns what is not the preset's.
+std::string NameOf(const Candidate& candidate) {
+  switch (candidate.settings) {
+    case Candidate::kJob:
+      return absl::StrCat(candidate.preset, ", the job's settings");
+    case Candidate::kBounded:
+      return absl::StrCat(candidate.preset, ", the job's with a bounded rate");
+    default:
+      return candidate.preset;
+  }
+}
+
+std::string SureText(const Trials& trials) {
+  if (trials.quadratic) {
+    return "That is not sure: a quadratic function shows what is stable and what waits, not the accuracy of "
+           "the model.";
+  }
+  if (trials.sure && trials.recommended == 1) {
+    return absl::StrCat("That is sure as far as ", kSeeds,
+                        " seeds show: nothing else ends as high with this budget.");
+  }
+  return trials.sure
+             ? absl::StrCat("That is sure as far as ", kSeeds, " seeds show: it was the first with each.")
+             : absl::StrCat("That is not sure: with some of ", kSeeds,
+                            " seeds it ended lower, or another of the best was sooner.");
+}
+
+std::string RecommendationText(const Evidence& evidence, const Trials& trials) {
+  const std::string workers = Plural(evidence.workers(), "worker");
+  if (trials.recommended == 0) {
+    return Paragraph("Take: ", absl::StrCat("none of what was tried trains with ", workers,
+                                            ": all runs diverged; take fewer workers, or smaller updates."));
+  }
+  const Trial& first = trials.trials[0];
+  return Paragraph("Take: ",
+                   absl::StrCat(NameOf(first.candidate), " with ", SettingsText(first.candidate), ". With ",
+                                workers, " it reached ", Percent(trials.target), " after ",
+                                Duration(first.SecondsTo(trials.target).value_or(0)), ", and ",
+                                Percent(first.accuracy()), " at the end. ", SureText(trials)));
+}
+
+std::string WaitingText(const Trials& trials) {
+  const Trial* const sync = trials.Find("sync");
+  if (sync == nullptr || sync->waiting() <= kMuchWaiting) return "";
+  std::vector<std::string> named, others;
+  for (const char* name : {"local_sgd", "diloco"}) {
+    const Trial* const trial = trials.Find(name);
+    if (trial == nullptr) continue;
+    const bool trained = trial->accuracy() >= trials.target;
+    (trained ? named : others).push_back(absl::StrCat(name, " (", Percent(trial->waiting()), ")"));
+  }
+  std::string text =
+      absl::StrCat("the workers of sync wait for ", Percent(sync->waiting()), " of their time");
+  if (!named.empty()) {
+    absl::StrAppend(&text, "; ", absl::StrJoin(named, " and "),
+                    " exchange only once in several steps, and end as high as the best");
+  } else if (!others.empty()) {
+    absl::StrAppend(
+        &text,
+        "; presets that exchange only once in several steps wait less, but end lower with this budget");
+  }
+  return Paragraph("Waiting: ", absl::StrCat(text, "."));
+}
+
+std::string TrialsText(const Trials& trials) {
+  Table table;
+  table.Add({"", "preset", "momentum", "learning rate", "accuracy",
+             absl::StrCat("seconds to ", Percent(trials.target)), "waiting", "staleness"});
+  for (size_t i = 0; i < trials.trials.size(); ++i) {
+    const Trial& trial = trials.trials[i];
+    const std::optional<double> seconds = trial.SecondsTo(trials.target);
+    table.Add({i < trials.recommended ? "*" : "", NameOf(trial.candidate),
+               trial.candidate.momentum ? Short(*trial.candidate.momentum, 3) : "",
+               Short(trial.candidate.learning_rate, 3),
+               trial.diverged() ? "diverged" : Percent(trial.accuracy()), seconds ? Short(*seconds, 3) : "",
+               Percent(trial.waiting()), Short(trial.runs.front().staleness_mean, 3)});
+  }
+  return absl::StrCat("Tried (*: recommended):\n", table.Print());
 }
 
 std::string ScalingText(const Evidence& evidence, const Scaling& scaling) {
-  const int workers = evidence.workers();
-  const std::string mine = Plural(workers, "worker");
-  std::string text = Paragraph(
-      "Workers and servers: ",
-      absl::StrCat(
-          mine, " on ", Plural(evidence.servers, "server"), " with ", evidence.job.algorithm().preset(),
-          " train ", Count(std::llround(scaling.samples_per_second)), " samples/s, ",
-          Efficiency(scaling.job.efficiency), " of the rate without any waiting; most of the loss is ",
-          ToString(scaling.job.limit), ". ",
-          scaling.servers
-              ? absl::StrCat(Plural(*scaling.servers, "server"), " would keep ", Efficiency(kEfficiency), ".")
-              : absl::StrCat("More servers do not bring it to ", Efficiency(kEfficiency), ".")));
-  Table table;
-  table.Add({"servers", absl::StrCat("workers that keep ", Efficiency(kEfficiency)),
-             absl::StrCat("efficiency of ", mine), "what limits more workers"});
+  std::vector<std::string> rows;
   for (const ServerRow& row : scaling.rows) {
-    table.Add({absl::StrCat(row.servers), Most(row.most_workers), Efficiency(row.job.efficiency),
-               ToString(row.limit)});
+    rows.push_back(absl::StrCat(Share(row.computing), " with ", Plural(row.servers, "server")));
   }
-  return text + table.Print();
-}
-
-std::string UnknownScalingText(const Evidence& evidence, const Recommendations& recommendations) {
-  const std::string setting =
-      absl::StrCat(Plural(evidence.workers(), "worker"), " on ", Plural(evidence.servers, "server"));
-  const std::string shortest =
-      recommendations.shortest_step
-          ? absl::StrCat(setting, " keep ", Efficiency(kEfficiency), " if a step takes at least ",
-                         Duration(*recommendations.shortest_step), ".")
-          : absl::StrCat(setting, " do not keep ", Efficiency(kEfficiency), ", however long a step is.");
-  return Paragraph("Workers and servers: ",
-                   absl::StrCat(shortest, " The time of a step is not known: ", kHowToMeasure, "."));
-}
-
-std::string MomentumText(const MomentumAdvice& advice) {
-  std::string text;
-  if (advice.take) {
-    absl::StrAppend(&text, "take ", Short(*advice.take, 2), "; the job has ", Short(advice.job, 3), ". ");
-  }
-  absl::StrAppend(&text, advice.rule);
-  if (advice.added > 0) {
-    absl::StrAppend(&text, " Asynchrony adds tau / (1 + tau) = ", Short(advice.added, 2), " at the ",
-                    advice.measured ? "measured" : "expected",
-                    " mean staleness tau = ", Short(advice.staleness, 3), ".");
-  }
-  if (advice.rate_factor) {
-    absl::StrAppend(&text, " With less momentum steps are smaller: try up to ", Short(*advice.rate_factor, 2),
-                    " times the learning rate.");
-  }
-  return Paragraph("Momentum: ", text);
+  return Paragraph("Servers: ",
+                   absl::StrCat("with ", evidence.job.algorithm().preset(),
+                                " workers compute for a share of ", absl::StrJoin(rows, ", "), ". ",
+                                scaling.servers ? absl::StrCat(Plural(*scaling.servers, "server"),
+                                                               " would keep ", Share(kEfficiency), ".")
+                                                : absl::StrCat("More servers do not bring it to ",
+                                                               Share(kEfficiency), ".")));
 }
 
 const char* ToString(BatchAdvice::Place place) {
@@ -157,61 +180,21 @@ std::string BatchText(const Evidence& evidence, const BatchAdvice& advice) {
   return Paragraph("Batch: ", text);
 }
 
-std::string PresetsText(const Evidence& evidence, const std::vector<PresetAdvice>& presets) {
-  std::string text = absl::StrCat("Presets to compare with ", Plural(evidence.workers(), "worker"), ":\n");
-  Table table;
-  table.Add({"preset", "samples/s", "efficiency", "staleness", "reason"});
-  for (const PresetAdvice& preset : presets) {
-    table.Add({preset.name, Count(std::llround(preset.samples_per_second)), Efficiency(preset.efficiency),
-               Short(preset.staleness, 3), preset.reason});
+std::string NextCommand(const Evidence& evidence, const Trials& trials) {
+  const Candidate& first = trials.trials[0].candidate;
+  std::string command = absl::StrCat("catchment train ", evidence.job_file, " --workers=", evidence.workers(),
+                                     " --servers=", evidence.servers);
+  if (first.settings == Candidate::kPreset) {
+    absl::StrAppend(&command, " --set algorithm={preset:'", first.preset, "'}");
+    if (evidence.own_optimizer) absl::StrAppend(&command, " --set optimizer={}");
+  } else if (first.settings == Candidate::kBounded) {
+    absl::StrAppend(&command, " --set optimizer.learning_rate=", Short(first.learning_rate));
   }
-  absl::StrAppend(&text, table.Print());
-  if (presets.size() == 1) {
-    return text + Paragraph("  ", absl::StrCat("No other preset is predicted to train ", Short(kFaster, 2),
-                                               " times as many samples a second."));
-  }
-  return text;
-}
-
-std::string NextCommand(const Evidence& evidence, const std::vector<PresetAdvice>& presets) {
-  const std::string names = absl::StrJoin(
-      presets, ",", [](std::string* out, const PresetAdvice& preset) { out->append(preset.name); });
-  std::string command =
-      absl::StrCat("catchment simulate ", evidence.job_file, " --algorithms=", names,
-                   " --workers=", evidence.workers(), " --servers=", evidence.servers,
-                   " --step=", ToString(*evidence.step), " --network=", ToString(evidence.network));
-  for (const auto& [worker, times] : evidence.slow) {
-    if (worker < evidence.job.workers()) {
-      absl::StrAppend(&command, " --straggler=", worker, ":", Short(times, 3), "x");
-    }
-  }
-  return absl::StrCat("Next:\n  ", command, " --out=sim\n");
+  return absl::StrCat("Next:\n  ", command, " --out=out\n");
 }
 
 nlohmann::ordered_json OrNull(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-}
-
-nlohmann::ordered_json ToJson(const Prediction& prediction) {
-  return {{"efficiency", prediction.efficiency},
-          {"contributions_per_second", prediction.contributions_per_second},
-          {"exchange_seconds", prediction.exchange},
-          {"others_seconds", prediction.others},
-          {"limit", ToString(prediction.limit)}};
-}
-
-nlohmann::ordered_json ToJson(const Scaling& scaling) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  for (const ServerRow& row : scaling.rows) {
-    rows.push_back({{"servers", row.servers},
-                    {"most_workers", row.most_workers},
-                    {"limit", ToString(row.limit)},
-                    {"job", ToJson(row.job)}});
-  }
-  return {{"job", ToJson(scaling.job)},
-          {"samples_per_second", scaling.samples_per_second},
-          {"servers", scaling.servers ? nlohmann::ordered_json(*scaling.servers) : nlohmann::ordered_json()},
-          {"rows", rows}};
 }
 
 nlohmann::ordered_json ToJson(const Evidence& evidence, const BatchAdvice& advice) {
@@ -234,24 +217,59 @@ nlohmann::ordered_json ToJson(const Evidence& evidence, const BatchAdvice& advic
   return json;
 }
 
+nlohmann::ordered_json ToJson(const Trials& trials, size_t index) {
+  const Trial& trial = trials.trials[index];
+  nlohmann::ordered_json accuracies = nlohmann::ordered_json::array();
+  for (const RunResult& run : trial.runs) {
+    accuracies.push_back(run.diverged ? nlohmann::ordered_json() : OrNull(run.accuracy));
+  }
+  return {
+      {"preset", trial.candidate.preset},
+      {"settings", ToString(trial.candidate.settings)},
+      {"learning_rate", trial.candidate.learning_rate},
+      {"momentum", OrNull(trial.candidate.momentum)},
+      {"recommended", index < trials.recommended},
+      {"diverged", trial.diverged()},
+      {"accuracy", trial.diverged() ? nlohmann::ordered_json() : nlohmann::ordered_json(trial.accuracy())},
+      {"accuracies", accuracies},
+      {"seconds_to_target", OrNull(trial.SecondsTo(trials.target))},
+      {"samples_per_second", trial.runs.front().samples_per_second},
+      {"waiting", trial.waiting()},
+      {"staleness", trial.runs.front().staleness_mean}};
+}
+
+nlohmann::ordered_json ToJson(const Trials& trials) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < trials.trials.size(); ++i) rows.push_back(ToJson(trials, i));
+  nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
+  for (const LeftOutPreset& one : trials.left_out) {
+    left_out.push_back({{"preset", one.preset}, {"reason", one.reason}});
+  }
+  return {{"quadratic", trials.quadratic}, {"model", trials.model}, {"samples", trials.samples},
+          {"target", trials.target},       {"rows", rows},          {"left_out", left_out}};
+}
+
 }  // namespace
 
 std::string AdviceText(const Evidence& evidence, const Recommendations& recommendations) {
-  std::string text = absl::StrCat(EvidenceText(evidence, recommendations), "\n");
-  absl::StrAppend(&text, recommendations.scaling ? ScalingText(evidence, *recommendations.scaling)
-                                                 : UnknownScalingText(evidence, recommendations));
-  absl::StrAppend(&text, "\n", MomentumText(recommendations.momentum), "\n");
-  absl::StrAppend(&text, BatchText(evidence, recommendations.batch));
-  if (recommendations.presets.empty()) return text;
-  absl::StrAppend(&text, "\n", PresetsText(evidence, recommendations.presets));
-  if (!evidence.job_file.empty()) {
-    absl::StrAppend(&text, "\n", NextCommand(evidence, recommendations.presets));
+  const Trials& trials = recommendations.trials;
+  std::string text = absl::StrCat(RecommendationText(evidence, trials), WaitingText(trials), "\n",
+                                  TrialsText(trials), "\n", EvidenceText(evidence, trials), "\n");
+  if (evidence.measured) {
+    absl::StrAppend(
+        &text, Paragraph("  ", absl::StrCat("The workers of the run computed ",
+                                            Percent(evidence.measured->compute_share), " of their time.")));
+  }
+  absl::StrAppend(&text, ScalingText(evidence, recommendations.scaling),
+                  BatchText(evidence, recommendations.batch));
+  if (!evidence.job_file.empty() && trials.recommended > 0) {
+    absl::StrAppend(&text, "\n", NextCommand(evidence, trials));
   }
   return text;
 }
 
 nlohmann::ordered_json AdviceJson(const Evidence& evidence, const Recommendations& recommendations) {
-  const Load load = LoadOf(evidence.job, evidence.parameters, evidence.exposed);
+  const Trials& trials = recommendations.trials;
   nlohmann::ordered_json slow = nlohmann::ordered_json::array();
   for (const auto& [worker, times] : evidence.slow) slow.push_back({{"worker", worker}, {"times", times}});
   nlohmann::ordered_json json = {
@@ -260,35 +278,28 @@ nlohmann::ordered_json AdviceJson(const Evidence& evidence, const Recommendation
       {"workers", evidence.workers()},
       {"servers", evidence.servers},
       {"evidence",
-       {{"step", evidence.step ? nlohmann::ordered_json(ToString(*evidence.step)) : nlohmann::ordered_json()},
+       {{"step", ToString(*evidence.step)},
         {"step_source", evidence.step_source},
         {"slow_workers", slow},
         {"network", ToString(evidence.network)},
         {"network_source", evidence.network_source},
-        {"bytes_sent", load.sent},
-        {"bytes_received", load.received},
-        {"steps", load.steps},
-        {"blocks", load.blocks},
-        {"exposed", load.exposed},
         {"compute_share",
          OrNull(evidence.measured ? std::optional(evidence.measured->compute_share) : std::nullopt)}}}};
-  json["scaling"] = recommendations.scaling ? ToJson(*recommendations.scaling) : nlohmann::ordered_json();
-  json["shortest_step_seconds"] = OrNull(recommendations.shortest_step);
+  json["sure"] = trials.sure;
+  json["recommended"] = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < trials.recommended; ++i) json["recommended"].push_back(ToJson(trials, i));
+  const Trial* const sync = trials.Find("sync");
+  json["sync_waiting"] = OrNull(sync == nullptr ? std::nullopt : std::optional(sync->waiting()));
+  json["trials"] = ToJson(trials);
+  json["scaling"] = {
+      {"servers", recommendations.scaling.servers ? nlohmann::ordered_json(*recommendations.scaling.servers)
+                                                  : nlohmann::ordered_json()},
+      {"rows", nlohmann::ordered_json::array()}};
+  for (const ServerRow& row : recommendations.scaling.rows) {
+    json["scaling"]["rows"].push_back({{"servers", row.servers}, {"computing", row.computing}});
+  }
   json["samples_per_update"] = recommendations.batch.samples_per_update;
   json["batch"] = ToJson(evidence, recommendations.batch);
-  const MomentumAdvice& momentum = recommendations.momentum;
-  json["momentum"] = {{"take", OrNull(momentum.take)}, {"job", momentum.job},
-                      {"added", momentum.added},       {"staleness", momentum.staleness},
-                      {"measured", momentum.measured}, {"rate_factor", OrNull(momentum.rate_factor)},
-                      {"rule", momentum.rule}};
-  json["presets"] = nlohmann::ordered_json::array();
-  for (const PresetAdvice& preset : recommendations.presets) {
-    json["presets"].push_back({{"preset", preset.name},
-                               {"samples_per_second", preset.samples_per_second},
-                               {"efficiency", preset.efficiency},
-                               {"staleness", preset.staleness},
-                               {"reason", preset.reason}});
-  }
   return json;
 }
 

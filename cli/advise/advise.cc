@@ -12,6 +12,7 @@
 #include "cli/read_job.h"
 #include "common/address.h"
 #include "common/command_line.h"
+#include "common/job/job_text.h"
 #include "common/rpc.h"
 #include "simulation/models.h"
 
@@ -20,25 +21,25 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment advise JOB|RUN_DIR|HOST:PORT [flags]
 
-Says how many workers and servers keep 0.9 of the speed of workers that never wait, which momentum to take, and which
-presets are worth comparing, with the numbers that this rests on:
+Says which preset to take, with which momentum and learning rate, how sure that is, and how many servers suit the job. It
+simulates every preset, and the job's own settings, on the job's model, and names only what trained:
 
   JOB         a job file; the time of a step is that of --step
   RUN_DIR     the --out of a finished run, with the step times, slow workers, round trips and staleness of that run
   HOST:PORT   the server with index 0 of a running job, with what has been measured so far
 
-Nothing is trained. `catchment simulate` and `catchment compare` then find the best of the few presets.
+It computes for a minute or so on this machine. `catchment compare` measures the few presets in real runs.
 
 Examples:
   catchment advise examples/mnist_mlp.textproto --workers=8 --step=lognormal:50ms:0.3 --network=10Gbit:50us
   catchment advise out
   catchment advise out --workers=32 --servers=2        the same cluster with more of each
-  catchment advise node0:7000 --json | jq .scaling.rows
+  catchment advise node0:7000 --json | jq .recommended
 )";
 
 constexpr char kNotes[] = R"(
 Exit code: 0: advice was given; 1: the job, the run or the master could not be read; 2: wrong command line.
-docs/advise.md explains the model, the rules and the JSON.
+docs/advise.md explains what is simulated, the rules and the JSON.
 )";
 
 struct Options {
@@ -122,7 +123,10 @@ absl::StatusOr<Evidence> EvidenceOfJobFile(const Options& options) {
   const absl::StatusOr<v1::Job> job = LoadCompleteJob(options.subject, options.set, options.workers);
   if (!job.ok()) return job.status();
   absl::StatusOr<Evidence> evidence = EvidenceOfJob(*job, std::max(1, options.servers));
-  if (evidence.ok()) evidence->job_file = options.subject;
+  if (!evidence.ok()) return evidence;
+  evidence->job_file = options.subject;
+  const absl::StatusOr<v1::Job> given = LoadJob(options.subject, options.set);
+  evidence->own_optimizer = given.ok() && given->has_optimizer();
   return evidence;
 }
 
@@ -148,7 +152,9 @@ absl::StatusOr<Evidence> Collect(const Options& options) {
 
 // What was measured with other numbers of workers or servers says nothing about these.
 void Override(const Options& options, Evidence* evidence) {
-  const uint32_t workers = options.workers > 0 ? options.workers : evidence->job.workers();
+  // A job file has been read with them.
+  const bool other = options.workers > 0 && SubjectOf(options.subject) != Subject::kJob;
+  const uint32_t workers = other ? options.workers : evidence->job.workers();
   const int servers = options.servers > 0 ? options.servers : evidence->servers;
   if (workers != evidence->job.workers() || servers != evidence->servers) evidence->measured.reset();
   evidence->job.set_workers(workers);
@@ -173,7 +179,10 @@ absl::StatusOr<int> Advise(const Options& options, const Streams& streams) {
   absl::StatusOr<Evidence> evidence = Collect(options);
   if (!evidence.ok()) return evidence.status();
   Override(options, &*evidence);
-  const Recommendations recommendations = Recommend(*evidence);
+  const absl::StatusOr<Recommendations> advice =
+      Recommend(*evidence, [&](const std::string& line) { *streams.err << line << '\n'; });
+  if (!advice.ok()) return advice.status();
+  const Recommendations& recommendations = *advice;
   if (options.json) {
     *streams.out << AdviceJson(*evidence, recommendations)
                         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)

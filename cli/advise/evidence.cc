@@ -19,24 +19,6 @@
 namespace catchment {
 namespace {
 
-// The blocks with values of the first layer that has any leave last.
-double ExposedShare(const JobFacts& facts) {
-  const ParameterLayout& layout = facts.layout();
-  Range first;
-  for (const LayerShape& layer : facts.layers()) {
-    if (layer.tensors.empty()) continue;
-    first.end = layout.tensor(static_cast<int>(layer.tensors.size()) - 1).end;
-    break;
-  }
-  int64_t exposed = 0;
-  for (int s = 0; s < layout.num_shards(); ++s) {
-    for (int b = 0; b < layout.num_blocks(s); ++b) {
-      if (layout.block(s, b).begin < first.end) exposed += layout.block(s, b).size();
-    }
-  }
-  return static_cast<double>(exposed) / static_cast<double>(layout.size());
-}
-
 void TakeSpeeds(const std::map<uint32_t, double>& steps, Evidence* evidence) {
   if (steps.empty()) return;
   const Speeds speeds = SpeedsOf(steps);
@@ -60,8 +42,6 @@ absl::StatusOr<Evidence> EvidenceOfJob(const v1::Job& job, int servers) {
   evidence.subject = absl::StrCat("job ", job.name());
   evidence.job = job;
   evidence.servers = servers;
-  evidence.parameters = facts->layout().size();
-  evidence.exposed = ExposedShare(*facts);
   evidence.step = SyntheticStep(job);
   if (evidence.step) evidence.step_source = "model.synthetic";
   evidence.slow = SlowWorkersOf(job);
@@ -86,6 +66,7 @@ absl::StatusOr<Evidence> EvidenceOfRun(const std::string& directory) {
   if (!evidence.ok()) return evidence;
   evidence->subject = absl::StrCat("the run in ", directory);
   evidence->job_file = directory + "/job.textproto";
+  evidence->own_optimizer = true;
   evidence->step = *step;
   evidence->step_source = "measured";
   if (!steps->empty()) evidence->slow.clear();
@@ -113,12 +94,15 @@ absl::StatusOr<Evidence> EvidenceOfStatus(const v1::JobStatus& status) {
   evidence.subject = absl::StrCat("the running job ", OneLine(status.job()));
   evidence.job = status.settings();
   evidence.servers = status.servers_size();
-  for (const v1::ServerStatus& server : status.servers()) {
-    evidence.parameters += static_cast<int64_t>(server.parameters());
-  }
-  if (evidence.parameters == 0) {
+  uint64_t parameters = 0;
+  for (const v1::ServerStatus& server : status.servers()) parameters += server.parameters();
+  if (parameters == 0) {
     return absl::FailedPreconditionError("the servers of the job are not all there yet; ask again");
   }
+  evidence.job.mutable_model()->Clear();
+  evidence.job.mutable_model()->mutable_synthetic()->set_parameters(parameters);
+  evidence.job.mutable_data()->mutable_synthetic();
+  if (status.total_samples() > 0) evidence.job.set_samples(status.total_samples());
   std::map<uint32_t, double> steps;
   for (const v1::WorkerStatus& worker : status.workers()) {
     const Work work = WorkOf(worker, nullptr);

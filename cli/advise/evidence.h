@@ -22,14 +22,11 @@ struct Measured {
 };
 
 struct Evidence {
-  std::string subject;   // "job examples/mnist_mlp.textproto"
-  std::string job_file;  // for the next command; empty if there is none
-  v1::Job job;           // with all defaults; without its model if it is of a running job
+  std::string subject;         // "job examples/mnist_mlp.textproto"
+  std::string job_file;        // for the next command; empty if there is none
+  bool own_optimizer = false;  // the job file has settings of the optimizer
+  v1::Job job;                 // with all defaults; with a synthetic model if it is of a running job
   int servers = 1;
-  int64_t parameters = 0;
-  // The share of a gradient that becomes final only at the end of the backward pass: its exchange cannot overlap with
-  // computing. 1 if it is not known.
-  double exposed = 1;
   std::optional<Distribution> step;  // of a worker that is not slow
   std::string step_source;           // "measured", "--step"
   std::map<uint32_t, double> slow;   // by how much single workers' steps take longer
@@ -51,7 +48,8 @@ absl::StatusOr<Evidence> EvidenceOfJob(const v1::Job& job, int servers);
 // InvalidArgument, naming what its files lack.
 absl::StatusOr<Evidence> EvidenceOfRun(const std::string& directory);
 
-// Takes them from the status of a running job. The spread of steps is not in it: they are taken as constant. Errors:
+// Takes them from the status of a running job. The spread of steps is not in it: they are taken as constant; nor are the
+// layers of the model: it becomes a synthetic one of the same size. Errors:
 // FailedPrecondition if its servers are not all there.
 absl::StatusOr<Evidence> EvidenceOfStatus(const v1::JobStatus& status);
 

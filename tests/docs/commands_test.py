@@ -293,6 +293,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/simulate.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/simulate.md", r"catchment simulate .*--out=sim-from",
      run(f"{DIGITS} --budget=samples:2048", leaves=["sim-from/" + name for name in COMPARED])),
+    ("docs/advise.md", r"catchment advise examples/.*", run(f"{DIGITS} --set samples=4096")),
     ("docs/advise.md", r"catchment advise .*", run()),
     ("docs/advise.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),
     ("docs/compare.md", r"catchment train .*", run(f"{DIGITS} --set samples=512")),

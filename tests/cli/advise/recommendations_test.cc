@@ -3,13 +3,14 @@
 #include <glog/logging.h>
 #include <google/protobuf/text_format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/presets.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -18,7 +19,6 @@
 namespace catchment {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -43,136 +43,131 @@ Evidence MakeEvidence(const v1::Job& job) {
   return *evidence;
 }
 
-std::vector<std::string> PresetsOf(const Recommendations& recommendations) {
+// ----------------------------------------------------------------------------------------- candidates
+
+TEST(CandidatesTest, AreAllPresetsWithTheirSettingsForTheWorkers) {
+  std::vector<LeftOutPreset> left_out;
+  const std::vector<Candidate> candidates = Candidates(MakeEvidence(MakeJob("sync", 60)), &left_out);
+  EXPECT_EQ(candidates.size() + left_out.size(), Presets().size()) << "the job is one of them";
+  for (const Candidate& candidate : candidates) {
+    EXPECT_EQ(candidate.settings, Candidate::kPreset);
+    v1::Job job = MakeJob(candidate.preset, 60);
+    EXPECT_EQ(candidate.job.optimizer().DebugString(), job.optimizer().DebugString()) << candidate.preset;
+  }
+  // Groups and backup workers need several.
+  const std::vector<Candidate> alone = Candidates(MakeEvidence(MakeJob("sync", 1)), &left_out);
+  EXPECT_EQ(alone.size() + left_out.size(), Presets().size());
+  ASSERT_FALSE(left_out.empty());
+  EXPECT_THAT(left_out.front().reason, Not(IsEmpty()));
+}
+
+TEST(CandidatesTest, TheJobsSettingsAreAnotherAndSoIsABoundedRate) {
+  std::vector<LeftOutPreset> left_out;
+  const auto settings = [&](const std::string& optimizer) {
+    std::vector<Candidate::Settings> found;
+    for (const Candidate& candidate :
+         Candidates(MakeEvidence(MakeJob("downpour", 60, optimizer)), &left_out)) {
+      if (candidate.settings != Candidate::kPreset) found.push_back(candidate.settings);
+    }
+    return found;
+  };
+  EXPECT_THAT(settings(""), IsEmpty());
+  EXPECT_THAT(settings("optimizer { learning_rate: 1 momentum: 0 }"),
+              ElementsAre(Candidate::kJob, Candidate::kBounded));
+  EXPECT_THAT(settings("optimizer { learning_rate: 0.0001 momentum: 0 }"), ElementsAre(Candidate::kJob));
+  EXPECT_THAT(settings("optimizer { kind: ADAM }"), ElementsAre(Candidate::kJob));
+}
+
+// ----------------------------------------------------------------------------------------- judging
+
+// A trial whose runs reach 0.5 after `seconds` each, and end at `accuracy`.
+Trial MakeTrial(const std::string& preset, const std::vector<double>& seconds, double accuracy,
+                bool diverged = false) {
+  Trial trial{.candidate = {.preset = preset}};
+  for (const double one : seconds) {
+    RunResult run;
+    run.diverged = diverged;
+    run.accuracy = accuracy;
+    run.scores = {{.seconds = 0, .accuracy = 0}, {.seconds = one, .accuracy = accuracy}};
+    trial.runs.push_back(run);
+  }
+  return trial;
+}
+
+std::vector<std::string> Recommended(const Trials& trials) {
   std::vector<std::string> names;
-  for (const PresetAdvice& preset : recommendations.presets) names.push_back(preset.name);
+  for (size_t i = 0; i < trials.recommended; ++i) names.push_back(trials.trials[i].candidate.preset);
   return names;
 }
 
-// ----------------------------------------------------------------------------------------- momentum
-
-constexpr char kUsual[] = "optimizer { momentum: 0.9 }";
-
-TEST(MomentumTest, IsLoweredByWhatAsynchronyAdds) {
-  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 4, kUsual), {});
-  EXPECT_NEAR(advice.staleness, 3, 1e-9);
-  EXPECT_NEAR(advice.added, 1 - 1.0 / 4, 1e-9);
-  ASSERT_TRUE(advice.take.has_value());
-  EXPECT_NEAR(*advice.take, 0.9 - 0.75, 1e-6);
-  ASSERT_TRUE(advice.rate_factor.has_value());
-  EXPECT_NEAR(*advice.rate_factor, std::pow(0.85 / 0.1, 0.7), 1e-4);
+TEST(JudgeTest, TheSoonestOfThoseThatEndHighIsFirst) {
+  Trials trials;
+  trials.trials = {MakeTrial("best", {9}, 0.95), MakeTrial("soonest", {1}, 0.925),
+                   MakeTrial("near", {3}, 0.945), MakeTrial("gone", {0.1}, 0.99, /*diverged=*/true)};
+  Judge(&trials);
+  EXPECT_NEAR(trials.target, 0.95 - kMargin, 1e-12);
+  EXPECT_THAT(Recommended(trials), ElementsAre("near", "best"));
+  EXPECT_EQ(trials.trials.back().candidate.preset, "gone");
+  EXPECT_TRUE(trials.sure);
 }
 
-TEST(MomentumTest, TakesTheMeasuredStaleness) {
-  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 4, kUsual), 1.0);
-  EXPECT_TRUE(advice.measured);
-  EXPECT_NEAR(advice.take.value_or(-1), 0.4, 1e-6);
+TEST(JudgeTest, IsSureOnlyIfEverySeedSaysSo) {
+  Trials trials;
+  trials.trials = {MakeTrial("a", {1, 2, 3}, 0.95), MakeTrial("b", {2, 3, 4}, 0.95)};
+  Judge(&trials);
+  EXPECT_TRUE(trials.sure);
+  trials.trials = {MakeTrial("a", {1, 2, 5}, 0.95), MakeTrial("b", {2, 3, 4}, 0.95)};
+  Judge(&trials);
+  EXPECT_FALSE(trials.sure);
+  trials.quadratic = true;
+  trials.trials = {MakeTrial("a", {1}, 0.95)};
+  Judge(&trials);
+  EXPECT_FALSE(trials.sure) << "the model is another";
 }
 
-TEST(MomentumTest, ThePresetsIsKept) {
-  for (const int workers : {2, 4, 8, 60})
-    EXPECT_FALSE(AdviseMomentum(MakeJob("downpour", workers), {}).take.has_value()) << workers;
-  EXPECT_TRUE(AdviseMomentum(MakeJob("downpour", 8, "optimizer { momentum: 0.8 }"), {}).take.has_value());
+TEST(JudgeTest, TheBestMeanIsRecommendedIfSeedsDiffer) {
+  Trials trials;
+  trials.trials = {MakeTrial("a", {1, 2}, 0.5), MakeTrial("b", {1}, 0.35)};
+  RunResult& second = trials.trials[0].runs[1];
+  second.accuracy = 0.3;
+  second.scores.back().accuracy = 0.3;
+  second.seconds = 7;
+  Judge(&trials);
+  EXPECT_THAT(Recommended(trials), ElementsAre("a"));
+  EXPECT_FALSE(trials.sure) << "one seed ends lower";
+  EXPECT_NEAR(trials.trials[0].SecondsTo(trials.target).value_or(0), (0.39 / 0.5 + 7) / 2, 1e-9);
 }
 
-TEST(PresetsTest, LearningRatesAreForTheNumberOfWorkers) {
-  Evidence evidence =
-      MakeEvidence(MakeJob("sync", 32, "faults { stragglers { worker: 3 slowdown_factor: 5 } }"));
-  const Recommendations recommendations = Recommend(evidence);
-  EXPECT_THAT(PresetsOf(recommendations), Contains("dana"));
-  for (const PresetAdvice& preset : recommendations.presets) {
-    EXPECT_THAT(preset.reason, Not(HasSubstr("learning_rate"))) << "a preset knows its own";
-  }
-}
-
-TEST(MomentumTest, IsNotBelowZero) {
-  const MomentumAdvice advice = AdviseMomentum(MakeJob("downpour", 20, kUsual), {});
-  EXPECT_EQ(advice.take.value_or(-1), 0);
-  EXPECT_THAT(advice.rule, HasSubstr("fewer workers"));
-}
-
-TEST(MomentumTest, IsKeptWhereNothingIsStaleOrTheModelDoesNotApply) {
-  for (const char* preset : {"sync", "sync_backup", "staleness_aware", "easgd", "dana", "local_sgd"}) {
-    const MomentumAdvice advice = AdviseMomentum(MakeJob(preset, 4), {});
-    EXPECT_FALSE(advice.take.has_value()) << preset;
-    EXPECT_THAT(advice.rule, Not(IsEmpty())) << preset;
-  }
-  const MomentumAdvice alone = AdviseMomentum(MakeJob("downpour", 1), {});
-  EXPECT_FALSE(alone.take.has_value());
-  const MomentumAdvice adam = AdviseMomentum(MakeJob("downpour", 4, "optimizer { kind: ADAM }"), {});
-  EXPECT_FALSE(adam.take.has_value());
-}
-
-// ----------------------------------------------------------------------------------------- presets
-
-TEST(PresetsTest, KeepsSyncWhereNobodyWaits) {
-  const Recommendations recommendations = Recommend(MakeEvidence(MakeJob("downpour", 4)));
-  EXPECT_THAT(PresetsOf(recommendations), ElementsAre("sync"));
-}
-
-TEST(PresetsTest, DoesNotWaitForASlowWorker) {
-  Evidence evidence =
-      MakeEvidence(MakeJob("sync", 8, "faults { stragglers { worker: 3 slowdown_factor: 5 } }"));
-  ASSERT_EQ(evidence.slow.size(), 1u);
-  const Recommendations recommendations = Recommend(evidence);
-  EXPECT_EQ(recommendations.presets.front().name, "sync");
-  EXPECT_LT(recommendations.presets.front().efficiency, 0.3);
-  EXPECT_THAT(PresetsOf(recommendations), Contains("staleness_aware"));
-  EXPECT_THAT(PresetsOf(recommendations), Contains("sync_backup"));
-  EXPECT_THAT(PresetsOf(recommendations), Not(Contains("easgd"))) << "the network is fast";
-  ASSERT_TRUE(recommendations.scaling.has_value());
-  EXPECT_EQ(recommendations.scaling->job.limit, Limit::kOtherWorkers);
-  EXPECT_FALSE(recommendations.scaling->servers.has_value()) << "servers do not make a worker faster";
-}
-
-TEST(PresetsTest, ExchangesSeldomOnASlowNetwork) {
-  Evidence evidence = MakeEvidence(MakeJob("sync", 4));
-  evidence.network = {.bytes_per_second = 1.25e7, .latency = 1e-3};
-  const Recommendations recommendations = Recommend(evidence);
-  EXPECT_THAT(PresetsOf(recommendations), Contains("local_sgd"));
-  EXPECT_THAT(PresetsOf(recommendations), Contains("easgd"));
-}
-
-TEST(PresetsTest, AreNotComparedWithASingleWorker) {
-  EXPECT_THAT(Recommend(MakeEvidence(MakeJob("sync", 1))).presets, IsEmpty());
+TEST(JudgeTest, NothingIsRecommendedIfAllDiverge) {
+  Trials trials;
+  trials.trials = {MakeTrial("a", {1}, 0.9, /*diverged=*/true), MakeTrial("b", {1}, 0.8, /*diverged=*/true)};
+  Judge(&trials);
+  EXPECT_EQ(trials.recommended, 0u);
+  EXPECT_FALSE(trials.sure);
+  EXPECT_THAT(AdviceText(MakeEvidence(MakeJob("sync", 8)), {.trials = trials}), HasSubstr("fewer workers"));
 }
 
 // ----------------------------------------------------------------------------------------- servers
 
-TEST(ScalingTest, MoreServersCarryMoreWorkers) {
-  Evidence evidence = MakeEvidence(MakeJob("downpour", 64));
-  evidence.network = {.bytes_per_second = 1.25e9, .latency = 50e-6};
-  const Recommendations recommendations = Recommend(evidence);
-  ASSERT_TRUE(recommendations.scaling.has_value());
-  const std::vector<ServerRow>& rows = recommendations.scaling->rows;
-  ASSERT_GT(rows.size(), 2u);
-  for (size_t i = 1; i < rows.size(); ++i) {
-    EXPECT_EQ(rows[i].servers, 2 * rows[i - 1].servers);
-    EXPECT_GT(rows[i].most_workers, rows[i - 1].most_workers);
-  }
-  ASSERT_TRUE(recommendations.scaling->servers.has_value());
-  for (const ServerRow& row : rows) {
-    EXPECT_EQ(row.job.efficiency >= kEfficiency, row.servers >= *recommendations.scaling->servers);
-    EXPECT_EQ(row.most_workers >= 64, row.job.efficiency >= kEfficiency);
-  }
-}
-
-TEST(ScalingTest, WithoutAStepSaysHowLongItMustBe) {
-  Evidence evidence = MakeEvidence(MakeJob("downpour", 8));
-  evidence.step.reset();
-  const Recommendations recommendations = Recommend(evidence);
-  EXPECT_FALSE(recommendations.scaling.has_value());
-  ASSERT_TRUE(recommendations.shortest_step.has_value());
-  evidence.step = Distribution{.mean = *recommendations.shortest_step};
-  EXPECT_NEAR(Recommend(evidence).scaling->job.efficiency, kEfficiency, 1e-6);
-  EXPECT_THAT(AdviceText(evidence, recommendations), HasSubstr("--step"));
+TEST(ScalingTest, WorkersComputeForMoreOfTheirTimeWithMoreServers) {
+  Evidence evidence = MakeEvidence(MakeJob("downpour", 32));
+  evidence.network = {.bytes_per_second = 1.25e8, .latency = 50e-6};
+  const absl::StatusOr<double> one = ComputingShare(evidence, 1), four = ComputingShare(evidence, 4);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_TRUE(four.ok()) << four.status();
+  // 32 workers x 8 MB in a step of 0.1 s are 20 times of what a link carries.
+  EXPECT_LT(*one, 0.15);
+  EXPECT_GT(*four, 2 * *one);
 }
 
 TEST(ScalingTest, CountsTheSamplesOfAnUpdate) {
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("sync", 8))).batch.samples_per_update, 8 * 32);
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("sync_backup", 8))).batch.samples_per_update, 7 * 32);
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("hybrid", 8))).batch.samples_per_update, 4 * 32);
-  EXPECT_EQ(Recommend(MakeEvidence(MakeJob("downpour", 8))).batch.samples_per_update, 32);
+  const auto samples = [](const char* preset) {
+    return AdviseBatch(MakeEvidence(MakeJob(preset, 8))).samples_per_update;
+  };
+  EXPECT_EQ(samples("sync"), 8 * 32);
+  EXPECT_EQ(samples("sync_backup"), 7 * 32);
+  EXPECT_EQ(samples("hybrid"), 4 * 32);
+  EXPECT_EQ(samples("downpour"), 32);
 }
 
 // ----------------------------------------------------------------------------------------- batch
@@ -187,6 +182,8 @@ Evidence WithNoise(const v1::Job& job, uint64_t updates, double trace, double sq
   return evidence;
 }
 
+Recommendations OnlyBatch(const Evidence& evidence) { return {.batch = AdviseBatch(evidence)}; }
+
 TEST(BatchTest, IsComparedWithTheNoiseScale) {
   const v1::Job job = MakeJob("sync", 8);  // 256 samples
   const Evidence below = WithNoise(job, 40, 512, 0.5);
@@ -197,11 +194,11 @@ TEST(BatchTest, IsComparedWithTheNoiseScale) {
   EXPECT_NEAR(advice.twice.samples, (1 + 512. / 1024) / (1 + 256. / 1024), 1e-12);
   EXPECT_NEAR(advice.half.updates, (1 + 1024. / 128) / (1 + 1024. / 256), 1e-12);
   EXPECT_NEAR(advice.half.samples, (1 + 128. / 1024) / (1 + 256. / 1024), 1e-12);
-  const std::string text = AdviceText(below, Recommend(below));
+  const std::string text = AdviceText(below, OnlyBatch(below));
   EXPECT_THAT(text, HasSubstr("256 samples in an update are below the gradient noise scale of 1,024"));
   EXPECT_THAT(text, HasSubstr("40 updates"));
   EXPECT_THAT(text, HasSubstr("0.60 times the updates"));
-  const nlohmann::ordered_json json = AdviceJson(below, Recommend(below))["batch"];
+  const nlohmann::ordered_json json = AdviceJson(below, OnlyBatch(below))["batch"];
   EXPECT_EQ(json["place"], "below");
   EXPECT_EQ(json["noise_scale"], 1024);
   EXPECT_EQ(json["noise_updates"], 40);
@@ -211,7 +208,7 @@ TEST(BatchTest, IsComparedWithTheNoiseScale) {
   EXPECT_EQ(AdviseBatch(WithNoise(job, 40, 300, 1)).place, BatchAdvice::kAbout);
   const Evidence above = WithNoise(job, 40, 100, 1);
   EXPECT_EQ(AdviseBatch(above).place, BatchAdvice::kAbove);
-  EXPECT_THAT(AdviceText(above, Recommend(above)), HasSubstr("do not pay"));
+  EXPECT_THAT(AdviceText(above, OnlyBatch(above)), HasSubstr("do not pay"));
   EXPECT_EQ(AdviseBatch(WithNoise(job, 40, -1, 1)).twice.samples, 2) << "no noise was found";
 }
 
@@ -220,8 +217,8 @@ TEST(BatchTest, SaysWhatIsMissing) {
   const auto reason = [](const Evidence& evidence) {
     const BatchAdvice advice = AdviseBatch(evidence);
     EXPECT_EQ(advice.place, BatchAdvice::kUnknown);
-    EXPECT_TRUE(AdviceJson(evidence, Recommend(evidence))["batch"]["twice"].is_null());
-    EXPECT_THAT(AdviceText(evidence, Recommend(evidence)), HasSubstr("noise scale, which"));
+    EXPECT_TRUE(AdviceJson(evidence, OnlyBatch(evidence))["batch"]["twice"].is_null());
+    EXPECT_THAT(AdviceText(evidence, OnlyBatch(evidence)), HasSubstr("noise scale, which"));
     return advice.reason;
   };
   EXPECT_THAT(reason(MakeEvidence(job)), HasSubstr("--out of a run"));
@@ -246,19 +243,23 @@ TEST(EvidenceTest, IsTakenFromAStatus) {
   v1::JobStatus status = HealthyStatus();
   status.mutable_settings()->set_batch_size(32);
   status.mutable_settings()->set_block_kib(1024);
+  status.mutable_settings()->set_name("digits");
   status.mutable_workers(2)->mutable_progress()->set_compute_seconds(600);
   const absl::StatusOr<Evidence> evidence = EvidenceOfStatus(status);
   ASSERT_TRUE(evidence.ok()) << evidence.status();
   EXPECT_EQ(evidence->servers, 2);
-  EXPECT_EQ(evidence->parameters, 4000000);
+  EXPECT_EQ(evidence->job.model().synthetic().parameters(), 4000000u);
   ASSERT_TRUE(evidence->step.has_value());
   EXPECT_NEAR(evidence->step->mean, 0.05, 1e-12);
   EXPECT_NEAR(evidence->slow.at(2), 10, 1e-9);
   EXPECT_NEAR(evidence->network.latency, 0.5e-6 * 2261.5, 1e-12);
   EXPECT_NEAR(evidence->measured.value().staleness.value_or(0), 2.98, 1e-12);
-  const Recommendations recommendations = Recommend(*evidence);
-  EXPECT_THAT(PresetsOf(recommendations), Contains("downpour"));
-  EXPECT_THAT(AdviceText(*evidence, recommendations), HasSubstr("10 times"));
+  std::vector<LeftOutPreset> left_out;
+  const std::vector<Candidate> candidates = Candidates(*evidence, &left_out);
+  EXPECT_TRUE(std::any_of(candidates.begin(), candidates.end(),
+                          [](const Candidate& candidate) { return candidate.preset == "downpour"; }))
+      << left_out.size() << " are left out: " << left_out.front().reason;
+  EXPECT_THAT(AdviceText(*evidence, OnlyBatch(*evidence)), HasSubstr("10 times"));
   EXPECT_FALSE(evidence->noise.has_value()) << "of an asynchronous job";
 
   status.clear_servers();
@@ -297,7 +298,7 @@ TEST(EvidenceTest, IsTakenFromARun) {
   EXPECT_NEAR(evidence->network.latency, 0.002, 1e-12);
   EXPECT_NEAR(evidence->measured.value().compute_share, 0.9, 1e-12);
   EXPECT_NEAR(evidence->measured.value().staleness.value_or(0), 2.5, 1e-12);
-  EXPECT_THAT(AdviceText(*evidence, Recommend(*evidence)), HasSubstr("--straggler=3:4x"));
+  EXPECT_THAT(AdviceText(*evidence, OnlyBatch(*evidence)), HasSubstr("steps of 4 times"));
   EXPECT_TRUE(evidence->has_run);
   EXPECT_EQ(evidence->noise.value().updates(), 93u);
   EXPECT_EQ(AdviseBatch(*evidence).noise_scale.value_or(0), 34);
