@@ -1,0 +1,186 @@
+#include "cli/tune/halving.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/text.h"
+
+namespace catchment {
+namespace {
+
+constexpr std::array<int, kMostDimensions> kBases = {2, 3, 5, 7, 11, 13, 17, 19};
+constexpr int kDigits = 4;
+
+bool IsFinite(const TrialScore& score) { return std::isfinite(score.first) && std::isfinite(score.second); }
+
+// Returns the digits of `index` in a base, mirrored behind the point.
+double Mirrored(int index, int base) {
+  double value = 0, digit = 1.0 / base;
+  for (; index > 0; index /= base, digit /= base) value += digit * (index % base);
+  return value;
+}
+
+// Splits at the commas that are not within brackets, braces or quotes.
+std::vector<std::string> SplitChoices(const std::string& text) {
+  std::vector<std::string> choices(1);
+  int depth = 0;
+  char quote = 0;
+  for (const char c : text) {
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',' && depth == 0) {
+      choices.emplace_back();
+      continue;
+    }
+    choices.back() += c;
+  }
+  return choices;
+}
+
+absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
+
+absl::Status CheckRange(const SearchDimension& dimension) {
+  if (!std::isfinite(dimension.low) || !std::isfinite(dimension.high) || dimension.low >= dimension.high) {
+    return Refuse(
+        absl::StrCat(dimension.path, " has an empty range; the first number must be the smaller one"));
+  }
+  if (!dimension.logarithmic || dimension.low > 0) return absl::OkStatus();
+  return Refuse(absl::StrCat(dimension.path,
+                             " has a range by ratios that does not begin above 0; leave out log:, or "
+                             "begin above 0"));
+}
+
+}  // namespace
+
+std::vector<Rung> PlanRungs(int trials) {
+  std::vector<Rung> rungs;
+  for (; trials > 0; trials /= kHalvingFactor) rungs.push_back({trials, 1});
+  double share = 1;
+  for (auto rung = rungs.rbegin(); rung != rungs.rend(); ++rung, share /= kHalvingFactor) rung->share = share;
+  return rungs;
+}
+
+double CostOf(const std::vector<Rung>& rungs) {
+  double cost = 0;
+  for (const Rung& rung : rungs) cost += rung.trials * rung.share;
+  return cost;
+}
+
+std::vector<Rung> PlanRungsThatCost(int trials, double cost) {
+  std::vector<Rung> rungs = PlanRungs(trials);
+  if (rungs.size() > 1 && rungs.back().trials == 1) rungs.pop_back();
+  const double all = CostOf(rungs);
+  for (Rung& rung : rungs) rung.share *= cost / all;
+  return rungs;
+}
+
+std::vector<int> BestTrials(const std::vector<int>& trials,
+                            const std::vector<std::optional<TrialScore>>& scores, int keep) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    if (scores[i].has_value() && IsFinite(*scores[i])) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return *scores[a] > *scores[b]; });
+  if (order.size() > static_cast<size_t>(keep)) order.resize(keep);
+  std::vector<int> best;
+  best.reserve(order.size());
+  for (const size_t i : order) best.push_back(trials[i]);
+  return best;
+}
+
+absl::StatusOr<HalvingResult> Halve(const std::vector<Rung>& rungs, const RunTrials& run) {
+  HalvingResult result;
+  std::vector<int> trials;
+  for (int trial = 0; trial < rungs.front().trials; ++trial) trials.push_back(trial);
+  for (size_t i = 0; i < rungs.size() && !trials.empty(); ++i) {
+    absl::StatusOr<std::vector<std::optional<TrialScore>>> scores =
+        run(static_cast<int>(i), rungs[i].share, trials);
+    if (!scores.ok()) return scores.status();
+    const int keep = i + 1 < rungs.size() ? rungs[i + 1].trials : 1;
+    std::vector<int> kept = BestTrials(trials, *scores, keep);
+    result.rungs.push_back({rungs[i], std::move(trials), *std::move(scores)});
+    if (!kept.empty()) result.best = kept.front();
+    trials = std::move(kept);
+  }
+  return result;
+}
+
+std::vector<double> TrialPoint(int trial, int dimensions) {
+  std::vector<double> point;
+  point.reserve(dimensions);
+  for (int i = 0; i < dimensions; ++i) point.push_back(Mirrored(trial + 1, kBases[i]));
+  return point;
+}
+
+absl::StatusOr<SearchDimension> ParseDimension(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    return Refuse("takes PATH=log:LOW..HIGH, PATH=LOW..HIGH or PATH=A,B,...");
+  SearchDimension dimension{.path = text.substr(0, equals)};
+  absl::string_view values = absl::string_view(text).substr(equals + 1);
+  dimension.logarithmic = absl::ConsumePrefix(&values, "log:");
+  const size_t dots = values.find("..");
+  if (dots != absl::string_view::npos && absl::SimpleAtod(values.substr(0, dots), &dimension.low) &&
+      absl::SimpleAtod(values.substr(dots + 2), &dimension.high)) {
+    if (absl::Status status = CheckRange(dimension); !status.ok()) return status;
+    return dimension;
+  }
+  if (dimension.logarithmic) return Refuse("takes two numbers after log:, such as log:0.001..1");
+  dimension.choices = SplitChoices(std::string(values));
+  for (const std::string& choice : dimension.choices) {
+    if (choice.empty()) return Refuse("has a value that is empty; separate values by single commas");
+    if (std::count(dimension.choices.begin(), dimension.choices.end(), choice) > 1)
+      return Refuse(absl::StrCat("lists ", choice, " twice"));
+  }
+  if (dimension.choices.size() > 1) return dimension;
+  return Refuse("has one value, which leaves nothing to search; use --set for it");
+}
+
+std::string ValueAt(const SearchDimension& dimension, double coordinate) {
+  if (const size_t n = dimension.choices.size(); n > 0)
+    return dimension.choices[std::min(static_cast<size_t>(coordinate * n), n - 1)];
+  const double low = dimension.logarithmic ? std::log(dimension.low) : dimension.low;
+  const double high = dimension.logarithmic ? std::log(dimension.high) : dimension.high;
+  double value = low + coordinate * (high - low);
+  if (dimension.logarithmic) value = std::exp(value);
+  if (!dimension.whole) return Short(value, kDigits);
+  // Rounding must not leave the range.
+  return absl::StrCat(static_cast<int64_t>(
+      std::clamp(std::round(value), std::ceil(dimension.low), std::floor(dimension.high))));
+}
+
+std::optional<double> Importance(const std::vector<double>& coordinates, const std::vector<double>& scores,
+                                 int groups) {
+  struct Group {
+    double n = 0, sum = 0;
+  };
+  std::vector<Group> all(groups);
+  double n = 0, sum = 0, squares = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    Group& group = all[std::min(static_cast<int>(coordinates[i] * groups), groups - 1)];
+    ++group.n, group.sum += scores[i];
+    ++n, sum += scores[i], squares += scores[i] * scores[i];
+  }
+  const double total = squares - sum * sum / n;
+  double between = -sum * sum / n, used = 0;
+  for (const Group& group : all) {
+    if (group.n == 0) continue;
+    ++used;
+    between += group.sum * group.sum / group.n;
+  }
+  if (n <= used || !(total > 1e-12 * squares)) return std::nullopt;
+  const double within = (total - between) / (n - used);
+  return std::clamp((between - (used - 1) * within) / total, 0.0, 1.0);
+}
+
+}  // namespace catchment

@@ -1,0 +1,99 @@
+// Successive halving: the trials of a search, how many of them get which share of the budget, and which go on.
+//
+// Everything here is a function of its arguments: it reads no clock, draws no random numbers and starts nothing, so that a
+// search that was interrupted repeats its decisions.
+//
+// Sources: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization"
+// (arXiv:1502.07943); Halton 1960 for the points; Hutter, Hoos and Leyton-Brown 2014 for the importance.
+#ifndef CATCHMENT_CLI_TUNE_HALVING_H_
+#define CATCHMENT_CLI_TUNE_HALVING_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace catchment {
+
+// The better of two scores is the larger one, by `first` and among equal ones by `second`.
+using TrialScore = std::pair<double, double>;
+
+// A round of a search, in which each trial that is left trains anew with this share of the full budget.
+struct Rung {
+  int trials = 1;
+  double share = 1;
+};
+
+// Of the trials of a rung, one of kHalvingFactor goes on to the next, with kHalvingFactor times the share.
+inline constexpr int kHalvingFactor = 3;
+
+// Returns the rungs of a search with so many trials, at least 1. The last one has the share 1 and fewer than kHalvingFactor
+// trials. All rungs cost about the same.
+std::vector<Rung> PlanRungs(int trials);
+
+// Returns the cost of all runs, in full budgets.
+double CostOf(const std::vector<Rung>& rungs);
+
+// Returns the rungs up to the one that leaves a single trial, with their shares scaled so that all cost `cost` full
+// budgets: for a search that is followed by runs of the setting that it finds.
+std::vector<Rung> PlanRungsThatCost(int trials, double cost);
+
+// Returns the `keep` best of `trials`, from the best to the worst; of equal ones the first are better. Those without a
+// score, or with one that is not finite, are never kept, so there may be fewer.
+std::vector<int> BestTrials(const std::vector<int>& trials,
+                            const std::vector<std::optional<TrialScore>>& scores, int keep);
+
+// What happened in one rung.
+struct RungResult {
+  Rung rung;
+  std::vector<int> trials;                        // numbers from 0
+  std::vector<std::optional<TrialScore>> scores;  // of each; nothing: it failed or diverged
+};
+
+struct HalvingResult {
+  std::vector<RungResult> rungs;  // of those that had trials
+  int best = -1;                  // the trial with the best score of the last rung; -1: no trial has a score
+};
+
+// Runs trials of a rung, and returns their scores in the same order.
+using RunTrials = std::function<absl::StatusOr<std::vector<std::optional<TrialScore>>>(
+    int rung, double share, const std::vector<int>& trials)>;
+
+// Carries out a search. If all trials of a rung fail, those of the rung before decide. Errors: those of `run`.
+absl::StatusOr<HalvingResult> Halve(const std::vector<Rung>& rungs, const RunTrials& run);
+
+// Returns the coordinates of a trial in the unit cube, each in (0, 1): Halton's sequence, whose points cover the cube more
+// evenly than random ones for any number of trials. `dimensions` is at most kMostDimensions.
+inline constexpr int kMostDimensions = 8;
+std::vector<double> TrialPoint(int trial, int dimensions);
+
+// A dimension of a search: values that are listed, or a range.
+struct SearchDimension {
+  std::string path;                  // of the job's field
+  std::vector<std::string> choices;  // empty: the range
+  double low = 0;
+  double high = 1;
+  bool logarithmic = false;  // equal ratios are equally likely
+  bool whole = false;        // whole numbers
+};
+
+// Reads "PATH=log:LOW..HIGH", "PATH=LOW..HIGH" or "PATH=A,B,C", in which commas within brackets separate nothing. `whole` is
+// false. InvalidArgument says what is wrong.
+absl::StatusOr<SearchDimension> ParseDimension(const std::string& text);
+
+// Returns the value at a coordinate in (0, 1), as a job file has it. Values of ranges have four significant digits.
+std::string ValueAt(const SearchDimension& dimension, double coordinate);
+
+// Returns how much of the variance of `scores` a coordinate explains, from 0 to 1: the trials are divided into `groups` of
+// equal width, and the variance within them is compared with the whole (epsilon squared, which chance alone leaves at 0 on average;
+// Kelley 1935). Nothing if there are no more scores than groups with scores, or if all scores are equal.
+std::optional<double> Importance(const std::vector<double>& coordinates, const std::vector<double>& scores,
+                                 int groups);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_TUNE_HALVING_H_

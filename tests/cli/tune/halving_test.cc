@@ -1,0 +1,198 @@
+// The decisions of a search, on objectives whose optimum is known.
+#include "cli/tune/halving.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(PlanRungs, EachRungHasAThirdOfTheTrialsWithThreeTimesTheShare) {
+  const std::vector<Rung> rungs = PlanRungs(27);
+  ASSERT_EQ(rungs.size(), 4u);
+  EXPECT_EQ(rungs[0].trials, 27);
+  EXPECT_DOUBLE_EQ(rungs[0].share, 1.0 / 27);
+  EXPECT_EQ(rungs[2].trials, 3);
+  EXPECT_DOUBLE_EQ(rungs[3].share, 1);
+  EXPECT_DOUBLE_EQ(CostOf(rungs), 4);
+}
+
+TEST(PlanRungs, TheLastRungHasTheWholeBudgetForAnyNumberOfTrials) {
+  for (int trials = 1; trials < 100; ++trials) {
+    const std::vector<Rung> rungs = PlanRungs(trials);
+    EXPECT_EQ(rungs.front().trials, trials);
+    EXPECT_EQ(rungs.back().share, 1) << trials;
+    EXPECT_LT(rungs.back().trials, kHalvingFactor) << trials;
+    EXPECT_GE(rungs.back().trials, 1) << trials;
+  }
+}
+
+TEST(PlanRungsThatCost, CostsThatAndEndsWithAChoice) {
+  for (int trials = 2; trials < 60; ++trials) {
+    const std::vector<Rung> rungs = PlanRungsThatCost(trials, 1);
+    EXPECT_NEAR(CostOf(rungs), 1, 1e-12) << trials;
+    EXPECT_GT(rungs.back().trials, 1) << trials;
+  }
+}
+
+TEST(BestTrials, OrdersByTheFirstAndThenByTheSecondNumber) {
+  EXPECT_THAT(BestTrials({4, 5, 6, 7}, {{{0.9, -2}}, {{0.9, -1}}, {{0.95, -9}}, {{0.1, 0}}}, 3),
+              ElementsAre(6, 5, 4));
+  EXPECT_THAT(BestTrials({3, 1}, {{{1, 1}}, {{1, 1}}}, 1), ElementsAre(3));
+}
+
+TEST(BestTrials, KeepsNoneThatFailed) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(BestTrials({0, 1, 2, 3}, {{{nan, 0}}, std::nullopt, {{0.1, nan}}, {{0.1, -1}}}, 3),
+              ElementsAre(3));
+  EXPECT_THAT(BestTrials({0}, {std::nullopt}, 1), IsEmpty());
+}
+
+TEST(Halve, IfAllFailTheRungBeforeDecides) {
+  const auto result = Halve(PlanRungs(9), [](int rung, double, const std::vector<int>& trials) {
+    std::vector<std::optional<TrialScore>> scores;
+    for (const int trial : trials) {
+      scores.push_back(rung == 0 ? std::optional(TrialScore(-std::abs(trial - 4), 0)) : std::nullopt);
+    }
+    return scores;
+  });
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->best, 4);
+  EXPECT_EQ(result->rungs.size(), 2u);
+}
+
+TEST(Halve, HasNoBestTrialIfNoneHasAScore) {
+  const auto result = Halve(PlanRungs(3), [](int, double, const std::vector<int>& trials) {
+    return std::vector<std::optional<TrialScore>>(trials.size());
+  });
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->best, -1);
+}
+
+TEST(Halve, EndsWithAnErrorOfARun) {
+  const auto result = Halve(
+      PlanRungs(3),
+      [](int, double, const std::vector<int>&) -> absl::StatusOr<std::vector<std::optional<TrialScore>>> {
+        return absl::AbortedError("interrupted");
+      });
+  EXPECT_TRUE(absl::IsAborted(result.status()));
+}
+
+// The loss of training with a learning rate and a momentum, both as coordinates, after a share of the budget: it falls with
+// the budget, sooner with a higher rate, to a floor that depends on the distance to the optimum. Short runs prefer higher
+// rates than long ones do, so that they mislead.
+struct Objective {
+  double rate;
+  double momentum;
+
+  double Floor(const std::vector<double>& at) const {
+    return 4 * (at[0] - rate) * (at[0] - rate) + (at[1] - momentum) * (at[1] - momentum);
+  }
+  double Loss(const std::vector<double>& at, double share) const {
+    return Floor(at) + 0.02 * (1 - at[0]) * (1 / share - 1) / 27;
+  }
+};
+
+TEST(Halve, FindsTheOptimumWithHalfOfTheBudgetOfARandomSearch) {
+  constexpr int kObjectives = 300, kRandomTrials = 16, kTrials = 54;
+  const std::vector<Rung> rungs = PlanRungs(kTrials);
+  ASSERT_LE(CostOf(rungs), kRandomTrials / 2.0);
+  Random random(1);
+  double halving = 0, search = 0;
+  for (int i = 0; i < kObjectives; ++i) {
+    const Objective objective = {random.Uniform(0.1, 0.9), random.Uniform(0.1, 0.9)};
+    const auto result = Halve(rungs, [&](int, double share, const std::vector<int>& trials) {
+      std::vector<std::optional<TrialScore>> scores;
+      for (const int trial : trials)
+        scores.push_back(TrialScore(-objective.Loss(TrialPoint(trial, 2), share), 0));
+      return scores;
+    });
+    ASSERT_TRUE(result.ok());
+    const double found = objective.Floor(TrialPoint(result->best, 2));
+    EXPECT_LT(found, 0.1) << objective.rate << " " << objective.momentum;
+    halving += found / kObjectives;
+    double best = 1e9;
+    for (int trial = 0; trial < kRandomTrials; ++trial)
+      best = std::min(best, objective.Floor({random.Uniform(), random.Uniform()}));
+    search += best / kObjectives;
+  }
+  EXPECT_LT(halving, 0.02);
+  EXPECT_LT(halving, search);
+}
+
+TEST(TrialPoint, PointsCoverEachDimensionEvenly) {
+  constexpr int kTrials = 210, kCells = 5;
+  for (int dimension = 0; dimension < kMostDimensions; ++dimension) {
+    std::vector<int> cells(kCells);
+    for (int trial = 0; trial < kTrials; ++trial) {
+      const double at = TrialPoint(trial, kMostDimensions)[dimension];
+      ASSERT_GT(at, 0);
+      ASSERT_LT(at, 1);
+      ++cells[static_cast<int>(at * kCells)];
+    }
+    for (const int n : cells) EXPECT_NEAR(n, kTrials / kCells, 6) << dimension;
+  }
+  EXPECT_THAT(TrialPoint(0, 2), ElementsAre(0.5, 1.0 / 3));
+}
+
+TEST(ParseDimension, ReadsRangesAndChoices) {
+  const auto rate = ParseDimension("optimizer.learning_rate=log:0.001..1");
+  ASSERT_TRUE(rate.ok()) << rate.status();
+  EXPECT_EQ(rate->path, "optimizer.learning_rate");
+  EXPECT_EQ(ValueAt(*rate, 0.5), "0.03162");
+  EXPECT_EQ(ValueAt(*rate, 1e-9), "0.001");
+  const auto momentum = ParseDimension("optimizer.momentum=0..0.8");
+  ASSERT_TRUE(momentum.ok()) << momentum.status();
+  EXPECT_EQ(ValueAt(*momentum, 0.25), "0.2");
+  const auto preset = ParseDimension("algorithm.preset=sync,downpour,easgd");
+  ASSERT_TRUE(preset.ok()) << preset.status();
+  EXPECT_EQ(ValueAt(*preset, 0.34), "downpour");
+  EXPECT_EQ(ValueAt(*preset, 0.999), "easgd");
+  const auto messages = ParseDimension("algorithm.x={a: [1, 2], b: 'c,d'},{}");
+  ASSERT_TRUE(messages.ok()) << messages.status();
+  EXPECT_THAT(messages->choices, ElementsAre("{a: [1, 2], b: 'c,d'}", "{}"));
+}
+
+TEST(ParseDimension, RefusesWhatIsNoSearch) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"learning_rate", "takes PATH="}, {"=1..2", "takes PATH="},    {"a=", "takes PATH="},
+      {"a=2..1", "empty range"},        {"a=1..inf", "empty range"}, {"a=nan..1", "empty range"},
+      {"a=1..1", "empty range"},        {"a=log:0..1", "above 0"},   {"a=log:1", "two numbers"},
+      {"a=sync", "one value"},          {"a=b,,c", "empty"},         {"a=b,c,b", "twice"}};
+  for (const auto& [text, reason] : wrong)
+    EXPECT_THAT(std::string(ParseDimension(text).status().message()), HasSubstr(reason)) << text;
+}
+
+TEST(ValueAt, WholeNumbersStayWithinTheRange) {
+  SearchDimension batch = {
+      .path = "batch_size", .low = 15.5, .high = 64.5, .logarithmic = true, .whole = true};
+  EXPECT_EQ(ValueAt(batch, 1e-9), "16");
+  EXPECT_EQ(ValueAt(batch, 1 - 1e-9), "64");
+}
+
+TEST(Importance, IsThatOfTheCoordinateWhichMatters) {
+  std::vector<double> first, second, scores;
+  for (int trial = 0; trial < 60; ++trial) {
+    const std::vector<double> point = TrialPoint(trial, 2);
+    first.push_back(point[0]);
+    second.push_back(point[1]);
+    scores.push_back(point[0] < 1.0 / 3 ? 1 : 0);
+  }
+  EXPECT_NEAR(Importance(first, scores, 3).value(), 1, 1e-9);
+  EXPECT_LT(Importance(second, scores, 3).value(), 0.05);
+  EXPECT_FALSE(Importance(first, std::vector<double>(60, 0.7), 3).has_value());
+  EXPECT_FALSE(Importance({0.1, 0.5, 0.9}, {1, 2, 3}, 3).has_value());
+}
+
+}  // namespace
+}  // namespace catchment
