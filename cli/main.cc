@@ -1,5 +1,5 @@
 // The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h,
-// cli/simulate/simulate.h and cli/advise/advise.h.
+// cli/simulate/simulate.h, cli/tune/tune.h and cli/advise/advise.h.
 #include <functional>
 #include <ostream>
 #include <string>
@@ -14,6 +14,7 @@
 #include "cli/simulate/simulate.h"
 #include "cli/terminal.h"
 #include "cli/train.h"
+#include "cli/tune/tune.h"
 #include "common/command_line.h"
 #include "common/nearest_name.h"
 #include "common/open_files.h"
@@ -32,6 +33,8 @@ constexpr char kHelp[] =
                                       trains it with several algorithms and reports which is best
   catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3 --out=DIR
                                       the same for a cluster that is not here, in virtual time
+  catchment tune JOB --over=PATH=RANGE --out=DIR
+                                      searches for the best values of fields, such as the learning rate
   catchment advise JOB|RUN_DIR|HOST:PORT
                                       says how many workers and servers suit it, and which algorithms
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
@@ -60,6 +63,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"train", RunTrainCommand},
       {"compare", RunCompareCommand},
       {"simulate", RunSimulateCommand},
+      {"tune", RunTuneCommand},
       {"advise", RunAdviseCommand},
       {"report", RunReportCommand},
       {"status", RunStatus},

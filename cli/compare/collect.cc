@@ -66,16 +66,20 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
   return result;
 }
 
+std::optional<TrialScore> ScoreOf(const RunResult& run) {
+  if (!run.done || (!run.accuracy.has_value() && !run.loss.has_value())) return std::nullopt;
+  return TrialScore(run.accuracy.value_or(0), -run.loss.value_or(0));
+}
+
 int BestProbe(const std::vector<RunResult>& probes) {
-  int best = -1;
+  std::vector<int> trials;
+  std::vector<std::optional<TrialScore>> scores;
   for (size_t i = 0; i < probes.size(); ++i) {
-    if (!probes[i].done || (!probes[i].accuracy.has_value() && !probes[i].loss.has_value())) continue;
-    const auto key = [](const RunResult& run) {
-      return std::pair(run.accuracy.value_or(0), -run.loss.value_or(0));
-    };
-    if (best < 0 || key(probes[best]) < key(probes[i])) best = static_cast<int>(i);
+    trials.push_back(static_cast<int>(i));
+    scores.push_back(ScoreOf(probes[i]));
   }
-  return best;
+  const std::vector<int> best = BestTrials(trials, scores, 1);
+  return best.empty() ? -1 : best.front();
 }
 
 std::string VersionLine() {

@@ -90,7 +90,8 @@ std::string InitialWeights(const CompareOptions& options) {
   return std::filesystem::absolute(options.out + "/initial.safetensors").lexically_normal();
 }
 
-// Returns the job of the file and the program, with the overrides.
+}  // namespace
+
 absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,
                                  std::optional<ProgramDescription>* description) {
   absl::StatusOr<v1::Job> job = ReadJob(options.job, options.program, signals, description);
@@ -102,8 +103,6 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
       "data.external.test_samples: is 0, but runs are compared by the scores of the test set; pass a test "
       "set to join()");
 }
-
-}  // namespace
 
 int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
                const Streams& streams) {

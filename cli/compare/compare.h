@@ -7,10 +7,12 @@
 #define CATCHMENT_CLI_COMPARE_COMPARE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/process.h"
+#include "cli/read_job.h"
 #include "cli/terminal.h"
 #include "common/command_line.h"
 #include "proto/job.pb.h"
@@ -61,6 +63,16 @@ struct CompareOptions {
 // --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of the help of the first.
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
 
+// Adds those of these that say how each run is carried out: --budget, --out, --overwrite, --set and --servers.
+void AddRunFlags(CompareOptions* options, FlagSet* flags);
+
+// Adds the flags that say where and with what the runs train: --threads, --device, --program, --stall_seconds, --launcher
+// and those of launchers.
+void AddLaunchFlags(CompareOptions* options, FlagSet* flags);
+
+// Refuses values of AddLaunchFlags that do not suit each other.
+absl::Status CheckLaunchFlags(const CompareOptions& options);
+
 // Refuses what --set changes if other flags of these, or the comparison itself, decide it.
 absl::Status CheckPlanFlags(const CompareOptions& options);
 
@@ -70,6 +82,10 @@ CommandLine CompareCommandLine(CompareOptions* options);
 // Return the values as the flags take them: "samples:120000", "1:4x".
 std::string ToString(const CompareBudget& budget);
 std::string ToString(const v1::Straggler& straggler);
+
+// Returns the job of the file and the program, with the overrides. The program's description is kept in *description.
+absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,
+                                 std::optional<ProgramDescription>* description);
 
 // Runs a command line. Returns the exit code, which --help explains. Call it on the main thread, before any
 // other thread is started.

@@ -10,6 +10,7 @@
 #ifndef CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 #define CATCHMENT_CLI_COMPARE_COMPARE_DIRECTORY_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "cli/compare/compare_plan.h"
 #include "cli/report/comparison.h"
 #include "cli/run_directory.h"
+#include "cli/tune/halving.h"
 #include "nlohmann/json.hpp"
 
 namespace catchment {
@@ -54,6 +56,10 @@ RunOutcome OutcomeOf(const PlannedRun& run, const std::string& path);
 
 // Reads the result of a run from its directory. A run that is not done has the reason, and no results.
 RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
+
+// Returns the accuracy of a run and its loss, negated, by which runs are ranked; only the loss counts if targets are real
+// numbers. Nothing if the run is not done or has neither.
+std::optional<TrialScore> ScoreOf(const RunResult& run);
 
 // Returns the index of the run with the best accuracy, and among equal ones, or if targets are real numbers,
 // with the lowest loss; -1 if none is done.

@@ -190,14 +190,18 @@ absl::Status Check(const CompareOptions& o) {
                                straggler.worker(), ": they count from 0, and at most ", o.workers.back(),
                                " are used"));
   }
+  return CheckLaunchFlags(o);
+}
+
+}  // namespace
+
+absl::Status CheckLaunchFlags(const CompareOptions& o) {
   const std::string device = absl::AsciiStrToLower(o.device);
   if (!device.empty() && device != "auto" && device != "cpu" && device != "cuda") {
     return Refuse(absl::StrCat("--device=", o.device, ": takes auto, cpu or cuda"));
   }
   return CheckLauncher(o);
 }
-
-}  // namespace
 
 absl::Status CheckPlanFlags(const CompareOptions& o) {
   for (const std::string& set : o.set) {
@@ -226,15 +230,19 @@ void AddPlanFlags(const std::string& algorithms_default, CompareOptions* o, Flag
                 absl::StrCat("Runs of each kind, with seeds from the job's on. Default ", o->seeds,
                              "; with 1, noise cannot be estimated."));
   flags->AddParsed(
-      "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
-      "Ends each run. Default: the job's budget. With seconds the learning rate is constant, since its "
-      "schedule needs a budget in samples.");
-  flags->AddParsed(
       "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
       "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May change "
       "when the command is started again.");
+  AddRunFlags(o, flags);
+}
+
+void AddRunFlags(CompareOptions* o, FlagSet* flags) {
+  flags->AddParsed(
+      "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
+      "Ends each run. Default: the job's budget. With seconds the learning rate is constant, since its "
+      "schedule needs a budget in samples.");
   flags->AddRequired("out", "DIR", &o->out, "Directory for all output.");
-  flags->AddSwitch("overwrite", &o->overwrite, "Deletes an earlier comparison in DIR first.");
+  flags->AddSwitch("overwrite", &o->overwrite, "Deletes the earlier results in DIR first.");
   AddSetFlag(&o->set, flags);
   flags->AddInt("servers", "N", 1, &o->servers, "Server processes. Default 1.");
 }
@@ -252,35 +260,39 @@ CommandLine CompareCommandLine(CompareOptions* o) {
   flags.AddSwitch("search", &o->search,
                   "First tries momentum 0, 0.3, 0.6, 0.9 and the learning rate and a tenth of it, for each "
                   "algorithm with the most workers and a quarter of the budget, and uses the best.");
-  flags.AddInt("threads", "N", 1, &o->threads,
-               "Threads of each worker. Default 1, for any number of workers.");
-  flags.AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");
-  flags.AddString("program", "COMMAND", &o->program,
-                  "Computes the gradients, as in `catchment train`. JOB may then be left out.");
-  flags.AddSeconds("stall_seconds", &o->stall_seconds,
-                   "Ends a run after this time without progress. Default 600.");
-  flags.AddParsed(
+  AddLaunchFlags(o, &flags);
+  line.check = [o] { return Check(*o); };
+  return line;
+}
+
+void AddLaunchFlags(CompareOptions* o, FlagSet* flags) {
+  flags->AddInt("threads", "N", 1, &o->threads,
+                "Threads of each worker. Default 1, for any number of workers.");
+  flags->AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");
+  flags->AddString("program", "COMMAND", &o->program,
+                   "Computes the gradients, as in `catchment train`. JOB may then be left out.");
+  flags->AddSeconds("stall_seconds", &o->stall_seconds,
+                    "Ends a run after this time without progress. Default 600.");
+  flags->AddParsed(
       "launcher", "local|slurm|kubectl",
       [o](const std::string& text) { return ParseLauncher(text, &o->launcher); },
       "Where the runs train: one after another on this machine (default); each as a job of Slurm, from a "
       "machine with its commands, with DIR on a file system that all nodes see; or one after another on "
       "Kubernetes.");
-  flags.AddInt("nodes", "N", 1, &o->slurm.nodes,
-               "Slurm: nodes of each run, at most one for each worker. Default 1.");
-  flags.AddInt(
+  flags->AddInt("nodes", "N", 1, &o->slurm.nodes,
+                "Slurm: nodes of each run, at most one for each worker. Default 1.");
+  flags->AddInt(
       "gpus_per_node", "G", 1, &o->slurm.gpus_per_node,
       "Slurm: a GPU for each worker, at most G on a node. A run then takes the fewest nodes, at most "
       "--nodes, that its workers can be divided equally between.");
-  flags.AddString(
+  flags->AddString(
       "partition", "P", &o->slurm.partition,
       "Slurm: the partition. Default: the cluster's. Other options of sbatch are taken from its environment "
       "variables, such as SBATCH_ACCOUNT and SBATCH_TIMELIMIT.");
-  flags.AddString(
+  flags->AddString(
       "overlay", "DIR", &o->overlay,
       "Kubernetes, required: the kustomization that the runs are made from, such as "
       "deploy/kubernetes/overlays/cpu, with your image. The cluster and the namespace are kubectl's.");
-  line.check = [o] { return Check(*o); };
-  return line;
 }
 
 std::string ToString(const CompareBudget& budget) {

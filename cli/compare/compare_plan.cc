@@ -60,7 +60,7 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   if (!facts.ok()) return facts.status();
   if (share < 1 && !facts->knows_budget()) {
     return absl::InvalidArgumentError(
-        "epochs: --search uses a part of the budget, but the number of samples of data.table is known only "
+        "epochs: a search uses a part of the budget, but the number of samples of data.table is known only "
         "after a worker has read them; give the budget in samples");
   }
   if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
@@ -143,6 +143,11 @@ absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Jo
     if (!runs) return RefuseAll(algorithm, plan.left_out);
   }
   return plan;
+}
+
+absl::StatusOr<v1::Job> JobWithShare(const CompareOptions& options, const v1::Job& given, int workers,
+                                     uint64_t seed, double share) {
+  return MakeJob(options, given, PresetOf(given), workers, seed, share, nullptr);
 }
 
 absl::StatusOr<std::vector<PlannedRun>> PlanSearch(const CompareOptions& options, const v1::Job& given,

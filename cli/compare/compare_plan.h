@@ -64,6 +64,10 @@ struct ComparePlan {
 absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Job& given,
                                      const FoundHyperparameters& found);
 
+// Returns the job of one run with the algorithm of `given`, complete and valid, with this share of the budget.
+absl::StatusOr<v1::Job> JobWithShare(const CompareOptions& options, const v1::Job& given, int workers,
+                                     uint64_t seed, double share);
+
 // Returns the runs of a search for one algorithm: with the first seed, the most workers, and a quarter of the
 // budget.
 absl::StatusOr<std::vector<PlannedRun>> PlanSearch(const CompareOptions& options, const v1::Job& given,

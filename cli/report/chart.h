@@ -70,7 +70,7 @@ struct CurvePoint {
 };
 
 struct Curve {
-  std::string name;
+  std::string name;  // empty: the legend leaves it out
   Look look;
   std::vector<CurvePoint> points;
   bool markers = false;  // draws a marker at each point

@@ -31,6 +31,10 @@ std::vector<LegendPlace> LegendPlaces(const LineChart& chart) {
   std::vector<LegendPlace> places;
   LegendPlace next{kLeft, 0};
   for (const Curve& curve : chart.curves) {
+    if (curve.name.empty()) {
+      places.push_back(next);
+      continue;
+    }
     const double width = kLegendSample + kLegendLetter * static_cast<double>(curve.name.size());
     if (next.x + width > kWidth && next.x > kLeft) next = {kLeft, next.row + 1};
     places.push_back(next);
@@ -42,6 +46,7 @@ std::vector<LegendPlace> LegendPlaces(const LineChart& chart) {
 void DrawLegend(const LineChart& chart, Svg* svg) {
   const std::vector<LegendPlace> places = LegendPlaces(chart);
   for (size_t i = 0; i < places.size(); ++i) {
+    if (chart.curves[i].name.empty()) continue;
     const Look& look = chart.curves[i].look;
     const double x = places[i].x;
     const double y = kTitle + kLegendRow * (0.5 + places[i].row);

@@ -1,5 +1,6 @@
 #include "cli/simulate/simulate.h"
 
+#include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -7,14 +8,12 @@
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
-#include "cli/compare/launcher.h"
 #include "cli/read_job.h"
 #include "cli/run_directory.h"
 #include "cli/simulate/recorded_run.h"
 #include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
-#include "simulation/simulation.h"
 
 namespace catchment {
 namespace {
@@ -91,9 +90,9 @@ absl::StatusOr<ComparePlan> PlanRuns(const SimulateOptions& options, const v1::J
   return plan;
 }
 
-absl::Status CheckMemory(const ComparePlan& plan, const SimulationOptions& simulation) {
+absl::Status CheckMemory(const std::vector<PlannedRun>& runs, const SimulationOptions& simulation) {
   const double memory = FreeMemory();
-  for (const PlannedRun& run : plan.runs) {
+  for (const PlannedRun& run : runs) {
     const absl::StatusOr<int64_t> fit = WorkersThatFit(run.job, simulation, kMemoryShare * memory);
     if (!fit.ok()) return fit.status();
     if (run.workers <= *fit) continue;
@@ -112,37 +111,6 @@ nlohmann::ordered_json RecordOf(const SimulateOptions& options, const v1::Job& g
   for (const StragglerModel& straggler : options.stragglers) record["straggler"].push_back(straggler.text);
   return record;
 }
-
-// Carries out the runs on simulated clusters, one after another.
-class SimulationLauncher : public Launcher {
- public:
-  explicit SimulationLauncher(const SimulationOptions& simulation) : simulation_(simulation) {}
-
-  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                      CompareProgress* progress, int* /*signal*/) override {
-    for (const PlannedRun& run : runs) {
-      if (absl::Status status = Run(run, directory, progress); !status.ok()) return status;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Run(const PlannedRun& run, const CompareDirectory& comparison, CompareProgress* progress) {
-    const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
-    if (!directory.ok()) return directory.status();
-    SimulationOptions options = simulation_;
-    options.out_dir = directory->path();
-    options.seconds = run.seconds;
-    options.end_reason = TimeIsUp(run.seconds);
-    progress->Begin(LabelOf(run));
-    const absl::Status status = Simulate(run.job, options).status();
-    progress->End(status.ok() ? ResultLine(directory->path()) : absl::StrCat("failed: ", status.message()));
-    // An error of the job or its data is that of all runs.
-    return absl::IsInternal(status) ? absl::OkStatus() : status;
-  }
-
-  const SimulationOptions& simulation_;
-};
 
 // Returns the command line without the directory, so that the same simulation gives the same report in any directory.
 std::string CommandOf(const std::vector<std::string>& args) {
@@ -170,18 +138,18 @@ Comparison Result(const SimulateOptions& options, const CompareDirectory& direct
 absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams) {
   const absl::StatusOr<v1::Job> given = GivenJob(&options);
   if (!given.ok()) return given.status();
-  const absl::StatusOr<SimulationOptions> simulation = MakeOptions(options, *given);
-  if (!simulation.ok()) return simulation.status();
   const absl::StatusOr<ComparePlan> plan = PlanRuns(options, *given);
   if (!plan.ok()) return plan.status();
-  if (absl::Status status = CheckMemory(*plan, *simulation); !status.ok()) return status;
-  const std::string description = Describe(options, *simulation);
+  const absl::StatusOr<std::unique_ptr<SimulationLauncher>> launcher =
+      SimulationLauncher::Create(options, *given, plan->runs);
+  if (!launcher.ok()) return launcher.status();
+  const std::string& description = (*launcher)->description();
   const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(
       options.plan.out, options.plan.overwrite, RecordOf(options, *given, description));
   if (!directory.ok()) return directory.status();
-  SimulationLauncher launcher(*simulation);
   int signal = 0;
-  if (absl::Status status = RunMissing(plan->runs, *directory, &launcher, streams, &signal); !status.ok())
+  if (absl::Status status = RunMissing(plan->runs, *directory, launcher->get(), streams, &signal);
+      !status.ok())
     return status;
   const Comparison comparison = Result(options, *directory, *plan, description);
   if (absl::Status status = Conclude(comparison, directory->path(), streams.out); !status.ok()) return status;
@@ -189,6 +157,39 @@ absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams)
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<SimulationLauncher>> SimulationLauncher::Create(
+    const SimulateOptions& options, const v1::Job& given, const std::vector<PlannedRun>& runs) {
+  absl::StatusOr<SimulationOptions> simulation = MakeOptions(options, given);
+  if (!simulation.ok()) return simulation.status();
+  if (absl::Status status = CheckMemory(runs, *simulation); !status.ok()) return status;
+  std::string description = Describe(options, *simulation);
+  return absl::WrapUnique(new SimulationLauncher(*std::move(simulation), std::move(description)));
+}
+
+absl::Status SimulationLauncher::Launch(const std::vector<PlannedRun>& runs,
+                                        const CompareDirectory& directory, CompareProgress* progress,
+                                        int* /*signal*/) {
+  for (const PlannedRun& run : runs) {
+    if (absl::Status status = Run(run, directory, progress); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SimulationLauncher::Run(const PlannedRun& run, const CompareDirectory& comparison,
+                                     CompareProgress* progress) {
+  const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
+  if (!directory.ok()) return directory.status();
+  SimulationOptions options = simulation_;
+  options.out_dir = directory->path();
+  options.seconds = run.seconds;
+  options.end_reason = TimeIsUp(run.seconds);
+  progress->Begin(LabelOf(run));
+  const absl::Status status = Simulate(run.job, options).status();
+  progress->End(status.ok() ? ResultLine(directory->path()) : absl::StrCat("failed: ", status.message()));
+  // An error of the job or its data is that of all runs.
+  return absl::IsInternal(status) ? absl::OkStatus() : status;
+}
 
 int RunSimulateCommand(const std::vector<std::string>& args, const Streams& streams) {
   SimulateOptions options;

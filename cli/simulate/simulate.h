@@ -3,14 +3,18 @@
 #ifndef CATCHMENT_CLI_SIMULATE_SIMULATE_H_
 #define CATCHMENT_CLI_SIMULATE_SIMULATE_H_
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/compare/compare.h"
+#include "cli/compare/launcher.h"
 #include "cli/terminal.h"
 #include "common/command_line.h"
 #include "simulation/models.h"
+#include "simulation/simulation.h"
 
 namespace catchment {
 
@@ -26,6 +30,36 @@ struct SimulateOptions {
   std::string gradient = "job";  // as given
   std::string from;              // a finished run, for `step`, `start` and `network`
   int seed = 0;                  // 0: the job's
+};
+
+// Adds the flags of what is modelled: --step, --start, --network, --straggler, --failures, --gradient and --from.
+void AddModelFlags(SimulateOptions* options, FlagSet* flags);
+
+// Refuses a --straggler that no run has. `most` is the largest number of workers.
+absl::Status CheckStragglers(const SimulateOptions& options, int most);
+
+// Carries out runs on simulated clusters, one after another.
+class SimulationLauncher : public Launcher {
+ public:
+  // Checks that the runs fit into this machine's memory. Errors: those of --from; InvalidArgument if nothing says how long
+  // a step takes; ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<SimulationLauncher>> Create(const SimulateOptions& options,
+                                                                    const v1::Job& given,
+                                                                    const std::vector<PlannedRun>& runs);
+
+  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
+                      CompareProgress* progress, int* signal) override;
+
+  // Returns what is modelled, for the report and the record of the directory.
+  const std::string& description() const { return description_; }
+
+ private:
+  SimulationLauncher(SimulationOptions simulation, std::string description)
+      : simulation_(std::move(simulation)), description_(std::move(description)) {}
+  absl::Status Run(const PlannedRun& run, const CompareDirectory& comparison, CompareProgress* progress);
+
+  const SimulationOptions simulation_;
+  const std::string description_;
 };
 
 // Returns a command line that fills *options except `plan.args`.

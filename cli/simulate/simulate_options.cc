@@ -39,9 +39,14 @@ std::function<absl::Status(const std::string&)> Parser(absl::StatusOr<Value> (*p
 
 absl::Status Check(const SimulateOptions& o) {
   if (absl::Status status = CheckPlanFlags(o.plan); !status.ok()) return status;
+  return CheckStragglers(o, o.plan.workers.back());
+}
+
+}  // namespace
+
+absl::Status CheckStragglers(const SimulateOptions& o, int most) {
   for (const StragglerModel& straggler : o.stragglers) {
-    const auto most = static_cast<uint32_t>(o.plan.workers.back());
-    if (!straggler.worker || *straggler.worker < most) continue;
+    if (!straggler.worker || *straggler.worker < static_cast<uint32_t>(most)) continue;
     return absl::InvalidArgumentError(absl::StrCat("--straggler=", straggler.text, ": no run has a worker ",
                                                    *straggler.worker, ": they count from 0, and at most ",
                                                    most, " are used"));
@@ -49,25 +54,30 @@ absl::Status Check(const SimulateOptions& o) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 CommandLine SimulateCommandLine(SimulateOptions* o) {
   CommandLine line{.name = "catchment simulate", .usage = kUsage, .notes = kNotes};
   line.argument = {"JOB", "examples/mnist_mlp.textproto --step=lognormal:50ms:0.3 --out=sim", &o->plan.job};
   FlagSet& flags = line.flags;
   AddPlanFlags("Default: the job's.", &o->plan, &flags);
-  flags.AddParsed(
+  AddModelFlags(o, &flags);
+  flags.AddInt("seed", "N", 1, &o->seed, "First seed. Default: the job's.");
+  line.check = [o] { return Check(*o); };
+  return line;
+}
+
+void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
+  flags->AddParsed(
       "step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
       "Time that a worker computes for a minibatch. Default: that of --from, or of model.synthetic.");
-  flags.AddParsed(
+  flags->AddParsed(
       "start", "none|DISTRIBUTION", Parser(ParseStart, &o->start),
       "By how much the first step of each worker takes longer, such as exponential:2s for programs that "
       "compile: workers begin apart. Default: that of --from, or exponential with the mean of a step.");
-  flags.AddParsed(
+  flags->AddParsed(
       "network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
       "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. Default: that of "
       "--from, or 10Gbit:50us.");
-  flags.AddParsed(
+  flags->AddParsed(
       "straggler", "WHO:TIMESx",
       [o](const std::string& text) {
         const absl::StatusOr<StragglerModel> straggler = ParseStraggler(text);
@@ -77,7 +87,7 @@ CommandLine SimulateCommandLine(SimulateOptions* o) {
       "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers; 1%steps:10x one of a hundred "
       "steps. May "
       "be repeated.");
-  flags.AddParsed(
+  flags->AddParsed(
       "failures", "MEAN:AWAY",
       [o](const std::string& text) {
         const absl::StatusOr<FailureModel> failures = ParseFailures(text);
@@ -87,7 +97,7 @@ CommandLine SimulateCommandLine(SimulateOptions* o) {
       },
       "2h:30s: each worker is lost at random, after two hours on average, and back 30 seconds later. "
       "Default: none.");
-  flags.AddParsed(
+  flags->AddParsed(
       "gradient", "job|quadratic:CONDITION:NOISE",
       [o](const std::string& text) {
         o->gradient = text;
@@ -99,12 +109,9 @@ CommandLine SimulateCommandLine(SimulateOptions* o) {
       "What is trained: the job's model on its data, or a quadratic function in its place, for thousands of "
       "workers; its "
       "accuracy is the share of the initial loss that is gone. Default job.");
-  flags.AddString("from", "RUN_DIR", &o->from,
-                  "The --out of a finished run, for the time of a step, of the first one, and the network. "
-                  "Flags go before.");
-  flags.AddInt("seed", "N", 1, &o->seed, "First seed. Default: the job's.");
-  line.check = [o] { return Check(*o); };
-  return line;
+  flags->AddString("from", "RUN_DIR", &o->from,
+                   "The --out of a finished run, for the time of a step, of the first one, and the network. "
+                   "Flags go before.");
 }
 
 }  // namespace catchment

@@ -16,7 +16,7 @@ import pages  # noqa: E402
 TREE = os.path.dirname(os.path.realpath("README.md"))
 # Pages whose flags are those of the project's programs.
 FLAG_PAGES = ["README.md", "docs/advise.md", "docs/compare.md", "docs/models.md", "docs/operating.md",
-              *glob.glob("docs/algorithms/*")]
+              "docs/tune.md", *glob.glob("docs/algorithms/*")]
 # In this one those in a table's last column are.
 COMING_FROM = "docs/coming_from.md"
 # "model.safetensors" is no field of a job.

@@ -1,0 +1,299 @@
+#include "cli/tune/tune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/compare/compare_directory.h"
+#include "cli/compare/compare_plan.h"
+#include "cli/compare/compare_runs.h"
+#include "cli/compare/launcher.h"
+#include "cli/compare/slurm_launcher.h"
+#include "common/job/job_text.h"
+#include "common/job/text_format.h"
+#include "common/text.h"
+
+namespace catchment {
+namespace {
+
+constexpr int kGroups = 3;
+
+std::string Override(const SearchDimension& dimension, const std::string& value) {
+  return absl::StrCat(dimension.path, "=", value);
+}
+
+// Finds out which ranges are of whole numbers, and that the job has all fields.
+absl::Status CheckFields(const v1::Job& given, std::vector<SearchDimension>* over) {
+  for (SearchDimension& dimension : *over) {
+    v1::Job job = given;
+    const std::vector<std::string> values =
+        dimension.choices.empty() ? std::vector{Short(dimension.low + 0.3)} : dimension.choices;
+    absl::Status status;
+    for (const std::string& value : values) {
+      status = ApplyOverrides({Override(dimension, value)}, &job);
+      if (!status.ok()) break;
+    }
+    if (status.ok()) continue;
+    dimension.whole = dimension.choices.empty() && std::ceil(dimension.low) <= std::floor(dimension.high);
+    job = given;
+    if (dimension.whole && ApplyOverrides({Override(dimension, ValueAt(dimension, 0.5))}, &job).ok())
+      continue;
+    return absl::InvalidArgumentError(absl::StrCat("--over: ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> OverridesOf(const std::vector<SearchDimension>& over, const Trial& trial) {
+  std::vector<std::string> overrides;
+  for (size_t i = 0; i < over.size(); ++i) overrides.push_back(Override(over[i], trial.values[i]));
+  return overrides;
+}
+
+// The trials of one search, and the jobs of their runs.
+class Trials {
+ public:
+  Trials(const TuneOptions& options, const v1::Job& given) : options_(options), given_(given) {
+    for (int trial = 0; trial < options.trials; ++trial) {
+      const std::vector<double> point = TrialPoint(trial, static_cast<int>(options.over.size()));
+      Trial& one = trials_.emplace_back();
+      for (size_t i = 0; i < point.size(); ++i) one.values.push_back(ValueAt(options.over[i], point[i]));
+    }
+  }
+
+  // Checks all jobs before the first run. InvalidArgument if none with some value of a dimension is valid.
+  absl::Status Check(double least_share) {
+    for (size_t i = 0; i < trials_.size(); ++i)
+      trials_[i].invalid = std::string(Plan(static_cast<int>(i), 0, least_share).status().message());
+    for (size_t i = 0; i < options_.over.size(); ++i) {
+      const SearchDimension& dimension = options_.over[i];
+      for (const Trial& trial : trials_) {
+        if (trial.invalid.empty()) continue;
+        const bool valid = std::any_of(trials_.begin(), trials_.end(), [&](const Trial& other) {
+          return other.invalid.empty() && (dimension.choices.empty() || other.values[i] == trial.values[i]);
+        });
+        if (valid) continue;
+        return absl::InvalidArgumentError(absl::StrCat("--over: no trial with ",
+                                                       Override(dimension, trial.values[i]),
+                                                       " has a valid job:\n", trial.invalid));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<PlannedRun> Plan(int trial, int rung, double share) const {
+    absl::StatusOr<v1::Job> job = JobOf(trial);
+    if (!job.ok()) return job.status();
+    PlannedRun run;
+    run.directory = absl::StrCat("runs/trial-", trial + 1, "-rung-", rung + 1);
+    run.algorithm = absl::StrCat("trial ", trial + 1, ", rung ", rung + 1);
+    run.workers = options_.runs.plan.workers.front();
+    run.seed = given_.has_seed() ? given_.seed() : 1;
+    run.seconds = options_.runs.plan.budget.seconds * share;
+    job = JobWithShare(options_.runs.plan, *job, run.workers, run.seed, share);
+    if (!job.ok()) return job.status();
+    run.job = *std::move(job);
+    for (const StragglerModel& straggler : options_.runs.stragglers) SetStragglers(straggler, &run.job);
+    return run;
+  }
+
+  // Returns the job of a trial as a user would write it.
+  absl::StatusOr<v1::Job> JobOf(int trial) const {
+    v1::Job job = given_;
+    if (absl::Status status = ApplyOverrides(OverridesOf(options_.over, trials_[trial]), &job); !status.ok())
+      return status;
+    return job;
+  }
+
+  const std::vector<Trial>& all() const { return trials_; }
+
+ private:
+  const TuneOptions& options_;
+  const v1::Job& given_;
+  std::vector<Trial> trials_;
+};
+
+// Carries out a search with the runs of `launcher`.
+class Search {
+ public:
+  // Owns none of the objects.
+  Search(const Trials& trials, const CompareDirectory& directory, Launcher* launcher, const Streams& streams)
+      : trials_(trials), directory_(directory), launcher_(launcher), streams_(streams) {}
+
+  absl::StatusOr<HalvingResult> Run(const std::vector<Rung>& rungs) {
+    return Halve(rungs, [this](int rung, double share, const std::vector<int>& trials) {
+      return RunRung(rung, share, trials);
+    });
+  }
+
+  const std::vector<std::vector<RunResult>>& runs() const { return runs_; }
+  int signal() const { return signal_; }
+
+ private:
+  absl::StatusOr<std::vector<std::optional<TrialScore>>> RunRung(int rung, double share,
+                                                                 const std::vector<int>& trials) {
+    std::vector<PlannedRun> planned;
+    for (const int trial : trials) {
+      absl::StatusOr<PlannedRun> run = trials_.Plan(trial, rung, share);
+      if (run.ok()) planned.push_back(*std::move(run));
+    }
+    *streams_.out << "rung " << rung + 1 << ": " << Plural(planned.size(), "trial") << " with "
+                  << Percent(share) << " of the budget\n"
+                  << std::flush;
+    if (absl::Status status = RunMissing(planned, directory_, launcher_, streams_, &signal_); !status.ok())
+      return status;
+    std::vector<std::optional<TrialScore>> scores;
+    std::vector<RunResult>& results = runs_.emplace_back();
+    for (const int trial : trials) {
+      const absl::StatusOr<PlannedRun> run = trials_.Plan(trial, rung, share);
+      RunResult result;
+      result.reason = std::string(run.status().message());
+      if (run.ok()) result = CollectRun(directory_, *run);
+      scores.push_back(ScoreOf(result));
+      results.push_back(std::move(result));
+    }
+    return scores;
+  }
+
+  const Trials& trials_;
+  const CompareDirectory& directory_;
+  Launcher* const launcher_;
+  const Streams& streams_;
+  std::vector<std::vector<RunResult>> runs_;
+  int signal_ = 0;
+};
+
+std::vector<std::optional<double>> ImportanceOf(const TuneResult& result) {
+  const RungResult& first = result.halving.rungs.front();
+  const bool accuracies = BestRun(result) != nullptr && BestRun(result)->accuracy.has_value();
+  std::vector<std::optional<double>> all;
+  for (size_t i = 0; i < result.over.size(); ++i) {
+    std::vector<double> coordinates, scores;
+    for (size_t t = 0; t < first.trials.size(); ++t) {
+      if (!first.scores[t].has_value()) continue;
+      const double score = accuracies ? first.scores[t]->first : first.scores[t]->second;
+      if (!std::isfinite(score)) continue;
+      coordinates.push_back(TrialPoint(first.trials[t], static_cast<int>(result.over.size()))[i]);
+      scores.push_back(score);
+    }
+    const size_t choices = result.over[i].choices.size();
+    all.push_back(Importance(coordinates, scores, choices > 0 ? static_cast<int>(choices) : kGroups));
+  }
+  return all;
+}
+
+// Writes the report and the best job, and prints where they are.
+absl::Status WriteResult(const TuneOptions& options, const TuneResult& result, const Trials& trials,
+                         const std::string& directory, std::ostream* out) {
+  const std::string page = directory + kReportPage, json = directory + kReportJson;
+  absl::Status status = WriteFile(json, TuneJson(result).dump(2) + "\n");
+  status.Update(WriteFile(page, TunePage(result)));
+  const RunResult* const best = BestRun(result);
+  if (!status.ok()) return status;
+  if (best == nullptr)
+    return absl::UnavailableError(absl::StrCat("no trial has a result; ", page, " has the reasons"));
+  absl::StatusOr<v1::Job> job = trials.JobOf(result.halving.best);
+  if (!job.ok()) return job.status();
+  if (options.runs.plan.budget.samples > 0) job->set_samples(options.runs.plan.budget.samples);
+  if (options.workers > 0) job->set_workers(options.workers);
+  const std::string best_job = directory + "/best.textproto";
+  if (status = WriteFile(best_job, JobText(*job)); !status.ok()) return status;
+  const std::string score =
+      best->accuracy ? Percent(*best->accuracy) : absl::StrCat("loss ", Short(*best->loss, 4));
+  *out << "\nThe best of " << Plural(result.trials.size(), "trial") << " is trial " << result.halving.best + 1
+       << ", with " << score << ": " << SettingsOf(result, result.halving.best) << "\n\njob     " << best_job
+       << "\nreport  " << page << "\nfigures " << json << '\n'
+       << std::flush;
+  size_t failed = 0;
+  for (const std::vector<RunResult>& rung : result.runs) {
+    for (const RunResult& run : rung) failed += !run.directory.empty() && !run.done && !run.diverged;
+  }
+  if (failed == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      Plural(failed, "run"), " failed, and the search went on without; the same command repeats them"));
+}
+
+absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
+  SignalWaiter signals;
+  std::optional<ProgramDescription> description;
+  CompareOptions& plan = options.runs.plan;
+  const absl::StatusOr<v1::Job> given = GivenJob(plan, &signals, &description);
+  if (!given.ok()) return given.status();
+  plan.workers = {options.workers > 0 ? options.workers : std::max(1, static_cast<int>(given->workers()))};
+  if (absl::Status status = CheckFields(*given, &options.over); !status.ok()) return status;
+  if (absl::Status status = CheckStragglers(options.runs, plan.workers.front()); !status.ok()) return status;
+  const std::vector<Rung> rungs = PlanRungs(options.trials);
+  Trials trials(options, *given);
+  if (absl::Status status = trials.Check(rungs.front().share); !status.ok()) return status;
+  nlohmann::ordered_json record = CompareRecord(plan, *given);
+  record["over"] = options.over_texts;
+  record["trials"] = options.trials;
+  std::unique_ptr<Launcher> launcher;
+  std::string simulated;
+  if (options.simulate) {
+    std::vector<PlannedRun> largest;
+    for (int trial = 0; trial < options.trials; ++trial) {
+      absl::StatusOr<PlannedRun> run = trials.Plan(trial, 0, 1);
+      if (run.ok()) largest.push_back(*std::move(run));
+    }
+    absl::StatusOr<std::unique_ptr<SimulationLauncher>> simulation =
+        SimulationLauncher::Create(options.runs, *given, largest);
+    if (!simulation.ok()) return simulation.status();
+    simulated = (*simulation)->description();
+    record["simulated"] = simulated;
+    for (const StragglerModel& straggler : options.runs.stragglers)
+      record["straggler"].push_back(straggler.text);
+    launcher = *std::move(simulation);
+  } else {
+    absl::StatusOr<std::unique_ptr<Launcher>> made = MakeLauncher(plan, &signals);
+    if (!made.ok()) return made.status();
+    launcher = *std::move(made);
+  }
+  if (plan.overwrite) {
+    if (absl::Status status = CheckNoJobs(plan.out); !status.ok()) return status;
+  }
+  const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(plan.out, plan.overwrite, record);
+  if (!directory.ok()) return directory.status();
+  const std::string weights = directory->initial_weights();
+  if (description.has_value() && !std::filesystem::exists(weights)) {
+    if (absl::Status status = description->CopyWeights(weights); !status.ok()) return status;
+  }
+  Search search(trials, *directory, launcher.get(), streams);
+  absl::StatusOr<HalvingResult> halving = search.Run(rungs);
+  if (search.signal() != 0) {
+    *streams.err
+        << "catchment tune: interrupted; the same command continues with the runs that are missing\n";
+    return kExitSignal + search.signal();
+  }
+  if (!halving.ok()) return halving.status();
+  TuneResult result;
+  result.command = absl::StrCat("catchment tune ", absl::StrJoin(plan.args, " "));
+  result.job_name = given->name();
+  result.budget = ToString(plan.budget);
+  result.simulated = simulated;
+  result.over = options.over;
+  result.trials = trials.all();
+  result.halving = *std::move(halving);
+  result.runs = search.runs();
+  result.importance = ImportanceOf(result);
+  if (absl::Status status = WriteResult(options, result, trials, directory->path(), streams.out);
+      !status.ok())
+    return status;
+  return 0;
+}
+
+}  // namespace
+
+int RunTuneCommand(const std::vector<std::string>& args, const Streams& streams) {
+  TuneOptions options;
+  options.runs.plan.args = args;
+  CommandLine line = TuneCommandLine(&options);
+  return RunCommandLine(&line, args, streams.out, streams.err,
+                        [&] { return RunTune(std::move(options), streams); });
+}
+
+}  // namespace catchment
