@@ -294,6 +294,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/simulate.md", r"catchment simulate .*--out=sim-from",
      run(f"{DIGITS} --budget=samples:2048", leaves=["sim-from/" + name for name in COMPARED])),
     ("docs/advise.md", r"catchment advise examples/.*", run(f"{DIGITS} --set samples=4096")),
+    ("docs/tune.md", r"python3 examples/python/optuna_tune\.py .*",
+     taken_by("tests/python/optuna_test.py", "run with Optuna", "examples/python/optuna_tune.py")),
     ("docs/tune.md", r"catchment tune .*",
      run(f"{DIGITS} --budget=samples:1024 --trials=3", leaves=["tuned/" + name for name in (*COMPARED, "best.textproto")])),
     ("docs/advise.md", r"catchment advise .*", run()),
