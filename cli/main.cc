@@ -36,7 +36,7 @@ constexpr char kHelp[] =
   catchment tune JOB --over=PATH=RANGE --out=DIR
                                       searches for the best values of fields, such as the learning rate
   catchment advise JOB|RUN_DIR|HOST:PORT
-                                      says how many workers and servers suit it, and which algorithms
+                                      says which algorithm and learning rate suit it, by simulation
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
   catchment status HOST:PORT          shows the status of a running job and what delays it
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory

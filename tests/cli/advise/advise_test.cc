@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -54,11 +55,12 @@ TEST_F(AdviseTest, AdvisesOnAJob) {
   const Outcome outcome =
       Advise({job(), "--step=lognormal:50ms:0.5", "--network=1Gbit:100us", "--workers=16"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string unwrapped = absl::StrReplaceAll(outcome.out, {{"\n  ", " "}});
   for (const char* part :
        {"lognormal:50ms:0.5", "1Gbit:100us", "With 16 workers", "the job's model on its data",
         "Take: ", "learning rate", "momentum", "Waiting: the workers of sync wait", "seeds",
         "staleness_aware", "Servers: ", "catchment train "}) {
-    EXPECT_THAT(outcome.out, HasSubstr(part));
+    EXPECT_THAT(unwrapped, HasSubstr(part));
   }
   EXPECT_THAT(outcome.err, HasSubstr("dana, seed 1: "));
 }
@@ -75,7 +77,7 @@ TEST_F(AdviseTest, NamesOnlyWhatTrains) {
     if (!row["diverged"]) best = std::max(best, row["accuracy"].get<double>());
     has_job = has_job || row["settings"] == "job";
     has_bounded = has_bounded || row["settings"] == "bounded";
-    EXPECT_FALSE(row["settings"] == "job" && row["recommended"].get<bool>()) << row;
+    EXPECT_FALSE(row["diverged"].get<bool>() && row["recommended"].get<bool>()) << row;
   }
   EXPECT_TRUE(has_job && has_bounded) << json["trials"];
   ASSERT_FALSE(json["recommended"].empty());
@@ -110,9 +112,9 @@ TEST_F(AdviseTest, TakesSlowWorkers) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json["evidence"]["slow_workers"].dump(), R"([{"times":5.0,"worker":3}])");
-  EXPECT_GT(json["sync_waiting"].get<double>(), 0.5) << "sync waits for it";
+  EXPECT_GT(json["sync_waiting"].get<double>(), 0.4) << "sync waits for it";
   EXPECT_EQ(RowOf(json, "sync")["waiting"], json["sync_waiting"]);
-  EXPECT_LT(RowOf(json, "downpour")["waiting"].get<double>(), 0.1);
+  EXPECT_LT(RowOf(json, "downpour")["waiting"].get<double>(), 0.2);
   EXPECT_EQ(Advise({job(), "--straggler=1%steps:5x"}).code, 2);
 }
 
