@@ -6,6 +6,7 @@
 #include <atomic>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/checkpoint/model_file.h"
 #include "common/snapshot_reader.h"
@@ -95,7 +96,7 @@ absl::Status Evaluator::TolerateOutage(const absl::Status& status, double patien
     LOG(WARNING) << status.message() << "; trying again, giving up after " << patience_seconds << " s";
   }
   if (now - *unreachable_since_ < patience_seconds) return absl::OkStatus();
-  return absl::UnavailableError(status.message());
+  return absl::UnavailableError(absl::StrCat("gave up after ", patience_seconds, " s: ", status.message()));
 }
 
 absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* over) {

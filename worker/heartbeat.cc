@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace catchment {
 namespace {
 
@@ -42,8 +44,12 @@ void Heartbeat::Run() {
         stopping = true;
         callbacks_.on_stop(reply->reason());
       }
-    } else if (absl::IsNotFound(reply.status()) || clock_.Now() - last_heard > give_up_seconds_) {
+    } else if (absl::IsNotFound(reply.status())) {
       callbacks_.on_lost(reply.status());
+      return;
+    } else if (clock_.Now() - last_heard > give_up_seconds_) {
+      callbacks_.on_lost(absl::Status(reply.status().code(), absl::StrCat("gave up after ", give_up_seconds_,
+                                                                          " s: ", reply.status().message())));
       return;
     }
   }

@@ -1,9 +1,11 @@
 #include "worker/heartbeat.h"
 
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 
@@ -52,6 +54,19 @@ TEST(HeartbeatTest, CallThatIsLostLeavesTimeForOthersInTheLease) {
                       {[] { return v1::Progress(); }, [](const std::string&) {}, [](const absl::Status&) {}});
   // gRPC rounds what it sends of a deadline up.
   EXPECT_LE(master.AwaitSeconds(), kLeaseSeconds / 3 + 0.1);
+}
+
+TEST(HeartbeatTest, AMasterThatStaysAwayIsNamedWithTheTime) {
+  const SteadyClock clock;
+  const StopFlag stop;
+  MasterClient client("127.0.0.1:1", grpc::InsecureChannelCredentials(), 600, &clock, &stop);
+  std::promise<absl::Status> lost;
+  Heartbeat heartbeat(v1::HeartbeatRequest(), /*heartbeat_timeout_seconds=*/0.1, /*give_up_seconds=*/0.25,
+                      &client, &clock,
+                      {[] { return v1::Progress(); }, [](const std::string&) {},
+                       [&lost](const absl::Status& status) { lost.set_value(status); }});
+  EXPECT_THAT(std::string(lost.get_future().get().message()),
+              testing::StartsWith("gave up after 0.25 s: master at 127.0.0.1:1: "));
 }
 
 }  // namespace
