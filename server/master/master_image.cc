@@ -94,8 +94,10 @@ std::unique_ptr<Master> Master::Restore(v1::Job job, std::vector<TensorSpec> ten
   master->evaluations_.Restore(image.evaluations());
   if (master->plateau_) master->plateau_->Restore(image.plateau());
   master->early_stopping_.Restore(image.best(), image.last_score(), image.enough());
-  // Other weights than those of the best evaluation are given up.
-  if (image.best_wanted() == image.best().evaluation()) master->best_wanted_ = image.best();
+  // The weights that are wanted are those of the best evaluation, or of the last one.
+  const bool last = image.best_wanted() == image.last_score().evaluation();
+  if (image.best_wanted() > 0) master->best_wanted_ = last ? image.last_score() : image.best();
+  master->best_wanted_.set_evaluation(image.best_wanted());
   master->best_awaited_from_ = image.best_awaited_from();
   master->work_.Restore(image.work());
   for (const v1::LeavingImage& one : image.leaving())
