@@ -313,8 +313,8 @@ void Acceptor::Admit(Fd fd, double now) {
   const auto watched = watched_.find(address);
   if (watched != watched_.end()) {
     std::deque<Fd>& waiting = watched->second.waiting;
-    waiting.push_back(std::move(fd));
-    if (waiting.size() > options_.watched_waiting) waiting.pop_front();
+    std::erase_if(waiting, [](const Fd& one) { return IsClosedByPeer(one.get()); });
+    if (waiting.size() < options_.watched_waiting) waiting.push_back(std::move(fd));
     return;
   }
   Pass(std::move(fd), /*watched=*/false, now);
@@ -346,10 +346,10 @@ void Acceptor::Pass(Fd fd, bool watched, double now) {
 void Acceptor::PassWatched(double now) {
   for (auto at = watched_.begin(); at != watched_.end();) {
     Watched& watched = at->second;
-    // The newest first: its peer waits longest before it tries again.
+    // Connections of peers that have given up take no turn.
     while (!watched.waiting.empty() && now >= watched.next) {
-      Fd fd = std::move(watched.waiting.back());
-      watched.waiting.pop_back();
+      Fd fd = std::move(watched.waiting.front());
+      watched.waiting.pop_front();
       if (IsClosedByPeer(fd.get())) continue;
       watched.next = now + watched.interval;
       Pass(std::move(fd), /*watched=*/true, now);

@@ -65,10 +65,10 @@ class Acceptor {
     double bytes_of_ending = 4 << 10;
     double calls_of_ending = 16;
     // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
-    // interval at which they are accepted, the newest first, which is doubled for each that exceeds its account again, and
-    // how many may wait. They may not begin with a long message.
+    // interval at which they are accepted, which is doubled for each that exceeds its account again, and how many may
+    // wait. They may not begin with a long message.
     double watch_seconds = 60;
-    double watched_interval_seconds = 0.5, longest_watched_interval_seconds = 1;
+    double watched_interval_seconds = 0.5, longest_watched_interval_seconds = 0.5;
     size_t watched_waiting = 64;
     // The interval at which accounts are checked: the larger of this and the second, for each connection.
     double check_seconds = 0.02;
