@@ -351,7 +351,7 @@ void Acceptor::PassWatched(double now) {
       Fd fd = std::move(watched.waiting.front());
       watched.waiting.pop_front();
       if (IsClosedByPeer(fd.get())) continue;
-      watched.next = now + watched.interval;
+      watched.next = now + options_.watched_interval_seconds;
       Pass(std::move(fd), /*watched=*/true, now);
     }
     if (now < watched.until || !watched.waiting.empty()) {
@@ -456,12 +456,9 @@ void Acceptor::Watch(const std::string& address, const std::string& what, double
   const auto [watched, is_new] = watched_.try_emplace(address);
   watched->second.until = now + options_.watch_seconds;
   if (is_new) {
-    watched->second.interval = options_.watched_interval_seconds;
     LOG(WARNING) << what << ": connections from there wait for each other";
   } else {
     ++watched->second.ended;
-    watched->second.interval =
-        std::min(2 * watched->second.interval, options_.longest_watched_interval_seconds);
   }
 }
 

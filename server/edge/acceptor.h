@@ -65,10 +65,9 @@ class Acceptor {
     double bytes_of_ending = 4 << 10;
     double calls_of_ending = 16;
     // After a peer has exceeded its account: the time for which connections from its address wait for each other, the
-    // interval at which they are accepted, which is doubled for each that exceeds its account again, and how many may
-    // wait. They may not begin with a long message.
+    // interval at which they are accepted, and how many may wait. They may not begin with a long message.
     double watch_seconds = 60;
-    double watched_interval_seconds = 0.5, longest_watched_interval_seconds = 0.5;
+    double watched_interval_seconds = 0.5;
     size_t watched_waiting = 64;
     // The interval at which accounts are checked: the larger of this and the second, for each connection.
     double check_seconds = 0.02;
@@ -98,7 +97,7 @@ class Acceptor {
     uint64_t cookie;
   };
   struct Watched {
-    double until = 0, next = 0, interval = 0;
+    double until = 0, next = 0;
     std::deque<Fd> waiting;
     uint64_t ended = 0;  // further connections for which it would have been watched
   };
