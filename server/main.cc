@@ -620,7 +620,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
     status = (*host)->Wait();
   }
   (*shard)->EndStandby();
-  const std::optional<Loss> loss = (*host)->loss();
+  const std::optional<RunLoss> loss = (*host)->loss();
   served.End(/*begins_again=*/loss.has_value());
   if (!status.ok()) return status;
   if (!loss) return false;

@@ -39,9 +39,9 @@ struct Port {
   Link in;
 };
 
-class Network {
+class SimulatedNetwork {
  public:
-  Network(const NetworkModel& model, EventQueue* events) : model_(model), events_(*events) {}
+  SimulatedNetwork(const NetworkModel& model, EventQueue* events) : model_(model), events_(*events) {}
 
   // Sends a message. Calls `left` when the sender's link is free again, if it is not null, and `arrived` when the
   // receiver has all of it.

@@ -10,10 +10,11 @@
 
 namespace catchment {
 
-class Process {
+class SimulatedProcess {
  public:
   // `events` outlives the process, whose work has ended, or never began, when it is destroyed.
-  Process(EventQueue* events, std::function<void()> work) : events_(*events), fiber_(std::move(work)) {}
+  SimulatedProcess(EventQueue* events, std::function<void()> work)
+      : events_(*events), fiber_(std::move(work)) {}
 
   // Begins the work at the current time.
   void Start() {

@@ -20,8 +20,11 @@ constexpr double kControlSecondsPerMember = 2e-6;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SimulatedMaster>> SimulatedMaster::Create(
-    Options options, SimulatedServers* servers, SimulatedModel* model, Network* network, EventQueue* events) {
+absl::StatusOr<std::unique_ptr<SimulatedMaster>> SimulatedMaster::Create(Options options,
+                                                                         SimulatedServers* servers,
+                                                                         SimulatedModel* model,
+                                                                         SimulatedNetwork* network,
+                                                                         EventQueue* events) {
   absl::StatusOr<std::unique_ptr<Outputs>> outputs =
       Outputs::Open(options.out_dir, [events] { return events->Now(); });
   if (!outputs.ok()) return outputs.status();
@@ -34,7 +37,7 @@ absl::StatusOr<std::unique_ptr<SimulatedMaster>> SimulatedMaster::Create(
 
 SimulatedMaster::SimulatedMaster(Options options, std::unique_ptr<Master> master,
                                  std::unique_ptr<Outputs> outputs, SimulatedServers* servers,
-                                 SimulatedModel* model, Network* network, EventQueue* events)
+                                 SimulatedModel* model, SimulatedNetwork* network, EventQueue* events)
     : options_(std::move(options)),
       master_(std::move(master)),
       outputs_(std::move(outputs)),

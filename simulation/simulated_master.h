@@ -33,7 +33,8 @@ class SimulatedMaster {
   };
   // All pointers outlive the master.
   static absl::StatusOr<std::unique_ptr<SimulatedMaster>> Create(Options options, SimulatedServers* servers,
-                                                                 SimulatedModel* model, Network* network,
+                                                                 SimulatedModel* model,
+                                                                 SimulatedNetwork* network,
                                                                  EventQueue* events);
   // Begins the rounds, and registers the evaluator.
   absl::Status Start();
@@ -54,7 +55,8 @@ class SimulatedMaster {
 
  private:
   SimulatedMaster(Options options, std::unique_ptr<Master> master, std::unique_ptr<Outputs> outputs,
-                  SimulatedServers* servers, SimulatedModel* model, Network* network, EventQueue* events);
+                  SimulatedServers* servers, SimulatedModel* model, SimulatedNetwork* network,
+                  EventQueue* events);
 
   CommandSchedule::Wanted Wanted() const;
   bool HasWork() const;
@@ -76,7 +78,7 @@ class SimulatedMaster {
   const std::unique_ptr<Outputs> outputs_;
   SimulatedServers& servers_;
   SimulatedModel& model_;
-  Network& network_;
+  SimulatedNetwork& network_;
   EventQueue& events_;
   CommandSchedule schedule_;
   LeaseWaiters waiters_;

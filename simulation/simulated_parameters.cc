@@ -13,8 +13,8 @@ bool Overlap(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 }  // namespace
 
 SimulatedParameters::SimulatedParameters(const Options& options, const ParameterLayout* layout,
-                                         SimulatedServers* servers, Network* network, Port* port,
-                                         Process* caller, EventQueue* events)
+                                         SimulatedServers* servers, SimulatedNetwork* network, Port* port,
+                                         SimulatedProcess* caller, EventQueue* events)
     : options_(options),
       layout_(*layout),
       servers_(*servers),

@@ -33,7 +33,7 @@ class SimulatedParameters final : public Parameters {
   };
   // All pointers outlive the object. `caller` makes the calls.
   SimulatedParameters(const Options& options, const ParameterLayout* layout, SimulatedServers* servers,
-                      Network* network, Port* port, Process* caller, EventQueue* events);
+                      SimulatedNetwork* network, Port* port, SimulatedProcess* caller, EventQueue* events);
   // Closes the connections.
   ~SimulatedParameters() override;
 
@@ -76,9 +76,9 @@ class SimulatedParameters final : public Parameters {
   const Options options_;
   const ParameterLayout& layout_;
   SimulatedServers& servers_;
-  Network& network_;
+  SimulatedNetwork& network_;
   Port& port_;
-  Process& caller_;
+  SimulatedProcess& caller_;
   EventQueue& events_;
   const Codec pull_;
   std::vector<std::shared_ptr<Channel>> channels_;

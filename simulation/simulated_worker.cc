@@ -31,7 +31,8 @@ double SlowdownOf(const v1::Job& job, uint32_t worker) {
 // Makes a call to the master from a process: it arrives after the latency, and so does its answer. `call` is called with
 // a function that takes the answer. Returns nothing if `is_stopped` becomes true before.
 template <typename Answer, typename Call, typename IsStopped>
-std::optional<Answer> CallMaster(Network* network, Process* process, Call call, IsStopped is_stopped) {
+std::optional<Answer> CallMaster(SimulatedNetwork* network, SimulatedProcess* process, Call call,
+                                 IsStopped is_stopped) {
   const auto answer = std::make_shared<std::optional<Answer>>();
   network->SendSmall([=] {
     call([=](Answer value) {

@@ -32,7 +32,7 @@ struct SimulatedCluster {
   SimulatedModel* model = nullptr;
   SimulatedServers* servers = nullptr;
   SimulatedMaster* master = nullptr;
-  Network* network = nullptr;
+  SimulatedNetwork* network = nullptr;
   EventQueue* events = nullptr;
   Distribution step;
   Distribution start;     // in addition, of the first step after a registration
@@ -72,8 +72,8 @@ class SimulatedWorker {
   Random starts_;
   Random failures_;
   Port port_;
-  Process trainer_;
-  Process loader_;
+  SimulatedProcess trainer_;
+  SimulatedProcess loader_;
   std::unique_ptr<Session> session_;
   bool cancelled_ = false;
   bool over_ = false;  // the trainer has ended

@@ -109,7 +109,7 @@ class Simulation {
   const v1::Job job_;
   const SimulationOptions& options_;
   EventQueue events_;
-  Network network_;
+  SimulatedNetwork network_;
   std::unique_ptr<SimulatedModel> model_;
   std::unique_ptr<ParameterLayout> layout_;
   SimulatedServers servers_;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the form of all files that Git does not ignore: C++ and CUDA with clang-format, shell scripts with shellcheck, BUILD
-# files with tests/build_files.py, how files are opened, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails where it does.
+# files with tests/build_files.py, how files are opened, that the names of types differ, and the recipes of CONTRIBUTING.md with tests/recipes.py. It takes seconds, and .ci/run fails where it does.
 #
 #   tests/lint.sh
 #
@@ -44,6 +44,11 @@ mapfile -t product < <(files 'cli/*.cc' 'common/*.cc' 'server/*.cc' 'worker/*.cc
 ! grep -nE '(ifstream |fopen\(|gzopen\()|(^|[^.>_[:alnum:]])open\(.*O_' "${product[@]}" |
   grep -vE '/dev/null|/proc/|O_DIRECTORY|O_EXCL|open\(temporary|command_\.log|^common/(file_access|processors)\.cc|^cli/report/comparison\.cc' ||
   hint "open the files above with OpenFile or ReadFile (common/file_access.h)"
+# Two types of one name in the namespace would be one to the linker, in a program that has both. kernels/cuda has its own.
+mapfile -t headers < <(files '*.h' ':!tests' ':!kernels/cuda')
+twice=$(grep -hE '^(class|struct) [^;]*\{' "${headers[@]}" |
+  sed -E 's/^(class|struct) (ABSL_[A-Z_]+ )?([[:alnum:]]+).*/\3/' | sort | uniq -d)
+[[ -z $twice ]] || hint "give the types that several headers define names of their own:" "$twice"
 tests/recipes.py || hint "bring the recipe up to date, or find the table that the new place should read"
 [[ $failed -ne 0 ]] || echo "lint: ${#sources[@]} sources, ${#scripts[@]} scripts and ${#builds[@]} BUILD files are in order"
 exit "$failed"

@@ -23,7 +23,7 @@ double BestOfAll(const Comparison& comparison) {
 std::string Group(int workers) { return Plural(workers, "worker"); }
 
 std::string AccuracyChart(const Comparison& comparison, const Findings& findings, int workers,
-                          double Score::*x, const std::string& over, const std::string& x_label) {
+                          double TestScore::*x, const std::string& over, const std::string& x_label) {
   LineChart chart;
   chart.title = absl::StrCat("Test accuracy over ", over, ", ", Plural(workers, "worker"));
   chart.x_label = x_label;
@@ -131,18 +131,19 @@ constexpr int kPoints = 60;
 
 // Returns the accuracy at `at`, which is not before the first score. `scores` are ascending in x; after the
 // last one the accuracy is constant.
-double Interpolate(const std::vector<Score>& scores, double Score::*x, double at) {
-  const auto after = std::find_if(scores.begin(), scores.end(), [&](const Score& s) { return s.*x >= at; });
+double Interpolate(const std::vector<TestScore>& scores, double TestScore::*x, double at) {
+  const auto after =
+      std::find_if(scores.begin(), scores.end(), [&](const TestScore& s) { return s.*x >= at; });
   if (after == scores.begin()) return after->accuracy;
   if (after == scores.end()) return scores.back().accuracy;
-  const Score& before = *(after - 1);
+  const TestScore& before = *(after - 1);
   const double share = (at - before.*x) / ((*after).*x - before.*x);
   return before.accuracy + share * (after->accuracy - before.accuracy);
 }
 
 }  // namespace
 
-std::vector<CurvePoint> AccuracyOver(double Score::*x, const std::vector<const RunResult*>& runs) {
+std::vector<CurvePoint> AccuracyOver(double TestScore::*x, const std::vector<const RunResult*>& runs) {
   double begin = 0;
   double end = 0;
   for (const RunResult* run : runs) {
@@ -167,18 +168,18 @@ double LowestShown(const Comparison& comparison, const Findings& findings) {
   const double best = BestOfAll(comparison);
   double lowest = best;
   for (const RunResult& run : comparison.runs) {
-    for (const Score& score : run.scores) lowest = std::min(lowest, score.accuracy);
+    for (const TestScore& score : run.scores) lowest = std::min(lowest, score.accuracy);
   }
   const double below = best - std::max(0.08, 5 * (best - findings.target));
   return std::max(0.0, std::max(lowest - 0.005, below));
 }
 
 std::string AccuracyOverTime(const Comparison& comparison, const Findings& findings, int workers) {
-  return AccuracyChart(comparison, findings, workers, &Score::seconds, "time", "seconds of training");
+  return AccuracyChart(comparison, findings, workers, &TestScore::seconds, "time", "seconds of training");
 }
 
 std::string AccuracyOverSamples(const Comparison& comparison, const Findings& findings, int workers) {
-  return AccuracyChart(comparison, findings, workers, &Score::samples, "samples",
+  return AccuracyChart(comparison, findings, workers, &TestScore::samples, "samples",
                        "samples trained, all workers together");
 }
 

@@ -88,7 +88,7 @@ Json AnswerJson(const Comparison& comparison, const Findings& findings) {
 
 Json SeriesOf(const RunResult& run) {
   Json series = Json::array();
-  for (const Score& score : run.scores) {
+  for (const TestScore& score : run.scores) {
     series.push_back({{"seconds", score.seconds},
                       {"samples", score.samples},
                       {"test_accuracy", score.accuracy},

@@ -21,12 +21,12 @@ std::optional<double> Number(const Json& object, const char* key) {
 double NumberOr0(const Json& object, const char* key) { return Number(object, key).value_or(0); }
 
 // There are more lines of metrics than scores; they repeat the last one.
-void AddScore(const Score& score, std::vector<Score>* scores) {
+void AddScore(const TestScore& score, std::vector<TestScore>* scores) {
   if (scores->empty() || scores->back().samples < score.samples) scores->push_back(score);
 }
 
-std::vector<Score> ReadScores(const std::string& metrics) {
-  std::vector<Score> scores;
+std::vector<TestScore> ReadScores(const std::string& metrics) {
+  std::vector<TestScore> scores;
   for (const std::string& text : std::vector<std::string>(absl::StrSplit(metrics, '\n'))) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || !Number(line, "test_accuracy").has_value()) continue;
@@ -82,12 +82,12 @@ void ReadResult(const Json& summary, const std::string& metrics, RunResult* resu
   result->scores = ReadScores(metrics);
 }
 
-std::optional<Crossing> FirstReached(const std::vector<Score>& scores, double accuracy) {
+std::optional<Crossing> FirstReached(const std::vector<TestScore>& scores, double accuracy) {
   for (size_t i = 0; i < scores.size(); ++i) {
-    const Score& now = scores[i];
+    const TestScore& now = scores[i];
     if (now.accuracy < accuracy) continue;
     if (i == 0) return Crossing{now.seconds, now.samples};
-    const Score& before = scores[i - 1];
+    const TestScore& before = scores[i - 1];
     const double share = (accuracy - before.accuracy) / (now.accuracy - before.accuracy);
     return Crossing{before.seconds + share * (now.seconds - before.seconds),
                     before.samples + share * (now.samples - before.samples)};
@@ -97,7 +97,7 @@ std::optional<Crossing> FirstReached(const std::vector<Score>& scores, double ac
 
 double BestAccuracy(const RunResult& run) {
   double best = run.accuracy.value_or(0);
-  for (const Score& score : run.scores) best = std::max(best, score.accuracy);
+  for (const TestScore& score : run.scores) best = std::max(best, score.accuracy);
   return best;
 }
 

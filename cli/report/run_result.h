@@ -15,7 +15,7 @@
 namespace catchment {
 
 // An evaluation of the test set during training.
-struct Score {
+struct TestScore {
   double seconds = 0;
   double samples = 0;
   double accuracy = 0;
@@ -37,7 +37,7 @@ struct RunResult {
   double samples_per_second = 0;
   std::optional<double> accuracy;  // of the last score
   std::optional<double> loss;
-  std::vector<Score> scores;  // in order of time
+  std::vector<TestScore> scores;  // in order of time
 
   double staleness_mean = 0;
   double staleness_p50 = 0;
@@ -70,7 +70,7 @@ struct Crossing {
   double seconds = 0;
   double samples = 0;
 };
-std::optional<Crossing> FirstReached(const std::vector<Score>& scores, double accuracy);
+std::optional<Crossing> FirstReached(const std::vector<TestScore>& scores, double accuracy);
 
 // Returns the highest accuracy of all scores; 0 if there are none.
 double BestAccuracy(const RunResult& run);

@@ -48,7 +48,7 @@ absl::Status CheckFields(const v1::Job& given, std::vector<SearchDimension>* ove
   return absl::OkStatus();
 }
 
-std::vector<std::string> OverridesOf(const std::vector<SearchDimension>& over, const Trial& trial) {
+std::vector<std::string> OverridesOf(const std::vector<SearchDimension>& over, const SearchTrial& trial) {
   std::vector<std::string> overrides;
   for (size_t i = 0; i < over.size(); ++i) overrides.push_back(Override(over[i], trial.values[i]));
   return overrides;
@@ -60,7 +60,7 @@ class Trials {
   Trials(const TuneOptions& options, const v1::Job& given) : options_(options), given_(given) {
     for (int trial = 0; trial < options.trials; ++trial) {
       const std::vector<double> point = TrialPoint(trial, static_cast<int>(options.over.size()));
-      Trial& one = trials_.emplace_back();
+      SearchTrial& one = trials_.emplace_back();
       for (size_t i = 0; i < point.size(); ++i) one.values.push_back(ValueAt(options.over[i], point[i]));
     }
   }
@@ -71,9 +71,9 @@ class Trials {
       trials_[i].invalid = std::string(Plan(static_cast<int>(i), 0, least_share).status().message());
     for (size_t i = 0; i < options_.over.size(); ++i) {
       const SearchDimension& dimension = options_.over[i];
-      for (const Trial& trial : trials_) {
+      for (const SearchTrial& trial : trials_) {
         if (trial.invalid.empty()) continue;
-        const bool valid = std::any_of(trials_.begin(), trials_.end(), [&](const Trial& other) {
+        const bool valid = std::any_of(trials_.begin(), trials_.end(), [&](const SearchTrial& other) {
           return other.invalid.empty() && (dimension.choices.empty() || other.values[i] == trial.values[i]);
         });
         if (valid) continue;
@@ -109,12 +109,12 @@ class Trials {
     return job;
   }
 
-  const std::vector<Trial>& all() const { return trials_; }
+  const std::vector<SearchTrial>& all() const { return trials_; }
 
  private:
   const TuneOptions& options_;
   const v1::Job& given_;
-  std::vector<Trial> trials_;
+  std::vector<SearchTrial> trials_;
 };
 
 // Carries out a search with the runs of `launcher`.

@@ -34,7 +34,7 @@ CommandLine TuneCommandLine(TuneOptions* options);
 int RunTuneCommand(const std::vector<std::string>& args, const Streams& streams);
 
 // The settings that a trial tries, and why its job is not valid.
-struct Trial {
+struct SearchTrial {
   std::vector<std::string> values;  // of each dimension
   std::string invalid;              // empty: it is
 };
@@ -46,7 +46,7 @@ struct TuneResult {
   std::string budget;     // of a run in the last rung
   std::string simulated;  // what was modelled; empty: the runs were real
   std::vector<SearchDimension> over;
-  std::vector<Trial> trials;
+  std::vector<SearchTrial> trials;
   HalvingResult halving;
   std::vector<std::vector<RunResult>> runs;       // of each rung, in the order of its trials
   std::vector<std::optional<double>> importance;  // of each dimension, by the first rung

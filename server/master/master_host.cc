@@ -418,7 +418,7 @@ void MasterHost::WriteFinalOutputs() {
 
 // ---------------------------------------------------------------------------------------------- recovery
 
-std::optional<Loss> MasterHost::loss() {
+std::optional<RunLoss> MasterHost::loss() {
   MutexLock lock(&mu_);
   return loss_;
 }
@@ -449,7 +449,7 @@ void MasterHost::NoteLostVersion(uint64_t version) {
 
 void MasterHost::ReportRecovery() {
   if (!recovers_from_ || master_->phase() == v1::JobStatus::WAITING) return;
-  const Loss loss = *std::exchange(recovers_from_, std::nullopt);
+  const RunLoss loss = *std::exchange(recovers_from_, std::nullopt);
   master_->AddEvent(DescribeRecovery(loss, options_.resumed_checkpoint, options_.resumed_version));
   record_.set_updates_computed_again(record_.updates_computed_again() +
                                      UpdatesComputedAgain(loss, options_.resumed_version));

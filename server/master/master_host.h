@@ -55,7 +55,7 @@ class MasterHost {
     bool insecure = false;           // JobStatus.insecure
     uint64_t first_incarnation = 1;  // higher than those of all earlier runs
     v1::RunRecord record;            // of the job's earlier runs
-    std::optional<Loss> loss;        // that the run recovers from
+    std::optional<RunLoss> loss;     // that the run recovers from
     // The process continues the run of a master that was lost (Continue).
     struct Restored {
       v1::MasterCopy copy;
@@ -120,7 +120,7 @@ class MasterHost {
   void AfterCommit(Then then);
 
   // Returns why the job must go back to a checkpoint; nothing if it need not. Call it after Wait.
-  std::optional<Loss> loss();
+  std::optional<RunLoss> loss();
   // Returns the record of the run.
   v1::RunRecord record();
 
@@ -315,9 +315,9 @@ class MasterHost {
   bool ending_ ABSL_GUARDED_BY(mu_) = false;  // the host is destroyed
   bool over_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);
-  std::optional<Loss> loss_ ABSL_GUARDED_BY(mu_);           // why the run ended before the job
-  const double begun_;                                      // the time of construction
-  std::optional<Loss> recovers_from_ ABSL_GUARDED_BY(mu_);  // until training has begun again
+  std::optional<RunLoss> loss_ ABSL_GUARDED_BY(mu_);           // why the run ended before the job
+  const double begun_;                                         // the time of construction
+  std::optional<RunLoss> recovers_from_ ABSL_GUARDED_BY(mu_);  // until training has begun again
   v1::RunRecord record_ ABSL_GUARDED_BY(mu_);
   bool record_changed_ ABSL_GUARDED_BY(mu_) = false;
   bool continues_later_ ABSL_GUARDED_BY(mu_) = false;  // a restarted master continues the job that failed

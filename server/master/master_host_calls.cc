@@ -216,11 +216,11 @@ absl::Status MasterHost::OnRestarted(size_t server) {
     return absl::FailedPreconditionError(DescribeEnd());
   }
   if (!loss_ && !over_) {
-    loss_ = Loss{.process = name,
-                 .version = std::max(master_->highest_version(), local_.shard()->version()),
-                 .workers = master_->num_connected_workers(),
-                 .evaluators = master_->expected_evaluators(),
-                 .next_incarnation = master_->next_incarnation()};
+    loss_ = RunLoss{.process = name,
+                    .version = std::max(master_->highest_version(), local_.shard()->version()),
+                    .workers = master_->num_connected_workers(),
+                    .evaluators = master_->expected_evaluators(),
+                    .next_incarnation = master_->next_incarnation()};
     over_ = true;
     changed_.Notify();
   }

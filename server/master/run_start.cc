@@ -79,7 +79,7 @@ uint64_t RunStart::version() const {
 }
 
 absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job, const v1::RunRecord& record,
-                                const Loss& loss) {
+                                const RunLoss& loss) {
   RunStart start;
   absl::StatusOr<v1::Manifest> checkpoint = TakeLatest(directory, job);
   if (checkpoint.ok()) {
@@ -136,11 +136,11 @@ absl::StatusOr<RunStart> StartJob(const std::string& directory, const v1::Job& j
   return start;
 }
 
-uint64_t UpdatesComputedAgain(const Loss& loss, uint64_t version) {
+uint64_t UpdatesComputedAgain(const RunLoss& loss, uint64_t version) {
   return loss.version > version ? loss.version - version : 0;
 }
 
-std::string DescribeRecovery(const Loss& loss, uint64_t checkpoint, uint64_t version) {
+std::string DescribeRecovery(const RunLoss& loss, uint64_t checkpoint, uint64_t version) {
   const std::string at = loss.version == 0 ? "" : absl::StrCat(" at version ", Count(loss.version));
   const uint64_t again = UpdatesComputedAgain(loss, version);
   const std::string of = checkpoint == 0 ? "" : absl::StrCat(", of version ", Count(version));

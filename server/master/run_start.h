@@ -14,7 +14,7 @@
 namespace catchment {
 
 // The loss of a process that holds a part of the job's state, and what is known of the run that it ended.
-struct Loss {
+struct RunLoss {
   std::string process;            // "server 1"
   uint64_t version = 0;           // the highest version of a shard; 0: none is known
   int workers = 0;                // members; 0: not known
@@ -25,7 +25,7 @@ struct Loss {
 struct RunStart {
   std::optional<v1::Manifest> checkpoint;  // none: the initial weights
   v1::RunRecord record;                    // with the recoveries, including this one
-  std::optional<Loss> loss;                // that the run recovers from
+  std::optional<RunLoss> loss;             // that the run recovers from
 
   uint64_t checkpoint_number() const { return checkpoint ? checkpoint->number() : 0; }
   // Returns the highest version of a shard at the beginning.
@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<v1::RunRecord>> UnfinishedRun(const std::string& di
 
 // Returns what the next run begins with after `loss`. `record`: of the run that was lost.
 absl::StatusOr<RunStart> GoBack(const std::string& directory, const v1::Job& job, const v1::RunRecord& record,
-                                const Loss& loss);
+                                const RunLoss& loss);
 
 // Returns the record of a job that has ended, if the master was lost before all servers knew. Nothing with any other
 // record, and one of an earlier release. Errors: those of reading the record.
@@ -56,10 +56,10 @@ std::string DescribeEnd(const std::string& phase, const std::string& reason);
 
 // Returns, for people, what happened: "server 1 was lost at version 5,210; went back to checkpoint 5,000, of version
 // 5,003; 207 updates are computed again". `checkpoint` 0: the initial weights; `version`: of the beginning.
-std::string DescribeRecovery(const Loss& loss, uint64_t checkpoint, uint64_t version);
+std::string DescribeRecovery(const RunLoss& loss, uint64_t checkpoint, uint64_t version);
 
 // Returns the updates that are computed again, as far as is known.
-uint64_t UpdatesComputedAgain(const Loss& loss, uint64_t version);
+uint64_t UpdatesComputedAgain(const RunLoss& loss, uint64_t version);
 
 }  // namespace catchment
 

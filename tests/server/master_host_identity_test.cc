@@ -127,7 +127,7 @@ TEST_F(MasterHostTest, ServerThatIsRestartedDuringTrainingEndsTheRun) {
   again.set_server_instance(9);
   EXPECT_EQ(master_->RegisterServer(again).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(master_->Wait().ok());
-  const std::optional<Loss> loss = master_->loss();
+  const std::optional<RunLoss> loss = master_->loss();
   ASSERT_TRUE(loss.has_value());
   EXPECT_EQ(loss->process, "server 1");
   EXPECT_EQ(loss->workers, 1);

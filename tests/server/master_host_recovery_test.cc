@@ -26,7 +26,7 @@ class MasterHostRecoveryTest : public MasterHostTest {
     options.first_incarnation = 2 * kFirstIncarnation;
     options.record.set_recoveries(3);
     options.record.set_updates_computed_again(100);
-    options.loss = Loss{.process = "the master", .workers = workers, .evaluators = evaluators};
+    options.loss = RunLoss{.process = "the master", .workers = workers, .evaluators = evaluators};
     master_ = *MasterHost::Create(options, &layout_, hosts_[0].get(), &clock_, v1::MasterState());
     master_->SetAddress(listeners_[0].address());
   }

@@ -39,7 +39,7 @@ TEST(ProcessTest, SleepsAndWaitsInVirtualTime) {
   EventQueue events;
   std::vector<double> times;
   bool open = false;
-  Process process(&events, [&] {
+  SimulatedProcess process(&events, [&] {
     process.SleepUntil(1);
     times.push_back(events.Now());
     while (!open) process.Wait();
@@ -60,7 +60,7 @@ TEST(ProcessTest, SleepsAndWaitsInVirtualTime) {
 TEST(ProcessTest, AnInterruptionEndsASleep) {
   EventQueue events;
   double ended = 0;
-  Process process(&events, [&] {
+  SimulatedProcess process(&events, [&] {
     process.SleepUntil(100);
     ended = events.Now();
     process.SleepUntil(200);

@@ -20,7 +20,7 @@ class NetworkTest : public testing::Test {
   }
 
   EventQueue events_;
-  Network network_{kNetwork, &events_};
+  SimulatedNetwork network_{kNetwork, &events_};
   Port a_, b_, server_;
   std::vector<double> arrivals_;
 };
@@ -62,7 +62,7 @@ TEST_F(NetworkTest, TheSenderIsFreeWhenItsLinkIs) {
 
 TEST(UnlimitedNetworkTest, TakesTheLatencyAlone) {
   EventQueue events;
-  Network network({.bytes_per_second = 0, .latency = 0.25}, &events);
+  SimulatedNetwork network({.bytes_per_second = 0, .latency = 0.25}, &events);
   Port a, b;
   double arrived = 0;
   network.Send(1e12, &a, &b, nullptr, [&] { arrived = events.Now(); });

@@ -9,7 +9,7 @@ namespace {
 TEST(AccuracyOver, MeanAndBand) {
   const RunResult fast = MadeRun("a", 1, 1, 8, 0.8);
   const RunResult slow = MadeRun("a", 1, 2, 10, 0.6);
-  const std::vector<CurvePoint> curve = AccuracyOver(&Score::seconds, {&fast, &slow});
+  const std::vector<CurvePoint> curve = AccuracyOver(&TestScore::seconds, {&fast, &slow});
   ASSERT_FALSE(curve.empty());
   const CurvePoint& middle = curve[curve.size() / 2];
   EXPECT_NEAR(middle.x, 5, 1e-9);
@@ -24,14 +24,14 @@ TEST(AccuracyOver, BeginsWhereAllHaveAScore) {
   const RunResult early = MadeRun("a", 1, 1, 8, 0.8);
   RunResult late = MadeRun("a", 1, 2, 8, 0.8);
   late.scores.front().seconds = 3;
-  EXPECT_NEAR(AccuracyOver(&Score::seconds, {&early, &late}).front().x, 3, 1e-9);
+  EXPECT_NEAR(AccuracyOver(&TestScore::seconds, {&early, &late}).front().x, 3, 1e-9);
 }
 
 TEST(AccuracyOver, WithoutScoresThereIsNoCurve) {
   RunResult run = MadeRun("a", 1, 1, 8, 0.8);
   run.scores.clear();
-  EXPECT_TRUE(AccuracyOver(&Score::samples, {&run}).empty());
-  EXPECT_TRUE(AccuracyOver(&Score::samples, {}).empty());
+  EXPECT_TRUE(AccuracyOver(&TestScore::samples, {&run}).empty());
+  EXPECT_TRUE(AccuracyOver(&TestScore::samples, {}).empty());
 }
 
 }  // namespace
