@@ -136,25 +136,24 @@ class Search {
  private:
   absl::StatusOr<std::vector<std::optional<TrialScore>>> RunRung(int rung, double share,
                                                                  const std::vector<int>& trials) {
-    std::vector<PlannedRun> planned;
+    std::vector<absl::StatusOr<PlannedRun>> plans;
+    std::vector<PlannedRun> valid;
     for (const int trial : trials) {
-      absl::StatusOr<PlannedRun> run = trials_.Plan(trial, rung, share);
-      if (run.ok()) planned.push_back(*std::move(run));
+      plans.push_back(trials_.Plan(trial, rung, share));
+      if (plans.back().ok()) valid.push_back(*plans.back());
     }
-    *streams_.out << "rung " << rung + 1 << ": " << Plural(planned.size(), "trial") << " with "
+    *streams_.out << "rung " << rung + 1 << ": " << Plural(valid.size(), "trial") << " with "
                   << Percent(share) << " of the budget\n"
                   << std::flush;
-    if (absl::Status status = RunMissing(planned, directory_, launcher_, streams_, &signal_); !status.ok())
+    if (absl::Status status = RunMissing(valid, directory_, launcher_, streams_, &signal_); !status.ok())
       return status;
     std::vector<std::optional<TrialScore>> scores;
     std::vector<RunResult>& results = runs_.emplace_back();
-    for (const int trial : trials) {
-      const absl::StatusOr<PlannedRun> run = trials_.Plan(trial, rung, share);
-      RunResult result;
-      result.reason = std::string(run.status().message());
-      if (run.ok()) result = CollectRun(directory_, *run);
+    for (const absl::StatusOr<PlannedRun>& plan : plans) {
+      RunResult& result = results.emplace_back();
+      result.reason = std::string(plan.status().message());
+      if (plan.ok()) result = CollectRun(directory_, *plan);
       scores.push_back(ScoreOf(result));
-      results.push_back(std::move(result));
     }
     return scores;
   }
@@ -192,9 +191,8 @@ absl::Status WriteResult(const TuneOptions& options, const TuneResult& result, c
   const std::string page = directory + kReportPage, json = directory + kReportJson;
   absl::Status status = WriteFile(json, TuneJson(result).dump(2) + "\n");
   status.Update(WriteFile(page, TunePage(result)));
-  const RunResult* const best = BestRun(result);
   if (!status.ok()) return status;
-  if (best == nullptr)
+  if (BestRun(result) == nullptr)
     return absl::UnavailableError(absl::StrCat("no trial has a result; ", page, " has the reasons"));
   absl::StatusOr<v1::Job> job = trials.JobOf(result.halving.best);
   if (!job.ok()) return job.status();
@@ -202,11 +200,9 @@ absl::Status WriteResult(const TuneOptions& options, const TuneResult& result, c
   if (options.workers > 0) job->set_workers(options.workers);
   const std::string best_job = directory + "/best.textproto";
   if (status = WriteFile(best_job, JobText(*job)); !status.ok()) return status;
-  const std::string score =
-      best->accuracy ? Percent(*best->accuracy) : absl::StrCat("loss ", Short(*best->loss, 4));
-  *out << "\nThe best of " << Plural(result.trials.size(), "trial") << " is trial " << result.halving.best + 1
-       << ", with " << score << ": " << SettingsOf(result, result.halving.best) << "\n\njob     " << best_job
-       << "\nreport  " << page << "\nfigures " << json << '\n'
+  *out << '\n'
+       << AnswerOf(result) << "\n\njob     " << best_job << "\nreport  " << page << "\nfigures " << json
+       << '\n'
        << std::flush;
   size_t failed = 0;
   for (const std::vector<RunResult>& rung : result.runs) {

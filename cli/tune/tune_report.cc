@@ -111,12 +111,11 @@ std::string HalvingChart(const TuneResult& result) {
   return Draw(chart);
 }
 
-std::string AnswerOf(const TuneResult& result) {
-  const RunResult* const best = BestRun(result);
-  if (best == nullptr) return "No trial has a result.";
-  return absl::StrCat("The best of ", Plural(static_cast<int64_t>(result.trials.size()), "trial"),
-                      " is trial ", result.halving.best + 1, ", with ", ScoreText(best), ": ",
-                      SettingsOf(result, result.halving.best));
+std::string SettingsOf(const TuneResult& result, int trial) {
+  std::vector<std::string> settings;
+  for (size_t i = 0; i < result.over.size(); ++i)
+    settings.push_back(absl::StrCat(result.over[i].path, "=", result.trials[trial].values[i]));
+  return absl::StrJoin(settings, ", ");
 }
 
 std::string Reasons(const TuneResult& result) {
@@ -136,13 +135,6 @@ std::string Reasons(const TuneResult& result) {
 
 }  // namespace
 
-std::string SettingsOf(const TuneResult& result, int trial) {
-  std::vector<std::string> settings;
-  for (size_t i = 0; i < result.over.size(); ++i)
-    settings.push_back(absl::StrCat(result.over[i].path, "=", result.trials[trial].values[i]));
-  return absl::StrJoin(settings, ", ");
-}
-
 const RunResult* BestRun(const TuneResult& result) {
   if (result.halving.best < 0) return nullptr;
   for (size_t rung = result.halving.rungs.size(); rung-- > 0;) {
@@ -150,6 +142,14 @@ const RunResult* BestRun(const TuneResult& result) {
     if (run != nullptr && run->done) return run;
   }
   return nullptr;
+}
+
+std::string AnswerOf(const TuneResult& result) {
+  const RunResult* const best = BestRun(result);
+  if (best == nullptr) return "No trial has a result.";
+  return absl::StrCat("The best of ", Plural(result.trials.size(), "trial"), " is trial ",
+                      result.halving.best + 1, ", with ", ScoreText(best), ": ",
+                      SettingsOf(result, result.halving.best));
 }
 
 Json TuneJson(const TuneResult& result) {
