@@ -1,10 +1,8 @@
 #include "cli/read_job.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -37,11 +35,9 @@ absl::Status NoDescription(const std::string& command, const std::string& how,
 
 absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& command,
                                                            SignalWaiter* signals) {
-  std::string path = (std::filesystem::temp_directory_path() / "catchment-program-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create the temporary directory ", path));
-  }
-  ProgramDescription description(path);
+  absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("catchment-program");
+  if (!directory.ok()) return directory.status();
+  ProgramDescription description(*std::move(directory));
   absl::Status status = description.Run(command, signals);
   if (status.ok()) status = description.Read(command);
   if (!status.ok()) return status;
@@ -51,8 +47,8 @@ absl::StatusOr<ProgramDescription> ProgramDescription::Ask(const std::string& co
 absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* signals) const {
   absl::StatusOr<Process> process = Process::Start({.name = "the program",
                                                     .argv = {"/bin/sh", "-c", command},
-                                                    .log = directory_ + "/log",
-                                                    .defaults = {"CATCHMENT_DESCRIBE=" + directory_}});
+                                                    .log = directory_.path() + "/log",
+                                                    .defaults = {"CATCHMENT_DESCRIBE=" + directory_.path()}});
   if (!process.ok()) return process.status();
   std::optional<ProcessEnd> end;
   while (!(end = process->WaitFor(kLookSeconds)).has_value()) {
@@ -64,27 +60,27 @@ absl::Status ProgramDescription::Run(const std::string& command, SignalWaiter* s
 }
 
 absl::Status ProgramDescription::Read(const std::string& command) {
-  const std::string file = directory_ + "/model.textproto";
+  const std::string file = directory_.path() + "/model.textproto";
   const absl::StatusOr<std::string> text = ReadTextFile(file);
   if (!text.ok()) {
-    const absl::StatusOr<std::string> log = ReadTextFile(directory_ + "/log");
+    const absl::StatusOr<std::string> log = ReadTextFile(directory_.path() + "/log");
     return NoDescription(command, "ended (exit code 0)", LastLines(log.value_or(""), kTailLines));
   }
   if (absl::Status status = ParseText(*text, file, "", &part_); !status.ok()) return status;
-  part_.mutable_model()->set_initial_weights(WeightsFile(directory_));
+  part_.mutable_model()->set_initial_weights(WeightsFile(directory_.path()));
   return absl::OkStatus();
 }
 
 absl::Status ProgramDescription::KeepWeights(const std::string& path, v1::Job* job) const {
-  if (job->model().initial_weights() != WeightsFile(directory_)) return absl::OkStatus();
+  if (job->model().initial_weights() != WeightsFile(directory_.path())) return absl::OkStatus();
   job->mutable_model()->set_initial_weights(std::filesystem::absolute(path).lexically_normal());
   return CopyWeights(path);
 }
 
 absl::Status ProgramDescription::CopyWeights(const std::string& path) const {
   std::error_code error;
-  std::filesystem::copy_file(WeightsFile(directory_), path, std::filesystem::copy_options::overwrite_existing,
-                             error);
+  std::filesystem::copy_file(WeightsFile(directory_.path()), path,
+                             std::filesystem::copy_options::overwrite_existing, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", error.message()));
   return absl::OkStatus();
 }
@@ -108,14 +104,6 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
   v1::Job described = (*description)->part();
   described.MergeFrom(job);
   return described;
-}
-
-ProgramDescription::ProgramDescription(ProgramDescription&& other) noexcept
-    : directory_(std::exchange(other.directory_, "")), part_(std::move(other.part_)) {}
-
-ProgramDescription::~ProgramDescription() {
-  std::error_code ignored;
-  if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
 }
 
 absl::StatusOr<v1::Job> LoadCompleteJob(const std::string& path, std::vector<std::string> set, int workers) {

@@ -5,11 +5,13 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cli/process.h"
+#include "cli/temporary_directory.h"
 #include "common/command_line.h"
 #include "proto/job.pb.h"
 
@@ -39,10 +41,6 @@ class ProgramDescription {
   // description. `signals` may be null.
   static absl::StatusOr<ProgramDescription> Ask(const std::string& command, SignalWaiter* signals);
 
-  ProgramDescription(ProgramDescription&& other) noexcept;
-  ProgramDescription& operator=(ProgramDescription&& other) = delete;
-  ~ProgramDescription();
-
   // Returns a job with model.external, model.initial_weights and data.external.
   const v1::Job& part() const { return part_; }
 
@@ -52,11 +50,11 @@ class ProgramDescription {
   absl::Status CopyWeights(const std::string& path) const;
 
  private:
-  explicit ProgramDescription(std::string directory) : directory_(std::move(directory)) {}
+  explicit ProgramDescription(TemporaryDirectory directory) : directory_(std::move(directory)) {}
   absl::Status Run(const std::string& command, SignalWaiter* signals) const;
   absl::Status Read(const std::string& command);
 
-  std::string directory_;  // empty: moved from
+  TemporaryDirectory directory_;
   v1::Job part_;
 };
 

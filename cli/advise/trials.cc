@@ -1,12 +1,7 @@
 #include "cli/advise/trials.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +9,7 @@
 #include "cli/compare/compare_plan.h"
 #include "cli/job_facts.h"
 #include "cli/run_directory.h"
+#include "cli/temporary_directory.h"
 #include "common/job/job_text.h"
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
@@ -35,27 +31,6 @@ constexpr double kLower = 0.95;
 constexpr int64_t kSteps = 30;
 // Forward, and twice that backward; a multiplication and an addition for each weight.
 constexpr double kOperationsPerWeight = 6;
-
-// A directory that is deleted with this object.
-class TemporaryDirectory {
- public:
-  static absl::StatusOr<TemporaryDirectory> Create() {
-    std::string path = (std::filesystem::temp_directory_path() / "catchment-advise-XXXXXX").string();
-    if (mkdtemp(path.data()) != nullptr) return TemporaryDirectory(path);
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create the temporary directory ", path));
-  }
-  TemporaryDirectory(TemporaryDirectory&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  TemporaryDirectory& operator=(TemporaryDirectory&& other) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // What every trial trains.
 struct Course {
@@ -146,7 +121,7 @@ void SetCourse(const Evidence& evidence, const JobFacts& facts, int64_t samples,
 }
 
 absl::StatusOr<RunResult> RunOne(const Candidate& candidate, uint64_t seed, const SimulationOptions& given) {
-  const absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create();
+  const absl::StatusOr<TemporaryDirectory> directory = TemporaryDirectory::Create("catchment-advise");
   if (!directory.ok()) return directory.status();
   SimulationOptions options = given;
   options.out_dir = directory->path();
