@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,17 +11,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/cli/command_outcome.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
 
 class AdviseTest : public testing::Test {
  protected:
@@ -34,10 +28,8 @@ class AdviseTest : public testing::Test {
                             "data { drawn_digits { train_samples: 256 test_samples: 64 } }";
   }
   std::string job() const { return root_ + "/job.textproto"; }
-  static Outcome Advise(const std::vector<std::string>& args) {
-    std::ostringstream out, err;
-    const int code = RunAdviseCommand(args, {&out, &err});
-    return {code, out.str(), err.str()};
+  static CommandOutcome Advise(const std::vector<std::string>& args) {
+    return RunToOutcome(RunAdviseCommand, args);
   }
 
   const std::string root_;
@@ -52,7 +44,7 @@ nlohmann::json RowOf(const nlohmann::json& advice, const std::string& preset) {
 }
 
 TEST_F(AdviseTest, AdvisesOnAJob) {
-  const Outcome outcome =
+  const CommandOutcome outcome =
       Advise({job(), "--step=lognormal:50ms:0.5", "--network=1Gbit:100us", "--workers=16"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const std::string unwrapped = absl::StrReplaceAll(outcome.out, {{"\n  ", " "}});
@@ -67,8 +59,8 @@ TEST_F(AdviseTest, AdvisesOnAJob) {
 
 TEST_F(AdviseTest, NamesOnlyWhatTrains) {
   // A rate with which 16 stale workers diverge.
-  const Outcome outcome = Advise({job(), "--step=lognormal:50ms:0.3", "--workers=16", "--json",
-                                  "--set=optimizer={kind: SGD learning_rate: 30 momentum: 0.9}"});
+  const CommandOutcome outcome = Advise({job(), "--step=lognormal:50ms:0.3", "--workers=16", "--json",
+                                         "--set=optimizer={kind: SGD learning_rate: 30 momentum: 0.9}"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   double best = 0;
@@ -92,7 +84,7 @@ TEST_F(AdviseTest, NamesOnlyWhatTrains) {
 TEST_F(AdviseTest, WritesTheSameAsJson) {
   const std::vector<std::string> args = {job(), "--step=constant:50ms", "--json", "--set",
                                          "algorithm.preset=sync"};
-  const Outcome outcome = Advise(args);
+  const CommandOutcome outcome = Advise(args);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json["preset"], "sync");
@@ -107,7 +99,7 @@ TEST_F(AdviseTest, WritesTheSameAsJson) {
 }
 
 TEST_F(AdviseTest, TakesSlowWorkers) {
-  const Outcome outcome =
+  const CommandOutcome outcome =
       Advise({job(), "--step=constant:50ms", "--workers=8", "--straggler=3:5x", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
@@ -119,9 +111,9 @@ TEST_F(AdviseTest, TakesSlowWorkers) {
 }
 
 TEST_F(AdviseTest, TrainsAQuadraticInPlaceOfALargeModel) {
-  const Outcome outcome = Advise({job(), "--step=constant:50ms", "--json", "--workers=8",
-                                  "--set=model={synthetic: {parameters: 100000000}}",
-                                  "--set=data={synthetic: {samples: 100000}}"});
+  const CommandOutcome outcome = Advise({job(), "--step=constant:50ms", "--json", "--workers=8",
+                                         "--set=model={synthetic: {parameters: 100000000}}",
+                                         "--set=data={synthetic: {samples: 100000}}"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   EXPECT_TRUE(json["trials"]["quadratic"].get<bool>());
@@ -131,7 +123,7 @@ TEST_F(AdviseTest, TrainsAQuadraticInPlaceOfALargeModel) {
 }
 
 TEST_F(AdviseTest, WithoutAStepSaysWhatIsMissing) {
-  const Outcome outcome = Advise({job()});
+  const CommandOutcome outcome = Advise({job()});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, HasSubstr("--step=lognormal:120ms:0.3"));
@@ -142,11 +134,11 @@ TEST_F(AdviseTest, RefusesWhatItCannotRead) {
   EXPECT_EQ(Advise({job(), "--step=fast"}).code, 2);
   EXPECT_THAT(Advise({job(), "--step=fast"}).err, HasSubstr("lognormal:120ms:0.3"));
   EXPECT_EQ(Advise({root_ + "/none.textproto"}).code, 1);
-  const Outcome unfinished = Advise({root_});
+  const CommandOutcome unfinished = Advise({root_});
   EXPECT_EQ(unfinished.code, 1);
   EXPECT_THAT(unfinished.err, HasSubstr("a finished run is needed"));
   EXPECT_EQ(Advise({root_, "--set", "workers=2"}).code, 2);
-  const Outcome absent = Advise({"127.0.0.1:1"});
+  const CommandOutcome absent = Advise({"127.0.0.1:1"});
   EXPECT_EQ(absent.code, 1);
   EXPECT_THAT(absent.err, HasSubstr("server with index 0"));
 }

@@ -13,18 +13,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/cli/command_outcome.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
 
 class SimulateTest : public testing::Test {
  protected:
@@ -40,12 +35,10 @@ class SimulateTest : public testing::Test {
   void WriteJob(const std::string& text) const {
     std::ofstream(job()) << "name: 'job' batch_size: 8 algorithm { preset: 'downpour' } " << text;
   }
-  Outcome Simulate(const std::string& out, std::vector<std::string> flags) const {
+  CommandOutcome Simulate(const std::string& out, std::vector<std::string> flags) const {
     flags.insert(flags.begin(), job());
     flags.push_back("--out=" + root_ + "/" + out);
-    std::ostringstream text, errors;
-    const int code = RunSimulateCommand(flags, {&text, &errors});
-    return {code, text.str(), errors.str()};
+    return RunToOutcome(RunSimulateCommand, flags);
   }
   std::string Read(const std::string& path) const { return ReadTextFile(root_ + "/" + path).value_or(""); }
 
@@ -53,7 +46,7 @@ class SimulateTest : public testing::Test {
 };
 
 TEST_F(SimulateTest, WritesTheReportOfAComparison) {
-  const Outcome outcome =
+  const CommandOutcome outcome =
       Simulate("out", {"--algorithms=sync,downpour,staleness_aware", "--workers=1,4",
                        "--step=lognormal:50ms:0.3", "--network=10Gbit:50us", "--straggler=3:2x"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -101,16 +94,16 @@ TEST_F(SimulateTest, ContinuesWithTheRunsThatAreMissing) {
   const std::vector<std::string> flags = {"--workers=1,2", "--step=constant:50ms"};
   ASSERT_EQ(Simulate("out", flags).code, 0);
   std::filesystem::remove_all(root_ + "/out/runs/downpour-2-workers-seed-1");
-  const Outcome again = Simulate("out", flags);
+  const CommandOutcome again = Simulate("out", flags);
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("1 of 2 runs are already done"));
-  const Outcome other = Simulate("out", {"--workers=1,2", "--step=constant:60ms"});
+  const CommandOutcome other = Simulate("out", {"--workers=1,2", "--step=constant:60ms"});
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.err, HasSubstr("holds another comparison"));
 }
 
 TEST_F(SimulateTest, SimulatesAQuadraticInPlaceOfAModel) {
-  const Outcome outcome = Simulate(
+  const CommandOutcome outcome = Simulate(
       "out", {"--workers=100", "--step=exponential:50ms", "--straggler=2%:10x", "--straggler=1%steps:5x",
               "--gradient=quadratic:10:0.1", "--servers=2", "--failures=10s:1s", "--budget=samples:8000"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -130,20 +123,20 @@ TEST_F(SimulateTest, ARunThatDivergesIsAResult) {
                                           "--budget=samples:160000",
                                           "--servers=2",
                                           "--set=optimizer={kind: SGD learning_rate: 1.5 momentum: 0}"};
-  const Outcome outcome = Simulate("out", flags);
+  const CommandOutcome outcome = Simulate("out", flags);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("1 of 2 runs diverged: downpour with 16 workers, seed 1"));
   const auto runs = nlohmann::json::parse(Read("out/report.json"))["runs"];
   EXPECT_TRUE(runs[0]["done"] && !runs[0]["diverged"]) << runs[0];
   EXPECT_TRUE(!runs[1]["done"] && runs[1]["diverged"]) << runs[1];
-  const Outcome again = Simulate("out", flags);
+  const CommandOutcome again = Simulate("out", flags);
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("2 of 2 runs are already done"));
 }
 
 TEST_F(SimulateTest, TakesStepTimesFromARun) {
   ASSERT_EQ(Simulate("first", {"--workers=2", "--step=constant:80ms", "--network=unlimited:1ms"}).code, 0);
-  const Outcome outcome =
+  const CommandOutcome outcome =
       Simulate("second", {"--workers=4", "--from=" + root_ + "/first/runs/downpour-2-workers-seed-1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(Read("second/report.json"), HasSubstr("step constant:80"));
@@ -159,7 +152,7 @@ TEST_F(SimulateTest, RefusesWhatItCannotParseWithTheAcceptedForms) {
         Case{"--network=10Gbit", "BANDWIDTH:LATENCY"}, Case{"--straggler=some:2x", "SHARE%:TIMESx"},
         Case{"--failures=often", "MEAN:AWAY"}, Case{"--gradient=cubic", "quadratic:CONDITION:NOISE"},
         Case{"--straggler=70:2x", "no run has a worker 70"}, Case{"--set=workers=8", "--workers=8"}}) {
-    const Outcome outcome = Simulate("out", {one.flag});
+    const CommandOutcome outcome = Simulate("out", {one.flag});
     EXPECT_EQ(outcome.code, 2) << one.flag;
     EXPECT_THAT(outcome.err, HasSubstr(one.flag));
     EXPECT_THAT(outcome.err, HasSubstr(one.reason));
@@ -167,19 +160,19 @@ TEST_F(SimulateTest, RefusesWhatItCannotParseWithTheAcceptedForms) {
 }
 
 TEST_F(SimulateTest, NamesWhatIsMissing) {
-  const Outcome step = Simulate("a", {"--workers=2"});
+  const CommandOutcome step = Simulate("a", {"--workers=2"});
   EXPECT_EQ(step.code, 1);
   EXPECT_THAT(step.err, HasSubstr("--step"));
   EXPECT_EQ(step.out, "");
   EXPECT_FALSE(std::filesystem::exists(root_ + "/a"));
-  const Outcome from = Simulate("b", {"--workers=2", "--from=" + root_ + "/nothing"});
+  const CommandOutcome from = Simulate("b", {"--workers=2", "--from=" + root_ + "/nothing"});
   EXPECT_EQ(from.code, 1);
   EXPECT_THAT(from.err, HasSubstr("summary.json"));
 }
 
 TEST_F(SimulateTest, SaysHowManyWorkersFit) {
   WriteJob("model { synthetic { parameters: 2000000000 } } data { synthetic { samples: 1000 } } epochs: 1");
-  const Outcome outcome = Simulate("out", {"--workers=1,10000"});
+  const CommandOutcome outcome = Simulate("out", {"--workers=1,10000"});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, HasSubstr("workers fit"));
   EXPECT_THAT(outcome.err, HasSubstr("quadratic"));

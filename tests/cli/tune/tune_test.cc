@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,17 +11,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/cli/command_outcome.h"
 
 namespace catchment {
 namespace {
 
 using testing::HasSubstr;
-
-struct Outcome {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
 
 class TuneTest : public testing::Test {
  protected:
@@ -36,12 +30,10 @@ class TuneTest : public testing::Test {
   }
 
   std::string job() const { return root_ + "/job.textproto"; }
-  Outcome Tune(const std::string& out, std::vector<std::string> flags) const {
+  CommandOutcome Tune(const std::string& out, std::vector<std::string> flags) const {
     flags.insert(flags.begin(), job());
     flags.push_back("--out=" + root_ + "/" + out);
-    std::ostringstream text, errors;
-    const int code = RunTuneCommand(flags, {&text, &errors});
-    return {code, text.str(), errors.str()};
+    return RunToOutcome(RunTuneCommand, flags);
   }
   std::string Read(const std::string& path) const { return ReadTextFile(root_ + "/" + path).value_or(""); }
 
@@ -56,7 +48,7 @@ class TuneTest : public testing::Test {
 };
 
 TEST_F(TuneTest, FindsALearningRateAndWritesItsJob) {
-  const Outcome outcome = Tune("out", quadratic_);
+  const CommandOutcome outcome = Tune("out", quadratic_);
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("The best of 9 trials is trial"));
   const auto report = nlohmann::json::parse(Read("out/report.json"));
@@ -85,21 +77,21 @@ TEST_F(TuneTest, ContinuesWithTheRunsThatAreMissing) {
   const std::string report = Read("out/report.json");
   std::filesystem::remove_all(root_ + "/out/runs/trial-2-rung-1");
   std::filesystem::remove(root_ + "/out/report.json");
-  const Outcome again = Tune("out", quadratic_);
+  const CommandOutcome again = Tune("out", quadratic_);
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("8 of 9 runs are already done"));
   EXPECT_EQ(Read("out/report.json"), report);
   std::vector<std::string> other = quadratic_;
   other.back() = "--trials=10";
-  const Outcome refused = Tune("out", other);
+  const CommandOutcome refused = Tune("out", other);
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.err, HasSubstr("--trials is 10, but was 9"));
 }
 
 TEST_F(TuneTest, TrainsTheJobsModelWithEachAlgorithm) {
-  const Outcome outcome = Tune("out", {"--simulate", "--step=lognormal:50ms:0.3", "--workers=3",
-                                       "--over=algorithm.preset=sync,downpour,easgd", "--budget=samples:512",
-                                       "--trials=3", "--set=optimizer={}"});
+  const CommandOutcome outcome = Tune("out", {"--simulate", "--step=lognormal:50ms:0.3", "--workers=3",
+                                              "--over=algorithm.preset=sync,downpour,easgd",
+                                              "--budget=samples:512", "--trials=3", "--set=optimizer={}"});
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   const auto report = nlohmann::json::parse(Read("out/report.json"));
   EXPECT_EQ(report["trials"][0]["settings"]["algorithm.preset"], "downpour");
@@ -128,7 +120,7 @@ TEST_F(TuneTest, NamesWhatIsWrong) {
       {{rate, "--set=workers=3"}, "--workers"},
   };
   for (const auto& [flags, reason] : wrong) {
-    const Outcome outcome = Tune("out", flags);
+    const CommandOutcome outcome = Tune("out", flags);
     EXPECT_NE(outcome.code, 0) << reason;
     EXPECT_THAT(outcome.err, HasSubstr(reason));
     EXPECT_FALSE(std::filesystem::exists(root_ + "/out/runs")) << reason;
