@@ -433,9 +433,10 @@ void FindLargeShards(const v1::JobStatus& status, std::vector<Warning>* warnings
          .found = absl::StrCat("server ", s, " holds ", Count(static_cast<int64_t>(parameters)),
                                " parameters, ", Times(parameters / even), " times an even share"),
          .why = "Every push and pull takes as long as the largest shard's part of it.",
-         .advice = "Lower block_kib, the unit in which weights are placed; with the optimizers LARS and "
-                   "LAMB, which "
-                   "need whole tensors, use fewer servers. `catchment validate` shows the placement."});
+         .advice =
+             "Lower block_kib, the unit in which weights are placed; with the optimizers LARS, LARC and "
+             "LAMB, which "
+             "need whole tensors, use fewer servers. `catchment validate` shows the placement."});
   }
 }
 

@@ -23,6 +23,7 @@ double HighestRate(v1::Optimizer::Kind kind) {
   switch (kind) {
     case v1::Optimizer::SGD:
       return 10;
+    case v1::Optimizer::LARC:
     case v1::Optimizer::LARS:  // multiplies it by the trust coefficient
       return 100;
     default:

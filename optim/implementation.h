@@ -96,7 +96,7 @@ inline std::string DescribeBetas(const v1::Optimizer& config) {
   return absl::StrCat("beta1 ", config.beta1(), ", beta2 ", config.beta2(), ", epsilon ", config.epsilon());
 }
 
-// Each is defined in the file of its name.
+// Each is defined in the file of its name, kLarc in lars.cc.
 extern const OptimizerKind kSgd;
 extern const OptimizerKind kAdagrad;
 extern const OptimizerKind kAdam;
@@ -105,9 +105,10 @@ extern const OptimizerKind kAdadelta;
 extern const OptimizerKind kAdamW;
 extern const OptimizerKind kLars;
 extern const OptimizerKind kLamb;
+extern const OptimizerKind kLarc;
 
-inline constexpr const OptimizerKind* kOptimizerKinds[] = {&kSgd,      &kAdagrad, &kAdam, &kRmsProp,
-                                                           &kAdadelta, &kAdamW,   &kLars, &kLamb};
+inline constexpr const OptimizerKind* kOptimizerKinds[] = {&kSgd,   &kAdagrad, &kAdam, &kRmsProp, &kAdadelta,
+                                                           &kAdamW, &kLars,    &kLamb, &kLarc};
 
 }  // namespace catchment
 

@@ -25,7 +25,7 @@ turns in the same run and on the same memory, run a plain loop that reads and wr
 triad) and memcpy. Figures are medians over the rounds, ratios too: of the ratios within a round.
 
 GB/s (1e9 bytes) counts what the program reads and writes, 4 bytes a value, in place twice; not what a cache
-reads before it writes a line. SGD moves 16 bytes a parameter, momentum 24, Adam 32; memcpy 8. LARS and LAMB, here
+reads before it writes a line. SGD moves 16 bytes a parameter, momentum 24, Adam 32; memcpy 8. LARS, LARC and LAMB, here
 with a tensor a block, read twice, for the norms; it is counted once.
 "of triad" is what is left of the memory's speed: 1.00 means that the arithmetic costs nothing.
 

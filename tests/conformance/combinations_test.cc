@@ -63,6 +63,7 @@ const std::vector<std::string> kOptimizers = {"kind: SGD learning_rate: 0.01 mom
                                               "kind: ADAM",
                                               "kind: ADAMW",
                                               "kind: LARS",
+                                              "kind: LARC",
                                               "kind: LAMB"};
 
 v1::Job Parse(const std::string& consistency, const std::string& contribution,

@@ -1,4 +1,4 @@
-// LARS and LAMB: optimizers that take norms over whole tensors.
+// LARS, LARC and LAMB: optimizers that take norms over whole tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +23,12 @@ v1::Optimizer Lars(float momentum, float trust_coefficient, float weight_decay) 
   config.set_momentum(momentum);
   config.set_trust_coefficient(trust_coefficient);
   config.set_weight_decay(weight_decay);
+  return config;
+}
+
+v1::Optimizer Larc(float momentum, float trust_coefficient, float weight_decay) {
+  v1::Optimizer config = Lars(momentum, trust_coefficient, weight_decay);
+  config.set_kind(v1::Optimizer::LARC);
   return config;
 }
 
@@ -85,12 +91,13 @@ struct Reference {
       for (double& x : g) x = std::max(-double{c.clip_value()}, std::min(double{c.clip_value()}, x));
     }
     ++t;
-    c.kind() == v1::Optimizer::LARS ? StepLars(lr, g) : StepLamb(lr, g);
+    c.kind() == v1::Optimizer::LAMB ? StepLamb(lr, g) : StepLars(lr, g);
   }
   void StepLars(double lr, const std::vector<double>& g) {
     const double decay = c.weight_decay(), w_norm = NormOf(w), g_norm = NormOf(g);
     double local = 1;
     if (w_norm > 0 && g_norm > 0) local = c.trust_coefficient() * w_norm / (g_norm + decay * w_norm);
+    if (c.kind() == v1::Optimizer::LARC) local = std::min(local, 1.0);
     for (size_t i = 0; i < w.size(); ++i) {
       a[i] = c.momentum() * a[i] + lr * local * (g[i] + decay * w[i]);
       w[i] -= a[i];
@@ -125,6 +132,9 @@ std::vector<Case> Cases() {
   return {{"Lars", Lars(0.9f, 0.001f, 0), 0.5f},
           {"LarsWithoutMomentum", Lars(0, 0.01f, 0.1f), 0.5f},
           {"LarsWithDecayClipped", Clipped(Lars(0.9f, 0.001f, 0.1f), 0.5f), 1},
+          // Of the tensors some have a ratio above 1, and some below.
+          {"Larc", Larc(0.9f, 0.02f, 0), 0.1f},
+          {"LarcWithDecayClipped", Clipped(Larc(0.9f, 0.02f, 0.1f), 0.5f), 0.1f},
           {"Lamb", Lamb(0), 0.002f},
           {"LambWithDecay", Lamb(0.1f), 0.002f},
           {"LambWithDecayClipped", Clipped(Lamb(0.01f, 0.001f), 0.5f), 0.002f}};
@@ -249,6 +259,17 @@ TEST(LarsTest, TwoStepsByHand) {
   trained.Step(1, {0.6f, 0.8f});
   EXPECT_NEAR(trained.weights()[0], 2.28, 1e-6);
   EXPECT_NEAR(trained.weights()[1], 3.04, 1e-6);
+}
+
+// Without momentum and decay no value moves further than SGD's, and where LARS moves less LARC does the same.
+TEST(LarcTest, MovesAsLarsButNotFurtherThanSgd) {
+  const Values weights = {3, 4, 0.03f, 0.04f}, gradient = {0.6f, 0.8f, 0.6f, 0.8f};
+  Trained larc(Larc(0, 0.5f, 0), {2, 2}, weights), lars(Lars(0, 0.5f, 0), {2, 2}, weights);
+  larc.Step(0.1f, gradient);
+  lars.Step(0.1f, gradient);
+  for (int i : {0, 1}) EXPECT_FLOAT_EQ(larc.weights()[i], weights[i] - 0.1f * gradient[i]) << "r = 2.5";
+  for (int i : {2, 3}) EXPECT_EQ(larc.weights()[i], lars.weights()[i]) << "r = 0.025";
+  EXPECT_LT(lars.weights()[0], larc.weights()[0]);
 }
 
 TEST(LarsTest, ZeroWeightsOrGradientsGetARatioOfOne) {

@@ -143,7 +143,8 @@ TEST_P(WholeTensorsTest, AsynchronousPushesInTheSameOrderGiveTheSameBitsHoweverT
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, WholeTensorsTest, testing::Values(v1::Optimizer::LARS, v1::Optimizer::LAMB),
+INSTANTIATE_TEST_SUITE_P(Kinds, WholeTensorsTest,
+                         testing::Values(v1::Optimizer::LARS, v1::Optimizer::LARC, v1::Optimizer::LAMB),
                          [](const auto& info) { return v1::Optimizer::Kind_Name(info.param); });
 
 }  // namespace

@@ -189,7 +189,7 @@ TEST(LoadJob, UnknownEnumValueListsTheAllowedOnes) {
             "job.textproto:1:9: device: expected one of AUTO, CPU, CUDA, got TPU");
   EXPECT_EQ(FileError("optimizer { kind: RPROP }"),
             "job.textproto:1:19: optimizer.kind: expected one of SGD, ADAGRAD, ADAM, RMSPROP, "
-            "ADADELTA, ADAMW, LARS, LAMB, got RPROP");
+            "ADADELTA, ADAMW, LARS, LAMB, LARC, got RPROP");
 }
 
 TEST(LoadJob, NamesOfEnumsMayHaveAnyCase) {

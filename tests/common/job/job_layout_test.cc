@@ -26,7 +26,7 @@ TEST(LayoutOf, IsCutAnywhereForElementwiseOptimizers) {
 }
 
 TEST(LayoutOf, IsOfWholeTensorsForLarsAndLamb) {
-  for (const v1::Optimizer::Kind kind : {v1::Optimizer::LARS, v1::Optimizer::LAMB}) {
+  for (const v1::Optimizer::Kind kind : {v1::Optimizer::LARS, v1::Optimizer::LARC, v1::Optimizer::LAMB}) {
     const auto layout = LayoutOf(Job(kind), kTensors, 2);
     ASSERT_TRUE(layout.ok()) << layout.status();
     EXPECT_EQ(layout->cuts(), Cuts::kBetweenTensors);

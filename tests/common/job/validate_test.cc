@@ -154,7 +154,7 @@ TEST(FillDefaults, ManyWorkersHaveLongerLeases) {
 TEST(FillDefaults, TwiceChangesNothing) {
   for (const Preset& preset : Presets()) {
     for (const std::string kind :
-         {"SGD", "ADAM", "ADAGRAD", "RMSPROP", "ADADELTA", "ADAMW", "LARS", "LAMB"}) {
+         {"SGD", "ADAM", "ADAGRAD", "RMSPROP", "ADADELTA", "ADAMW", "LARS", "LAMB", "LARC"}) {
       // Each preset goes with its own kind at least.
       std::vector<std::string> overrides = {"algorithm.preset=" + preset.name, "workers=4"};
       const auto known = FillDefaultsAndValidate(Minimal(overrides));
@@ -652,8 +652,9 @@ INSTANTIATE_TEST_SUITE_P(
              "(EAMSGD): "
              "set nesterov to true, or momentum to 0 (EASGD)"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.momentum=0.5"},
-             "optimizer.momentum: belongs to SGD, RMSPROP and LARS; ADAGRAD has none, leave it out or set "
-             "optimizer.kind to SGD, RMSPROP or LARS"},
+             "optimizer.momentum: belongs to SGD, RMSPROP, LARS and LARC; ADAGRAD has none, leave it out or "
+             "set "
+             "optimizer.kind to SGD, RMSPROP, LARS or LARC"},
         Case{{"optimizer.kind=ADAM", "optimizer.nesterov=true"},
              "optimizer.nesterov: belongs to SGD; ADAM has none, leave it out or set optimizer.kind to SGD"},
         Case{{"optimizer.nesterov=true", "optimizer.momentum=0"},
@@ -679,11 +680,11 @@ INSTANTIATE_TEST_SUITE_P(
              "leave it "
              "out or set optimizer.kind to ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW or LAMB"},
         Case{{"optimizer.kind=LAMB", "optimizer.momentum=0.5"},
-             "optimizer.momentum: belongs to SGD, RMSPROP and LARS; LAMB has none, leave it out or set "
-             "optimizer.kind to SGD, RMSPROP or LARS"},
+             "optimizer.momentum: belongs to SGD, RMSPROP, LARS and LARC; LAMB has none, leave it out or set "
+             "optimizer.kind to SGD, RMSPROP, LARS or LARC"},
         Case{{"optimizer.kind=LAMB", "optimizer.trust_coefficient=0.1"},
-             "optimizer.trust_coefficient: belongs to LARS; LAMB has none, leave it out or set "
-             "optimizer.kind to LARS"},
+             "optimizer.trust_coefficient: belongs to LARS and LARC; LAMB has none, leave it out or set "
+             "optimizer.kind to LARS or LARC"},
         Case{{"algorithm.preset=easgd", "optimizer.kind=LARS"},
              "optimizer.kind: is LARS; must be SGD with contribution elastic: it moves each worker's own "
              "weights, "
@@ -924,6 +925,7 @@ TEST(Validate, SensibleCombinationsPass) {
   Filled({"checkpoint={every_updates:100 every_seconds:0.5}"});
   Filled({"optimizer.schedule={decay:ONE_CYCLE warmup:0.1}"});
   Filled({"optimizer.kind=LARS", "optimizer.weight_decay=0.1", "optimizer.clip_value=1"});
+  Filled({"optimizer.kind=LARC", "optimizer.weight_decay=0.1"});
   Filled({"algorithm.preset=downpour", "optimizer.kind=LAMB"});
   Filled({"compression={push:TOP_K top_k_fraction:1 pull:BFLOAT16}"});
   Filled({"algorithm.preset=downpour", "compression={push:FLOAT16 pull:FLOAT16}"});
@@ -1145,9 +1147,10 @@ TEST(Validate, UnknownEnumNumbersAreRefused) {
       "optimizer.schedule.decay: is 9; must be CONSTANT, COSINE, STEP, EXPONENTIAL, POLYNOMIAL, ONE_CYCLE or "
       "PLATEAU");
   job = Minimal();
-  job.mutable_optimizer()->set_kind(static_cast<v1::Optimizer::Kind>(9));
-  EXPECT_EQ(Errors(job),
-            "optimizer.kind: is 9; must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW, LARS or LAMB");
+  job.mutable_optimizer()->set_kind(static_cast<v1::Optimizer::Kind>(99));
+  EXPECT_EQ(
+      Errors(job),
+      "optimizer.kind: is 99; must be SGD, ADAGRAD, ADAM, RMSPROP, ADADELTA, ADAMW, LARS, LAMB or LARC");
   job = Minimal();
   job.mutable_compression()->set_push(static_cast<v1::Compression::Codec>(9));
   job.mutable_compression()->set_pull(static_cast<v1::Compression::Codec>(-1));

@@ -30,8 +30,8 @@ def check(job):
         raise Unsupported("this client does not clip gradients (optimizer.clip_norm)")
     if job.faults.stragglers:
         raise Unsupported("this client cannot be slowed down (faults.stragglers)")
-    if job.optimizer.kind in (7, 8):
-        raise Unsupported("this client does not have the layout of LARS and LAMB (optimizer.kind)")
+    if job.optimizer.kind in (7, 8, 9):
+        raise Unsupported("this client does not have the layout of LARS, LAMB and LARC (optimizer.kind)")
     if any(not name.startswith("/") for name in job.data.table.train):
         raise Unsupported("this client takes whole paths only (data.table.train)")
 
