@@ -28,6 +28,15 @@ std::string KeptForEachWorker(const JobFacts& facts) {
                       " for each worker, on the servers");
 }
 
+// Describes how the momentum follows the learning rate.
+std::string DescribeCycle(const v1::Optimizer& optimizer) {
+  if (!optimizer.schedule().has_min_momentum()) return "";
+  const bool beta1 = optimizer.has_beta1();
+  return absl::StrCat(beta1 ? " beta1" : " Momentum", " falls from ",
+                      Short(beta1 ? optimizer.beta1() : optimizer.momentum()), " to ",
+                      Short(optimizer.schedule().min_momentum()), " and rises again, against it.");
+}
+
 // Describes the learning rate after the warm-up.
 std::string DescribeDecay(const v1::Optimizer& optimizer) {
   const v1::Schedule& schedule = optimizer.schedule();
@@ -51,7 +60,7 @@ std::string DescribeDecay(const v1::Optimizer& optimizer) {
     case v1::Schedule::ONE_CYCLE:
       return absl::StrCat("rises from ", Short(optimizer.learning_rate() * schedule.initial_lr_fraction()),
                           " to ", rate, " over the first ", Share(schedule.pct_start()), " ", rest,
-                          ", then falls, each along half a cosine,", to_end);
+                          ", then falls, each along half a cosine,", to_end, DescribeCycle(optimizer));
     case v1::Schedule::PLATEAU:
       return absl::StrCat(
           "begins at ", rate, " and is multiplied by ", Short(schedule.factor()),

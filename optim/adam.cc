@@ -12,9 +12,10 @@ class Adam final : public Optimizer {
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 
   void Apply(const Step& step, const Part& part) const override {
-    const AdamCorrection correction(step, beta1_, beta2_);
+    const float beta1 = step.momentum.value_or(beta1_);
+    const AdamCorrection correction(step, beta1, beta2_);
     const float rate = correction.rate, root = correction.root;
-    const float beta1 = beta1_, beta2 = beta2_, epsilon = epsilon_;
+    const float beta2 = beta2_, epsilon = epsilon_;
     float* __restrict m = part.states[0];
     float* __restrict v = part.states[1];
     OnePass(part, [=](float w, float g, int64_t i) {

@@ -14,9 +14,10 @@ class AdamW final : public Optimizer {
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 
   void Apply(const Step& step, const Part& part) const override {
-    const AdamCorrection correction(step, beta1_, beta2_);
+    const float beta1 = step.momentum.value_or(beta1_);
+    const AdamCorrection correction(step, beta1, beta2_);
     const float rate = correction.rate, root = correction.root;
-    const float beta1 = beta1_, beta2 = beta2_, epsilon = epsilon_;
+    const float beta2 = beta2_, epsilon = epsilon_;
     // The decay is subtracted, instead of multiplying w by 1 - decay: that factor, rounded to a float, would
     // be wrong by a rounding error in every step.
     const float decay = static_cast<float>(double{step.learning_rate} * weight_decay_);

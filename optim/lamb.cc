@@ -24,16 +24,17 @@ class Lamb final : public Optimizer {
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
 
   void Apply(const Step& step, const Part& part) const override {
+    const float beta1 = step.momentum.value_or(beta1_);
     ForEachTensor(part, [&](const Part& tensor) {
-      Average(tensor);
-      Move(step, tensor);
+      Average(beta1, tensor);
+      Move(step, beta1, tensor);
     });
   }
 
  private:
   // Updates m and v.
-  void Average(const Part& tensor) const {
-    const float beta1 = beta1_, beta2 = beta2_, clip_value = clip_value_;
+  void Average(float beta1, const Part& tensor) const {
+    const float beta2 = beta2_, clip_value = clip_value_;
     const float* __restrict gradient = tensor.gradient;
     float* __restrict m = tensor.states[0];
     float* __restrict v = tensor.states[1];
@@ -46,8 +47,8 @@ class Lamb final : public Optimizer {
   }
 
   // Updates w from m and v.
-  void Move(const Step& step, const Part& tensor) const {
-    const AdamCorrection correction({1, step.number}, beta1_, beta2_);
+  void Move(const Step& step, float beta1, const Part& tensor) const {
+    const AdamCorrection correction({1, step.number}, beta1, beta2_);
     const float scale = correction.rate, root = correction.root, epsilon = epsilon_, decay = weight_decay_;
     const float* const weights = tensor.weights;
     const float* const m = tensor.states[0];

@@ -23,7 +23,7 @@ class Lars final : public Optimizer {
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
 
   void Apply(const Step& step, const Part& part) const override {
-    const float mu = mu_, decay = weight_decay_, clip_value = clip_value_;
+    const float mu = step.momentum.value_or(mu_), decay = weight_decay_, clip_value = clip_value_;
     ForEachTensor(part, [&](const Part& tensor) {
       const float rate = FiniteRate(step.learning_rate * Ratio(tensor));
       float* __restrict v = tensor.states[0];

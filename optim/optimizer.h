@@ -45,7 +45,8 @@ class Optimizer {
   struct Step {
     float learning_rate = 0;
     uint64_t number = 1;  // updates of this part, this one included
-    // Replaces SGD's momentum where the measured staleness sets it (server/shard/momentum_control.h).
+    // Replaces the momentum, or ADAM's, ADAMW's and LAMB's beta1, where the schedule cycles it (common/job/learning_rate.h)
+    // or, for SGD, the measured staleness sets it (server/shard/momentum_control.h).
     std::optional<float> momentum = std::nullopt;
   };
 

@@ -32,7 +32,7 @@ class RmsProp final : public Optimizer {
  private:
   template <bool kCentered, bool kMomentum>
   void ApplyAs(const Step& step, const Part& part) const {
-    const float lr = step.learning_rate, rho = rho_, epsilon = epsilon_, mu = mu_;
+    const float lr = step.learning_rate, rho = rho_, epsilon = epsilon_, mu = step.momentum.value_or(mu_);
     float* __restrict v = part.states[0];
     float* __restrict b = part.states[1];
     float* __restrict a = part.states[kMomentum ? 2 : 1];

@@ -155,6 +155,26 @@ void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {
   }
 }
 
+void CheckMomentumCycle(const v1::Optimizer& optimizer, Problems* problems) {
+  const v1::Schedule& schedule = optimizer.schedule();
+  if (!CheckDecayHas("min_momentum", schedule.has_min_momentum(), schedule.decay(), {v1::Schedule::ONE_CYCLE},
+                     problems) ||
+      !schedule.has_min_momentum()) {
+    return;
+  }
+  const std::string path = "optimizer.schedule.min_momentum",
+                    most = optimizer.has_beta1() ? "beta1" : "momentum";
+  const float highest = optimizer.has_beta1() ? optimizer.beta1() : optimizer.momentum();
+  if (highest <= 0) {
+    return problems->Add(path,
+                         "lowers the momentum at the peak of the learning rate, and there is none; set "
+                         "optimizer.momentum above 0 with a kind that has it, or leave it out");
+  }
+  problems->Require(schedule.min_momentum() >= 0 && schedule.min_momentum() <= highest, path,
+                    schedule.min_momentum(),
+                    absl::StrCat("must be from 0 to optimizer.", most, ", ", highest));
+}
+
 // The optimizer of elastic averaging runs on the workers, between exchanges with the center.
 void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
   if (optimizer.kind() != v1::Optimizer::SGD) {
@@ -194,6 +214,7 @@ void CheckOptimizer(const v1::Optimizer& optimizer, bool elastic, Problems* prob
   CheckKindFields(optimizer, problems);
   CheckDecayAndClipping(optimizer, problems);
   CheckSchedule(optimizer.schedule(), problems);
+  CheckMomentumCycle(optimizer, problems);
   if (elastic) CheckElasticOptimizer(optimizer, problems);
 }
 

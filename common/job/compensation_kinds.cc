@@ -318,8 +318,13 @@ void CheckConsistency(const v1::Job& job, const std::string& path, Problems* pro
 void CheckMomentum(const v1::Job& job, const std::string& path, Problems* problems) {
   const v1::Optimizer& optimizer = job.optimizer();
   const bool has_momentum = optimizer.kind() == v1::Optimizer::SGD && optimizer.momentum() > 0;
-  if (has_momentum) return;
   const CompensationKind& kind = KindOf(job.algorithm().compensation());
+  if (kind.sets_momentum && optimizer.schedule().has_min_momentum()) {
+    problems->Add(
+        "optimizer.schedule.min_momentum",
+        absl::StrCat("does not go with ", path, ", which sets the momentum; leave one of them out"));
+  }
+  if (has_momentum) return;
   if (kind.sets_momentum) {
     problems->Add(
         path,

@@ -1,6 +1,8 @@
-// The learning rate over the progress of a job (proto/job.proto, Schedule).
+// The learning rate and the momentum over the progress of a job (proto/job.proto, Schedule).
 #ifndef CATCHMENT_COMMON_JOB_LEARNING_RATE_H_
 #define CATCHMENT_COMMON_JOB_LEARNING_RATE_H_
+
+#include <optional>
 
 #include "proto/job.pb.h"
 
@@ -23,6 +25,12 @@ namespace catchment {
 // / (T - 1); s is (P T - 1) / (T - 1) for PyTorch's pct_start P, and i is 1 / div_factor. A progress outside
 // [0, 1] counts as the nearer end. `optimizer` is one of a validated job.
 double LearningRate(const v1::Optimizer& optimizer, double progress);
+
+// Returns the momentum of an optimizer whose schedule cycles it, and nothing if it is constant. With M = momentum (beta1 where
+// the kind has it), m = min_momentum, and q and s as above:
+//   q < s:           m + (M - m) (1 + cos(pi q / s)) / 2         M during a warm-up
+//   from there on:   M + (m - M) (1 + cos(pi (q - s) / (1 - s))) / 2
+std::optional<float> CycledMomentum(const v1::Optimizer& optimizer, double progress);
 
 }  // namespace catchment
 

@@ -122,7 +122,7 @@ bool AccruedGradientRule::Apply(absl::Span<const Input> contributions, const Cen
     return false;
   }
   Optimizer::Step step{static_cast<float>(center.learning_rate * (sum.divisor / sum.samples)),
-                       center.steps + 1};
+                       center.steps + 1, center.cycled_momentum};
   if (center.momentum != nullptr) {
     const Input& first = *sum.first;
     const MomentumControl::Setting setting =

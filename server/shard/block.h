@@ -213,6 +213,8 @@ class Block {
   uint64_t SelectApplicable(double now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if the noise is to be measured in the update of `applicable_`.
   bool MeasuresNoise() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns the share of the budget that has been applied.
+  double ShareApplied(const CommandedState& commanded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   float LearningRateNow(const CommandedState& commanded) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Records the outcome of a contribution in the worker's ledger.
   void Settle(const Outcome& outcome, const std::optional<Lag>& lag, const CommandedState& commanded)

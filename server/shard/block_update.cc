@@ -91,6 +91,7 @@ Block::Payload Block::Apply(BlockCall* call) {
   center.momentum = momentum_.get();
   if (average != nullptr) center.average = average->data();
   center.learning_rate = LearningRateNow(call->commanded);
+  center.cycled_momentum = CycledMomentum(context_.job.optimizer(), ShareApplied(call->commanded));
   ContributionSpread spread;
   if (MeasuresNoise()) center.spread = &spread;
   const bool stepped = rule.Apply(applicable_, center, weights == nullptr ? nullptr : weights->data());
@@ -143,11 +144,14 @@ bool Block::MeasuresNoise() const {
   });
 }
 
+double Block::ShareApplied(const CommandedState& commanded) const {
+  const double spent = state_.samples() + state_.late_samples();
+  return commanded.total_samples == 0 ? 0 : spent / commanded.total_samples;
+}
+
 float Block::LearningRateNow(const CommandedState& commanded) const {
   const v1::Job& job = context_.job;
-  const double spent = state_.samples() + state_.late_samples();
-  const double progress = commanded.total_samples == 0 ? 0 : spent / commanded.total_samples;
-  double rate = commanded.plateau_factor * LearningRate(job.optimizer(), progress);
+  double rate = commanded.plateau_factor * LearningRate(job.optimizer(), ShareApplied(commanded));
   // Members are counted only where the rate depends on their number.
   if (const auto scaling = job.optimizer().worker_scaling(); scaling != v1::Optimizer::NO_SCALING) {
     rate *= WorkerScale(scaling, commanded.gate.ActiveMembers(state_.version()), job.workers());

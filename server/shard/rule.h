@@ -37,8 +37,9 @@ class Rule {
     float* states[kMaxStates] = {};  // num_states() of them
     uint64_t steps = 0;              // of the optimizer, before this update
     float learning_rate = 0;
-    uint64_t version = 0;                 // after this update
-    MomentumControl* momentum = nullptr;  // null if the job has none
+    uint64_t version = 0;                  // after this update
+    std::optional<float> cycled_momentum;  // by the schedule; nothing: the optimizer's own
+    MomentumControl* momentum = nullptr;   // null if the job has none
     // Only for optimizers that need whole tensors: where the tensors of the block end, the last one at size,
     // and memory for an average of contributions, as long as the block.
     absl::Span<const int64_t> tensor_ends;

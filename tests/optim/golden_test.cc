@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/learning_rate.h"
 #include "optim/optimizer.h"
 #include "tests/conformance/golden_jobs.h"
 
@@ -38,10 +39,16 @@ TEST_P(GoldenTest, AgreesWithPyTorch) {
   size_t compared = 0;
   for (uint64_t step = 1; step <= golden["gradients"].size(); ++step) {
     const std::vector<float> gradient = golden["gradients"][step - 1];
-    optimizer->Apply({config.learning_rate(), step}, {static_cast<int64_t>(weights.size()),
-                                                      gradient.data(),
-                                                      weights.data(),
-                                                      {a.data(), b.data(), c.data()}});
+    Optimizer::Step now{config.learning_rate(), step};
+    if (golden["cases"][GetParam()]["optimizer"].contains("schedule")) {
+      const double progress = static_cast<double>(step - 1) / (golden["gradients"].size() - 1.0);
+      now = {static_cast<float>(LearningRate(config, progress)), step, CycledMomentum(config, progress)};
+      ASSERT_TRUE(now.momentum.has_value());
+    }
+    optimizer->Apply(now, {static_cast<int64_t>(weights.size()),
+                           gradient.data(),
+                           weights.data(),
+                           {a.data(), b.data(), c.data()}});
     const auto shown = expected.find(std::to_string(step));
     if (shown == expected.end()) continue;
     ++compared;
@@ -59,11 +66,11 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::Range(size_t{0}, Golden()["ca
                            return Golden()["cases"][info.param]["name"].template get<std::string>();
                          });
 
-// But LARS and LAMB, which PyTorch has not: whole_tensors_test.cc.
+// But the kinds that take norms over whole tensors, which PyTorch does not have: whole_tensors_test.cc.
 TEST(GoldenTest, EveryKindOfPyTorchIsThere) {
-  for (int kind = v1::Optimizer::Kind_MIN + 1; kind <= v1::Optimizer::Kind_MAX; ++kind) {
-    if (kind == v1::Optimizer::LARS || kind == v1::Optimizer::LAMB) continue;
-    const std::string name = v1::Optimizer::Kind_Name(static_cast<v1::Optimizer::Kind>(kind));
+  for (const OptimizerKind* kind : OptimizerKinds()) {
+    if (kind->whole_tensors) continue;
+    const std::string name = v1::Optimizer::Kind_Name(kind->kind);
     EXPECT_THAT(Golden()["cases"],
                 testing::Contains(
                     testing::ResultOf([](const nlohmann::json& c) { return c["optimizer"]["kind"]; }, name)));

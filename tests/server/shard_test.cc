@@ -15,6 +15,7 @@ namespace catchment {
 namespace {
 
 using testing::Each;
+using testing::FloatNear;
 
 std::vector<std::string> Names(const std::vector<Reply>& replies) {
   std::vector<std::string> names;
@@ -170,6 +171,28 @@ TEST(SynchronousShardTest, LearningRateIsMultipliedByThePlateausFactor) {
   shard.SetPlateauFactor(0.125);
   shard.SetRosters({MakeRoster(0, {0})}, 4);
   step_moves_by(0.125f);
+}
+
+TEST(SynchronousShardTest, ScheduleCyclesTheMomentum) {
+  v1::Job job = GradientJob(true);
+  job.mutable_optimizer()->set_momentum(0.5f);
+  v1::Schedule* const schedule = job.mutable_optimizer()->mutable_schedule();
+  schedule->set_decay(v1::Schedule::ONE_CYCLE);
+  schedule->set_pct_start(0.5f);
+  schedule->set_initial_lr_fraction(1);
+  schedule->set_final_fraction(1);
+  schedule->set_min_momentum(0);
+  ShardHarness shard(job, 16, 16, {0});
+  shard.SetRosters({MakeRoster(0, {0})}, /*total_samples=*/4);
+  // Momentum is 0.5, 0.25, 0, 0.25.
+  float weight = 0;
+  uint64_t sequence = 0;
+  for (const float move : {1.0f, 1.25f, 1.0f, 1.25f}) {
+    ASSERT_TRUE(
+        shard.Handle({.worker = 0, .sequence = ++sequence, .version = sequence - 1, .value = 1}).ok());
+    weight -= move;
+    EXPECT_THAT(shard.shard().Weights(), Each(FloatNear(weight, 1e-6f))) << "step " << sequence;
+  }
 }
 
 // ---------------------------------------------------------------------------------------------- asynchronous

@@ -23,6 +23,7 @@ absl::Status ElasticDifference::Start(uint64_t version) {
 }
 
 absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
+  delta_ = CycledMomentum(optimizer_, step.progress).value_or(optimizer_.momentum());
   const bool communicate = steps_ % config_.communication_period() == 0;
   if (communicate) StartExchange();
   if (step.samples > 0) TakeGradient(gradient);
@@ -37,7 +38,7 @@ absl::Status ElasticDifference::Run(const Step& step, Gradient gradient) {
 
 void ElasticDifference::TakeGradient(Gradient gradient) {
   NoPassObserver ignore_progress;
-  if (delta_ == 0) return gradient(x_, absl::MakeSpan(g_), &ignore_progress);
+  if (v_.empty()) return gradient(x_, absl::MakeSpan(g_), &ignore_progress);
   for (size_t i = 0; i < x_.size(); ++i) ahead_[i] = x_[i] + delta_ * v_[i];
   gradient(ahead_, absl::MakeSpan(g_), &ignore_progress);
 }
@@ -67,7 +68,7 @@ absl::Status ElasticDifference::FinishExchange() {
 }
 
 void ElasticDifference::Move(float eta) {
-  if (delta_ == 0) {
+  if (v_.empty()) {
     for (size_t i = 0; i < x_.size(); ++i) x_[i] -= eta * g_[i];
     return;
   }
@@ -80,7 +81,7 @@ void ElasticDifference::Move(float eta) {
 // In a job that is not synchronous, the steps since the last exchange are repeated after a resume.
 void ElasticDifference::ListState(bool at_version, WorkerState* state) {
   state->vectors.push_back({"weights", absl::MakeSpan(x_)});
-  if (delta_ > 0) state->vectors.push_back({"velocity", absl::MakeSpan(v_)});
+  if (!v_.empty()) state->vectors.push_back({"velocity", absl::MakeSpan(v_)});
   if (at_version) state->numbers.push_back({"samples", &samples_});
 }
 

@@ -35,13 +35,13 @@ class ElasticDifference final : public Algorithm {
 
   const v1::ElasticDifference config_;
   const v1::Optimizer optimizer_;
-  const float delta_;
+  float delta_;  // the momentum of this step
   Parameters& parameters_;
   std::vector<float> x_;  // local weights
   std::vector<float> g_;
   std::vector<float> d_;      // elastic difference
-  std::vector<float> v_;      // used if delta > 0
-  std::vector<float> ahead_;  // x + delta v; used if delta > 0
+  std::vector<float> v_;      // used with momentum
+  std::vector<float> ahead_;  // x + delta v; used with momentum
   uint64_t steps_ = 0;
   uint64_t exchanged_steps_ = 0;  // steps before the last exchange
   uint64_t samples_ = 0;          // since the last exchange

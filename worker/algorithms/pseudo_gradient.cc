@@ -38,7 +38,9 @@ void PseudoGradient::Move(const Step& step, Gradient gradient) {
   if (local.has_clip_norm()) ClipNorm(local.clip_norm(), absl::MakeSpan(g_));
   Optimizer::Part all{static_cast<int64_t>(x_.size()), g_.data(), x_.data()};
   for (size_t s = 0; s < states_.size(); ++s) all.states[s] = states_[s].data();
-  optimizer_->Apply({static_cast<float>(LearningRate(local, step.progress)), ++moves_}, all);
+  optimizer_->Apply({static_cast<float>(LearningRate(local, step.progress)), ++moves_,
+                     CycledMomentum(local, step.progress)},
+                    all);
 }
 
 absl::Status PseudoGradient::Exchange() {

@@ -28,6 +28,15 @@ TEST_P(ScheduleGoldenTest, AgreesWithPyTorch) {
     EXPECT_NEAR(LearningRate(optimizer, step / 100.0), rates[step], 1e-6 * rates[step] + 1e-12)
         << golden["torch"] << ", step " << step;
   }
+  const bool cycles = golden.contains("momenta");
+  EXPECT_EQ(CycledMomentum(optimizer, 0).has_value(), cycles);
+  if (!cycles) return;
+  const std::vector<double> momenta = golden["momenta"];
+  ASSERT_EQ(momenta.size(), 101u);
+  for (size_t step = 0; step < momenta.size(); ++step) {
+    EXPECT_NEAR(CycledMomentum(optimizer, step / 100.0).value_or(-1), momenta[step], 1e-6)
+        << golden["torch"] << ", step " << step;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ScheduleGoldenTest, testing::Range(size_t{0}, Golden()["cases"].size()),

@@ -547,6 +547,18 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer.schedule.pct_start: is 1; must be in (0, 1)"},
         Case{{"optimizer.schedule={decay:ONE_CYCLE initial_lr_fraction:-1}"},
              "optimizer.schedule.initial_lr_fraction: is -1; must be from 0 to 1"},
+        Case{{"optimizer.schedule={decay:ONE_CYCLE min_momentum:0.95}", "optimizer.momentum=0.9"},
+             "optimizer.schedule.min_momentum: is 0.95; must be from 0 to optimizer.momentum, 0.9"},
+        Case{{"optimizer.kind=ADAM", "optimizer.schedule={decay:ONE_CYCLE min_momentum:-0.1}"},
+             "optimizer.schedule.min_momentum: is -0.1; must be from 0 to optimizer.beta1, 0.9"},
+        Case{{"optimizer.kind=ADAGRAD", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.5}"},
+             "optimizer.schedule.min_momentum: lowers the momentum at the peak of the learning rate, and "
+             "there is none; set "
+             "optimizer.momentum above 0 with a kind that has it, or leave it out"},
+        Case{{"algorithm.preset=staleness_aware", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.5}"},
+             "optimizer.schedule.min_momentum: does not go with algorithm.compensation.open_loop_momentum, "
+             "which sets the "
+             "momentum; leave one of them out"},
         Case{{"optimizer.schedule={decay:PLATEAU factor:1.5 threshold:1 final_fraction:2}"},
              "optimizer.schedule.final_fraction: is 2; must be from 0 to 1\n"
              "optimizer.schedule.factor: is 1.5; must be in (0, 1]\n"
@@ -724,6 +736,9 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer.schedule.decay to ONE_CYCLE\n"
              "optimizer.schedule.initial_lr_fraction: belongs to ONE_CYCLE; COSINE has none, leave it out or "
              "set "
+             "optimizer.schedule.decay to ONE_CYCLE"},
+        Case{{"optimizer.schedule={decay:COSINE min_momentum:0.5}"},
+             "optimizer.schedule.min_momentum: belongs to ONE_CYCLE; COSINE has none, leave it out or set "
              "optimizer.schedule.decay to ONE_CYCLE"},
         Case{{"optimizer.kind=ADAM", "optimizer.rho=0.9"},
              "optimizer.rho: belongs to RMSPROP and ADADELTA; ADAM has none, leave it out or set "
@@ -924,6 +939,8 @@ TEST(Validate, SensibleCombinationsPass) {
   Filled({"checkpoint.every_updates=0"});
   Filled({"checkpoint={every_updates:100 every_seconds:0.5}"});
   Filled({"optimizer.schedule={decay:ONE_CYCLE warmup:0.1}"});
+  Filled({"optimizer.kind=LARS", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.85}"});
+  Filled({"algorithm.preset=eamsgd", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0}"});
   Filled({"optimizer.kind=LARS", "optimizer.weight_decay=0.1", "optimizer.clip_value=1"});
   Filled({"optimizer.kind=LARC", "optimizer.weight_decay=0.1"});
   Filled({"algorithm.preset=downpour", "optimizer.kind=LAMB"});

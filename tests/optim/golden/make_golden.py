@@ -12,6 +12,7 @@ The file, in float64 unless it says otherwise:
                          to the defaults, here and in PyTorch
              torch       the same as a call; numbers as they are after a job file's float32 has rounded them
              weights     {"step": [n]}, after some of the steps
+With a schedule, which is ONE_CYCLE, rate and momentum of step t are those of OneCycleLR, at progress (t - 1) / (steps - 1).
 """
 import json
 import random
@@ -51,28 +52,44 @@ NAMES = {
 def torch_arguments(optimizer):
     rename = {"learning_rate": "lr", "epsilon": "eps", **NAMES[optimizer["kind"]][1]}
     arguments = {rename.get(name, name): float32(value) if isinstance(value, float) else value
-                 for name, value in optimizer.items() if name not in ("kind", "beta1", "beta2", "clip_value")}
+                 for name, value in optimizer.items() if name not in ("kind", "beta1", "beta2", "clip_value", "schedule")}
     if "beta1" in optimizer:
         arguments["betas"] = (float32(optimizer["beta1"]), float32(optimizer["beta2"]))
     return arguments
+
+
+def one_cycle(optimizer, torch_optimizer):
+    """Returns PyTorch's scheduler. Its rise ends in step pct_start * STEPS - 1, its fall in step STEPS - 1."""
+    schedule = {name: float32(value) for name, value in optimizer["schedule"].items() if name != "decay"}
+    start, end = schedule["initial_lr_fraction"], schedule["final_fraction"]
+    return torch.optim.lr_scheduler.OneCycleLR(
+        torch_optimizer, max_lr=float32(optimizer["learning_rate"]), total_steps=STEPS,
+        pct_start=(schedule["pct_start"] * (STEPS - 1) + 1) / STEPS, div_factor=1 / start, final_div_factor=start / end,
+        base_momentum=schedule["min_momentum"], max_momentum=float32(optimizer.get("momentum", optimizer.get("beta1"))))
 
 
 def run(optimizer, weights, gradients):
     parameter = torch.nn.Parameter(torch.tensor(weights, dtype=torch.float64))
     name, arguments = NAMES[optimizer["kind"]][0], torch_arguments(optimizer)
     torch_optimizer = getattr(torch.optim, name)([parameter], **arguments)
+    scheduler = one_cycle(optimizer, torch_optimizer) if "schedule" in optimizer else None
     shown = {}
     for step, gradient in enumerate(gradients, 1):
         parameter.grad = torch.tensor(gradient, dtype=torch.float64)
         if "clip_value" in optimizer:
             torch.nn.utils.clip_grad_value_([parameter], float32(optimizer["clip_value"]))
         torch_optimizer.step()
+        if scheduler is not None and step < STEPS:
+            scheduler.step()
         if step in SHOWN:
             shown[str(step)] = parameter.tolist()
     call = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     clip = f"clip_grad_value_({float32(optimizer['clip_value'])!r}); " if "clip_value" in optimizer else ""
-    return f"{clip}torch.optim.{name}({call})", shown
+    cycle = "; OneCycleLR" if scheduler is not None else ""
+    return f"{clip}torch.optim.{name}({call}){cycle}", shown
 
+
+CYCLE = dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=0.001, min_momentum=0.6)
 
 CASES = {
     "sgd": dict(kind="SGD", learning_rate=0.01),
@@ -112,6 +129,11 @@ CASES = {
     "adamw": dict(kind="ADAMW"),
     "adamw_large_decay": dict(kind="ADAMW", learning_rate=0.002, beta1=0.8, beta2=0.99, weight_decay=0.5),
     "adamw_clipped": dict(kind="ADAMW", weight_decay=0.1, clip_value=0.1),
+    "momentum_cycled": dict(kind="SGD", learning_rate=0.005, momentum=0.9, schedule=CYCLE),
+    "nesterov_cycled": dict(kind="SGD", learning_rate=0.005, momentum=0.9, nesterov=True, schedule=CYCLE),
+    "rmsprop_cycled": dict(kind="RMSPROP", learning_rate=0.001, momentum=0.8, schedule=CYCLE),
+    "adam_cycled": dict(kind="ADAM", learning_rate=0.001, beta1=0.9, beta2=0.99, schedule=CYCLE),
+    "adamw_cycled": dict(kind="ADAMW", learning_rate=0.001, beta1=0.9, beta2=0.99, weight_decay=0.1, schedule=CYCLE),
 }
 
 

@@ -228,5 +228,25 @@ TEST(ElasticDifferenceTest, LearningRateFollowsTheJobsProgress) {
   EXPECT_EQ(parameters.exchanged, (std::vector<float>{4, 3, 2.5, 2.5}));
 }
 
+TEST(ElasticDifferenceTest, ScheduleCyclesTheMomentum) {
+  Center parameters;
+  v1::Job job = MakeJob({.period = 1, .eta = 1, .delta = 0.5});
+  v1::Schedule* const schedule = job.mutable_optimizer()->mutable_schedule();
+  schedule->set_decay(v1::Schedule::ONE_CYCLE);
+  schedule->set_pct_start(0.5f);
+  schedule->set_initial_lr_fraction(1);
+  schedule->set_final_fraction(1);
+  schedule->set_min_momentum(0);
+  const auto algorithm = MakeAlgorithm(job, 1, &parameters);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  const auto one = InLayers([](absl::Span<const float>, absl::Span<float> g) { g[0] = 1; });
+  for (const double progress : {0.0, 0.25, 0.5, 0.75}) ASSERT_TRUE(algorithm->Run({1, progress}, one).ok());
+  ASSERT_TRUE(algorithm->Finish().ok());
+  // Momentum is 0.5, 0.25, 0, 0.25, and the moves 1, 1.25, 1, 1.25.
+  const std::vector<float> expected = {4, 3, 1.75, 0.75, -0.5};
+  ASSERT_EQ(parameters.exchanged.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(parameters.exchanged[i], expected[i], 1e-6) << i;
+}
+
 }  // namespace
 }  // namespace catchment

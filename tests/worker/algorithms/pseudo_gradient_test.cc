@@ -127,6 +127,23 @@ TEST(PseudoGradientTest, LocalLearningRateFollowsTheJobsProgress) {
   EXPECT_NEAR(center.pushed[2], 0, 1e-6);
 }
 
+TEST(PseudoGradientTest, LocalScheduleCyclesTheMomentum) {
+  SgdCenter center({8}, 1);
+  const auto algorithm = MakeAlgorithm(
+      MakeJob(
+          1,
+          "learning_rate: 1 momentum: 0.5 schedule { decay: ONE_CYCLE pct_start: 0.5 initial_lr_fraction: 1 "
+          "final_fraction: 1 min_momentum: 0 }"),
+      1, &center);
+  ASSERT_TRUE(algorithm->Start(0).ok());
+  for (const double progress : {0.0, 0.25, 0.5, 0.75})
+    ASSERT_TRUE(algorithm->Run({1, progress}, Constant(4)).ok());
+  // Momentum is 0.5, 0.25, 0, 0.25.
+  ASSERT_EQ(center.pushed.size(), 4u);
+  const Values expected = {4, 5, 4, 5};
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(center.pushed[i], expected[i], 1e-5) << i;
+}
+
 TEST(PseudoGradientTest, ClipsGradientsByTheLocalOptimizersNormAndTheMoveByTheServers) {
   const auto pushed = [](const std::string& local, const std::string& optimizer) {
     // Four coordinates: a gradient of 3 in each has norm 6.

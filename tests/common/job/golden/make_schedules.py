@@ -8,6 +8,7 @@ The file:
          optimizer  the job's optimizer (proto/job.proto, Optimizer) in protobuf's JSON
          torch      the scheduler that it is held to; numbers as they are after a job file's float32 has rounded them
          rates      [101], in float64: the learning rates of steps 0 .. 100, at progress step / 100
+         momenta    [101], where the schedule cycles the momentum: the momentum of these steps
 With a warm-up of W steps its rates come first, those of LambdaLR(t / W) times where the decay begins; then the decay's
 over the other 100 - W steps.
 """
@@ -26,16 +27,17 @@ def float32(x):
 
 
 RATE = float32(0.1)
+MOMENTUM = float32(0.95)
 
 
-def rates(make, steps):
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=RATE)
+def rates(make, steps, what="lr"):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=RATE, momentum=MOMENTUM)
     scheduler = make(optimizer)
-    course = [optimizer.param_groups[0]["lr"]]
+    course = [optimizer.param_groups[0][what]]
     for _ in range(steps):
         optimizer.step()
         scheduler.step()
-        course.append(optimizer.param_groups[0]["lr"])
+        course.append(optimizer.param_groups[0][what])
     return course
 
 
@@ -56,9 +58,12 @@ def scheduler_of(schedule, steps):
         return "PolynomialLR", dict(total_iters=steps, power=field["power"])
     # The rise ends in step pct_start * total_steps - 1, the fall in step total_steps - 1.
     total = steps + 1
+    cycle = dict(cycle_momentum=False)
+    if "min_momentum" in field:
+        cycle = dict(base_momentum=field["min_momentum"], max_momentum=MOMENTUM)
     return "OneCycleLR", dict(max_lr=RATE, total_steps=total, pct_start=(field["pct_start"] * steps + 1) / total,
                               div_factor=1 / field["initial_lr_fraction"], final_div_factor=field["initial_lr_fraction"] / rest,
-                              cycle_momentum=False)
+                              **cycle)
 
 
 def run(schedule):
@@ -68,7 +73,11 @@ def run(schedule):
     rise = rates(lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda t: t / warmup), warmup) if warmup else [0]
     course = [rate * decay[0] / RATE for rate in rise[:-1]] + decay
     call = f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-    return f"LambdaLR(t / {warmup}), then {call}" if warmup else call, course
+    case = {"torch": f"LambdaLR(t / {warmup}), then {call}" if warmup else call, "rates": course}
+    if "min_momentum" in schedule:
+        cycle = rates(lambda optimizer: getattr(lr_scheduler, name)(optimizer, **arguments), STEPS - warmup, "momentum")
+        case["momenta"] = [MOMENTUM] * warmup + cycle
+    return case
 
 
 CASES = {
@@ -88,15 +97,20 @@ CASES = {
     "one_cycle": dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=4e-6),
     "one_cycle_late": dict(decay="ONE_CYCLE", pct_start=0.75, initial_lr_fraction=0.1, final_fraction=0.01),
     "one_cycle_after_warmup": dict(decay="ONE_CYCLE", pct_start=0.5, initial_lr_fraction=0.25, final_fraction=0.01, warmup=0.1),
+    "one_cycle_of_momentum": dict(decay="ONE_CYCLE", pct_start=0.3, initial_lr_fraction=0.04, final_fraction=4e-6,
+                                  min_momentum=0.85),
+    "one_cycle_of_momentum_after_warmup": dict(decay="ONE_CYCLE", pct_start=0.5, initial_lr_fraction=0.25, final_fraction=0.01,
+                                               warmup=0.1, min_momentum=0.0),
 }
 
 
 def main():
     cases = []
     for name, schedule in CASES.items():
-        call, course = run(schedule)
-        cases.append({"name": name, "optimizer": {"learning_rate": 0.1, "schedule": schedule}, "torch": call,
-                      "rates": course})
+        optimizer = {"learning_rate": 0.1, "schedule": schedule}
+        if "min_momentum" in schedule:
+            optimizer["momentum"] = 0.95
+        cases.append({"name": name, "optimizer": optimizer, **run(schedule)})
     text = json.dumps({"torch": torch.__version__, "cases": cases}, indent=1)
     # One course a line.
     print(re.sub(r"\[\s+([-\d][^\[\]]*?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text))
