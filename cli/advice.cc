@@ -519,8 +519,7 @@ double ExpectedStaleness(const v1::Job& job) {
     expected = (pushes - 1) / 2 + (pushes + 1) / 2 * (workers - 1);
   }
   if (consistency.has_n_softsync()) {
-    const double contributions = std::max(1.0, std::floor(workers / consistency.n_softsync().n()));
-    return workers / contributions;
+    return workers / SoftsyncContributions(consistency.n_softsync(), job.workers());
   }
   return expected + consistency.asynchronous().emulated_delay();
 }

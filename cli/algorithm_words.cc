@@ -117,10 +117,10 @@ std::string DescribeGroups(const JobFacts& facts) {
 }
 
 std::string DescribeSoftsync(const JobFacts& facts) {
-  const uint32_t n = facts.job().algorithm().consistency().n_softsync().n();
+  const v1::NSoftsync& softsync = facts.job().algorithm().consistency().n_softsync();
   return absl::StrCat(
-      n,
-      "-softsync. No worker waits: it is answered when its contribution arrives. An update is made "
+      softsync.amount_case() == v1::NSoftsync::kSize ? "Buffered" : absl::StrCat(softsync.n(), "-softsync"),
+      ". No worker waits: it is answered when its contribution arrives. An update is made "
       "of every ",
       Plural(facts.contributions(), "contribution"),
       ", from any workers, fewer as workers leave; how many updates old each is then is measured as "

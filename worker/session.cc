@@ -10,13 +10,13 @@
 #include "common/job/data_sources.h"
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
+#include "common/job/local_steps.h"
 #include "common/model_shapes.h"
 #include "common/timer.h"
 #include "common/version.h"
 #include "common/wire/protocol.h"
 #include "kernels/cuda/loader.h"
 #include "kernels/device.h"
-#include "worker/attach/local_steps.h"
 #include "worker/data/load_data.h"
 #include "worker/model/network.h"
 #include "worker/model/synthetic_model.h"
@@ -83,6 +83,16 @@ absl::Status CheckProgram(const WorkerOptions& options, const v1::Job& job) {
   return absl::OkStatus();
 }
 
+// `program`: it makes the local steps.
+absl::Status CheckWhoStepsLocally(const v1::Job& job, bool program) {
+  if (program) return CheckLocalSteps(job);
+  if (!job.model().external().local_steps()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "model.external.local_steps: the job leaves the local steps to the program, which joined without an "
+      "optimizer; give "
+      "join() the optimizer that it had when the job was made, or make the job anew");
+}
+
 absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& options, const v1::Job& job,
                                                       const DataSets& data, const StopFlag& stop) {
   const DataShape shape = ShapeOf(job.data());
@@ -102,7 +112,7 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& optio
   // An evaluator registers before its program has joined, so that a short job does not end without it.
   if (!model.ok() || options.role == v1::EVALUATOR) return model;
   absl::Status status = (*model)->AwaitHello();
-  if (status.ok() && (*model)->local_steps()) status = CheckLocalSteps(job);
+  if (status.ok()) status = CheckWhoStepsLocally(job, (*model)->local_steps());
   if (status.ok()) return model;
   (*model)->Finish(status);
   return status;

@@ -38,7 +38,7 @@ double SamplesPerUpdate(const v1::Job& job) {
   if (const int groups = static_cast<int>(NumGroups(consistency)); groups > 0) {
     contributions = std::max(1, workers / groups - static_cast<int>(BackupWorkers(consistency)));
   } else if (consistency.has_n_softsync()) {
-    contributions = std::max(1, workers / static_cast<int>(consistency.n_softsync().n()));
+    contributions = SoftsyncContributions(consistency.n_softsync(), job.workers());
   }
   return contributions * job.batch_size() * PushPeriod(job.algorithm().contribution());
 }

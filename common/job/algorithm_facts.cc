@@ -19,6 +19,12 @@ uint32_t BackupWorkers(const v1::Consistency& consistency) {
                                        : consistency.grouped().backup_workers();
 }
 
+uint32_t SoftsyncContributions(const v1::NSoftsync& softsync, uint32_t workers) {
+  const uint32_t most = std::max(1u, workers);
+  return softsync.amount_case() == v1::NSoftsync::kSize ? std::min(softsync.size(), most)
+                                                        : std::max(1u, most / std::max(1u, softsync.n()));
+}
+
 bool CorrectsGradients(const v1::Compensation& compensation) {
   return KindOf(compensation).corrects_gradients;
 }
@@ -41,8 +47,8 @@ Pace PaceOf(const v1::Job& job) {
   if (const uint32_t groups = NumGroups(consistency); groups > 0) {
     pace.contributions = pace.workers;
     pace.updates = groups;
-  } else if (const uint32_t n = consistency.n_softsync().n(); n > 0) {
-    pace.contributions = std::max<uint64_t>(1, pace.workers / n);
+  } else if (consistency.has_n_softsync()) {
+    pace.contributions = SoftsyncContributions(consistency.n_softsync(), pace.workers);
   }
   CHECK_GT(pace.batch_size, 0u);
   CHECK_GT(pace.workers, 0u);

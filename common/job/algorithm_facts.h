@@ -21,6 +21,9 @@ inline bool IsSynchronous(const v1::Consistency& consistency) {
 // made of contributions in order of arrival.
 uint32_t NumGroups(const v1::Consistency& consistency);
 
+// Returns the number of contributions that make an update while there are `workers` of them.
+uint32_t SoftsyncContributions(const v1::NSoftsync& softsync, uint32_t workers);
+
 // Returns the number of members of each group that an update does not wait for.
 uint32_t BackupWorkers(const v1::Consistency& consistency);
 

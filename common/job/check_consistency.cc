@@ -66,6 +66,14 @@ void CheckStalenessLimit(const v1::Job& job, Problems* problems) {
   }
 }
 
+void CheckSoftsync(const v1::Job& job, Problems* problems) {
+  const v1::NSoftsync& softsync = job.algorithm().consistency().n_softsync();
+  if (softsync.amount_case() == v1::NSoftsync::kSize) {
+    return problems->AtLeast<uint32_t>(1, absl::StrCat(kPath, "n_softsync.size"), softsync.size());
+  }
+  problems->Within<uint32_t>(1, WorkersOf(job), absl::StrCat(kPath, "n_softsync.n"), softsync.n());
+}
+
 void CheckKind(const v1::Job& job, Problems* problems) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   switch (consistency.kind_case()) {
@@ -74,8 +82,7 @@ void CheckKind(const v1::Job& job, Problems* problems) {
     case v1::Consistency::kGrouped:
       return CheckGroups(job, problems);
     case v1::Consistency::kNSoftsync:
-      return problems->Within<uint32_t>(1, WorkersOf(job), absl::StrCat(kPath, "n_softsync.n"),
-                                        consistency.n_softsync().n());
+      return CheckSoftsync(job, problems);
     case v1::Consistency::kAsynchronous:
       problems->Within<uint32_t>(0, kMaxDelay, absl::StrCat(kPath, kDelay),
                                  consistency.asynchronous().emulated_delay());

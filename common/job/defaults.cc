@@ -64,7 +64,9 @@ void FillConsistency(v1::Consistency* consistency) {
       CATCHMENT_DEFAULT(consistency->mutable_grouped(), backup_workers, 0);
       return;
     case v1::Consistency::kNSoftsync:
-      CATCHMENT_DEFAULT(consistency->mutable_n_softsync(), n, 1);
+      if (consistency->n_softsync().amount_case() == v1::NSoftsync::AMOUNT_NOT_SET) {
+        consistency->mutable_n_softsync()->set_n(1);
+      }
       return;
     case v1::Consistency::kBoundedStaleness:
       CATCHMENT_DEFAULT(consistency->mutable_bounded_staleness(), bound, 3);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/compensation_kinds.h"
+#include "common/job/local_steps.h"
 #include "common/nearest_name.h"
 
 namespace catchment {
@@ -105,6 +106,14 @@ constexpr Text kTexts[] = {
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } }",
      "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }"},
+    // Nguyen et al. 2021, arXiv:2106.06639, with its buffer of 10 and its weight of stale moves.
+    {"fedbuff",
+     "As local_sgd, where workers differ in speed or come and go: none waits, and every 10 moves make an "
+     "update.",
+     "consistency { n_softsync { size: 10 } } "
+     "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } } "
+     "compensation { power { exponent: 0.5 } delay_adaptive {} }",
+     "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }", 12},
     // The paper's outer optimizer.
     {"diloco",
      "As local_sgd, where many steps must lie between two exchanges, and for models that train best with "
@@ -112,6 +121,13 @@ constexpr Text kTexts[] = {
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
+    // Therien et al. 2025, arXiv:2505.23725, with its settings.
+    {"muloco",
+     "As diloco, for programs whose own optimizer is Muon: there are fewer exchanges, and less momentum.",
+     "consistency { synchronous {} } contribution { pseudo_gradient { local_steps: 30 local_optimizer { "
+     "kind: ADAMW "
+     "learning_rate: 0.002 } } }",
+     "kind: SGD learning_rate: 0.7 momentum: 0.6 nesterov: true schedule { decay: CONSTANT }"},
     // Liu et al. 2024, arXiv:2401.09135. Less momentum than diloco: a move is about one round old when it is applied.
     {"diloco_async",
      "As diloco, where workers differ in speed: none waits, and a slower one makes fewer steps between two "
@@ -206,7 +222,8 @@ v1::Optimizer OptimizerFor(const Preset& preset, const v1::Job& job) {
   v1::Optimizer fitting = preset.optimizer;
   const v1::Optimizer& given = job.optimizer();
   if (preset.step_times_workers == 0 || job.workers() <= kFewWorkers) return fitting;
-  const double most = preset.step_times_workers / job.workers();
+  const double own = preset.optimizer.learning_rate() / (1.0 - preset.optimizer.momentum());
+  const double most = std::min(own, preset.step_times_workers / job.workers());
   const bool needed = given.has_learning_rate() || given.nesterov() ||
                       KindOf(job.algorithm().compensation()).needs_momentum();
   if (!needed) fitting.set_momentum(0);
@@ -233,19 +250,20 @@ const Preset* FindPreset(const std::string& name) {
   return found == Presets().end() ? nullptr : &*found;
 }
 
-std::string ListPresets() {
-  return absl::StrJoin(Presets(), ", ",
-                       [](std::string* out, const Preset& preset) { out->append(preset.name); });
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  return names;
 }
+
+std::string ListPresets() { return absl::StrJoin(PresetNames(), ", "); }
 
 std::string UnknownPreset(const std::string& name) {
   std::string letters = absl::AsciiStrToLower(name);
   letters.erase(
       std::remove_if(letters.begin(), letters.end(), [](char c) { return !absl::ascii_isalnum(c); }),
       letters.end());
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
-  std::string nearest = NearestName(name, names);
+  std::string nearest = NearestName(name, PresetNames());
   for (const Alias& alias : kAliases) {
     if (letters == alias.name) nearest = alias.preset;
   }
@@ -255,15 +273,18 @@ std::string UnknownPreset(const std::string& name) {
 }
 
 void ApplyPreset(const Preset& preset, v1::Job* job) {
+  const bool steps_itself = job->model().external().local_steps();
   v1::Optimizer local = job->algorithm().contribution().pseudo_gradient().local_optimizer();
   FillAlgorithm(preset.algorithm, job->mutable_algorithm());
   const Preset& fitting = OptimizerPreset(preset, job->algorithm());
-  FillOptimizer(OptimizerFor(fitting, *job), job->algorithm().contribution().has_elastic(),
+  const bool elastic = job->algorithm().contribution().has_elastic();
+  FillOptimizer(elastic && steps_itself ? IdentityOptimizer() : OptimizerFor(fitting, *job), elastic,
                 job->mutable_optimizer());
   if (!job->algorithm().contribution().has_pseudo_gradient()) return;
   // Like the servers' optimizer: another kind takes the schedule alone.
-  FillOptimizer(fitting.algorithm.contribution().pseudo_gradient().local_optimizer(), /*elastic=*/false,
-                &local);
+  FillOptimizer(steps_itself ? IdentityOptimizer()
+                             : fitting.algorithm.contribution().pseudo_gradient().local_optimizer(),
+                /*elastic=*/false, &local);
   *job->mutable_algorithm()->mutable_contribution()->mutable_pseudo_gradient()->mutable_local_optimizer() =
       local;
 }

@@ -21,7 +21,7 @@ struct Preset {
   v1::Algorithm algorithm;
   v1::Optimizer optimizer;
   // The delay limits the step, and the staleness is about workers - 1: with more than kFewWorkers the default of
-  // learning_rate / (1 - momentum) is this divided by Job.workers. 0: it is the same for every number of workers.
+  // learning_rate / (1 - momentum) is at most this divided by Job.workers. 0: it is the same for every number of workers.
   double step_times_workers = 0;
 };
 
@@ -29,6 +29,9 @@ const std::vector<Preset>& Presets();
 
 // Returns null if there is no preset with that name.
 const Preset* FindPreset(const std::string& name);
+
+// Returns their names, in the order of Presets().
+std::vector<std::string> PresetNames();
 
 // Returns "sync, downpour, ...".
 std::string ListPresets();

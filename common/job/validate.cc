@@ -15,6 +15,7 @@
 #include "common/job/compensation_kinds.h"
 #include "common/job/contribution_kinds.h"
 #include "common/job/data_sources.h"
+#include "common/job/local_steps.h"
 #include "common/job/presets.h"
 #include "common/model_shapes.h"
 
@@ -225,6 +226,10 @@ absl::StatusOr<v1::Job> FillDefaultsAndValidate(v1::Job job) {
   CheckCompensation(job, &problems);
   CheckOptimizer(job.optimizer(), job.algorithm().contribution().has_elastic(), &problems);
   CheckPlateau(job, &problems);
+  if (job.model().external().local_steps()) {
+    if (absl::Status status = CheckLocalSteps(job); !status.ok())
+      problems.AddLines(std::string(status.message()));
+  }
   CheckCompression(job, &problems);
   CheckComputation(job, &problems);
   CheckKeeping(job, &problems);

@@ -2,12 +2,8 @@
 r"""A small GPT on the characters of this repository's pages, trained by DiLoCo with AdamW inside (Douillard et al.
 2023, arXiv:2311.08105): workers exchange once in 16 steps.
 
-    local='{kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}'
     catchment train --program="python examples/python/tiny_gpt_diloco.py" --workers=2 --out=out --set epochs=1 \
-        --set batch_size=16 --set algorithm.preset=diloco \
-        --set "algorithm.contribution.pseudo_gradient.local_optimizer=$local"
-
-The job's local optimizer is the identity, because the program makes the local steps.
+        --set batch_size=16 --set algorithm.preset=diloco
 """
 import glob
 import os
@@ -84,11 +80,12 @@ def score(model, test):
     return sum(losses) / len(test), 0
 
 
-def main():
+def train(make_optimizer):
+    """Joins a job with the optimizer of a model, and trains or scores."""
     torch.manual_seed(1)
-    train, test = Text(test=False), Text(test=True)
-    model = Gpt(len(train.alphabet))
-    worker = catchment.join(model, train, test, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3))
+    texts, test = Text(test=False), Text(test=True)
+    model = Gpt(len(texts.alphabet))
+    worker = catchment.join(model, texts, test, optimizer=make_optimizer(model))
     if worker.evaluates:
         worker.evaluate(lambda: score(model, test))
     for x, y in worker.minibatches():
@@ -99,4 +96,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    train(lambda model: torch.optim.AdamW(model.parameters(), lr=1e-3))

@@ -195,9 +195,9 @@ def describe_only():
     return os.environ.get("CATCHMENT_DESCRIBE")
 
 
-def describe(directory, tensors, values, train_samples, test_samples):
+def describe(directory, tensors, values, train_samples, test_samples, local_steps=False):
     """Writes the description and ends the program."""
-    _description.describe(directory, tensors, values, train_samples, test_samples)
+    _description.describe(directory, tensors, values, train_samples, test_samples, local_steps)
     end_program()
 
 

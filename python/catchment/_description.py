@@ -29,12 +29,14 @@ def write_weights(path, tensors, values):
             file.write(value)
 
 
-def describe(directory, tensors, values, train_samples, test_samples):
+def describe(directory, tensors, values, train_samples, test_samples, local_steps=False):
     """Writes the two files. The first, which comes last, is a part of a job."""
     write_weights(os.path.join(directory, WEIGHTS_FILE), tensors, values)
     lines = ["model {", "  external {"]
     for name, shape in tensors:
         lines.append("    tensors { name: %s%s }" % (_quoted(name), "".join(" shape: %d" % n for n in shape)))
+    if local_steps:
+        lines.append("    local_steps: true")
     lines += ["  }", "}", "data {", "  external {", "    train_samples: %d" % train_samples,
               "    test_samples: %d" % test_samples, "  }", "}", ""]
     with open(os.path.join(directory, MODEL_FILE), "w") as file:

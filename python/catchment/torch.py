@@ -91,7 +91,7 @@ def join(model, train, test=None, optimizer=None, master=None, group=None, overl
         values = [_bytes(_full(p.detach())) for _, p in parameters]
         if group is not None and torch.distributed.get_rank(group) != 0:
             _attachment.end_program()
-        _attachment.describe(directory, tensors, values, train_samples, test_samples)
+        _attachment.describe(directory, tensors, values, train_samples, test_samples, optimizer is not None)
     device = "PyTorch %s, %s" % (torch.__version__, _device_of(parameters))
 
     def attach():

@@ -19,7 +19,9 @@ Gate::Gate(const v1::Algorithm& algorithm)
     : synchronous_(IsSynchronous(algorithm.consistency())),
       groups_(NumGroups(algorithm.consistency())),
       backup_workers_(BackupWorkers(algorithm.consistency())),
-      softsync_(algorithm.consistency().n_softsync().n()),
+      softsync_(algorithm.consistency().has_n_softsync()
+                    ? std::make_optional(algorithm.consistency().n_softsync())
+                    : std::nullopt),
       delay_(algorithm.consistency().asynchronous().emulated_delay()),
       staleness_limit_(algorithm.consistency().asynchronous().staleness_limit()),
       bounded_(algorithm.consistency().has_bounded_staleness()),
@@ -96,8 +98,8 @@ Gate::Decision Gate::Decide(uint64_t version, uint32_t group, absl::Span<const A
 uint64_t Gate::SkipTo(uint64_t version) const { return RosterAfter(version)->from_version; }
 
 size_t Gate::Due(size_t waiting) const {
-  if (softsync_ == 0) return waiting > delay_ ? 1 : 0;
-  const size_t batch = std::max(1u, ActiveMembers(0) / softsync_);
+  if (!softsync_) return waiting > delay_ ? 1 : 0;
+  const size_t batch = SoftsyncContributions(*softsync_, ActiveMembers(0));
   return waiting >= batch ? batch : 0;
 }
 

@@ -6,7 +6,7 @@
 //     hybrid (k > 1):       of each group's contributions separately;
 //   in order of arrival (the other kinds)
 //     asynchronous:         of every contribution, when it arrives;
-//     n-softsync:           of every max(1, floor(p / n)) contributions, from any workers;
+//     n-softsync:           of every max(1, floor(p / n)) contributions, or min(K, p) with a size K, from any workers;
 //     staleness limit R:    of every contribution that is less than R versions old; others are late;
 //     emulated delay D:     of the oldest contribution, when more than D wait;
 //     stale synchronous:    of every contribution, when it arrives, but its worker is answered, and continues, only while
@@ -28,7 +28,7 @@
 // Threads: it has no lock; its owner holds one.
 // Source: Chen et al. 2016, arXiv:1604.00981 (synchronous, backup workers); Kurth et al. 2017,
 // arXiv:1708.05256 (hybrid); Dean et al. 2012 (asynchronous); Zhang, Gupta et al. 2015, arXiv:1511.05950
-// (softsync); Maranjyan et al. 2025, arXiv:2501.16168 (staleness limit); Ho et al. 2013 (stale synchronous parallel).
+// (softsync); Nguyen et al. 2021, arXiv:2106.06639 (its size); Maranjyan et al. 2025, arXiv:2501.16168 (staleness limit); Ho et al. 2013 (stale synchronous parallel).
 #ifndef CATCHMENT_SERVER_SHARD_GATE_H_
 #define CATCHMENT_SERVER_SHARD_GATE_H_
 
@@ -91,7 +91,7 @@ class Gate {
   // ------------------------------------------------------------------------------------ in order of arrival
 
   // Returns true if contributions are answered when they arrive, and not when they are applied.
-  bool answers_at_once() const { return softsync_ > 0 || delay_ > 0; }
+  bool answers_at_once() const { return softsync_.has_value() || delay_ > 0; }
 
   // Returns true if a contribution with this staleness is to be dropped.
   bool IsTooStale(uint64_t tau) const { return staleness_limit_ > 0 && tau >= staleness_limit_; }
@@ -132,7 +132,7 @@ class Gate {
   const bool synchronous_;  // without backup workers
   const uint32_t groups_;
   const uint32_t backup_workers_;
-  const uint32_t softsync_;  // 0: off
+  const std::optional<v1::NSoftsync> softsync_;
   const uint32_t delay_;
   const uint32_t staleness_limit_;  // 0: none
   const bool bounded_;

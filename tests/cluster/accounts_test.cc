@@ -228,13 +228,7 @@ TEST_P(AccountsTest, HoldWhenAJobIsStoppedAndResumedAsEachOtherFamily) {
       ExpectRightAccountsAtTheEnd([&](uint64_t epochs) { return job(preset, epochs); }, repeated));
 }
 
-std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Presets, AccountsTest, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Presets, AccountsTest, testing::ValuesIn(PresetNames()),
                          [](const auto& info) { return info.param; });
 
 // Rounds of 100 steps: what a worker has computed and not pushed when it is killed is computed again, and

@@ -111,12 +111,6 @@ TEST_P(AttachedPresetTest, FollowsTheBuiltInModel) {
   EXPECT_THAT(summary.value("device", ""), HasSubstr("program: "));
 }
 
-std::vector<std::string> PresetNames() {
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
-  return names;
-}
-
 INSTANTIATE_TEST_SUITE_P(All, AttachedPresetTest, testing::ValuesIn(PresetNames()),
                          [](const auto& info) { return info.param; });
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job/presets.h"
 #include "common/random.h"
 #include "tests/conformance/in_process_parameters.h"
 #include "tests/conformance/jobs.h"
@@ -26,14 +27,14 @@ std::vector<float> Initial() {
 // With a learning rate that would show, without weight decay, which moves weights without gradients.
 std::string Restless(const std::string& preset) {
   if (preset == "gem") return "algorithm { contribution { energy_matching { learning_rate: 0.5 } } }";
-  if (preset == "local_sgd" || preset == "diloco" || preset == "diloco_async") {
+  if (FindPreset(preset)->algorithm.contribution().has_pseudo_gradient()) {
     return "algorithm { contribution { pseudo_gradient { local_steps: 3 local_optimizer { learning_rate: 0.5 "
            "weight_decay: 0 } } } }";
   }
   return "optimizer { learning_rate: 0.5 }";
 }
 
-class AlgorithmTest : public testing::TestWithParam<const char*> {};
+class AlgorithmTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(AlgorithmTest, ConsensusWithoutGradientsIsAFixedPointForAThousandRounds) {
   // The others need more.
@@ -94,11 +95,8 @@ TEST_P(AlgorithmTest, WorkerThatVanishesAfterAnyNumberOfStepsLeavesTheOthersRunn
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, AlgorithmTest,
-                         testing::Values("sync", "downpour", "easgd", "easgd_sync", "eamsgd", "sync_backup",
-                                         "hybrid", "softsync", "ssp", "staleness_aware", "dc_asgd",
-                                         "gap_aware", "dana", "gem", "local_sgd", "diloco", "diloco_async"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Presets, AlgorithmTest, testing::ValuesIn(PresetNames()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace catchment

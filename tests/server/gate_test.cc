@@ -353,6 +353,19 @@ TEST(GateTest, SoftsyncTakesMembersOverN) {
   }
 }
 
+TEST(GateTest, SoftsyncOfASizeTakesThatManyOrOneOfEachMember) {
+  for (const auto& [members, batch] :
+       std::vector<std::pair<uint32_t, size_t>>{{5, 3}, {3, 3}, {2, 2}, {1, 1}, {0, 1}}) {
+    std::vector<uint32_t> workers(members);
+    std::iota(workers.begin(), workers.end(), 0);
+    const Gate gate = MakeGate("consistency { n_softsync { size: 3 } }", {MakeRoster(0, workers)});
+    EXPECT_TRUE(gate.answers_at_once());
+    EXPECT_EQ(gate.Due(batch - 1), 0u) << members;
+    EXPECT_EQ(gate.Due(batch), batch) << members;
+    EXPECT_EQ(gate.Due(batch + 5), batch) << members;
+  }
+}
+
 TEST(GateTest, SoftsyncCountsActiveMembers) {
   const v1::Roster roster = WithIdle(MakeRoster(0, {0, 1, 2, 3, 4}), {1, 2});
   const Gate gate = MakeGate("consistency { n_softsync { n: 1 } }", {roster});

@@ -210,8 +210,7 @@ TEST_P(ReplicaTest, RestoredShardContinuesAsTheFirstWould) {
 }
 
 std::vector<std::string> Names() {
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) names.push_back(preset.name);
+  std::vector<std::string> names = PresetNames();
   names.push_back(kClosedLoop);
   return names;
 }

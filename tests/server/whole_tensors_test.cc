@@ -20,7 +20,7 @@ constexpr int64_t kValues = 1500 + 50 + 5 + 1 + 1400 + 64;
 constexpr int kRounds = 20;
 
 v1::Job Job(v1::Optimizer::Kind kind, bool synchronous) {
-  v1::Job job = GradientJob(synchronous, kind == v1::Optimizer::LARS ? 1 : 0.01f);
+  v1::Job job = GradientJob(synchronous, kind == v1::Optimizer::LAMB ? 0.01f : 1);
   v1::Optimizer* optimizer = job.mutable_optimizer();
   optimizer->set_kind(kind);
   optimizer->set_momentum(0.9f);

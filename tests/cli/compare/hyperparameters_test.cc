@@ -34,7 +34,8 @@ TEST(Hyperparameters, OfEveryPreset) {
     Hyperparameters hyperparameters = HyperparametersOf(job);
     EXPECT_GT(hyperparameters.learning_rate, 0) << preset.name;
     // DiLoCo's workers use AdamW, whose momentum are its betas.
-    const bool has_adamw = preset.name == "diloco" || preset.name == "diloco_async";
+    const bool has_adamw =
+        preset.algorithm.contribution().pseudo_gradient().local_optimizer().kind() == v1::Optimizer::ADAMW;
     EXPECT_EQ(hyperparameters.momentum.has_value(), !has_adamw) << preset.name;
     hyperparameters.learning_rate /= 10;
     if (hyperparameters.momentum.has_value()) hyperparameters.momentum = 0.3f;

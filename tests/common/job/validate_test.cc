@@ -306,6 +306,7 @@ TEST(Presets, SayWhoWaits) {
   EXPECT_EQ(consistency("sync_backup"), "synchronous { backup_workers: 1 }");
   EXPECT_EQ(consistency("hybrid"), "grouped { groups: 2 backup_workers: 0 }");
   EXPECT_EQ(consistency("softsync"), "n_softsync { n: 1 }");
+  EXPECT_EQ(consistency("fedbuff"), "n_softsync { size: 10 }");
   EXPECT_EQ(consistency("ssp"), "bounded_staleness { bound: 3 }");
 }
 
@@ -324,6 +325,7 @@ TEST(FillDefaults, EachConsistencyHasItsOwn) {
   };
   EXPECT_EQ(filled("{asynchronous:{}}"), "asynchronous { emulated_delay: 0 }");
   EXPECT_EQ(filled("{n_softsync:{}}"), "n_softsync { n: 1 }");
+  EXPECT_EQ(filled("{n_softsync:{size:7}}"), "n_softsync { size: 7 }");
   EXPECT_EQ(filled("{bounded_staleness:{}}"), "bounded_staleness { bound: 3 }");
 }
 
@@ -597,6 +599,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"algorithm.preset=sync_backup", "workers=1"},
             "algorithm.consistency.synchronous.backup_workers: is 1, and the job has 1 worker; must be below "
             "that, so that at least one contribution counts"},
+        Case{{"algorithm.preset=fedbuff", "algorithm.consistency.n_softsync.size=0"},
+             "algorithm.consistency.n_softsync.size: is 0; must be at least 1"},
         Case{{"algorithm.consistency.n_softsync.n=0"},
              "algorithm.consistency.n_softsync.n: is 0; must be from 1 to 1"},
         Case{{"algorithm.consistency.n_softsync.n=5", "workers=4"},
@@ -934,6 +938,12 @@ TEST(Validate, SensibleCombinationsPass) {
   Filled({"algorithm.preset=easgd", "algorithm.consistency.bounded_staleness.bound=0"});
   Filled({"algorithm.preset=hybrid", "algorithm.consistency.grouped.backup_workers=1", "workers=4"});
   Filled({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=4", "workers=4"});
+  // Of the two ways to say how many, the job's counts.
+  EXPECT_EQ(Filled({"algorithm.preset=fedbuff", "algorithm.consistency.n_softsync.n=2", "workers=4"})
+                .algorithm()
+                .consistency()
+                .ShortDebugString(),
+            "n_softsync { n: 2 }");
   Filled({"algorithm.preset=downpour", "algorithm.consistency.asynchronous.emulated_delay=16",
           "optimizer.worker_scaling=SQUARE_ROOT"});
   Filled({"checkpoint.every_updates=0"});

@@ -78,13 +78,15 @@ def norm(values):
 class Lars:
     """tensors: indices of each tensor's parameters."""
 
-    def __init__(self, tensors, momentum=0.9, trust=0.001, decay=0.0):
+    def __init__(self, tensors, momentum=0.9, trust=0.001, decay=0.0, most=math.inf):
         self.tensors, self.mu, self.trust, self.decay, self.v = tensors, momentum, trust, decay, [0.0] * N
+        self.most = most  # of the ratio: 1 is LARC
 
     def step(self, w, g, rate, momentum=None):
         for tensor in self.tensors:
             w_norm, g_norm = norm(w[i] for i in tensor), norm(g[i] for i in tensor)
             local = self.trust * w_norm / (g_norm + self.decay * w_norm) if w_norm > 0 and g_norm > 0 else 1.0
+            local = min(local, self.most)
             for i in tensor:
                 self.v[i] = self.mu * self.v[i] + rate * local * (g[i] + self.decay * w[i])
                 w[i] -= self.v[i]
@@ -111,8 +113,9 @@ def make_optimizer(config, sizes=(N,)):
     decay = config.get("weight_decay", 0.01 if config["kind"] == "ADAMW" else 0.0)
     if config["kind"] == "SGD":
         return Sgd(config.get("momentum", 0.0), config.get("nesterov", False))
-    if config["kind"] == "LARS":
-        return Lars(tensors, config.get("momentum", 0.9), config.get("trust_coefficient", 0.001), decay)
+    if config["kind"] in ("LARS", "LARC"):
+        return Lars(tensors, config.get("momentum", 0.9), config.get("trust_coefficient", 0.001), decay,
+                    1.0 if config["kind"] == "LARC" else math.inf)
     if config["kind"] == "LAMB":
         return Lamb(tensors, decay)
     return Adam(decay=decay)
@@ -239,7 +242,9 @@ class Servers:
             return self.push_to_group(push, push.worker % self.groups)
         if self.consistency == "n_softsync":
             self.waiting.append(push)
-            if len(self.waiting) >= max(1, self.workers // self.setting["n"]):
+            size = self.setting.get("size")
+            due = max(1, self.workers // self.setting["n"]) if size is None else min(size, self.workers)
+            if len(self.waiting) >= due:
                 pushes, self.waiting = self.waiting, []
                 self.apply(pushes)
             return [push.worker]
@@ -360,7 +365,7 @@ def trajectory(name, job, seed):
             return [k * (a - b) for k, a, b in zip(curvature, x, target)]
         return gradient
 
-    tensors = TENSORS if job["optimizer"]["kind"] in ("LARS", "LAMB") else [N]
+    tensors = TENSORS if job["optimizer"]["kind"] in ("LARS", "LARC", "LAMB") else [N]
     servers = Servers(job, initial, tensors)
     workers = [Worker(job, i, initial, gradient_of(i)) for i in range(job["workers"])]
     ready, order, centers, versions = set(range(job["workers"])), [], [], []
@@ -400,6 +405,7 @@ PLAIN = {"kind": "SGD", "learning_rate": 0.1, "momentum": 0}
 HEAVY = {"kind": "SGD", "learning_rate": 0.05, "momentum": 0.8}
 NESTEROV = {**HEAVY, "nesterov": True}
 LARS = {"kind": "LARS", "learning_rate": 0.5, "momentum": 0.8, "trust_coefficient": 0.05, "weight_decay": 0.02}
+LARC = {**LARS, "kind": "LARC", "learning_rate": 0.1, "trust_coefficient": 0.5}
 LAMB = {"kind": "LAMB", "learning_rate": 0.02, "weight_decay": 0.1}
 
 CASES = {
@@ -466,6 +472,19 @@ CASES = {
     "gap_aware_of_gradient": job(4, ASYNC, GRADIENT, HEAVY,
                                  {"gap_aware": {}, "delay_adaptive": {"threshold": 2}, "of": "GRADIENT"}),
     "lars_of_gradient": job(3, ASYNC, GRADIENT, LARS, {"inverse": {}, "of": "GRADIENT"}),
+    "larc": job(3, ASYNC, GRADIENT, LARC),
+    "larc_sync": job(3, SYNC, GRADIENT, LARC),
+    "fedbuff": job(5, {"n_softsync": {"size": 3}},
+                   {"pseudo_gradient": {"local_steps": 2, "local_optimizer": {**HEAVY, **CONSTANT}}},
+                   {"kind": "SGD", "learning_rate": 0.3, "momentum": 0},
+                   {"power": {"exponent": 0.5}, "delay_adaptive": {"threshold": 5}}),
+    "fedbuff_of_few": job(2, {"n_softsync": {"size": 10}},
+                          {"pseudo_gradient": {"local_steps": 2, "local_optimizer": {**HEAVY, **CONSTANT}}},
+                          {"kind": "SGD", "learning_rate": 0.3, "momentum": 0}, {"power": {"exponent": 0.5}}),
+    # The program's own optimizer steps along what it reports: the job's local step is the identity.
+    "muloco": job(3, SYNC, {"pseudo_gradient": {"local_steps": 4, "local_optimizer": {
+        "kind": "SGD", "learning_rate": 0.1, "momentum": 0, **CONSTANT}}},
+        {"kind": "SGD", "learning_rate": 0.7, "momentum": 0.6, "nesterov": True}),
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-#include "worker/attach/local_steps.h"
+#include "common/job/local_steps.h"
 
 #include <string>
 #include <vector>
@@ -45,8 +45,35 @@ TEST(CheckLocalStepsTest, WhatTheErrorSaysMakesTheJobFit) {
 
 TEST(CheckLocalStepsTest, OtherContributionsHaveNone) {
   for (const char* preset : {"sync", "downpour", "dana", "gem"}) {
-    EXPECT_THAT(Error(preset), HasSubstr("take the preset local_sgd, diloco or easgd")) << preset;
+    EXPECT_THAT(Error(preset), HasSubstr("take the preset local_sgd, diloco, muloco or easgd")) << preset;
   }
+}
+
+TEST(CheckLocalStepsTest, AJobOfSuchAProgramHasTheIdentityByDefault) {
+  const auto filled = [](std::vector<std::string> overrides) {
+    for (const char* other :
+         {"workers=2", "model.external={tensors: {name: 'w', shape: 3}, local_steps: true}",
+          "model.initial_weights='w.safetensors'", "data.external.train_samples=100"}) {
+      overrides.push_back(other);
+    }
+    v1::Job job;
+    EXPECT_TRUE(ApplyOverrides(overrides, &job).ok());
+    return FillDefaultsAndValidate(job);
+  };
+  for (const char* preset :
+       {"local_sgd", "diloco", "muloco", "fedbuff", "diloco_async", "easgd", "easgd_sync", "eamsgd"}) {
+    const auto job = filled({std::string("algorithm.preset=") + preset});
+    ASSERT_TRUE(job.ok()) << preset << ": " << job.status();
+    EXPECT_EQ(CheckLocalSteps(*job), absl::OkStatus()) << preset;
+  }
+  // What else the job says counts, and has to fit.
+  EXPECT_THAT(std::string(filled({"algorithm.preset=diloco",
+                                  "algorithm.contribution.pseudo_gradient.local_optimizer.weight_decay=0.1"})
+                              .status()
+                              .message()),
+              HasSubstr("set algorithm.contribution.pseudo_gradient.local_optimizer="));
+  EXPECT_THAT(std::string(filled({"algorithm.preset=sync"}).status().message()),
+              HasSubstr("for pseudo_gradient and elastic"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "worker/attach/local_steps.h"
+#include "common/job/local_steps.h"
 
 #include <string>
 
@@ -25,6 +25,18 @@ absl::Status Check(const std::string& path, const v1::Optimizer& optimizer) {
 
 }  // namespace
 
+const v1::Optimizer& IdentityOptimizer() {
+  static const v1::Optimizer* const kIdentity = [] {
+    auto* const identity = new v1::Optimizer;
+    identity->set_kind(v1::Optimizer::SGD);
+    identity->set_learning_rate(1);
+    identity->set_momentum(0);
+    identity->mutable_schedule()->set_decay(v1::Schedule::CONSTANT);
+    return identity;
+  }();
+  return *kIdentity;
+}
+
 absl::Status CheckLocalSteps(const v1::Job& job) {
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (contribution.has_pseudo_gradient()) {
@@ -34,7 +46,8 @@ absl::Status CheckLocalSteps(const v1::Job& job) {
   if (contribution.has_elastic()) return Check("optimizer", job.optimizer());
   return absl::InvalidArgumentError(
       "algorithm.contribution: the program makes local steps with an optimizer of its own, which is for "
-      "pseudo_gradient and elastic: take the preset local_sgd, diloco or easgd, or leave out the program's "
+      "pseudo_gradient and elastic: take the preset local_sgd, diloco, muloco or easgd, or leave out the "
+      "program's "
       "optimizer");
 }
 
