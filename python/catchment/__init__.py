@@ -10,18 +10,23 @@ anywhere, catchment.torch for PyTorch. docs/python.md begins with examples.
         worker.gradients["bias"][...] = gradients[1]
         worker.step(loss)
 """
+from typing import Any, Mapping, Optional
+
 from . import _attachment
 from ._position import Position
+from ._run import Comparison, Run, compare, train
+from ._version import __version__
 
 try:
     import numpy as _numpy
 except ImportError:
     _numpy = None
 
-__all__ = ["Worker", "join"]
+__all__ = ["Comparison", "Run", "Worker", "__version__", "compare", "join", "train"]
 
 
-def join(parameters, train_samples, test_samples=0, device="NumPy", master=None):
+def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 0, device: str = "NumPy",
+         master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once.
 
     parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and float32
@@ -88,7 +93,7 @@ class Worker(Position):
                 return False
         return True
 
-    def step(self, loss, correct=0):
+    def step(self, loss: float, correct: int = 0) -> None:
         """Gives away the minibatch's gradient, which `gradient` has: the mean over its samples.
 
         loss: the mean over the samples. correct: how many were given the right class, where there are classes.

@@ -3,7 +3,6 @@ program was not started by one."""
 import array
 import os
 import shlex
-import shutil
 import socket
 import stat
 import struct
@@ -11,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from . import _command
 
 _COUNT = 4  # socket, weights, gradient, plan
 _CREDENTIALS = "=iII"  # process, user, group
@@ -143,9 +144,7 @@ class StartedWorker:
 
 
 def _worker_program():
-    worker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bundle", "bin", "catchment_worker")
-    if not os.path.exists(worker):
-        worker = shutil.which("catchment_worker")
+    worker = _command.find("catchment_worker")
     if worker is None:
         raise RuntimeError(_NO_WORKER)
     return worker

@@ -24,8 +24,10 @@ from . import _attachment, _copies, _scaler
 from ._minibatches import Handed, Loader, Minibatches, NoMinibatches
 from ._optimizer import Optimizer, Scheduler, forget_losses
 from ._position import Position
+from ._run import compare, train
+from ._version import __version__
 
-__all__ = ["Minibatches", "Worker", "join"]
+__all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
 _NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by their index: give join() the number of its "

@@ -1,0 +1,97 @@
+"""Runs a function as the program of a worker, in a process of its own (catchment.train).
+
+    python _function.py FILE
+"""
+import builtins
+import dis
+import importlib
+import inspect
+import marshal
+import os
+import pickle
+import shlex
+import sys
+import types
+
+_TAKES_NOTHING = "%s() must take no arguments: it calls catchment.join() by itself, and reads its data"
+_NEEDS = ("%s() uses %s, which it does not define itself, and the worker's process does not have: install cloudpickle, "
+          "which copies such values, or define them inside the function (modules may be imported outside)")
+_NOT_COPIED = ("%r cannot be copied to the process of a worker (%s): install cloudpickle, or put the function into a file, "
+               "and give its path")
+
+
+def command(function, path):
+    """Writes a function to a file; returns the command that runs it."""
+    _check_signature(function)
+    with open(path, "wb") as file:
+        pickle.dump([os.path.abspath(place) for place in sys.path], file)
+        file.write(_pickled(function))
+    return " ".join(map(shlex.quote, [sys.executable, os.path.abspath(__file__), os.path.abspath(path)]))
+
+
+def _check_signature(function):
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        raise TypeError(_TAKES_NOTHING % getattr(function, "__name__", "the function")) from None
+
+
+def _pickled(function):
+    try:
+        import cloudpickle
+    except ImportError:
+        cloudpickle = None
+    try:
+        if cloudpickle is not None:
+            return cloudpickle.dumps(function)
+        if isinstance(function, types.FunctionType) and not _is_importable(function):
+            return pickle.dumps(_Code(function))
+        return pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(_NOT_COPIED % (function, error)) from error
+
+
+def _is_importable(function):
+    module = sys.modules.get(function.__module__)
+    return function.__module__ != "__main__" and getattr(module, function.__name__, None) is function
+
+
+class _Code:
+    """A function that needs nothing from outside but modules. The interpreter that runs it is the same."""
+
+    def __init__(self, function):
+        code = function.__code__
+        needed = {name: function.__globals__[name] for name in _global_names(code) if name in function.__globals__}
+        self.modules = {name: value.__name__ for name, value in needed.items() if inspect.ismodule(value)}
+        missing = sorted(set(needed) - set(self.modules)) + list(code.co_freevars)
+        if missing:
+            raise ValueError(_NEEDS % (function.__name__, ", ".join(missing)))
+        self.code = marshal.dumps(code)
+        self.defaults, self.keywords = function.__defaults__, function.__kwdefaults__
+
+    def __call__(self):
+        names = {name: importlib.import_module(module) for name, module in self.modules.items()}
+        names.update(__builtins__=builtins, __name__="__main__")
+        function = types.FunctionType(marshal.loads(self.code), names, argdefs=self.defaults)
+        function.__kwdefaults__ = self.keywords
+        return function()
+
+
+def _global_names(code):
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _global_names(constant)
+    return names
+
+
+def _main():
+    with open(sys.argv[1], "rb") as file:
+        # The modules beside this file are not to be found under their own names, such as torch.
+        sys.path[:] = pickle.load(file)
+        function = pickle.load(file)
+    function()
+
+
+if __name__ == "__main__":
+    _main()
