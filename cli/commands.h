@@ -18,6 +18,9 @@ int RunValidate(const std::vector<std::string>& args, const Streams& streams);
 // prints the `data` for the job.
 int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const Streams& streams);
 
+// `catchment examples DIR`: writes the examples, which the program contains (cli/examples.h), to DIR.
+int RunExamples(const std::vector<std::string>& args, const Streams& streams);
+
 // `catchment health HOST:PORT`: queries the gRPC health service of a server, for probes that run a command.
 // Exit code 0: it serves; 1: it does not, or cannot be reached.
 int RunHealth(const std::vector<std::string>& args, const Streams& streams);

@@ -28,7 +28,7 @@ constexpr char kHelp[] =
     R"(catchment: trains neural networks with asynchronous or synchronous SGD on parameter servers
 
   catchment validate JOB              checks a job file and explains what it will do
-  catchment train JOB --out=DIR       trains it with servers and workers on this machine
+  catchment train JOB                 trains it with servers and workers on this machine
   catchment compare JOB --algorithms=A,B,... --out=DIR
                                       trains it with several algorithms and reports which is best
   catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3 --out=DIR
@@ -40,12 +40,13 @@ constexpr char kHelp[] =
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
   catchment status HOST:PORT          shows the status of a running job and what delays it
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
+  catchment examples DIR              writes job files and programs to start from
   catchment health HOST:PORT          queries the health of a server, for probes
   catchment SUBCOMMAND --help         examples and flags
   catchment --version
 
 A first run, without data:
-  catchment train examples/mnist_mlp.textproto --set data.drawn_digits={} --workers=2 --out=out
+  catchment examples examples && catchment train examples/drawn_digits.textproto --workers=2
 
 For jobs over several machines start catchment_server and catchment_worker by hand: see README.md.
 )";
@@ -69,6 +70,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"status", RunStatus},
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},
+      {"examples", RunExamples},
       {"health", RunHealth}};
   return *all;
 }

@@ -199,7 +199,10 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
   return check();
 }
 
-std::string CommandLine::Help() const { return absl::StrCat(usage, "\nFlags:\n", flags.Describe(), notes); }
+std::string CommandLine::Help() const {
+  const std::string list = flags.Describe();
+  return absl::StrCat(usage, list.empty() ? "" : "\nFlags:\n", list, notes);
+}
 
 int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
                    std::ostream* err, const std::function<absl::StatusOr<int>()>& run) {
