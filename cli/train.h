@@ -23,7 +23,7 @@ struct TrainOptions {
   int threads = 0;  // of each worker; 0: the machine's processors divided between the workers
   std::string device;
   std::string program;  // command for a shell that computes the gradients; empty: the job's layers do
-  std::string out;
+  std::string out = "out";
   bool json = false;
   bool resume = false;
   bool overwrite = false;

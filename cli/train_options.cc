@@ -11,10 +11,10 @@
 namespace catchment {
 namespace {
 
-constexpr char kUsage[] = R"(catchment train JOB --out=DIR [flags]
+constexpr char kUsage[] = R"(catchment train JOB [flags]
 
 Trains a job with servers, workers and an evaluator as processes on this machine, shows the progress, and ends them.
-Writes to DIR: summary.json, metrics.jsonl, model.safetensors (with evaluation.keep_best also
+Writes to the directory of --out: summary.json, metrics.jsonl, model.safetensors (with evaluation.keep_best also
 model-best.safetensors), job.textproto, checkpoints/ and logs/.
 
 Examples:
@@ -41,6 +41,7 @@ bool IsDevice(const std::string& text) {
 }
 
 absl::Status Check(const TrainOptions& o) {
+  if (o.out.empty()) return absl::InvalidArgumentError("--out=: takes a directory");
   if (o.resume && o.overwrite) {
     return absl::InvalidArgumentError(
         "--resume continues an earlier run and --overwrite deletes it: choose one");
@@ -59,7 +60,7 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   line.argument = {"JOB", "examples/mnist_cnn.textproto --out=out", &o->job,
                    [o] { return o->resume || !o->program.empty(); }};
   FlagSet& flags = line.flags;
-  flags.AddRequired("out", "DIR", &o->out, "Directory for all output.");
+  flags.AddString("out", "DIR", &o->out, "Directory for all output. Default out.");
   flags.AddInt("servers", "N", 1, &o->servers,
                "Server processes, among which the weights are split. Default 1, or 2 with faults.standby.");
   flags.AddInt("workers", "N", 1, &o->workers, "Worker processes. Default: the job's `workers`, or 1.");

@@ -37,11 +37,17 @@ TEST(TrainOptionsTest, TakesAllFlags) {
 
 TEST(TrainOptionsTest, RefusesMissingAndConflictingFlags) {
   EXPECT_THAT(Error({"--out=o"}), HasSubstr("takes one JOB, for example: catchment train examples/"));
-  EXPECT_THAT(Error({"job"}), HasSubstr("--out=DIR is required"));
+  EXPECT_THAT(Error({"job", "--out="}), HasSubstr("--out=: takes a directory"));
   EXPECT_THAT(Error({"a", "b", "--out=o"}), HasSubstr("takes one JOB, but got also b"));
   EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("choose one"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=cuda:x"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));
+}
+
+TEST(TrainOptionsTest, WritesToOutUnlessTold) {
+  const auto options = Parse({"job"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->out, "out");
 }
 
 TEST(TrainOptionsTest, TakesADeviceInEitherCase) {
