@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes one relocatable tarball: the programs, all shared libraries that they need, the C library and its loader
-# included, the CUDA plugin where it is built, examples, and what starts the daemons on clusters.
+# included, the CUDA plugin where it is built, examples, documentation, and what starts the daemons on clusters.
 #
 #   deploy/bundle.sh [--out=FILE] [--bin=DIR] [--cublas]
 #
@@ -14,6 +14,7 @@
 #   catchment-VERSION/lib        the libraries and the loader; every file finds its own by a path relative to itself
 #   catchment-VERSION/examples   job files, and programs that train their own models
 #   catchment-VERSION/python     the Python package for these (docs/python.md)
+#   catchment-VERSION/docs       the pages of the documentation
 #   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, containers; README.md says which
 #   catchment-VERSION/LIBRARIES  the Debian packages of the libraries in lib, with their versions
 #   catchment-VERSION/licenses   of the libraries
@@ -34,5 +35,6 @@ make_tree catchment
 add_licenses
 check_complete
 cp -RL examples deploy python LICENSE "$tree/"
+find docs/ '(' -name '*.md' -o -name '*.svg' ')' -print0 | xargs -0 cp -L --parents --target-directory="$tree"
 rm -rf "$tree"/{examples,deploy,python}/BUILD "$tree"/python/catchment/__pycache__
 pack "${out:-$PWD/out-bundle/catchment-$version.tar.gz}"

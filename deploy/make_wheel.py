@@ -16,25 +16,69 @@ import zipfile
 PACKAGE = "python/catchment"
 # The bundle brings its own C library; this is the oldest one that any Python for PyTorch 2.1 runs with.
 TAG = "py3-none-manylinux_2_17_x86_64"
+PROGRAMS = ("catchment", "catchment_server", "catchment_worker")
+# The packages that each integration needs. cloudpickle copies functions of a notebook to the processes of workers.
+EXTRAS = {
+    "torch": ["torch>=2.1"],
+    "lightning": ["torch>=2.1", "lightning>=2.2"],
+    "transformers": ["torch>=2.1", "transformers>=4.46", "accelerate"],
+    "keras": ["keras>=3"],
+    "jax": ["jax"],
+    "notebook": ["cloudpickle"],
+}
 METADATA = """Metadata-Version: 2.1
 Name: catchment
 Version: {version}
-Summary: Trains PyTorch and NumPy models with asynchronous or synchronous SGD on parameter servers
-Requires-Python: >=3.8
+Summary: Trains PyTorch, Keras, JAX and NumPy models with asynchronous or synchronous SGD on parameter servers
+License: Apache-2.0
 License-File: LICENSE
-Provides-Extra: torch
-Requires-Dist: torch>=2.1; extra == "torch"
+Keywords: parameter server,distributed training,asynchronous SGD,deep learning
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+Classifier: Programming Language :: Python :: 3
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Classifier: Typing :: Typed
+Requires-Python: >=3.8
+{extras}
+Description-Content-Type: text/markdown
 
-Linux on x86-64 with AVX2. The programs bring all of their libraries, the C library included.
+# Catchment
+
+Catchment trains neural networks on several processes and machines with a parameter server: servers hold the weights,
+workers compute gradients. A model in PyTorch changes three lines:
+
+```python
+import catchment.torch as catchment
+
+worker = catchment.join(model, train)
+for x, y in DataLoader(worker.minibatches(), batch_size=None):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    worker.step(loss)
+```
+
+```
+catchment train --program="python train.py" --workers=2 --set algorithm.preset=downpour
+```
+
+`catchment.train()` does the same from a script or a notebook. A first run, without a program and without data:
+
+```
+catchment examples examples
+catchment train examples/drawn_digits.textproto --workers=2
+```
+
+This package has the programs `catchment`, `catchment_server` and `catchment_worker` with all of their libraries, the C
+library included, for Linux on x86-64 with AVX2. Its pages are in `share/doc/catchment/docs` of the environment; begin with
+`python.md`. The extras {names} install what the integrations of these names need.
 """
 WHEEL = """Wheel-Version: 1.0
 Generator: catchment (deploy/make_wheel.py)
 Root-Is-Purelib: false
 Tag: {tag}
 """
-ENTRY_POINTS = """[console_scripts]
-catchment = catchment._command:main
-"""
+ENTRY_POINTS = "[console_scripts]\n" + "".join("%s = catchment._command:main\n" % name for name in PROGRAMS)
 # The same bytes from the same files.
 TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -67,7 +111,7 @@ def read(path):
 
 
 def add_bundle(wheel, bundle):
-    """Adds programs, libraries and licenses, and the package that the bundle has. Returns the version."""
+    """Adds programs, libraries, licenses and pages, and the package that the bundle has. Returns the version."""
     version = None
     with tarfile.open(bundle) as tar:
         for member in sorted(tar.getmembers(), key=lambda one: one.name):
@@ -80,9 +124,20 @@ def add_bundle(wheel, bundle):
                 wheel.add("catchment/_bundle/" + name, data, 0o755 if member.mode & 0o100 else 0o644)
             elif name.startswith(PACKAGE + "/"):
                 wheel.add(name[len("python/"):], data)
+            elif name.startswith("docs/"):
+                wheel.add("catchment-%s.data/data/share/doc/catchment/%s" % (version, name), data)
             elif name == "LICENSE":
                 wheel.add("catchment-%s.dist-info/LICENSE" % version, data)
     return version
+
+
+def metadata(version):
+    lines = []
+    for name, packages in EXTRAS.items():
+        lines.append("Provides-Extra: " + name)
+        lines += ["Requires-Dist: %s; extra == \"%s\"" % (package, name) for package in packages]
+    names = ", ".join("`%s`" % name for name in EXTRAS)
+    return METADATA.format(version=version, extras="\n".join(lines), names=names)
 
 
 def main():
@@ -92,7 +147,7 @@ def main():
     wheel = Wheel(unnamed)
     version = add_bundle(wheel, bundle)
     about = "catchment-%s.dist-info/" % version
-    wheel.add(about + "METADATA", METADATA.format(version=version).encode())
+    wheel.add(about + "METADATA", metadata(version).encode())
     wheel.add(about + "WHEEL", WHEEL.format(tag=TAG).encode())
     wheel.add(about + "entry_points.txt", ENTRY_POINTS.encode())
     wheel.close(about + "RECORD")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a Python wheel: the programs with all of their libraries, as in a bundle (deploy/bundle.sh), the Python package,
-# and the command `catchment`. `pip install catchment-*.whl` is then a whole installation.
+# its documentation, and the commands `catchment`, `catchment_server` and `catchment_worker`. `pip install catchment-*.whl`
+# is then a whole installation. If twine is on the PATH, it checks the wheel as it would before an upload.
 #
 #   deploy/wheel.sh [--out=DIR] [--bin=DIR]
 #
@@ -27,4 +28,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "${bundle[@]}" --out="$work/bundle.tar.gz" || { echo "wheel: there is no bundle; the reason is above" >&2; exit 1; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-python3 deploy/make_wheel.py "$work/bundle.tar.gz" "${out:-out-bundle}"
+out=${out:-out-bundle}
+python3 deploy/make_wheel.py "$work/bundle.tar.gz" "$out"
+if command -v twine >/dev/null; then
+  twine check --strict "$out"/catchment-*.whl || { echo "wheel: twine refuses it; the reason is above" >&2; exit 1; }
+fi

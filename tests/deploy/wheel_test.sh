@@ -42,12 +42,17 @@ with zipfile.ZipFile(wheel) as archive:
         if archive.getinfo(name).external_attr >> 16 & 0o111:
             os.chmod(path, 0o755)
     entry = archive.read(record.replace("RECORD", "entry_points.txt")).decode()
-    assert "catchment = catchment._command:main" in entry, entry
+    for program in ("catchment", "catchment_server", "catchment_worker"):
+        assert "\n%s = catchment._command:main\n" % program in entry, entry
+    about = archive.read(record.replace("RECORD", "METADATA")).decode()
+    for field in ("License: Apache-2.0", "Requires-Python: >=3.8", "Provides-Extra: keras", "Provides-Extra: notebook"):
+        assert "\n%s\n" % field in about, about
 PYTHON
 expect_status 0
 for file in catchment/torch.py catchment/_bundle/lib/libc.so.6 catchment/_bundle/licenses/libc6; do
   expect_true "$file is in the wheel" test -s "$site/$file"
 done
+expect_true "type checkers read the package's hints" test -e "$site/catchment/py.typed"
 
 # The command as an installer writes it, with nothing of the project but the program to train.
 printf '%s\n' '#!/usr/bin/env python3' 'import sys' "sys.path.insert(0, '$site')" 'from catchment._command import main' \
@@ -60,12 +65,36 @@ run env PYTHONPATH="$site" "$TEST_TMPDIR/catchment" train --program="python3 $TE
 expect_status 0
 expect_output "DONE"
 
+# An empty environment, as its user has it.
 if python3 -m venv "$TEST_TMPDIR/venv" >/dev/null 2>&1; then
-  run "$TEST_TMPDIR/venv/bin/pip" install --no-index --disable-pip-version-check "$wheel"
+  export PATH=$TEST_TMPDIR/venv/bin:$PATH
+  unset PYTHONPATH
+  run pip install --no-index --disable-pip-version-check "$wheel"
   expect_status 0
-  run "$TEST_TMPDIR/venv/bin/catchment" --version
+  for program in catchment catchment_server catchment_worker; do
+    run "$program" --version
+    expect_status 0
+    expect_output "$program 0.1.0"
+  done
+  expect_true "the pages are there" test -s "$TEST_TMPDIR/venv/share/doc/catchment/docs/python.md"
+  digits=()
+  [[ -d ${CATCHMENT_DATA:-}/mnist ]] || digits=(--set "data.drawn_digits={train_samples: 256, test_samples: 64}")
+  mkdir "$TEST_TMPDIR/work"
+  cd "$TEST_TMPDIR/work"
+  run catchment examples e
   expect_status 0
-  expect_output "catchment "
+  run catchment train e/mnist_mlp.textproto --workers=2 --set samples=512 "${digits[@]}"
+  expect_status 0
+  expect_output "DONE"
+  run env -u CATCHMENT_DATA HOME="$TEST_TMPDIR" XDG_CACHE_HOME= catchment train e/mnist_mlp.textproto --out=no-data
+  expect_status 1
+  expect_output "Fetch them with deploy/fetch_mnist.sh, which \`catchment examples DIR\` writes, too"
+  run python -c "if True:
+    import catchment
+    run = catchment.train('e/drawn_digits.textproto', workers=2, settings={'samples': 512})
+    print(catchment.__version__, run.summary['phase'], run.summary['samples'])"
+  expect_status 0
+  expect_output "0.1.0 DONE 512"
 else
   echo "there is no pip here: not tried"
 fi
