@@ -304,6 +304,8 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/compare.md", r"catchment report .*", run(leaves=["report/" + name for name in COMPARED])),
     ("docs/python.md", r"export .*", labels),
     ("docs/python.md", r"catchment (train|compare|validate) .*", program),
+    ("docs/lightning.md", r"catchment train .*", program),
+    ("docs/algorithms/muloco.md", r"catchment train .*", program),
     ("docs/python.md", r"deploy/wheel\.sh|pip install .*",
      taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
     ("docs/codecs.md", r"catchment train .*",

@@ -64,3 +64,39 @@ class TorchCase(unittest.TestCase):
 
     def sets(self, *fields):
         return [word for field in fields for word in ("--set", field)]
+
+
+class FrameworkCase(TorchCase):
+    """Tests of a framework's programs: `program ROWS VARIANT` trains as a worker or, without one, by itself, and prints the
+    weights that its model has then."""
+
+    program = None
+    # Steps of all rows, so that their order does not count: those of the program without a job.
+    ALONE = ["optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT", "batch_size=240",
+             "epochs=15"]
+
+    def trained(self, variant, *fields, workers=1, **more):
+        return self.attached(variant, "--workers=%d" % workers, *self.sets(*fields), program=self.program, **more)
+
+    def weights_in(self, log):
+        return json.loads([line for line in log.splitlines() if "weights {" in line][-1].split("weights ", 1)[1])
+
+    def assert_as_alone(self, variant, out):
+        done = subprocess.run([sys.executable, "tests/python/%s.py" % self.program, self.rows, variant], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        expected = self.weights_in(done.stdout)
+        file = {name: tensor.flatten().tolist() for name, tensor in tensors(out + "/model.safetensors").items()}
+        for weights in (file, self.weights_in(self.logs)):
+            for name, values in expected.items():
+                self.assertLess(max(abs(a - b) for a, b in zip(weights[name], values)), 1e-6, name)
+
+    def assert_scored(self, out, samples):
+        with open(out + "/summary.json") as file:
+            summary = json.load(file)
+        self.assertEqual(summary["samples"], samples)
+        self.assertGreater(summary["test_accuracy"], 0.8)
+        self.assertLess(summary["test_loss"], 0.6)
+
+    def evaluators_log(self, out):
+        return "".join(read(path) for path in glob.glob(out + "/logs/evaluator*.log"))

@@ -1,0 +1,163 @@
+"""Trains a LightningModule as a worker of a Catchment job: Trainer(strategy=catchment.lightning.Strategy()).
+
+Lightning 2.x, the package `lightning`. The model, its data and the Trainer stay as they are; the job decides on the
+optimizer, the size of a minibatch and when training ends.
+"""
+import os
+import warnings
+
+import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from torch.utils.data import DataLoader
+
+from . import torch as catchment
+
+_ONE_LOADER = ("Strategy trains on one DataLoader, and train_dataloader() returns %s: put the data sets into one, with "
+               "torch.utils.data.ConcatDataset for example")
+_ACCUMULATES = ("accumulate_grad_batches is %s, and each minibatch of the job is a step: set it to 1, and "
+                "algorithm.contribution.gradient.push_period=%s in the job")
+_OWN_BATCH = ("the DataLoader's batch_size is %d, and the job's is %d, which counts: set batch_size=%d in the job "
+              "(--set batch_size=%d), or leave the DataLoader's as it is if the job's is right")
+_ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of configure_optimizers(), which "
+                  "returns %d of them: return one")
+_NO_LOSS = ("validation_step logs no loss that the job could have as its test loss, but %s: self.log(\"val_loss\", ...), or "
+            "give Strategy the name, loss=\"...\"")
+
+
+class Strategy(SingleDeviceStrategy):
+    """Makes a Trainer a worker, or the evaluator, of the job that its program was started for.
+
+    fit() joins the job with the module and the data sets of its training and validation loaders; it ends when the job is
+    over, with the job's final weights in the module. Each step of the Trainer is a step of the worker, with what is in
+    .grad then (gradient_clip_val counts). validate(), test() and predict() are as with any other strategy.
+
+    loss, accuracy: names of the metrics that validation_step logs, for the job's test loss and accuracy. Without them, what
+    is called val_loss or else has "loss" in its name, and val_acc or else a name with "acc".
+    local_optimizer: the optimizer of configure_optimizers() makes the steps between two exchanges, for jobs with
+    contribution.pseudo_gradient or .elastic; otherwise it is not used.
+    master: "HOST:PORT" of a running job, as for catchment.torch.join.
+    device: a torch.device. Without it the GPU with the worker's number on its machine, or the CPU.
+    """
+
+    strategy_name = "catchment"
+
+    def __init__(self, loss=None, accuracy=None, local_optimizer=False, master=None, device=None):
+        if device is None:
+            gpus = torch.cuda.device_count()
+            device = "cuda:%d" % (int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0)) % gpus) if gpus else "cpu"
+        super().__init__(device)
+        self.worker = None
+        self._names = {"loss": loss, "acc": accuracy}
+        self._local_optimizer = local_optimizer
+        self._master = master
+        self._train_loader = None
+        self._failed = False
+
+    # ------------------------------------------------------------------------------------------------------- joining
+
+    def setup_optimizers(self, trainer):
+        if trainer.state.fn != TrainerFn.FITTING:
+            return super().setup_optimizers(trainer)
+        if trainer.accumulate_grad_batches != 1:
+            raise ValueError(_ACCUMULATES % (trainer.accumulate_grad_batches, trainer.accumulate_grad_batches))
+        local = self._make_local_optimizer(trainer)
+        self._train_loader = trainer.fit_loop._data_source.dataloader()
+        if not isinstance(self._train_loader, DataLoader):
+            raise TypeError(_ONE_LOADER % type(self._train_loader).__name__)
+        self.worker = catchment.join(self.lightning_module, self._train_loader.dataset, self._count_validation(trainer),
+                                     optimizer=local, master=self._master)
+        self._check_batch_size()
+        self.optimizers = [self.worker.optimizer()]
+        # Only worker 0 writes checkpoints and logs.
+        self.global_rank = 1 if self.worker.evaluates else self.worker.index
+        rank_zero_only.rank = self.global_rank
+        # The job ends the loop, which is one epoch of Lightning's.
+        trainer.fit_loop.min_epochs, trainer.fit_loop.max_epochs = None, 1
+        trainer.fit_loop.epoch_loop.max_steps = -1
+        trainer.num_sanity_val_steps = 0
+
+    def _make_local_optimizer(self, trainer):
+        if not self._local_optimizer:
+            self.lr_scheduler_configs = []
+            return None
+        super().setup_optimizers(trainer)
+        if len(self.optimizers) != 1:
+            raise ValueError(_ONE_OPTIMIZER % len(self.optimizers))
+        return self.optimizers[0]
+
+    def _count_validation(self, trainer):
+        source = trainer.fit_loop.epoch_loop.val_loop._data_source
+        if not source.is_defined() or trainer.limit_val_batches == 0:
+            return None
+        loaders = source.dataloader()
+        return sum(len(loader.dataset) for loader in (loaders if isinstance(loaders, (list, tuple)) else [loaders]))
+
+    def _check_batch_size(self):
+        own, job = self._train_loader.batch_size, self.worker.batch_size
+        if own is not None and own != job:
+            warnings.warn(_OWN_BATCH % (own, job, own, own))
+
+    @property
+    def is_global_zero(self):
+        return self.global_rank == 0
+
+    # ------------------------------------------------------------------------------------------------------ training
+
+    def process_dataloader(self, dataloader):
+        # Lightning asks for the training loader with `training` set, for the others with validating or testing.
+        if self.worker is None or not self.lightning_module.trainer.training:
+            return dataloader
+        options = {name: getattr(dataloader, name)
+                   for name in ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context",
+                                "prefetch_factor", "persistent_workers")}
+        return self.worker.loader(dataloader.dataset, dataloader.collate_fn, **options)
+
+    def on_train_start(self):
+        if self.worker.evaluates:
+            self.worker.evaluate(self._score, forward=self._pass, data=self._train_loader.dataset,
+                                 collate=self._train_loader.collate_fn)
+
+    def _score(self):
+        """Validates the weights; returns the mean loss and the number of right samples."""
+        trainer = self.lightning_module.trainer
+        trainer.validating = True
+        trainer.fit_loop.epoch_loop.val_loop.setup_data()
+        metrics = {name: float(value) for logged in trainer.fit_loop.epoch_loop.val_loop.run()
+                   for name, value in logged.items()}
+        trainer.training = True
+        loss = self._find("loss", metrics)
+        if loss is None:
+            raise RuntimeError(_NO_LOSS % (", ".join(sorted(metrics)) or "nothing"))
+        accuracy = self._find("acc", metrics)
+        return loss, 0 if accuracy is None else round(accuracy * self.worker._attachment.test_samples)
+
+    def _find(self, kind, metrics):
+        if self._names[kind] is not None:
+            return metrics.get(self._names[kind])
+        if "val_" + kind in metrics:
+            return metrics["val_" + kind]
+        found = sorted(name for name in metrics if kind in name.lower())
+        return metrics[found[0]] if found else None
+
+    def _pass(self, minibatch):
+        """Passes training samples through the model, whose training_step logs nothing then."""
+        module = self.lightning_module
+        module.log = module.log_dict = lambda *arguments, **named: None
+        try:
+            module.training_step(self.batch_to_device(minibatch), 0)
+        finally:
+            del module.log, module.log_dict
+
+    # --------------------------------------------------------------------------------------------------------- ending
+
+    def on_exception(self, exception):
+        self._failed = True
+        super().on_exception(exception)
+
+    def teardown(self):
+        # A callback or a limit of the Trainer has ended the loop before the job.
+        if self.worker is not None and not self.worker.evaluates and not self._failed and not self.worker._attachment.stopped:
+            self.worker.leave()
+        super().teardown()

@@ -1,0 +1,100 @@
+"""The programs of lightning_test.py: python lightning_program.py ROWS VARIANT. Without a worker it trains by itself, and
+prints the final weights as JSON."""
+import json
+import os
+import sys
+import warnings
+
+import lightning as L
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+EPOCHS = 15
+
+
+class Classifier(L.LightningModule):
+    def __init__(self, batch_norm=False):
+        super().__init__()
+        torch.manual_seed(4)
+        self.layers = nn.Sequential(nn.Linear(6, 12), nn.BatchNorm1d(12) if batch_norm else nn.Identity(), nn.Tanh(),
+                                    nn.Linear(12, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+    def training_step(self, minibatch, index):
+        x, y = minibatch
+        loss = F.cross_entropy(self(x), y)
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, minibatch, index):
+        x, y = minibatch
+        z = self(x)
+        self.log("val_loss", F.cross_entropy(z, y))
+        self.log("val_acc", (z.argmax(1) == y).float().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Manual(Classifier):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, minibatch, index):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        loss = super().training_step(minibatch, index)
+        self.manual_backward(loss)
+        optimizer.step()
+
+
+class Silent(Classifier):
+    def validation_step(self, minibatch, index):
+        pass
+
+
+def read(path):
+    rows = [list(map(float, line.split(","))) for line in open(path)]
+    return TensorDataset(torch.tensor([row[:-1] for row in rows]), torch.tensor([int(row[-1]) for row in rows]))
+
+
+class Stop(L.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, minibatch, index):
+        trainer.should_stop = index == 2
+
+
+def main():
+    path, variant = sys.argv[1:3]
+    warnings.simplefilter("ignore")
+    warnings.filterwarnings("always", "the DataLoader's batch_size")
+    rows = read(path)
+    module = {"manual": Manual, "silent": Silent}.get(variant, Classifier)()
+    if variant == "batch_norm":
+        module = Classifier(batch_norm=True)
+    # All rows are one minibatch, so that their order does not count.
+    train = DataLoader(rows, batch_size=len(rows), shuffle=True, num_workers=int(variant == "processes"))
+    trainer = dict(max_epochs=EPOCHS, accelerator="cpu", enable_progress_bar=False, enable_checkpointing=variant == "checkpoint",
+                   logger=False, enable_model_summary=False)
+    if variant == "clip":
+        trainer["gradient_clip_val"] = 0.05
+    if variant == "accumulates":
+        trainer["accumulate_grad_batches"] = 2
+    if variant == "stops":
+        trainer["callbacks"] = [Stop()]
+    if "CATCHMENT_ATTACH" in os.environ or "CATCHMENT_DESCRIBE" in os.environ:
+        import catchment.lightning
+        trainer["strategy"] = catchment.lightning.Strategy(local_optimizer=variant == "local")
+    if variant == "checkpoint":
+        trainer["default_root_dir"] = os.path.dirname(path)
+    trainer = L.Trainer(**trainer)
+    trainer.fit(module, train, DataLoader(rows, batch_size=64))
+    print("weights " + json.dumps({name: p.detach().flatten().tolist() for name, p in module.named_parameters()}))
+
+
+if __name__ == "__main__":
+    main()
