@@ -1,0 +1,42 @@
+"""A step as one call that returns the next weights, for frameworks that make it inside of a compiled step."""
+import numpy
+
+from . import Worker
+
+
+class ExchangingWorker(Worker):
+    """A worker of arrays, whose `_exchange` may be called from within a compiled step.
+
+    An exception there would reach the program late, or as another one. So `_exchange` raises none: `_check`, which the
+    program's own thread calls, does.
+    """
+
+    def __init__(self, attachment):
+        super().__init__(attachment)
+        self._failure = None
+
+    def _exchange(self, loss, gradients):
+        """Submits the gradients and ends the step. Returns the weights of the next one, or the final ones if the job is
+        over."""
+        try:
+            if not self._attachment.stopped:
+                self._write(gradients)
+                super().step(float(loss))
+                self._begin_step()
+        except Exception as failure:
+            self._failure = failure
+        return self._copy_weights()
+
+    def _check(self):
+        """Raises the exception of an earlier exchange, if there was one."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self, gradients):
+        """gradients: in the order of the parameters."""
+        for values, gradient in zip(self.gradients.values(), gradients):
+            values[...] = gradient
+
+    def _copy_weights(self):
+        """Returns copies: a framework may use an array without copying it, and the shared memory changes."""
+        return [numpy.array(values) for values in self.parameters.values()]

@@ -1,0 +1,173 @@
+"""Trains parameters of JAX, Flax or Equinox with Catchment's parameter servers. docs/jax.md begins with an example.
+
+    import catchment.jax as catchment
+
+    worker = catchment.join(params, len(x))
+    for samples in worker.minibatches():
+        loss, grads = loss_and_gradients(worker.params(), x[samples], y[samples])
+        worker.step(grads, loss)
+"""
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy
+from jax.experimental import io_callback
+from jax.tree_util import keystr, tree_flatten_with_path, tree_leaves, tree_unflatten
+
+from . import _attachment
+from ._exchange import ExchangingWorker
+
+__all__ = ["Worker", "join"]
+
+_NOT_A_NUMBER = ("leaf %s of the parameters is of type %s, and the job's weights are float32: give join() only the "
+                 "floating-point arrays, such as those of equinox.partition(model, equinox.is_inexact_array)")
+_NO_LEAF = ("the gradients have no leaf %s, which the parameters that join() was given have: differentiate with respect to "
+            "all of worker.params()")
+_OTHER_LEAF = ("the gradients have a leaf %s, which the parameters that join() was given have not: differentiate with respect "
+               "to worker.params() alone")
+_OTHER_SHAPE = "the gradient of leaf %s has shape %s, and the parameter has %s"
+_NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by their index: give join() the number of its "
+              "samples")
+_NO_PARAMS = "worker.transformation() moves parameters to the servers' weights: call update(grads, state, params, value=loss)"
+_NO_LOSS = "update() was not given the loss, and the job's metrics show 0: call update(grads, state, params, value=loss)"
+_OTHER_PARAMS = ("leaf %s of the parameters has other values than the job's weights: begin with worker.params(), because each "
+                 "worker has drawn initial values of its own")
+
+
+def join(params, train, test=None, master=None):
+    """Joins the job that this program was started for; returns a Worker. Call it once, before training.
+
+    params: the initial values, a pytree of floating-point arrays. All workers must have the same structure and shapes.
+    The job's initial weights are these of the first time that the program is run, whatever another worker has.
+    train, test: the data sets, with a length, or their sizes. Without `test` the job has no evaluator.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
+    worker of that job.
+
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if its
+    model or its data are not the job's.
+    """
+    tree = _Tree(params)
+    train_samples, test_samples = _count(train, "training"), 0 if test is None else _count(test, "test")
+    tensors = [(name, leaf.shape) for name, leaf in zip(tree.names, tree.leaves)]
+    directory = _attachment.describe_only()
+    if directory is not None:
+        values = [numpy.asarray(leaf, dtype=numpy.float32).tobytes() for leaf in jax.device_get(tree.leaves)]
+        _attachment.describe(directory, tensors, values, train_samples, test_samples)
+    device = "JAX %s, %s" % (jax.__version__, jax.default_backend())
+    return Worker(_attachment.Attachment(tensors, train_samples, test_samples, device, master=master), tree)
+
+
+def _count(data, what):
+    if isinstance(data, int):
+        return data
+    if not hasattr(data, "__len__"):
+        raise TypeError(_NO_LENGTH % (what, type(data).__name__))
+    return len(data)
+
+
+class _Tree:
+    """The pytree that join was given. paths: of its leaves, as keystr writes them; names: those of the job's tensors."""
+
+    def __init__(self, params):
+        found, self._structure = tree_flatten_with_path(params)
+        if not found:
+            raise ValueError("the parameters have no leaf, so there is nothing to train")
+        self.paths = [keystr(path) for path, _ in found]
+        for path, (_, leaf) in zip(self.paths, found):
+            if not _is_float(leaf):
+                raise TypeError(_NOT_A_NUMBER % (path, getattr(leaf, "dtype", type(leaf).__name__)))
+        self.leaves = [jnp.asarray(leaf) for _, leaf in found]
+        self._places = [leaf.sharding if leaf.committed else None for leaf in self.leaves]
+        names = [keystr(path, simple=True, separator=".") for path, _ in found]
+        self.names = names if all(names) and len(set(names)) == len(names) else ["params" + path for path in self.paths]
+
+    def unflatten(self, leaves):
+        return tree_unflatten(self._structure, leaves)
+
+    def on_devices(self, arrays):
+        """Returns a pytree of the values, with the types of the parameters and where these were."""
+        return self.unflatten([jax.device_put(values.astype(leaf.dtype, copy=False), place)
+                               for values, leaf, place in zip(arrays, self.leaves, self._places)])
+
+    def leaves_of(self, tree):
+        """Returns the leaves of a tree that is like the parameters. Raises ValueError if it is not."""
+        found = {keystr(path): leaf for path, leaf in tree_flatten_with_path(tree)[0]}
+        for path, leaf in zip(self.paths, self.leaves):
+            if path not in found:
+                raise ValueError(_NO_LEAF % path)
+            if jnp.shape(found[path]) != leaf.shape:
+                raise ValueError(_OTHER_SHAPE % (path, jnp.shape(found[path]), leaf.shape))
+        if len(found) > len(self.paths):
+            raise ValueError(_OTHER_LEAF % next(path for path in found if path not in self.paths))
+        return [found[path] for path in self.paths]
+
+
+def _is_float(leaf):
+    return isinstance(leaf, float) or (hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+class Worker(ExchangingWorker):
+    """This program's place in the job: what catchment.Worker is, with pytrees."""
+
+    def __init__(self, attachment, tree):
+        super().__init__(attachment)
+        self._tree = tree
+
+    def params(self):
+        """Returns the weights as a pytree like that which join was given, with its types and on its devices: those of the
+        minibatch that is under way, or the job's final ones when it is over. It may be kept."""
+        jax.effects_barrier()
+        self._check()
+        if not self.evaluates and not self._attachment.stopped:
+            self._begin_step()
+        return self._tree.on_devices(self._copy_weights())
+
+    def step(self, grads, loss, correct=0):
+        """Submits the gradients and ends the step: call it once for each minibatch.
+
+        grads: a pytree like the parameters, of the mean loss over the minibatch. loss: that mean. correct: how many
+        samples were given the right class, for metrics.
+        """
+        self._write(jax.device_get(self._tree.leaves_of(grads)))
+        super().step(loss, correct)
+
+    def minibatches(self):
+        """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
+        the job is over. step(), or an update of transformation(), belongs to each."""
+        for samples in super().minibatches():
+            yield samples
+            jax.effects_barrier()
+            self._check()
+
+    def transformation(self):
+        """Returns the servers' optimizer as an optax.GradientTransformationExtraArgs, for code that has one. Its update
+        ends the step and returns the way from `params` to the next weights; it may be compiled. `value` is the loss."""
+        import optax
+
+        return optax.GradientTransformationExtraArgs(self._init, self._update)
+
+    def _init(self, params):
+        """Returns the state, which is empty."""
+        leaves = self._tree.leaves_of(params)
+        if not self.evaluates and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            for path, leaf, weights in zip(self._tree.paths, leaves, tree_leaves(self.params())):
+                if not numpy.array_equal(leaf, weights, equal_nan=True):
+                    raise ValueError(_OTHER_PARAMS % path)
+        return ()
+
+    def _update(self, updates, state, params=None, *, value=None, **_):
+        if params is None:
+            raise ValueError(_NO_PARAMS)
+        if value is None:
+            warnings.warn(_NO_LOSS)
+        gradients = self._tree.leaves_of(updates)
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, jnp.float32) for leaf in gradients]
+        weights = io_callback(self._exchange_arrays, shapes, jnp.asarray(0.0 if value is None else value), *gradients,
+                              ordered=True)
+        # In float32 whatever the parameters are, so that apply_updates rounds only once.
+        moves = [new - old.astype(jnp.float32) for new, old in zip(weights, self._tree.leaves_of(params))]
+        return self._tree.unflatten(moves), state
+
+    def _exchange_arrays(self, loss, *gradients):
+        return self._exchange(loss, [numpy.asarray(gradient) for gradient in gradients])

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""catchment.jax with the real daemons: jax_program.py. Needs an interpreter with JAX, Flax and Optax:
+
+    /path/to/venv/bin/python tests/python/jax_test.py
+"""
+import json
+import sys
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, "tests/python")
+from program_case import ProgramCase, SAMPLES, read, tensors  # noqa: E402
+
+# As jax_program.py does it.
+SGD = ("optimizer.learning_rate=0.1", "optimizer.momentum=0", "optimizer.schedule.decay=CONSTANT")
+NAMES = ["hidden.bias", "hidden.kernel", "layers.0.0", "layers.0.1", "scale"]
+
+
+class JaxTest(ProgramCase):
+    PROGRAM = "jax_program.py"
+
+    def test_programs_train_as_they_do_without_catchment(self):
+        for variant in ("plain", "bfloat16", "float16", "optax", "optax-eager", "optax-chain", "flax"):
+            with self.subTest(variant):
+                out = self.train(variant, "epochs=1", *SGD)
+                self.assertEqual(self.summary(out)["samples"], SAMPLES)
+                self.assertEqual(sorted(tensors(out + "/model.safetensors")), NAMES)
+                self.assertEqual("was not given the loss" in self.logs, variant == "flax", self.logs)
+
+    def test_page_shows_what_works(self):
+        for variant in ("page0", "page1"):
+            self.train(variant, "epochs=1", *SGD)
+
+    def test_two_workers_have_the_jobs_weights_after_the_loop(self):
+        for preset in ("sync", "downpour", "easgd"):
+            out = self.train("train", "epochs=20", "algorithm.preset=" + preset, workers=2)
+            final = tensors(out + "/model.safetensors")
+            for index in range(2):
+                own = np.load("%s.worker%d.npz" % (self.rows, index))
+                for name in NAMES:
+                    self.assertEqual(own[name].ravel().tolist(), final[name].tolist(), (preset, index, name))
+            losses = [json.loads(line)["train_loss"] for line in read(out + "/metrics.jsonl").splitlines()]
+            self.assertLess(losses[-1], 0.9, preset)  # that of equal probabilities is log(3) = 1.1
+
+    def test_evaluator_scores_the_weights(self):
+        out = self.train("train", "epochs=20")
+        summary = self.summary(out)
+        self.assertAlmostEqual(summary["test_accuracy"], 7 / SAMPLES, places=5)
+        self.assertLess(summary["test_loss"], 0.6)
+
+    def test_worker_may_leave(self):
+        out = self.train("leave", "epochs=2", workers=2)
+        self.assertIn("worker 0 has made 2 steps", self.logs)
+        self.assertEqual(self.summary(out)["samples"], 2 * SAMPLES)
+
+    def test_loop_of_a_job_that_fails_raises(self):
+        for variant in ("diverges", "diverges-optax", "diverges-optax-eager"):
+            self.train(variant, "epochs=100", fails=True)
+            self.assertIn("RuntimeError: the Catchment worker has ended: ", self.logs)
+            self.assertNotIn("the loop has ended as if", self.logs)
+
+    def test_names_what_the_program_did_wrong(self):
+        for variant, text in (
+                ("integer", r"leaf \['steps'\] of the parameters is of type int32.*only the floating-point arrays"),
+                ("function", r"leaf \['activation'\] of the parameters is of type .*equinox.partition"),
+                ("empty", "the parameters have no leaf"),
+                ("no-length", r"the test set \(generator\) has no length.*: give join\(\) the number of its samples"),
+                ("less", r"the gradients have no leaf \['layers'\]\[0\]\[0\]"),
+                ("more", r"the gradients have a leaf \['extra'\]"),
+                ("shape", r"the gradient of leaf \['scale'\] has shape \(3,\), and the parameter has \(\)"),
+                ("left-out", "step 1 was left out"),
+                ("elsewhere", r"leaf \['hidden'\]\['bias'\] of the parameters has other values than the job's weights"),
+                ("no-params", r"call update\(grads, state, params, value=loss\)")):
+            with self.subTest(variant):
+                self.train(variant, fails=True)
+                self.assertRegex(self.logs, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
