@@ -23,9 +23,8 @@ const PlannedRun* FirstOf(const ComparePlan& plan, const std::string& algorithm)
 
 }  // namespace
 
-AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job, bool searched) {
+AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job) {
   const v1::Algorithm& algorithm = job.algorithm();
-  const Hyperparameters hyperparameters = HyperparametersOf(job);
   AlgorithmFacts facts;
   facts.name = name;
   facts.synchronous = IsSynchronous(algorithm.consistency());
@@ -33,16 +32,19 @@ AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job, bool searche
                                        ? algorithm.contribution().pseudo_gradient().local_optimizer()
                                        : job.optimizer();
   facts.optimizer = v1::Optimizer::Kind_Name(optimizer.kind());
-  facts.learning_rate = hyperparameters.learning_rate;
-  if (hyperparameters.momentum.has_value()) facts.momentum = *hyperparameters.momentum;
   // The model does not apply to elastic differences and to updates of several steps.
   facts.implicit = algorithm.contribution().has_gradient();
   if (algorithm.compensation().has_open_loop_momentum()) {
     facts.open_loop_minimum = algorithm.compensation().open_loop_momentum().min_momentum();
   }
   facts.closed_loop = algorithm.compensation().has_closed_loop_momentum();
-  facts.searched = searched;
   return facts;
+}
+
+void SetRates(const v1::Job& job, RunResult* result) {
+  const Hyperparameters hyperparameters = HyperparametersOf(job);
+  result->learning_rate = hyperparameters.learning_rate;
+  result->momentum = hyperparameters.momentum;
 }
 
 RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
@@ -51,6 +53,7 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
   result.workers = run.workers;
   result.seed = run.seed;
   result.directory = run.directory;
+  SetRates(run.job, &result);
   const std::string path = directory.PathOf(run);
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(path + "/summary.json");
   if (!summary.ok()) {
@@ -69,17 +72,6 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run) {
 std::optional<TrialScore> ScoreOf(const RunResult& run) {
   if (!run.done || (!run.accuracy.has_value() && !run.loss.has_value())) return std::nullopt;
   return TrialScore(run.accuracy.value_or(0), -run.loss.value_or(0));
-}
-
-int BestProbe(const std::vector<RunResult>& probes) {
-  std::vector<int> trials;
-  std::vector<std::optional<TrialScore>> scores;
-  for (size_t i = 0; i < probes.size(); ++i) {
-    trials.push_back(static_cast<int>(i));
-    scores.push_back(ScoreOf(probes[i]));
-  }
-  const std::vector<int> best = BestTrials(trials, scores, 1);
-  return best.empty() ? -1 : best.front();
 }
 
 std::string VersionLine() {
@@ -122,8 +114,8 @@ absl::Status Conclude(const Comparison& comparison, const std::string& directory
       absl::StrCat(failed, " of ", all, " failed and are not in the report; the same command repeats them"));
 }
 
-Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
-                   const FoundHyperparameters& found) {
+Comparison Collect(const CompareOptions& options, const CompareDirectory& directory,
+                   const ComparePlan& plan) {
   Comparison comparison;
   comparison.command = absl::StrCat("catchment compare ", absl::StrJoin(options.args, " "));
   comparison.version = VersionLine();
@@ -136,10 +128,8 @@ Comparison Collect(const CompareOptions& options, const CompareDirectory& direct
   comparison.threads = options.threads;
   comparison.seeds = options.seeds;
   comparison.wanted_target = options.target;
-  for (const std::string& algorithm : options.algorithms) {
-    comparison.algorithms.push_back(
-        FactsOf(algorithm, FirstOf(plan, algorithm)->job, found.count(algorithm) > 0));
-  }
+  for (const std::string& algorithm : options.algorithms)
+    comparison.algorithms.push_back(FactsOf(algorithm, FirstOf(plan, algorithm)->job));
   comparison.workers = options.workers;
   if (options.launcher == LauncherKind::kLocal) comparison.machine = ThisMachine();
   for (const PlannedRun& run : plan.runs) comparison.runs.push_back(CollectRun(directory, run));

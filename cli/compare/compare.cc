@@ -8,12 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/compare/compare_directory.h"
-#include "cli/compare/compare_plan.h"
-#include "cli/compare/compare_runs.h"
+#include "cli/compare/comparison_runs.h"
 #include "cli/compare/launcher.h"
 #include "cli/compare/slurm_launcher.h"
 #include "cli/read_job.h"
-#include "cli/report/findings.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 
@@ -24,66 +22,6 @@ int Failure(const Streams& streams, const absl::Status& status) {
   *streams.err << "catchment compare: " << status.message() << '\n';
   return kExitFailed;
 }
-
-// Carries out the runs of one comparison and collects their results.
-class RunSequence {
- public:
-  // Owns none of the objects.
-  RunSequence(const CompareOptions& options, const v1::Job& given, const CompareDirectory& directory,
-              Launcher* launcher, const Streams& streams)
-      : options_(options), given_(given), directory_(directory), launcher_(launcher), streams_(streams) {}
-
-  absl::Status Run() {
-    // Checks all jobs before the first run.
-    if (const auto plan = MakePlan(options_, given_, {}); !plan.ok()) return plan.status();
-    for (const std::string& algorithm : options_.algorithms) {
-      if (!options_.search) break;
-      if (absl::Status status = Search(algorithm); !status.ok()) return status;
-    }
-    absl::StatusOr<ComparePlan> plan = MakePlan(options_, given_, found_);
-    if (!plan.ok()) return plan.status();
-    plan_ = *std::move(plan);
-    return Launch(plan_.runs);
-  }
-
-  Comparison Result() const {
-    Comparison comparison = Collect(options_, directory_, plan_, found_);
-    comparison.probes = probes_;
-    return comparison;
-  }
-
-  int signal() const { return signal_; }
-
- private:
-  absl::Status Launch(const std::vector<PlannedRun>& runs) {
-    return RunMissing(runs, directory_, launcher_, streams_, &signal_);
-  }
-
-  absl::Status Search(const std::string& algorithm) {
-    const absl::StatusOr<std::vector<PlannedRun>> probes = PlanSearch(options_, given_, algorithm);
-    if (!probes.ok()) return probes.status();
-    if (absl::Status status = Launch(*probes); !status.ok()) return status;
-    std::vector<RunResult> results;
-    for (const PlannedRun& probe : *probes) results.push_back(CollectRun(directory_, probe));
-    const int best = BestProbe(results);
-    for (size_t i = 0; i < results.size(); ++i) {
-      probes_.push_back({algorithm, ToString(HyperparametersOf((*probes)[i].job)), results[i].accuracy,
-                         results[i].loss, static_cast<int>(i) == best});
-    }
-    if (best >= 0) found_[algorithm] = HyperparametersOf((*probes)[best].job);
-    return absl::OkStatus();
-  }
-
-  const CompareOptions& options_;
-  const v1::Job& given_;
-  const CompareDirectory& directory_;
-  Launcher* const launcher_;
-  const Streams& streams_;
-  FoundHyperparameters found_;
-  std::vector<SearchProbe> probes_;
-  ComparePlan plan_;
-  int signal_ = 0;
-};
 
 // Returns CompareDirectory::initial_weights before the directory is opened.
 std::string InitialWeights(const CompareOptions& options) {
@@ -121,7 +59,7 @@ int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* 
     if (absl::Status status = description->CopyWeights(weights); !status.ok())
       return Failure(streams, status);
   }
-  RunSequence runs(options, *given, *directory, launcher, streams);
+  ComparisonRuns runs(options, *given, *directory, launcher, streams);
   const absl::Status status = runs.Run();
   if (runs.signal() != 0) {
     *streams.err

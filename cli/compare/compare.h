@@ -7,6 +7,7 @@
 #define CATCHMENT_CLI_COMPARE_COMPARE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct CompareBudget {
   int64_t samples = 0;
   double seconds = 0;
 };
+
+// How the learning rate and the momentum of an algorithm are found: by successive halving (PlanSearches in compare_plan.h), or
+// not at all.
+enum class SearchKind { kHalving, kNone };
 
 // Where the runs train.
 enum class LauncherKind { kLocal, kSlurm, kKubernetes };
@@ -43,7 +48,7 @@ struct CompareOptions {
   int seeds = 3;
   CompareBudget budget;
   std::vector<v1::Straggler> stragglers;
-  bool search = false;
+  SearchKind search = SearchKind::kHalving;
   double target = 0;  // test accuracy as a share; 0: chosen from the results
   int servers = 1;
   int threads = 1;  // of each worker
@@ -55,12 +60,14 @@ struct CompareOptions {
   LauncherKind launcher = LauncherKind::kLocal;
   SlurmOptions slurm;
   std::string overlay;  // on Kubernetes: the directory of the kustomization that the runs' are made from
+  // Changes the complete job of each run, if it is set.
+  std::function<void(v1::Job*)> finish_job;
 
   std::vector<std::string> args;  // the whole command line
 };
 
-// Adds the flags that say which runs there are and where they are written: --algorithms, --workers, --seeds, --budget,
-// --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of the help of the first.
+// Adds the flags that say which runs there are and where they are written: --algorithms, --workers, --seeds, --search,
+// --budget, --target, --out, --overwrite, --set and --servers. `algorithms_default` is the last sentence of the help of the first.
 void AddPlanFlags(const std::string& algorithms_default, CompareOptions* options, FlagSet* flags);
 
 // Adds those of these that say how each run is carried out: --budget, --out, --overwrite, --set and --servers.
@@ -82,6 +89,7 @@ CommandLine CompareCommandLine(CompareOptions* options);
 // Return the values as the flags take them: "samples:120000", "1:4x".
 std::string ToString(const CompareBudget& budget);
 std::string ToString(const v1::Straggler& straggler);
+std::string ToString(SearchKind search);
 
 // Returns the job of the file and the program, with the overrides. The program's description is kept in *description.
 absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* signals,

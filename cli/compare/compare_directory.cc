@@ -43,7 +43,7 @@ Json CompareRecord(const CompareOptions& options, const v1::Job& given) {
   record["straggler"] = Json::array();
   for (const v1::Straggler& straggler : options.stragglers)
     record["straggler"].push_back(ToString(straggler));
-  record["search"] = options.search;
+  record["search"] = ToString(options.search);
   record["servers"] = options.servers;
   record["threads"] = options.threads;
   record["device"] = options.device;

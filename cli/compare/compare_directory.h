@@ -2,7 +2,7 @@
 //
 //   compare.json   the record of the options and the job; written first
 //   runs/NAME/     the output of one run, as of `catchment train`, without checkpoints
-//   search/NAME/   likewise for --search
+//   search/NAME/   likewise, of the searches for learning rates
 //   squeue.log     on Slurm: what squeue printed last
 //   kubectl.log    on Kubernetes: what kubectl printed last
 //   report.json, report.html
@@ -61,12 +61,11 @@ RunResult CollectRun(const CompareDirectory& directory, const PlannedRun& run);
 // numbers. Nothing if the run is not done or has neither.
 std::optional<TrialScore> ScoreOf(const RunResult& run);
 
-// Returns the index of the run with the best accuracy, and among equal ones, or if targets are real numbers,
-// with the lowest loss; -1 if none is done.
-int BestProbe(const std::vector<RunResult>& probes);
-
 // Returns the settings of a complete job, as the algorithm `name` of a report.
-AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job, bool searched);
+AlgorithmFacts FactsOf(const std::string& name, const v1::Job& job);
+
+// Sets the learning rate and the momentum of a complete job.
+void SetRates(const v1::Job& job, RunResult* result);
 
 // Returns the version of this program on one line.
 std::string VersionLine();
@@ -83,8 +82,7 @@ absl::Status WriteReport(const Comparison& comparison, const std::string& direct
 absl::Status Conclude(const Comparison& comparison, const std::string& directory, std::ostream* out);
 
 // Returns the content of the report.
-Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
-                   const FoundHyperparameters& found);
+Comparison Collect(const CompareOptions& options, const CompareDirectory& directory, const ComparePlan& plan);
 
 }  // namespace catchment
 

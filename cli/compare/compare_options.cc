@@ -23,7 +23,9 @@ constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DI
 
 Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights and
 budget, and writes report.html and report.json to DIR: one run after another on this machine or on Kubernetes, or each as
-a job of Slurm. After an interruption, the same command carries out only the runs that are missing.
+a job of Slurm. A search with short runs first finds the learning rate and the momentum of each algorithm, so that
+algorithms are compared and not their settings. After an interruption, the same command carries out only the runs that are
+missing.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
@@ -97,6 +99,15 @@ absl::Status ParseStraggler(const std::string& text, std::vector<v1::Straggler>*
 absl::Status ParseTarget(const std::string& text, double* target) {
   if (absl::SimpleAtod(text, target) && *target > 0 && *target < 1) return absl::OkStatus();
   return Refuse("takes a share of the test samples, above 0 and below 1, such as 0.97");
+}
+
+absl::Status ParseSearch(const std::string& text, SearchKind* search) {
+  for (const SearchKind kind : {SearchKind::kHalving, SearchKind::kNone}) {
+    if (text != ToString(kind)) continue;
+    *search = kind;
+    return absl::OkStatus();
+  }
+  return Refuse("takes halving or none");
 }
 
 struct LauncherName {
@@ -230,6 +241,12 @@ void AddPlanFlags(const std::string& algorithms_default, CompareOptions* o, Flag
                 absl::StrCat("Runs of each kind, with seeds from the job's on. Default ", o->seeds,
                              "; with 1, noise cannot be estimated."));
   flags->AddParsed(
+      "search", "halving|none", [o](const std::string& text) { return ParseSearch(text, &o->search); },
+      absl::StrCat("How the learning rate and the momentum of each algorithm with each number of workers are "
+                   "found: by successive halving among short runs, which cost as much as one more run, or "
+                   "not: then they are the job's or the preset's. Values of --set are kept. Default ",
+                   ToString(o->search), "."));
+  flags->AddParsed(
       "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
       "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May change "
       "when the command is started again.");
@@ -257,9 +274,6 @@ CommandLine CompareCommandLine(CompareOptions* o) {
       "straggler", "WORKER:TIMES",
       [o](const std::string& text) { return ParseStraggler(text, &o->stragglers); },
       "1:4x makes worker 1 (they count from 0) four times slower. May be repeated.");
-  flags.AddSwitch("search", &o->search,
-                  "First tries momentum 0, 0.3, 0.6, 0.9 and the learning rate and a tenth of it, for each "
-                  "algorithm with the most workers and a quarter of the budget, and uses the best.");
   AddLaunchFlags(o, &flags);
   line.check = [o] { return Check(*o); };
   return line;
@@ -299,6 +313,8 @@ std::string ToString(const CompareBudget& budget) {
   if (budget.samples > 0) return absl::StrCat("samples:", budget.samples);
   return budget.seconds > 0 ? absl::StrCat("seconds:", Short(budget.seconds)) : "the job's";
 }
+
+std::string ToString(SearchKind search) { return search == SearchKind::kNone ? "none" : "halving"; }
 
 std::string ToString(const v1::Straggler& straggler) {
   return absl::StrCat(straggler.worker(), ":", Short(straggler.slowdown_factor()), "x");

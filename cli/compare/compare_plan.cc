@@ -17,7 +17,8 @@ namespace {
 constexpr double kEvaluations = 15;
 // A budget in samples that no run in seconds reaches, so that the learning rate is constant.
 constexpr int64_t kEndlessSamples = 1'000'000'000'000;
-constexpr double kSearchShare = 0.25;
+// The cost of a search, in runs of the whole budget.
+constexpr double kSearchCost = 1;
 
 std::string PresetOf(const v1::Job& job) {
   return job.algorithm().preset().empty() ? "sync" : job.algorithm().preset();
@@ -61,7 +62,7 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   if (share < 1 && !facts->knows_budget()) {
     return absl::InvalidArgumentError(
         "epochs: a search uses a part of the budget, but the number of samples of data.table is known only "
-        "after a worker has read them; give the budget in samples");
+        "after a worker has read them; give the budget in samples, or add --search=none");
   }
   if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
   // If the number of samples is unknown, so is that of epochs; the default interval is one epoch.
@@ -86,28 +87,43 @@ absl::StatusOr<v1::Job> MakeJob(const CompareOptions& options, const v1::Job& gi
   SetStragglers(options.stragglers, &job);
   if (absl::Status status = SetBudget(options, share, &job); !status.ok()) return status;
   absl::StatusOr<v1::Job> complete = Complete(job);
-  if (!complete.ok() || hyperparameters == nullptr) return complete;
-  SetHyperparameters(*hyperparameters, &*complete);
-  return Complete(*complete);
+  if (complete.ok() && hyperparameters != nullptr) {
+    SetHyperparameters(*hyperparameters, &*complete);
+    complete = Complete(*complete);
+  }
+  if (complete.ok() && options.finish_job) options.finish_job(&*complete);
+  return complete;
 }
 
 uint64_t FirstSeed(const v1::Job& given) { return given.has_seed() ? given.seed() : 1; }
 
-// Returns the runs of a search around the hyperparameters of `start`.
-std::vector<PlannedRun> Probes(const CompareOptions& options, const v1::Job& given,
-                               const std::string& algorithm, const v1::Job& start) {
-  std::vector<PlannedRun> probes;
-  const int workers = static_cast<int>(start.workers());
-  for (const Hyperparameters& hyperparameters : SearchGrid(HyperparametersOf(start))) {
-    absl::StatusOr<v1::Job> job =
-        MakeJob(options, given, algorithm, workers, start.seed(), kSearchShare, &hyperparameters);
-    // Some algorithms do not support some values of momentum.
-    if (!job.ok()) continue;
-    const std::string name = absl::StrReplaceAll(ToString(hyperparameters), {{", ", "-"}, {" ", "-"}});
-    probes.push_back({absl::StrCat("search/", algorithm, "-", name), algorithm, workers, start.seed(),
-                      options.budget.seconds * kSearchShare, *std::move(job)});
+// A search has another seed than the runs that it is for.
+uint64_t SearchSeed(const CompareOptions& options, const v1::Job& given) {
+  return FirstSeed(given) + options.seeds;
+}
+
+// Returns the values of --set alone.
+v1::Job SetAlone(const CompareOptions& options) {
+  v1::Job set;
+  // They have been applied to the job before.
+  ApplyOverrides(options.set, &set).IgnoreError();
+  return set;
+}
+
+// Returns the points that the algorithm supports with so many workers. Some do not support every momentum.
+std::vector<Hyperparameters> Supported(const CompareOptions& options, const v1::Job& given,
+                                       const std::string& algorithm, int workers) {
+  const auto job_of = [&](const Hyperparameters* hyperparameters) {
+    return MakeJob(options, given, algorithm, workers, SearchSeed(options, given), 1, hyperparameters);
+  };
+  v1::Job own = given;
+  const absl::StatusOr<v1::Job> complete = job_of(nullptr);
+  if (!complete.ok() || !SetAlgorithm(options, algorithm, &own).ok()) return {};
+  std::vector<Hyperparameters> supported;
+  for (const Hyperparameters& point : SearchGrid(SpaceOf(own, *complete, SetAlone(options)))) {
+    if (job_of(&point).ok()) supported.push_back(point);
   }
-  return probes;
+  return supported;
 }
 
 absl::Status RefuseAll(const std::string& algorithm, const std::vector<LeftOut>& left_out) {
@@ -124,7 +140,7 @@ absl::StatusOr<ComparePlan> MakePlan(const CompareOptions& options, const v1::Jo
   for (uint64_t seed = first; seed < first + options.seeds; ++seed) {
     for (int workers : options.workers) {
       for (const std::string& algorithm : options.algorithms) {
-        const auto hyperparameters = found.find(algorithm);
+        const auto hyperparameters = found.find({algorithm, workers});
         absl::StatusOr<v1::Job> job =
             MakeJob(options, given, algorithm, workers, seed, 1,
                     hyperparameters == found.end() ? nullptr : &hyperparameters->second);
@@ -150,16 +166,60 @@ absl::StatusOr<v1::Job> JobWithShare(const CompareOptions& options, const v1::Jo
   return MakeJob(options, given, PresetOf(given), workers, seed, share, nullptr);
 }
 
-absl::StatusOr<std::vector<PlannedRun>> PlanSearch(const CompareOptions& options, const v1::Job& given,
-                                                   const std::string& algorithm) {
-  const uint64_t seed = FirstSeed(given);
-  absl::Status refused;
-  for (auto workers = options.workers.rbegin(); workers != options.workers.rend(); ++workers) {
-    const auto start = MakeJob(options, given, algorithm, *workers, seed, kSearchShare, nullptr);
-    if (start.ok()) return Probes(options, given, algorithm, *start);
-    refused = start.status();
+absl::StatusOr<std::vector<PlannedSearch>> PlanSearches(const CompareOptions& options, const v1::Job& given) {
+  std::vector<PlannedSearch> searches;
+  if (options.search == SearchKind::kNone || given.model().has_synthetic()) return searches;
+  for (const int workers : options.workers) {
+    for (const std::string& algorithm : options.algorithms) {
+      PlannedSearch search{algorithm, workers, Supported(options, given, algorithm, workers), {}};
+      if (search.trials.size() < 2) continue;
+      search.rungs = PlanRungsThatCost(static_cast<int>(search.trials.size()), kSearchCost);
+      const auto first = PlanTrial(options, given, search, 0, 0, search.rungs.front().share);
+      if (!first.ok()) return first.status();
+      searches.push_back(std::move(search));
+    }
   }
-  return refused;
+  return searches;
+}
+
+absl::StatusOr<PlannedRun> PlanTrial(const CompareOptions& options, const v1::Job& given,
+                                     const PlannedSearch& search, int trial, int rung, double share) {
+  const Hyperparameters& tried = search.trials[trial];
+  PlannedRun run{.directory = absl::StrCat("search/", search.algorithm, "-", search.workers,
+                                           "-workers-trial-", trial + 1, "-rung-", rung + 1),
+                 .algorithm = search.algorithm,
+                 .workers = search.workers,
+                 .seed = SearchSeed(options, given),
+                 .seconds = options.budget.seconds * share,
+                 .trial = ToString(tried)};
+  absl::StatusOr<v1::Job> job =
+      MakeJob(options, given, search.algorithm, search.workers, run.seed, share, &tried);
+  if (job.ok()) {
+    KeepLearningRate(&*job);
+    job = Complete(*job);
+  }
+  if (!job.ok()) return job.status();
+  run.job = *std::move(job);
+  return run;
+}
+
+std::string UntunedRates(const CompareOptions& options, const v1::Job& given) {
+  if (options.search == SearchKind::kNone) {
+    return "Learning rates are those of the job and the presets, not tuned (--search=none), so a difference "
+           "may be theirs.";
+  }
+  if (given.model().has_synthetic())
+    return "Learning rates are those of the job and the presets, not tuned, since model.synthetic has none "
+           "to find.";
+  for (const std::string& algorithm : options.algorithms) {
+    v1::Job own = given;
+    if (!SetAlgorithm(options, algorithm, &own).ok()) continue;
+    own.set_workers(options.workers.back());
+    const absl::StatusOr<v1::Job> complete = Complete(own);
+    if (complete.ok() && SpaceOf(own, *complete, SetAlone(options)).learning_rate.has_value())
+      return "The learning rate is that of --set, not tuned, so a difference may be its.";
+  }
+  return "";
 }
 
 }  // namespace catchment

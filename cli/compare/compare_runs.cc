@@ -62,7 +62,8 @@ std::string ResultLine(const std::string& run_directory) {
 }
 
 std::string LabelOf(const PlannedRun& run) {
-  return absl::StrCat(run.algorithm, ", ", Plural(run.workers, "worker"), ", seed ", run.seed);
+  return absl::StrCat(run.algorithm, ", ", Plural(run.workers, "worker"), ", ",
+                      run.trial.empty() ? absl::StrCat("seed ", run.seed) : run.trial);
 }
 
 void CompareProgress::End(const std::string& result) {

@@ -158,6 +158,7 @@ absl::StatusOr<FoundRun> ReadRun(const std::string& directory) {
   run.result.directory = directory;
   run.result.workers = static_cast<int>(run.job.workers());
   run.result.seed = run.job.seed();
+  SetRates(run.job, &run.result);
   const auto servers = summary->find("servers");
   if (servers != summary->end() && servers->is_number_integer()) run.servers = servers->get<int>();
   return run;
@@ -247,7 +248,7 @@ Comparison Describe(std::vector<FoundRun> runs) {
     workers.insert(run.result.workers);
     seeds.insert(run.result.seed);
     if (names.insert(run.result.algorithm).second) {
-      comparison.algorithms.push_back(FactsOf(run.result.algorithm, run.job, false));
+      comparison.algorithms.push_back(FactsOf(run.result.algorithm, run.job));
     }
     comparison.runs.push_back(std::move(run.result));
   }

@@ -79,6 +79,30 @@ std::string Fastest(const std::vector<const Standing*>& standings) {
                       CountWithSpread(SpreadOf(best->throughputs)), ". There are no test scores to compare.");
 }
 
+// Returns the answer without the sentence about learning rates.
+std::string Finding(const Comparison& comparison, const Findings& findings) {
+  const std::vector<const Standing*> standings = findings.With(findings.workers);
+  if (standings.empty()) return "No run with the most workers is done.";
+  const std::string setting = Setting(comparison, findings.workers);
+  if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
+  const std::string target = absl::StrFormat("%.1f %% %s", 100 * findings.target,
+                                             IsQuadratic(comparison) ? "less loss" : "test accuracy");
+  const Standing& winner = *standings.front();
+  if (!winner.reached()) {
+    return absl::StrCat(setting, ", no algorithm reached ", target, " in every run.", NotReached(standings));
+  }
+  std::string words = absl::StrCat(setting, ", ", winner.algorithm, " reached ", target, " first, after ",
+                                   SecondsWithSpread(SpreadOf(winner.seconds)));
+  if (winner.runs > 1) absl::StrAppend(&words, " over ", winner.runs, " seeds");
+  absl::StrAppend(&words, ".");
+  if (findings.lead.has_value()) absl::StrAppend(&words, " ", Behind(*standings[1], *findings.lead), ".");
+  const Standing* synchronous = FirstSynchronous(comparison, standings);
+  if (findings.lead_over_synchronous.has_value() && synchronous != standings[1]) {
+    absl::StrAppend(&words, " ", Behind(*synchronous, *findings.lead_over_synchronous), ".");
+  }
+  return words + NotReached(standings);
+}
+
 }  // namespace
 
 std::string SecondsWithSpread(const Spread& spread) {
@@ -113,26 +137,11 @@ std::string MeasureInWords(Duel::Measure measure) {
 }
 
 std::string Answer(const Comparison& comparison, const Findings& findings) {
-  const std::vector<const Standing*> standings = findings.With(findings.workers);
-  if (standings.empty()) return "No run with the most workers is done.";
-  const std::string setting = Setting(comparison, findings.workers);
-  if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
-  const std::string target = absl::StrFormat("%.1f %% %s", 100 * findings.target,
-                                             IsQuadratic(comparison) ? "less loss" : "test accuracy");
-  const Standing& winner = *standings.front();
-  if (!winner.reached()) {
-    return absl::StrCat(setting, ", no algorithm reached ", target, " in every run.", NotReached(standings));
-  }
-  std::string words = absl::StrCat(setting, ", ", winner.algorithm, " reached ", target, " first, after ",
-                                   SecondsWithSpread(SpreadOf(winner.seconds)));
-  if (winner.runs > 1) absl::StrAppend(&words, " over ", winner.runs, " seeds");
-  absl::StrAppend(&words, ".");
-  if (findings.lead.has_value()) absl::StrAppend(&words, " ", Behind(*standings[1], *findings.lead), ".");
-  const Standing* synchronous = FirstSynchronous(comparison, standings);
-  if (findings.lead_over_synchronous.has_value() && synchronous != standings[1]) {
-    absl::StrAppend(&words, " ", Behind(*synchronous, *findings.lead_over_synchronous), ".");
-  }
-  return words + NotReached(standings);
+  const bool scored =
+      std::any_of(findings.standings.begin(), findings.standings.end(),
+                  [](const Standing& one) { return !one.accuracies.empty() || !one.losses.empty(); });
+  const std::string untuned = scored && !comparison.untuned.empty() ? comparison.untuned + " " : "";
+  return untuned + Finding(comparison, findings);
 }
 
 std::string WhereSynchronousWins(const Findings& findings) {

@@ -292,7 +292,8 @@ std::string MomentumBars(const Comparison& comparison) {
   chart.high = 0;
   chart.rows = Rows(
       comparison, [&](const AlgorithmFacts& facts, const std::vector<const RunResult*>& runs, ChartRow* row) {
-        const Momentum momentum = MomentumOf(facts, MeanOf(runs, &RunResult::staleness_mean));
+        const Momentum momentum =
+            MomentumOf(facts, runs.front()->momentum, MeanOf(runs, &RunResult::staleness_mean));
         row->parts = {std::max(0.0, momentum.given.value_or(0)), momentum.implicit.value_or(0)};
         const std::string given = momentum.given.has_value() ? absl::StrFormat("%.2f", *momentum.given)
                                   : facts.closed_loop        ? "steered"

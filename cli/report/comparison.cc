@@ -44,6 +44,14 @@ std::vector<const RunResult*> RunsOf(const Comparison& comparison, const std::st
   return runs;
 }
 
+double SearchCost(const Comparison& comparison, const std::string& algorithm, int workers) {
+  double cost = 0;
+  for (const SearchTrialResult& trial : comparison.searched) {
+    if (trial.run.algorithm == algorithm && trial.run.workers == workers) cost += trial.share;
+  }
+  return cost;
+}
+
 std::string DescribeStragglers(const Comparison& comparison) {
   std::vector<std::string> words;
   for (const std::string& straggler : comparison.stragglers) {

@@ -26,13 +26,10 @@ struct AlgorithmFacts {
   std::string name;
   bool synchronous = false;  // every update waits for all workers
   std::string optimizer;     // "SGD"
-  double learning_rate = 0;
-  std::optional<double> momentum;
   // Staleness adds implicit momentum: gradients are applied one by one as they arrive.
   bool implicit = false;
   std::optional<double> open_loop_minimum;  // OpenLoopMomentum.min_momentum, if it is used
   bool closed_loop = false;
-  bool searched = false;  // a search has set learning rate and momentum
 };
 
 struct LeftOutPair {
@@ -41,12 +38,12 @@ struct LeftOutPair {
   std::string reason;
 };
 
-struct SearchProbe {
-  std::string algorithm;
-  std::string hyperparameters;  // "learning rate 0.03, momentum 0.6"
-  std::optional<double> accuracy;
-  std::optional<double> loss;
-  bool chosen = false;
+// A run of a search for the learning rate and the momentum of an algorithm with a number of workers.
+struct SearchTrialResult {
+  int rung = 1;
+  double share = 1;     // of the budget
+  bool chosen = false;  // the search ended with it
+  RunResult run;        // with what it tried
 };
 
 struct Comparison {
@@ -66,8 +63,12 @@ struct Comparison {
   std::optional<Machine> machine;  // on which all runs ran, if it is known
   std::vector<RunResult> runs;
   std::vector<LeftOutPair> left_out;
-  std::vector<SearchProbe> probes;
+  std::vector<SearchTrialResult> searched;
+  std::string untuned;  // a sentence about learning rates that are not the result of a search; empty: all are
 };
+
+// Returns the cost of the search for an algorithm with a number of workers, in runs of the whole budget; 0: there was none.
+double SearchCost(const Comparison& comparison, const std::string& algorithm, int workers);
 
 // Returns the runs of one algorithm with one number of workers that are done.
 std::vector<const RunResult*> RunsOf(const Comparison& comparison, const std::string& algorithm, int workers);

@@ -16,6 +16,8 @@ Standing StandingOf(const Comparison& comparison, const std::string& algorithm, 
   standing.workers = workers;
   for (const RunResult* run : RunsOf(comparison, algorithm, workers)) {
     ++standing.runs;
+    standing.learning_rate = run->learning_rate;
+    standing.momentum = run->momentum;
     standing.throughputs[run->seed] = run->samples_per_second;
     if (run->accuracy.has_value()) standing.accuracies[run->seed] = *run->accuracy;
     if (run->loss.has_value()) standing.losses[run->seed] = *run->loss;
@@ -159,13 +161,13 @@ Findings Find(const Comparison& comparison) {
   return findings;
 }
 
-Momentum MomentumOf(const AlgorithmFacts& facts, double staleness_mean) {
-  Momentum momentum{facts.momentum, std::nullopt};
+Momentum MomentumOf(const AlgorithmFacts& facts, std::optional<double> given, double staleness_mean) {
+  Momentum momentum{given, std::nullopt};
   const double added = staleness_mean / (1 + staleness_mean);
   if (facts.implicit) momentum.implicit = added;
   if (facts.closed_loop) momentum.given.reset();
-  if (facts.open_loop_minimum.has_value() && facts.momentum.has_value()) {
-    momentum.given = std::clamp(*facts.momentum - added, *facts.open_loop_minimum, *facts.momentum);
+  if (facts.open_loop_minimum.has_value() && given.has_value()) {
+    momentum.given = std::clamp(*given - added, *facts.open_loop_minimum, *given);
   }
   return momentum;
 }

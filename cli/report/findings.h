@@ -22,6 +22,8 @@ struct Standing {
   BySeed accuracies;   // at the end; empty if targets are real numbers
   BySeed losses;       // at the end, of the test set
   BySeed throughputs;  // samples per second
+  double learning_rate = 0;
+  std::optional<double> momentum;  // empty: the optimizer has none
 
   bool reached() const { return runs > 0 && static_cast<int>(seconds.size()) == runs; }
 };
@@ -76,10 +78,12 @@ struct Momentum {
   std::optional<double> implicit;  // empty: the model does not apply to the algorithm
 };
 
-Momentum MomentumOf(const AlgorithmFacts& facts, double staleness_mean);
+// `given` is that of the optimizer.
+Momentum MomentumOf(const AlgorithmFacts& facts, std::optional<double> given, double staleness_mean);
 
 // Returns one or two sentences: the algorithm that reached the target first, the ratio to the next one with
-// its spread over seeds, and whether the difference is more than noise.
+// its spread over seeds, and whether the difference is more than noise. A sentence before them says which learning rates
+// were not searched for, if they matter.
 std::string Answer(const Comparison& comparison, const Findings& findings);
 
 // Returns sentences that list where synchronous and where asynchronous training is faster; empty without

@@ -7,7 +7,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The version of the schema.
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 Json OrNull(const std::optional<double>& value) { return value.has_value() ? Json(*value) : Json(); }
 
@@ -37,15 +37,11 @@ Json ToJson(const std::optional<Machine>& machine) {
 }
 
 Json ToJson(const AlgorithmFacts& facts) {
-  return {{"algorithm", facts.name},
-          {"synchronous", facts.synchronous},
-          {"optimizer", facts.optimizer},
-          {"learning_rate", facts.learning_rate},
-          {"momentum", OrNull(facts.momentum)},
-          {"searched", facts.searched}};
+  return {{"algorithm", facts.name}, {"synchronous", facts.synchronous}, {"optimizer", facts.optimizer}};
 }
 
-Json ToJson(const Standing& standing) {
+Json ToJson(const Comparison& comparison, const Standing& standing) {
+  const double cost = SearchCost(comparison, standing.algorithm, standing.workers);
   return {{"algorithm", standing.algorithm},
           {"workers", standing.workers},
           {"runs", standing.runs},
@@ -54,7 +50,28 @@ Json ToJson(const Standing& standing) {
           {"samples_to_target", ToJson(SpreadOf(standing.samples))},
           {"test_accuracy", ToJson(SpreadOf(standing.accuracies))},
           {"test_loss", ToJson(SpreadOf(standing.losses))},
-          {"samples_per_second", ToJson(SpreadOf(standing.throughputs))}};
+          {"samples_per_second", ToJson(SpreadOf(standing.throughputs))},
+          {"learning_rate", standing.learning_rate},
+          {"momentum", OrNull(standing.momentum)},
+          {"search_cost", cost > 0 ? Json(cost) : Json()}};
+}
+
+Json ToJson(const SearchTrialResult& trial) {
+  const RunResult& run = trial.run;
+  return {{"algorithm", run.algorithm},
+          {"workers", run.workers},
+          {"seed", run.seed},
+          {"rung", trial.rung},
+          {"share", trial.share},
+          {"learning_rate", run.learning_rate},
+          {"momentum", OrNull(run.momentum)},
+          {"directory", run.directory},
+          {"done", run.done},
+          {"diverged", run.diverged},
+          {"reason", run.reason},
+          {"test_accuracy", OrNull(run.accuracy)},
+          {"test_loss", OrNull(run.loss)},
+          {"chosen", trial.chosen}};
 }
 
 const char* Name(Duel::Measure measure) {
@@ -110,7 +127,7 @@ Json StalenessOf(const RunResult& run) {
 Json MomentumJson(const Comparison& comparison, const RunResult& run) {
   for (const AlgorithmFacts& facts : comparison.algorithms) {
     if (facts.name != run.algorithm) continue;
-    const Momentum momentum = MomentumOf(facts, run.staleness_mean);
+    const Momentum momentum = MomentumOf(facts, run.momentum, run.staleness_mean);
     return {{"given", OrNull(momentum.given)}, {"implicit", OrNull(momentum.implicit)}};
   }
   return Json();
@@ -170,7 +187,8 @@ Json ReportJson(const Comparison& comparison, const Findings& findings) {
   report["duels"] = Json::array();
   for (const Duel& duel : findings.duels) report["duels"].push_back(ToJson(duel));
   report["standings"] = Json::array();
-  for (const Standing& standing : findings.standings) report["standings"].push_back(ToJson(standing));
+  for (const Standing& standing : findings.standings)
+    report["standings"].push_back(ToJson(comparison, standing));
   report["runs"] = Json::array();
   for (const RunResult& run : comparison.runs) report["runs"].push_back(RunJson(comparison, findings, run));
   report["left_out"] = Json::array();
@@ -179,13 +197,7 @@ Json ReportJson(const Comparison& comparison, const Findings& findings) {
         {{"algorithm", pair.algorithm}, {"workers", pair.workers}, {"reason", pair.reason}});
   }
   report["search"] = Json::array();
-  for (const SearchProbe& probe : comparison.probes) {
-    report["search"].push_back({{"algorithm", probe.algorithm},
-                                {"settings", probe.hyperparameters},
-                                {"test_accuracy", OrNull(probe.accuracy)},
-                                {"test_loss", OrNull(probe.loss)},
-                                {"chosen", probe.chosen}});
-  }
+  for (const SearchTrialResult& trial : comparison.searched) report["search"].push_back(ToJson(trial));
   report["job"] = comparison.job;
   return report;
 }

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -112,39 +114,78 @@ std::string StandingsTable(const Findings& findings) {
   const bool scored = std::any_of(findings.standings.begin(), findings.standings.end(),
                                   [](const Standing& standing) { return !standing.accuracies.empty(); });
   TableRows rows = {{"algorithm", "workers", "reached", "time to target", "samples to target",
-                     scored ? "accuracy at the end" : "test loss at the end", "samples a second"}};
+                     scored ? "accuracy at the end" : "test loss at the end", "samples a second",
+                     "learning rate", "momentum"}};
   for (const Standing& standing : findings.standings) {
     const bool any = !standing.seconds.empty();
     rows.push_back({standing.algorithm, absl::StrCat(standing.workers),
                     absl::StrCat(standing.seconds.size(), " of ", standing.runs),
                     any ? SecondsWithSpread(SpreadOf(standing.seconds)) : "",
                     any ? CountWithSpread(SpreadOf(standing.samples)) : "", ScoreAtTheEnd(standing, scored),
-                    CountWithSpread(SpreadOf(standing.throughputs))});
+                    CountWithSpread(SpreadOf(standing.throughputs)), Short(standing.learning_rate),
+                    standing.momentum.has_value() ? Short(*standing.momentum) : ""});
   }
   return HtmlTable(rows);
 }
 
 std::string SettingsTable(const Comparison& comparison) {
-  TableRows rows = {{"algorithm", "waits for all", "optimizer", "learning rate", "momentum", "set by"}};
-  for (const AlgorithmFacts& facts : comparison.algorithms) {
-    rows.push_back({facts.name, facts.synchronous ? "yes" : "no", facts.optimizer, Short(facts.learning_rate),
-                    facts.momentum.has_value() ? Short(*facts.momentum) : "",
-                    facts.searched ? "search" : "job or preset"});
-  }
+  TableRows rows = {{"algorithm", "waits for all", "optimizer"}};
+  for (const AlgorithmFacts& facts : comparison.algorithms)
+    rows.push_back({facts.name, facts.synchronous ? "yes" : "no", facts.optimizer});
   return HtmlTable(rows, 3);
 }
 
-std::string SearchTable(const Comparison& comparison) {
-  if (comparison.probes.empty()) return "";
-  TableRows rows = {{"algorithm", "tried", "test score", ""}};
-  for (const SearchProbe& probe : comparison.probes) {
-    rows.push_back({probe.algorithm, probe.hyperparameters,
-                    probe.accuracy.has_value() ? Percent(*probe.accuracy)
-                    : probe.loss.has_value()   ? absl::StrFormat("loss %.4g", *probe.loss)
-                                               : "failed",
-                    probe.chosen ? "chosen" : ""});
+// Returns "97.2 %", "loss 0.31", "diverged" or "failed".
+std::string ScoreOf(const RunResult& run) {
+  if (run.diverged) return "diverged";
+  if (run.accuracy.has_value()) return Percent(*run.accuracy);
+  return run.loss.has_value() ? absl::StrFormat("loss %.4g", *run.loss) : "failed";
+}
+
+// Returns what was found for each algorithm with each number of workers, and at which cost.
+std::string FoundTable(const Comparison& comparison) {
+  TableRows rows = {{"algorithm", "workers", "learning rate", "momentum", "set by", "cost of the search"}};
+  std::set<std::pair<std::string, int>> seen;
+  for (const RunResult& run : comparison.runs) {
+    if (!seen.insert({run.algorithm, run.workers}).second) continue;
+    const double cost = SearchCost(comparison, run.algorithm, run.workers);
+    const bool found =
+        std::any_of(comparison.searched.begin(), comparison.searched.end(), [&](const auto& trial) {
+          return trial.chosen && trial.run.algorithm == run.algorithm && trial.run.workers == run.workers;
+        });
+    rows.push_back({run.algorithm, absl::StrCat(run.workers), Short(run.learning_rate),
+                    run.momentum.has_value() ? Short(*run.momentum) : "",
+                    found      ? "search"
+                    : cost > 0 ? "job or preset: no trial of the search trained"
+                               : "job, preset or --set",
+                    cost > 0 ? absl::StrFormat("%.2f runs", cost) : "none"});
   }
   return HtmlTable(rows, 2);
+}
+
+std::string SearchSection(const Comparison& comparison) {
+  const std::string found = absl::StrCat(Section("Learning rates"), FoundTable(comparison));
+  if (comparison.searched.empty()) return found;
+  TableRows rows = {
+      {"algorithm", "workers", "tried: learning rate", "momentum", "share of the budget", "test score", ""}};
+  for (const SearchTrialResult& trial : comparison.searched) {
+    const RunResult& run = trial.run;
+    rows.push_back({run.algorithm, absl::StrCat(run.workers), Short(run.learning_rate),
+                    run.momentum.has_value() ? Short(*run.momentum) : "", Percent(trial.share), ScoreOf(run),
+                    trial.chosen ? "chosen" : ""});
+  }
+  return absl::StrCat(
+      found,
+      HtmlParagraph(absl::StrCat(
+          "The learning rate and the momentum of each row were found by successive halving (Jamieson and "
+          "Talwalkar 2016, arXiv:1502.07943): trials train with a small share of the budget, a constant "
+          "learning "
+          "rate and seed ",
+          comparison.searched.front().run.seed,
+          ", which is not among those of the runs above; a third of them, the best, train anew with three "
+          "times the "
+          "share. The cost is that of all trials, in runs of the whole budget.")),
+      "<details><summary>All trials</summary>\n", HtmlTable(rows, 2), "</details>\n");
 }
 
 std::string RunsTable(const Comparison& comparison) {
@@ -196,8 +237,8 @@ std::string MachineTable(const Comparison& comparison) {
 
 std::string RepeatSection(const Comparison& comparison) {
   return absl::StrCat(Section("How to repeat it"), "<pre>", EscapeXml(comparison.command), "</pre>\n",
-                      MachineTable(comparison), SettingsTable(comparison), SearchTable(comparison),
-                      LeftOutTable(comparison), RunsTable(comparison),
+                      MachineTable(comparison), SettingsTable(comparison), LeftOutTable(comparison),
+                      RunsTable(comparison),
                       HtmlParagraph("The job of the first run, with all defaults; the others differ in "
                                     "algorithm, workers and seed, and "
                                     "are in the directories of their results."),
@@ -230,7 +271,7 @@ std::string ReportPage(const Comparison& comparison, const Findings& findings) {
               "as "
               "computing."),
           Section("Bytes on the wire"), HtmlFigure({BytesOnTheWire(comparison)}, ""),
-          MomentumSection(comparison), RepeatSection(comparison)));
+          MomentumSection(comparison), SearchSection(comparison), RepeatSection(comparison)));
 }
 
 }  // namespace catchment

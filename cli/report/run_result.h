@@ -30,6 +30,8 @@ struct RunResult {
   bool done = false;      // its budget is spent
   bool diverged = false;  // it is not done, since its training diverged
   std::string reason;     // the reason why it is not done
+  double learning_rate = 0;
+  std::optional<double> momentum;  // empty: the optimizer has none
 
   double seconds = 0;  // of training
   double samples = 0;

@@ -8,6 +8,7 @@
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
+#include "cli/compare/comparison_runs.h"
 #include "cli/read_job.h"
 #include "cli/run_directory.h"
 #include "cli/simulate/recorded_run.h"
@@ -81,15 +82,6 @@ absl::StatusOr<v1::Job> GivenJob(SimulateOptions* options) {
   return job;
 }
 
-absl::StatusOr<ComparePlan> PlanRuns(const SimulateOptions& options, const v1::Job& given) {
-  absl::StatusOr<ComparePlan> plan = MakePlan(options.plan, given, {});
-  if (!plan.ok()) return plan;
-  for (PlannedRun& run : plan->runs) {
-    for (const StragglerModel& straggler : options.stragglers) SetStragglers(straggler, &run.job);
-  }
-  return plan;
-}
-
 absl::Status CheckMemory(const std::vector<PlannedRun>& runs, const SimulationOptions& simulation) {
   const double memory = FreeMemory();
   for (const PlannedRun& run : runs) {
@@ -125,9 +117,9 @@ std::string CommandOf(const std::vector<std::string>& args) {
   return absl::StrCat("catchment simulate ", absl::StrJoin(kept, " "));
 }
 
-Comparison Result(const SimulateOptions& options, const CompareDirectory& directory, const ComparePlan& plan,
+Comparison Result(const SimulateOptions& options, const ComparisonRuns& runs,
                   const std::string& description) {
-  Comparison comparison = Collect(options.plan, directory, plan, {});
+  Comparison comparison = runs.Result();
   comparison.command = CommandOf(options.plan.args);
   comparison.machine.reset();
   comparison.simulated = description;
@@ -138,7 +130,8 @@ Comparison Result(const SimulateOptions& options, const CompareDirectory& direct
 absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams) {
   const absl::StatusOr<v1::Job> given = GivenJob(&options);
   if (!given.ok()) return given.status();
-  const absl::StatusOr<ComparePlan> plan = PlanRuns(options, *given);
+  SlowDownJobs(&options);
+  const absl::StatusOr<ComparePlan> plan = MakePlan(options.plan, *given, {});
   if (!plan.ok()) return plan.status();
   const absl::StatusOr<std::unique_ptr<SimulationLauncher>> launcher =
       SimulationLauncher::Create(options, *given, plan->runs);
@@ -147,16 +140,20 @@ absl::StatusOr<int> RunSimulate(SimulateOptions options, const Streams& streams)
   const absl::StatusOr<CompareDirectory> directory = CompareDirectory::Open(
       options.plan.out, options.plan.overwrite, RecordOf(options, *given, description));
   if (!directory.ok()) return directory.status();
-  int signal = 0;
-  if (absl::Status status = RunMissing(plan->runs, *directory, launcher->get(), streams, &signal);
-      !status.ok())
-    return status;
-  const Comparison comparison = Result(options, *directory, *plan, description);
+  ComparisonRuns runs(options.plan, *given, *directory, launcher->get(), streams);
+  if (absl::Status status = runs.Run(); !status.ok()) return status;
+  const Comparison comparison = Result(options, runs, description);
   if (absl::Status status = Conclude(comparison, directory->path(), streams.out); !status.ok()) return status;
   return 0;
 }
 
 }  // namespace
+
+void SlowDownJobs(SimulateOptions* options) {
+  options->plan.finish_job = [stragglers = options->stragglers](v1::Job* job) {
+    for (const StragglerModel& straggler : stragglers) SetStragglers(straggler, job);
+  };
+}
 
 absl::StatusOr<std::unique_ptr<SimulationLauncher>> SimulationLauncher::Create(
     const SimulateOptions& options, const v1::Job& given, const std::vector<PlannedRun>& runs) {

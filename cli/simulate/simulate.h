@@ -19,7 +19,8 @@
 namespace catchment {
 
 struct SimulateOptions {
-  CompareOptions plan = {.workers = {1, 4, 16, 64}, .seeds = 1};
+  // A prediction is about the presets as they are, unless a search is asked for.
+  CompareOptions plan = {.workers = {1, 4, 16, 64}, .seeds = 1, .search = SearchKind::kNone};
   std::optional<Distribution> step;
   std::optional<Distribution> start;
   std::optional<NetworkModel> network;
@@ -37,6 +38,9 @@ void AddModelFlags(SimulateOptions* options, FlagSet* flags);
 
 // Refuses a --straggler that no run has. `most` is the largest number of workers.
 absl::Status CheckStragglers(const SimulateOptions& options, int most);
+
+// Makes the jobs of all runs have the workers of --straggler that are slow.
+void SlowDownJobs(SimulateOptions* options);
 
 // Carries out runs on simulated clusters, one after another.
 class SimulationLauncher : public Launcher {

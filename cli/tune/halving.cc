@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -98,21 +99,17 @@ std::vector<int> BestTrials(const std::vector<int>& trials,
   return best;
 }
 
-absl::StatusOr<HalvingResult> Halve(const std::vector<Rung>& rungs, const RunTrials& run) {
-  HalvingResult result;
-  std::vector<int> trials;
-  for (int trial = 0; trial < rungs.front().trials; ++trial) trials.push_back(trial);
-  for (size_t i = 0; i < rungs.size() && !trials.empty(); ++i) {
-    absl::StatusOr<std::vector<std::optional<TrialScore>>> scores =
-        run(static_cast<int>(i), rungs[i].share, trials);
-    if (!scores.ok()) return scores.status();
-    const int keep = i + 1 < rungs.size() ? rungs[i + 1].trials : 1;
-    std::vector<int> kept = BestTrials(trials, *scores, keep);
-    result.rungs.push_back({rungs[i], std::move(trials), *std::move(scores)});
-    if (!kept.empty()) result.best = kept.front();
-    trials = std::move(kept);
-  }
-  return result;
+Halving::Halving(std::vector<Rung> rungs) : rungs_(std::move(rungs)) {
+  for (int trial = 0; trial < rungs_.front().trials; ++trial) trials_.push_back(trial);
+}
+
+void Halving::Report(std::vector<std::optional<TrialScore>> scores) {
+  const size_t next = result_.rungs.size() + 1;
+  const int keep = next < rungs_.size() ? rungs_[next].trials : 1;
+  std::vector<int> kept = BestTrials(trials_, scores, keep);
+  result_.rungs.push_back({rungs_[next - 1], std::move(trials_), std::move(scores)});
+  if (!kept.empty()) result_.best = kept.front();
+  trials_ = next < rungs_.size() ? std::move(kept) : std::vector<int>();
 }
 
 std::vector<double> TrialPoint(int trial, int dimensions) {

@@ -8,13 +8,11 @@
 #ifndef CATCHMENT_CLI_TUNE_HALVING_H_
 #define CATCHMENT_CLI_TUNE_HALVING_H_
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace catchment {
@@ -59,12 +57,26 @@ struct HalvingResult {
   int best = -1;                  // the trial with the best score of the last rung; -1: no trial has a score
 };
 
-// Runs trials of a rung, and returns their scores in the same order.
-using RunTrials = std::function<absl::StatusOr<std::vector<std::optional<TrialScore>>>(
-    int rung, double share, const std::vector<int>& trials)>;
+// A search, rung by rung: run trials() with the share of rung(), then Report their scores, until it is done().
+class Halving {
+ public:
+  explicit Halving(std::vector<Rung> rungs);
 
-// Carries out a search. If all trials of a rung fail, those of the rung before decide. Errors: those of `run`.
-absl::StatusOr<HalvingResult> Halve(const std::vector<Rung>& rungs, const RunTrials& run);
+  // No rung is left, or none of the trials has a score; then those of the rung before decide.
+  bool done() const { return trials_.empty(); }
+  int rung() const { return static_cast<int>(result_.rungs.size()); }
+  double share() const { return rungs_[rung()].share; }
+  const std::vector<int>& trials() const { return trials_; }
+  // Ends the rung. `scores` has those of trials(), in their order.
+  void Report(std::vector<std::optional<TrialScore>> scores);
+
+  const HalvingResult& result() const { return result_; }
+
+ private:
+  const std::vector<Rung> rungs_;
+  std::vector<int> trials_;
+  HalvingResult result_;
+};
 
 // Returns the coordinates of a trial in the unit cube, each in (0, 1): Halton's sequence, whose points cover the cube more
 // evenly than random ones for any number of trials. `dimensions` is at most kMostDimensions.

@@ -11,8 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
-#include "cli/compare/compare_runs.h"
 #include "cli/compare/launcher.h"
+#include "cli/compare/search.h"
 #include "cli/compare/slurm_launcher.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -97,7 +97,6 @@ class Trials {
     job = JobWithShare(options_.runs.plan, *job, run.workers, run.seed, share);
     if (!job.ok()) return job.status();
     run.job = *std::move(job);
-    for (const StragglerModel& straggler : options_.runs.stragglers) SetStragglers(straggler, &run.job);
     return run;
   }
 
@@ -115,55 +114,6 @@ class Trials {
   const TuneOptions& options_;
   const v1::Job& given_;
   std::vector<SearchTrial> trials_;
-};
-
-// Carries out a search with the runs of `launcher`.
-class Search {
- public:
-  // Owns none of the objects.
-  Search(const Trials& trials, const CompareDirectory& directory, Launcher* launcher, const Streams& streams)
-      : trials_(trials), directory_(directory), launcher_(launcher), streams_(streams) {}
-
-  absl::StatusOr<HalvingResult> Run(const std::vector<Rung>& rungs) {
-    return Halve(rungs, [this](int rung, double share, const std::vector<int>& trials) {
-      return RunRung(rung, share, trials);
-    });
-  }
-
-  const std::vector<std::vector<RunResult>>& runs() const { return runs_; }
-  int signal() const { return signal_; }
-
- private:
-  absl::StatusOr<std::vector<std::optional<TrialScore>>> RunRung(int rung, double share,
-                                                                 const std::vector<int>& trials) {
-    std::vector<absl::StatusOr<PlannedRun>> plans;
-    std::vector<PlannedRun> valid;
-    for (const int trial : trials) {
-      plans.push_back(trials_.Plan(trial, rung, share));
-      if (plans.back().ok()) valid.push_back(*plans.back());
-    }
-    *streams_.out << "rung " << rung + 1 << ": " << Plural(valid.size(), "trial") << " with "
-                  << Percent(share) << " of the budget\n"
-                  << std::flush;
-    if (absl::Status status = RunMissing(valid, directory_, launcher_, streams_, &signal_); !status.ok())
-      return status;
-    std::vector<std::optional<TrialScore>> scores;
-    std::vector<RunResult>& results = runs_.emplace_back();
-    for (const absl::StatusOr<PlannedRun>& plan : plans) {
-      RunResult& result = results.emplace_back();
-      result.reason = std::string(plan.status().message());
-      if (plan.ok()) result = CollectRun(directory_, *plan);
-      scores.push_back(ScoreOf(result));
-    }
-    return scores;
-  }
-
-  const Trials& trials_;
-  const CompareDirectory& directory_;
-  Launcher* const launcher_;
-  const Streams& streams_;
-  std::vector<std::vector<RunResult>> runs_;
-  int signal_ = 0;
 };
 
 std::vector<std::optional<double>> ImportanceOf(const TuneResult& result) {
@@ -222,6 +172,7 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   plan.workers = {options.workers > 0 ? options.workers : std::max(1, static_cast<int>(given->workers()))};
   if (absl::Status status = CheckFields(*given, &options.over); !status.ok()) return status;
   if (absl::Status status = CheckStragglers(options.runs, plan.workers.front()); !status.ok()) return status;
+  SlowDownJobs(&options.runs);
   const std::vector<Rung> rungs = PlanRungs(options.trials);
   Trials trials(options, *given);
   if (absl::Status status = trials.Check(rungs.front().share); !status.ok()) return status;
@@ -258,14 +209,17 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   if (description.has_value() && !std::filesystem::exists(weights)) {
     if (absl::Status status = description->CopyWeights(weights); !status.ok()) return status;
   }
-  Search search(trials, *directory, launcher.get(), streams);
-  absl::StatusOr<HalvingResult> halving = search.Run(rungs);
-  if (search.signal() != 0) {
+  const Search search = {
+      rungs, [&trials](int trial, int rung, double share) { return trials.Plan(trial, rung, share); }};
+  int signal = 0;
+  absl::StatusOr<std::vector<SearchResult>> found =
+      RunSearches({search}, *directory, launcher.get(), streams, &signal);
+  if (signal != 0) {
     *streams.err
         << "catchment tune: interrupted; the same command continues with the runs that are missing\n";
-    return kExitSignal + search.signal();
+    return kExitSignal + signal;
   }
-  if (!halving.ok()) return halving.status();
+  if (!found.ok()) return found.status();
   TuneResult result;
   result.command = absl::StrCat("catchment tune ", absl::StrJoin(plan.args, " "));
   result.job_name = given->name();
@@ -273,8 +227,8 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   result.simulated = simulated;
   result.over = options.over;
   result.trials = trials.all();
-  result.halving = *std::move(halving);
-  result.runs = search.runs();
+  result.halving = std::move(found->front().halving);
+  result.runs = std::move(found->front().runs);
   result.importance = ImportanceOf(result);
   if (absl::Status status = WriteResult(options, result, trials, directory->path(), streams.out);
       !status.ok())

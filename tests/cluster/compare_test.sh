@@ -6,7 +6,7 @@ readonly catchment=cli/catchment
 readonly out=$TEST_TMPDIR/out
 readonly log=$TEST_TMPDIR/log
 readonly compare=("$catchment" compare examples/mnist_mlp.textproto
-  --set 'data.drawn_digits={train_samples: 2000, test_samples: 500}' "--algorithms=sync,downpour" --workers=2 --seeds=2
+  --set 'data.drawn_digits={train_samples: 2000, test_samples: 500}' "--algorithms=sync,downpour" --workers=2 --seeds=2 --search=none
   --budget=samples:2000 --straggler=1:2x --out="$out")
 
 fail() {

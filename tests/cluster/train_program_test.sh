@@ -52,7 +52,7 @@ grep -q "initial_weights: \"$TEST_TMPDIR/written.textproto.safetensors\"" "$TEST
   fail "exit code $?"
 [[ $(summary samples) == 480 ]] || fail "the job that was written is another"
 
-readonly compare=("$catchment" compare --program="$program" --workers=1 --seeds=1 --set epochs=1 --set batch_size=16
+readonly compare=("$catchment" compare --program="$program" --workers=1 --seeds=1 --search=none --set epochs=1 --set batch_size=16
   --out="$TEST_TMPDIR/compared")
 TEST_SAMPLES=1 "${compare[@]}" --algorithms=sync,downpour >"$log" 2>&1 || fail "exit code $?"
 [[ $(grep -c '"done": true' "$TEST_TMPDIR/compared/report.json") -eq 2 ]] || fail "the comparison lacks a run"

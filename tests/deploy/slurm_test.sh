@@ -354,7 +354,7 @@ log "$job" | grep -q "optimizer.momentum" || fail "the log does not name the fie
 
 echo "== a comparison, each run a job: killed, it finds its jobs again; those that a node's loss ended are submitted again"
 compare=("$bundle/bin/catchment" compare "$work/minute.textproto" --launcher=slurm --nodes=2 "--algorithms=downpour,easgd"
-  --workers=2 --seeds=1 --servers=2 --budget=samples:3000 --out="$work/out-compare")
+  --workers=2 --seeds=1 --search=none --servers=2 --budget=samples:3000 --out="$work/out-compare")
 # twice TEXT FILE: whether two lines of a file have the text.
 twice() { [[ $(grep -cF "$1" "$2" 2>/dev/null) -eq 2 ]]; }
 both_run() { [[ $(squeue --noheader --states=running --name=downpour-2-workers-seed-1,easgd-2-workers-seed-1 | wc -l) -eq 2 ]]; }
@@ -396,7 +396,7 @@ await "no daemon is left" no_daemons
 
 echo "== a comparison with a GPU for each worker, on as many nodes as that needs"
 timeout "$patience" "$bundle/bin/catchment" compare "$digits" --launcher=slurm --nodes=2 --gpus-per-node=2 \
-  --algorithms=sync --workers=1,4 --seeds=1 --budget=samples:2000 --set device=CPU --out="$work/out-compare-gpu" >"$work/compare-gpu.log" 2>&1 ||
+  --algorithms=sync --workers=1,4 --seeds=1 --search=none --budget=samples:2000 --set device=CPU --out="$work/out-compare-gpu" >"$work/compare-gpu.log" 2>&1 ||
   fail "$(cat "$work/compare-gpu.log")"
 for workers in 1 4; do
   expect_summary "$work/out-compare-gpu/runs/sync-$workers-workers-seed-1" '"phase": "DONE"' "\"workers\": $workers"

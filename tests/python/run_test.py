@@ -112,7 +112,7 @@ class RunTest(unittest.TestCase):
 
     def test_algorithms_are_compared(self):
         comparison = catchment.compare(
-            "examples/drawn_digits.textproto", ["sync", "downpour"], workers=[1, 2], seeds=1, budget="samples:512",
+            "examples/drawn_digits.textproto", ["sync", "downpour"], workers=[1, 2], seeds=1, budget="samples:512", search="none",
             settings={key: DIGITS[key] for key in DIGITS if key != "samples"}, straggler=["1:2x"], out=self.out,
             progress=False)
         self.assertEqual({(run["algorithm"], run["workers"], run["done"]) for run in comparison.runs},

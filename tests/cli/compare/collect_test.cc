@@ -12,21 +12,22 @@ RunResult Probe(double accuracy, double loss) {
   return probe;
 }
 
-TEST(BestProbe, TheMostAccurateAndOfEqualOnesTheOneWithTheLeastLoss) {
-  EXPECT_EQ(BestProbe({Probe(0.8, 0.1), Probe(0.9, 0.4), Probe(0.9, 0.3), Probe(0.7, 0.2)}), 2);
+TEST(ScoreOf, OrdersByAccuracyAndOfEqualOnesByLoss) {
+  EXPECT_GT(ScoreOf(Probe(0.9, 0.4)), ScoreOf(Probe(0.8, 0.1)));
+  EXPECT_GT(ScoreOf(Probe(0.9, 0.3)), ScoreOf(Probe(0.9, 0.4)));
 }
 
-TEST(BestProbe, ThoseThatFailedAreNone) {
+TEST(ScoreOf, IsNothingForARunThatIsNotDone) {
   RunResult failed = Probe(0.9, 0.1);
   failed.done = false;
-  EXPECT_EQ(BestProbe({failed, Probe(0.2, 2)}), 1);
-  EXPECT_EQ(BestProbe({failed}), -1);
+  EXPECT_FALSE(ScoreOf(failed).has_value());
 }
 
-TEST(BestProbe, OfRealTargetsTheOneWithTheLeastLoss) {
-  std::vector<RunResult> probes = {Probe(0, 0.4), Probe(0, 0.3), Probe(0, 0.5)};
-  for (RunResult& probe : probes) probe.accuracy.reset();
-  EXPECT_EQ(BestProbe(probes), 1);
+TEST(ScoreOf, OfRealTargetsIsTheLoss) {
+  RunResult low = Probe(0, 0.3), high = Probe(0, 0.4);
+  low.accuracy.reset();
+  high.accuracy.reset();
+  EXPECT_GT(ScoreOf(low), ScoreOf(high));
 }
 
 }  // namespace

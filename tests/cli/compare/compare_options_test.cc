@@ -42,6 +42,7 @@ TEST(CompareOptions, Defaults) {
   EXPECT_EQ(options.seeds, 3);
   EXPECT_EQ(options.threads, 1);
   EXPECT_EQ(ToString(options.budget), "the job's");
+  EXPECT_EQ(options.search, SearchKind::kHalving);
 }
 
 TEST(CompareOptions, ListsBudgetsAndStragglers) {
@@ -63,6 +64,12 @@ TEST(CompareOptions, RefusesToSetWhatTheComparisonDecides) {
   EXPECT_THAT(Error({"--set=checkpoint={every_updates: 9}"}), HasSubstr("no run writes checkpoints"));
   EXPECT_THAT(Error({"--set=algorithm.preset=dana"}), HasSubstr("those of --algorithms"));
   EXPECT_EQ(Parsed({"--set=algorithm.preset=sync"}).set.size(), 1u) << "one of them";
+}
+
+TEST(CompareOptions, SearchesUnlessToldOtherwise) {
+  EXPECT_EQ(Parsed({"--search=none"}).search, SearchKind::kNone);
+  EXPECT_EQ(Parsed({"--search=halving"}).search, SearchKind::kHalving);
+  EXPECT_THAT(Error({"--search=grid"}), HasSubstr("--search=grid: takes halving or none"));
 }
 
 TEST(CompareOptions, RunsOnSlurm) {

@@ -127,25 +127,65 @@ TEST(MakePlan, UnsupportedRunsAreLeftOutWithTheReason) {
               HasSubstr("hybrid supports none of --workers"));
 }
 
-TEST(MakePlan, FoundHyperparametersAreOfTheirAlgorithm) {
-  const FoundHyperparameters found = {{"downpour", {0.5f, 0.3f}}};
+TEST(MakePlan, FoundHyperparametersAreOfTheirAlgorithmAndItsWorkers) {
+  const FoundHyperparameters found = {{{"downpour", 4}, {0.5f, 0.3f}}};
   for (const PlannedRun& run : Plan(Options(), Given(), found).runs) {
-    EXPECT_EQ(run.job.optimizer().momentum(), run.algorithm == "downpour" ? 0.3f : 0.9f);
+    EXPECT_EQ(run.job.optimizer().momentum(), run.algorithm == "downpour" && run.workers == 4 ? 0.3f
+                                              : run.algorithm == "downpour"                   ? 0.8f
+                                                                                              : 0.9f);
   }
 }
 
-TEST(PlanSearch, AQuarterOfTheBudgetWithTheMostWorkers) {
-  const auto probes = PlanSearch(Options(), Given(), "downpour");
-  ASSERT_TRUE(probes.ok()) << probes.status();
-  ASSERT_EQ(probes->size(), 8u);
+std::vector<PlannedSearch> Searches(const CompareOptions& options, const v1::Job& given = Given()) {
+  const auto searches = PlanSearches(options, given);
+  EXPECT_TRUE(searches.ok()) << searches.status();
+  return searches.value_or(std::vector<PlannedSearch>());
+}
+
+TEST(PlanSearches, EachAlgorithmWithEachNumberOfWorkersAtTheCostOfARun) {
+  const std::vector<PlannedSearch> searches = Searches(Options());
+  ASSERT_EQ(searches.size(), 4u);
   std::set<std::string> directories;
-  for (const PlannedRun& probe : *probes) {
-    EXPECT_EQ(probe.job.samples(), 30000u);
-    EXPECT_EQ(probe.workers, 4);
-    directories.insert(probe.directory);
+  for (const PlannedSearch& search : searches) {
+    EXPECT_EQ(search.trials.size(), 10u) << search.algorithm;
+    double samples = 0;
+    for (int rung = 0; rung < static_cast<int>(search.rungs.size()); ++rung) {
+      for (int trial = 0; trial < search.rungs[rung].trials; ++trial) {
+        const auto run = PlanTrial(Options(), Given(), search, trial, rung, search.rungs[rung].share);
+        ASSERT_TRUE(run.ok()) << run.status();
+        samples += static_cast<double>(run->job.samples());
+        EXPECT_EQ(run->seed, 3u) << "the runs have 1 and 2";
+        EXPECT_EQ(run->job.workers(), static_cast<uint32_t>(search.workers));
+        EXPECT_EQ(run->job.optimizer().schedule().decay(), v1::Schedule::CONSTANT);
+        directories.insert(run->directory);
+      }
+    }
+    EXPECT_NEAR(samples, 120000, 20);
   }
-  EXPECT_EQ(directories.size(), 8u);
-  EXPECT_THAT(directories, ::testing::Contains("search/downpour-learning-rate-0.003-momentum-0.6"));
+  EXPECT_EQ(directories.size(), 4u * (10 + 3));
+  EXPECT_THAT(directories, ::testing::Contains("search/downpour-4-workers-trial-3-rung-1"));
+}
+
+TEST(PlanSearches, LeavesOutWhatAnAlgorithmDoesNotSupport) {
+  CompareOptions options = Options();
+  options.algorithms = {"gap_aware", "hybrid"};
+  const std::vector<PlannedSearch> searches = Searches(options);
+  ASSERT_EQ(searches.size(), 3u) << "hybrid needs two workers";
+  for (const Hyperparameters& trial : searches[0].trials) EXPECT_EQ(trial.momentum, 0.9f);
+}
+
+TEST(PlanSearches, NoneIfThereIsNothingToFind) {
+  CompareOptions options = Options();
+  EXPECT_EQ(UntunedRates(options, Given()), "");
+  options.search = SearchKind::kNone;
+  EXPECT_TRUE(Searches(options).empty());
+  EXPECT_THAT(UntunedRates(options, Given()), HasSubstr("not tuned (--search=none)"));
+  options.search = SearchKind::kHalving;
+  options.set = {"optimizer.learning_rate=0.125"};
+  EXPECT_EQ(Searches(options, Given(options.set))[0].trials.size(), 2u) << "momentum alone";
+  EXPECT_THAT(UntunedRates(options, Given(options.set)), HasSubstr("that of --set, not tuned"));
+  options.set.push_back("optimizer.momentum=0.5");
+  EXPECT_TRUE(Searches(options, Given(options.set)).empty());
 }
 
 // The number of rows of a table is not known when a comparison is planned.
@@ -163,8 +203,8 @@ TEST(MakePlan, EpochsOfATableAreCountedByWorkers) {
     EXPECT_GT(run.job.evaluation().every_epochs(), 0);
     EXPECT_LT(run.job.evaluation().every_epochs(), 1);
   }
-  EXPECT_THAT(std::string(PlanSearch(options, given, "downpour").status().message()),
-              HasSubstr("give the budget in samples"));
+  EXPECT_THAT(std::string(PlanSearches(options, given).status().message()),
+              HasSubstr("give the budget in samples, or add --search=none"));
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class CompareTest : public ::testing::Test {
     options_.workers = {1};
     options_.seeds = 2;
     options_.budget.samples = 1000;
+    options_.search = SearchKind::kNone;
     options_.out = root_ + "/out";
     options_.args = {options_.job, "--out=" + options_.out};
     bounds_.poll = 0.05;
@@ -171,19 +172,42 @@ TEST_F(CompareTest, ABudgetInSecondsStopsEachRunAndThatIsItsEnd) {
   EXPECT_THAT(Trained(), ElementsAre()) << "stopped by its budget it is done";
 }
 
-TEST_F(CompareTest, SearchTakesTheBestProbeAndIsNotRepeated) {
+TEST_F(CompareTest, SearchTakesTheBestTrialAndIsNotRepeated) {
   options_.algorithms = {"downpour"};
   options_.seeds = 1;
-  options_.search = true;
+  options_.search = SearchKind::kHalving;
   EXPECT_EQ(Compare(), 0) << err_.str();
-  EXPECT_EQ(Trained().size(), 9u);
-  ASSERT_EQ(Report()["search"].size(), 8u);
+  EXPECT_EQ(Trained().size(), 10u + 3u + 1u);
+  ASSERT_EQ(Report()["search"].size(), 13u);
   // All have the same score, and the first is chosen.
-  EXPECT_TRUE(Report()["search"][0]["chosen"].get<bool>());
-  EXPECT_EQ(Report()["algorithms"][0]["momentum"], 0);
-  EXPECT_TRUE(Report()["algorithms"][0]["searched"].get<bool>());
+  EXPECT_TRUE(Report()["search"][10]["chosen"].get<bool>());
+  EXPECT_EQ(Report()["search"][10]["seed"], 2);
+  EXPECT_EQ(Report()["standings"][0]["momentum"], 0);
+  EXPECT_NEAR(Report()["standings"][0]["learning_rate"].get<double>(), 0.1, 1e-6);
+  EXPECT_NEAR(Report()["standings"][0]["search_cost"].get<double>(), 1, 1e-9);
+  EXPECT_THAT(out_.str(), HasSubstr("downpour, 1 worker, learning rate 0.1, momentum 0: 50.00 %"));
+  EXPECT_THAT(Report()["answer"]["sentence"].get<std::string>(), Not(HasSubstr("not tuned")));
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Trained(), ElementsAre());
+}
+
+TEST_F(CompareTest, TrialsThatFailLoseAndIfAllDoTheRateIsThePresets) {
+  options_.algorithms = {"downpour"};
+  options_.seeds = 1;
+  options_.search = SearchKind::kHalving;
+  Worker("case $RUN in */search/*) echo diverged; exit 1;; esac; touch $RUN/finish");
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_EQ(Trained().size(), 10u + 1u);
+  for (const auto& trial : Report()["search"]) EXPECT_FALSE(trial["chosen"].get<bool>());
+  EXPECT_NEAR(Report()["standings"][0]["learning_rate"].get<double>(), 0.03, 1e-6);
+}
+
+TEST_F(CompareTest, WithoutASearchTheAnswersFirstSentenceSaysSo) {
+  EXPECT_EQ(Compare(), 0) << err_.str();
+  EXPECT_THAT(Report()["answer"]["sentence"].get<std::string>(),
+              ::testing::StartsWith("Learning rates are those of the job and the presets, not tuned"));
+  EXPECT_EQ(Report()["search"].size(), 0u);
+  EXPECT_TRUE(Report()["standings"][0]["search_cost"].is_null());
 }
 
 TEST_F(CompareTest, ErrorsOfAnyJobAreReportedBeforeTheFirstRun) {

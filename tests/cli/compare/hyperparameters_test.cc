@@ -1,5 +1,6 @@
 #include "cli/compare/compare_plan.h"
 #include "common/job/presets.h"
+#include "common/job/text_format.h"
 #include "common/job/validate.h"
 #include "gtest/gtest.h"
 
@@ -18,13 +19,86 @@ v1::Job JobWith(const std::string& preset) {
   return complete.value_or(v1::Job());
 }
 
-TEST(SearchGrid, FourMomentaTimesTwoLearningRates) {
-  const std::vector<Hyperparameters> grid = SearchGrid({0.5f, 0.7f});
-  ASSERT_EQ(grid.size(), 8u);
-  EXPECT_EQ(grid[0].learning_rate, 0.5f);
-  EXPECT_EQ(grid[3].momentum, 0.9f);
+std::vector<Hyperparameters> GridOf(const std::string& preset, int workers, const std::string& own = "",
+                                    const std::string& set = "") {
+  v1::Job given, fixed;
+  EXPECT_TRUE(ParseText(own, "given", "", &given).ok());
+  EXPECT_TRUE(ParseText(set, "set", "", &fixed).ok());
+  given.MergeFrom(fixed);
+  given.mutable_algorithm()->set_preset(preset);
+  v1::Job complete = JobWith(preset);
+  complete.set_workers(workers);
+  return SearchGrid(SpaceOf(given, complete, fixed));
+}
+
+// An algorithm must not win because its preset is nearer to the optimum.
+TEST(SearchGrid, IsTheSameForAllAlgorithmsWithSgd) {
+  const std::vector<Hyperparameters> grid = GridOf("sync", 4);
+  ASSERT_EQ(grid.size(), 10u);
+  EXPECT_FLOAT_EQ(grid[0].learning_rate, 0.1f);
+  EXPECT_FLOAT_EQ(grid[2].learning_rate, 0.5f);
+  EXPECT_FLOAT_EQ(grid[4].learning_rate, 2);
+  EXPECT_EQ(grid[4].momentum, 0.0f);
+  EXPECT_FLOAT_EQ(grid[5].learning_rate, 0.01f);
   EXPECT_FLOAT_EQ(grid[7].learning_rate, 0.05f);
-  EXPECT_EQ(SearchGrid({0.5f, std::nullopt}).size(), 2u);
+  EXPECT_EQ(grid[7].momentum, 0.9f);
+  for (const char* preset : {"downpour", "easgd", "dana", "gem", "local_sgd"}) {
+    const std::vector<Hyperparameters> other = GridOf(preset, 4);
+    ASSERT_EQ(other.size(), grid.size()) << preset;
+    for (size_t i = 0; i < grid.size(); ++i) {
+      EXPECT_EQ(other[i].learning_rate, grid[i].learning_rate) << preset;
+      EXPECT_EQ(other[i].momentum, grid[i].momentum) << preset;
+    }
+  }
+}
+
+TEST(SearchGrid, OfAnOptimizerWithoutMomentumIsAroundItsDefault) {
+  const std::vector<Hyperparameters> grid = GridOf("diloco", 4);
+  ASSERT_EQ(grid.size(), 5u);
+  EXPECT_FLOAT_EQ(grid[2].learning_rate, 0.001f);
+  EXPECT_FALSE(grid[2].momentum.has_value());
+}
+
+TEST(SearchGrid, IsAroundTheLearningRateOfTheJob) {
+  const std::vector<Hyperparameters> grid =
+      GridOf("sync", 4, "optimizer { learning_rate: 0.02 momentum: 0.8 }");
+  ASSERT_EQ(grid.size(), 10u);
+  EXPECT_FLOAT_EQ(grid[2].learning_rate, 0.1f) << "the step of the job, without momentum";
+}
+
+TEST(SearchGrid, EndsAtThePresetsLimitForTheWorkers) {
+  const std::vector<Hyperparameters> grid = GridOf("downpour", 40);
+  EXPECT_EQ(grid.size(), 10u);
+  EXPECT_FLOAT_EQ(grid[4].learning_rate, 0.01f) << "0.4 / 40";
+  EXPECT_FLOAT_EQ(grid[9].learning_rate, 0.001f);
+  EXPECT_FLOAT_EQ(GridOf("sync", 40)[4].learning_rate, 2) << "nothing is stale";
+}
+
+TEST(SearchGrid, KeepsTheValuesOfSet) {
+  const std::vector<Hyperparameters> rate = GridOf("sync", 4, "", "optimizer { learning_rate: 0.125 }");
+  ASSERT_EQ(rate.size(), 2u);
+  EXPECT_EQ(rate[0].learning_rate, 0.125f);
+  EXPECT_EQ(rate[1].learning_rate, 0.125f);
+  EXPECT_EQ(rate[1].momentum, 0.9f);
+  const std::vector<Hyperparameters> momentum = GridOf("sync", 4, "", "optimizer { momentum: 0.5 }");
+  EXPECT_EQ(momentum.size(), 5u);
+  EXPECT_EQ(momentum[0].momentum, 0.5f);
+  EXPECT_EQ(GridOf("sync", 4, "", "optimizer { learning_rate: 1 momentum: 0.5 }").size(), 1u);
+}
+
+TEST(KeepLearningRate, OfServersAndWorkersAfterTheWarmUp) {
+  for (const char* preset : {"sync", "easgd", "local_sgd"}) {
+    v1::Job job = JobWith(preset);
+    job.mutable_optimizer()->mutable_schedule()->set_warmup(0.25f);
+    KeepLearningRate(&job);
+    EXPECT_EQ(job.optimizer().schedule().decay(), v1::Schedule::CONSTANT) << preset;
+    EXPECT_EQ(job.optimizer().schedule().warmup(), 0.25f) << preset;
+    if (job.algorithm().contribution().has_pseudo_gradient()) {
+      EXPECT_EQ(job.algorithm().contribution().pseudo_gradient().local_optimizer().schedule().decay(),
+                v1::Schedule::CONSTANT);
+    }
+    EXPECT_TRUE(FillDefaultsAndValidate(job).ok()) << preset;
+  }
 }
 
 // For each algorithm: a value that is set can be read again, and gives a valid job.
@@ -33,7 +107,7 @@ TEST(Hyperparameters, OfEveryPreset) {
     v1::Job job = JobWith(preset.name);
     Hyperparameters hyperparameters = HyperparametersOf(job);
     EXPECT_GT(hyperparameters.learning_rate, 0) << preset.name;
-    // DiLoCo's workers use AdamW, whose momentum are its betas.
+    // AdamW's momentum are its betas.
     const bool has_adamw =
         preset.algorithm.contribution().pseudo_gradient().local_optimizer().kind() == v1::Optimizer::ADAMW;
     EXPECT_EQ(hyperparameters.momentum.has_value(), !has_adamw) << preset.name;

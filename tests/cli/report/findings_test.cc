@@ -80,6 +80,20 @@ TEST(Find, AnswerSaysWhatWasSimulated) {
                               HasSubstr("reached 90.0 % less loss first")));
 }
 
+TEST(Answer, BeginsWithTheLearningRatesThatWereNotTuned) {
+  Comparison comparison = To96();
+  comparison.untuned = "Learning rates were not tuned.";
+  EXPECT_THAT(Answer(comparison, Find(comparison)),
+              StartsWith("Learning rates were not tuned. With 4 workers, "));
+  // Without scores they make no difference.
+  for (RunResult& run : comparison.runs) {
+    run.scores.clear();
+    run.accuracy.reset();
+    run.loss.reset();
+  }
+  EXPECT_THAT(Answer(comparison, Find(comparison)), StartsWith("With 4 workers, "));
+}
+
 TEST(Find, DuelsSayWhereWaitingWins) {
   const Findings findings = Find(To96());
   for (const Duel& duel : findings.duels) {

@@ -18,6 +18,8 @@ inline RunResult MadeRun(const std::string& algorithm, int workers, uint64_t see
   run.seed = seed;
   run.directory = "runs/" + algorithm + "-" + std::to_string(workers) + "-" + std::to_string(seed);
   run.done = true;
+  run.learning_rate = 0.05;
+  run.momentum = 0.9;
   run.seconds = seconds;
   run.samples = 1000;
   run.samples_per_second = 1000 / seconds;
@@ -45,8 +47,8 @@ inline Comparison MadeComparison() {
   comparison.budget = "samples:1000";
   comparison.stragglers = {"1:4x"};
   comparison.seeds = 3;
-  comparison.algorithms = {{"sync", true, "SGD", 0.05, 0.9, true, std::nullopt, false, false},
-                           {"downpour", false, "SGD", 0.03, 0.8, true, std::nullopt, false, false}};
+  comparison.algorithms = {{"sync", true, "SGD", true, std::nullopt, false},
+                           {"downpour", false, "SGD", true, std::nullopt, false}};
   comparison.workers = {1, 4};
   comparison.machine = Machine{"a processor", 2, 4e9, "a system"};
   for (uint64_t seed = 1; seed <= 3; ++seed) {
@@ -57,6 +59,21 @@ inline Comparison MadeComparison() {
     comparison.runs.push_back(MadeRun("downpour", 4, seed, 4 + noise, 0.96 + 0.001 * noise));
   }
   return comparison;
+}
+
+// Adds a search with 4 workers to a comparison: of the three trials of the first rung one diverged, and the second rung chose
+// from two.
+inline void AddSearch(Comparison* comparison) {
+  for (int trial = 0; trial < 5; ++trial) {
+    SearchTrialResult& one = comparison->searched.emplace_back();
+    one.rung = trial < 3 ? 1 : 2;
+    one.share = trial < 3 ? 0.1 : 0.3;
+    one.run = MadeRun("downpour", 4, 4, 1, 0.5 + 0.01 * trial);
+    one.run.learning_rate = 0.01 * trial;
+    one.run.done = trial != 0;
+    one.run.diverged = trial == 0;
+    one.chosen = trial == 4;
+  }
 }
 
 }  // namespace catchment

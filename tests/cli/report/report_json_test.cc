@@ -28,7 +28,7 @@ TEST(ReportJson, KeysOfTheWhole) {
               ElementsAre("schema", "command", "version", "job_name", "budget", "stragglers", "servers",
                           "threads", "seeds", "workers", "machine", "simulated", "algorithms", "target",
                           "answer", "duels", "standings", "runs", "left_out", "search", "job"));
-  EXPECT_EQ(Made()["schema"], 1);
+  EXPECT_EQ(Made()["schema"], 2);
 }
 
 TEST(ReportJson, KeysOfARun) {
@@ -66,6 +66,28 @@ TEST(ReportJson, AnswerHasTheRatioBehindItsWords) {
   EXPECT_EQ(answer["first"], "downpour");
   EXPECT_EQ(answer["second"], "sync");
   EXPECT_TRUE(answer["second_over_first"]["beyond_noise"].get<bool>());
+}
+
+TEST(ReportJson, EachRowHasItsLearningRateAndTheCostOfItsSearch) {
+  Comparison comparison = MadeComparison();
+  AddSearch(&comparison);
+  const Json report = ReportJson(comparison, Find(comparison));
+  for (const Json& row : report["standings"]) {
+    EXPECT_EQ(row["learning_rate"], 0.05);
+    EXPECT_EQ(row["momentum"], 0.9);
+    if (row["algorithm"] == "downpour" && row["workers"] == 4) {
+      EXPECT_NEAR(row["search_cost"].get<double>(), 3 * 0.1 + 2 * 0.3, 1e-12);
+    } else {
+      EXPECT_TRUE(row["search_cost"].is_null()) << row;
+    }
+  }
+  ASSERT_EQ(report["search"].size(), 5u);
+  EXPECT_THAT(Keys(report["search"][0]),
+              ElementsAre("algorithm", "workers", "seed", "rung", "share", "learning_rate", "momentum",
+                          "directory", "done", "diverged", "reason", "test_accuracy", "test_loss", "chosen"));
+  EXPECT_EQ(report["search"][0]["diverged"], true);
+  EXPECT_EQ(report["search"][4]["chosen"], true);
+  EXPECT_EQ(report["search"][4]["seed"], 4);
 }
 
 TEST(ReportJson, ARunThatFailedIsThereWithItsReason) {

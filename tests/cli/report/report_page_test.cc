@@ -39,6 +39,16 @@ TEST(ReportPage, HasEveryPictureWithItsAxes) {
                                             HasSubstr("Where synchronous wins"), HasSubstr("a processor")));
 }
 
+TEST(ReportPage, ShowsWhatTheSearchesFoundAndAtWhichCost) {
+  Comparison comparison = MadeComparison();
+  EXPECT_THAT(Page(comparison), AllOf(HasSubstr("job, preset or --set"), Not(HasSubstr("All trials"))));
+  AddSearch(&comparison);
+  EXPECT_THAT(Page(comparison), AllOf(HasSubstr("0.90 runs"), HasSubstr("diverged"), HasSubstr("chosen"),
+                                      HasSubstr("30.00 %"), HasSubstr("seed 4, which is not among")));
+  comparison.searched.back().chosen = false;
+  EXPECT_THAT(Page(comparison), HasSubstr("no trial of the search trained"));
+}
+
 TEST(ReportPage, TextOfUsersIsEscaped) {
   Comparison comparison = MadeComparison();
   comparison.job = "name: \"<script>\"";

@@ -1,6 +1,7 @@
 // The command: its flags, its runs and its report.
 #include "cli/simulate/simulate.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -74,6 +75,40 @@ TEST_F(SimulateTest, TheSameSeedGivesTheSameReport) {
   EXPECT_THAT(Read("a/report.json"), HasSubstr("\"seed\": 3"));
   ASSERT_EQ(Simulate("c", {"--workers=1,8", "--step=gamma:50ms:4", "--seed=4"}).code, 0);
   EXPECT_NE(Read("a/report.json"), Read("c/report.json"));
+}
+
+TEST_F(SimulateTest, SearchesForTheLearningRateOfEachAlgorithmAndNumberOfWorkers) {
+  const std::vector<std::string> flags = {"--search=halving", "--algorithms=sync,easgd", "--workers=1,2",
+                                          "--step=constant:50ms", "--straggler=1:2x"};
+  const CommandOutcome outcome = Simulate("a", flags);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("searching for 4 learning rates"));
+  const auto report = nlohmann::json::parse(Read("a/report.json"));
+  EXPECT_EQ(report["runs"].size(), 4u);
+  for (const auto& standing : report["standings"]) {
+    EXPECT_GT(standing["search_cost"], 0.5) << standing;
+    EXPECT_LE(standing["search_cost"], 1.01) << standing;
+    EXPECT_EQ(std::count_if(report["search"].begin(), report["search"].end(),
+                            [&](const auto& trial) {
+                              return trial["chosen"] && trial["algorithm"] == standing["algorithm"] &&
+                                     trial["workers"] == standing["workers"] &&
+                                     trial["learning_rate"] == standing["learning_rate"];
+                            }),
+              1)
+        << standing;
+  }
+  for (const auto& trial : report["search"])
+    EXPECT_NE(trial["seed"], report["runs"][0]["seed"]) << "another seed";
+  EXPECT_THAT(std::string(report["answer"]["sentence"]), Not(HasSubstr("tuned")));
+  ASSERT_EQ(Simulate("b", flags).code, 0);
+  EXPECT_EQ(Read("a/report.json"), Read("b/report.json")) << "the same seed gives the same search";
+}
+
+TEST_F(SimulateTest, WithoutASearchTheAnswerSaysSo) {
+  ASSERT_EQ(Simulate("none", {"--workers=2", "--step=constant:50ms"}).code, 0);
+  const auto report = nlohmann::json::parse(Read("none/report.json"));
+  EXPECT_TRUE(report["search"].empty());
+  EXPECT_THAT(std::string(report["answer"]["sentence"]), testing::StartsWith("Learning rates"));
 }
 
 TEST_F(SimulateTest, WorkersBeginApartUnlessToldOtherwise) {

@@ -58,34 +58,43 @@ TEST(BestTrials, KeepsNoneThatFailed) {
   EXPECT_THAT(BestTrials({0}, {std::nullopt}, 1), IsEmpty());
 }
 
-TEST(Halve, IfAllFailTheRungBeforeDecides) {
-  const auto result = Halve(PlanRungs(9), [](int rung, double, const std::vector<int>& trials) {
-    std::vector<std::optional<TrialScore>> scores;
-    for (const int trial : trials) {
-      scores.push_back(rung == 0 ? std::optional(TrialScore(-std::abs(trial - 4), 0)) : std::nullopt);
-    }
-    return scores;
-  });
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->best, 4);
-  EXPECT_EQ(result->rungs.size(), 2u);
+using Scores = std::vector<std::optional<TrialScore>>;
+
+// Carries out a search whose trials have the scores of `score(rung, share, trial)`.
+template <typename Score>
+HalvingResult Halve(const std::vector<Rung>& rungs, const Score& score) {
+  Halving halving(rungs);
+  while (!halving.done()) {
+    Scores scores;
+    for (const int trial : halving.trials()) scores.push_back(score(halving.rung(), halving.share(), trial));
+    halving.Report(std::move(scores));
+  }
+  return halving.result();
 }
 
-TEST(Halve, HasNoBestTrialIfNoneHasAScore) {
-  const auto result = Halve(PlanRungs(3), [](int, double, const std::vector<int>& trials) {
-    return std::vector<std::optional<TrialScore>>(trials.size());
+TEST(Halving, IfAllFailTheRungBeforeDecides) {
+  const HalvingResult result = Halve(PlanRungs(9), [](int rung, double, int trial) {
+    return rung == 0 ? std::optional(TrialScore(-std::abs(trial - 4), 0)) : std::nullopt;
   });
-  ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result->best, -1);
+  EXPECT_EQ(result.best, 4);
+  EXPECT_EQ(result.rungs.size(), 2u);
 }
 
-TEST(Halve, EndsWithAnErrorOfARun) {
-  const auto result = Halve(
-      PlanRungs(3),
-      [](int, double, const std::vector<int>&) -> absl::StatusOr<std::vector<std::optional<TrialScore>>> {
-        return absl::AbortedError("interrupted");
-      });
-  EXPECT_TRUE(absl::IsAborted(result.status()));
+TEST(Halving, HasNoBestTrialIfNoneHasAScore) {
+  const HalvingResult result =
+      Halve(PlanRungs(3), [](int, double, int) { return std::optional<TrialScore>(); });
+  EXPECT_EQ(result.best, -1);
+  EXPECT_EQ(result.rungs.size(), 1u);
+}
+
+TEST(Halving, RunsTheSharesOfTheRungs) {
+  std::vector<double> shares;
+  Halve(PlanRungsThatCost(14, 1), [&](int, double share, int) {
+    shares.push_back(share);
+    return std::optional(TrialScore(0, 0));
+  });
+  ASSERT_EQ(shares.size(), 14u + 4u);
+  EXPECT_DOUBLE_EQ(shares.back(), 3 * shares.front());
 }
 
 // The loss of training with a learning rate and a momentum, both as coordinates, after a share of the budget: it falls with
@@ -103,7 +112,7 @@ struct Objective {
   }
 };
 
-TEST(Halve, FindsTheOptimumWithHalfOfTheBudgetOfARandomSearch) {
+TEST(Halving, FindsTheOptimumWithHalfOfTheBudgetOfARandomSearch) {
   constexpr int kObjectives = 300, kRandomTrials = 16, kTrials = 54;
   const std::vector<Rung> rungs = PlanRungs(kTrials);
   ASSERT_LE(CostOf(rungs), kRandomTrials / 2.0);
@@ -111,14 +120,10 @@ TEST(Halve, FindsTheOptimumWithHalfOfTheBudgetOfARandomSearch) {
   double halving = 0, search = 0;
   for (int i = 0; i < kObjectives; ++i) {
     const Objective objective = {random.Uniform(0.1, 0.9), random.Uniform(0.1, 0.9)};
-    const auto result = Halve(rungs, [&](int, double share, const std::vector<int>& trials) {
-      std::vector<std::optional<TrialScore>> scores;
-      for (const int trial : trials)
-        scores.push_back(TrialScore(-objective.Loss(TrialPoint(trial, 2), share), 0));
-      return scores;
+    const HalvingResult result = Halve(rungs, [&](int, double share, int trial) {
+      return std::optional(TrialScore(-objective.Loss(TrialPoint(trial, 2), share), 0));
     });
-    ASSERT_TRUE(result.ok());
-    const double found = objective.Floor(TrialPoint(result->best, 2));
+    const double found = objective.Floor(TrialPoint(result.best, 2));
     EXPECT_LT(found, 0.1) << objective.rate << " " << objective.momentum;
     halving += found / kObjectives;
     double best = 1e9;

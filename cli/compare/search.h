@@ -1,0 +1,39 @@
+// Searches by successive halving (cli/tune/halving.h) whose trials are runs: those of `catchment tune`, and those for the
+// learning rates of a comparison.
+#ifndef CATCHMENT_CLI_COMPARE_SEARCH_H_
+#define CATCHMENT_CLI_COMPARE_SEARCH_H_
+
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/compare/compare_directory.h"
+#include "cli/compare/compare_plan.h"
+#include "cli/report/run_result.h"
+#include "cli/terminal.h"
+#include "cli/tune/halving.h"
+
+namespace catchment {
+
+class Launcher;
+
+struct Search {
+  std::vector<Rung> rungs;
+  // Returns the run of a trial. A trial whose job is not valid, which is an error, loses.
+  std::function<absl::StatusOr<PlannedRun>(int trial, int rung, double share)> plan;
+};
+
+struct SearchResult {
+  HalvingResult halving;
+  std::vector<std::vector<RunResult>> runs;  // of each rung, in the order of its trials
+};
+
+// Carries out searches side by side: the launcher gets the runs of a rung of all of them at once, without those that are
+// done. A run that diverges or fails loses. Errors: those of Launcher::Launch, with the signal that ended it in *signal.
+absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>& searches,
+                                                      const CompareDirectory& directory, Launcher* launcher,
+                                                      const Streams& streams, int* signal);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_COMPARE_SEARCH_H_
