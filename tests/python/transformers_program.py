@@ -1,0 +1,111 @@
+"""The programs of transformers_test.py: python transformers_program.py ROWS VARIANT. Without a worker it trains by itself, and
+prints the final weights as JSON."""
+import json
+import os
+import sys
+import warnings
+
+import torch
+import transformers
+from torch import nn
+from torch.nn import functional as F
+
+EPOCHS = 15
+
+
+class Config(transformers.PretrainedConfig):
+    model_type = "small"
+
+
+class Classifier(transformers.PreTrainedModel):
+    config_class = Config
+
+    def __init__(self, config):
+        super().__init__(config)
+        torch.manual_seed(4)
+        self.layers = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3))
+        self.post_init()
+
+    def _init_weights(self, module):
+        pass
+
+    def forward(self, x, labels=None):
+        z = self.layers(x)
+        return {"loss": F.cross_entropy(z, labels), "logits": z}
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, path):
+        self._rows = [list(map(float, line.split(","))) for line in open(path)]
+
+    def __len__(self):
+        return len(self._rows)
+
+    def __getitem__(self, index):
+        row = self._rows[index]
+        return {"x": torch.tensor(row[:-1]), "labels": int(row[-1]), "unused": "text"}
+
+
+class Stop(transformers.TrainerCallback):
+    def on_step_end(self, args, state, control, **named):
+        control.should_training_stop = state.global_step == 3
+
+
+def train_by_trainer(module, rows, variant, directory):
+    arguments = transformers.TrainingArguments(
+        output_dir=directory, num_train_epochs=EPOCHS, per_device_train_batch_size=len(rows), learning_rate=0.1, optim="sgd",
+        lr_scheduler_type="constant", max_grad_norm=0.05 if variant == "clip" else 0,
+        gradient_accumulation_steps=2 if variant == "accumulates" else 1, dataloader_num_workers=int(variant == "processes"),
+        save_strategy="epoch" if variant == "save" else "no", report_to=[], use_cpu=True, disable_tqdm=True, logging_steps=10)
+    kind, options = transformers.Trainer, {}
+    if in_job():
+        import catchment.transformers
+        kind, options = catchment.transformers.Trainer, {"local_optimizer": variant == "local"}
+    trainer = kind(module, arguments, train_dataset=rows, eval_dataset=rows,
+                   compute_metrics=lambda scored: {"accuracy": (scored.predictions.argmax(1) == scored.label_ids).mean()},
+                   callbacks=[Stop()] if variant == "stops" else [], **options)
+    trainer.train()
+
+
+def train_by_accelerate(module, rows):
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    if in_job():
+        import catchment.torch as catchment
+        worker = catchment.join(module, rows)
+        optimizer, scheduler = worker.optimizer(), worker.scheduler()
+        loader = worker.loader()
+        module, optimizer, scheduler = accelerator.prepare(module, optimizer, scheduler)
+    else:
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1)
+        loader = torch.utils.data.DataLoader(torch.utils.data.ConcatDataset([rows] * EPOCHS), batch_size=len(rows))
+        module, optimizer, scheduler, loader = accelerator.prepare(module, optimizer, scheduler, loader)
+    for minibatch in loader:
+        loss = module(minibatch["x"], minibatch["labels"])["loss"]
+        accelerator.backward(loss)
+        accelerator.clip_grad_norm_(module.parameters(), 0.5)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+
+
+def in_job():
+    return "CATCHMENT_ATTACH" in os.environ or "CATCHMENT_DESCRIBE" in os.environ
+
+
+def main():
+    path, variant = sys.argv[1:3]
+    warnings.simplefilter("ignore")
+    warnings.filterwarnings("always", "per_device_train_batch_size")
+    rows, module = Rows(path), Classifier(Config())
+    if variant == "accelerate":
+        train_by_accelerate(module, rows)
+    else:
+        train_by_trainer(module, rows, variant, os.path.dirname(path))
+    print("weights " + json.dumps({name: p.detach().flatten().tolist() for name, p in module.named_parameters()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""catchment.transformers, and Accelerate, with the real daemons: tests/python/frameworks.sh hugging."""
+import glob
+import os
+import unittest
+
+from torch_case import FrameworkCase
+
+
+class TransformersTest(FrameworkCase):
+    program = "transformers_program"
+
+    def test_follows_the_same_program_without_a_job(self):
+        for variant in ("plain", "processes", "clip", "accelerate"):
+            with self.subTest(variant):
+                self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
+
+    def test_two_workers_train_all_samples_and_are_scored(self):
+        for variant in ("plain", "processes"):
+            with self.subTest(variant):
+                out = self.trained(variant, "epochs=30", "optimizer.learning_rate=0.3", workers=2)
+                self.assert_scored(out, 30 * 240)
+                self.assertIn("per_device_train_batch_size is 240, and the job's batch_size is 16", self.logs)
+
+    def test_the_log_shows_the_rate_of_the_job(self):
+        self.trained("plain", "epochs=2", "optimizer.learning_rate=0.25", "optimizer.schedule.decay=CONSTANT")
+        self.assertRegex(self.logs, r"'learning_rate': '?0\.25")
+
+    def test_local_steps_are_those_of_the_trainers_optimizer(self):
+        self.assert_as_alone("local", self.trained("local", "algorithm.preset=local_sgd", *self.ALONE[3:]))
+
+    def test_one_worker_saves(self):
+        self.trained("save", "epochs=2", workers=2)
+        self.assertEqual(len(glob.glob(os.path.join(self.directory.name, "checkpoint-*"))), 1)
+
+    def test_a_loop_that_ends_first_leaves_the_job(self):
+        self.trained("stops", "epochs=3", fails=True)
+        self.assertNotIn("Traceback", self.logs)
+        self.assertIn("left", self.logs)
+
+    def test_says_what_does_not_fit(self):
+        self.trained("accumulates", fails=True)
+        self.assertIn("algorithm.contribution.gradient.push_period=2", self.logs)
+
+
+if __name__ == "__main__":
+    unittest.main()
