@@ -4,7 +4,8 @@
     catchment train --program="python examples/python/mnist_torch.py" --workers=2 --set batch_size=64 \
         --set optimizer.learning_rate=0.05 --set optimizer.momentum=0.9 --out=out
 
-The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist (deploy/fetch_mnist.sh fetches them).
+The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where
+deploy/fetch_mnist.sh puts them.
 """
 import gzip
 import os
@@ -17,10 +18,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import catchment.torch as catchment
 
+DATA = os.environ.get("CATCHMENT_DATA") or os.path.expanduser("~/.cache/catchment")
+
 
 def read_idx(name):
     """Returns the tensor in an IDX file: bytes, of one dimension (labels) or three (images)."""
-    path = os.path.join(os.environ["CATCHMENT_DATA"], "mnist", name)
+    path = os.path.join(DATA, "mnist", name)
     with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
         data = bytearray(file.read())
     dimensions = data[3]

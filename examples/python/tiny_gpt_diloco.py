@@ -24,6 +24,8 @@ class Text(Dataset):
 
     def __init__(self, test):
         paths = sorted(glob.glob(ROOT + "/docs/**/*.md", recursive=True) + glob.glob(ROOT + "/proto/*.proto"))
+        if not paths:
+            raise FileNotFoundError(f"{os.path.normpath(ROOT)} has no docs/*.md: this example reads the repository's pages")
         characters = "".join(open(path, encoding="utf-8").read() for path in paths)
         self.alphabet = sorted(set(characters))
         numbers = {c: i for i, c in enumerate(self.alphabet)}
