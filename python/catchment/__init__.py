@@ -10,7 +10,7 @@ anywhere, catchment.torch for PyTorch. docs/python.md begins with examples.
         worker.gradients["bias"][...] = gradients[1]
         worker.step(loss)
 """
-from typing import Any, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
 
 from . import _attachment
 from ._position import Position
@@ -70,7 +70,7 @@ class Worker(Position):
         self._size = len(attachment.weights) // 4
         self._under_way = False
 
-    def minibatches(self):
+    def minibatches(self) -> Iterator[Any]:
         """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
         the job is over. step() belongs to each. While one is under way, the weights are there. A loop that was
         interrupted may be run again, from the minibatch that it was interrupted in."""
@@ -104,7 +104,7 @@ class Worker(Position):
         self.steps += 1
         self._attachment.done(float(loss), int(correct))
 
-    def evaluate(self, score):
+    def evaluate(self, score: Callable[[], Tuple[float, int]]) -> None:
         """Calls `score` whenever the job asks for it, until the job is over. It returns the mean loss over the test
         set and how many of its samples were given the right class (0 where there are no classes)."""
         if not self.evaluates:

@@ -20,12 +20,12 @@ class Position:
         self.steps = 0
 
     @property
-    def progress(self):
+    def progress(self) -> float:
         """The share of the job's budget that had been assigned when the step under way began, from 0 to 1."""
         return self._begun().progress
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """That of the first sample of the step under way, from 0."""
         return self._begun().epoch
 
@@ -34,7 +34,7 @@ class Position:
             self._attachment.await_begin()
         return self._attachment
 
-    def leave(self):
+    def leave(self) -> None:
         """Ends this worker in order, before the job is over: others get its samples, minibatches() ends, and what
         follows in the program runs without the job. The step that is under way does not count."""
         if self.evaluates:

@@ -16,9 +16,10 @@ import contextlib
 import ctypes
 import os
 import warnings
+from typing import Any, Callable, Iterator, Optional, Tuple, Union
 
 import torch
-from torch.utils.data import IterableDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import _attachment, _copies, _scaler
 from ._minibatches import Handed, Loader, Minibatches, NoMinibatches
@@ -58,7 +59,8 @@ _COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model, train, test=None, optimizer=None, master=None, group=None, overlap=False):
+def join(model: torch.nn.Module, train: Any, test: Any = None, optimizer: Any = None, master: Optional[str] = None,
+         group: Any = None, overlap: bool = False) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
@@ -273,7 +275,7 @@ class Worker(Position):
 
     # --------------------------------------------------------------------------------------------------- the loop
 
-    def minibatches(self, data=None, collate=None):
+    def minibatches(self, data: Any = None, collate: Optional[Callable] = None) -> IterableDataset:
         """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is over.
 
         data: the training set, if join was given only its size. collate: makes a minibatch of a list of samples;
@@ -290,13 +292,13 @@ class Worker(Position):
         self._restart_step()
         return Minibatches(data, collate or default_collate, self._attachment, self._handed)
 
-    def loader(self, data=None, collate=None, **options):
+    def loader(self, data: Any = None, collate: Optional[Callable] = None, **options: Any) -> DataLoader:
         """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, more than any job has, and
         a loop over it may ask for a minibatch before the step of the one before. options: num_workers and others of
         DataLoader that do not make minibatches."""
         return Loader(self.minibatches(data, collate), **options)
 
-    def optimizer(self):
+    def optimizer(self) -> torch.optim.Optimizer:
         """Returns the servers' optimizer as a torch.optim.Optimizer, for frameworks: its step() is worker.step(). Every
         call returns the same one."""
         if self._optimizer_of_servers is None:
@@ -308,7 +310,7 @@ class Worker(Position):
         return Scheduler(self.optimizer())
 
     @contextlib.contextmanager
-    def no_sync(self):
+    def no_sync(self) -> Iterator[None]:
         """In this context backward adds to .grad, and nothing is sent. Only join(overlap=True) needs it, for all calls of
         backward in a step but the last one."""
         self._accumulates, before = True, self._accumulates
@@ -317,7 +319,7 @@ class Worker(Position):
         finally:
             self._accumulates = before
 
-    def step(self, loss, correct=0):
+    def step(self, loss: Union[torch.Tensor, float], correct: Union[torch.Tensor, int] = 0) -> None:
         """Ends a step: call it once for each minibatch, after its backward pass. Returns when the weights of the next one
         are there; with overlap, without waiting for them.
 
@@ -347,7 +349,8 @@ class Worker(Position):
             parameter.tensor.grad = parameter.sent = None
         self._begin_step()
 
-    def evaluate(self, score, forward=None, data=None, collate=None):
+    def evaluate(self, score: Callable[[], Tuple[float, int]], forward: Optional[Callable] = None, data: Any = None,
+                 collate: Optional[Callable] = None) -> None:
         """Calls `score` with each weights that the job wants scored, until the job is over. It returns the mean loss
         over the test set and how many of its samples were given the right class (0 where there are no classes). In a
         process group every process calls it, and what that of rank 0 returns counts.
