@@ -15,6 +15,7 @@ readonly table="
 torch      torch.txt         copies_test torch_test group_test
 lightning  lightning.txt     lightning_test
 hugging    hugging.txt       transformers_test
+notebook   notebook.txt      notebook_test
 "
 
 readonly directory=${CATCHMENT_FRAMEWORKS:-$HOME/.cache/catchment/frameworks}
