@@ -7,13 +7,29 @@ from . import Worker
 class ExchangingWorker(Worker):
     """A worker of arrays, whose `_exchange` may be called from within a compiled step.
 
-    An exception there would reach the program late, or as another one. So `_exchange` raises none: `_check`, which the
+    An exception there would reach the program late, or as another one. So `_exchange` raises none: `_settle`, which the
     program's own thread calls, does.
     """
 
     def __init__(self, attachment):
         super().__init__(attachment)
         self._failure = None
+
+    def minibatches(self):
+        """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
+        the job is over. A step, or a call of the optimizer, belongs to each."""
+        for samples in super().minibatches():
+            yield samples
+            self._settle()
+
+    def _settle(self):
+        """Waits until the steps that were begun are complete. Raises the exception of one that failed."""
+        self._await_steps()
+        if self._failure is not None:
+            raise self._failure
+
+    def _await_steps(self):
+        """Blocks until what the framework computes in the background is done."""
 
     def _exchange(self, loss, gradients):
         """Submits the gradients and ends the step. Returns the weights of the next one, or the final ones if the job is
@@ -26,11 +42,6 @@ class ExchangingWorker(Worker):
         except Exception as failure:
             self._failure = failure
         return self._copy_weights()
-
-    def _check(self):
-        """Raises the exception of an earlier exchange, if there was one."""
-        if self._failure is not None:
-            raise self._failure
 
     def _write(self, gradients):
         """gradients: in the order of the parameters."""

@@ -117,8 +117,7 @@ class Worker(ExchangingWorker):
     def params(self):
         """Returns the weights as a pytree like that which join was given, with its types and on its devices: those of the
         minibatch that is under way, or the job's final ones when it is over. It may be kept."""
-        jax.effects_barrier()
-        self._check()
+        self._settle()
         if not self.evaluates and not self._attachment.stopped:
             self._begin_step()
         return self._tree.on_devices(self._copy_weights())
@@ -132,13 +131,8 @@ class Worker(ExchangingWorker):
         self._write(jax.device_get(self._tree.leaves_of(grads)))
         super().step(loss, correct)
 
-    def minibatches(self):
-        """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
-        the job is over. step(), or an update of transformation(), belongs to each."""
-        for samples in super().minibatches():
-            yield samples
-            jax.effects_barrier()
-            self._check()
+    def _await_steps(self):
+        jax.effects_barrier()
 
     def transformation(self):
         """Returns the servers' optimizer as an optax.GradientTransformationExtraArgs, for code that has one. Its update

@@ -307,6 +307,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("docs/lightning.md", r"catchment train .*", program),
     ("docs/algorithms/muloco.md", r"catchment train .*", program),
     ("docs/jax.md", r"catchment train .*", program),
+    ("docs/keras.md", r"catchment train .*", program),
     ("docs/python.md", r"deploy/wheel\.sh|pip install .*",
      taken_by("tests/deploy/wheel_test.sh", "made, and installed", "deploy/wheel.sh")),
     ("docs/codecs.md", r"catchment train .*",

@@ -56,7 +56,8 @@ class ProgramCase(unittest.TestCase):
             command += ["--set", change]
         environment = dict(os.environ, PYTHONPATH=os.path.abspath("python"), **environment)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        self.logs = done.stdout + "".join(read(path) for path in sorted(glob.glob(out + "/logs/worker-*.log")))
+        logs = sorted(glob.glob(out + "/logs/worker-*.log") + glob.glob(out + "/logs/evaluator*.log"))
+        self.logs = done.stdout + "".join(map(read, logs))
         self.assertEqual(done.returncode != 0, fails, self.logs)
         if not fails:  # not behind the loop, either, when the job is done
             self.assertNotRegex(self.logs, "the program .* ended: (?!exit code 0)")

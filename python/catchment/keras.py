@@ -1,0 +1,451 @@
+"""Trains a Keras 3 model with Catchment's parameter servers. docs/keras.md begins with the lines to change.
+
+    import catchment.keras as catchment
+
+    worker = catchment.join(model, (x_train, y_train))
+    model.compile(optimizer=worker.optimizer(), loss=..., metrics=["accuracy"])
+    model.fit(worker.data(), callbacks=[worker.callback()])
+
+Backends: JAX, PyTorch and TensorFlow.
+"""
+import collections
+import threading
+import warnings
+
+import keras
+import numpy
+
+from . import _attachment
+from ._exchange import ExchangingWorker
+
+__all__ = ["Worker", "join"]
+
+_BACKEND = ("Keras runs with backend %s, which does not train: set KERAS_BACKEND to jax, torch or tensorflow")
+_NOT_BUILT = ("the model has no weights yet: give it a keras.Input, or pass a minibatch through it, before join()")
+_NOTHING = "the model has no trainable weight, so there is nothing to train"
+_CONSTRAINT = ("%s has a constraint, and the servers, which move the weights, do not apply it: put it into the layer's "
+               "call()")
+_OVERWRITTEN = ("%s is overwritten with its gradient, as for float8, and the servers would descend by it: train without the "
+                "float8 policy")
+_NO_ARRAYS = ("the %s set has a part of type %s: give join() arrays, such as (x, y), or the number of samples, and "
+              "worker.data(load) a function that returns the minibatch of their indices")
+_LENGTHS = "the parts of the %s set have %s samples: give all of them the same number"
+_NO_DATA = ("join() was given only the size of the training set: give worker.data(load) a function that returns the "
+            "minibatch of an array of indices")
+_NO_TEST = ("join() was given no test data: give it test=(x_test, y_test), or worker.evaluate() a function that returns the "
+            "loss and the number of right samples")
+_OPTIONS = ("worker.optimizer() takes no %s: the servers move the weights, by the job's optimizer (--set optimizer.%s=...)")
+_JOB_FIELDS = {"clipnorm": "clip_norm", "global_clipnorm": "clip_norm", "clipvalue": "clip_value"}
+_RATE = ("the learning rate is the job's, and a callback or program that sets it has no effect: set "
+         "optimizer.learning_rate and optimizer.schedule in the job")
+_OTHER_OPTIMIZER = ("the model is compiled with another optimizer (%s), and the servers move the weights: call "
+                    "model.compile(optimizer=worker.optimizer(), ...)")
+_SCALED = ("a model of policy mixed_float16 scales its loss, and leaves steps out: use mixed_bfloat16, or compile the model "
+           "with auto_scale_loss=False")
+_CHANGED = ("weight %s is trainable in only one of the model now and the model when join() was called: freeze or add layers "
+            "before join()")
+_REPLICAS = "a tf.distribute strategy of %d replicas would make each step as often: start a worker for each device"
+_EVALUATOR = ("this program scores weights and does not train: after compile(), call worker.evaluate() if worker.evaluates")
+_NO_CALLBACK = "fit() has no callback of the worker: call model.fit(worker.data(), callbacks=[worker.callback()])"
+_OVER = "the job is over: it has no more minibatches for fit()"
+_EPOCHS = ("fit() has epochs=%d, and the job's budget ends it (--set epochs=%d): all of it is one epoch here; to have "
+           "several, give steps_per_epoch, too")
+_EARLY = ("fit() has ended before the job: call it again for the rest, or worker.leave() to have others train that")
+_LEFT_OUT = ("step %d was left out: call the optimizer once for each minibatch; a loop may look one minibatch ahead, not more")
+_SHUFFLE = "`shuffle=True` was passed, but will be ignored"
+_AHEAD_SECONDS = 0.5
+_PAUSE_SECONDS = 0.01
+_STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
+
+
+def join(model, train, test=None, master=None):
+    """Joins the job that this program was started for; returns a Worker. Call it once, before compile().
+
+    model: a keras.Model that is built. Its trainable weights are the job's from here on.
+    train, test: the data sets, as arrays of the same length: (x, y), (x, y, sample_weight) or x, whose parts may be
+    dictionaries and lists; or the numbers of their samples. Without `test` the job has no evaluator.
+    master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts a
+    worker of that job.
+
+    Raises RuntimeError if the program was not started by a Catchment worker and `master` is not given, or if its
+    model or its data are not the job's.
+    """
+    if keras.backend.backend() not in _CALLS:
+        raise RuntimeError(_BACKEND % keras.backend.backend())
+    variables = _check(model)
+    train, test = _Data(train, "training"), _Data(0 if test is None else test, "test")
+    tensors = list(zip(_names(variables), (tuple(v.shape) for v in variables)))
+    directory = _attachment.describe_only()
+    if directory is not None:
+        _attachment.describe(directory, tensors, [_floats(v).tobytes() for v in variables], train.size, test.size)
+    device = "Keras %s, %s" % (keras.__version__, keras.backend.backend())
+    attachment = _attachment.Attachment(tensors, train.size, test.size, device, master=master)
+    return Worker(attachment, model, variables, train, test)
+
+
+def _check(model):
+    """Returns the weights that are to be trained."""
+    if not model.built:
+        raise ValueError(_NOT_BUILT)
+    variables = model.trainable_variables
+    if not variables:
+        raise ValueError(_NOTHING)
+    for variable in variables:
+        if getattr(variable, "constraint", None) is not None:
+            raise ValueError(_CONSTRAINT % variable.path)
+        if getattr(variable, "overwrite_with_gradient", False):
+            raise ValueError(_OVERWRITTEN % variable.path)
+    return list(variables)
+
+
+def _names(variables):
+    """Returns the variables' paths, which are numbered if several have the same one."""
+    names, count = [], collections.Counter()
+    for variable in variables:
+        count[variable.path] += 1
+        names.append(variable.path + ("_%d" % count[variable.path] if count[variable.path] > 1 else ""))
+    return names
+
+
+def _floats(variable):
+    return numpy.asarray(keras.ops.convert_to_numpy(variable), dtype=numpy.float32)
+
+
+class _Data:
+    """A data set: arrays with a sample for each index, or only its size."""
+
+    def __init__(self, data, what):
+        self.arrays = None
+        if isinstance(data, int):
+            self.size = data
+            return
+        self.arrays = keras.tree.map_structure(lambda part: self._as_array(part, what), data)
+        sizes = sorted({len(part) for part in keras.tree.flatten(self.arrays)})
+        if len(sizes) != 1:
+            raise ValueError(_LENGTHS % (what, " and ".join(map(str, sizes))))
+        self.size = sizes[0]
+
+    @staticmethod
+    def _as_array(part, what):
+        if not getattr(part, "shape", ()):
+            raise TypeError(_NO_ARRAYS % (what, type(part).__name__))
+        return part if isinstance(part, numpy.ndarray) else keras.ops.convert_to_numpy(part)
+
+    def minibatch(self, samples):
+        return keras.tree.map_structure(lambda part: part[samples], self.arrays)
+
+
+# ------------------------------------------------------------------------------------------------------ backends
+
+def _call_jax(function, values, shapes):
+    import jax
+
+    results = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+    # Without a derivative, which a call of the host has not.
+    return jax.experimental.io_callback(function, results, *map(jax.lax.stop_gradient, values), ordered=True)
+
+
+def _call_torch(function, values, shapes):
+    return function(*(value.detach().cpu().numpy() for value in values))
+
+
+def _call_tensorflow(function, values, shapes):
+    import tensorflow as tf
+
+    results = tf.numpy_function(function, values, [tf.float32] * len(shapes))
+    return [tf.ensure_shape(result, shape) for result, shape in zip(results, shapes)] if shapes else []
+
+
+# Each calls a function of arrays from within a step, in the order of the program, and returns its float32 arrays.
+_CALLS = {"jax": _call_jax, "torch": _call_torch, "tensorflow": _call_tensorflow}
+
+
+# -------------------------------------------------------------------------------------------- objects for Keras
+
+@keras.saving.register_keras_serializable("catchment")
+class Optimizer(keras.optimizers.Optimizer):
+    """The servers' optimizer: it submits the gradients, and assigns the next weights. Its rate shows the job's."""
+
+    def __init__(self, worker):
+        super().__init__(learning_rate=float(worker._attachment.learning_rate), name="catchment")
+        self._worker = worker
+        self.build(worker._variables)
+
+    @property
+    def learning_rate(self):
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate):
+        raise ValueError(_RATE)
+
+    def scale_loss(self, loss):
+        """Notes the loss of a step, which Keras calls this for."""
+        self._call(self._worker._note_loss, [keras.ops.cast(loss, "float32")], [])
+        return loss
+
+    def apply(self, grads, trainable_variables=None):
+        variables = self._trainable_variables if trainable_variables is None else trainable_variables
+        gradients = [keras.ops.zeros(v.shape, "float32") for v in self._trainable_variables]
+        for variable, gradient in zip(variables, grads):
+            if gradient is not None:
+                index = self._get_variable_index(variable)
+                gradients[index] = keras.ops.cast(keras.ops.convert_to_tensor(gradient), "float32")
+        shapes = [()] + [tuple(v.shape) for v in self._trainable_variables]
+        rate, *weights = self._call(self._worker._exchange_arrays, gradients, shapes)
+        for variable, values in zip([self._learning_rate] + self._trainable_variables, [rate] + weights):
+            variable.assign(keras.ops.convert_to_tensor(values))
+        self._iterations.assign_add(1)
+
+    @staticmethod
+    def _call(function, values, shapes):
+        return _CALLS[keras.backend.backend()](function, values, shapes)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """For files of a model: an optimizer without a worker."""
+        return keras.optimizers.SGD(config["learning_rate"])
+
+
+class Callback(keras.callbacks.Callback):
+    """Ends fit() with the job, and raises its failure there."""
+
+    def __init__(self, worker):
+        super().__init__()
+        self._worker = worker
+
+    def set_model(self, model):
+        super().set_model(model)
+        self._worker._follow(model)
+
+    def on_train_begin(self, logs=None):
+        worker = self._worker
+        if self.params["epochs"] > 1 and self.params["steps"] is None:
+            warnings.warn(_EPOCHS % (self.params["epochs"], self.params["epochs"]))
+        worker._assign_weights()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._worker._settle()
+        if self._worker._attachment.stopped:
+            self._model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        if not self._worker._attachment.stopped:
+            warnings.warn(_EARLY)
+
+
+class _Minibatches(keras.utils.PyDataset):
+    """The job's minibatches for fit() with JAX and PyTorch, in the order in which it asks for them."""
+
+    def __init__(self, make):
+        super().__init__()
+        self._make, self._iterator = make, None
+
+    @property
+    def num_batches(self):
+        return None  # the job ends the loop
+
+    def __getitem__(self, index):
+        if index == 0:
+            self._iterator = self._make()
+        return next(self._iterator)
+
+
+def _tensorflow_data(make, first):
+    """Returns a tf.data.Dataset, which loads nothing ahead."""
+    import tensorflow as tf
+
+    def signature(part):
+        part = numpy.asarray(part)
+        return tf.TensorSpec((None,) + part.shape[1:], part.dtype)
+
+    data = tf.data.Dataset.from_generator(make, output_signature=keras.tree.map_structure(signature, first))
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.inject_prefetch = False
+    return data.with_options(options)
+
+
+# ------------------------------------------------------------------------------------------------------- worker
+
+class Worker(ExchangingWorker):
+    """This program's place in the job: what catchment.Worker is, with a Keras model."""
+
+    def __init__(self, attachment, model, variables, train, test):
+        super().__init__(attachment)
+        self._model, self._variables, self._train, self._test = model, variables, train, test
+        self._optimizer = None
+        self._followed = False           # by fit()
+        self._loss = 0.0                 # of the step under way
+        self._handed = collections.deque()  # of each minibatch that fit() has and has not trained: whether it is one
+        if not self.evaluates:
+            self._begin_step()
+            self._assign_weights()
+
+    def optimizer(self, **options):
+        """Returns the servers' optimizer, for compile(). Every call returns the same one."""
+        for name in options:
+            raise TypeError(_OPTIONS % (name, _JOB_FIELDS.get(name, name)))
+        if self._optimizer is None:
+            self._optimizer = Optimizer(self)
+        return self._optimizer
+
+    def callback(self):
+        """Returns the callback that fit() needs: it ends fit() with the job, and raises the job's failure there."""
+        return Callback(self)
+
+    def data(self, load=None):
+        """Returns the minibatches that the job assigns to this worker, for fit(). load(samples): makes one, such as
+        (x, y), of an array of indices; without it, it is that part of the arrays that join was given."""
+        if self.evaluates:
+            raise RuntimeError(_EVALUATOR)
+        if load is None and self._train.arrays is None:
+            raise TypeError(_NO_DATA)
+        load = load or self._train.minibatch
+        if not self._begin_step():
+            raise RuntimeError(_OVER)
+
+        warnings.filterwarnings("ignore", _SHUFFLE)  # fit()'s default, which the job's order replaces
+
+        def make():
+            return (_as_tuple(minibatch) for minibatch in self._in_turn(load))
+
+        if keras.backend.backend() == "tensorflow":
+            return _tensorflow_data(make, _as_tuple(load(self._samples(self._attachment.step))))
+        return _Minibatches(make)
+
+    def evaluate(self, score=None):
+        """Calls `score` whenever weights are to be scored, until the job is over. It returns the mean loss over the test
+        set and how many of its samples were given the right class (0 if there are no classes). Without it, they
+        are model.evaluate()'s loss, and the first of its metrics with "acc" in its name, of the test data of join.
+
+        If the model has batch norm, its moving means and variances are computed anew before, of some 1000 training
+        samples. They go into the file of weights.
+        """
+        if score is None and self._test.arrays is None:
+            raise TypeError(_NO_TEST)
+
+        def score_weights():
+            self._assign_weights()
+            statistics = self._estimate_statistics()
+            loss, correct = (score or self._score)()
+            for name, variable in statistics:
+                self._attachment.statistic(name, _floats(variable).tobytes())
+            return loss, correct
+
+        super().evaluate(score_weights)
+
+    def _score(self):
+        parts = _as_tuple(self._test.arrays)
+        logs = self._model.evaluate(*parts[:2], sample_weight=parts[2] if len(parts) > 2 else None, verbose=0,
+                                    return_dict=True)
+        accuracy = next((value for name, value in logs.items() if "acc" in name), 0.0)
+        return logs["loss"], round(float(accuracy) * self._test.size)
+
+    def _estimate_statistics(self):
+        """Means over minibatches, as the job's own models take them. Returns (name, variable)."""
+        norms = [layer for layer in self._model._flatten_layers()
+                 if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable]
+        if not norms or self._train.arrays is None:
+            return []
+        size = self._train.size
+        count = min(size, -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size)
+        momenta = [layer.momentum for layer in norms]
+        for number, begin in enumerate(range(0, count - self.batch_size + 1, self.batch_size) or [0]):
+            for layer in norms:
+                layer.momentum = number / (number + 1)  # the mean of all so far
+            samples = numpy.arange(begin, min(begin + self.batch_size, count)) * size // count
+            self._model(_as_tuple(self._train.minibatch(samples))[0], training=True)
+        for layer, momentum in zip(norms, momenta):
+            layer.momentum = momentum
+        return [(_layer_path(variable) + name, variable) for layer in norms for name, variable in (
+            (".running_mean", layer.moving_mean), (".running_var", layer.moving_variance))]
+
+    # ------------------------------------------------------------------------------------------------ minibatches
+
+    def _in_turn(self, load):
+        """Yields minibatches from the step under way on. A loop in this thread may ask for one before the step of the one
+        before is made. If that one is not planned then, it receives the last one again, whose step is left out."""
+        step, last = self._attachment.step, None
+        self._handed.clear()
+        while True:
+            self._settle()
+            if self.steps > 0 and not self._followed:
+                raise RuntimeError(_NO_CALLBACK)
+            if threading.current_thread() is not threading.main_thread():
+                self._await_step(step)
+            elif len(self._handed) > 1:
+                raise RuntimeError(_LEFT_OUT % self._attachment.step)
+            elif self._handed and not self._attachment.plan.knows(step, _AHEAD_SECONDS):
+                self._handed.append(False)
+                yield last
+                continue
+            samples = self._samples(step)
+            if samples is None or self._attachment.stopped:
+                return
+            last = load(samples)
+            self._handed.append(True)
+            yield last
+            step += 1
+
+    def _await_step(self, step):
+        """Waits, in a thread of the framework, until the steps before this one are made."""
+        while self._attachment.step < step and not self._attachment.stopped:
+            threading.Event().wait(_PAUSE_SECONDS)
+
+    def _samples(self, step):
+        samples = self._attachment.plan.samples(step)
+        return None if samples is None else numpy.frombuffer(samples, dtype=numpy.uint32).astype(numpy.int64)
+
+    # ------------------------------------------------------------------------------------------------------ steps
+
+    def _await_steps(self):
+        if keras.backend.backend() == "jax":
+            import jax
+
+            jax.effects_barrier()
+
+    def _note_loss(self, loss):
+        self._loss = float(loss)
+        return []
+
+    def _exchange_arrays(self, *gradients):
+        """Returns the rate and the weights of the next step."""
+        if not self._handed or self._handed.popleft():
+            weights = self._exchange(self._loss, gradients)
+        else:
+            weights = self._copy_weights()
+        return [numpy.array(self._attachment.learning_rate, dtype=numpy.float32)] + weights
+
+    def _assign_weights(self):
+        for variable, values in zip(self._variables, self._copy_weights()):
+            variable.assign(values)
+
+    def _follow(self, model):
+        """Checks the model of a fit() that begins."""
+        if self.evaluates:
+            raise RuntimeError(_EVALUATOR)
+        if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
+            raise ValueError(_SCALED)
+        if model.optimizer is not self.optimizer():
+            raise ValueError(_OTHER_OPTIMIZER % type(model.optimizer).__name__)
+        others = {id(v): v for v in self._variables}
+        for variable in model.trainable_variables:
+            if others.pop(id(variable), None) is None:
+                raise ValueError(_CHANGED % variable.path)
+        for variable in others.values():
+            raise ValueError(_CHANGED % variable.path)
+        if keras.backend.backend() == "tensorflow":
+            if model.distribute_strategy.num_replicas_in_sync > 1:
+                raise ValueError(_REPLICAS % model.distribute_strategy.num_replicas_in_sync)
+            if model.jit_compile:  # XLA cannot call the host
+                model.jit_compile, model.train_function = False, None
+        self._followed = True
+
+
+def _layer_path(variable):
+    return variable.path.rpartition("/")[0]
+
+
+def _as_tuple(minibatch):
+    return tuple(minibatch) if isinstance(minibatch, (list, tuple)) else (minibatch,)

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""A worker's program for keras_test.py: small models in Keras, on the rows of a CSV file.
+
+    keras_program.py CSV VARIANT
+"""
+import re
+import sys
+import warnings
+
+import keras
+import numpy as np
+from keras import layers
+
+import catchment.keras as catchment
+
+RATE, BATCH = 0.1, 16
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def load(path):
+    rows = np.loadtxt(path, delimiter=",", dtype=np.float32)
+    return rows[:, :6], rows[:, 6].astype(np.int32)
+
+
+def perceptron(inputs=6):
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([keras.Input((inputs,)), layers.Dense(8, "tanh"), layers.Dense(3)])
+
+
+def normed():
+    keras.utils.set_random_seed(1)
+    return keras.Sequential([keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.ReLU(), layers.Dense(3)])
+
+
+def two_inputs():
+    """An embedding, a penalty, batch norm, and a weight that is frozen."""
+    keras.utils.set_random_seed(1)
+    numbers, words = keras.Input((6,), name="numbers"), keras.Input((6,), name="words", dtype="int32")
+    x = layers.Dense(8, kernel_regularizer=keras.regularizers.L2(0.01))(numbers)
+    table = layers.Flatten()(layers.Embedding(12, 2)(words))
+    frozen = layers.Dense(4, trainable=False)
+    x = layers.BatchNormalization()(layers.Concatenate()([x, frozen(table)]))
+    return keras.Model({"numbers": numbers, "words": words}, layers.Dense(3)(x))
+
+
+def parts(x):
+    return {"numbers": x, "words": (x > 0) + 2 * np.arange(6, dtype=np.int32)}
+
+
+def largest_difference(model, other):
+    return max(np.abs(keras.ops.convert_to_numpy(a) - keras.ops.convert_to_numpy(b)).max()
+               for a, b in zip(model.weights, other.weights) if "seed" not in a.path)
+
+
+class Recorder:
+    """The minibatches and losses of a worker's steps."""
+
+    def __init__(self, worker, minibatch):
+        self.samples, self.losses, self._minibatch = {}, [], minibatch
+        done = worker._attachment.done
+        worker._attachment.done = lambda loss, correct: (self.losses.append(loss), done(loss, correct))
+
+    def load(self, samples):
+        self.samples[tuple(samples)] = None  # a minibatch is asked for twice if Keras builds a part of the model with it
+        return self._minibatch(samples)
+
+
+def follow(make, x, y, train, **options):
+    """Trains, and after that as Keras alone does."""
+    model, mine = make(), make()
+    worker = catchment.join(model, len(y))
+    mine.set_weights(model.get_weights())
+    recorder = Recorder(worker, lambda samples: (keras.tree.map_structure(lambda part: part[samples], x), y[samples]))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"], **options)
+    train(model, worker, recorder)
+    mine.compile(optimizer=keras.optimizers.SGD(RATE), loss=LOSS)
+    assert worker.steps == len(recorder.samples) == 15, (worker.steps, len(recorder.samples))
+    for samples, loss in zip(recorder.samples, recorder.losses):
+        mine.reset_metrics()
+        own = float(mine.train_on_batch(*recorder._minibatch(np.array(samples))))
+        assert abs(own - loss) < 1e-5, (own, loss)
+    difference = largest_difference(model, mine)
+    assert difference < 1e-6, difference
+    assert abs(float(worker.optimizer().learning_rate) - RATE) < 1e-6
+
+
+def fit(model, worker, recorder, **options):
+    return model.fit(worker.data(recorder.load), callbacks=[worker.callback()], verbose=2, **options)
+
+
+def fit_in_parts(model, worker, recorder):
+    """Several epochs of Keras, in two calls."""
+    assert len(fit(model, worker, recorder, epochs=2, steps_per_epoch=4).history["loss"]) == 2
+    assert len(fit(model, worker, recorder, epochs=20, steps_per_epoch=4).history["loss"]) == 2
+
+
+def train_on_batches(model, worker, recorder):
+    for samples in worker.minibatches():
+        model.train_on_batch(*recorder.load(samples))
+
+
+def fit_ahead(model, worker, recorder):
+    """As on a GPU, for which Keras loads one minibatch ahead with JAX."""
+    import jax
+
+    jax.default_backend = lambda: "gpu"
+    fit(model, worker, recorder)
+
+
+def train(x, y):
+    model = normed()
+    worker = catchment.join(model, (x, y), test=(x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS, metrics=["accuracy"])
+    if worker.evaluates:
+        worker.evaluate()
+        return
+    history = model.fit(worker.data(), callbacks=[worker.callback()], validation_data=(x, y), epochs=3, verbose=2).history
+    assert len(history["val_loss"]) == 1
+    np.savez("%s.worker%d.npz" % (sys.argv[1], worker.index),
+             **{v.path.replace("/", "|"): keras.ops.convert_to_numpy(v) for v in model.trainable_variables})
+
+
+def diverge(x, y):
+    model = perceptron()
+    worker = catchment.join(model, (x * np.float32(np.nan), y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS)
+    model.fit(worker.data(), callbacks=[worker.callback()], verbose=2)
+    print("fit() has ended as if the job was done")
+
+
+def fit_in_bfloat16(x, y):
+    keras.config.set_dtype_policy("bfloat16")
+    model = perceptron()
+    worker = catchment.join(model, (x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS)
+    model.fit(worker.data(), callbacks=[worker.callback()], verbose=2)
+    assert worker.steps == 15 and model.evaluate(x, y) < 1.0
+    for variable, values in zip(model.trainable_variables, worker.parameters.values()):
+        assert variable.dtype == "bfloat16"
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(variable).astype("float32"), values, rtol=0.01)
+
+
+def forget_callback(x, y):
+    model = perceptron()
+    worker = catchment.join(model, (x, y))
+    model.compile(optimizer=worker.optimizer(), loss=LOSS)
+    model.fit(worker.data(), verbose=2)
+
+
+def make_mistakes(x, y):
+    """Makes several that raise in this program, and trains after that."""
+    model = perceptron()
+    worker = catchment.join(model, (x, y))
+    optimizer = worker.optimizer()
+
+    def fails(text, call):
+        try:
+            call()
+        except (RuntimeError, TypeError, ValueError) as error:
+            assert re.search(text, str(error)), (text, str(error))
+        else:
+            raise AssertionError("nothing was said of " + text)
+
+    def fit_compiled(*callbacks, optimizer=optimizer):
+        model.compile(optimizer=optimizer, loss=LOSS)
+        model.fit(worker.data(), callbacks=[worker.callback(), *callbacks], verbose=2)
+
+    fails(r"no clipnorm.*--set optimizer.clip_norm=", lambda: worker.optimizer(clipnorm=1.0))
+    fails(r"another optimizer \(Adam\).*compile\(optimizer=worker.optimizer\(\)", lambda: fit_compiled(optimizer="adam"))
+    fails("mixed_bfloat16", lambda: fit_compiled(optimizer=keras.optimizers.LossScaleOptimizer(optimizer)))
+    fails("the learning rate is the job's", lambda: fit_compiled(keras.callbacks.LearningRateScheduler(lambda epoch: 0.5)))
+    model.layers[0].trainable = False
+    fails(r"weight \S+kernel is trainable in only one", fit_compiled)
+    model.layers[0].trainable = True
+    fails("no test data", worker.evaluate)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.compile(optimizer=optimizer, loss=LOSS)
+        model.fit(worker.data(), callbacks=[worker.callback()], epochs=7, verbose=2)
+    assert any("epochs=7, and the job's budget ends it" in str(one.message) for one in caught), caught
+    assert worker.steps == 15
+    fails("the job is over", worker.data)
+    model.save(sys.argv[1] + ".keras")
+    assert largest_difference(keras.models.load_model(sys.argv[1] + ".keras"), model) == 0
+
+
+def run_page(x, y):
+    """Runs the first program of docs/keras.md with other data."""
+    block = re.search(r"```python\n(.*?)```", open("docs/keras.md").read(), re.S)[1]
+    names = {"keras": keras, "model": perceptron(), "x_train": x, "y_train": keras.utils.to_categorical(y), "x_test": x,
+             "y_test": keras.utils.to_categorical(y)}
+    names["model"].add(layers.Softmax())
+    exec(block, names)
+
+
+VARIANTS = {
+    "fit": lambda x, y: follow(perceptron, x, y, fit),
+    "eager": lambda x, y: follow(perceptron, x, y, fit, run_eagerly=True),
+    "ahead": lambda x, y: follow(perceptron, x, y, fit_ahead),
+    "inputs": lambda x, y: follow(two_inputs, parts(x), y, fit_in_parts),
+    "batches": lambda x, y: follow(perceptron, x, y, train_on_batches),
+    "bfloat16": fit_in_bfloat16,
+    "train": train,
+    "diverges": diverge,
+    "no-callback": forget_callback,
+    "mistakes": make_mistakes,
+    "page": run_page,
+}
+
+
+if __name__ == "__main__":
+    VARIANTS[sys.argv[2]](*load(sys.argv[1]))
