@@ -22,8 +22,8 @@ EXTRAS = {
     "torch": ["torch>=2.1"],
     "lightning": ["torch>=2.1", "lightning>=2.2"],
     "transformers": ["torch>=2.1", "transformers>=4.46", "accelerate"],
-    "keras": ["keras>=3"],
-    "jax": ["jax"],
+    "keras": ["keras>=3.15"],
+    "jax": ["jax>=0.10"],
     "notebook": ["cloudpickle"],
 }
 METADATA = """Metadata-Version: 2.1

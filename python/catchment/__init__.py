@@ -1,5 +1,5 @@
 """Trains a model of your own with Catchment's parameter servers: this module for NumPy and for gradients from
-anywhere, catchment.torch for PyTorch. docs/python.md begins with examples.
+anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/python.md begins with examples.
 
     import catchment
 

@@ -139,10 +139,11 @@ class _Data:
 
 def _call_jax(function, values, shapes):
     import jax
+    from jax.experimental import io_callback
 
     results = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
     # Without a derivative, which a call of the host has not.
-    return jax.experimental.io_callback(function, results, *map(jax.lax.stop_gradient, values), ordered=True)
+    return io_callback(function, results, *map(jax.lax.stop_gradient, values), ordered=True)
 
 
 def _call_torch(function, values, shapes):
