@@ -15,6 +15,8 @@ readonly table="
 torch      torch.txt         copies_test torch_test group_test
 lightning  lightning.txt     lightning_test
 hugging    hugging.txt       transformers_test
+keras      keras.txt         keras_test
+jax        jax.txt           jax_test
 notebook   notebook.txt      notebook_test
 "
 
