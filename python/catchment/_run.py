@@ -68,8 +68,8 @@ def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), j
 
     algorithms: presets, such as ["sync", "downpour"].
     workers: numbers of workers.
-    flags: other flags of `catchment compare`, such as seeds=1, budget="samples:120000", straggler="1:4x", target=0.97. A
-    list repeats its flag.
+    flags: other flags of `catchment compare`, such as seeds=1, budget="samples:120000", straggler="1:4x", target=0.97,
+    search="none". A list repeats its flag.
     program, job, settings, out, progress: as for train(). With the same `out`, the runs that are there are not repeated.
     """
     out = _directory(out)
