@@ -111,6 +111,7 @@ Command ServerCommand(const ClusterPlan& plan, int index, const std::string& mas
                                    "--servers=" + absl::StrJoin(servers, ","),
                                    "--checkpoint_dir=" + plan.checkpoints};
   if (index == 0) argv.push_back("--out=" + plan.out);
+  if (index == 0 && plan.evaluator) argv.push_back("--evaluators=1");
   if (plan.resume) argv.push_back("--resume");
   return MakeCommand(plan, absl::StrCat("server-", index), std::move(argv));
 }

@@ -91,6 +91,7 @@ struct Flags {
   int threads = 0;
   int apply_threads = -1;
   bool pin_threads = false;
+  int evaluators = 0;
   bool resume = false;
   TlsFiles tls;
   bool insecure = false;
@@ -121,6 +122,9 @@ CommandLine MakeCommandLine(Flags* f) {
                     "Number of threads that apply contributions. 0: the receiving threads apply them. "
                     "Default -1: 0 with fewer than 4 processors, otherwise half of them, at most 8.");
   line.flags.AddSwitch("pin_threads", &f->pin_threads, "Binds each of the --apply_threads to a processor.");
+  line.flags.AddInt("evaluators", "N", 0, &f->evaluators,
+                    "Master only: the number of evaluators that will be started. After training, the master "
+                    "then waits some seconds for one of them even if none has registered yet. Default 0.");
   line.flags.AddSwitch("resume", &f->resume, "Resumes from the newest complete checkpoint.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   line.check = [f] { return TidyAddresses(&f->servers); };
@@ -554,6 +558,7 @@ MasterHost::Options MasterOptions(const Setting& setting) {
   options.record = start.record;
   options.resumed_checkpoint = start.checkpoint_number();
   options.resumed_version = start.version();
+  options.evaluators = setting.flags.evaluators;
   options.loss = start.loss;
   if (start.loss)
     options.first_incarnation = std::max(options.first_incarnation, start.loss->next_incarnation);

@@ -155,7 +155,7 @@ std::string JobStateMachine::reason() const {
                           save_error_.empty() ? "" : ", which failed so far: ", save_error_);
     case State::kEvaluating:
       return absl::StrCat("waiting for the final evaluation",
-                          awaits_evaluator_ ? ": the evaluator that was lost is not back yet" : "");
+                          awaits_evaluator_ ? ": no evaluator is there yet" : "");
     case State::kEnded:
     case State::kOver:
       break;

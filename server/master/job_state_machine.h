@@ -44,7 +44,7 @@ class JobStateMachine {
   struct Facts {
     int workers = 0;  // members
     int evaluators = 0;
-    int expected_evaluators = 0;    // that the job had and that did not leave
+    int expected_evaluators = 0;    // that the job had and that did not leave, or is to have
     double evaluator_patience = 0;  // the time for which the final evaluation waits for one of them
     bool budget_done = false;
     bool drains = false;              // workers finish their leases before a stop

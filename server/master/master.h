@@ -160,9 +160,10 @@ class Master {
   void ExpectWorkers(int workers, double seconds) {
     state_machine_.ExpectWorkers(workers, clock_->Now() + seconds);
   }
-  // Changes the number of evaluators for one of which the final evaluation waits: those that the job had before a loss.
+  // Changes the number of evaluators for one of which the final evaluation waits: those that the job had before a loss, or
+  // those that are being started for it.
   void ExpectEvaluators(int evaluators) { expected_evaluators_ = evaluators; }
-  // Returns the number of evaluators that the job has or has lost.
+  // Returns the number of evaluators that the job has, has lost or is to have.
   int expected_evaluators() const { return expected_evaluators_; }
   // Adds a line to the events of the job.
   void AddEvent(absl::string_view event) { events_.Add(event); }
@@ -337,7 +338,7 @@ class Master {
   std::vector<CompleteCheckpoint> taken_;  // by TakeCompleteCheckpoints, and not recorded yet
   std::string record_error_;               // of the last attempt to write a manifest
   Evaluations evaluations_;
-  int expected_evaluators_ = 0;     // present ones, and lost ones that may come back
+  int expected_evaluators_ = 0;     // present ones, lost ones that may come back, and those to come
   std::optional<Plateau> plateau_;  // with schedule PLATEAU only
   EarlyStopping early_stopping_;
   v1::BestState kept_;              // the score of the weights in the file; no evaluation: there is none

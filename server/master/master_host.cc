@@ -70,11 +70,13 @@ absl::StatusOr<std::unique_ptr<MasterHost>> MasterHost::Create(Options options, 
     if (absl::Status status = WriteRunRecord(options.checkpoint_dir, options.record); !status.ok())
       return status;
   }
+  if (!options.restored) {
+    (*master)->ExpectEvaluators(options.loss ? options.loss->evaluators : options.evaluators);
+  }
   if (options.loss) {
     const int workers =
         options.loss->workers > 0 ? options.loss->workers : static_cast<int>(options.job.workers());
     (*master)->ExpectWorkers(workers, options.job.faults().connect_timeout_seconds());
-    (*master)->ExpectEvaluators(options.loss->evaluators);
   }
   return std::unique_ptr<MasterHost>(new MasterHost(std::move(options), layout, local, clock,
                                                     *std::move(master), *std::move(outputs), kept));

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Not;
 
 ClusterPlan Plan() {
   ClusterPlan plan;
@@ -30,7 +31,10 @@ TEST(ClusterCommandsTest, TheMasterTakesFreePortsAndWritesTheResult) {
   const Command command = ServerCommand(Plan(), 0, "");
   EXPECT_THAT(command.argv, ElementsAre("/bin/S", "--job=o/job.textproto", "--index=0",
                                         "--servers=127.0.0.1:0,127.0.0.1:0,127.0.0.1:0",
-                                        "--checkpoint_dir=o/checkpoints", "--out=o"));
+                                        "--checkpoint_dir=o/checkpoints", "--out=o", "--evaluators=1"));
+  ClusterPlan alone = Plan();
+  alone.evaluator = false;
+  EXPECT_THAT(ServerCommand(alone, 0, "").argv, Not(Contains("--evaluators=1")));
   EXPECT_EQ(command.name, "server-0");
   EXPECT_EQ(command.log, "o/logs/server-0.log");
 }

@@ -31,6 +31,31 @@ class MasterHostRecoveryTest : public MasterHostTest {
     master_->SetAddress(listeners_[0].address());
   }
 
+  // Awaits the final evaluation, for which there is no evaluator, and scores it by one that registers then.
+  void ScoreByOneThatComesLate() {
+    const auto reason = [this] { return master_->Status().reason(); };
+    while (reason().find("no evaluator is there yet") == std::string::npos) std::this_thread::yield();
+    v1::RegisterRequest request = Worker();
+    request.set_role(v1::EVALUATOR);
+    const absl::StatusOr<v1::RegisterReply> evaluator = master_->Register(request);
+    ASSERT_TRUE(evaluator.ok()) << evaluator.status();
+    clock_.Set(clock_.Now() + 1);
+    v1::GetEvaluationRequest ask;
+    ask.set_incarnation(evaluator->incarnation());
+    const absl::StatusOr<v1::GetEvaluationReply> task = master_->GetEvaluation(ask);
+    ASSERT_TRUE(task.ok()) << task.status();
+    EXPECT_TRUE(task->final());
+    v1::EvaluationReport report;
+    report.set_incarnation(evaluator->incarnation());
+    report.set_evaluation(task->evaluation());
+    report.set_samples(10);
+    report.set_correct(9);
+    report.set_loss_sum(5);
+    ASSERT_TRUE(master_->ReportEvaluation(report).ok());
+    EXPECT_EQ(master_->Status().phase(), v1::JobStatus::DONE);
+    EXPECT_EQ(master_->Status().test_samples(), 10u);
+  }
+
   // Returns the request of a server that belonged to the run before and had come to `version`.
   v1::RegisterServerRequest FormerServer1(uint64_t version) const {
     v1::RegisterServerRequest request = Server1();
@@ -116,28 +141,20 @@ TEST_F(MasterHostRecoveryTest, FinalEvaluationWaitsForTheEvaluatorOfTheLostRun) 
   const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
   ASSERT_TRUE(me.ok()) << me.status();
   ASSERT_NO_FATAL_FAILURE(Train(*me));
-  const auto reason = [this] { return master_->Status().reason(); };
-  while (reason().find("the evaluator that was lost is not back yet") == std::string::npos)
-    std::this_thread::yield();
-  v1::RegisterRequest request = Worker();
-  request.set_role(v1::EVALUATOR);
-  const absl::StatusOr<v1::RegisterReply> evaluator = master_->Register(request);
-  ASSERT_TRUE(evaluator.ok()) << evaluator.status();
-  clock_.Set(clock_.Now() + 1);
-  v1::GetEvaluationRequest ask;
-  ask.set_incarnation(evaluator->incarnation());
-  const absl::StatusOr<v1::GetEvaluationReply> task = master_->GetEvaluation(ask);
-  ASSERT_TRUE(task.ok()) << task.status();
-  EXPECT_TRUE(task->final());
-  v1::EvaluationReport report;
-  report.set_incarnation(evaluator->incarnation());
-  report.set_evaluation(task->evaluation());
-  report.set_samples(10);
-  report.set_correct(9);
-  report.set_loss_sum(5);
-  ASSERT_TRUE(master_->ReportEvaluation(report).ok());
-  EXPECT_EQ(master_->Status().phase(), v1::JobStatus::DONE);
-  EXPECT_EQ(master_->Status().test_samples(), 10u);
+  ASSERT_NO_FATAL_FAILURE(ScoreByOneThatComesLate());
+}
+
+// A short job is trained before an evaluator that was started with it has read its data.
+TEST_F(MasterHostRecoveryTest, FinalEvaluationWaitsForAnEvaluatorThatIsBeingStarted) {
+  options_.evaluators = 1;
+  master_.reset();
+  master_ = *MasterHost::Create(options_, &layout_, hosts_[0].get(), &clock_, std::nullopt);
+  master_->SetAddress(listeners_[0].address());
+  ASSERT_TRUE(master_->RegisterServer(Server1()).ok());
+  const absl::StatusOr<v1::RegisterReply> me = master_->Register(Worker());
+  ASSERT_TRUE(me.ok()) << me.status();
+  ASSERT_NO_FATAL_FAILURE(Train(*me));
+  ASSERT_NO_FATAL_FAILURE(ScoreByOneThatComesLate());
 }
 
 // A process that takes the place of a server after the end is not needed, and is told so.

@@ -56,8 +56,7 @@ TEST_F(JobStateMachineTest, FinalEvaluationWaitsForAnEvaluatorThatWasLost) {
   facts_.saved = true;
   Settle();
   EXPECT_EQ(state_machine_.state(), State::kEvaluating);
-  EXPECT_EQ(state_machine_.reason(),
-            "waiting for the final evaluation: the evaluator that was lost is not back yet");
+  EXPECT_EQ(state_machine_.reason(), "waiting for the final evaluation: no evaluator is there yet");
   now_ += 9;
   facts_.evaluators = 1;
   Settle();
