@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/algorithm_facts.h"
 #include "common/job/learning_rate.h"
+#include "common/program_metrics.h"
 #include "worker/attach/announced_plans.h"
 #include "worker/slowed_pass.h"
 #include "worker/state_transfer.h"
@@ -193,6 +194,11 @@ absl::Status TrainingSession::RunStep(const LoadedBatch& batch) {
   current_.set_samples(current_.samples() + batch.samples);
   current_.set_loss_sum(current_.loss_sum() + score.loss_sum);
   current_.set_correct(current_.correct() + score.correct);
+  if (session_.attached != nullptr && !batch.spans.empty()) {
+    for (const v1::FromProgram::Metric& metric : session_.attached->metrics()) {
+      AddProgramMetric(metric.name(), metric.sum(), metric.count(), current_.mutable_program_metrics());
+    }
+  }
   current_.set_compute_seconds(current_.compute_seconds() + seconds);
   current_.set_lease(place.lease);
   current_.set_lease_steps(place.step);

@@ -53,7 +53,7 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
 class Worker(Position):
     """This program's place in the job. Arrays are NumPy's, or memoryviews where NumPy is not installed.
 
-    job, index, batch_size, seed, evaluates, steps, progress, epoch, leave(): as Position has them (_position.py).
+    job, index, batch_size, seed, evaluates, steps, progress, epoch, log(), leave(): as Position has them (_position.py).
     weights, gradient: the flat vectors of all parameters, in the order of join's dict.
     parameters, gradients: their parts by name, in the parameters' shapes.
 

@@ -45,6 +45,7 @@ class Attachment:
         self.here = 0        # of its weights, values from the first on
         self.progress, self.epoch, self.learning_rate = 0.0, 0, 0.0  # of the step that has begun
         self.stopped = False
+        self._metrics = {}   # name -> sum and count of its values since the last Done
         self.on_result = None  # called when `weights` are the job's final ones
         self.test_samples = test_samples
         self._evaluate = False
@@ -106,7 +107,14 @@ class Attachment:
 
     def done(self, loss, correct):
         """Ends the step: all of its gradient is final."""
-        self._send("done", {"step": self.step, "loss": loss, "correct": correct})
+        metrics = [{"name": name, "sum": total, "count": count} for name, (total, count) in self._metrics.items()]
+        self._metrics = {}
+        self._send("done", {"step": self.step, "loss": loss, "correct": correct, "metrics": metrics})
+
+    def log(self, name, value):
+        """Adds a value to a metric. The daemon receives it when the step is done."""
+        total, count = self._metrics.get(name, (0.0, 0))
+        self._metrics[name] = total + value, count + 1
 
     # ----------------------------------------------------------------------------------------------- evaluation
 

@@ -136,6 +136,10 @@ class GroupAttachment:
         except Exception as error:  # raised on all ranks where they next wait for rank 0
             self._failure = error
 
+    def log(self, name, value):
+        if self.rank == 0:
+            self._attachment.log(name, value)
+
     # ----------------------------------------------------------------------------------------------- evaluation
 
     def await_evaluation(self):

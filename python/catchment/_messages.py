@@ -9,11 +9,12 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 # A schema: field number -> (name, type). A list around a type: repeated; bytes: repeated numbers as they lie in memory.
 TENSOR = {1: ("name", str), 2: ("shape", [int])}
+METRIC = {1: ("name", str), 2: ("sum", float), 3: ("count", int)}
 FROM_PROGRAM = {
     1: ("hello", {1: ("version", int), 2: ("tensors", [TENSOR]), 3: ("more", bool), 4: ("train_samples", int),
                   5: ("test_samples", int), 6: ("device", str), 7: ("local_steps", bool)}),
     2: ("final", {1: ("begin", int)}),
-    3: ("done", {1: ("step", int), 2: ("loss", float), 3: ("correct", int)}),
+    3: ("done", {1: ("step", int), 2: ("loss", float), 3: ("correct", int), 4: ("metrics", [METRIC])}),
     4: ("failed", {1: ("why", str)}),
     5: ("scored", {1: ("samples", int), 2: ("loss_sum", float), 3: ("correct", int)}),
     6: ("statistic", {1: ("name", str), 2: ("values", bytes)}),

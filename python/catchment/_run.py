@@ -86,7 +86,7 @@ class Run:
     out: the directory of all output (docs/operating.md describes the files).
     summary: that of summary.json, a dict.
     metrics: those of metrics.jsonl over time, a list with a dict for each line, without those of single workers and
-    servers. pandas.DataFrame(run.metrics) is a table of them.
+    servers. pandas.DataFrame(run.metrics) is a table of them. What the program has logged is under "program/NAME".
     scores: the test scores, a list of dicts with samples, seconds, test_accuracy and test_loss.
     weights: the path of the trained weights.
     """
@@ -338,7 +338,8 @@ def _last_row(path):
 
 
 def _flat(row):
-    return {key: value for key, value in row.items() if not isinstance(value, (dict, list))}
+    own = {"program/" + name: value for name, value in row.get("program", {}).items()}
+    return {**{key: value for key, value in row.items() if not isinstance(value, (dict, list))}, **own}
 
 
 def _scores(metrics):

@@ -232,8 +232,8 @@ def _nothing(*arguments):
 
 
 class Worker(Position):
-    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch and leave() are as
-    Position has them (_position.py)."""
+    """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log() and leave()
+    are as Position has them (_position.py)."""
 
     def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all):
         super().__init__(attachment)

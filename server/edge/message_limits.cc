@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "common/file_access.h"
 #include "common/job/algorithm_facts.h"
+#include "common/program_metrics.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -91,6 +92,9 @@ constexpr FieldLimit kLimits[] = {
     {"MomentumState.rate_factor"},
     {"MomentumState.staleness_mean"},
     {"MomentumState.total_momentum"},
+    {"ProgramMetric.count"},
+    {"ProgramMetric.name", kLine, kMostMetricNameBytes},
+    {"ProgramMetric.sum"},
     {"Progress.bytes_pulled"},
     {"Progress.bytes_pushed"},
     // The master refuses negative times, and what it has not assigned.
@@ -100,6 +104,7 @@ constexpr FieldLimit kLimits[] = {
     {"Progress.lease"},
     {"Progress.lease_steps"},
     {"Progress.loss_sum"},
+    {"Progress.program_metrics", kCount, kMostProgramMetrics},
     {"Progress.pull_seconds"},
     {"Progress.push_seconds"},
     {"Progress.round_trip_counts", kCount, kQuantiles},

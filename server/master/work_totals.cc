@@ -34,6 +34,10 @@ void WorkTotals::Add(const v1::Progress& before, const v1::Progress& after) {
     if (after.round_trip_counts(i) <= known) continue;
     round_trips_.Add(static_cast<double>(microseconds), after.round_trip_counts(i) - known);
   }
+  for (const v1::ProgramMetric& metric :
+       ProgramMetricsSince(before.program_metrics(), after.program_metrics())) {
+    AddProgramMetric(metric.name(), metric.sum(), metric.count(), &program_metrics_);
+  }
 }
 
 void WorkTotals::Fill(v1::JobStatus* status) const {
@@ -43,6 +47,7 @@ void WorkTotals::Fill(v1::JobStatus* status) const {
   status->set_data_seconds(data_seconds_);
   status->set_round_trip_p50_us(round_trips_.Quantile(0.5));
   status->set_round_trip_p99_us(round_trips_.Quantile(0.99));
+  *status->mutable_program_metrics() = program_metrics_;
 }
 
 v1::WorkTotalsImage WorkTotals::Save() const {
@@ -56,6 +61,7 @@ v1::WorkTotalsImage WorkTotals::Save() const {
     image.add_round_trip_us(microseconds);
     image.add_round_trip_counts(count);
   });
+  *image.mutable_program_metrics() = program_metrics_;
   return image;
 }
 
@@ -69,6 +75,7 @@ void WorkTotals::Restore(const v1::WorkTotalsImage& image) {
   const int entries = std::min(image.round_trip_us_size(), image.round_trip_counts_size());
   for (int i = 0; i < entries; ++i)
     round_trips_.Add(static_cast<double>(image.round_trip_us(i)), image.round_trip_counts(i));
+  program_metrics_ = image.program_metrics();
 }
 
 }  // namespace catchment

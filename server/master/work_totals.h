@@ -1,11 +1,12 @@
-// Sums up how all workers, including those that have left, have spent their time, and how long their round
-// trips took, from the progress that they report.
+// Sums up how all workers, including those that have left, have spent their time, how long their round trips
+// took, and the metrics of their programs, from the progress that they report.
 //
 // Units: seconds; round trips in microseconds. Threads: not thread-safe.
 #ifndef CATCHMENT_SERVER_MASTER_WORK_TOTALS_H_
 #define CATCHMENT_SERVER_MASTER_WORK_TOTALS_H_
 
 #include "common/latency_histogram.h"
+#include "common/program_metrics.h"
 #include "proto/master.pb.h"
 #include "proto/master_image.pb.h"
 
@@ -21,7 +22,7 @@ class WorkTotals {
 
   // Returns the samples that compute_seconds belong to.
   uint64_t samples() const { return samples_; }
-  // Fills the fields of the status from compute_seconds on.
+  // Fills the fields of the status from compute_seconds on, and program_metrics.
   void Fill(v1::JobStatus* status) const;
 
  private:
@@ -31,6 +32,7 @@ class WorkTotals {
   double pull_seconds_ = 0;
   double data_seconds_ = 0;
   LatencyHistogram round_trips_;
+  ProgramMetrics program_metrics_;
 };
 
 }  // namespace catchment

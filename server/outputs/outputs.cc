@@ -59,6 +59,14 @@ void AddNoise(const v1::JobStatus& status, Json* object) {
   (*object)["noise_squared_gradient"] = noise ? Json(noise->squared_gradient()) : Json();
 }
 
+Json ProgramMeans(const ProgramMetrics& metrics) {
+  Json means = Json::object();
+  for (const v1::ProgramMetric& metric : metrics) {
+    means[metric.name()] = metric.sum() / static_cast<double>(metric.count());
+  }
+  return means;
+}
+
 Json MetricsLine(const v1::JobStatus& status) {
   Json line;
   line["wall_seconds"] = status.wall_seconds();
@@ -182,6 +190,8 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
                          ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))
                          : Json();
   last_gap_ = gap;
+  line["program"] = ProgramMeans(ProgramMetricsSince(last_program_metrics_, status.program_metrics()));
+  last_program_metrics_ = status.program_metrics();
   line["worker_rates"] = worker_rates_.Update(status);
   const absl::Status written = metrics_->Append(line.dump() + "\n");
   const absl::Status events = tensorboard_.Write(line, StalenessCounts(status), unix_time_());

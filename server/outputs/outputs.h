@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "common/checkpoint/model_file.h"
 #include "common/parameter_layout.h"
+#include "common/program_metrics.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "proto/master.pb.h"
@@ -79,7 +80,9 @@ class Outputs {
   double last_test_loss_ = -1;
   uint64_t last_tested_at_ = 0;
   uint64_t last_samples_ = 0;
-  GapTotal last_gap_;  // as of the last line
+  // As of the last line.
+  GapTotal last_gap_;
+  ProgramMetrics last_program_metrics_;
 };
 
 // Returns the text of summary.json.

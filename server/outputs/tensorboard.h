@@ -3,7 +3,8 @@
 //   scalars      train/loss, train/accuracy, rate/samples_per_second, optimizer/learning_rate,
 //                optimizer/momentum, optimizer/implicit_momentum, gradient/noise_scale, staleness/mean,
 //                staleness/p50, staleness/p99, bytes/pushed, bytes/pulled, worker_I/samples_per_second,
-//                worker_I/compute_share, worker_I/push_share, worker_I/pull_share, worker_I/data_share
+//                worker_I/compute_share, worker_I/push_share, worker_I/pull_share, worker_I/data_share,
+//                program/NAME
 //   scalars      once for each evaluation, at the samples of its weights: test/loss and test/accuracy
 //   histogram    staleness: that of all pushes since the start of the servers, in updates
 //

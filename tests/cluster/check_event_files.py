@@ -47,6 +47,8 @@ def expected_scalars(lines):
             tested = test
         for key, tag in SCALARS.items():
             add(tag, line["samples"], line[key])
+        for name, mean in line["program"].items():
+            add("program/" + name, line["samples"], mean)
         for worker in line["worker_rates"]:
             for key in ("samples_per_second", "compute_share", "push_share", "pull_share", "data_share"):
                 add("worker_%d/%s" % (worker["worker"], key), line["samples"], worker[key])

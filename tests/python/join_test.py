@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """join(master=...) of a program that no worker has started, with a stand-in for catchment_worker."""
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -69,7 +70,7 @@ for step in (1, 2, 3):
     kind, fields = receive()
     if kind != "done":
         break
-    say("step", fields["step"], "loss", fields["loss"], "gradient", struct.unpack_from("=f", memories[1][1])[0])
+    say("step", fields["step"], "loss", fields["loss"], "gradient", struct.unpack_from("=f", memories[1][1])[0], *fields.get("metrics", []))
 say("last message", kind, fields.get("why", "") if fields else "")
 if kind == "done":
     struct.pack_into("=Q", plan, 8, 4)
@@ -128,6 +129,25 @@ class JoinTest(unittest.TestCase):
         # Without a prompt it does.
         output = self.run_python("-", text=self.cells(fails_once))
         self.assertIn("worker: last message failed NameError: name 'undefined' is not defined", output)
+
+    def test_metrics_are_sent_with_the_step(self):
+        logs = 'worker.log({"norm": samples[0], "one": True}); samples[0] > 11 or worker.log({"norm": 1}); worker.step'
+        output = self.run_python("-", text=self.cells(LOOP.replace("worker.step", logs)))
+        one = "{'name': 'one', 'sum': 1.0, 'count': 1}"
+        for value, sum, count in ((11, 12.0, 2), (12, 12.0, 1), (13, 13.0, 1)):
+            self.assertRegex(output, r"loss %s.0 gradient \S+ {'name': 'norm', 'sum': %s, 'count': %s} %s\n" %
+                             (value, sum, count, one))
+
+    def test_metrics_that_cannot_be_written_end_the_program(self):
+        for metrics, why in (("{'loss': float('inf')}", "inf for the metric loss, and a metric is one finite number"),
+                             ("{'a': '1'}", "'1' for the metric a"), ("{'a': [1, 2]}", "[1, 2] for the metric a"),
+                             ("{'': 1}", "the name '': names have 1 to 100 bytes"),
+                             ("{101 * 'x': 1}", "names have 1 to 100 bytes"), ("{'a\\n': 1}", "the name 'a\\n'"),
+                             ("{str(i): i for i in range(65)}", "64 is one too many"), ("5", "int: give it a dict")):
+            with self.subTest(why):
+                output = self.run_python("-", text=self.cells(LOOP.replace("worker.step", "worker.log(%s); worker.step" % metrics)))
+                self.assertRegex(output, "worker: last message failed (Value|Type)Error: worker.log.. was given .*" +
+                                 re.escape(why))
 
     def test_statistic_that_is_named_like_a_parameter_ends_the_program(self):
         output = self.run_python("-", text=self.cells("worker._attachment.statistic('w', bytes(4))"))

@@ -41,6 +41,10 @@ class MessagesTest(unittest.TestCase):
         self.assertEqual(as_protobuf_reads("final", {"begin": 0}), "final { }")
         self.assertEqual(as_protobuf_reads("done", {"step": 3, "loss": -0.1, "correct": 16384}),
                          "done { step: 3 loss: -0.1 correct: 16384 }")
+        metrics = [{"name": "norm", "sum": 1.5, "count": 3}, {"name": "rate", "sum": 0.0, "count": 1}]
+        self.assertEqual(as_protobuf_reads("done", {"step": 3, "metrics": metrics}),
+                         'done { step: 3 metrics { name: "norm" sum: 1.5 count: 3 } '
+                         'metrics { name: "rate" count: 1 } }')
         self.assertEqual(as_protobuf_reads("failed", {"why": "x" * 200}), 'failed { why: "%s" }' % ("x" * 200))
         self.assertEqual(as_protobuf_reads("statistic", {"name": "n", "values": array.array("f", [0.5, -2]).tobytes()}),
                          'statistic { name: "n" values: 0.5 values: -2 }')

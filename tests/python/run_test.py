@@ -42,6 +42,20 @@ def least_squares():
         worker.step(loss())
 
 
+def logs():
+    import array
+
+    import catchment
+
+    worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, train_samples=256, test_samples=16)
+    if worker.evaluates:
+        worker.evaluate(lambda: (0.5, 8))
+    for _ in worker.minibatches():
+        worker.log({"share/one": worker.steps > 0, "mean": 1})
+        worker.log({"mean": 3.5})
+        worker.step(0.5)
+
+
 class RunTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="run-")
@@ -81,6 +95,19 @@ class RunTest(unittest.TestCase):
             file.write("import sys\nsys.path[:0] = %r\nfrom run_test import least_squares\nleast_squares()\n" %
                        [os.path.abspath("python"), os.path.dirname(os.path.abspath(__file__))])
         self.assertEqual(self.train(path, settings={"samples": 256}).summary["samples"], 256)
+
+    def test_metrics_of_the_program_are_written(self):
+        run = self.train(logs, workers=2, settings={"batch_size": 8, "epochs": 4})
+        lines = [row for row in run.metrics if "program/mean" in row]
+        self.assertTrue(lines)
+        for row in lines:
+            self.assertEqual(row["program/mean"], 2.25)
+            self.assertGreaterEqual(row["program/share/one"], 0)
+        events = b""
+        for name in os.listdir(self.out + "/tensorboard"):
+            with open(os.path.join(self.out, "tensorboard", name), "rb") as file:
+                events += file.read()
+        self.assertEqual(events.count(b"program/mean"), len(lines))
 
     def test_errors_are_those_of_the_command(self):
         self.assertIn("did you mean learning_rate?", self.error(least_squares, settings={"optimizer.learning_rat": 1}))

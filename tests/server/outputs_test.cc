@@ -241,6 +241,29 @@ TEST(OutputsTest, GapOfAMetricsLineIsOfThePushesSinceTheOneBefore) {
   EXPECT_EQ(lines[1]["per_shard"].size(), 2u);
 }
 
+TEST(OutputsTest, ProgramMetricsOfALineAreTheMeansSinceTheOneBefore) {
+  const std::string directory = Directory("program");
+  auto outputs = *Outputs::Open(directory);
+  v1::JobStatus status = MakeStatus();
+  const auto write = [&](uint64_t samples, double now) {
+    status.set_samples(samples);
+    ASSERT_TRUE(outputs->MaybeWriteMetrics(status, now).ok());
+  };
+  write(1000, 1);
+  AddProgramMetric("norm", 6, 4, status.mutable_program_metrics());
+  write(2000, 2);
+  AddProgramMetric("norm", -1, 2, status.mutable_program_metrics());
+  AddProgramMetric("rate", 0.25, 1, status.mutable_program_metrics());
+  write(3000, 3);
+  write(4000, 4);
+  const std::vector<json> lines = Lines(directory + "/metrics.jsonl");
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["program"], json::object());
+  EXPECT_EQ(lines[1]["program"], json({{"norm", 1.5}}));
+  EXPECT_EQ(lines[2]["program"], json({{"norm", -0.5}, {"rate", 0.25}}));
+  EXPECT_EQ(lines[3]["program"], json::object()) << "there were none";
+}
+
 TEST(OutputsTest, MetricsAreALineASecondWhileSamplesComeAndOneForEveryScore) {
   const std::string directory = Directory("metrics");
   auto outputs = *Outputs::Open(directory);

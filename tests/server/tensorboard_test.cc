@@ -42,7 +42,8 @@ std::vector<tensorboard::Event> Events(const std::string& directory) {
 Json Line(uint64_t samples) {
   Json line = {{"samples", samples},           {"train_loss", 0.5},
                {"test_loss", nullptr},         {"test_accuracy", nullptr},
-               {"tested_at_samples", nullptr}, {"worker_rates", Json::array()}};
+               {"tested_at_samples", nullptr}, {"worker_rates", Json::array()},
+               {"program", Json::object()}};
   for (const char* key :
        {"train_accuracy", "samples_per_second", "learning_rate", "momentum", "implicit_momentum",
         "noise_scale", "staleness_mean", "staleness_p50", "staleness_p99", "bytes_pushed", "bytes_pulled",
@@ -82,10 +83,12 @@ TEST(TensorBoardTest, WhatIsNotKnownIsLeftOut) {
   Json line = Line(64);
   line["staleness_p50"] = NAN;
   line["bytes_pushed"] = 4096;
+  line["program"] = {{"norm", 1.5}, {"rate", NAN}};
   line["worker_rates"] = {{{"worker", 3}, {"samples_per_second", 100}, {"push_share", nullptr}}};
   ASSERT_TRUE(board.Write(line, {}, 1234).ok());
-  EXPECT_THAT(Scalars(Directory("unknown")), ElementsAre("train/loss=0.5 at 64", "bytes/pushed=4096 at 64",
-                                                         "worker_3/samples_per_second=100 at 64"));
+  EXPECT_THAT(Scalars(Directory("unknown")),
+              ElementsAre("train/loss=0.5 at 64", "bytes/pushed=4096 at 64", "program/norm=1.5 at 64",
+                          "worker_3/samples_per_second=100 at 64"));
 }
 
 TEST(TensorBoardTest, AnEvaluationIsToldOnceAtTheSamplesOfItsWeights) {

@@ -1,9 +1,12 @@
 #include "worker/attach/attached_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/program_metrics.h"
+#include "common/text.h"
 #include "glog/logging.h"
 
 namespace catchment {
@@ -26,6 +29,21 @@ absl::Status CheckCount(const std::string& what, uint64_t programs, uint64_t job
                                                  " samples and the job's data.", "external ", jobs,
                                                  "; they must be the same, so that every sample "
                                                  "is assigned"));
+}
+
+absl::Status CheckMetric(const v1::FromProgram::Metric& metric) {
+  const std::string& name = metric.name();
+  if (name.empty() || name.size() > kMostMetricNameBytes || OneLine(name) != name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program has a metric with the name \"", ShortLine(name, kMostMetricNameBytes),
+                     "\"; names have 1 to ", kMostMetricNameBytes, " bytes and no control characters"));
+  }
+  if (metric.count() == 0 || !std::isfinite(metric.sum())) {
+    return absl::InvalidArgumentError(absl::StrCat("the program's metric ", name, " has the sum ",
+                                                   metric.sum(), " of ", metric.count(),
+                                                   " values; metrics are finite numbers"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Unexpected(const v1::FromProgram& message, const std::string& expected) {
@@ -202,8 +220,22 @@ absl::Status AttachedModel::AwaitGradient(uint64_t step, absl::Span<float> gradi
     }
     score->loss_sum = message->done().loss();
     score->correct = message->done().correct();
+    if (absl::Status status = SetMetrics(message->done()); !status.ok()) return status;
     return TakeGradient(0, &end, gradient, observer);
   }
+}
+
+absl::Status AttachedModel::SetMetrics(const v1::FromProgram::Done& done) {
+  if (done.metrics_size() > kMostProgramMetrics) {
+    return absl::InvalidArgumentError(absl::StrCat("the program has ", done.metrics_size(),
+                                                   " metrics in one step; at most ", kMostProgramMetrics,
+                                                   " are accepted"));
+  }
+  for (const v1::FromProgram::Metric& metric : done.metrics()) {
+    if (absl::Status status = CheckMetric(metric); !status.ok()) return status;
+  }
+  metrics_ = done.metrics();
+  return absl::OkStatus();
 }
 
 absl::Status AttachedModel::TakeGradient(uint64_t begin, uint64_t* end, absl::Span<float> gradient,

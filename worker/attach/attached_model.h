@@ -97,6 +97,9 @@ class AttachedModel final : public Trainable {
   // The program scores a whole test set (ScoreTestSet), no minibatches.
   Score Evaluate(absl::Span<const float>, const Minibatch&) override { return Score(); }
 
+  // The program's metrics of the last step.
+  const google::protobuf::RepeatedPtrField<v1::FromProgram::Metric>& metrics() const { return metrics_; }
+
   // statistics() are then the program's.
   absl::StatusOr<Score> ScoreTestSet(absl::Span<const float> weights);
   std::vector<Statistic> statistics() const override;
@@ -111,6 +114,7 @@ class AttachedModel final : public Trainable {
   absl::Status RunPass(absl::Span<const float> weights, absl::Span<float> gradient, PassObserver* observer,
                        Score* score);
   absl::Status SendWeights(absl::Span<const float> weights, PassObserver* observer);
+  absl::Status SetMetrics(const v1::FromProgram::Done& done);
   absl::Status AwaitGradient(uint64_t step, absl::Span<float> gradient, PassObserver* observer, Score* score);
   // Everything from `begin` on is final; what was from *end on is taken already.
   absl::Status TakeGradient(uint64_t begin, uint64_t* end, absl::Span<float> gradient,
@@ -127,6 +131,7 @@ class AttachedModel final : public Trainable {
   bool has_result_ = false;
   v1::ToProgram begin_;  // of the next step, without its number
   std::vector<v1::FromProgram::Statistic> statistics_;
+  google::protobuf::RepeatedPtrField<v1::FromProgram::Metric> metrics_;
   absl::Status status_;
 
   Mutex mu_;

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "common/program_metrics.h"
 #include "common/staleness.h"
 #include "server/master/progress_meter.h"
 #include "server/master/work_totals.h"
@@ -118,6 +119,38 @@ TEST(WorkTotalsTest, AddsUpWhatWorkersHaveGoneOnBy) {
   EXPECT_EQ(status.pull_seconds(), 0.5);
   EXPECT_EQ(status.data_seconds(), 4);
   EXPECT_EQ(status.round_trip_p50_us(), 0) << "there was none";
+}
+
+TEST(WorkTotalsTest, AddsUpTheMetricsOfPrograms) {
+  const auto of = [](const std::string& name, double sum, uint64_t count) {
+    v1::Progress progress;
+    AddProgramMetric(name, sum, count, progress.mutable_program_metrics());
+    return progress;
+  };
+  const v1::Progress before = of("norm", 6, 2);
+  v1::Progress after = before;
+  AddProgramMetric("norm", -1, 1, after.mutable_program_metrics());
+  AddProgramMetric("rate", 0.5, 1, after.mutable_program_metrics());
+  WorkTotals work, restored;
+  work.Add(v1::Progress(), before);
+  work.Add(before, after);
+  work.Add(after, after);
+  work.Add(v1::Progress(), of("norm", 10, 4));  // another worker
+  work.Add(v1::Progress(), of("norm", std::numeric_limits<double>::infinity(), 1));
+  restored.Restore(work.Save());
+  for (const WorkTotals* totals : {&work, &restored}) {
+    v1::JobStatus status;
+    totals->Fill(&status);
+    ASSERT_EQ(status.program_metrics_size(), 2);
+    EXPECT_EQ(status.program_metrics(0).name(), "norm");
+    EXPECT_EQ(status.program_metrics(0).sum(), 15);
+    EXPECT_EQ(status.program_metrics(0).count(), 7u);
+    EXPECT_EQ(status.program_metrics(1).name(), "rate");
+  }
+  for (int i = 0; i < 100; ++i) work.Add(v1::Progress(), of(std::to_string(i), 1, 1));
+  v1::JobStatus status;
+  work.Fill(&status);
+  EXPECT_EQ(status.program_metrics_size(), 64);
 }
 
 TEST(WorkTotalsTest, CountsEveryRoundTripOnce) {

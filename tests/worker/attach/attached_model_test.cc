@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -117,6 +118,13 @@ class AttachedModelTest : public testing::Test {
     message.mutable_done()->set_loss(0.25);
     message.mutable_done()->set_correct(2);
     return message;
+  }
+
+  static void AddMetric(const std::string& name, double sum, uint64_t count, v1::FromProgram* done) {
+    v1::FromProgram::Metric* const metric = done->mutable_done()->add_metrics();
+    metric->set_name(name);
+    metric->set_sum(sum);
+    metric->set_count(count);
   }
 
   // Plans a step of three samples and trains it; the program has sent its messages before.
@@ -239,6 +247,44 @@ TEST_F(AttachedModelTest, DescribesTheStepThatBegins) {
   EXPECT_EQ(begin.progress(), 0.25);
   EXPECT_EQ(begin.epoch(), 3u);
   EXPECT_EQ(begin.learning_rate(), 0.5);
+}
+
+TEST_F(AttachedModelTest, MetricsAreThoseOfTheLastStep) {
+  v1::FromProgram with = Done(1);
+  AddMetric("clipped/share", 1.5, 3, &with);
+  Send(with);
+  Train();
+  ASSERT_TRUE(model_->status().ok()) << model_->status();
+  ASSERT_EQ(model_->metrics().size(), 1);
+  EXPECT_EQ(model_->metrics()[0].name(), "clipped/share");
+  EXPECT_EQ(model_->metrics()[0].sum(), 1.5);
+  EXPECT_EQ(model_->metrics()[0].count(), 3u);
+  Send(Done(2));
+  Train();
+  EXPECT_EQ(model_->metrics().size(), 0);
+}
+
+TEST_F(AttachedModelTest, RefusesAMetricThatHasNoNameOrIsNotANumber) {
+  const auto error = [this](const std::string& name, double sum, uint64_t count) {
+    Make({{"w", {3}}});
+    v1::FromProgram done = Done(1);
+    AddMetric(name, sum, count, &done);
+    Send(done);
+    std::string error = TrainError();
+    CloseProgram();
+    return error;
+  };
+  for (const std::string& name : {std::string(), std::string(101, 'x'), std::string("a\nb")})
+    EXPECT_THAT(error(name, 1, 1), HasSubstr("names have 1 to 100 bytes and no control characters"));
+  EXPECT_THAT(error("norm", NAN, 1), HasSubstr("the program's metric norm has the sum nan of 1 values"));
+  EXPECT_THAT(error("norm", 1, 0), HasSubstr("the program's metric norm has the sum 1 of 0 values"));
+}
+
+TEST_F(AttachedModelTest, RefusesTooManyMetrics) {
+  v1::FromProgram done = Done(1);
+  for (int i = 0; i < 65; ++i) AddMetric(std::to_string(i), 1, 1, &done);
+  Send(done);
+  EXPECT_EQ(TrainError(), "the program has 65 metrics in one step; at most 64 are accepted");
 }
 
 TEST_F(AttachedModelTest, ProgramMayLeaveInsteadOfEndingAStep) {
