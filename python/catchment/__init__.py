@@ -12,7 +12,7 @@ anywhere, catchment.torch for PyTorch, catchment.keras and catchment.jax. docs/p
 """
 from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
 
-from . import _attachment
+from . import _attachment, _stream
 from ._position import Position
 from ._run import Comparison, Run, compare, train
 from ._version import __version__
@@ -32,7 +32,8 @@ def join(parameters: Mapping[str, Any], train_samples: int, test_samples: int = 
     parameters: dict of name -> initial value, a NumPy array or anything else with the buffer protocol and float32
     values. All workers must have the same names and shapes. The job's initial weights are these of the first time
     that the program is run, whatever another worker has.
-    train_samples: how many samples the program's training set has; the job assigns them by their index.
+    train_samples: how many samples the program's training set has; the job assigns them by their index. For a stream, or
+    samples that each worker has for itself, those that all workers together train in an epoch: the job only counts them.
     test_samples: how many its test set has; 0: there is none, and the job has no evaluator.
     device: for people, in the job's status.
     master: "HOST:PORT" of a running job, for a notebook or a program that another launcher has started: join starts
@@ -70,15 +71,24 @@ class Worker(Position):
         self._size = len(attachment.weights) // 4
         self._under_way = False
 
-    def minibatches(self) -> Iterator[Any]:
+    def minibatches(self, stream: Any = None) -> Iterator[Any]:
         """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
         the job is over. step() belongs to each. While one is under way, the weights are there. A loop that was
-        interrupted may be run again, from the minibatch that it was interrupted in."""
+        interrupted may be run again, from the minibatch that it was interrupted in.
+
+        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of its next
+        samples; it is read again when it has ended. One that can be read only once ends the worker in order."""
         if self.evaluates:
             return
+        stream = None if stream is None else _stream.Stream(stream)
         while self._under_way or self._begin_step():
             step = self._attachment.step
-            yield _as_indices(self._attachment.plan.samples(step))
+            indices = self._attachment.plan.samples(step)
+            samples = _as_indices(indices) if stream is None else stream.take(len(indices))
+            if samples is None:
+                _stream.leave(self._attachment)
+                return
+            yield samples
             if self._attachment.stopped:
                 return
             if self._under_way and self._attachment.step == step:

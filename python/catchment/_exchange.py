@@ -15,10 +15,10 @@ class ExchangingWorker(Worker):
         super().__init__(attachment)
         self._failure = None
 
-    def minibatches(self):
-        """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
-        the job is over. A step, or a call of the optimizer, belongs to each."""
-        for samples in super().minibatches():
+    def minibatches(self, stream=None):
+        """Yields the samples of each minibatch that this worker is to train, as indices into the training set or, of a
+        stream, as a list, until the job is over. A step, or a call of the optimizer, belongs to each."""
+        for samples in super().minibatches(stream):
             yield samples
             self._settle()
 

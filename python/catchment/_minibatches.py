@@ -1,9 +1,13 @@
 """The minibatches of a worker's plan as a data set of PyTorch's."""
 import collections
+import functools
 import sys
 import threading
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from . import _stream
 
 
 _BATCHED = ("these are whole minibatches of the job's batch_size, and the DataLoader puts several of them together: give "
@@ -17,10 +21,11 @@ _LENGTH = 10 ** 9
 
 class Minibatches(IterableDataset):
     """The minibatches that the job assigns to this worker, from its present step on and until the job is over; in a
-    process group this process's part of each. For a DataLoader with batch_size=None, whose processes take turns."""
+    process group this process's part of each. For a DataLoader with batch_size=None, whose processes take turns.
+    read: makes a list of samples of their indices; None if a stream has ended."""
 
-    def __init__(self, data, collate, attachment, handed):
-        self._data, self._collate, self._plan = data, collate, attachment.plan
+    def __init__(self, read, collate, attachment, handed):
+        self._read, self._collate, self._plan = read, collate, attachment.plan
         self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
         self._attachment, self._handed = attachment, handed
 
@@ -52,6 +57,9 @@ class Minibatches(IterableDataset):
                     self._attachment.await_stop()  # raises if the job has failed
                 return
             last = load(samples)
+            if last is None:
+                _stream.leave(self._attachment)
+                return
             self._handed.append(True)
             yield last
             step += 1
@@ -64,11 +72,53 @@ class Minibatches(IterableDataset):
             samples = self._plan.samples(step)
             if samples is None:
                 return
-            yield self._load(samples)
+            minibatch = self._load(samples)
+            if minibatch is None:
+                _stream.fail(step)
+            yield minibatch
             step += stride
 
     def _load(self, samples):
-        return self._collate(_read(self._data, own_part(samples, self._rank, self._size)))
+        part = self._read(own_part(samples, self._rank, self._size))
+        return None if part is None else self._collate(part)
+
+
+def reader(data, counted, attachment):
+    """Returns what Minibatches reads samples with. counted: whether samples with an index are this worker's own, and the
+    job counts them."""
+    if not is_indexed(data):
+        return functools.partial(_take, _stream.Stream(data))
+    if counted:
+        return functools.partial(_take, _stream.Stream(_OwnSamples(data, attachment)))
+    return functools.partial(_read, data)
+
+
+def is_indexed(data):
+    return hasattr(data, "__getitem__") and not isinstance(data, IterableDataset)
+
+
+def _take(stream, indices):
+    return stream.take(len(indices))
+
+
+class _OwnSamples:
+    """A worker's own samples in another random order in each pass. Processes of a DataLoader or a group share them."""
+
+    def __init__(self, data, attachment):
+        welcome = attachment.welcome or {}
+        self._data, self._pass = data, 0
+        self._seed = welcome.get("seed", 0) + (welcome.get("worker", 0) << 32)
+        self._rank, self._size = getattr(attachment, "rank", 0), getattr(attachment, "size", 1)
+
+    def set_epoch(self, epoch):
+        self._pass = epoch
+
+    def __iter__(self):
+        info = get_worker_info()
+        part, parts = (0, 1) if info is None else (info.id, info.num_workers)
+        generator = torch.Generator().manual_seed((self._seed + self._pass) % 2 ** 63)
+        order = torch.randperm(len(self._data), generator=generator).tolist()
+        return (self._data[index] for index in order[self._rank * parts + part::self._size * parts])
 
 
 def _read(data, indices):

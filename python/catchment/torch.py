@@ -22,20 +22,19 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import _attachment, _copies, _scaler
-from ._minibatches import Handed, Loader, Minibatches, NoMinibatches
+from ._minibatches import Handed, Loader, Minibatches, NoMinibatches, is_indexed, reader
 from ._optimizer import Optimizer, Scheduler, forget_losses
 from ._position import Position
 from ._run import compare, train
+from ._stream import Stream
 from ._version import __version__
 
 __all__ = ["Minibatches", "Worker", "__version__", "compare", "join", "train"]
 
 _PART = (1 << 20) // 4  # values of the gradient that are announced at once, at least
 _NO_LENGTH = ("the %s set (%s) has no length, and the job assigns samples by their index: give join() the number of its "
-              "samples")
-_NO_INDEX = ("the training set (%s) has no samples by index, and the job assigns them so; minibatches(range(n), "
-             "collate=list), with n samples, yields the indices of each minibatch, for a program that finds its samples "
-             "itself")
+              "samples; of a stream, samples_per_epoch, which has the job count them")
+_NO_SAMPLES = "join was given no samples, but their number: give minibatches(data) the samples"
 _CHANGED = ("the gradient of parameter %s was changed between loss.backward() and worker.step(), and with join(overlap=True) "
             "it has been sent by then: join without overlap")
 _TWICE = ("a gradient was computed twice in one step, and with join(overlap=True) it is sent after the first backward pass: "
@@ -59,8 +58,8 @@ _COMPILED = "_orig_mod."  # in the names of parameters of a compiled module
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model: torch.nn.Module, train: Any, test: Any = None, optimizer: Any = None, master: Optional[str] = None,
-         group: Any = None, overlap: bool = False) -> "Worker":
+def join(model: torch.nn.Module, train: Any = None, test: Any = None, optimizer: Any = None, master: Optional[str] = None,
+         group: Any = None, overlap: bool = False, samples_per_epoch: Optional[int] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     model: a torch.nn.Module. Its parameters that require a gradient are the job's from here on; those that are frozen
@@ -76,6 +75,9 @@ def join(model: torch.nn.Module, train: Any, test: Any = None, optimizer: Any = 
     overlap: hides the exchange behind the computation. A module waits, before its forward pass, for its own parameters,
     and a parameter's gradient is sent as soon as the backward pass has it. The program must then read weights only in
     the forward passes of their modules, call backward once in each step, and leave .grad as it is.
+    samples_per_epoch: has the job count samples in place of naming them, for streams and for samples that each worker has
+    for itself: the number that all workers together train in an epoch. `train` is then an iterable of samples, a function
+    that returns one, or a data set of which only this worker trains; it may be left for minibatches().
 
     Raises RuntimeError where the program was not started by a Catchment worker and `master` is not given, and where its
     model or its data are not the job's.
@@ -89,7 +91,9 @@ def join(model: torch.nn.Module, train: Any, test: Any = None, optimizer: Any = 
     _check_parameters(parameters, group)
     _check_device(parameters)
     tensors = [(name, p.shape) for name, p in parameters]
-    train_samples, test_samples = _count(train, "training"), 0 if test is None else _count(test, "test")
+    counted = samples_per_epoch is not None
+    train_samples = samples_per_epoch if counted else _count(train, "training")
+    test_samples = 0 if test is None else _count(test, "test")
     directory = _attachment.describe_only()
     if directory is not None:
         values = [_bytes(_full(p.detach())) for _, p in parameters]
@@ -102,9 +106,9 @@ def join(model: torch.nn.Module, train: Any, test: Any = None, optimizer: Any = 
         return _attachment.Attachment(tensors, train_samples, test_samples, device, optimizer is not None, master)
 
     if group is None:
-        return Worker(attach(), model, parameters, train, optimizer, overlap, wait_for_all=compiled or not overlap)
+        return Worker(attach(), model, parameters, train, optimizer, overlap, compiled or not overlap, counted)
     from ._group import GroupAttachment
-    return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, wait_for_all=True)
+    return Worker(GroupAttachment(group, attach), model, parameters, train, optimizer, overlap, True, counted)
 
 
 def _named_parameters(model, **options):
@@ -235,10 +239,10 @@ class Worker(Position):
     """This program's place in the job: job, index, batch_size, seed, evaluates, steps, progress, epoch, log() and leave()
     are as Position has them (_position.py)."""
 
-    def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all):
+    def __init__(self, attachment, model, parameters, train, optimizer, overlap, wait_for_all, counted):
         super().__init__(attachment)
         attachment.on_result = self._take_result
-        self._train = train
+        self._train, self._counted = train, counted
         self._handed = Handed()
         self._optimizer_of_servers = None
         self._accumulates = False  # in no_sync()
@@ -278,19 +282,18 @@ class Worker(Position):
     def minibatches(self, data: Any = None, collate: Optional[Callable] = None) -> IterableDataset:
         """Returns an IterableDataset of the minibatches that the job assigns to this worker, until the job is over.
 
-        data: the training set, if join was given only its size. collate: makes a minibatch of a list of samples;
-        PyTorch's default_collate where it is left out.
+        data: the training set, if join was given only its size; it may be a stream, as in join. collate: makes a
+        minibatch of a list of samples; PyTorch's default_collate where it is left out.
         """
         if data is None:
             data = self._train
-        if isinstance(data, int):
-            raise TypeError("join was given only the size of the training set: give minibatches(data) the samples")
-        if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
-            raise TypeError(_NO_INDEX % type(data).__name__)
+        if data is None or isinstance(data, int):
+            raise TypeError(_NO_SAMPLES)
         if self.evaluates:
             return NoMinibatches()
         self._restart_step()
-        return Minibatches(data, collate or default_collate, self._attachment, self._handed)
+        read = reader(data, self._counted, self._attachment)
+        return Minibatches(read, collate or default_collate, self._attachment, self._handed)
 
     def loader(self, data: Any = None, collate: Optional[Callable] = None, **options: Any) -> DataLoader:
         """Returns a DataLoader of minibatches(data, collate), for frameworks: it has a length, more than any job has, and
@@ -384,20 +387,32 @@ class Worker(Position):
         """Means over minibatches, as the job's own models take them (worker/evaluator.cc). Returns (name, values)."""
         norms = [(name, module) for name, module in self._model.named_modules()
                  if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.running_mean is not None]
-        if not norms or isinstance(data, int):
+        if not norms or data is None or isinstance(data, int):
             return []
         for _, module in norms:
             module.reset_running_stats()
             module.momentum = None  # the mean over all that follow
         training = self._model.training
         self._model.train()
-        count = min(len(data), -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size)
-        for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
-            samples = range(begin, min(begin + self.batch_size, count))
-            forward(collate([data[i * len(data) // count] for i in samples]))
+        for samples in self._some_minibatches(data):
+            forward(collate(samples))
         self._model.train(training)
         return [(name.replace(_COMPILED, "") + "." + kind, getattr(module, kind).to("cpu", torch.float32)) for name, module in norms
                 for kind in ("running_mean", "running_var")]
+
+    def _some_minibatches(self, data):
+        """Yields lists of training samples: evenly from the whole set, or the first ones of a stream."""
+        count = -(-_STATISTICS_SAMPLES // self.batch_size) * self.batch_size
+        if not is_indexed(data):
+            stream = Stream(data)
+            for samples in (stream.take(self.batch_size) for _ in range(0, count, self.batch_size)):
+                if samples is None:
+                    return
+                yield samples
+            return
+        count = min(len(data), count)
+        for begin in range(0, count - self.batch_size + 1, self.batch_size) or [0]:
+            yield [data[i * len(data) // count] for i in range(begin, min(begin + self.batch_size, count))]
 
     # ---------------------------------------------------------------------------------------------------- weights
 

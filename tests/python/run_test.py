@@ -56,6 +56,28 @@ def logs():
         worker.step(0.5)
 
 
+def streams():
+    """Two workers, of which the second has a stream that ends."""
+    import array
+
+    import catchment
+
+    worker = catchment.join({"w": memoryview(array.array("f", [0.0] * 4))}, train_samples=256)
+    passes = []
+
+    def numbers():
+        passes.append(len(passes))
+        return iter(range(20))
+
+    expected = 0
+    for samples in worker.minibatches((i for i in range(20)) if worker.index == 1 else numbers):
+        assert samples == [(expected + i) % 20 for i in range(8)], samples
+        expected += 8
+        worker.step(0.5)
+    assert worker.index == 1 or len(passes) > 2, passes
+    assert worker.index == 0 or worker.steps <= 2, worker.steps
+
+
 class RunTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="run-")
@@ -108,6 +130,10 @@ class RunTest(unittest.TestCase):
             with open(os.path.join(self.out, "tensorboard", name), "rb") as file:
                 events += file.read()
         self.assertEqual(events.count(b"program/mean"), len(lines))
+
+    def test_streams_are_counted(self):
+        run = self.train(streams, workers=2, algorithm="downpour", settings={"batch_size": 8, "epochs": 4})
+        self.assertEqual((run.summary["phase"], run.summary["samples"]), ("DONE", 1024))
 
     def test_errors_are_those_of_the_command(self):
         self.assertIn("did you mean learning_rate?", self.error(least_squares, settings={"optimizer.learning_rat": 1}))

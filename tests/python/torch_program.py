@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import torch.nn.utils.prune
 import torch.utils.checkpoint
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 import catchment.torch as catchment
 import fake_cuda
@@ -139,6 +139,44 @@ class Regularized(Perceptron):
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(())
+
+
+class Endless(IterableDataset):
+    """Its samples again and again; each process of a DataLoader has some of them."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __iter__(self):
+        info = get_worker_info()
+        while True:
+            for index in range(0, len(self.samples)) if info is None else range(info.id, len(self.samples), info.num_workers):
+                yield self.samples[index]
+
+
+class Epochs(IterableDataset):
+    """Ends after an epoch, and shuffles anew, as streams of Hugging Face do."""
+
+    def __init__(self, samples):
+        self.samples, self.epoch = samples, None
+
+    def set_epoch(self, epoch):
+        assert epoch == (0 if self.epoch is None else self.epoch + 1), epoch
+        self.epoch = epoch
+
+    def __iter__(self):
+        return (self.samples[(index + self.epoch) % len(self.samples)] for index in range(len(self.samples)))
+
+
+# What join is given; all samples are 240.
+STREAMS = {
+    "stream": Endless,
+    "stream-loader": Endless,
+    "stream-epochs": Epochs,
+    "stream-function": lambda samples: lambda: (samples[index] for index in range(100)),
+    "stream-ends": lambda samples: (samples[index] for index in range(40)),
+    "stream-own": lambda samples: torch.utils.data.Subset(samples, range(100)),
+}
 
 
 def train_by_index(model, samples):
@@ -502,8 +540,14 @@ def main():
         catchment.join(model, samples, optimizer=torch.optim.LBFGS(model.parameters()))
     if variant == "no-length":
         catchment.join(model, Stream())
-    if variant == "stream":
-        catchment.join(model, len(samples)).minibatches(Stream())
+    if variant == "no-samples":
+        catchment.join(model, samples_per_epoch=240).minibatches()
+    if variant == "empty":
+        worker = catchment.join(model, Stream(), samples_per_epoch=240)
+        next(iter(worker.minibatches()))
+    if variant in STREAMS:
+        return train(model, catchment.join(model, STREAMS[variant](samples), samples_per_epoch=480),
+                     2 if variant == "stream-loader" else 0)
     if variant == "indices":
         return train_by_index(model, samples)
     test = samples if os.environ.get("TEST_SAMPLES") else None

@@ -45,6 +45,19 @@ class TorchTest(TorchCase):
             for name in mine:
                 self.assertLess((mine[name] - built_in[name]).abs().max().item(), 1e-5, (preset, name))
 
+    def test_streams_are_counted(self):
+        for variant in torch_program.STREAMS:
+            if variant != "stream-ends":
+                with self.subTest(variant):
+                    out = self.attached(variant, "--workers=2", *self.sets("epochs=2", "algorithm.preset=downpour"))
+                    with open(out + "/summary.json") as file:
+                        self.assertEqual(json.load(file)["samples"], 2 * 480)
+
+    def test_worker_whose_stream_has_ended_leaves(self):
+        self.attached("stream-ends", "--workers=1", *self.sets("epochs=2"), fails=True)
+        self.assertIn("the stream of samples has ended at step 3, and cannot be read again: this worker leaves the job",
+                      self.logs)
+
     def follow(self, variants):
         for variant in variants:
             with self.subTest(variant):
@@ -194,7 +207,8 @@ class TorchTest(TorchCase):
                 ("complex", "parameter phase has type torch.complex64"),
                 ("lazy", "parameter lazy.weight of a lazy module has no shape yet"),
                 ("no-length", r"training set \(Stream\) has no length.*: give join\(\) the number of its samples"),
-                ("stream", r"training set \(Stream\) has no samples by index.*minibatches\(range\(n\), collate=list\)"),
+                ("no-samples", r"join was given no samples, but their number: give minibatches\(data\) the samples"),
+                ("empty", r"the stream of samples \(Stream\) is empty"),
                 ("lbfgs", "LBFGS calls the model several times in a step.*needs no closure"),
                 ("loader-batch", "loader.. yields whole minibatches .* takes no batch_size: set batch_size in the job"),
                 ("again", r"join\(\) was called before in this program.*start a job for each")):

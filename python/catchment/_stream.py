@@ -1,0 +1,65 @@
+"""Minibatches of samples that have no index: those of a stream, or of a worker's own data."""
+import itertools
+import warnings
+
+_EMPTY = "the stream of samples (%s) is empty"
+_NOT_ITERABLE = ("minibatches() was given samples of type %s, and a stream is an iterable of samples, or a function that "
+                 "returns one")
+_ENDED = ("the stream of samples has ended at step %d, and cannot be read again: %s; a function that returns a new one, in its "
+          "place, is called as often as needed")
+
+
+class Stream:
+    """Reads an iterable, such as a generator or a streaming data set, or what a function returns. When it has ended, it
+    is read again from its beginning. One that can be read only once, such as a generator, has then ended for good."""
+
+    def __init__(self, samples):
+        if not (hasattr(samples, "__iter__") or hasattr(samples, "__getitem__") or callable(samples)):
+            raise TypeError(_NOT_ITERABLE % type(samples).__name__)
+        self._samples = samples
+        self._iterator = None
+        self._passes = 0
+
+    def take(self, count):
+        """Returns this number of samples; None if the stream has ended for good before."""
+        taken = []
+        while len(taken) < count:
+            if self._iterator is None:
+                self._iterator = self._restart()
+                if self._iterator is None:
+                    return None
+            before = len(taken)
+            taken += itertools.islice(self._iterator, count - before)
+            if len(taken) < count:
+                if self._first and len(taken) == before:
+                    raise ValueError(_EMPTY % type(self._samples).__name__)
+                self._iterator = None
+            self._first = False
+        return taken
+
+    def _restart(self):
+        """Returns an iterator from the beginning; None if there is none."""
+        if hasattr(self._samples, "set_epoch"):  # of Hugging Face: shuffles anew
+            self._samples.set_epoch(self._passes)
+        samples = self._samples
+        if not (hasattr(samples, "__iter__") or hasattr(samples, "__getitem__")):
+            samples = samples()
+        iterator = iter(samples)
+        if self._passes > 0 and iterator is self._samples:
+            return None
+        self._passes += 1
+        self._first = True
+        return iterator
+
+
+def leave(attachment):
+    """Ends a worker whose stream has ended for good."""
+    if hasattr(attachment, "rank"):
+        raise RuntimeError(_ENDED % (attachment.step, "the other processes of the group would wait for this one"))
+    warnings.warn(_ENDED % (attachment.step, "this worker leaves the job"))
+    attachment.leave()
+
+
+def fail(step):
+    """Says that the stream of one of a DataLoader's processes has ended for good."""
+    raise RuntimeError(_ENDED % (step, "other processes of the DataLoader may have more samples"))
