@@ -4,7 +4,8 @@
     catchment train --program="python examples/python/mnist_jax.py" --workers=2 \
         --set algorithm.preset=downpour --set optimizer.learning_rate=0.05 --out=out
 
-The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist (deploy/fetch_mnist.sh fetches them).
+The four IDX files, gzipped or not, are in $CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where
+deploy/fetch_mnist.sh puts them.
 """
 import gzip
 import os
@@ -15,12 +16,13 @@ import numpy as np
 
 import catchment.jax as catchment
 
+DATA = os.environ.get("CATCHMENT_DATA") or os.path.expanduser("~/.cache/catchment")
 UNITS = [784, 256, 128, 10]
 
 
 def read_idx(name):
     """Returns the array in an IDX file: bytes, of one dimension (labels) or three (images)."""
-    path = os.path.join(os.environ["CATCHMENT_DATA"], "mnist", name)
+    path = os.path.join(DATA, "mnist", name)
     with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
         data = file.read()
     dimensions = data[3]

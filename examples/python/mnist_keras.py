@@ -5,7 +5,7 @@
         --set batch_size=64 --set optimizer.learning_rate=0.05 --set optimizer.momentum=0.9 --out=out
 
 The network, of 1,199,882 parameters, is that of the Keras benchmarks at NERSC. The four IDX files, gzipped or not, are in
-$CATCHMENT_DATA/mnist (deploy/fetch_mnist.sh fetches them).
+$CATCHMENT_DATA/mnist or in ~/.cache/catchment/mnist, where deploy/fetch_mnist.sh puts them.
 """
 import gzip
 import os
@@ -16,10 +16,12 @@ from keras import layers
 
 import catchment.keras as catchment
 
+DATA = os.environ.get("CATCHMENT_DATA") or os.path.expanduser("~/.cache/catchment")
+
 
 def read_idx(name):
     """Returns the array in an IDX file: bytes, of one dimension (labels) or three (images)."""
-    path = os.path.join(os.environ["CATCHMENT_DATA"], "mnist", name)
+    path = os.path.join(DATA, "mnist", name)
     with (open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz")) as file:
         data = file.read()
     dimensions = data[3]
