@@ -8,6 +8,7 @@
         worker.step(grads, loss)
 """
 import warnings
+from typing import Any, Optional
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,7 @@ _OTHER_PARAMS = ("leaf %s of the parameters has other values than the job's weig
                  "worker has drawn initial values of its own")
 
 
-def join(params, train, test=None, master=None):
+def join(params: Any, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before training.
 
     params: the initial values, a pytree of floating-point arrays. All workers must have the same structure and shapes.
@@ -114,7 +115,7 @@ class Worker(ExchangingWorker):
         super().__init__(attachment)
         self._tree = tree
 
-    def params(self):
+    def params(self) -> Any:
         """Returns the weights as a pytree like that which join was given, with its types and on its devices: those of the
         minibatch that is under way, or the job's final ones when it is over. It may be kept."""
         self._settle()
@@ -122,7 +123,7 @@ class Worker(ExchangingWorker):
             self._begin_step()
         return self._tree.on_devices(self._copy_weights())
 
-    def step(self, grads, loss, correct=0):
+    def step(self, grads: Any, loss: Any, correct: Any = 0) -> None:
         """Submits the gradients and ends the step: call it once for each minibatch.
 
         grads: a pytree like the parameters, of the mean loss over the minibatch. loss: that mean. correct: how many
@@ -134,7 +135,7 @@ class Worker(ExchangingWorker):
     def _await_steps(self):
         jax.effects_barrier()
 
-    def transformation(self):
+    def transformation(self) -> Any:
         """Returns the servers' optimizer as an optax.GradientTransformationExtraArgs, for code that has one. Its update
         ends the step and returns the way from `params` to the next weights; it may be compiled. `value` is the loss."""
         import optax

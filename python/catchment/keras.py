@@ -11,6 +11,7 @@ Backends: JAX, PyTorch and TensorFlow.
 import collections
 import threading
 import warnings
+from typing import Any, Callable, Optional, Tuple
 
 import keras
 import numpy
@@ -58,7 +59,7 @@ _PAUSE_SECONDS = 0.01
 _STATISTICS_SAMPLES = 1024  # at least, for batch norm in an evaluator's program
 
 
-def join(model, train, test=None, master=None):
+def join(model: keras.Model, train: Any, test: Any = None, master: Optional[str] = None) -> "Worker":
     """Joins the job that this program was started for; returns a Worker. Call it once, before compile().
 
     model: a keras.Model that is built. Its trainable weights are the job's from here on.
@@ -283,7 +284,7 @@ class Worker(ExchangingWorker):
             self._begin_step()
             self._assign_weights()
 
-    def optimizer(self, **options):
+    def optimizer(self, **options: Any) -> Optimizer:
         """Returns the servers' optimizer, for compile(). Every call returns the same one."""
         for name in options:
             raise TypeError(_OPTIONS % (name, _JOB_FIELDS.get(name, name)))
@@ -291,11 +292,11 @@ class Worker(ExchangingWorker):
             self._optimizer = Optimizer(self)
         return self._optimizer
 
-    def callback(self):
+    def callback(self) -> Callback:
         """Returns the callback that fit() needs: it ends fit() with the job, and raises the job's failure there."""
         return Callback(self)
 
-    def data(self, load=None):
+    def data(self, load: Optional[Callable[[Any], Any]] = None) -> Any:
         """Returns the minibatches that the job assigns to this worker, for fit(). load(samples): makes one, such as
         (x, y), of an array of indices; without it, it is that part of the arrays that join was given."""
         if self.evaluates:
@@ -315,7 +316,7 @@ class Worker(ExchangingWorker):
             return _tensorflow_data(make, _as_tuple(load(self._samples(self._attachment.step))))
         return _Minibatches(make)
 
-    def evaluate(self, score=None):
+    def evaluate(self, score: Optional[Callable[[], Tuple[float, int]]] = None) -> None:
         """Calls `score` whenever weights are to be scored, until the job is over. It returns the mean loss over the test
         set and how many of its samples were given the right class (0 if there are no classes). Without it, they
         are model.evaluate()'s loss, and the first of its metrics with "acc" in its name, of the test data of join.
