@@ -19,7 +19,9 @@ _ONE_LOADER = ("Strategy trains on one DataLoader, and train_dataloader() return
 _ACCUMULATES = ("accumulate_grad_batches is %s, and each minibatch of the job is a step: set it to 1, and "
                 "algorithm.contribution.gradient.push_period=%s in the job")
 _OWN_BATCH = ("the DataLoader's batch_size is %d, and the job's is %d, which counts: set batch_size=%d in the job "
-              "(--set batch_size=%d), or leave the DataLoader's as it is if the job's is right")
+              "(--set batch_size=%d) if the DataLoader's is right")
+_RESUMES = ("fit(ckpt_path=...) restores the state of a loop without a job: continue a job with catchment train --resume, or "
+            "load the weights into the module before fit(), which the job then begins with")
 _ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the optimizer of configure_optimizers(), which "
                   "returns %d of them: return one")
 _NO_LOSS = ("validation_step logs no loss that the job could have as its test loss, but %s: self.log(\"val_loss\", ...), or "
@@ -62,6 +64,8 @@ class Strategy(SingleDeviceStrategy):
             return super().setup_optimizers(trainer)
         if trainer.accumulate_grad_batches != 1:
             raise ValueError(_ACCUMULATES % (trainer.accumulate_grad_batches, trainer.accumulate_grad_batches))
+        if trainer.ckpt_path is not None:
+            raise ValueError(_RESUMES)
         local = self._make_local_optimizer(trainer)
         self._train_loader = trainer.fit_loop._data_source.dataloader()
         if not isinstance(self._train_loader, DataLoader):

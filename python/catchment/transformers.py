@@ -14,7 +14,9 @@ from . import torch as catchment
 _ACCUMULATES = ("gradient_accumulation_steps is %d, and each minibatch of the job is a step: set it to 1, and "
                 "algorithm.contribution.gradient.push_period=%d in the job")
 _OWN_BATCH = ("per_device_train_batch_size is %d, and the job's batch_size is %d, which counts: set batch_size=%d in the job "
-              "(--set batch_size=%d), or leave it if the job's is right")
+              "(--set batch_size=%d) if the former is right")
+_RESUMES = ("train(resume_from_checkpoint=...) restores the state of a loop without a job: continue a job with catchment train "
+            "--resume, or load the weights into the model before train(), which the job then begins with")
 _SHARDED = "Trainer makes one process a worker, without DeepSpeed and FSDP: docs/python.md has groups of processes"
 _NO_DATA = "Trainer needs train_dataset, with a length: the job assigns its samples by their numbers"
 
@@ -40,12 +42,14 @@ class Trainer(transformers.Trainer):
         self._master = master
         super().__init__(*arguments, **named)
 
-    def train(self, *arguments, **named):
+    def train(self, resume_from_checkpoint=None, *arguments, **named):
+        if resume_from_checkpoint:
+            raise ValueError(_RESUMES)
         self._join()
         if self.worker.evaluates:
             self.worker.evaluate(self._score, forward=self._pass, collate=self._collate())
             return TrainOutput(0, 0.0, {})
-        result = super().train(*arguments, **named)
+        result = super().train(None, *arguments, **named)
         if not self.worker._attachment.stopped:  # a callback has ended the loop before the job
             self.worker.leave()
         return result

@@ -63,6 +63,11 @@ def read(path):
     return TensorDataset(torch.tensor([row[:-1] for row in rows]), torch.tensor([int(row[-1]) for row in rows]))
 
 
+class Diverging(Classifier):
+    def training_step(self, minibatch, index):
+        return super().training_step(minibatch, index) * float("nan")
+
+
 class Stop(L.Callback):
     def on_train_batch_end(self, trainer, module, outputs, minibatch, index):
         trainer.should_stop = index == 2
@@ -73,7 +78,7 @@ def main():
     warnings.simplefilter("ignore")
     warnings.filterwarnings("always", "the DataLoader's batch_size")
     rows = read(path)
-    module = {"manual": Manual, "silent": Silent}.get(variant, Classifier)()
+    module = {"manual": Manual, "silent": Silent, "diverges": Diverging}.get(variant, Classifier)()
     if variant == "batch_norm":
         module = Classifier(batch_norm=True)
     # All rows are one minibatch, so that their order does not count.
@@ -86,13 +91,19 @@ def main():
         trainer["accumulate_grad_batches"] = 2
     if variant == "stops":
         trainer["callbacks"] = [Stop()]
+    checkpoint = None
+    if variant == "resumes":
+        checkpoint = path + ".ckpt"
+        plain = L.Trainer(**trainer)
+        plain.fit(Classifier(), train)
+        plain.save_checkpoint(checkpoint)
     if "CATCHMENT_ATTACH" in os.environ or "CATCHMENT_DESCRIBE" in os.environ:
         import catchment.lightning
         trainer["strategy"] = catchment.lightning.Strategy(local_optimizer=variant == "local")
     if variant == "checkpoint":
         trainer["default_root_dir"] = os.path.dirname(path)
     trainer = L.Trainer(**trainer)
-    trainer.fit(module, train, DataLoader(rows, batch_size=64))
+    trainer.fit(module, train, DataLoader(rows, batch_size=64), ckpt_path=checkpoint)
     print("weights " + json.dumps({name: p.detach().flatten().tolist() for name, p in module.named_parameters()}))
 
 

@@ -34,9 +34,16 @@ class LightningTest(FrameworkCase):
         self.assertNotIn("Traceback", self.logs)
         self.assertIn("left", self.logs)
 
+    def test_a_job_that_fails_raises_in_fit(self):
+        self.trained("diverges", "epochs=3", "faults.non_finite_limit=3", fails=True)
+        self.assertIn("RuntimeError", self.logs)
+        self.assertNotIn("weights {", self.logs)
+
     def test_says_what_does_not_fit(self):
-        self.trained("accumulates", fails=True)
-        self.assertIn("algorithm.contribution.gradient.push_period=2", self.logs)
+        for variant, words in (("accumulates", "algorithm.contribution.gradient.push_period=2"),
+                               ("resumes", "continue a job with catchment train --resume")):
+            self.trained(variant, fails=True)
+            self.assertIn(words, self.logs)
         self.assertIn("validation_step logs no loss", self.evaluators_log(self.trained("silent", "epochs=2")))
 
 

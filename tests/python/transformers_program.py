@@ -24,6 +24,7 @@ class Classifier(transformers.PreTrainedModel):
         super().__init__(config)
         torch.manual_seed(4)
         self.layers = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3))
+        self.factor = 1.0
         self.post_init()
 
     def _init_weights(self, module):
@@ -31,7 +32,7 @@ class Classifier(transformers.PreTrainedModel):
 
     def forward(self, x, labels=None):
         z = self.layers(x)
-        return {"loss": F.cross_entropy(z, labels), "logits": z}
+        return {"loss": F.cross_entropy(z, labels) * self.factor, "logits": z}
 
 
 class Rows(torch.utils.data.Dataset):
@@ -64,7 +65,9 @@ def train_by_trainer(module, rows, variant, directory):
     trainer = kind(module, arguments, train_dataset=rows, eval_dataset=rows,
                    compute_metrics=lambda scored: {"accuracy": (scored.predictions.argmax(1) == scored.label_ids).mean()},
                    callbacks=[Stop()] if variant == "stops" else [], **options)
-    trainer.train()
+    if variant == "diverges":
+        module.factor = float("nan")
+    trainer.train(resume_from_checkpoint=directory if variant == "resumes" else None)
 
 
 def train_by_accelerate(module, rows):
