@@ -1,6 +1,7 @@
 #include "cli/compare/compare_runs.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -32,7 +33,8 @@ absl::Status RunMissing(const std::vector<PlannedRun>& runs, const CompareDirect
   const SteadyClock clock;
   CompareProgress progress(streams.out, streams.out_size().columns, static_cast<int>(missing.size()), &clock);
   if (missing.empty()) return absl::OkStatus();
-  return launcher->Launch(missing, directory, &progress, signal);
+  const auto none = [](const PlannedRun&) { return std::vector<PlannedRun>(); };
+  return launcher->Launch(std::move(missing), none, directory, &progress, signal);
 }
 
 absl::StatusOr<RunDirectory> PrepareRun(const PlannedRun& run, const CompareDirectory& directory) {

@@ -39,10 +39,13 @@ std::string ResultLine(const std::string& run_directory);
 // Prints a line for each run that is done, and on a terminal the progress of the current one below them.
 class CompareProgress : public TrainObserver {
  public:
-  // `columns` is the width of the terminal; 0: not a terminal. `runs` is the number of runs to carry out.
+  // `columns` is the width of the terminal; 0: not a terminal. `runs` is the number of runs to carry out, as far as it is
+  // known.
   CompareProgress(std::ostream* out, int columns, int runs, const Clock* clock)
       : line_(out, columns), runs_(runs), clock_(*clock), began_(clock->Now()) {}
 
+  // There are more runs to carry out.
+  void Expect(int runs) { runs_ += runs; }
   void Begin(const std::string& label) { label_ = label; }
   // Prints `result`, the outcome of the run.
   void End(const std::string& result);
@@ -58,7 +61,7 @@ class CompareProgress : public TrainObserver {
   std::string TimeLeft() const;
 
   StatusLine line_;
-  const int runs_;
+  int runs_;
   const Clock& clock_;
   const double began_;
   int done_ = 0;

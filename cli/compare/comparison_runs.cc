@@ -52,7 +52,8 @@ absl::Status ComparisonRuns::Search() {
   double cost = 0;
   for (const PlannedSearch& one : *planned) {
     cost += CostOf(one.rungs);
-    searches.push_back({one.rungs, [this, &one](int trial, int rung, double share) {
+    searches.push_back({absl::StrCat(one.algorithm, ", ", Plural(one.workers, "worker")), one.rungs,
+                        [this, &one](int trial, int rung, double share) {
                           return PlanTrial(options_, given_, one, trial, rung, share);
                         }});
   }

@@ -62,26 +62,20 @@ absl::StatusOr<std::unique_ptr<Launcher>> KubectlLauncher::Create(const CompareO
                                            KubectlBounds{.stall = options.stall_seconds}, signals);
 }
 
-absl::Status KubectlLauncher::Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                                     CompareProgress* progress, int* signal) {
+absl::Status KubectlLauncher::Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                                     const CompareDirectory& directory, CompareProgress* progress,
+                                     int* signal) {
   progress_ = progress;
   log_ = directory.path() + "/kubectl.log";
   const absl::StatusOr<std::string> active = FindRun(Absolute(directory.path()));
   if (!active.ok()) return active.status();
-  std::vector<const PlannedRun*> order;
-  for (const PlannedRun& run : runs) order.push_back(&run);
-  const auto is_active = [&](const PlannedRun* run) {
-    const std::string path = Absolute(directory.PathOf(*run));
-    return path == *active && ReadTextFile(path + kManifestJob).value_or("") == JobText(run->job);
-  };
-  std::stable_partition(order.begin(), order.end(), is_active);
-  bool applied = !order.empty() && is_active(order.front());
-  for (const PlannedRun* run : order) {
-    const std::string path = Absolute(directory.PathOf(*run));
-    if (absl::Status status = Train(*run, directory, path, applied, signal); !status.ok()) return status;
-    applied = false;
-  }
-  return absl::OkStatus();
+  applied_.clear();
+  const auto first = std::stable_partition(runs.begin(), runs.end(), [&](const PlannedRun& run) {
+    const std::string path = Absolute(directory.PathOf(run));
+    return path == *active && ReadTextFile(path + kManifestJob).value_or("") == JobText(run.job);
+  });
+  if (first != runs.begin()) applied_ = *active;
+  return SequentialLauncher::Launch(std::move(runs), following, directory, progress, signal);
 }
 
 absl::StatusOr<std::string> KubectlLauncher::FindRun(const std::string& comparison) const {
@@ -103,16 +97,17 @@ absl::StatusOr<std::string> KubectlLauncher::FindRun(const std::string& comparis
 }
 
 absl::Status KubectlLauncher::Train(const PlannedRun& run, const CompareDirectory& directory,
-                                    const std::string& path, bool applied, int* signal) const {
-  if (applied) {
-    progress_->Note(absl::StrCat(LabelOf(run), ": is in the cluster already"));
+                                    CompareProgress* progress, int* signal) {
+  const std::string path = Absolute(directory.PathOf(run));
+  if (path == std::exchange(applied_, "")) {
+    progress->Note(absl::StrCat(LabelOf(run), ": is in the cluster already"));
   } else if (absl::Status status = Apply(run, directory, path); !status.ok()) {
     return status;
   }
   const absl::StatusOr<std::string> result = AwaitEnd(path, signal);
   if (!result.ok()) return result.status();
-  progress_->Begin(LabelOf(run));
-  progress_->End(*result);
+  progress->Begin(LabelOf(run));
+  progress->End(*result);
   return DeleteRun(path);
 }
 

@@ -30,7 +30,7 @@ struct KubectlBounds {
   double stall = 600;
 };
 
-class KubectlLauncher : public Launcher {
+class KubectlLauncher : public SequentialLauncher {
  public:
   // Finds kubectl in $PATH. NotFound if there is none.
   static absl::StatusOr<std::unique_ptr<Launcher>> Create(const CompareOptions& options,
@@ -43,15 +43,14 @@ class KubectlLauncher : public Launcher {
 
   // Errors, besides those of the interface: FailedPrecondition if the namespace has another job; Unavailable, with kubectl's
   // own words, if it cannot apply or delete a run.
-  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                      CompareProgress* progress, int* signal) override;
+  absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                      const CompareDirectory& directory, CompareProgress* progress, int* signal) override;
 
  private:
   // Returns the directory of the run of this comparison that is in the cluster; empty if there is none.
   absl::StatusOr<std::string> FindRun(const std::string& comparison) const;
-  // Carries out one run. `path` is its directory; `applied`: an earlier command has applied it.
-  absl::Status Train(const PlannedRun& run, const CompareDirectory& directory, const std::string& path,
-                     bool applied, int* signal) const;
+  absl::Status Train(const PlannedRun& run, const CompareDirectory& directory, CompareProgress* progress,
+                     int* signal) override;
   absl::Status Apply(const PlannedRun& run, const CompareDirectory& directory, const std::string& path) const;
   // Waits until the run has ended, and returns its result in words. Aborted after a signal.
   absl::StatusOr<std::string> AwaitEnd(const std::string& path, int* signal) const;
@@ -74,7 +73,8 @@ class KubectlLauncher : public Launcher {
   const SteadyClock clock_;
 
   CompareProgress* progress_ = nullptr;
-  std::string log_;  // what kubectl printed last
+  std::string log_;      // what kubectl printed last
+  std::string applied_;  // the directory of the run that an earlier command has applied; empty: there is none
 };
 
 }  // namespace catchment

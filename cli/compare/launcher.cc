@@ -1,5 +1,6 @@
 #include "cli/compare/launcher.h"
 
+#include <iterator>
 #include <utility>
 
 #include "cli/compare/kubectl_launcher.h"
@@ -7,6 +8,17 @@
 #include "cli/compare/slurm_launcher.h"
 
 namespace catchment {
+
+absl::Status SequentialLauncher::Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                                        const CompareDirectory& directory, CompareProgress* progress,
+                                        int* signal) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (absl::Status status = Train(runs[i], directory, progress, signal); !status.ok()) return status;
+    std::vector<PlannedRun> next = following(runs[i]);
+    runs.insert(runs.end(), std::make_move_iterator(next.begin()), std::make_move_iterator(next.end()));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(const CompareOptions& options, SignalWaiter* signals) {
   if (options.launcher == LauncherKind::kSlurm) return SlurmLauncher::Create(options, signals);

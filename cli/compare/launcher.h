@@ -3,6 +3,7 @@
 #ifndef CATCHMENT_CLI_COMPARE_LAUNCHER_H_
 #define CATCHMENT_CLI_COMPARE_LAUNCHER_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -16,15 +17,33 @@
 
 namespace catchment {
 
+// Returns the runs to carry out since one has ended.
+using FollowingRuns = std::function<std::vector<PlannedRun>(const PlannedRun& ended)>;
+
 class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  // Carries out runs that are not done, and reports the end of each to `progress`, also that of a run that fails, after
-  // which it continues with the others.
+  // Carries out runs that are not done, and those that follow them. Reports the end of each to `progress` and `following`,
+  // also that of a run that fails, after which it continues with the others.
   // Errors: Aborted if a signal ended it, with the signal in *signal; those that concern all runs.
-  virtual absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                              CompareProgress* progress, int* signal) = 0;
+  virtual absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                              const CompareDirectory& directory, CompareProgress* progress, int* signal) = 0;
+
+  // Whether it carries out several runs at once.
+  virtual bool concurrent() const { return false; }
+};
+
+// Carries out one run after another.
+class SequentialLauncher : public Launcher {
+ public:
+  absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                      const CompareDirectory& directory, CompareProgress* progress, int* signal) override;
+
+ private:
+  // Carries out one run. Errors: those of Launch.
+  virtual absl::Status Train(const PlannedRun& run, const CompareDirectory& directory,
+                             CompareProgress* progress, int* signal) = 0;
 };
 
 // Returns that of the options: local_launcher.h, slurm_launcher.h or kubectl_launcher.h. Errors: NotFound, naming a program that is needed.

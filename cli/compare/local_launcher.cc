@@ -22,14 +22,6 @@ ClusterPlan LocalLauncher::PlanCluster(const PlannedRun& run, const RunDirectory
   return plan;
 }
 
-absl::Status LocalLauncher::Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                                   CompareProgress* progress, int* signal) {
-  for (const PlannedRun& run : runs) {
-    if (absl::Status status = Train(run, directory, progress, signal); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status LocalLauncher::Train(const PlannedRun& run, const CompareDirectory& comparison,
                                   CompareProgress* progress, int* signal) {
   const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);

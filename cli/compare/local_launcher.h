@@ -11,7 +11,7 @@
 
 namespace catchment {
 
-class LocalLauncher : public Launcher {
+class LocalLauncher : public SequentialLauncher {
  public:
   // Owns neither the options nor the signals.
   LocalLauncher(const CompareOptions& options, DaemonPaths daemons, const TrainBounds& bounds,
@@ -21,13 +21,10 @@ class LocalLauncher : public Launcher {
         bounds_(BoundsFor(options.program, bounds)),
         signals_(signals) {}
 
-  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                      CompareProgress* progress, int* signal) override;
-
  private:
   ClusterPlan PlanCluster(const PlannedRun& run, const RunDirectory& directory) const;
   absl::Status Train(const PlannedRun& run, const CompareDirectory& directory, CompareProgress* progress,
-                     int* signal);
+                     int* signal) override;
 
   const CompareOptions& options_;
   const DaemonPaths daemons_;

@@ -4,6 +4,7 @@
 #define CATCHMENT_CLI_COMPARE_SEARCH_H_
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,7 @@ namespace catchment {
 class Launcher;
 
 struct Search {
+  std::string label;  // "downpour, 4 workers"; empty: it is the only one
   std::vector<Rung> rungs;
   // Returns the run of a trial. A trial whose job is not valid, which is an error, loses.
   std::function<absl::StatusOr<PlannedRun>(int trial, int rung, double share)> plan;
@@ -28,8 +30,9 @@ struct SearchResult {
   std::vector<std::vector<RunResult>> runs;  // of each rung, in the order of its trials
 };
 
-// Carries out searches side by side: the launcher gets the runs of a rung of all of them at once, without those that are
-// done. A run that diverges or fails loses. Errors: those of Launcher::Launch, with the signal that ended it in *signal.
+// Carries out searches side by side, without the runs that are done. A run that diverges or fails loses. If the launcher
+// carries out several runs at once, trials go on at once (Promotion).
+// Errors: those of Launcher::Launch, with the signal that ended it in *signal.
 absl::StatusOr<std::vector<SearchResult>> RunSearches(const std::vector<Search>& searches,
                                                       const CompareDirectory& directory, Launcher* launcher,
                                                       const Streams& streams, int* signal);

@@ -112,64 +112,76 @@ absl::StatusOr<std::unique_ptr<Launcher>> SlurmLauncher::Create(const CompareOpt
   return std::make_unique<SlurmLauncher>(options, *std::move(programs), SlurmBounds(), signals);
 }
 
-absl::Status SlurmLauncher::Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                                   CompareProgress* progress, int* signal) {
+absl::Status SlurmLauncher::Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                                   const CompareDirectory& directory, CompareProgress* progress,
+                                   int* signal) {
   progress_ = progress;
+  following_ = &following;
   open_.clear();
   submit_ = true;
-  const absl::StatusOr<SlurmQueue> before = ReadQueue(programs_, directory.path());
-  if (!before.ok()) return before.status();
-  for (const PlannedRun& run : runs) {
-    open_.push_back({&run, fs::absolute(directory.PathOf(run)).lexically_normal().string()});
-    if (absl::Status status = Find(*before, &open_.back()); !status.ok()) return status;
+  absl::StatusOr<SlurmQueue> queue = ReadQueue(programs_, directory.path());
+  if (!queue.ok()) return queue.status();
+  queue_ = *std::move(queue);
+  for (PlannedRun& run : runs) {
+    if (absl::Status status = Open(std::move(run), directory); !status.ok()) return status;
   }
   while (true) {
     if (absl::Status status = SubmitAll(directory); !status.ok()) return status;
     if (open_.empty()) return absl::OkStatus();
-    const absl::StatusOr<SlurmQueue> queue = AwaitQueue(directory, signal);
+    queue = AwaitQueue(directory, signal);
     if (!queue.ok()) return queue.status();
-    if (absl::Status status = Update(*queue); !status.ok()) return status;
+    queue_ = *std::move(queue);
+    if (absl::Status status = Update(directory); !status.ok()) return status;
   }
 }
 
-absl::Status SlurmLauncher::Find(const SlurmQueue& queue, OpenRun* open) const {
-  const std::string job = RecordedJob(open->path);
-  if (!IsActive(queue, job)) return absl::OkStatus();
-  if (ReadTextFile(open->path + "/job.textproto").value_or("") != JobText(open->run->job)) {
-    return absl::FailedPreconditionError(absl::StrCat("Slurm job ", job, " trains another job in ",
-                                                      open->path, "; cancel it with `scancel ", job, "`"));
+absl::Status SlurmLauncher::Open(PlannedRun run, const CompareDirectory& directory) {
+  OpenRun& open = open_.emplace_back();
+  open.path = fs::absolute(directory.PathOf(run)).lexically_normal().string();
+  open.run = std::move(run);
+  const std::string job = RecordedJob(open.path);
+  if (!IsActive(queue_, job)) return absl::OkStatus();
+  if (ReadTextFile(open.path + "/job.textproto").value_or("") != JobText(open.run.job)) {
+    return absl::FailedPreconditionError(absl::StrCat("Slurm job ", job, " trains another job in ", open.path,
+                                                      "; cancel it with `scancel ", job, "`"));
   }
-  open->job = job;
-  progress_->Note(absl::StrCat(LabelOf(*open->run), ": is Slurm job ", job, " already"));
+  open.job = job;
+  progress_->Note(absl::StrCat(LabelOf(open.run), ": is Slurm job ", job, " already"));
   return absl::OkStatus();
 }
 
 absl::Status SlurmLauncher::SubmitAll(const CompareDirectory& directory) {
-  if (!submit_) return absl::OkStatus();
-  submit_ = false;
-  bool any = false;
-  for (OpenRun& open : open_) {
-    if (open.job.empty()) {
-      if (absl::Status status = Submit(directory, &open); !status.ok()) return status;
+  while (submit_) {
+    submit_ = false;
+    bool any = false;
+    for (OpenRun& open : open_) {
+      if (open.job.empty()) {
+        if (absl::Status status = Submit(directory, &open); !status.ok()) return status;
+      }
+      any = any || !open.job.empty();
     }
-    any = any || !open.job.empty();
+    if (any) continue;
+    // Nothing whose end could make room for them.
+    std::vector<std::pair<OpenRun, std::string>> refused;
+    for (OpenRun& open : std::exchange(open_, {})) {
+      std::string result = absl::StrCat("failed: ", open.refusal);
+      refused.emplace_back(std::move(open), std::move(result));
+    }
+    if (absl::Status status = EndAll(refused, directory); !status.ok()) return status;
+    submit_ = !open_.empty();
   }
-  if (any) return absl::OkStatus();
-  // Nothing whose end could make room for them.
-  for (const OpenRun& open : open_) Report(open, absl::StrCat("failed: ", open.refusal));
-  open_.clear();
   return absl::OkStatus();
 }
 
 absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* open) const {
-  if (const absl::StatusOr<RunDirectory> prepared = PrepareRun(*open->run, directory); !prepared.ok()) {
+  if (const absl::StatusOr<RunDirectory> prepared = PrepareRun(open->run, directory); !prepared.ok()) {
     return prepared.status();
   }
-  const absl::StatusOr<SlurmLayout> layout = LayOut(options_.slurm, open->run->workers);
+  const absl::StatusOr<SlurmLayout> layout = LayOut(options_.slurm, open->run.workers);
   if (!layout.ok()) return layout.status();
   // The record of the job is what sbatch itself has written, so that it is there even if this command is killed.
   const absl::StatusOr<std::string> output =
-      Execute(SbatchCommand(programs_, options_, *layout, *open->run, open->path), open->path + kSbatchLog);
+      Execute(SbatchCommand(programs_, options_, *layout, open->run, open->path), open->path + kSbatchLog);
   open->job = output.ok() ? ParseJobId(*output) : "";
   if (open->job.empty()) {
     open->refusal = output.ok() ? absl::StrCat("sbatch printed no number of a job:",
@@ -179,7 +191,7 @@ absl::Status SlurmLauncher::Submit(const CompareDirectory& directory, OpenRun* o
   }
   ++open->submissions;
   open->ended_at = -1;
-  progress_->Note(absl::StrCat(LabelOf(*open->run), ": submitted as Slurm job ", open->job));
+  progress_->Note(absl::StrCat(LabelOf(open->run), ": submitted as Slurm job ", open->job));
   return absl::OkStatus();
 }
 
@@ -199,25 +211,25 @@ absl::StatusOr<SlurmQueue> SlurmLauncher::AwaitQueue(const CompareDirectory& dir
   }
 }
 
-absl::Status SlurmLauncher::Update(const SlurmQueue& queue) {
-  std::vector<OpenRun> remaining;
+absl::Status SlurmLauncher::Update(const CompareDirectory& directory) {
+  std::vector<std::pair<OpenRun, std::string>> ended;
   absl::Status error;
-  for (OpenRun& open : open_) {
+  for (OpenRun& open : std::exchange(open_, {})) {
     if (open.job.empty()) {
-      remaining.push_back(open);
+      open_.push_back(std::move(open));
       continue;
     }
     std::string result;
-    const absl::StatusOr<bool> ended = HasEnded(StateOf(queue, open.job), &open, &result);
-    error.Update(ended.status());
-    submit_ = submit_ || ended.value_or(false) || open.job.empty();
-    if (ended.value_or(false)) {
-      Report(open, result);
+    const absl::StatusOr<bool> has_ended = HasEnded(StateOf(queue_, open.job), &open, &result);
+    error.Update(has_ended.status());
+    submit_ = submit_ || has_ended.value_or(false) || open.job.empty();
+    if (has_ended.value_or(false)) {
+      ended.emplace_back(std::move(open), std::move(result));
     } else {
-      remaining.push_back(open);
+      open_.push_back(std::move(open));
     }
   }
-  open_ = std::move(remaining);
+  if (absl::Status status = EndAll(ended, directory); !status.ok()) return status;
   // The other jobs would fail in the same way.
   if (!error.ok()) CancelAll();
   return error;
@@ -227,12 +239,12 @@ absl::StatusOr<bool> SlurmLauncher::HasEnded(const std::string& state, OpenRun* 
                                              std::string* result) const {
   const SlurmPhase phase = PhaseOf(state);
   if (phase == SlurmPhase::kActive) return false;
-  if (OutcomeOf(*open->run, open->path) != RunOutcome::kNone) {
+  if (OutcomeOf(open->run, open->path) != RunOutcome::kNone) {
     *result = ResultLine(open->path);
     return true;
   }
   if (phase == SlurmPhase::kLost && open->submissions < kMostSubmissions) {
-    progress_->Note(absl::StrCat(LabelOf(*open->run), ": Slurm job ", open->job, " was lost (",
+    progress_->Note(absl::StrCat(LabelOf(open->run), ": Slurm job ", open->job, " was lost (",
                                  state.empty() ? "Slurm does not know it" : state, ")"));
     open->job.clear();
     return false;
@@ -247,10 +259,17 @@ absl::StatusOr<bool> SlurmLauncher::HasEnded(const std::string& state, OpenRun* 
   return true;
 }
 
-void SlurmLauncher::Report(const OpenRun& open, const std::string& result) const {
-  progress_->Begin(LabelOf(*open.run));
-  progress_->End(result);
-  DeleteCheckpoints(open.path);
+absl::Status SlurmLauncher::EndAll(const std::vector<std::pair<OpenRun, std::string>>& ended,
+                                   const CompareDirectory& directory) {
+  for (const auto& [open, result] : ended) {
+    progress_->Begin(LabelOf(open.run));
+    progress_->End(result);
+    DeleteCheckpoints(open.path);
+    for (PlannedRun& run : (*following_)(open.run)) {
+      if (absl::Status status = Open(std::move(run), directory); !status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
 }
 
 void SlurmLauncher::CancelAll() const {

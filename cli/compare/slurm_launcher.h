@@ -1,8 +1,8 @@
 // Runs as jobs of Slurm, each of which executes deploy/slurm/catchment.sbatch in the run's directory, which all nodes must
 // see.
 //
-// All runs are submitted at once; where Slurm refuses one while others have not ended, it is submitted again after the next
-// one has. A run's directory has the number of its job (kSbatchLog), so that a later command waits for a job that has not
+// All runs are submitted at once, and those that follow one when it has ended. If Slurm refuses one while others have not ended,
+// it is submitted again after the next one has. A run's directory has the number of its job (kSbatchLog), so that a later command waits for a job that has not
 // ended instead of submitting another. A job that is lost (a node failed, it was preempted, Slurm has forgotten it) is
 // submitted again. A signal ends the command and leaves the jobs.
 //
@@ -43,13 +43,14 @@ class SlurmLauncher : public Launcher {
                 SignalWaiter* signals)
       : options_(options), programs_(std::move(programs)), bounds_(bounds), signals_(signals) {}
 
-  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                      CompareProgress* progress, int* signal) override;
+  absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
+                      const CompareDirectory& directory, CompareProgress* progress, int* signal) override;
+  bool concurrent() const override { return true; }
 
  private:
   // A run that has not ended.
   struct OpenRun {
-    const PlannedRun* run;
+    PlannedRun run;
     std::string path;      // absolute
     std::string job;       // its number; empty: it is to be submitted
     int submissions = 0;   // by this command
@@ -57,8 +58,8 @@ class SlurmLauncher : public Launcher {
     std::string refusal;   // why it could not be submitted
   };
 
-  // Waits for the job that an earlier command has submitted, if it has not ended.
-  absl::Status Find(const SlurmQueue& queue, OpenRun* open) const;
+  // Opens a run. Waits for the job that an earlier command has submitted, if it has not ended.
+  absl::Status Open(PlannedRun run, const CompareDirectory& directory);
   // Submits all runs without a job. If no run has one then, all have failed.
   absl::Status SubmitAll(const CompareDirectory& directory);
   absl::Status Submit(const CompareDirectory& directory, OpenRun* open) const;
@@ -66,12 +67,14 @@ class SlurmLauncher : public Launcher {
   // Returns the queue after a pause. Errors: Aborted after a signal; Unavailable.
   absl::StatusOr<SlurmQueue> AwaitQueue(const CompareDirectory& directory, int* signal) const;
 
-  // Reports the runs that have ended. Runs whose jobs were lost have none then. FailedPrecondition, after cancelling all
+  // Ends the runs that have ended. Runs whose jobs were lost have none then. FailedPrecondition, after cancelling all
   // jobs, if the nodes do not see the directory.
-  absl::Status Update(const SlurmQueue& queue);
+  absl::Status Update(const CompareDirectory& directory);
   // Returns true if the run has ended, with its result in *result.
   absl::StatusOr<bool> HasEnded(const std::string& state, OpenRun* open, std::string* result) const;
-  void Report(const OpenRun& open, const std::string& result) const;
+  // Reports runs with their results, and opens those that follow.
+  absl::Status EndAll(const std::vector<std::pair<OpenRun, std::string>>& ended,
+                      const CompareDirectory& directory);
   void CancelAll() const;
   // Returns the numbers of the jobs: "12 13".
   std::string Jobs() const;
@@ -83,6 +86,8 @@ class SlurmLauncher : public Launcher {
   const SteadyClock clock_;
 
   CompareProgress* progress_ = nullptr;
+  const FollowingRuns* following_ = nullptr;
+  SlurmQueue queue_;  // as it was last
   std::vector<OpenRun> open_;
   bool submit_ = true;  // a job has ended since the last submission
 };

@@ -164,17 +164,8 @@ absl::StatusOr<std::unique_ptr<SimulationLauncher>> SimulationLauncher::Create(
   return absl::WrapUnique(new SimulationLauncher(*std::move(simulation), std::move(description)));
 }
 
-absl::Status SimulationLauncher::Launch(const std::vector<PlannedRun>& runs,
-                                        const CompareDirectory& directory, CompareProgress* progress,
-                                        int* /*signal*/) {
-  for (const PlannedRun& run : runs) {
-    if (absl::Status status = Run(run, directory, progress); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SimulationLauncher::Run(const PlannedRun& run, const CompareDirectory& comparison,
-                                     CompareProgress* progress) {
+absl::Status SimulationLauncher::Train(const PlannedRun& run, const CompareDirectory& comparison,
+                                       CompareProgress* progress, int* /*signal*/) {
   const absl::StatusOr<RunDirectory> directory = PrepareRun(run, comparison);
   if (!directory.ok()) return directory.status();
   SimulationOptions options = simulation_;

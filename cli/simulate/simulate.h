@@ -43,7 +43,7 @@ absl::Status CheckStragglers(const SimulateOptions& options, int most);
 void SlowDownJobs(SimulateOptions* options);
 
 // Carries out runs on simulated clusters, one after another.
-class SimulationLauncher : public Launcher {
+class SimulationLauncher : public SequentialLauncher {
  public:
   // Checks that the runs fit into this machine's memory. Errors: those of --from; InvalidArgument if nothing says how long
   // a step takes; ResourceExhausted.
@@ -51,16 +51,14 @@ class SimulationLauncher : public Launcher {
                                                                     const v1::Job& given,
                                                                     const std::vector<PlannedRun>& runs);
 
-  absl::Status Launch(const std::vector<PlannedRun>& runs, const CompareDirectory& directory,
-                      CompareProgress* progress, int* signal) override;
-
   // Returns what is modelled, for the report and the record of the directory.
   const std::string& description() const { return description_; }
 
  private:
   SimulationLauncher(SimulationOptions simulation, std::string description)
       : simulation_(std::move(simulation)), description_(std::move(description)) {}
-  absl::Status Run(const PlannedRun& run, const CompareDirectory& comparison, CompareProgress* progress);
+  absl::Status Train(const PlannedRun& run, const CompareDirectory& comparison, CompareProgress* progress,
+                     int* signal) override;
 
   const SimulationOptions simulation_;
   const std::string description_;

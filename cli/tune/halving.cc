@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -99,17 +100,54 @@ std::vector<int> BestTrials(const std::vector<int>& trials,
   return best;
 }
 
-Halving::Halving(std::vector<Rung> rungs) : rungs_(std::move(rungs)) {
-  for (int trial = 0; trial < rungs_.front().trials; ++trial) trials_.push_back(trial);
+Halving::Halving(std::vector<Rung> rungs, Promotion promotion)
+    : rungs_(std::move(rungs)), promotion_(promotion), begun_(rungs_.size()), ended_(rungs_.size()) {
+  for (size_t i = 0; i < rungs_.size(); ++i) begun_[i].rung = rungs_[i];
 }
 
-void Halving::Report(std::vector<std::optional<TrialScore>> scores) {
-  const size_t next = result_.rungs.size() + 1;
-  const int keep = next < rungs_.size() ? rungs_[next].trials : 1;
-  std::vector<int> kept = BestTrials(trials_, scores, keep);
-  result_.rungs.push_back({rungs_[next - 1], std::move(trials_), std::move(scores)});
-  if (!kept.empty()) result_.best = kept.front();
-  trials_ = next < rungs_.size() ? std::move(kept) : std::vector<int>();
+std::vector<int> Halving::Candidates(int rung) const {
+  if (rung == 0) {
+    std::vector<int> all(rungs_.front().trials);
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+  const RungResult& below = begun_[rung - 1];
+  const int ended = ended_[rung - 1];
+  if (promotion_ == Promotion::kAtOnce) return BestTrials(below.trials, below.scores, ended / kHalvingFactor);
+  if (ended < static_cast<int>(below.trials.size())) return {};
+  return BestTrials(below.trials, below.scores, rungs_[rung].trials);
+}
+
+std::vector<TrialRun> Halving::NextRuns() {
+  std::vector<TrialRun> next;
+  for (int rung = 0; rung < static_cast<int>(rungs_.size()); ++rung) {
+    RungResult& begun = begun_[rung];
+    for (const int trial : Candidates(rung)) {
+      if (std::find(begun.trials.begin(), begun.trials.end(), trial) != begun.trials.end()) continue;
+      begun.trials.push_back(trial);
+      begun.scores.emplace_back();
+      next.push_back({trial, rung});
+    }
+  }
+  return next;
+}
+
+void Halving::Report(const TrialRun& run, std::optional<TrialScore> score) {
+  RungResult& begun = begun_[run.rung];
+  const auto place = std::find(begun.trials.begin(), begun.trials.end(), run.trial);
+  begun.scores[place - begun.trials.begin()] = score;
+  ++ended_[run.rung];
+}
+
+HalvingResult Halving::result() const {
+  HalvingResult result;
+  for (const RungResult& rung : begun_) {
+    if (rung.trials.empty()) break;
+    result.rungs.push_back(rung);
+    const std::vector<int> best = BestTrials(rung.trials, rung.scores, 1);
+    if (!best.empty()) result.best = best.front();
+  }
+  return result;
 }
 
 std::vector<double> TrialPoint(int trial, int dimensions) {

@@ -1,10 +1,11 @@
-// Successive halving: the trials of a search, how many of them get which share of the budget, and which go on.
+// Successive halving: the trials of a search, how many of them get which share of the budget, and which go on when.
 //
 // Everything here is a function of its arguments: it reads no clock, draws no random numbers and starts nothing, so that a
 // search that was interrupted repeats its decisions.
 //
 // Sources: Jamieson and Talwalkar 2016, "Non-stochastic best arm identification and hyperparameter optimization"
-// (arXiv:1502.07943); Halton 1960 for the points; Hutter, Hoos and Leyton-Brown 2014 for the importance.
+// (arXiv:1502.07943); Li et al. 2020, "A system for massively parallel hyperparameter tuning" (arXiv:1810.05934), for ASHA;
+// Halton 1960 for the points; Hutter, Hoos and Leyton-Brown 2014 for the importance.
 #ifndef CATCHMENT_CLI_TUNE_HALVING_H_
 #define CATCHMENT_CLI_TUNE_HALVING_H_
 
@@ -49,33 +50,48 @@ std::vector<int> BestTrials(const std::vector<int>& trials,
 struct RungResult {
   Rung rung;
   std::vector<int> trials;                        // numbers from 0
-  std::vector<std::optional<TrialScore>> scores;  // of each; nothing: it failed or diverged
+  std::vector<std::optional<TrialScore>> scores;  // of each; nothing: it failed, diverged or has not ended
 };
 
 struct HalvingResult {
   std::vector<RungResult> rungs;  // of those that had trials
-  int best = -1;                  // the trial with the best score of the last rung; -1: no trial has a score
+  int best = -1;  // the trial with the best score of the last rung that has any; -1: no trial has a score
 };
 
-// A search, rung by rung: run trials() with the share of rung(), then Report their scores, until it is done().
+// When trials go on to the next rung.
+enum class Promotion {
+  kRungByRung,  // when all of their rung have ended, so that runs of a rung wait for its last one
+  kAtOnce,  // each as soon as it is among the best of one in kHalvingFactor of those that have ended (ASHA): no run waits, and
+            // a few go on that are not among the best in the end
+};
+
+// A run of a trial with the share of a rung, which counts from 0.
+struct TrialRun {
+  int trial = 0;
+  int rung = 0;
+};
+
+// A search: begin what NextRuns() returns, and Report the end of each, in any order, until nothing is open and nothing is next.
 class Halving {
  public:
-  explicit Halving(std::vector<Rung> rungs);
+  Halving(std::vector<Rung> rungs, Promotion promotion);
 
-  // No rung is left, or none of the trials has a score; then those of the rung before decide.
-  bool done() const { return trials_.empty(); }
-  int rung() const { return static_cast<int>(result_.rungs.size()); }
-  double share() const { return rungs_[rung()].share; }
-  const std::vector<int>& trials() const { return trials_; }
-  // Ends the rung. `scores` has those of trials(), in their order.
-  void Report(std::vector<std::optional<TrialScore>> scores);
+  // Returns the runs that may begin now, each of them once.
+  std::vector<TrialRun> NextRuns();
+  // Ends a run; without a score it has failed or diverged, and its trial does not go on.
+  void Report(const TrialRun& run, std::optional<TrialScore> score);
 
-  const HalvingResult& result() const { return result_; }
+  double ShareOf(int rung) const { return rungs_[rung].share; }
+  HalvingResult result() const;
 
  private:
+  // Returns the trials that may run in a rung.
+  std::vector<int> Candidates(int rung) const;
+
   const std::vector<Rung> rungs_;
-  std::vector<int> trials_;
-  HalvingResult result_;
+  const Promotion promotion_;
+  std::vector<RungResult> begun_;  // the trials of each rung that have begun
+  std::vector<int> ended_;         // how many of them have ended
 };
 
 // Returns the coordinates of a trial in the unit cube, each in (0, 1): Halton's sequence, whose points cover the cube more

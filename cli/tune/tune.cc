@@ -210,7 +210,7 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
     if (absl::Status status = description->CopyWeights(weights); !status.ok()) return status;
   }
   const Search search = {
-      rungs, [&trials](int trial, int rung, double share) { return trials.Plan(trial, rung, share); }};
+      "", rungs, [&trials](int trial, int rung, double share) { return trials.Plan(trial, rung, share); }};
   int signal = 0;
   absl::StatusOr<std::vector<SearchResult>> found =
       RunSearches({search}, *directory, launcher.get(), streams, &signal);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/compare/comparison_runs.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
 #include "gmock/gmock.h"
@@ -39,6 +40,7 @@ class SlurmLauncherTest : public ::testing::Test {
     options_.budget.samples = 1000;
     options_.out = root_ + "/out";
     options_.launcher = LauncherKind::kSlurm;
+    options_.search = SearchKind::kNone;
     bounds_ = {.poll = 0.02, .silence = 0, .visible = 0.1};
     Write("queue", "");
     Program("squeue", "cat queue");
@@ -79,15 +81,17 @@ JOB=$(wc -l <submitted)
     signal_ = 0;
     const auto given = LoadJob(options_.job);
     if (!given.ok()) return given.status();
-    const auto plan = MakePlan(options_, *given, {});
-    if (!plan.ok()) return plan.status();
     const auto directory =
         CompareDirectory::Open(options_.out, options_.overwrite, CompareRecord(options_, *given));
     if (!directory.ok()) return directory.status();
     const std::string bin = root_ + "/";
     SlurmLauncher launcher(options_, {bin + "sbatch", bin + "squeue", bin + "scancel", "catchment.sbatch"},
                            bounds_, &signals_);
-    return RunMissing(plan->runs, *directory, &launcher, {&out_, &out_}, &signal_);
+    const Streams streams = {&out_, &out_};
+    ComparisonRuns runs(options_, *given, *directory, &launcher, streams);
+    const absl::Status status = runs.Run();
+    signal_ = runs.signal();
+    return status;
   }
 
   const std::string root_;
@@ -229,6 +233,27 @@ TEST_F(SlurmLauncherTest, WithoutSlurmTheProgramIsNamed) {
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("no sbatch in PATH"), HasSubstr("leave out --launcher")));
+}
+
+TEST_F(SlurmLauncherTest, ATrialGoesOnWhileOthersOfItsRungTrain) {
+  options_.algorithms = {"downpour"};
+  options_.search = SearchKind::kHalving;
+  // The first rung ends when a trial has begun the second.
+  Batch(R"(case $DIR in
+*/search/*-rung-1) case $JOB in [123]) finish; state COMPLETED;; *) state RUNNING;; esac;;
+*/search/*-rung-2) finish; state COMPLETED
+  for run in out/search/*-rung-1; do cp $DIR/summary.json $run; done
+  sed -i s/RUNNING/COMPLETED/ queue;;
+*) finish; state COMPLETED;;
+esac)");
+  ASSERT_TRUE(Launch().ok()) << out_.str();
+  const std::vector<std::string> submitted = Submitted();
+  EXPECT_EQ(submitted.size(), 10u + 3u + 1u);
+  EXPECT_EQ(submitted.back(), "downpour-2-workers-seed-1");
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("downpour, 2 workers, rung 1: "), HasSubstr("downpour, 2 workers, rung 2: ")));
+  EXPECT_TRUE(Launch().ok());
+  EXPECT_EQ(Submitted().size(), submitted.size()) << "all are done";
 }
 
 }  // namespace

@@ -58,16 +58,19 @@ TEST(BestTrials, KeepsNoneThatFailed) {
   EXPECT_THAT(BestTrials({0}, {std::nullopt}, 1), IsEmpty());
 }
 
-using Scores = std::vector<std::optional<TrialScore>>;
-
-// Carries out a search whose trials have the scores of `score(rung, share, trial)`.
+// Carries out a search whose trials have the scores of `score(rung, share, trial)`. `random` draws which of the open runs ends
+// next; null: they end in their order.
 template <typename Score>
-HalvingResult Halve(const std::vector<Rung>& rungs, const Score& score) {
-  Halving halving(rungs);
-  while (!halving.done()) {
-    Scores scores;
-    for (const int trial : halving.trials()) scores.push_back(score(halving.rung(), halving.share(), trial));
-    halving.Report(std::move(scores));
+HalvingResult Halve(const std::vector<Rung>& rungs, const Score& score,
+                    Promotion promotion = Promotion::kRungByRung, Random* random = nullptr) {
+  Halving halving(rungs, promotion);
+  std::vector<TrialRun> open = halving.NextRuns();
+  while (!open.empty()) {
+    const auto ending = open.begin() + (random == nullptr ? 0 : random->Below(open.size()));
+    const TrialRun run = *ending;
+    open.erase(ending);
+    halving.Report(run, score(run.rung, halving.ShareOf(run.rung), run.trial));
+    for (const TrialRun& next : halving.NextRuns()) open.push_back(next);
   }
   return halving.result();
 }
@@ -95,6 +98,69 @@ TEST(Halving, RunsTheSharesOfTheRungs) {
   });
   ASSERT_EQ(shares.size(), 14u + 4u);
   EXPECT_DOUBLE_EQ(shares.back(), 3 * shares.front());
+}
+
+TEST(Halving, RungByRungTheOrderInWhichRunsEndChangesNothing) {
+  // Equal scores, too.
+  const auto score = [](int, double, int trial) { return std::optional(TrialScore(trial % 4, 0)); };
+  const HalvingResult in_order = Halve(PlanRungs(27), score);
+  for (int seed = 1; seed < 20; ++seed) {
+    Random random(seed);
+    const HalvingResult result = Halve(PlanRungs(27), score, Promotion::kRungByRung, &random);
+    ASSERT_EQ(result.rungs.size(), in_order.rungs.size());
+    for (size_t rung = 0; rung < result.rungs.size(); ++rung)
+      EXPECT_EQ(result.rungs[rung].trials, in_order.rungs[rung].trials);
+  }
+}
+
+// Li et al.'s figure 1 and algorithm 2: a trial goes on as soon as it is among the best third of those that have ended.
+TEST(Halving, AtOnceATrialGoesOnBeforeItsRungHasEnded) {
+  Halving halving(PlanRungs(9), Promotion::kAtOnce);
+  EXPECT_EQ(halving.NextRuns().size(), 9u);
+  const auto next_after = [&](int trial, double score) {
+    halving.Report({trial, 0}, TrialScore(score, 0));
+    std::vector<int> next;
+    for (const TrialRun& run : halving.NextRuns()) {
+      EXPECT_EQ(run.rung, 1);
+      next.push_back(run.trial);
+    }
+    return next;
+  };
+  EXPECT_THAT(next_after(7, 0.2), IsEmpty());
+  EXPECT_THAT(next_after(3, 0.5), IsEmpty());
+  EXPECT_THAT(next_after(5, 0.1), ElementsAre(3));
+  EXPECT_THAT(next_after(0, 0.9), ElementsAre(0)) << "the best of four, although one of them has gone on";
+  EXPECT_THAT(next_after(1, 0.6), IsEmpty());
+  EXPECT_THAT(next_after(2, 0.3), ElementsAre(1)) << "among the best two of six";
+  halving.Report({3, 1}, TrialScore(0.6, 0));
+  halving.Report({0, 1}, TrialScore(0.95, 0));
+  EXPECT_THAT(halving.NextRuns(), IsEmpty());
+  halving.Report({1, 1}, std::nullopt);
+  const std::vector<TrialRun> last = halving.NextRuns();
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].trial, 0);
+  EXPECT_EQ(last[0].rung, 2);
+  EXPECT_EQ(halving.result().best, 0) << "that of the last rung with a score";
+}
+
+TEST(Halving, AtOnceTheBestOfEachRungGoOnInAnyOrderAndFewMore) {
+  const std::vector<Rung> rungs = PlanRungs(27);
+  const auto score = [](int, double, int trial) {
+    return trial % 5 == 0 ? std::nullopt : std::optional(TrialScore((trial * 7) % 27, 0));
+  };
+  double runs = 0;
+  constexpr int kSeeds = 200;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    Random random(seed);
+    const HalvingResult result = Halve(rungs, score, Promotion::kAtOnce, &random);
+    ASSERT_EQ(result.rungs.size(), rungs.size());
+    // The scores of a trial are the same in each rung, so that the best one always goes on.
+    EXPECT_EQ(result.best, Halve(rungs, score).best);
+    EXPECT_THAT(result.rungs[1].trials, testing::IsSupersetOf(Halve(rungs, score).rungs[1].trials));
+    for (const RungResult& rung : result.rungs) runs += rung.rung.share * rung.trials.size() / kSeeds;
+  }
+  EXPECT_GT(runs, CostOf(rungs));
+  EXPECT_LT(runs, 1.6 * CostOf(rungs));
 }
 
 // The loss of training with a learning rate and a momentum, both as coordinates, after a share of the budget: it falls with
