@@ -271,6 +271,7 @@ void Acceptor::Run() {
       if (ready > 0 && files[i].revents != 0) AcceptAll(files[i].fd, now);
     }
     PassWatched(now);
+    if (now >= next_suspects_) CheckSuspects(now);
     if (now >= next_check_) Check(now);
   }
 }
@@ -278,7 +279,8 @@ void Acceptor::Run() {
 int Acceptor::PollMilliseconds(double now) const {
   const bool waits = !connections_.empty() || !watched_.empty() || trim_at_ > 0 || now < paused_until_;
   if (!waits) return -1;
-  const double due = now < paused_until_ ? std::min(next_check_, paused_until_) : next_check_;
+  double due = now < paused_until_ ? std::min(next_check_, paused_until_) : next_check_;
+  if (!suspects_.empty()) due = std::min(due, next_suspects_);
   return static_cast<int>(std::clamp(std::ceil((due - now) * 1000), 0.0, 1000.0));
 }
 
@@ -321,7 +323,7 @@ void Acceptor::Admit(Fd fd, double now) {
 }
 
 void Acceptor::Pass(Fd fd, bool watched, double now) {
-  UpdateStrangers();
+  UpdateStrangers(&strangers_);
   if (strangers_.size() >= options_.strangers && !EndOldestStranger(options_.stranger_seconds, now))
     paused_until_ = now + kPauseSeconds;
   Connection connection;
@@ -336,6 +338,7 @@ void Acceptor::Pass(Fd fd, bool watched, double now) {
   // A former connection with this file has ended since the last check.
   NoteEnded(fd.get(), now);
   strangers_.push_back({fd.get(), connection.cookie});
+  if (watched) suspects_.push_back(strangers_.back());
   accounts_.Add(connection.key, connection.account);
   connections_.emplace(fd.get(), std::move(connection));
   MutexLock lock(&mu_);
@@ -364,8 +367,8 @@ void Acceptor::PassWatched(double now) {
   }
 }
 
-void Acceptor::UpdateStrangers() {
-  std::erase_if(strangers_, [this](const Stranger& stranger) {
+void Acceptor::UpdateStrangers(std::deque<Stranger>* strangers) const {
+  std::erase_if(*strangers, [this](const Stranger& stranger) {
     const auto found = connections_.find(stranger.fd);
     return found == connections_.end() || found->second.cookie != stranger.cookie ||
            found->second.account->known();
@@ -373,7 +376,7 @@ void Acceptor::UpdateStrangers() {
 }
 
 bool Acceptor::EndOldestStranger(double seconds, double now) {
-  UpdateStrangers();
+  UpdateStrangers(&strangers_);
   if (strangers_.empty()) return false;
   const int fd = strangers_.front().fd;
   const Connection& oldest = connections_.at(fd);
@@ -386,29 +389,46 @@ bool Acceptor::EndOldestStranger(double seconds, double now) {
 void Acceptor::Check(double now) {
   next_check_ = now + std::max(options_.check_seconds,
                                options_.check_seconds_each * static_cast<double>(connections_.size()));
-  std::vector<int> flooding, closed;
-  for (const auto& [fd, connection] : connections_) {
+  std::vector<int> fds;
+  fds.reserve(connections_.size());
+  for (const auto& [fd, connection] : connections_) fds.push_back(fd);
+  CheckAll(fds, now);
+  CheckPeersWithoutStream(now);
+  if (trim_at_ > 0 && now >= trim_at_) {
+    trim_at_ = 0;
+    malloc_trim(0);
+  }
+}
+
+void Acceptor::CheckSuspects(double now) {
+  next_suspects_ = now + options_.check_watched_seconds;
+  UpdateStrangers(&suspects_);
+  std::vector<int> fds;
+  fds.reserve(suspects_.size());
+  for (const Stranger& suspect : suspects_) fds.push_back(suspect.fd);
+  CheckAll(fds, now);
+}
+
+void Acceptor::CheckAll(const std::vector<int>& fds, double now) {
+  for (const int fd : fds) {
+    const Connection& connection = connections_.at(fd);
     bool open = CookieOf(fd) == connection.cookie;
     std::string what;
     if (open) {
       what = connection.account->Check(
-          [&, fd = fd] {
+          [&] {
             const std::optional<PeerAccount::Traffic> traffic = TrafficOf(fd);
             open = traffic.has_value();
             return traffic.value_or(PeerAccount::Traffic());
           },
           now);
     }
-    if (open && what.empty()) continue;
-    if (open) End(fd, connection, what, now);
-    (open ? flooding : closed).push_back(fd);
-  }
-  for (const int fd : flooding) Forget(fd);
-  for (const int fd : closed) NoteEnded(fd, now);
-  CheckPeersWithoutStream(now);
-  if (trim_at_ > 0 && now >= trim_at_) {
-    trim_at_ = 0;
-    malloc_trim(0);
+    if (!open) {
+      NoteEnded(fd, now);
+    } else if (!what.empty()) {
+      End(fd, connection, what, now);
+      Forget(fd);
+    }
   }
 }
 

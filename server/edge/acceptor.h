@@ -69,9 +69,12 @@ class Acceptor {
     double watch_seconds = 60;
     double watched_interval_seconds = 0.5;
     size_t watched_waiting = 64;
-    // The interval at which accounts are checked: the larger of this and the second, for each connection.
+    // The interval at which accounts are checked: the larger of this and the second, for each connection. The account of a
+    // connection that has waited is checked more often until its peer has been answered: while it waited, its peer may have sent
+    // as much as the system keeps for it, which gRPC reads at once.
     double check_seconds = 0.02;
     double check_seconds_each = 1e-4;
+    double check_watched_seconds = 0.002;
   };
   // Owns the connection's file, which does not block.
   using OnConnection = std::function<void(int fd)>;
@@ -109,11 +112,14 @@ class Acceptor {
   void Admit(Fd fd, double now);
   void Pass(Fd fd, bool watched, double now);
   // Forgets the strangers that have made a call, or whose connections have ended.
-  void UpdateStrangers();
+  void UpdateStrangers(std::deque<Stranger>* strangers) const;
   void PassWatched(double now);
   // Returns false if there is none that is `seconds` old.
   bool EndOldestStranger(double seconds, double now);
   void Check(double now);
+  void CheckSuspects(double now);
+  // Ends the connections with these files that exceed their accounts, and forgets those that have ended.
+  void CheckAll(const std::vector<int>& fds, double now);
   void CheckPeersWithoutStream(double now);
   // Counts a connection that was ended elsewhere, and forgets it.
   void NoteEnded(int fd, double now);
@@ -136,9 +142,10 @@ class Acceptor {
   // Of the thread that accepts.
   std::unordered_map<int, Connection> connections_;  // by file
   std::deque<Stranger> strangers_;                   // the oldest first
+  std::deque<Stranger> suspects_;                    // those of them that have waited
   std::map<std::string, Watched> watched_;           // by address
   CallRate endings_;
-  double next_check_ = 0, paused_until_ = 0, trim_at_ = 0, complained_ = 0;
+  double next_check_ = 0, next_suspects_ = 0, paused_until_ = 0, trim_at_ = 0, complained_ = 0;
 };
 
 }  // namespace catchment

@@ -264,7 +264,7 @@ class AcceptorTest : public testing::Test {
   void Start(const Acceptor::Options& options, Acceptor::OnConnection on_connection) {
     absl::StatusOr<ListeningSockets> sockets = ListenAt("127.0.0.1", "0");
     ASSERT_TRUE(sockets.ok()) << sockets.status();
-    acceptor_ = std::make_unique<Acceptor>(*std::move(sockets), options, &accounts_, &clock_);
+    acceptor_ = std::make_unique<Acceptor>(*std::move(sockets), options, &accounts_, clock_);
     acceptor_->Start(std::move(on_connection));
   }
   Fd Dial() {
@@ -288,7 +288,8 @@ class AcceptorTest : public testing::Test {
     EXPECT_LE(recv(fd.get(), &byte, 1, 0), 0);
   }
 
-  const SteadyClock clock_;
+  const SteadyClock steady_;
+  const Clock* clock_ = &steady_;
   PeerAccounts accounts_;
   Passed passed_;
   std::unique_ptr<Acceptor> acceptor_;
@@ -336,6 +337,31 @@ TEST_F(AcceptorTest, ConnectionsFromAWatchedAddressAreAcceptedLater) {
   passed_.Await(3);
   EXPECT_NE(AccountOf(a), nullptr);
   EXPECT_NE(AccountOf(b), nullptr);
+}
+
+// A time that the test sets while the acceptor's thread reads it.
+class SetClock final : public Clock {
+ public:
+  double Now() const override { return now_; }
+  void Advance(double seconds) { now_ = now_ + seconds; }
+
+ private:
+  std::atomic<double> now_{1000};
+};
+
+TEST_F(AcceptorTest, AConnectionThatHasWaitedIsCheckedMoreOften) {
+  SetClock clock;
+  clock_ = &clock;
+  const Acceptor::Options options;
+  Start(options);
+  for (size_t i = 0; i < 2; ++i) {
+    const Fd flood = Dial();
+    passed_.Await(i + 1);
+    for (int64_t call = 0; call <= options.limits.calls; ++call) AccountOf(flood)->CallBegan();
+    clock.Advance(i == 0 ? options.check_seconds : options.check_watched_seconds);
+    AwaitEnd(flood);
+  }
+  acceptor_->Stop();
 }
 
 // Bytes count when they are read from the socket.
