@@ -305,7 +305,8 @@ class FloodTest : public testing::TestWithParam<const char*> {
     const auto credentials = *ClientCredentials(tls());
     const auto stub = v1::MasterService::NewStub(Connect(cluster_.master(), credentials));
     v1::GetJobReply job;
-    EXPECT_TRUE(stub->GetJob(DeadlineContext(60).get(), {}, &job).ok());
+    // After a flood, connections from this address wait, at times for longer than a handshake may take.
+    EXPECT_TRUE(Await([&] { return stub->GetJob(DeadlineContext(kPatience).get(), {}, &job).ok(); }));
     v1::RegisterRequest request;
     request.set_protocol_version(kProtocolVersion);
     request.set_run_id(job.run_id());
@@ -319,7 +320,7 @@ class FloodTest : public testing::TestWithParam<const char*> {
     }
     const ParameterLayout layout = *LayoutOf(job.job(), tensors, 1);
     v1::RegisterReply reply;
-    const grpc::Status status = stub->Register(DeadlineContext(60).get(), request, &reply);
+    const grpc::Status status = stub->Register(DeadlineContext(kPatience).get(), request, &reply);
     EXPECT_TRUE(status.ok()) << status.error_message();
     v1::Hello hello;
     hello.set_protocol_version(kProtocolVersion);
