@@ -171,12 +171,13 @@ class TorchTest(TorchCase):
     def test_makes_local_steps_with_its_own_optimizer(self):
         unit = "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}"
         local = "algorithm.contribution.pseudo_gradient.local_optimizer" + unit
-        self.attached("adamw", *self.sets("epochs=3", "algorithm.preset=local_sgd", local))
-        self.attached("adamw", *self.sets("algorithm.preset=local_sgd"), fails=True)
+        self.attached("adamw", *self.sets("epochs=3", "algorithm.preset=local_sgd"))
+        other = "algorithm.contribution.pseudo_gradient.local_optimizer.learning_rate=0.5"
+        self.attached("adamw", *self.sets("algorithm.preset=local_sgd", other), fails=True)
         self.assertIn("with an optimizer of its own, so the job must not change them; set " + local, self.logs)
         self.attached("adamw", fails=True)
-        self.assertIn("take the preset local_sgd, diloco or easgd", self.logs)
-        self.attached("replaced", *self.sets("algorithm.preset=local_sgd", local), fails=True)
+        self.assertIn("take the preset local_sgd, diloco, muloco or easgd", self.logs)
+        self.attached("replaced", *self.sets("algorithm.preset=local_sgd"), fails=True)
         self.assertIn("parameter dense1.weight is another object than when join() was called", self.logs)
 
     def test_small_gpt_learns_with_its_own_optimizer(self):
