@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/advice.h"
 #include "cli/read_job.h"
 #include "cli/run_directory.h"
@@ -93,6 +95,18 @@ void PrintReport(const nlohmann::json& summary, const RunDirectory& directory, c
   if (!warnings.empty()) *out << '\n' << WarningsText(warnings);
 }
 
+// Returns the error of a job that has its results. `names`: TrainOutcome::failed.
+absl::Status FailedPrograms(const std::set<std::string>& names, const RunDirectory& directory) {
+  std::vector<std::string> parts;
+  for (const std::string& name : names) {
+    parts.push_back(name == "evaluator"
+                        ? "the evaluator failed, so that scores may be missing"
+                        : absl::StrCat("the program of ", name, " failed after its last step"));
+  }
+  return absl::InternalError(absl::StrCat("the job's results are kept, but ", absl::StrJoin(parts, ", and "),
+                                          "; logs are in ", directory.logs()));
+}
+
 int Report(const TrainOptions& options, const RunDirectory& directory, const TrainOutcome& outcome,
            const Streams& streams) {
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(directory.summary());
@@ -109,7 +123,8 @@ int Report(const TrainOptions& options, const RunDirectory& directory, const Tra
     PrintReport(*summary, directory, outcome, streams.out);
     *streams.out << std::flush;
   }
-  if (outcome.signal == 0) return 0;
+  if (!outcome.failed.empty()) Failure(streams, FailedPrograms(outcome.failed, directory));
+  if (outcome.signal == 0) return outcome.failed.empty() ? 0 : kExitFailed;
   ExplainHowToResume(options, directory, options.json ? streams.err : streams.out);
   return kExitSignal + outcome.signal;
 }

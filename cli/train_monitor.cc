@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/run_directory.h"
+#include "common/command_line.h"
 #include "common/processors.h"
 #include "common/text.h"
 
@@ -123,7 +124,8 @@ void TrainMonitor::HandleDeparture(Departure departure) {
   if (const auto known = indices_.find(departure.pid); known != indices_.end())
     departure.worker = known->second;
   const bool master = departure.name == "server-0";
-  if (departure.end.in_order()) {
+  if (departure.end.in_order() || departure.end.exit_code == kExitProgramFailed) {
+    NoteEnd(departure);
     master_ended_ |= master;
     if (departure.part != Part::kWorker) return;
     ++workers_in_order_;
@@ -141,6 +143,17 @@ void TrainMonitor::HandleDeparture(Departure departure) {
   master_ended_ |= master;
   if (departure.part == Part::kServer) return Fail(ToString(departure));
   LoseWorker(departure);
+}
+
+void TrainMonitor::NoteEnd(const Departure& departure) {
+  const bool evaluator = departure.part == Part::kEvaluator;
+  const int code = departure.end.exit_code;
+  if (code == kExitProgramFailed || (evaluator && code != 0)) {
+    observer_->Note(ToString(departure));
+    outcome_.failed.insert(departure.name);
+  } else if (evaluator && departure.end.in_order()) {
+    outcome_.failed.erase(departure.name);
+  }
 }
 
 bool TrainMonitor::HasResult() const {
@@ -189,10 +202,21 @@ void TrainMonitor::JudgeLoss() {
 }
 
 void TrainMonitor::LoseEvaluator(const Departure& departure) {
+  const double now = clock_.Now();
   PollMaster();
   if (status_.phase() == v1::JobStatus::FAILED) return;
   observer_->Note(ToString(departure));
   if (stop_asked_ > 0) return;
+  outcome_.failed.insert(departure.name);
+  evaluator_lost_at_ = now;
+  JudgeEvaluator();
+}
+
+void TrainMonitor::JudgeEvaluator() {
+  // A master that does not answer may have ended, and the evaluator would look for it for a minute.
+  if (evaluator_lost_at_ == 0 || answered_ < evaluator_lost_at_) return;
+  evaluator_lost_at_ = 0;
+  if (!Trains() && status_.phase() != v1::JobStatus::FINISHING) return;
   if (evaluator_restarts_ == kEvaluatorRestarts) {
     return observer_->Note("the evaluator is not started again; training continues without test scores");
   }
@@ -215,6 +239,7 @@ void TrainMonitor::CheckBounds() {
 
 void TrainMonitor::CheckWorkers() {
   JudgeLoss();
+  JudgeEvaluator();
   if (Decided() || !lost_worker_.empty() || cluster_->Running(Part::kWorker) > 0 || !Trains() ||
       stop_asked_ > 0)
     return;
@@ -273,6 +298,7 @@ void TrainMonitor::AwaitEnd(double seconds, bool master_only) {
     for (const Departure& departure : cluster_->Reap()) {
       const bool lost = !departure.end.in_order() && departure.end.signal != SIGKILL;
       if (departure.name == "server-0" && lost) Fail(ToString(departure));
+      if (departure.part != Part::kServer) NoteEnd(departure);
     }
     if (!(master_only ? cluster_->MasterRuns() : cluster_->AnyRuns())) return;
     const double left = deadline - clock_.Now();

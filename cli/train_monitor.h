@@ -5,6 +5,8 @@
 //   a worker ends with an      training continues while another one runs; before training, the job ends
 //     error
 //   the evaluator is lost      it is started again, twice; then training continues without it
+//   a program fails after      the results are kept, and the outcome names the worker
+//     its last step
 //   a server ends with an      the job ends
 //     error
 //   the master does not answer, or there is no progress, for a given time: the job ends
@@ -18,6 +20,7 @@
 #include <sys/types.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -49,6 +52,8 @@ struct TrainOutcome {
   absl::Status status;     // ok: the master ended with exit code 0
   int signal = 0;          // by which the user ended the job; 0: none
   v1::JobStatus training;  // the last one while it trained
+  // Of a job that has its results: workers whose programs failed after the last step, and "evaluator" if it failed.
+  std::set<std::string> failed;
 };
 
 class TrainMonitor {
@@ -72,12 +77,16 @@ class TrainMonitor {
   void HandleDeparture(Departure departure);
   // Starts a process that a signal ended again. Returns false if it was not.
   bool Restart(const Departure& departure);
+  // Notes whether a worker or an evaluator that has ended leaves something undone although the job has its result.
+  void NoteEnd(const Departure& departure);
   // Returns true if the job has its result, so that the loss of a server does no harm.
   bool HasResult() const;
   void LoseWorker(const Departure& departure);
   // Decides whether training continues after the loss of a worker, as soon as the master has answered since.
   void JudgeLoss();
   void LoseEvaluator(const Departure& departure);
+  // Starts a lost evaluator again, as soon as the master has answered since.
+  void JudgeEvaluator();
   void CheckBounds();
   void CheckWorkers();
   void EndAll();
@@ -107,6 +116,7 @@ class TrainMonitor {
   int workers_in_order_ = 0;
   uint64_t recoveries_at_end_ = 0;  // when a worker last ended in order
   int evaluator_restarts_ = 0;
+  double evaluator_lost_at_ = 0;  // the time of a loss of which JudgeEvaluator has not decided; 0: none
   std::string lost_worker_;  // the last one that failed and of which JudgeLoss has not decided; empty: none
   double lost_at_ = 0;       // the time of its loss
   std::map<pid_t, int> indices_;         // of workers in the job, by process

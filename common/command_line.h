@@ -96,8 +96,9 @@ struct CommandLine {
   std::string Help() const;
 };
 
-// Exit codes of all programs. A signal N that ended a run makes kExitSignal + N.
-enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitSignal = 128 };
+// Exit codes of all programs. A signal N that ended a run makes kExitSignal + N. kExitProgramFailed: of a worker or an
+// evaluator whose part in the job is done, and whose program failed after that.
+enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitProgramFailed = 4, kExitSignal = 128 };
 
 // Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help to
 // `out`; kExitUsage for a wrong command line, and kExitFailed for an error of `run`, after printing the error

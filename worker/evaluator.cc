@@ -44,8 +44,10 @@ absl::Status Evaluator::Run() {
     LOG(INFO) << "the job is over: " << status.message();
     status = absl::OkStatus();
   }
-  if (session.ok() && session->attached != nullptr) session->attached->Finish(status);
-  return status;
+  if (!session.ok() || session->attached == nullptr) return status;
+  const absl::Status program = session->attached->Finish(status);
+  program_failed_ = !program.ok() && !stop_.IsSet();
+  return program_failed_ ? program : status;
 }
 
 absl::Status Evaluator::RunMembership(Session* session) {

@@ -93,11 +93,13 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
 
 // Runs a Trainer or an Evaluator until it ends or a signal stops it.
 template <typename Member>
-absl::Status RunUntilSignal(const WorkerOptions& options) {
+absl::Status RunUntilSignal(const WorkerOptions& options, bool* program_failed) {
   const SteadyClock clock;
   Member member(options, &clock);
   SignalThread signals([&](int) { member.Stop(); });
-  return member.Run();
+  absl::Status status = member.Run();
+  *program_failed = member.program_failed();
+  return status;
 }
 
 // Starts this program again with OMP_WAIT_POLICY=PASSIVE, unless the variable is set. By default, idle
@@ -111,11 +113,11 @@ void MakeIdleThreadsSleep(char** argv) {
   if (!error) execv(self.c_str(), argv);
 }
 
-absl::Status Main(const Flags& flags) {
+absl::Status Main(const Flags& flags, bool* program_failed) {
   const absl::StatusOr<WorkerOptions> options = MakeOptions(flags);
   if (!options.ok()) return options.status();
-  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options)
-                                        : RunUntilSignal<Trainer>(*options);
+  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options, program_failed)
+                                        : RunUntilSignal<Trainer>(*options, program_failed);
 }
 
 }  // namespace
@@ -125,7 +127,9 @@ int main(int argc, char** argv) {
   catchment::MakeIdleThreadsSleep(argv);
   catchment::Flags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
-  return catchment::RunDaemon(
-      argc, argv, &line, [&flags] { return catchment::Main(flags); },
+  bool program_failed = false;
+  const int code = catchment::RunDaemon(
+      argc, argv, &line, [&] { return catchment::Main(flags, &program_failed); },
       [] { return "CUDA: " + catchment::DescribeCudaPlugin(catchment::CudaPluginPath()) + "\n"; });
+  return program_failed ? catchment::kExitProgramFailed : code;
 }

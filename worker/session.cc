@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<AttachedModel>> Attach(const WorkerOptions& optio
   absl::Status status = (*model)->AwaitHello();
   if (status.ok()) status = CheckWhoStepsLocally(job, (*model)->local_steps());
   if (status.ok()) return model;
-  (*model)->Finish(status);
+  (*model)->Finish(status).IgnoreError();
   return status;
 }
 

@@ -87,8 +87,12 @@ absl::Status Trainer::Run() {
   LOG_IF(INFO, !status.ok() && HasMasterEnded(status)) << "the job is over: " << status.message();
   const bool failed = !signalled_.IsSet() && !status.ok() && !HasMasterEnded(status);
   const absl::Status job = job_failure_.empty() ? absl::OkStatus() : JobFailed();
-  if (session.ok() && session->attached != nullptr) session->attached->Finish(failed ? status : job);
-  return failed ? status : job;
+  const absl::Status end = failed ? status : job;
+  if (!session.ok() || session->attached == nullptr) return end;
+  const absl::Status program = session->attached->Finish(end);
+  // A program that is told to end together with its worker may end as it likes.
+  program_failed_ = !program.ok() && !signalled_.IsSet();
+  return program_failed_ ? program : end;
 }
 
 absl::Status Trainer::JobFailed() const {

@@ -31,6 +31,9 @@ class Trainer {
   // Runs until the job is done or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
 
+  // Returns true if the error of Run is that the attached program failed after its last step.
+  bool program_failed() const { return program_failed_; }
+
   // Ends after the current step and its push, or, if the servers no longer respond, in a few seconds.
   void Stop();
 
@@ -72,7 +75,8 @@ class Trainer {
   StopFlag finished_;
   MasterClient master_;
   // Used by the thread of Run.
-  GrowingPause pauses_;      // between registrations
+  GrowingPause pauses_;  // between registrations
+  bool program_failed_ = false;
   std::string job_failure_;  // why the job failed; empty: it has not, as far as is known
 
   Mutex mu_;

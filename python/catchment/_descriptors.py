@@ -101,7 +101,7 @@ class StartedWorker:
             os.mkfifo(alive, 0o600)
             # For reading, too: opening it for writing alone would wait for a reader.
             self._alive = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
-            shell = "exec <%s; echo \"$CATCHMENT_ATTACH_ADDRESS\" >%s; read -r end" % (
+            shell = "exec <%s; echo \"$CATCHMENT_ATTACH_ADDRESS\" >%s; read -r end; true" % (
                 shlex.quote(alive), shlex.quote(address))
             # In a session of its own, because Ctrl-C is for this process.
             self._process = subprocess.Popen([program, "--master=" + master, "--program=" + shell],

@@ -314,9 +314,54 @@ TEST_F(TrainTest, ALostEvaluatorIsStartedAgainTwiceAndTrainingGoesOn) {
       "case \"$*\" in *--role=evaluator*) echo $$ >>$OUT/starts; exit 1;; esac\n"
       "until [ \"$(cat $OUT/starts 2>/dev/null | wc -l)\" = 3 ]; do sleep 0.01; done\n"
       "wait_gone $(tail -n 1 $OUT/starts); wait_asked; touch $OUT/finish");
-  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_EQ(Train(), 1) << out_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("evaluator (pid"), HasSubstr("started the evaluator again"),
-                                HasSubstr("the evaluator is not started again")));
+                                HasSubstr("the evaluator is not started again"), HasSubstr("DONE")));
+  EXPECT_THAT(
+      err_.str(),
+      HasSubstr("the job's results are kept, but the evaluator failed, so that scores may be missing"));
+}
+
+TEST_F(TrainTest, AnEvaluatorThatRecoversDoesNoHarm) {
+  options_.evaluator = true;
+  Worker(
+      "case \"$*\" in *--role=evaluator*)\n"
+      "  if mkdir $MUTEX 2>/dev/null; then exit 1; fi\n"
+      "  echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; exit 0;;\n"
+      "esac\n"
+      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish");
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("started the evaluator again"));
+}
+
+TEST_F(TrainTest, AnEvaluatorThatFailsWhenTheMasterHasEndedIsNotStartedAgain) {
+  options_.evaluator = true;
+  Worker(
+      "case \"$*\" in *--role=evaluator*) wait_for $OUT/summary.json; sleep 0.2; echo no score; exit 1;; "
+      "esac\n"
+      "touch $OUT/finish");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(out_.str(), AllOf(HasSubstr("    no score"), Not(HasSubstr("started the evaluator again"))));
+  EXPECT_THAT(err_.str(), HasSubstr("the evaluator failed"));
+}
+
+TEST_F(TrainTest, AProgramThatFailsAfterItsLastStepIsSaidAndTheResultsAreKept) {
+  options_.workers = 2;
+  // One ends before the master, the other after it.
+  Worker(
+      "if mkdir $MUTEX 2>/dev/null; then echo $$ >$MUTEX/new; mv $MUTEX/new $MUTEX/pid; echo cannot save; "
+      "exit 4; fi\n"
+      "wait_for $MUTEX/pid; wait_gone $(cat $MUTEX/pid); wait_asked; wait_asked; touch $OUT/finish\n"
+      "wait_for $OUT/summary.json; sleep 0.2; exit 4");
+  EXPECT_EQ(Train(), 1);
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("    cannot save"), HasSubstr("DONE"), Not(HasSubstr("training continues"))));
+  EXPECT_THAT(
+      err_.str(),
+      HasSubstr("the job's results are kept, but the program of worker-0 failed after its last step, and the "
+                "program of worker-1 failed after its last step; logs are in " +
+                options_.out + "/logs"));
+  EXPECT_THAT(err_.str(), Not(HasSubstr("resume")));
 }
 
 TEST_F(TrainTest, ABadJobStartsAndTouchesNothing) {

@@ -3,7 +3,7 @@
 
     attached_program.py CSV [FAULT]
 
-FAULT: what it does wrong, in its third step where it takes part in training at all. VICTIM-MESSAGE, such as
+FAULT: what it does wrong, in its third step where it takes part in training at all; late: after its last step. VICTIM-MESSAGE, such as
 daemon-done, kills the program, the daemon or both after that message of the third step was sent (begin: received).
 """
 import array
@@ -147,6 +147,8 @@ def main():
             continue
         worker.step(loss, correct)
     print("the program trained", steps, "steps", flush=True)
+    if fault == "late":
+        raise ValueError("the result cannot be saved")
 
 
 main()

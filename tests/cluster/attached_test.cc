@@ -17,6 +17,7 @@
 namespace catchment {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kFeatures = 6, kHidden = 8, kClasses = 3;
@@ -256,6 +257,18 @@ std::vector<std::string> Kills() {
 INSTANTIATE_TEST_SUITE_P(All, AttachedKillTest, testing::ValuesIn(Kills()), [](const auto& info) {
   return absl::StrReplaceAll(info.param, {{"-", "_"}});
 });
+
+TEST_F(AttachedTest, ProgramThatFailsAfterItsLastStepHasAnExitCodeOfItsOwn) {
+  TestCluster cluster({.job = AttachedJob("epochs: 1"), .program = Program("late")});
+  ASSERT_TRUE(cluster.StartServers());
+  cluster.StartWorkers(1);
+  EXPECT_TRUE(cluster.AwaitExit(cluster.worker(0), 4));
+  EXPECT_THAT(cluster.worker(0).Output(),
+              AllOf(HasSubstr("ValueError: the result cannot be saved"),
+                    HasSubstr(") failed after its last step: exit code 1; what it printed is above")));
+  ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
+  EXPECT_EQ(cluster.Summary()["phase"], "DONE");
+}
 
 TEST_F(AttachedTest, WorkerAndJobDoNotGoTogetherWithoutAProgram) {
   TestCluster cluster({.job = AttachedJob("epochs: 1")});

@@ -166,7 +166,7 @@ class JoinTest(unittest.TestCase):
     def test_worker_notices_the_end_of_the_process(self):
         dies = LOOP.replace("worker.step", "os.kill(os.getpid(), signal.SIGKILL); worker.step")
         output = self.run_python("-", text=self.cells(dies))
-        self.assertEqual(output.splitlines()[-2:], ["worker: last message None ", "worker: shell 1"], output)
+        self.assertEqual(output.splitlines()[-2:], ["worker: last message None ", "worker: shell 0"], output)
 
     def test_takes_the_worker_of_the_wheel_before_one_on_the_path(self):
         package = os.path.join(self.directory.name, "site", "catchment")

@@ -44,7 +44,7 @@ class LightningTest(FrameworkCase):
                                ("resumes", "continue a job with catchment train --resume")):
             self.trained(variant, fails=True)
             self.assertIn(words, self.logs)
-        self.assertIn("validation_step logs no loss", self.evaluators_log(self.trained("silent", "epochs=2")))
+        self.assertIn("validation_step logs no loss", self.evaluators_log(self.trained("silent", "epochs=2", fails=True)))
 
 
 if __name__ == "__main__":

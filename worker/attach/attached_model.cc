@@ -120,7 +120,7 @@ absl::Status AttachedModel::SetResult(absl::FunctionRef<absl::Status(absl::Span<
   return status;
 }
 
-void AttachedModel::Finish(const absl::Status& why) {
+absl::Status AttachedModel::Finish(const absl::Status& why) {
   {
     MutexLock lock(&mu_);
     channels_.plan.End(begun_);
@@ -131,13 +131,26 @@ void AttachedModel::Finish(const absl::Status& why) {
   message.mutable_stop()->set_result(has_result_);
   // Where the program is gone nothing is left to say.
   const bool sent = channels_.link->Send(message).ok();
-  if (child_ == nullptr) return;
+  if (child_ == nullptr) return absl::OkStatus();
   const std::optional<std::string> end = child_->WaitFor(why.ok() && sent ? kEndSeconds : kFailureSeconds);
-  if (!end.has_value()) {
-    LOG(WARNING) << "the program (pid " << child_->pid() << ") did not end by itself, and is killed";
-  } else {
-    LOG(INFO) << "the program (pid " << child_->pid() << ") ended: " << *end;
+  if (why.ok()) {
+    if (absl::Status status = CheckEnd(end); !status.ok()) return status;
   }
+  LOG(INFO) << "the program (pid " << child_->pid() << ") "
+            << (end.has_value() ? "ended: " + *end : "did not end by itself, and is killed");
+  return absl::OkStatus();
+}
+
+absl::Status AttachedModel::CheckEnd(const std::optional<std::string>& end) const {
+  if (!end.has_value()) {
+    return absl::DeadlineExceededError(absl::StrCat("the program (pid ", child_->pid(),
+                                                    ") did not end within ", Short(kEndSeconds),
+                                                    " s of the job's end, and is killed"));
+  }
+  if (*end == ChildProgram::kInOrder) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the program (pid ", child_->pid(),
+                                          ") failed after its last step: ", *end,
+                                          "; what it printed is above, in the worker's log"));
 }
 
 // ------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,8 +78,9 @@ class AttachedModel final : public Trainable {
   absl::Status SetResult(absl::FunctionRef<absl::Status(absl::Span<float> weights)> read);
 
   // Says that there are no more steps, and waits until the program has ended, at most kEndSeconds; then it is
-  // killed. `why`: ok, or what the program ends with, too.
-  void Finish(const absl::Status& why);
+  // killed. `why`: ok, or what the program ends with, too. Errors, only if `why` is ok: Internal if the program fails
+  // after its last step, DeadlineExceeded if it is killed.
+  absl::Status Finish(const absl::Status& why);
   static constexpr double kEndSeconds = 60;
   // Where `why` is an error.
   static constexpr double kFailureSeconds = 5;
@@ -109,6 +111,8 @@ class AttachedModel final : public Trainable {
   bool local_steps() const { return local_steps_; }
 
  private:
+  // Returns OK if the program ended with exit code 0. `end`: as ChildProgram::WaitFor returns it.
+  absl::Status CheckEnd(const std::optional<std::string>& end) const;
   void AddStatistic(const v1::FromProgram::Statistic& part);
   absl::Status CheckHello(const v1::FromProgram::Hello& hello) const;
   absl::Status RunPass(absl::Span<const float> weights, absl::Span<float> gradient, PassObserver* observer,

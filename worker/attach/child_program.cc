@@ -84,6 +84,7 @@ std::string DescribeSignal(int number) {
 
 std::string Describe(const siginfo_t& end) {
   if (end.si_code != CLD_EXITED) return DescribeSignal(end.si_status);
+  if (end.si_status == 0) return ChildProgram::kInOrder;
   // A shell ends so when the program that it waited for was killed.
   const int number = end.si_status - kShellSignal;
   return absl::StrCat(

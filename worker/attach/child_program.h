@@ -38,6 +38,8 @@ class ChildProgram {
 
   pid_t pid() const { return pid_; }
 
+  // Poll of a program that ended without an error.
+  static constexpr char kInOrder[] = "exit code 0";
   // "exit code 1", "killed by SIGSEGV (11)"; nothing while it runs. SIGKILL is explained.
   std::optional<std::string> Poll();
   // Waits until it has ended, at most so long.

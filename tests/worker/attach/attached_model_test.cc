@@ -169,7 +169,7 @@ TEST_F(AttachedModelTest, WelcomesAProgramWithTheJobsModelOnce) {
   EXPECT_EQ(welcome.batch_size(), 8u);
   EXPECT_EQ(welcome.seed(), 5u);
   EXPECT_FALSE(welcome.evaluates());
-  model_->Finish(absl::OkStatus());
+  EXPECT_TRUE(model_->Finish(absl::OkStatus()).ok());
   EXPECT_TRUE(Receive().has_stop());
 }
 
@@ -303,11 +303,11 @@ TEST_F(AttachedModelTest, StopSaysWhetherTheFinalWeightsAreThere) {
     });
   };
   EXPECT_TRUE(read(absl::OkStatus()).ok());
-  model_->Finish(absl::OkStatus());
+  EXPECT_TRUE(model_->Finish(absl::OkStatus()).ok());
   EXPECT_TRUE(Receive().stop().result());
   EXPECT_EQ(weights_.back(), 2.0f);
   EXPECT_FALSE(read(absl::UnavailableError("no server")).ok());
-  model_->Finish(absl::OkStatus());
+  EXPECT_TRUE(model_->Finish(absl::OkStatus()).ok());
   EXPECT_FALSE(Receive().stop().result());
 }
 
@@ -315,7 +315,7 @@ TEST_F(AttachedModelTest, StepAfterTheFinalWeightsReplacesThem) {
   EXPECT_TRUE(model_->SetResult([](absl::Span<float>) { return absl::OkStatus(); }).ok());
   Send(Done(1));
   Train();
-  model_->Finish(absl::OkStatus());
+  EXPECT_TRUE(model_->Finish(absl::OkStatus()).ok());
   v1::ToProgram message = Receive();
   while (!message.has_stop()) message = Receive();
   EXPECT_FALSE(message.stop().result());
