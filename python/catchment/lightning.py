@@ -1,15 +1,17 @@
 """Trains a LightningModule as a worker of a Catchment job: Trainer(strategy=catchment.lightning.Strategy()).
 
-Lightning 2.x, the package `lightning`. The model, its data and the Trainer stay as they are; the job decides on the
-optimizer, the size of a minibatch and when training ends.
+Lightning 2.x, the package `lightning` or `pytorch_lightning`. The model, its data and the Trainer stay as they are; the job
+decides on the optimizer, the size of a minibatch and when training ends.
 """
+import functools
+import importlib
+import importlib.util
 import os
+import sys
 import warnings
+from typing import Any, Optional
 
 import torch
-from lightning.pytorch.strategies import SingleDeviceStrategy
-from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch.utils.data import DataLoader
 
 from . import torch as catchment
@@ -26,9 +28,11 @@ _ONE_OPTIMIZER = ("Strategy(local_optimizer=True) makes the local steps with the
                   "returns %d of them: return one")
 _NO_LOSS = ("validation_step logs no loss that the job could have as its test loss, but %s: self.log(\"val_loss\", ...), or "
             "give Strategy the name, loss=\"...\"")
+_NO_PACKAGE = "catchment.lightning needs the package lightning or pytorch_lightning, and neither is installed: pip install lightning"
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")  # two distributions of one library, with classes of their own
 
 
-class Strategy(SingleDeviceStrategy):
+class Strategy:
     """Makes a Trainer a worker, or the evaluator, of the job that its program was started for.
 
     fit() joins the job with the module and the data sets of its training and validation loaders; it ends when the job is
@@ -41,11 +45,38 @@ class Strategy(SingleDeviceStrategy):
     contribution.pseudo_gradient or .elastic; otherwise it is not used.
     master: "HOST:PORT" of a running job, as for catchment.torch.join.
     device: a torch.device. Without it the GPU with the worker's number on its machine, or the CPU.
+
+    The object is a strategy of the package that the program has imported: lightning, if it has imported both.
     """
+
+    def __new__(cls, loss: Optional[str] = None, accuracy: Optional[str] = None, local_optimizer: bool = False,
+                master: Optional[str] = None, device: Any = None) -> Any:
+        return _strategy_of(_find_package())(loss, accuracy, local_optimizer, master, device)
+
+
+def _find_package():
+    for package in _PACKAGES:
+        if package in sys.modules:
+            return package
+    for package in _PACKAGES:
+        if importlib.util.find_spec(package.split(".")[0]) is not None:
+            return package
+    raise ImportError(_NO_PACKAGE)
+
+
+@functools.lru_cache(maxsize=None)
+def _strategy_of(package):
+    base = importlib.import_module(package + ".strategies").SingleDeviceStrategy
+    rank_zero_only = importlib.import_module(package + ".utilities.rank_zero").rank_zero_only
+    return type("Strategy", (_JobStrategy, base), {"_rank_zero_only": staticmethod(rank_zero_only)})
+
+
+class _JobStrategy:
+    """What a strategy of either package does for a job."""
 
     strategy_name = "catchment"
 
-    def __init__(self, loss=None, accuracy=None, local_optimizer=False, master=None, device=None):
+    def __init__(self, loss, accuracy, local_optimizer, master, device):
         if device is None:
             gpus = torch.cuda.device_count()
             device = "cuda:%d" % (int(os.environ.get("CATCHMENT_LOCAL_INDEX", 0)) % gpus) if gpus else "cpu"
@@ -60,7 +91,7 @@ class Strategy(SingleDeviceStrategy):
     # ------------------------------------------------------------------------------------------------------- joining
 
     def setup_optimizers(self, trainer):
-        if trainer.state.fn != TrainerFn.FITTING:
+        if trainer.state.fn != "fit":
             return super().setup_optimizers(trainer)
         if trainer.accumulate_grad_batches != 1:
             raise ValueError(_ACCUMULATES % (trainer.accumulate_grad_batches, trainer.accumulate_grad_batches))
@@ -76,7 +107,7 @@ class Strategy(SingleDeviceStrategy):
         self.optimizers = [self.worker.optimizer()]
         # Only worker 0 writes checkpoints and logs.
         self.global_rank = 1 if self.worker.evaluates else self.worker.index
-        rank_zero_only.rank = self.global_rank
+        self._rank_zero_only.rank = self.global_rank
         # The job ends the loop, which is one epoch of Lightning's.
         trainer.fit_loop.min_epochs, trainer.fit_loop.max_epochs = None, 1
         trainer.fit_loop.epoch_loop.max_steps = -1

@@ -1,15 +1,20 @@
 """The programs of lightning_test.py: python lightning_program.py ROWS VARIANT. Without a worker it trains by itself, and
-prints the final weights as JSON."""
+prints the final weights as JSON. VARIANT-old has the package pytorch_lightning in place of lightning."""
 import json
 import os
 import sys
 import warnings
 
-import lightning as L
+import catchment.lightning
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+if sys.argv[-1].endswith("-old"):
+    import pytorch_lightning as L
+else:
+    import lightning as L
 
 EPOCHS = 15
 
@@ -74,7 +79,7 @@ class Stop(L.Callback):
 
 
 def main():
-    path, variant = sys.argv[1:3]
+    path, variant = sys.argv[1], sys.argv[2].replace("-old", "")
     warnings.simplefilter("ignore")
     warnings.filterwarnings("always", "the DataLoader's batch_size")
     rows = read(path)
@@ -98,7 +103,6 @@ def main():
         plain.fit(Classifier(), train)
         plain.save_checkpoint(checkpoint)
     if "CATCHMENT_ATTACH" in os.environ or "CATCHMENT_DESCRIBE" in os.environ:
-        import catchment.lightning
         trainer["strategy"] = catchment.lightning.Strategy(local_optimizer=variant == "local")
     if variant == "checkpoint":
         trainer["default_root_dir"] = os.path.dirname(path)

@@ -10,12 +10,12 @@ class LightningTest(FrameworkCase):
     program = "lightning_program"
 
     def test_follows_the_same_program_without_a_job(self):
-        for variant in ("plain", "processes", "clip", "manual"):
+        for variant in ("plain", "processes", "clip", "manual", "plain-old", "manual-old"):
             with self.subTest(variant):
                 self.assert_as_alone(variant, self.trained(variant, *self.ALONE))
 
     def test_two_workers_train_all_samples_and_are_scored(self):
-        for variant in ("plain", "processes", "batch_norm"):
+        for variant in ("plain", "processes", "batch_norm", "batch_norm-old"):
             with self.subTest(variant):
                 out = self.trained(variant, "epochs=30", "optimizer.learning_rate=0.3", workers=2)
                 self.assert_scored(out, 30 * 240)
