@@ -40,7 +40,7 @@ int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl
     if (absl::Status status = run(); !status.ok()) return status;
     return 0;
   };
-  return RunCommandLine(line, args, &std::cout, &std::cerr, run_once) == 0 ? 0 : kExitFailed;
+  return RunCommandLine(line, args, &std::cout, &std::cerr, run_once);
 }
 
 }  // namespace catchment

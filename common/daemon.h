@@ -11,8 +11,9 @@
 
 namespace catchment {
 
-// Prepares the process, parses the command line, calls `run`, and returns main's exit code. After any error
-// that is 1, and the last line on standard error is the reason. Preparing raises the limit of open files to
+// Prepares the process, parses the command line, calls `run`, and returns main's exit code: that of RunCommandLine
+// (common/command_line.h), so that a supervisor can tell a wrong command line, which is wrong again, from another error. After
+// any error, the last line on standard error is the reason. Preparing raises the limit of open files to
 // the hard limit, sends logs to standard error, ignores SIGHUP, and blocks signals for a SignalThread. --help
 // prints the help and --version the version, followed by the lines that `features`, if given, returns.
 int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run,

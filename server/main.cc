@@ -97,6 +97,31 @@ struct Flags {
   bool insecure = false;
 };
 
+absl::Status CheckFlags(Flags* flags) {
+  if (absl::Status status = TidyAddresses(&flags->servers); !status.ok()) return status;
+  const std::vector<std::string> servers = absl::StrSplit(flags->servers, ',');
+  if (flags->index >= std::ssize(servers)) {
+    return absl::InvalidArgumentError(absl::StrCat("--index=", flags->index,
+                                                   " is out of range: --servers lists ", servers.size(),
+                                                   " servers, numbered from 0"));
+  }
+  if (flags->threads > kMostThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--threads=", flags->threads, " must be from 0 to ", kMostThreads));
+  }
+  if (flags->apply_threads > kMostThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--apply_threads=", flags->apply_threads, " must be from 0 to ", kMostThreads));
+  }
+  if (flags->resume && flags->checkpoint_dir.empty() && flags->out.empty())
+    return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
+  if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
+  for (const std::string& address : servers) {
+    if (absl::Status status = CheckSecure(address, flags->tls, flags->insecure); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 CommandLine MakeCommandLine(Flags* f) {
   CommandLine line;
   line.usage = kUsage;
@@ -127,7 +152,7 @@ CommandLine MakeCommandLine(Flags* f) {
                     "then waits some seconds for one of them even if none has registered yet. Default 0.");
   line.flags.AddSwitch("resume", &f->resume, "Resumes from the newest complete checkpoint.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
-  line.check = [f] { return TidyAddresses(&f->servers); };
+  line.check = [f] { return CheckFlags(f); };
   return line;
 }
 
@@ -156,31 +181,6 @@ struct Setting {
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
-
-absl::Status CheckFlags(const Setting& setting) {
-  const int servers = static_cast<int>(setting.servers.size());
-  if (setting.index >= servers) {
-    return absl::InvalidArgumentError(absl::StrCat("--index=", setting.index,
-                                                   " is out of range: --servers lists ", servers,
-                                                   " servers, numbered from 0"));
-  }
-  if (setting.listener_threads > kMostThreads) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--threads=", setting.flags.threads, " must be from 0 to ", kMostThreads));
-  }
-  if (setting.apply.threads > kMostThreads) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--apply_threads=", setting.flags.apply_threads, " must be from 0 to ", kMostThreads));
-  }
-  if (setting.flags.resume && setting.checkpoint_dir.empty()) {
-    return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
-  }
-  for (const std::string& address : setting.servers) {
-    if (absl::Status status = CheckSecure(address, setting.flags.tls, setting.flags.insecure); !status.ok())
-      return status;
-  }
-  return absl::OkStatus();
-}
 
 // Returns true if connections over a network are in clear text.
 bool IsInsecure(const Setting& setting) {
@@ -311,7 +311,6 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   setting.checkpoint_dir = flags.checkpoint_dir;
   if (setting.checkpoint_dir.empty() && !flags.out.empty())
     setting.checkpoint_dir = flags.out + "/checkpoints";
-  if (absl::Status status = CheckFlags(setting); !status.ok()) return status;
   absl::StatusOr<v1::Job> job = LoadJob(flags.job);
   if (job.ok()) job = FillDefaultsAndValidate(*std::move(job));
   if (!job.ok()) return job.status();

@@ -42,6 +42,14 @@ struct Flags {
   bool insecure = false;
 };
 
+absl::Status CheckFlags(Flags* flags) {
+  if (absl::Status status = TidyAddress(&flags->master); !status.ok()) return status;
+  if (flags->role != "worker" && flags->role != "evaluator")
+    return absl::InvalidArgumentError("--role=" + flags->role + " is not worker or evaluator");
+  if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
+  return CheckSecure(flags->master, flags->tls, flags->insecure);
+}
+
 CommandLine MakeCommandLine(Flags* f) {
   CommandLine line;
   line.usage = kUsage;
@@ -62,7 +70,7 @@ CommandLine MakeCommandLine(Flags* f) {
                        "Command, for /bin/sh, that computes the gradients of a job with model.external: "
                        "\"python train.py\". It ends with the worker.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
-  line.check = [f] { return TidyAddress(&f->master); };
+  line.check = [f] { return CheckFlags(f); };
   return line;
 }
 
@@ -74,10 +82,6 @@ int LocalIndex(const Flags& flags) {
 }
 
 absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
-  if (flags.role != "worker" && flags.role != "evaluator") {
-    return absl::InvalidArgumentError("--role=" + flags.role + " is not worker or evaluator");
-  }
-  if (absl::Status status = CheckSecure(flags.master, flags.tls, flags.insecure); !status.ok()) return status;
   LOG_IF(WARNING, flags.tls.ca.empty() && !IsLocal(flags.master)) << kInsecureWarning;
   auto credentials = ClientCredentials(flags.tls);
   if (!credentials.ok()) return credentials.status();

@@ -1,5 +1,5 @@
-// Mistakes of users and failures of networks: each ends the daemon with exit code 1 and a message that names
-// the problem and its solution.
+// Mistakes of users and failures of networks: each ends the daemon with exit code 1, or 2 for a wrong command line, and a
+// message that names the problem and its solution.
 #include <sys/stat.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr int kUsage = 1;
+constexpr int kFailed = 1, kUsage = 2;
 
 std::string WriteFile(const std::string& name, const std::string& text) {
   const std::string path = TestDirectory() + "/" + name;
@@ -30,11 +30,11 @@ std::string WriteFile(const std::string& name, const std::string& text) {
 std::string GoodJob() { return WriteFile("job.textproto", SmallJob("sync", "epochs: 1")); }
 
 // Expects the reason on a separate line, after the program's name.
-void ExpectRefusal(const std::vector<std::string>& argv,
-                   const testing::Matcher<const std::string&>& message) {
+void ExpectRefusal(const std::vector<std::string>& argv, const testing::Matcher<const std::string&>& message,
+                   int exit_code = kFailed) {
   const Finished finished = RunToEnd(argv);
   EXPECT_EQ(finished.end.signal, 0) << finished.output;
-  EXPECT_EQ(finished.end.exit_code, kUsage) << finished.output;
+  EXPECT_EQ(finished.end.exit_code, exit_code) << finished.output;
   EXPECT_THAT(finished.output, message);
 }
 
@@ -67,25 +67,27 @@ TEST(BadServerTest, HostOfAnotherMachineByItsIpv6Address) {
 TEST(BadServerTest, ClearTextOverANetwork) {
   for (const char* servers : {"0.0.0.0:0", "127.0.0.1:0,192.0.2.1:7000"}) {
     ExpectRefusal(Server(GoodJob(), {absl::StrCat("--servers=", servers)}),
-                  AllOf(HasSubstr("is not on this machine's loopback interface"), HasSubstr("--insecure")));
+                  AllOf(HasSubstr("is not on this machine's loopback interface"), HasSubstr("--insecure")),
+                  kUsage);
   }
 }
 
 TEST(BadServerTest, AddressWithoutPort) {
-  ExpectRefusal(Server(GoodJob(), {"--servers=localhost"}), HasSubstr("'localhost' is not HOST:PORT"));
+  ExpectRefusal(Server(GoodJob(), {"--servers=localhost"}), HasSubstr("'localhost' is not HOST:PORT"),
+                kUsage);
   // Also of another server, to which this one does not listen.
   ExpectRefusal(Server(GoodJob(), {"--servers=127.0.0.1:0,http://node1:7000", "--insecure"}),
-                HasSubstr("'http://node1:7000' is not HOST:PORT"));
+                HasSubstr("'http://node1:7000' is not HOST:PORT"), kUsage);
 }
 
 TEST(BadServerTest, IndexOutOfRange) {
   ExpectRefusal(Server(GoodJob(), {"--servers=127.0.0.1:0,127.0.0.1:0", "--index=2"}),
-                HasSubstr("--index=2 is out of range: --servers lists 2 servers, numbered from 0"));
-  ExpectRefusal(Server(GoodJob(), {"--index=-1"}), HasSubstr("--index=-1"));
+                HasSubstr("--index=2 is out of range: --servers lists 2 servers, numbered from 0"), kUsage);
+  ExpectRefusal(Server(GoodJob(), {"--index=-1"}), HasSubstr("--index=-1"), kUsage);
 }
 
 TEST(BadServerTest, NoJobFile) {
-  ExpectRefusal({ServerProgram()}, HasSubstr("--job=FILE is required"));
+  ExpectRefusal({ServerProgram()}, HasSubstr("--job=FILE is required"), kUsage);
   const std::string missing = TestDirectory() + "/no-such.textproto";
   ExpectRefusal(Server(missing), HasSubstr(missing));
   const std::string pipe = TestDirectory() + "/pipe.textproto";
@@ -160,7 +162,7 @@ TEST(BadServerTest, CheckpointDirectoryThatCannotBe) {
 
 TEST(BadServerTest, HalfOfTheTlsFiles) {
   ExpectRefusal(Server(GoodJob(), {"--tls_ca=ca.pem"}),
-                HasSubstr("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key"));
+                HasSubstr("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key"), kUsage);
   ExpectRefusal(Server(GoodJob(), {"--tls_ca=no.pem", "--tls_cert=no.pem", "--tls_key=no.pem"}),
                 HasSubstr("--tls_ca=no.pem is not a readable PEM file"));
 }
@@ -173,7 +175,8 @@ TEST(BadResumeTest, NoCheckpoint) {
   std::filesystem::create_directories(empty);
   ExpectRefusal(Server(GoodJob(), {"--resume", "--checkpoint_dir=" + empty}),
                 HasSubstr("there is no checkpoint to resume from in " + empty));
-  ExpectRefusal(Server(GoodJob(), {"--resume"}), HasSubstr("--resume requires --checkpoint_dir (or --out)"));
+  ExpectRefusal(Server(GoodJob(), {"--resume"}), HasSubstr("--resume requires --checkpoint_dir (or --out)"),
+                kUsage);
 }
 
 TEST(BadResumeTest, CheckpointsThatDoNotFit) {
@@ -219,12 +222,12 @@ TEST(BadResumeTest, ServersThatDisagree) {
 // --------------------------------------------------------------------------------------------------- workers
 
 TEST(BadWorkerTest, WrongFlags) {
-  ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT is required"));
-  ExpectRefusal({WorkerProgram(), "--master=http://127.0.0.1:1"}, HasSubstr("leave out http://"));
+  ExpectRefusal({WorkerProgram()}, HasSubstr("--master=HOST:PORT is required"), kUsage);
+  ExpectRefusal({WorkerProgram(), "--master=http://127.0.0.1:1"}, HasSubstr("leave out http://"), kUsage);
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--role=boss"},
-                HasSubstr("--role=boss is not worker or evaluator"));
+                HasSubstr("--role=boss is not worker or evaluator"), kUsage);
   ExpectRefusal({WorkerProgram(), "--master=127.0.0.1:1", "--threads=0"},
-                HasSubstr("--threads=0: takes a whole number, at least 1"));
+                HasSubstr("--threads=0: takes a whole number, at least 1"), kUsage);
 }
 
 TEST(BadWorkerTest, MasterThatIsNotThere) {
