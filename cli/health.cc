@@ -40,7 +40,10 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddString("service", "NAME", &o->service, "The service to ask for. Default: the process.");
   line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Limit for the answer. Default 3.");
   AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
-  line.check = [o] { return TidyAddress(&o->address); };
+  line.check = [o] {
+    FillTlsFiles("operator", &o->tls);
+    return TidyAddress(&o->address);
+  };
   return line;
 }
 

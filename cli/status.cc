@@ -64,6 +64,7 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
   AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
   line.check = [o] {
+    FillTlsFiles("operator", &o->tls);
     absl::Status status = TidyAddress(&o->master);
     status.Update(ClientCredentials(o->tls).status());
     if (status.ok()) status = CheckSecure(o->master, o->tls, o->insecure);
@@ -89,7 +90,7 @@ std::string Explain(const std::string& address, const absl::Status& status) {
   }
   return absl::StrCat(status.message(), "\nIs the job running, and is ", address,
                       " the address of the server with index 0? Workers have no address. Servers with TLS "
-                      "require --tls_ca, --tls_cert and --tls_key.");
+                      "require --certs=DIR.");
 }
 
 class Status {

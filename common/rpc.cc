@@ -53,6 +53,7 @@ constexpr TlsFlag kTlsFlags[] = {
     {"tls_key", "CATCHMENT_TLS_KEY", &TlsFiles::key, "PEM file of the certificate's private key."},
 };
 
+constexpr char kCertsVariable[] = "CATCHMENT_CERTS";
 constexpr char kInsecureVariable[] = "CATCHMENT_INSECURE";
 
 std::string FromEnvironment(const char* variable) {
@@ -175,19 +176,29 @@ bool IsLocal(const std::string& address) {
 
 absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure) {
   if (insecure && !tls.ca.empty()) {
-    return absl::InvalidArgumentError("--insecure and --tls_ca exclude each other: omit one of them");
+    return absl::InvalidArgumentError(
+        "--insecure and TLS (--certs, --tls_ca) exclude each other: omit one of them");
   }
   if (insecure || !tls.ca.empty() || IsLocal(address)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       address,
       " is not on this machine's loopback interface (localhost, or an address such as 127.0.0.1), and "
       "without TLS everyone who reaches the port can read, "
-      "change and end the job: give all processes --tls_ca, --tls_cert and --tls_key (deploy/make_certs.sh "
-      "makes "
-      "certificates), or --insecure on a network that no one else can reach"));
+      "change and end the job: give all processes --certs=DIR (deploy/make_certs.sh makes certificates), or "
+      "--insecure on a network that no one else can reach"));
 }
 
 void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags) {
+  tls->certs = FromEnvironment(kCertsVariable);
+  flags->AddParsed(
+      "certs", "DIR",
+      [tls](const std::string& directory) {
+        *tls = TlsFiles{.certs = directory};
+        return absl::OkStatus();
+      },
+      "Directory with the files of mutual TLS, as deploy/make_certs.sh makes it, in place of the three flags "
+      "below: ca.crt, "
+      "and the .crt and .key of this process's role. Default: $CATCHMENT_CERTS.");
   for (const TlsFlag& flag : kTlsFlags) {
     tls->*flag.file = FromEnvironment(flag.variable);
     flags->AddString(flag.name, "FILE", &(tls->*flag.file),
@@ -200,7 +211,18 @@ void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags) {
       "change and end the job. Default: $CATCHMENT_INSECURE is 1.");
 }
 
+void FillTlsFiles(const std::string& role, TlsFiles* tls) {
+  if (tls->certs.empty()) return;
+  const auto fill = [tls](const std::string& name, std::string* file) {
+    if (file->empty()) *file = absl::StrCat(tls->certs, "/", name);
+  };
+  fill("ca.crt", &tls->ca);
+  fill(role + ".crt", &tls->cert);
+  fill(role + ".key", &tls->key);
+}
+
 void ClearSecurityEnvironment() {
+  unsetenv(kCertsVariable);
   for (const TlsFlag& flag : kTlsFlags) unsetenv(flag.variable);
   unsetenv(kInsecureVariable);
 }
@@ -209,7 +231,8 @@ absl::Status CheckComplete(const TlsFiles& tls) {
   const auto missing = std::count_if(std::begin(kTlsFlags), std::end(kTlsFlags),
                                      [&tls](const TlsFlag& flag) { return (tls.*flag.file).empty(); });
   if (missing == 0 || missing == std::ssize(kTlsFlags)) return absl::OkStatus();
-  return absl::InvalidArgumentError("mutual TLS requires all of --tls_ca, --tls_cert and --tls_key");
+  return absl::InvalidArgumentError(
+      "mutual TLS requires all of --tls_ca, --tls_cert and --tls_key, or --certs=DIR");
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientCredentials(const TlsFiles& tls) {

@@ -21,11 +21,16 @@ struct TlsFiles {
   std::string ca;
   std::string cert;
   std::string key;
+  std::string certs = "";  // a directory as deploy/make_certs.sh makes it, for FillTlsFiles
 };
 
-// Declares --tls_ca, --tls_cert, --tls_key and --insecure. Their defaults are the environment's CATCHMENT_TLS_CA,
-// CATCHMENT_TLS_CERT, CATCHMENT_TLS_KEY and CATCHMENT_INSECURE (1).
+// Declares --certs, --tls_ca, --tls_cert, --tls_key and --insecure. Their defaults are the environment's CATCHMENT_CERTS,
+// CATCHMENT_TLS_CA, CATCHMENT_TLS_CERT, CATCHMENT_TLS_KEY and CATCHMENT_INSECURE (1). --certs replaces the values of the
+// three others that came before it.
 void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags);
+// After the flags are parsed, sets the files that are not given to those of the directory: ca.crt, ROLE.crt and ROLE.key.
+// `role` is the process's own: server, worker, evaluator or operator.
+void FillTlsFiles(const std::string& role, TlsFiles* tls);
 // Removes these variables from the environment, for child processes with connections of their own.
 void ClearSecurityEnvironment();
 // Returns InvalidArgument if only some files are given.

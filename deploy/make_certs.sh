@@ -12,7 +12,7 @@
 # further ones, so keep it away from the cluster. With --discard_authority_key it is never written to DIR, which is
 # right for the certificates of a single job. Files are replaced by renaming: daemons that run use the new ones for new
 # connections.
-# Use: --tls_ca=DIR/ca.crt --tls_cert=DIR/ROLE.crt --tls_key=DIR/ROLE.key
+# Use: --certs=DIR, or CATCHMENT_CERTS=DIR in the environment, for every daemon and command
 # Exit codes: 0 made, 1 something went wrong (openssl says what), 2 usage.
 set -euo pipefail
 
@@ -131,6 +131,4 @@ for role in "${roles[@]}"; do
 done
 install_files
 echo "make_certs: valid for $days days, the server's for $names:"
-for role in "${roles[@]}"; do
-  echo "  $role: --tls_ca=$directory/ca.crt --tls_cert=$directory/$role.crt --tls_key=$directory/$role.key"
-done
+echo "  use --certs=$directory for every daemon and command"

@@ -115,6 +115,7 @@ absl::Status CheckFlags(Flags* flags) {
   }
   if (flags->resume && flags->checkpoint_dir.empty() && flags->out.empty())
     return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
+  FillTlsFiles("server", &flags->tls);
   if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
   for (const std::string& address : servers) {
     if (absl::Status status = CheckSecure(address, flags->tls, flags->insecure); !status.ok()) return status;

@@ -46,6 +46,7 @@ absl::Status CheckFlags(Flags* flags) {
   if (absl::Status status = TidyAddress(&flags->master); !status.ok()) return status;
   if (flags->role != "worker" && flags->role != "evaluator")
     return absl::InvalidArgumentError("--role=" + flags->role + " is not worker or evaluator");
+  FillTlsFiles(flags->role, &flags->tls);
   if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
   return CheckSecure(flags->master, flags->tls, flags->insecure);
 }

@@ -70,6 +70,7 @@ absl::Status Check(Options* options) {
     return absl::InvalidArgumentError("--set changes a job file; a run has the job that it was started with");
   }
   if (subject != Subject::kMaster) return absl::OkStatus();
+  FillTlsFiles("operator", &options->tls);
   absl::Status status = TidyAddress(&options->subject);
   status.Update(ClientCredentials(options->tls).status());
   if (status.ok()) status = CheckSecure(options->subject, options->tls, options->insecure);

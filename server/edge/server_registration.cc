@@ -19,7 +19,8 @@ constexpr size_t kMostFailureBytes = 1024;
 // The time for which a server that must end waits for a master that does not answer.
 constexpr double kLeaveSeconds = 20;
 constexpr char kNeverReached[] =
-    "; check the master's address, and that either both sides have --tls_ca, --tls_cert and --tls_key of the "
+    "; check the master's address, and that either both sides have --certs (or --tls_ca, --tls_cert and "
+    "--tls_key) of the "
     "same authority or neither has";
 
 }  // namespace

@@ -162,11 +162,7 @@ std::vector<std::string> TestCluster::WorkerCommand() const {
 }
 
 std::unique_ptr<Process> TestCluster::StartDaemon(const std::string& name, std::vector<std::string> argv) {
-  if (!options_.certificates.empty()) {
-    const std::string role = name.substr(0, name.find('-'));
-    const std::vector<std::string> flags = TlsArguments(CertificateOf(options_.certificates, role));
-    argv.insert(argv.end(), flags.begin(), flags.end());
-  }
+  if (!options_.certificates.empty()) argv.push_back("--certs=" + options_.certificates);
   absl::StatusOr<Process> process =
       Process::Start({name, argv, absl::StrCat(options_.directory, "/logs/", name, ".log")});
   // Without its programs no test means anything.

@@ -11,7 +11,7 @@ names() { openssl x509 -in "$certs/$1.crt" -noout -ext subjectAltName; }
 
 run deploy/make_certs.sh "$certs" node0 10.1.2.3
 expect_status 0
-expect_output "--tls_ca=$certs/ca.crt --tls_cert=$certs/server.crt --tls_key=$certs/server.key"
+expect_output "--certs=$certs"
 expect_true "is valid for localhost" verify server -verify_hostname localhost
 expect_true "is valid for node0" verify server -verify_hostname node0
 expect_true "is valid for 127.0.0.1" verify server -verify_ip 127.0.0.1

@@ -163,7 +163,7 @@ trains() {
   # A worker's directory has no keys of others.
   [[ $(cd "$certs/worker" && echo *) == "ca.crt worker.crt worker.key" ]] || return 1
   "$bundle/bin/catchment" health "$address" --service=catchment.v1.MasterService \
-    --tls_ca="$certs/operator/ca.crt" --tls_cert="$certs/operator/operator.crt" --tls_key="$certs/operator/operator.key"
+    --certs="$certs/operator"
 }
 trains_or_ended() { trains "$1" || ended "$1"; }
 # await_training JOB

@@ -34,7 +34,7 @@ std::string MessageOf(const TlsFiles& tls) {
 TEST(RpcTest, CredentialsTakeAllTlsFilesOrNone) {
   EXPECT_TRUE(ClientCredentials({}).ok());
   EXPECT_TRUE(ServerCredentials({}).ok());
-  const char kMessage[] = "mutual TLS requires all of --tls_ca, --tls_cert and --tls_key";
+  const char kMessage[] = "mutual TLS requires all of --tls_ca, --tls_cert and --tls_key, or --certs=DIR";
   EXPECT_EQ(MessageOf({"ca", "", ""}), kMessage);
   EXPECT_EQ(MessageOf({"ca", "cert", ""}), kMessage);
   EXPECT_EQ(MessageOf({"", "cert", "key"}), kMessage);
@@ -97,6 +97,30 @@ TEST(RpcTest, EnvironmentHasTheDefaultsOfTheFlags) {
   AddSecurityFlags(&tls, &insecure, &others);
   EXPECT_EQ(tls.ca, "");
   EXPECT_FALSE(insecure);
+}
+
+TEST(RpcTest, ADirectoryHasTheFilesOfARole) {
+  setenv("CATCHMENT_CERTS", "/env", 1);
+  setenv("CATCHMENT_TLS_KEY", "k", 1);
+  TlsFiles tls;
+  bool insecure = false;
+  FlagSet flags;
+  AddSecurityFlags(&tls, &insecure, &flags);
+  TlsFiles from_environment = tls;
+  FillTlsFiles("worker", &from_environment);
+  EXPECT_EQ(from_environment.ca, "/env/ca.crt");
+  EXPECT_EQ(from_environment.cert, "/env/worker.crt");
+  EXPECT_EQ(from_environment.key, "k") << "what is given by itself stays";
+  ASSERT_TRUE(flags.Parse({"--tls_cert=before", "--certs=/d", "--tls_ca=after"}).ok());
+  FillTlsFiles("operator", &tls);
+  EXPECT_EQ(tls.ca, "after");
+  EXPECT_EQ(tls.cert, "/d/operator.crt");
+  EXPECT_EQ(tls.key, "/d/operator.key") << "a flag precedes the environment";
+  ClearSecurityEnvironment();
+  EXPECT_EQ(getenv("CATCHMENT_CERTS"), nullptr);
+  TlsFiles none;
+  FillTlsFiles("server", &none);
+  EXPECT_EQ(none.ca, "");
 }
 
 TEST(RpcTest, StatusesKeepTheirCodesAndMessagesBothWays) {
