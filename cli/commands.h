@@ -21,6 +21,10 @@ int RunPack(const std::vector<std::string>& args, const DataPaths& paths, const 
 // `catchment examples DIR`: writes the examples, which the program contains (cli/examples.h), to DIR.
 int RunExamples(const std::vector<std::string>& args, const Streams& streams);
 
+// `catchment stop MASTER`: stops a running job and waits for its end. Exit code 0: it has ended; 1: it has failed, or refuses;
+// 3: no master could be reached; 128 + N: signal N ended the command.
+int RunStop(const std::vector<std::string>& args, const Streams& streams);
+
 // `catchment health HOST:PORT`: queries the gRPC health service of a server, for probes that run a command.
 // Exit code 0: it serves; 1: it does not, or cannot be reached.
 int RunHealth(const std::vector<std::string>& args, const Streams& streams);

@@ -1,7 +1,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
-#include "common/address.h"
+#include "cli/job_control.h"
 #include "common/command_line.h"
 #include "common/rpc.h"
 #include "proto/health.grpc.pb.h"
@@ -11,9 +11,10 @@ namespace {
 
 namespace health = grpc::health::v1;
 
-constexpr char kUsage[] = R"(catchment health HOST:PORT [flags]
+constexpr char kUsage[] = R"(catchment health HOST:PORT|DIR [flags]
 
-Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. Names of services:
+Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. DIR is the --out of a run, for its
+master. Names of services:
   (none)                       the process: SERVING as long as it lives
   catchment.v1.ShardService    the server's shard, and by its index:
   shard-INDEX                  SERVING while the job trains
@@ -27,43 +28,36 @@ Examples:
 constexpr char kNotes[] = "\nExit code: 0: SERVING; 1: anything else; 2: wrong command line.\n";
 
 struct Options {
-  std::string address;
+  MasterFlags server;
   std::string service;
   double timeout_seconds = 3;
-  TlsFiles tls;
-  bool insecure = false;
 };
 
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment health", .usage = kUsage, .notes = kNotes};
-  line.argument = {"HOST:PORT", "node0:7000", &o->address};
   line.flags.AddString("service", "NAME", &o->service, "The service to ask for. Default: the process.");
   line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Limit for the answer. Default 3.");
-  AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
-  line.check = [o] {
-    FillTlsFiles("operator", &o->tls);
-    return TidyAddress(&o->address);
-  };
+  AddMasterFlags(&o->server, &line);
+  line.check = [o] { return CheckMasterFlags(&o->server); };
   return line;
 }
 
 absl::StatusOr<int> Ask(const Options& options, std::ostream* out) {
-  if (absl::Status status = CheckSecure(options.address, options.tls, options.insecure); !status.ok()) {
-    return status;
-  }
-  auto credentials = ClientCredentials(options.tls);
+  const absl::StatusOr<std::string> address = AddressOfMaster(options.server);
+  if (!address.ok()) return address.status();
+  auto credentials = ClientCredentials(options.server.tls);
   if (!credentials.ok()) return credentials.status();
-  const auto stub = health::Health::NewStub(ConnectForControl(options.address, *credentials));
+  const auto stub = health::Health::NewStub(ConnectForControl(*address, *credentials));
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(options.timeout_seconds);
   health::HealthCheckRequest request;
   request.set_service(options.service);
   health::HealthCheckResponse response;
   const grpc::Status status = stub->Check(context.get(), request, &response);
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
-    return absl::NotFoundError(absl::StrCat(options.address, " knows no service '", options.service,
+    return absl::NotFoundError(absl::StrCat(*address, " knows no service '", options.service,
                                             "': is this the server with that index?"));
   }
-  if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", options.address));
+  if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", *address));
   *out << health::HealthCheckResponse::ServingStatus_Name(response.status()) << '\n';
   return response.status() == health::HealthCheckResponse::SERVING ? 0 : kExitFailed;
 }

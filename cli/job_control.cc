@@ -2,11 +2,15 @@
 
 #include <google/protobuf/message.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/address.h"
+#include "common/master_address.h"
 #include "common/text.h"
 
 namespace catchment {
@@ -41,7 +45,49 @@ absl::Status Escaped(const absl::Status& status) {
   return absl::Status(status.code(), EscapeControls(status.message()));
 }
 
+constexpr char kMasterVariable[] = "CATCHMENT_MASTER";
+
 }  // namespace
+
+void AddMasterFlags(MasterFlags* flags, CommandLine* line) {
+  const char* const given = std::getenv(kMasterVariable);
+  flags->master = given == nullptr ? "" : given;
+  line->argument = {"HOST:PORT|DIR", "node0:7000", &flags->master,
+                    [flags] { return !flags->master.empty(); }};
+  AddSecurityFlags(&flags->tls, &flags->insecure, &line->flags);
+}
+
+absl::Status CheckMasterFlags(MasterFlags* flags) {
+  FillTlsFiles("operator", &flags->tls);
+  absl::Status status = ClientCredentials(flags->tls).status();
+  if (!status.ok() || IsRunDirectory(flags->master)) return status;
+  status = TidyAddress(&flags->master);
+  if (status.ok()) status = CheckSecure(flags->master, flags->tls, flags->insecure);
+  return status;
+}
+
+bool IsRunDirectory(const std::string& master) {
+  std::error_code error;
+  return std::filesystem::is_directory(master, error);
+}
+
+absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags) {
+  if (!IsRunDirectory(flags.master)) return flags.master;
+  absl::StatusOr<std::string> address = ReadMasterAddress(flags.master);
+  if (absl::IsNotFound(address.status())) {
+    return absl::NotFoundError(
+        absl::StrCat(flags.master, ": no master runs with this --out (no file ", flags.master,
+                     "/master.address): give the --out of a running job's master, or its HOST:PORT"));
+  }
+  if (!address.ok()) return address;
+  if (absl::Status status = CheckSecure(*address, flags.tls, flags.insecure); !status.ok()) return status;
+  return address;
+}
+
+bool HasEnded(const v1::JobStatus& status) {
+  return status.phase() == v1::JobStatus::DONE || status.phase() == v1::JobStatus::STOPPED ||
+         status.phase() == v1::JobStatus::FAILED;
+}
 
 absl::StatusOr<JobControl> JobControl::Create(const std::string& address, const TlsFiles& tls) {
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = ClientCredentials(tls);
@@ -61,10 +107,11 @@ absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
   return status;
 }
 
-absl::Status JobControl::Stop(const std::string& reason) {
+absl::Status JobControl::Stop(const std::string& reason, bool now) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
   v1::StopRequest request;
   request.set_reason(reason);
+  request.set_now(now);
   v1::StopReply reply;
   const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
   return Escaped(FromGrpc(stub_->Stop(context.get(), request, &reply), absl::StrCat("master at ", address_)));

@@ -1,4 +1,4 @@
-// Requests to the master of a job.
+// Requests to the master of a job, and where a command finds it.
 #ifndef CATCHMENT_CLI_JOB_CONTROL_H_
 #define CATCHMENT_CLI_JOB_CONTROL_H_
 
@@ -7,10 +7,32 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/command_line.h"
 #include "common/rpc.h"
 #include "proto/master.grpc.pb.h"
 
 namespace catchment {
+
+// What commands about a running job have in common.
+struct MasterFlags {
+  std::string master;  // HOST:PORT, or the --out of the run
+  TlsFiles tls;
+  bool insecure = false;
+};
+
+// Declares the argument HOST:PORT|DIR, whose default is $CATCHMENT_MASTER, and the flags of security.
+void AddMasterFlags(MasterFlags* flags, CommandLine* line);
+// Checks the values of these flags. Errors: InvalidArgument.
+absl::Status CheckMasterFlags(MasterFlags* flags);
+
+// Returns true if the text is a directory rather than an address.
+bool IsRunDirectory(const std::string& master);
+// Returns the address: of a directory, the one that its master has written there. Errors: NotFound if there is none, with what
+// to do; FailedPrecondition if it is neither local nor secure.
+absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags);
+
+// Returns true if the job is DONE, STOPPED or FAILED.
+bool HasEnded(const v1::JobStatus& status);
 
 // Calls end within a few seconds, possibly with an error.
 class JobControl {
@@ -20,7 +42,8 @@ class JobControl {
 
   // `again_in_seconds` is that of v1::GetStatusRequest.
   absl::StatusOr<v1::JobStatus> GetStatus(double again_in_seconds = 0);
-  absl::Status Stop(const std::string& reason);
+  // `now` is that of v1::StopRequest.
+  absl::Status Stop(const std::string& reason, bool now = false);
   // Closes the connection; later calls fail. Without this call a master that ends would wait for the
   // connection to be read.
   void Disconnect() { stub_.reset(); }

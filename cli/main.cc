@@ -38,7 +38,8 @@ constexpr char kHelp[] =
   catchment advise JOB|RUN_DIR|HOST:PORT
                                       says which algorithm and learning rate suit it, by simulation
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
-  catchment status HOST:PORT          shows the status of a running job and what delays it
+  catchment status HOST:PORT|DIR      shows the status of a running job and what delays it
+  catchment stop HOST:PORT|DIR        stops it with a checkpoint
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment examples DIR              writes job files and programs to start from
   catchment health HOST:PORT          queries the health of a server, for probes
@@ -68,6 +69,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"advise", RunAdviseCommand},
       {"report", RunReportCommand},
       {"status", RunStatus},
+      {"stop", RunStop},
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},
       {"examples", RunExamples},

@@ -11,6 +11,7 @@
 //   summary.json            the result (by the master, at the end)
 //   command.lock            held by the command that uses the directory
 //   master.lock             held by the master
+//   master.address          its address while it runs
 #ifndef CATCHMENT_CLI_RUN_DIRECTORY_H_
 #define CATCHMENT_CLI_RUN_DIRECTORY_H_
 

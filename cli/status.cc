@@ -9,8 +9,8 @@
 #include "cli/commands.h"
 #include "cli/job_control.h"
 #include "cli/process.h"
+#include "cli/run_directory.h"
 #include "cli/status_text.h"
-#include "common/address.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 #include "common/text.h"
@@ -28,15 +28,15 @@ constexpr double kPauseMargin = 1;
 // The longest time without an answer before --watch ends.
 constexpr double kPatience = 10;
 
-constexpr char kUsage[] = R"(catchment status MASTER [flags]
+constexpr char kUsage[] = R"(catchment status HOST:PORT|DIR [flags]
 
 Shows the status of a job: progress, workers, servers and the last events, and warnings about what delays it, with
-advice.
-MASTER is HOST:PORT of the server with index 0.
+advice. HOST:PORT is the server with index 0, and DIR the --out of a run, of which it shows the result if it has ended.
+Default: $CATCHMENT_MASTER.
 
 Examples:
   catchment status node0:7000
-  catchment status node0:7000 --watch
+  catchment status out --watch
   catchment status node0:7000 --watch=10 --json >> status.jsonl
 )";
 
@@ -47,35 +47,21 @@ The names in the JSON and the warnings are explained in docs/operating.md.
 )";
 
 struct Options {
-  std::string master;
+  MasterFlags master;
   double watch = 0;  // seconds; 0: once
   bool json = false;
-  TlsFiles tls;
-  bool insecure = false;
 };
 
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment status", .usage = kUsage, .notes = kNotes};
-  line.argument = {"HOST:PORT", "node0:7000", &o->master};
   line.flags.AddOptionalSeconds("watch", kLongestPause, &o->watch,
                                 "Shows it again every SECONDS, 2 by default, until the job ends. Rates are "
                                 "then those between two reports. On a terminal a report replaces the last "
                                 "one; elsewhere it follows it.");
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
-  AddSecurityFlags(&o->tls, &o->insecure, &line.flags);
-  line.check = [o] {
-    FillTlsFiles("operator", &o->tls);
-    absl::Status status = TidyAddress(&o->master);
-    status.Update(ClientCredentials(o->tls).status());
-    if (status.ok()) status = CheckSecure(o->master, o->tls, o->insecure);
-    return status;
-  };
+  AddMasterFlags(&o->master, &line);
+  line.check = [o] { return CheckMasterFlags(&o->master); };
   return line;
-}
-
-bool HasEnded(const v1::JobStatus& status) {
-  return status.phase() == v1::JobStatus::DONE || status.phase() == v1::JobStatus::STOPPED ||
-         status.phase() == v1::JobStatus::FAILED;
 }
 
 int ExitCode(const v1::JobStatus& status) {
@@ -95,8 +81,12 @@ std::string Explain(const std::string& address, const absl::Status& status) {
 
 class Status {
  public:
-  Status(const Options& options, JobControl* master, const Streams& streams)
-      : options_(options), master_(*master), streams_(streams), screen_(streams.out, streams.out_size) {}
+  Status(const Options& options, std::string address, JobControl* master, const Streams& streams)
+      : options_(options),
+        address_(std::move(address)),
+        master_(*master),
+        streams_(streams),
+        screen_(streams.out, streams.out_size) {}
 
   int Once() {
     const absl::StatusOr<v1::JobStatus> status = master_.GetStatus();
@@ -155,11 +145,12 @@ class Status {
 
   int GiveUp(const absl::Status& status) {
     screen_.Leave();
-    *streams_.err << "catchment status: " << Explain(options_.master, status) << '\n';
+    *streams_.err << "catchment status: " << Explain(address_, status) << '\n';
     return kNoMaster;
   }
 
   const Options& options_;
+  const std::string address_;
   JobControl& master_;
   const Streams& streams_;
   Screen screen_;
@@ -168,13 +159,34 @@ class Status {
   std::optional<v1::JobStatus> shown_;  // the last one
 };
 
+// Shows the result of a run that has ended.
+int ShowSummary(const nlohmann::json& summary, bool json, std::ostream* out) {
+  const std::string phase = summary.value("phase", ""), reason = summary.value("reason", "");
+  if (json) {
+    *out << summary.dump() << std::endl;
+  } else {
+    *out << "the job has ended: " << phase << (reason.empty() ? "" : ", " + OneLine(reason)) << "\n\n"
+         << SummaryTable(summary) << std::flush;
+  }
+  return phase == "FAILED" ? kExitFailed : 0;
+}
+
 absl::StatusOr<int> Show(const Options& options, const Streams& streams) {
+  const absl::StatusOr<std::string> address = AddressOfMaster(options.master);
+  if (absl::IsNotFound(address.status())) {
+    const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.master.master + "/summary.json");
+    if (summary.ok()) return ShowSummary(*summary, options.json, streams.out);
+  }
+  if (!address.ok()) {
+    *streams.err << "catchment status: " << address.status().message() << '\n';
+    return kNoMaster;
+  }
   // Created before the first thread. Without --watch the first signal ends the process.
   std::optional<SignalWaiter> signals;
   if (options.watch > 0) signals.emplace();
-  absl::StatusOr<JobControl> master = JobControl::Create(options.master, options.tls);
+  absl::StatusOr<JobControl> master = JobControl::Create(*address, options.master.tls);
   if (!master.ok()) return master.status();
-  Status status(options, &*master, streams);
+  Status status(options, *address, &*master, streams);
   return signals ? status.Watch(&*signals) : status.Once();
 }
 

@@ -33,6 +33,7 @@
 #include "common/job/job_layout.h"
 #include "common/job/job_text.h"
 #include "common/job/validate.h"
+#include "common/master_address.h"
 #include "common/model_shapes.h"
 #include "common/mutex.h"
 #include "common/open_files.h"
@@ -173,12 +174,13 @@ struct Setting {
   int listener_threads = 1;
   ApplyPool::Options apply;
   std::string checkpoint_dir;
-  std::vector<DirectoryLock> locks;       // held by the master
-  RunStart start;                         // of the current run
-  std::optional<RestoredShard> restored;  // continues the run instead
-  std::optional<v1::RunRecord> ended;     // the job has ended, and not all may know
-  bool cannot_restore = false;            // the standby has no copy of the shard
-  bool refused = false;                   // by the master, which knows why this server ends
+  std::vector<DirectoryLock> locks;                 // held by the master
+  std::unique_ptr<MasterAddressFile> address_file;  // of the master
+  RunStart start;                                   // of the current run
+  std::optional<RestoredShard> restored;            // continues the run instead
+  std::optional<v1::RunRecord> ended;               // the job has ended, and not all may know
+  bool cannot_restore = false;                      // the standby has no copy of the shard
+  bool refused = false;                             // by the master, which knows why this server ends
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
@@ -334,6 +336,8 @@ absl::StatusOr<Setting> ReadSetting(const Flags& flags) {
   setting.server_credentials = *server;
   if (setting.index == 0) {
     if (absl::Status status = LockDirectories(&setting); !status.ok()) return status;
+    setting.address_file =
+        std::make_unique<MasterAddressFile>(flags.out.empty() ? setting.checkpoint_dir : flags.out);
   }
   if (absl::Status status = FindStart(&setting); !status.ok()) return status;
   if (absl::Status status = PrepareCheckpointDirectory(setting.checkpoint_dir); !status.ok()) return status;
@@ -612,6 +616,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
   if (absl::Status status = (*shard)->claim()->Claim(run); !status.ok()) return status;
   LOG(INFO) << Describe(run);
   (*host)->SetAddress(edge->address());
+  setting->address_file->Write(edge->address());
   edge->SetShardServing(0, false);
   edge->SetServing(kMasterName, false);
   absl::Status status;

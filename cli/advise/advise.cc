@@ -10,9 +10,9 @@
 #include "cli/advise/recommendations.h"
 #include "cli/job_control.h"
 #include "cli/read_job.h"
-#include "common/address.h"
 #include "common/command_line.h"
 #include "common/job/job_text.h"
+#include "common/master_address.h"
 #include "common/rpc.h"
 #include "simulation/models.h"
 
@@ -25,7 +25,7 @@ Says which preset to take, with which momentum and learning rate, how sure that 
 simulates every preset, and the job's own settings, on the job's model, and names only what trained:
 
   JOB         a job file; the time of a step is that of --step
-  RUN_DIR     the --out of a finished run, with the step times, slow workers, round trips and staleness of that run
+  RUN_DIR     the --out of a run, with the step times, slow workers, round trips and staleness of that run
   HOST:PORT   the server with index 0 of a running job, with what has been measured so far
 
 It computes for a minute or so on this machine. `catchment compare` measures the few presets in real runs.
@@ -59,7 +59,8 @@ enum class Subject { kJob, kRun, kMaster };
 
 Subject SubjectOf(const std::string& subject) {
   std::error_code error;
-  if (std::filesystem::is_directory(subject, error)) return Subject::kRun;
+  if (std::filesystem::is_directory(subject, error))
+    return ReadMasterAddress(subject).ok() ? Subject::kMaster : Subject::kRun;
   const bool address = subject.find(':') != std::string::npos && !std::filesystem::exists(subject, error);
   return address ? Subject::kMaster : Subject::kJob;
 }
@@ -70,11 +71,13 @@ absl::Status Check(Options* options) {
     return absl::InvalidArgumentError("--set changes a job file; a run has the job that it was started with");
   }
   if (subject != Subject::kMaster) return absl::OkStatus();
-  FillTlsFiles("operator", &options->tls);
-  absl::Status status = TidyAddress(&options->subject);
-  status.Update(ClientCredentials(options->tls).status());
-  if (status.ok()) status = CheckSecure(options->subject, options->tls, options->insecure);
-  return status;
+  MasterFlags flags = {options->subject, options->tls, options->insecure};
+  if (absl::Status status = CheckMasterFlags(&flags); !status.ok()) return status;
+  const absl::StatusOr<std::string> address = AddressOfMaster(flags);
+  if (!address.ok()) return address.status();
+  options->subject = *address;
+  options->tls = flags.tls;
+  return absl::OkStatus();
 }
 
 // Returns a function that parses a flag's value to *out.

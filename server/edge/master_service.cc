@@ -75,7 +75,7 @@ void MasterService::Accept(CallQueue* queue) {
       [this](const auto& request, auto respond) { respond(host_->Leave(request)); });
   AcceptCommitted<v1::StopRequest, v1::StopReply>(
       queue, For("Stop"), &Async::RequestStop, [this](const auto& request, auto respond) {
-        host_->Stop(request.reason().empty() ? "a stop was requested" : request.reason());
+        host_->Stop(request.reason().empty() ? "a stop was requested" : request.reason(), request.now());
         respond(v1::StopReply());
       });
   AcceptOthers(queue);

@@ -194,6 +194,7 @@ constexpr FieldLimit kLimits[] = {
     {"StandbyHello.shard", kNumber, kWorkers - 1},
     {"Statistic.name", kLine, kTensorNameBytes},
     {"Statistic.values"},  // by the size of a message
+    {"StopRequest.now"},
     {"StopRequest.reason", kText, kReasonBytes},
     {"TensorInfo.name", kLine, kTensorNameBytes},
     {"TensorInfo.shape", kCount, kDimensions},

@@ -13,6 +13,14 @@ void JobStateMachine::RequestStop(std::string reason) {
   stop_reason_ = reason.empty() ? "a stop was requested" : std::move(reason);
 }
 
+void JobStateMachine::StopNow(std::string reason, double now) {
+  if (ended()) return;
+  stop_requested_ = true;
+  stop_reason_ = std::move(reason);
+  outcome_ = Outcome::kStopped;
+  Enter(State::kEnded, {}, now);
+}
+
 void JobStateMachine::EndEarly(std::string reason) {
   if (open() && !stop_requested_ && early_reason_.empty()) early_reason_ = std::move(reason);
 }

@@ -71,6 +71,8 @@ class JobStateMachine {
     expected_until_ = until;
   }
   void RequestStop(std::string reason);
+  // Stops the job without waiting for its workers and without a last checkpoint.
+  void StopNow(std::string reason, double now);
   // Ends training before its budget is spent. Has no effect afterwards, or after RequestStop.
   void EndEarly(std::string reason);
   void Fail(std::string reason, double now);

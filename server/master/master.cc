@@ -448,6 +448,12 @@ bool Master::Drains() const {
   return !announced || checkpoints_.recorded() < last.number;
 }
 
+void Master::StopNow(const std::string& reason) {
+  if (state_machine_.ended()) return;
+  state_machine_.StopNow(OneLine(reason), clock_->Now());
+  OnStateEntered();
+}
+
 void Master::Fail(const std::string& reason) {
   if (state_machine_.ended()) return;
   state_machine_.Fail(reason, clock_->Now());

@@ -147,6 +147,8 @@ class Master {
   void Watch(double seconds);
   // Ends the job in order. If its budget is spent already, this only ends the wait for an evaluation.
   void Stop(const std::string& reason);
+  // Ends the job without waiting for its workers and without a last checkpoint.
+  void StopNow(const std::string& reason);
   // Ends the job at once, without a last checkpoint.
   void Fail(const std::string& reason);
 

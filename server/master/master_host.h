@@ -104,7 +104,7 @@ class MasterHost {
   WorkerStateStore* state_store() { return &state_store_; }
   v1::JobStatus GetStatus(const v1::GetStatusRequest& request);
   v1::JobStatus Status();
-  void Stop(const std::string& reason);
+  void Stop(const std::string& reason, bool now = false);
 
   // Blocks until the job has ended and all servers have been notified, or until the run has ended because a server
   // was lost (loss). Returns OK, or why the job failed.
@@ -235,7 +235,7 @@ class MasterHost {
   void WriteFinalOutputs();
   BestKeeper::Owner BestKeeperOwner();
   WorkerStateStore::Owner StateStoreOwner();
-  void StopLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void StopLocked(const std::string& reason, bool now = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckServer(const v1::RegisterServerRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckRun(const v1::RegisterServerRequest& request) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Notes in the record how many evaluators the job has.

@@ -366,15 +366,19 @@ v1::JobStatus MasterHost::Status() {
   return status;
 }
 
-void MasterHost::Stop(const std::string& reason) {
+void MasterHost::Stop(const std::string& reason, bool now) {
   MutexLock lock(&mu_);
-  StopLocked(reason);
+  StopLocked(reason, now);
 }
 
 // Before all servers have registered no worker can have: there is nothing to save and no worker to wait for.
-void MasterHost::StopLocked(const std::string& reason) {
+void MasterHost::StopLocked(const std::string& reason, bool now) {
   stopped_before_start_ |= !AllServersHere();
-  master_->Stop(reason);
+  if (now) {
+    master_->StopNow(reason);
+  } else {
+    master_->Stop(reason);
+  }
   NoteDecisions();
   WakeIfNeeded();
 }

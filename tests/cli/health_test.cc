@@ -74,7 +74,7 @@ TEST_F(HealthTest, ServerThatIsNotThereIsNamed) {
 
 TEST_F(HealthTest, TlsFilesThatCannotBeReadAreNamed) {
   const Answer answer = Health({address_, "--tls_ca=/no/ca", "--tls_cert=/no/cert", "--tls_key=/no/key"});
-  EXPECT_EQ(answer.exit_code, 1);
+  EXPECT_EQ(answer.exit_code, 2);
   EXPECT_THAT(answer.err, HasSubstr("--tls_ca=/no/ca"));
 }
 

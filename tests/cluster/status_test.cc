@@ -1,4 +1,4 @@
-// `catchment status` on real daemons.
+// `catchment status` and `catchment stop` on real daemons.
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -129,6 +129,56 @@ TEST(StatusTest, WatchingSeesThatTheJobHasFailed) {
   ASSERT_TRUE(cluster.AwaitExit(*watch, 1)) << watch->Output();
   EXPECT_THAT(watch->Output(), HasSubstr("small (downpour), failed: worker 0 sent "));
   ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 1));
+}
+
+Finished Stop(const std::string& master, const std::vector<std::string>& flags = {}) {
+  std::vector<std::string> argv = {Runfile("cli/catchment"), "stop", master};
+  argv.insert(argv.end(), flags.begin(), flags.end());
+  return RunToEnd(argv);
+}
+
+TEST(StopCommandTest, TheDirectoryOfARunIsAsGoodAsItsAddress) {
+  TestCluster cluster({SmallJob("downpour", "workers: 2 epochs: 1000000"), /*servers=*/2});
+  const Finished before = RunToEnd(Command(TestDirectory(), {}));
+  EXPECT_EQ(before.end.exit_code, 3);
+  EXPECT_THAT(before.output, HasSubstr("no master runs with this --out"));
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitTrained(4000));
+  const Finished running = RunToEnd(Command(cluster.out_dir(), {"--json"}));
+  EXPECT_EQ(running.end.exit_code, 0) << running.output;
+  EXPECT_EQ(json::parse(running.output, nullptr, false)["phase"], "TRAINING") << running.output;
+  const Finished health = RunToEnd({Runfile("cli/catchment"), "health", cluster.out_dir()});
+  EXPECT_EQ(health.output, "SERVING\n");
+
+  const Finished stop = Stop(cluster.out_dir(), {"--reason=enough of it"});
+  EXPECT_EQ(stop.end.exit_code, 0) << stop.output;
+  EXPECT_THAT(stop.output, HasSubstr("the job has ended: STOPPED at "));
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_EQ(cluster.Summary()["reason"], "enough of it");
+  EXPECT_GT(cluster.Summary()["last_checkpoint"], 0);
+
+  const Finished ended = RunToEnd(Command(cluster.out_dir(), {}));
+  EXPECT_EQ(ended.end.exit_code, 0);
+  EXPECT_THAT(ended.output, HasSubstr("the job has ended: STOPPED, enough of it"));
+  const Finished again = Stop(cluster.out_dir());
+  EXPECT_EQ(again.end.exit_code, 0);
+  EXPECT_THAT(again.output, HasSubstr("the job has ended already: STOPPED"));
+}
+
+TEST(StopCommandTest, NowEndsWithoutWaitingForWorkersAndWithoutACheckpoint) {
+  TestCluster cluster({SmallJob("sync", "workers: 2 epochs: 1000000"), /*servers=*/2});
+  ASSERT_TRUE(cluster.Start(2));
+  ASSERT_TRUE(cluster.AwaitTrained(2000));
+  // It would never leave.
+  cluster.worker(1).Signal(SIGSTOP);
+  const Finished stop = Stop(cluster.master(), {"--now"});
+  EXPECT_EQ(stop.end.exit_code, 0) << stop.output;
+  EXPECT_THAT(stop.output, HasSubstr("STOPPED"));
+  EXPECT_THAT(stop.output, HasSubstr("without a checkpoint"));
+  cluster.worker(1).Signal(SIGCONT);
+  ASSERT_TRUE(cluster.AwaitOrderlyEnd());
+  EXPECT_EQ(cluster.Summary()["phase"], "STOPPED");
+  EXPECT_THAT(std::string(cluster.Summary()["reason"]), HasSubstr("`catchment stop`"));
 }
 
 }  // namespace

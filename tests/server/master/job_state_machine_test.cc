@@ -153,6 +153,31 @@ TEST_F(JobStateMachineTest, NeedsNoNewCheckpointWhereNothingWasTrained) {
   EXPECT_EQ(state_machine_.final_checkpoint(), 80u);
 }
 
+TEST_F(JobStateMachineTest, StoppedNowItEndsInAnyStateAndWaitsForNothing) {
+  for (const State state : {State::kWaiting, State::kTraining, State::kSaving}) {
+    JobStateMachine machine(/*workers=*/2, /*trained_seconds=*/0);
+    JobStateMachine::Facts facts;
+    facts.workers = state == State::kWaiting ? 1 : 2;
+    machine.Step(facts, 1);
+    if (state == State::kSaving) {
+      machine.RequestStop("in order");
+      machine.Step(facts, 2);
+      facts.workers = 0;
+      facts.settled = true;
+      while (machine.Step(facts, 3)) {
+      }
+    }
+    ASSERT_EQ(machine.state(), state);
+    machine.StopNow("at once", 4);
+    EXPECT_EQ(machine.state(), State::kEnded);
+    EXPECT_EQ(machine.phase(), v1::JobStatus::STOPPED);
+    EXPECT_EQ(machine.reason(), "at once");
+    machine.StopNow("again", 5);
+    machine.Fail("late", 5);
+    EXPECT_EQ(machine.reason(), "at once");
+  }
+}
+
 TEST_F(JobStateMachineTest, GoodEnoughIsDoneBeforeTheBudgetIs) {
   GoTo(State::kTraining);
   state_machine_.EndEarly("good enough");
