@@ -77,9 +77,9 @@ absl::Status RunDirectory::RefuseLeftovers() const {
   return absl::OkStatus();
 }
 
-bool RunDirectory::HasCheckpoint() const {
+bool HasCheckpoint(const std::string& run_directory) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints(), error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_directory + "/checkpoints", error)) {
     if (fs::exists(entry.path() / "manifest.textproto", error)) return true;
   }
   return false;

@@ -48,6 +48,9 @@ enum class StartMode {
   kOverwrite,  // deletes the files of an earlier run first
 };
 
+// Returns true if there is a complete checkpoint in the directory of a run.
+bool HasCheckpoint(const std::string& run_directory);
+
 class RunDirectory {
  public:
   // Creates the directory and the folder logs in it. FailedPrecondition says what it contains and what to do:
@@ -64,8 +67,7 @@ class RunDirectory {
   std::string initial_weights() const { return path() + "/initial.safetensors"; }
   std::string best_model() const { return path() + "/model-best.safetensors"; }
   std::string summary() const { return path() + "/summary.json"; }
-  // Returns true if there is a complete checkpoint.
-  bool HasCheckpoint() const;
+  bool HasCheckpoint() const { return catchment::HasCheckpoint(path()); }
 
  private:
   explicit RunDirectory(LockedDirectory directory) : directory_(std::move(directory)) {}

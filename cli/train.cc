@@ -21,8 +21,13 @@
 namespace catchment {
 namespace {
 
+// After RunTrain has decided about kAuto.
+bool Resumes(const TrainOptions& options) { return options.resume == AutoSwitch::kOn; }
+
 StartMode ModeOf(const TrainOptions& options) {
-  return options.resume ? StartMode::kResume : options.overwrite ? StartMode::kOverwrite : StartMode::kFresh;
+  return Resumes(options)    ? StartMode::kResume
+         : options.overwrite ? StartMode::kOverwrite
+                             : StartMode::kFresh;
 }
 
 int Failure(const Streams& streams, const absl::Status& status) {
@@ -49,7 +54,7 @@ ClusterPlan PlanCluster(const TrainOptions& options, const DaemonPaths& daemons,
   plan.threads = options.threads > 0 ? options.threads : ThreadsPerWorker(plan.workers);
   plan.device = options.device;
   plan.program = options.program;
-  plan.resume = options.resume;
+  plan.resume = Resumes(options);
   return plan;
 }
 
@@ -152,7 +157,7 @@ int RunInDirectory(const TrainOptions& options, const v1::Job& job, const Daemon
 
 // Returns true if --resume is given for a run that is done, with the same job.
 bool IsDone(const TrainOptions& options, const v1::Job& job) {
-  if (!options.resume) return false;
+  if (!Resumes(options)) return false;
   const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.out + "/summary.json");
   const absl::StatusOr<v1::Job> done = LoadCompleteJob(options.out + "/job.textproto", {}, 0);
   return summary.ok() && done.ok() && summary->value("phase", "") == "DONE" && JobText(*done) == JobText(job);
@@ -173,13 +178,13 @@ absl::Status CheckEvaluator(const TrainOptions& options, const v1::Job& job) {
 }
 
 std::string SourceOf(const TrainOptions& options) {
-  if (!options.job.empty() || !options.resume) return options.job;
+  if (!options.job.empty() || !Resumes(options)) return options.job;
   return absl::StrCat(options.out, "/job.textproto");
 }
 
 absl::Status CheckResumed(const TrainOptions& options) {
   std::error_code error;
-  if (!options.resume || !options.job.empty() || std::filesystem::exists(SourceOf(options), error)) {
+  if (!Resumes(options) || !options.job.empty() || std::filesystem::exists(SourceOf(options), error)) {
     return absl::OkStatus();
   }
   return absl::NotFoundError(absl::StrCat("--resume: there is no run in ", options.out, " (no file ",
@@ -189,8 +194,11 @@ absl::Status CheckResumed(const TrainOptions& options) {
 
 }  // namespace
 
-int RunTrain(const TrainOptions& options, const DaemonPaths& daemons, const TrainBounds& bounds,
+int RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainBounds& bounds,
              SignalWaiter* signals, const Streams& streams) {
+  TrainOptions options = given;
+  if (options.resume == AutoSwitch::kAuto)
+    options.resume = HasCheckpoint(options.out) ? AutoSwitch::kOn : AutoSwitch::kOff;
   // Reads the job before it changes anything in the directory, which may contain the job.
   if (absl::Status status = CheckResumed(options); !status.ok()) return Failure(streams, status);
   const std::string source = SourceOf(options);

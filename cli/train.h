@@ -25,7 +25,7 @@ struct TrainOptions {
   std::string program;  // command for a shell that computes the gradients; empty: the job's layers do
   std::string out = "out";
   bool json = false;
-  bool resume = false;
+  AutoSwitch resume = AutoSwitch::kOff;  // kAuto: if there is a checkpoint
   bool overwrite = false;
   double stall_seconds = 600;
 

@@ -24,6 +24,7 @@ Examples:
   catchment train examples/mnist_mlp.textproto --set data.drawn_digits={} --out=out-drawn     no data needed
   catchment train --program="python train.py" --workers=2 --out=out-program         a PyTorch model: docs/python.md
   catchment train --resume --out=out                  resumes from the last checkpoint in DIR
+  catchment train JOB --resume=auto --out=out         begins, or continues: for scripts that are started again
 )";
 
 constexpr char kNotes[] = R"(
@@ -42,7 +43,7 @@ bool IsDevice(const std::string& text) {
 
 absl::Status Check(const TrainOptions& o) {
   if (o.out.empty()) return absl::InvalidArgumentError("--out=: takes a directory");
-  if (o.resume && o.overwrite) {
+  if (o.resume != AutoSwitch::kOff && o.overwrite) {
     return absl::InvalidArgumentError(
         "--resume continues an earlier run and --overwrite deletes it: choose one");
   }
@@ -58,16 +59,17 @@ absl::Status Check(const TrainOptions& o) {
 CommandLine TrainCommandLine(TrainOptions* o) {
   CommandLine line{.name = "catchment train", .usage = kUsage, .notes = kNotes};
   line.argument = {"JOB", "examples/mnist_cnn.textproto --out=out", &o->job,
-                   [o] { return o->resume || !o->program.empty(); }};
+                   [o] { return o->resume == AutoSwitch::kOn || !o->program.empty(); }};
   FlagSet& flags = line.flags;
   flags.AddString("out", "DIR", &o->out, "Directory for all output. Default out.");
   flags.AddInt("servers", "N", 1, &o->servers,
                "Server processes, among which the weights are split. Default 1, or 2 with faults.standby.");
   flags.AddInt("workers", "N", 1, &o->workers, "Worker processes. Default: the job's `workers`, or 1.");
   AddSetFlag(&o->set, &flags);
-  flags.AddSwitch("resume", &o->resume,
-                  "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without "
-                  "JOB it takes the job in DIR.");
+  flags.AddAutoSwitch(
+      "resume", &o->resume,
+      "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without "
+      "JOB it takes the job in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
   flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier run in DIR first.");
   flags.AddSwitch("json", &o->json,
                   "Prints only the content of summary.json to standard output, and notes to standard error.");

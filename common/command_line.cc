@@ -91,6 +91,21 @@ void FlagSet::AddSwitch(const std::string& name, bool* out, const std::string& h
                     }});
 }
 
+void FlagSet::AddAutoSwitch(const std::string& name, AutoSwitch* out, const std::string& help) {
+  flags_.push_back({name, "auto", help, [=](const std::string& text) {
+                      bool on = false;
+                      if (text == "auto") {
+                        *out = AutoSwitch::kAuto;
+                      } else if (absl::SimpleAtob(text, &on)) {
+                        *out = on ? AutoSwitch::kOn : AutoSwitch::kOff;
+                      } else {
+                        return BadValue(name, text, "takes auto, true or false");
+                      }
+                      return absl::OkStatus();
+                    }});
+  flags_.back().bare = "true";
+}
+
 void FlagSet::AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
                       const std::string& help) {
   flags_.push_back({name, value, help, [out](const std::string& text) {

@@ -19,6 +19,9 @@
 
 namespace catchment {
 
+// The value of a switch that may leave the decision to the program.
+enum class AutoSwitch { kOff, kOn, kAuto };
+
 class FlagSet {
  public:
   // Declare a flag. `out` has the default until Parse writes to it, and must outlive Parse. `value` is the
@@ -40,6 +43,8 @@ class FlagSet {
   void AddParsed(const std::string& name, const std::string& value,
                  std::function<absl::Status(const std::string&)> set, const std::string& help);
   void AddSwitch(const std::string& name, bool* out, const std::string& help);
+  // Declares --name, --name=auto or --name=false.
+  void AddAutoSwitch(const std::string& name, AutoSwitch* out, const std::string& help);
   void AddList(const std::string& name, const std::string& value, std::vector<std::string>* out,
                const std::string& help);
 

@@ -93,7 +93,7 @@ struct Flags {
   int apply_threads = -1;
   bool pin_threads = false;
   int evaluators = 0;
-  bool resume = false;
+  AutoSwitch resume = AutoSwitch::kOff;
   TlsFiles tls;
   bool insecure = false;
 };
@@ -114,7 +114,7 @@ absl::Status CheckFlags(Flags* flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--apply_threads=", flags->apply_threads, " must be from 0 to ", kMostThreads));
   }
-  if (flags->resume && flags->checkpoint_dir.empty() && flags->out.empty())
+  if (flags->resume != AutoSwitch::kOff && flags->checkpoint_dir.empty() && flags->out.empty())
     return absl::InvalidArgumentError("--resume requires --checkpoint_dir (or --out)");
   FillTlsFiles("server", &flags->tls);
   if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
@@ -152,7 +152,8 @@ CommandLine MakeCommandLine(Flags* f) {
   line.flags.AddInt("evaluators", "N", 0, &f->evaluators,
                     "Master only: the number of evaluators that will be started. After training, the master "
                     "then waits some seconds for one of them even if none has registered yet. Default 0.");
-  line.flags.AddSwitch("resume", &f->resume, "Resumes from the newest complete checkpoint.");
+  line.flags.AddAutoSwitch("resume", &f->resume,
+                           "Resumes from the newest complete checkpoint. auto: if there is one.");
   AddSecurityFlags(&f->tls, &f->insecure, &line.flags);
   line.check = [f] { return CheckFlags(f); };
   return line;
@@ -250,11 +251,19 @@ absl::StatusOr<bool> ContinueRun(Setting* setting) {
   return true;
 }
 
+// Returns whether the server resumes from a checkpoint: with --resume=auto, if there is one.
+absl::StatusOr<bool> Resumes(const Setting& setting) {
+  if (setting.flags.resume != AutoSwitch::kAuto) return setting.flags.resume == AutoSwitch::kOn;
+  const absl::Status found = FindLatest(setting.checkpoint_dir).status();
+  if (absl::IsNotFound(found)) return false;
+  return found.ok() ? absl::StatusOr<bool>(true) : found;
+}
+
 // Finds what the server begins with. The master decides for all servers: it asks those that begin with another
 // checkpoint to begin again.
 absl::Status FindStart(Setting* setting) {
   if (setting->index == 0) {
-    if (!setting->flags.resume && !setting->checkpoint_dir.empty()) {
+    if (setting->flags.resume != AutoSwitch::kOn && !setting->checkpoint_dir.empty()) {
       absl::StatusOr<std::optional<v1::RunRecord>> ended = UntoldEnd(setting->checkpoint_dir, setting->job);
       if (!ended.ok()) return ended.status();
       setting->ended = *std::move(ended);
@@ -262,12 +271,15 @@ absl::Status FindStart(Setting* setting) {
     }
     const absl::StatusOr<bool> continues = ContinueRun(setting);
     if (!continues.ok() || *continues) return continues.status();
-    absl::StatusOr<RunStart> start = StartJob(setting->checkpoint_dir, setting->job, setting->flags.resume);
+    const absl::StatusOr<bool> resumes = Resumes(*setting);
+    if (!resumes.ok()) return resumes.status();
+    absl::StatusOr<RunStart> start = StartJob(setting->checkpoint_dir, setting->job, *resumes);
     if (!start.ok()) return start.status();
     setting->start = *std::move(start);
     return absl::OkStatus();
   }
-  if (!setting->flags.resume) return absl::OkStatus();
+  const absl::StatusOr<bool> resumes = Resumes(*setting);
+  if (!resumes.ok() || !*resumes) return resumes.status();
   absl::StatusOr<FoundCheckpoint> found = FindLatest(setting->checkpoint_dir);
   if (!found.ok()) return found.status();
   LOG(INFO) << "resuming from checkpoint " << found->manifest.number() << " in " << setting->checkpoint_dir;

@@ -30,7 +30,7 @@ TEST(TrainOptionsTest, TakesAllFlags) {
   EXPECT_EQ(options->workers, 3);
   EXPECT_THAT(options->set, ElementsAre("seed=2", "epochs=1"));
   EXPECT_EQ(options->out, "o");
-  EXPECT_TRUE(options->json && options->resume && !options->evaluator);
+  EXPECT_TRUE(options->json && options->resume == AutoSwitch::kOn && !options->evaluator);
   EXPECT_EQ(options->threads, 4);
   EXPECT_EQ(options->device, "cuda");
 }

@@ -402,16 +402,30 @@ TEST_F(TrainTest, ResumingTakesTheRunsOwnJob) {
   options_ = TrainOptions();
   options_.out = root_ + "/out";
   options_.evaluator = false;
-  options_.resume = true;
+  options_.resume = AutoSwitch::kOn;
   options_.set = {"epochs=9"};
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(out_.str(), HasSubstr("resuming mnist_mlp"));
   EXPECT_EQ(LoadJob(options_.out + "/job.textproto")->seed(), 42u);
 }
 
+TEST_F(TrainTest, TheSameCommandWithResumeAutoBeginsContinuesAndKeepsTheResult) {
+  Script("checkpoint");
+  options_.resume = AutoSwitch::kAuto;
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("training mnist_mlp"));
+  const std::string summary = options_.out + "/summary.json";
+  fs::remove(summary);
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(out_.str(), HasSubstr("resuming mnist_mlp"));
+  EXPECT_TRUE(fs::exists(summary));
+  EXPECT_EQ(Train(), 0) << err_.str();
+  EXPECT_THAT(err_.str(), HasSubstr("holds the result of this job, which is done"));
+}
+
 TEST_F(TrainTest, ResumingInANewDirectorySaysThatThereIsNoRun) {
   options_.job.clear();
-  options_.resume = true;
+  options_.resume = AutoSwitch::kOn;
   EXPECT_EQ(Train(), 1);
   EXPECT_THAT(err_.str(),
               AllOf(HasSubstr("--resume: there is no run in " + options_.out), Not(HasSubstr("valid"))));
@@ -431,7 +445,7 @@ TEST_F(TrainTest, AJobFileThatCannotBeReadIsNotCalledInvalid) {
 TEST_F(TrainTest, ResumingAFinishedRunKeepsItsResult) {
   Script("checkpoint");
   EXPECT_EQ(Train(), 0) << err_.str();
-  options_.resume = true;
+  options_.resume = AutoSwitch::kOn;
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_THAT(err_.str(), HasSubstr("holds the result of this job, which is done"));
   EXPECT_TRUE(fs::exists(options_.out + "/summary.json"));

@@ -68,7 +68,7 @@ void ExpectRightAccountsAtTheEnd(const JobOfEpochs& job, uint64_t repeated, int 
   // Samples of this epoch have been assigned and must be trained whatever the budget is.
   const uint64_t epochs = last->manifest.master().next_epoch() + 2;
   options.job = job(epochs);
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster cluster(options);
   ASSERT_TRUE(cluster.StartServers());
   cluster.StartWorkers(workers);
@@ -126,7 +126,7 @@ TEST_P(AccountsTest, HoldWhenAJobIsKilledAndResumed) {
     ASSERT_LT(++attempt, 10) << "each time the job was done before it could be killed";
     std::filesystem::remove_all(options.directory);
   }
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster resumed(options);
   ASSERT_TRUE(resumed.StartServers());
   resumed.StartWorkers(2);
@@ -215,7 +215,7 @@ TEST_P(AccountsTest, HoldWhenAJobIsStoppedAndResumedAsEachOtherFamily) {
   for (const std::string& next : others) {
     SCOPED_TRACE(absl::StrCat("with ", preset, " from ", samples, " samples on"));
     TestCluster::Options options{job(preset, kEndless), /*servers=*/2};
-    options.resume = samples > 0;
+    options.resume = samples > 0 ? AutoSwitch::kOn : AutoSwitch::kOff;
     TestCluster cluster(options);
     ASSERT_TRUE(cluster.Start(2));
     ASSERT_TRUE(cluster.AwaitStatus("training", AllHaveTrained(2, 100 + RandomId() % 500)));

@@ -210,7 +210,7 @@ TEST(BadResumeTest, ServersThatDisagree) {
     cluster.StartWorkers(1);
     ASSERT_TRUE(cluster.AwaitOrderlyEnd());
   }
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   options.job = SmallJob("sync", "epochs: 2");  // of which half is done
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());

@@ -144,7 +144,7 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
     ASSERT_TRUE(file.ok()) << file.status();
     loss = std::stod((*file)->metadata().at("catchment.test_loss"));
   }
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   ASSERT_TRUE(again.AwaitStatus("the best of the first life", [loss](const v1::JobStatus& status) {

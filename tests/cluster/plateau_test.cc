@@ -31,7 +31,7 @@ TEST(PlateauTest, RateFallsToItsLeastAndStaysThereWhenTheJobIsResumed) {
     EXPECT_EQ(cluster.Summary()["plateau_factor"], 0.125);
     samples = cluster.Summary()["samples"];
   }
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   ASSERT_TRUE(again.AwaitStatus("what the first life came to", [](const v1::JobStatus& status) {

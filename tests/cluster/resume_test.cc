@@ -51,7 +51,8 @@ bool TrainAndKillAll(const TestCluster::Options& options) {
 // Leaves a job that was killed half-way, also where this process has to wait for a processor while the job
 // trains.
 void LeaveKilledJob(const std::string& job) {
-  const TestCluster::Options options{job, /*servers=*/2};
+  TestCluster::Options options{job, /*servers=*/2};
+  options.resume = AutoSwitch::kAuto;  // begins, since there is no checkpoint
   for (int attempt = 0; attempt < 10; ++attempt) {
     if (TrainAndKillAll(options)) return;
     std::filesystem::remove_all(options.directory);
@@ -66,7 +67,7 @@ TEST_P(ResumeTest, KilledJobGoesOnWithOtherServersAndWorkers) {
   // It waits for all three workers, so that none of them comes when it is over.
   TestCluster::Options options{absl::StrReplaceAll(Job(GetParam()), {{"workers: 2", "workers: 3"}}),
                                /*servers=*/3};
-  options.resume = true;
+  options.resume = AutoSwitch::kAuto;
   TestCluster again(options);
   ASSERT_TRUE(again.Start(3));
   ASSERT_TRUE(again.AwaitOrderlyEnd());
@@ -92,7 +93,7 @@ TEST_P(DeterministicResumeTest, EndsInTheSameBytesAsAnUndisturbedRun) {
 
   ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(Job("sync")));
   TestCluster::Options options{Job("sync"), GetParam()};
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   again.StartWorkers(2);
@@ -113,7 +114,7 @@ TEST(ResumeBySecondsTest, EndsInTheSameBytesAsAnUndisturbedRun) {
 
   ASSERT_NO_FATAL_FAILURE(LeaveKilledJob(job));
   TestCluster::Options options{job, /*servers=*/3};
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   again.StartWorkers(2);
@@ -140,7 +141,7 @@ TEST_P(ResumeTest, MasterThatIsToldToEndSavesWhatThereIs) {
   const uint64_t samples = stopped["samples"];
   EXPECT_GE(samples, 4000u);
 
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   EXPECT_EQ(ResumedFrom(&again), uint64_t{stopped["last_checkpoint"]});
@@ -164,7 +165,7 @@ TEST(ResumeDoneTest, FinishedJobEndsAtOnceWithItsModel) {
     bytes = cluster.ModelBytes();
     std::filesystem::remove(cluster.out_dir() + "/model.safetensors");
   }
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   ASSERT_TRUE(again.AwaitOrderlyEnd());

@@ -151,7 +151,8 @@ std::vector<std::string> TestCluster::ServerCommand(int index, const std::string
                                    "--servers=" + absl::StrJoin(servers, ",")};
   if (options_.keeps_checkpoints) argv.push_back("--checkpoint_dir=" + checkpoint_dir());
   if (options_.keeps_checkpoints && index == 0) argv.push_back("--out=" + out_dir());
-  if (options_.resume) argv.push_back("--resume");
+  if (options_.resume == AutoSwitch::kOn) argv.push_back("--resume");
+  if (options_.resume == AutoSwitch::kAuto) argv.push_back("--resume=auto");
   return argv;
 }
 

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/process.h"
+#include "common/command_line.h"
 #include "common/rpc.h"
 #include "gtest/gtest.h"
 #include "proto/master.grpc.pb.h"
@@ -69,7 +70,7 @@ class TestCluster {
     int servers = 1;
     // Two clusters with one directory are two lives of a job.
     std::string directory = TestDirectory() + "/run";
-    bool resume = false;
+    AutoSwitch resume = AutoSwitch::kOff;
     // False: servers have neither --checkpoint_dir nor --out, and there are no outputs.
     bool keeps_checkpoints = true;
     // The directory of MakeCertificates: every daemon has the certificate of its role. Empty: clear text.

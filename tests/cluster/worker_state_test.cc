@@ -64,7 +64,7 @@ class WorkerStateTest : public testing::TestWithParam<Case> {
 
   std::string Resume() {
     TestCluster::Options options{Job(GetParam()), GetParam().servers_after};
-    options.resume = true;
+    options.resume = AutoSwitch::kOn;
     TestCluster again(options);
     EXPECT_TRUE(again.StartServers());
     again.StartWorkers(2);
@@ -114,7 +114,7 @@ TEST(AsynchronousWorkerStateTest, AStoppedJobGoesOnWithIt) {
     epochs = std::max(kEpochs, cluster.Summary()["samples"].get<uint64_t>() / 2000 + 2);
   }
   options.job = Job(easgd, epochs);
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.Start(2));
   ASSERT_TRUE(again.AwaitOrderlyEnd());
@@ -142,7 +142,7 @@ TEST(LostWorkerStateTest, IsNamed) {
     if (entry.path().filename() == "worker-1.safetensors") removed += std::filesystem::remove(entry.path());
   }
   ASSERT_GT(removed, 0);
-  options.resume = true;
+  options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
   again.StartWorkers(2);

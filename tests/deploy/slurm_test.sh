@@ -228,7 +228,7 @@ await "job $b ends" ended "$b"
 [[ $(exit_code "$b") == 143 ]] || fail "exit code $(exit_code "$b"), not 143; $(log "$b")"
 expect_summary "$work/out-b" '"phase": "STOPPED"'
 await "no daemon is left" no_daemons
-job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-b" --resume "${long[@]}")
+job=$(submit --nodes=2 --ntasks=2 "$script" --out="$work/out-b" --resume=auto "${long[@]}")
 await_training "$job"
 grep -q "resuming from checkpoint" "$work/out-b/logs/server-1.log" || fail "server 1 does not go on from a checkpoint"
 scancel "$job"

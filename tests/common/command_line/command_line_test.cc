@@ -27,6 +27,7 @@ class FlagsTest : public ::testing::Test {
         },
         "An even number.");
     flags_.AddSwitch("json", &json_, "Only JSON.");
+    flags_.AddAutoSwitch("resume", &resume_, "Continues.");
     flags_.AddList("set", "PATH=VALUE", &set_, "Changes a field.");
   }
 
@@ -47,6 +48,7 @@ class FlagsTest : public ::testing::Test {
   double loss_ = 0;
   std::string even_;
   bool json_ = false;
+  AutoSwitch resume_ = AutoSwitch::kOff;
   std::vector<std::string> set_;
 };
 
@@ -54,6 +56,16 @@ TEST_F(FlagsTest, LeavesDefaultsWhereNothingIsGiven) {
   EXPECT_THAT(MustParse({}), ElementsAre());
   EXPECT_EQ(out_, "default");
   EXPECT_EQ(workers_, 7);
+}
+
+TEST_F(FlagsTest, ASwitchMayLeaveTheDecisionToTheProgram) {
+  EXPECT_THAT(MustParse({"--resume", "job"}), ElementsAre("job"));
+  EXPECT_EQ(resume_, AutoSwitch::kOn);
+  MustParse({"--resume=auto"});
+  EXPECT_EQ(resume_, AutoSwitch::kAuto);
+  MustParse({"--resume=false"});
+  EXPECT_EQ(resume_, AutoSwitch::kOff);
+  EXPECT_EQ(Error({"--resume=maybe"}), "--resume=maybe: takes auto, true or false");
 }
 
 TEST_F(FlagsTest, TakesValuesAfterAnEqualsSignOrASpace) {
