@@ -1,4 +1,4 @@
-// The progress of a running job in lines of text.
+// Shows the progress of a running job.
 #ifndef CATCHMENT_CLI_PROGRESS_H_
 #define CATCHMENT_CLI_PROGRESS_H_
 
@@ -6,19 +6,10 @@
 #include <string>
 
 #include "cli/terminal.h"
+#include "common/progress_lines.h"
 #include "proto/master.pb.h"
 
 namespace catchment {
-
-// Returns the phase and, if there is one, its reason: "failed: training has diverged".
-std::string DescribePhase(const v1::JobStatus& status);
-
-// Returns one line: epoch, time left, samples, rate, loss, accuracies and staleness, the most important
-// first, since a narrow terminal cuts it; outside of training the phase.
-std::string ProgressLine(const v1::JobStatus& status);
-
-// Returns one line about a new score of the test set, with the epoch, samples and time of the weights that were scored.
-std::string EvaluationLine(const v1::JobStatus& status);
 
 // Receives the progress of a job while it runs.
 class TrainObserver {

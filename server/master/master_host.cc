@@ -102,7 +102,8 @@ MasterHost::MasterHost(Options options, const ParameterLayout* layout, ShardHost
       state_store_({.directory = options_.checkpoint_dir,
                     .num_values = layout_.size(),
                     .resumed = options_.resumed_checkpoint},
-                   StateStoreOwner(), &clock_) {
+                   StateStoreOwner(), &clock_),
+      progress_log_(begun_) {
   if (options_.job.evaluation().keep_best() && !outputs_->enabled()) {
     LOG(WARNING) << "evaluation.keep_best has no effect without --out: no weights are written";
   }
@@ -349,12 +350,17 @@ v1::Manifest MasterHost::MakeManifest(const CompleteCheckpoint& checkpoint) cons
 }
 
 void MasterHost::WriteMetrics() {
+  const double now = clock_.Now();
+  bool scored;
   {
     MutexLock lock(&mu_);
-    const bool scored = std::exchange(scored_, false);
-    if (!scored && !outputs_->MetricsAreDue(master_->done_samples(), clock_.Now())) return;
+    scored = std::exchange(scored_, false);
+    const uint64_t samples = master_->done_samples();
+    if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
   }
-  const absl::Status status = outputs_->MaybeWriteMetrics(Status(), clock_.Now());
+  const v1::JobStatus job = Status();
+  for (const std::string& line : progress_log_.Lines(job, scored, now)) LOG(INFO) << line;
+  const absl::Status status = outputs_->MaybeWriteMetrics(job, now);
   LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
 }
 

@@ -33,6 +33,7 @@
 #include "server/master/shard_commander.h"
 #include "server/master/worker_state_store.h"
 #include "server/outputs/outputs.h"
+#include "server/outputs/progress_log.h"
 #include "server/shard/shard_host.h"
 
 namespace catchment {
@@ -335,6 +336,7 @@ class MasterHost {
   WorkerStateStore state_store_;
 
   // Used by the host's thread.
+  ProgressLog progress_log_;
   bool outputs_written_ = false;
   std::optional<CompleteCheckpoint> unrecorded_;  // a checkpoint whose manifest could not be written
   double record_at_ = 0;                          // time of the next attempt

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/outputs/progress_log.h"
 
 namespace catchment {
 namespace {
@@ -109,6 +110,36 @@ TEST(ProgressLineTest, OfRealTargetsThereIsTheLossAlone) {
             "epoch 1.22: test loss 0.0500 | 73,200/300,000 samples | 1,912/s | staleness 0.98, p99 2 | 38 s");
   EXPECT_EQ(ProgressLine(status).find('%'), std::string::npos) << ProgressLine(status);
   EXPECT_NE(ProgressLine(status).find(", test loss 0.0500"), std::string::npos) << ProgressLine(status);
+}
+
+TEST(ProgressLogTest, HasALineForEveryTenthOfTheBudgetAndForEachScore) {
+  ProgressLog log(/*now=*/1000);
+  v1::JobStatus status = Scored(0.98);
+  std::vector<std::string> lines;
+  for (uint64_t samples = 0; samples <= 300000; samples += 1000) {
+    if (!log.IsDue(samples, 1000)) continue;
+    status.set_samples(samples);
+    for (const std::string& line : log.Lines(status, /*scored=*/false, 1000)) lines.push_back(line);
+  }
+  ASSERT_EQ(lines.size(), 10u);
+  EXPECT_THAT(lines.front(), HasSubstr("30,000/300,000 samples"));
+  EXPECT_THAT(log.Lines(status, /*scored=*/true, 1001), ::testing::ElementsAre(EvaluationLine(status)));
+}
+
+TEST(ProgressLogTest, HasALineAMinuteAlsoWithoutABudgetInSamples) {
+  ProgressLog log(/*now=*/1000);
+  v1::JobStatus status = Training();
+  status.set_total_samples(0);
+  EXPECT_TRUE(log.IsDue(64, 1001)) << "the budget is not known yet";
+  EXPECT_TRUE(log.Lines(status, false, 1001).empty());
+  EXPECT_FALSE(log.IsDue(1 << 30, 1060));
+  EXPECT_TRUE(log.IsDue(1 << 30, 1061));
+  EXPECT_EQ(log.Lines(status, false, 1061).size(), 1u);
+  v1::JobStatus waiting;
+  waiting.set_reason("waiting for workers: 1 of 2 have registered");
+  ProgressLog other(/*now=*/0);
+  EXPECT_FALSE(other.IsDue(0, 59));
+  EXPECT_THAT(other.Lines(waiting, false, 60), ::testing::ElementsAre(waiting.reason()));
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+// What the master logs about the progress of its job: the state at every tenth of the budget and at least once a minute, and
+// each score. Its clock is the caller's.
+//
+// Units: seconds. Threads: not thread-safe.
+#ifndef CATCHMENT_SERVER_OUTPUTS_PROGRESS_LOG_H_
+#define CATCHMENT_SERVER_OUTPUTS_PROGRESS_LOG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/master.pb.h"
+
+namespace catchment {
+
+class ProgressLog {
+ public:
+  static constexpr double kSeconds = 60;
+
+  explicit ProgressLog(double now) : next_time_(now + kSeconds) {}
+
+  // Returns true if Lines has any for a job that has trained so many samples, without a new score.
+  bool IsDue(uint64_t samples, double now) const { return now >= next_time_ || samples >= next_samples_; }
+  // Returns the lines that are due. `scored`: the status has a score that no line had.
+  std::vector<std::string> Lines(const v1::JobStatus& status, bool scored, double now);
+
+ private:
+  double next_time_;
+  uint64_t next_samples_ = 1;  // then the budget is known
+};
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_SERVER_OUTPUTS_PROGRESS_LOG_H_
