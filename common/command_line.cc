@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/nearest_name.h"
 #include "common/text.h"
 
@@ -81,6 +82,18 @@ void FlagSet::AddParsed(const std::string& name, const std::string& value,
   flags_.push_back({name, value, help, [name, set = std::move(set)](const std::string& text) {
                       const absl::Status status = set(text);
                       return status.ok() ? status : BadValue(name, text, std::string(status.message()));
+                    }});
+}
+
+void FlagSet::AddChoice(const std::string& name, const std::vector<std::string>& choices, std::string* out,
+                        const std::string& help) {
+  flags_.push_back({name, absl::StrJoin(choices, "|"), help, [=](const std::string& text) {
+                      if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
+                        return absl::InvalidArgumentError(
+                            absl::StrCat("--", name, "=", text, " is not ", absl::StrJoin(choices, " or ")));
+                      }
+                      *out = text;
+                      return absl::OkStatus();
                     }});
 }
 

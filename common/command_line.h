@@ -42,6 +42,9 @@ class FlagSet {
   // Declares one whose values `set` reads; it may be repeated. Errors of `set` begin with "--name=value: ".
   void AddParsed(const std::string& name, const std::string& value,
                  std::function<absl::Status(const std::string&)> set, const std::string& help);
+  // Declares one that must be one of the choices.
+  void AddChoice(const std::string& name, const std::vector<std::string>& choices, std::string* out,
+                 const std::string& help);
   void AddSwitch(const std::string& name, bool* out, const std::string& help);
   // Declares --name, --name=auto or --name=false.
   void AddAutoSwitch(const std::string& name, AutoSwitch* out, const std::string& help);

@@ -8,14 +8,30 @@
 #include <iostream>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/grpc_log.h"
+#include "common/log_format.h"
 #include "common/open_files.h"
 #include "common/rpc.h"
+#include "common/text.h"
 #include "common/version.h"
 
 namespace catchment {
 
-int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::Status()>& run,
+namespace {
+
+void LogEnd(const DaemonEnd& end, bool json, const std::string& name) {
+  const std::string reason = absl::StrCat(EscapeControls(end.reason), " (exit code ", end.exit_code, ")");
+  if (json || end.exit_code == 0) {
+    LogEvent("end", {{"exit_code", end.exit_code}}, reason);
+  } else {
+    std::cerr << name << ": " << reason << std::endl;
+  }
+}
+
+}  // namespace
+
+int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::StatusOr<DaemonEnd>()>& run,
               const std::function<std::string()>& features) {
   TuneProcess();
   RaiseOpenFiles();
@@ -36,9 +52,18 @@ int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl
   google::InitGoogleLogging(argv[0]);
   FLAGS_logtostderr = true;
   LimitGrpcLog();
-  const auto run_once = [&run]() -> absl::StatusOr<int> {
-    if (absl::Status status = run(); !status.ok()) return status;
-    return 0;
+  std::string format = "text";
+  line->flags.AddChoice(
+      "log_format", {"text", "json"}, &format,
+      "text, or json: an object in each line of standard error, whose keys for metrics are those of "
+      "metrics.jsonl. Default text.");
+  const auto run_once = [&]() -> absl::StatusOr<int> {
+    const bool json = format == "json";
+    if (json) LogJson(line->name);
+    absl::StatusOr<DaemonEnd> end = run();
+    if (!end.ok()) end = DaemonEnd{std::string(end.status().message()), kExitFailed};
+    LogEnd(*end, json, line->name);
+    return end->exit_code;
   };
   return RunCommandLine(line, args, &std::cout, &std::cerr, run_once);
 }

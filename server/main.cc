@@ -182,6 +182,7 @@ struct Setting {
   std::optional<v1::RunRecord> ended;               // the job has ended, and not all may know
   bool cannot_restore = false;                      // the standby has no copy of the shard
   bool refused = false;                             // by the master, which knows why this server ends
+  std::string end;                                  // how the last run ended in order
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
@@ -645,8 +646,9 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
   const std::optional<RunLoss> loss = (*host)->loss();
   served.End(/*begins_again=*/loss.has_value());
   if (!status.ok()) return status;
-  if (!loss) return false;
   const v1::RunRecord record = (*host)->record();
+  setting->end = DescribeEnd(record.phase(), record.reason());
+  if (!loss) return false;
   // From then on no file of the run is written.
   host->reset();
   shard->reset();
@@ -764,10 +766,11 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, 
     setting->refused = true;
     fail(status);
   };
-  callbacks.on_ended = [&end](const std::string& how) {
-    LOG(INFO) << how << ": this server is not needed any more";
+  setting->end = "the job is over, as the master says";
+  callbacks.on_ended = [&end, setting](const std::string& how) {
     MutexLock lock(&end.mu);
     end.ended = true;
+    setting->end = how;
   };
   callbacks.on_begin_again = [&end](const v1::RegisterServerReply& reply) {
     MutexLock lock(&end.mu);
@@ -781,6 +784,7 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, 
     {
       MutexLock lock(&end.mu);
       end.leaving = true;
+      setting->end = "a signal asked this server to end";
     }
     registration.Leave();
   };
@@ -797,7 +801,8 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, 
 }
 
 // Tells members that still ask for a job that has ended how it has, in the place of a master that was lost too early.
-absl::Status TellEnd(const v1::RunRecord& record, const ParameterLayout& layout, Setting* setting) {
+absl::StatusOr<DaemonEnd> TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
+                                  Setting* setting) {
   const std::string end = DescribeEnd(record.phase(), record.reason());
   LOG(INFO) << end << ": telling servers and workers for " << kTellSeconds << " s";
   Edge edge;
@@ -823,7 +828,7 @@ absl::Status TellEnd(const v1::RunRecord& record, const ParameterLayout& layout,
   if (absl::Status status = WriteRunRecord(setting->checkpoint_dir, told); !status.ok()) return status;
   if (record.phase() == v1::JobStatus::Phase_Name(v1::JobStatus::FAILED))
     return absl::FailedPreconditionError(end);
-  return absl::OkStatus();
+  return DaemonEnd{end};
 }
 
 // Serves one run of the job after another.
@@ -835,7 +840,7 @@ absl::Status Serve(const ParameterLayout& layout, Setting* setting, Edge* edge) 
   }
 }
 
-absl::Status Main(const Flags& flags) {
+absl::StatusOr<DaemonEnd> Main(const Flags& flags) {
   absl::StatusOr<Setting> setting = ReadSetting(flags);
   if (!setting.ok()) return setting.status();
   const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
@@ -850,7 +855,8 @@ absl::Status Main(const Flags& flags) {
         MakeRegisterRequest(*setting, setting->servers[setting->index], /*server_instance=*/RandomId()),
         status);
   }
-  return status;
+  if (!status.ok()) return status;
+  return DaemonEnd{setting->end};
 }
 
 }  // namespace

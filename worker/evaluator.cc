@@ -39,9 +39,12 @@ absl::Status Evaluator::Run() {
       if (!status.ok()) break;
     }
   }
-  if (stop_.IsSet()) status = absl::OkStatus();
+  if (stop_.IsSet()) {
+    end_ = "a signal asked this evaluator to end";
+    status = absl::OkStatus();
+  }
   if (HasMasterEnded(status)) {
-    LOG(INFO) << "the job is over: " << status.message();
+    end_ = absl::StrCat("the job is over: ", status.message());
     status = absl::OkStatus();
   }
   if (!session.ok() || session->attached == nullptr) return status;

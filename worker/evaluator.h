@@ -24,6 +24,8 @@ class Evaluator {
   // Runs until the job is over or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
   void Stop() { stop_.Set(); }
+  // Returns why Run returned OK, after it has.
+  const std::string& end() const { return end_; }
   // Returns true if the error of Run is that the attached program failed after its last score.
   bool program_failed() const { return program_failed_; }
 
@@ -47,6 +49,7 @@ class Evaluator {
   StopFlag stop_;
   MasterClient master_;
   GrowingPause pauses_;  // between registrations
+  std::string end_ = "the job is over";
   bool program_failed_ = false;
   std::optional<double> unreachable_since_;
 };

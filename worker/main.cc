@@ -44,8 +44,6 @@ struct Flags {
 
 absl::Status CheckFlags(Flags* flags) {
   if (absl::Status status = TidyAddress(&flags->master); !status.ok()) return status;
-  if (flags->role != "worker" && flags->role != "evaluator")
-    return absl::InvalidArgumentError("--role=" + flags->role + " is not worker or evaluator");
   FillTlsFiles(flags->role, &flags->tls);
   if (absl::Status status = CheckComplete(flags->tls); !status.ok()) return status;
   return CheckSecure(flags->master, flags->tls, flags->insecure);
@@ -56,7 +54,7 @@ CommandLine MakeCommandLine(Flags* f) {
   line.usage = kUsage;
   line.flags.AddRequired("master", "HOST:PORT", &f->master,
                          "The address of the master, the catchment_server with --index=0.");
-  line.flags.AddString("role", "ROLE", &f->role,
+  line.flags.AddChoice("role", {"worker", "evaluator"}, &f->role,
                        "worker: trains. evaluator: scores the test set from snapshots. Default worker.");
   line.flags.AddString("device", "DEVICE", &f->device,
                        "auto, cpu, cuda or cuda:INDEX; takes the place of the job's device.");
@@ -98,13 +96,14 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
 
 // Runs a Trainer or an Evaluator until it ends or a signal stops it.
 template <typename Member>
-absl::Status RunUntilSignal(const WorkerOptions& options, bool* program_failed) {
+absl::StatusOr<DaemonEnd> RunUntilSignal(const WorkerOptions& options) {
   const SteadyClock clock;
   Member member(options, &clock);
   SignalThread signals([&](int) { member.Stop(); });
-  absl::Status status = member.Run();
-  *program_failed = member.program_failed();
-  return status;
+  const absl::Status status = member.Run();
+  if (member.program_failed()) return DaemonEnd{std::string(status.message()), kExitProgramFailed};
+  if (!status.ok()) return status;
+  return DaemonEnd{member.end()};
 }
 
 // Starts this program again with OMP_WAIT_POLICY=PASSIVE, unless the variable is set. By default, idle
@@ -118,11 +117,11 @@ void MakeIdleThreadsSleep(char** argv) {
   if (!error) execv(self.c_str(), argv);
 }
 
-absl::Status Main(const Flags& flags, bool* program_failed) {
+absl::StatusOr<DaemonEnd> Main(const Flags& flags) {
   const absl::StatusOr<WorkerOptions> options = MakeOptions(flags);
   if (!options.ok()) return options.status();
-  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options, program_failed)
-                                        : RunUntilSignal<Trainer>(*options, program_failed);
+  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options)
+                                        : RunUntilSignal<Trainer>(*options);
 }
 
 }  // namespace
@@ -132,9 +131,7 @@ int main(int argc, char** argv) {
   catchment::MakeIdleThreadsSleep(argv);
   catchment::Flags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
-  bool program_failed = false;
-  const int code = catchment::RunDaemon(
-      argc, argv, &line, [&] { return catchment::Main(flags, &program_failed); },
+  return catchment::RunDaemon(
+      argc, argv, &line, [&] { return catchment::Main(flags); },
       [] { return "CUDA: " + catchment::DescribeCudaPlugin(catchment::CudaPluginPath()) + "\n"; });
-  return program_failed ? catchment::kExitProgramFailed : code;
 }

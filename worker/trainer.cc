@@ -84,7 +84,7 @@ absl::Status Trainer::Run() {
     if (!status.ok()) break;
   }
   finished_.Set();
-  LOG_IF(INFO, !status.ok() && HasMasterEnded(status)) << "the job is over: " << status.message();
+  end_ = DescribeEnd(status, session.ok() ? &*session : nullptr);
   const bool failed = !signalled_.IsSet() && !status.ok() && !HasMasterEnded(status);
   const absl::Status job = job_failure_.empty() ? absl::OkStatus() : JobFailed();
   const absl::Status end = failed ? status : job;
@@ -93,6 +93,16 @@ absl::Status Trainer::Run() {
   // A program that is told to end together with its worker may end as it likes.
   program_failed_ = !program.ok() && !signalled_.IsSet();
   return program_failed_ ? program : end;
+}
+
+std::string Trainer::DescribeEnd(const absl::Status& status, const Session* session) {
+  if (signalled_.IsSet()) return "a signal asked this worker to end";
+  if (HasMasterEnded(status)) return absl::StrCat("the job is over: ", status.message());
+  if (session != nullptr && session->attached != nullptr && session->attached->left())
+    return std::string(session->attached->status().message());
+  MutexLock lock(&mu_);
+  return ended_by_master_.empty() ? "this worker's part in the job is done"
+                                  : absl::StrCat("the master ended the job: ", ended_by_master_);
 }
 
 absl::Status Trainer::JobFailed() const {
@@ -139,6 +149,10 @@ absl::Status Trainer::RunWithHeartbeat(const v1::RegisterReply& me, TrainingSess
   request.set_incarnation(me.incarnation());
   const auto on_stop = [this](const std::string& reason) {
     LOG(INFO) << "the master ends the job: " << reason;
+    {
+      MutexLock lock(&mu_);
+      ended_by_master_ = reason;
+    }
     EndTraining();
   };
   Heartbeat heartbeat(request, me.heartbeat_timeout_seconds(), options_.connect_timeout_seconds, &master_,

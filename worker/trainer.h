@@ -31,6 +31,8 @@ class Trainer {
   // Runs until the job is done or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
 
+  // Returns why Run returned OK, after it has.
+  const std::string& end() const { return end_; }
   // Returns true if the error of Run is that the attached program failed after its last step.
   bool program_failed() const { return program_failed_; }
 
@@ -67,6 +69,8 @@ class Trainer {
   // Sends the request, and records whether the job has failed. `what`: the worker does.
   void SendLeave(const v1::LeaveRequest& request, const std::string& what);
   absl::Status JobFailed() const;
+  // Returns why the worker ends in order. `status`: how the last registration ended.
+  std::string DescribeEnd(const absl::Status& status, const Session* session);
 
   const WorkerOptions options_;
   const Clock& clock_;
@@ -78,10 +82,12 @@ class Trainer {
   GrowingPause pauses_;  // between registrations
   bool program_failed_ = false;
   std::string job_failure_;  // why the job failed; empty: it has not, as far as is known
+  std::string end_;
 
   Mutex mu_;
   TrainingSession* current_ ABSL_GUARDED_BY(mu_) = nullptr;
-  std::thread watchdog_ ABSL_GUARDED_BY(mu_);  // after EndTraining
+  std::string ended_by_master_ ABSL_GUARDED_BY(mu_);  // why; empty: it was not
+  std::thread watchdog_ ABSL_GUARDED_BY(mu_);         // after EndTraining
 };
 
 }  // namespace catchment

@@ -8,6 +8,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/run_record.h"
 #include "common/job/job_text.h"
+#include "common/log_format.h"
 #include "common/snapshot_reader.h"
 #include "common/wire/token.h"
 
@@ -228,7 +229,7 @@ void MasterHost::Round(bool tick) {
     answered_ = false;
     master_->Tick();
     ReportRecovery();
-    for (const std::string& event : master_->TakeEvents()) LOG(INFO) << event;
+    LogEvents();
     leases = waiters_.Review(master_->lease_conditions(), clock_.Now(), AskAgain());
     command = NextCommand();
     proceed = AllServersHere() || command.stop() || master_->ended();
@@ -327,7 +328,6 @@ absl::Status MasterHost::RecordCheckpoint(const CompleteCheckpoint& checkpoint) 
         absl::StrCat("the master cannot read what the servers saved: ", shards.status().message(), hint));
   }
   if (absl::Status status = WriteManifest(directory, manifest); !status.ok()) return status;
-  LOG(INFO) << "checkpoint " << checkpoint.number << " is complete";
   const absl::Status pruned = Prune(directory, static_cast<int>(options_.job.checkpoint().keep()));
   LOG_IF(ERROR, !pruned.ok()) << "cannot delete old checkpoints: " << pruned.message();
   return absl::OkStatus();
@@ -359,7 +359,8 @@ void MasterHost::WriteMetrics() {
     if (!scored && !progress_log_.IsDue(samples, now) && !outputs_->MetricsAreDue(samples, now)) return;
   }
   const v1::JobStatus job = Status();
-  for (const std::string& line : progress_log_.Lines(job, scored, now)) LOG(INFO) << line;
+  for (const ProgressLog::Entry& entry : progress_log_.Entries(job, scored, now))
+    LogEvent(entry.event, JobMetrics(job), entry.line);
   const absl::Status status = outputs_->MaybeWriteMetrics(job, now);
   LOG_IF_EVERY_N(ERROR, !status.ok(), 100) << status.message();
 }
@@ -462,6 +463,15 @@ void MasterHost::ReportRecovery() {
   record_.set_updates_computed_again(record_.updates_computed_again() +
                                      UpdatesComputedAgain(loss, options_.resumed_version));
   record_changed_ = true;
+}
+
+void MasterHost::LogEvents() {
+  for (const std::string& event : master_->TakeEvents()) {
+    LogEvent(
+        "event",
+        {{"recoveries", record_.recoveries()}, {"updates_computed_again", record_.updates_computed_again()}},
+        event);
+  }
 }
 
 void MasterHost::WriteRecord() {

@@ -278,6 +278,7 @@ class MasterHost {
   void NoteLostVersion(uint64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Once training has begun again, adds the sentence about the recovery to the events, and counts the updates.
   void ReportRecovery() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void LogEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Writes the record if it has changed; after an error again, later.
   void WriteRecord();
   // Returns true if the record is written, or cannot be written within kRecordSeconds after the end. Without it, a master

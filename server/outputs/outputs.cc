@@ -67,7 +67,9 @@ Json ProgramMeans(const ProgramMetrics& metrics) {
   return means;
 }
 
-Json MetricsLine(const v1::JobStatus& status) {
+}  // namespace
+
+Json JobMetrics(const v1::JobStatus& status) {
   Json line;
   line["wall_seconds"] = status.wall_seconds();
   line["epochs"] = status.epochs();
@@ -97,10 +99,10 @@ Json MetricsLine(const v1::JobStatus& status) {
   line["updates_computed_again"] = status.updates_computed_again();
   AddAsynchrony(status, &line);
   AddNoise(status, &line);
-  line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
-  line["per_shard"] = PushesPerShard(status);
   return line;
 }
+
+namespace {
 
 // Returns the staleness of each present and former worker over all shards.
 Json StalenessPerWorker(const v1::JobStatus& status) {
@@ -184,7 +186,9 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
     last_test_loss_ = status.test_loss();
     last_tested_at_ = status.tested_at_samples();
   }
-  Json line = MetricsLine(status);
+  Json line = JobMetrics(status);
+  line["per_worker"] = PushesPerWorker(status, /*shards=*/false);
+  line["per_shard"] = PushesPerShard(status);
   const GapTotal gap = TotalGap(status);
   line["gap_mean"] = gap.count > last_gap_.count
                          ? Json((gap.sum - last_gap_.sum) / static_cast<double>(gap.count - last_gap_.count))

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,9 @@ class Outputs {
   GapTotal last_gap_;
   ProgramMetrics last_program_metrics_;
 };
+
+// Returns the measurements of a line of metrics.jsonl that are numbers of the whole job.
+nlohmann::ordered_json JobMetrics(const v1::JobStatus& status);
 
 // Returns the text of summary.json.
 std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const Outputs::SummaryFacts& facts);

@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "absl/strings/str_cat.h"
 #include "common/progress_lines.h"
 
 namespace catchment {
@@ -18,16 +17,16 @@ uint64_t NextTenth(const v1::JobStatus& status) {
 
 }  // namespace
 
-std::vector<std::string> ProgressLog::Lines(const v1::JobStatus& status, bool scored, double now) {
-  std::vector<std::string> lines;
-  if (scored) lines.push_back(EvaluationLine(status));
-  if (!IsDue(status.samples(), now)) return lines;
+std::vector<ProgressLog::Entry> ProgressLog::Entries(const v1::JobStatus& status, bool scored, double now) {
+  std::vector<Entry> entries;
+  if (scored) entries.push_back({"evaluation", EvaluationLine(status)});
+  if (!IsDue(status.samples(), now)) return entries;
   const bool is_first = next_samples_ == 1 && now < next_time_;
   next_time_ = now + kSeconds;
   next_samples_ = NextTenth(status);
   // The first steps say nothing about the rate.
-  if (!is_first) lines.push_back(ProgressLine(status));
-  return lines;
+  if (!is_first) entries.push_back({"progress", ProgressLine(status)});
+  return entries;
 }
 
 }  // namespace catchment

@@ -15,14 +15,18 @@ namespace catchment {
 
 class ProgressLog {
  public:
+  struct Entry {
+    std::string event;  // "progress" or "evaluation"
+    std::string line;
+  };
   static constexpr double kSeconds = 60;
 
   explicit ProgressLog(double now) : next_time_(now + kSeconds) {}
 
-  // Returns true if Lines has any for a job that has trained so many samples, without a new score.
+  // Returns true if Entries has any for a job that has trained so many samples, without a new score.
   bool IsDue(uint64_t samples, double now) const { return now >= next_time_ || samples >= next_samples_; }
-  // Returns the lines that are due. `scored`: the status has a score that no line had.
-  std::vector<std::string> Lines(const v1::JobStatus& status, bool scored, double now);
+  // Returns the entries that are due. `scored`: the status has a score that no line had.
+  std::vector<Entry> Entries(const v1::JobStatus& status, bool scored, double now);
 
  private:
   double next_time_;

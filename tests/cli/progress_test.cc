@@ -115,15 +115,19 @@ TEST(ProgressLineTest, OfRealTargetsThereIsTheLossAlone) {
 TEST(ProgressLogTest, HasALineForEveryTenthOfTheBudgetAndForEachScore) {
   ProgressLog log(/*now=*/1000);
   v1::JobStatus status = Scored(0.98);
-  std::vector<std::string> lines;
+  std::vector<ProgressLog::Entry> entries;
   for (uint64_t samples = 0; samples <= 300000; samples += 1000) {
     if (!log.IsDue(samples, 1000)) continue;
     status.set_samples(samples);
-    for (const std::string& line : log.Lines(status, /*scored=*/false, 1000)) lines.push_back(line);
+    for (const ProgressLog::Entry& entry : log.Entries(status, /*scored=*/false, 1000))
+      entries.push_back(entry);
   }
-  ASSERT_EQ(lines.size(), 10u);
-  EXPECT_THAT(lines.front(), HasSubstr("30,000/300,000 samples"));
-  EXPECT_THAT(log.Lines(status, /*scored=*/true, 1001), ::testing::ElementsAre(EvaluationLine(status)));
+  ASSERT_EQ(entries.size(), 10u);
+  EXPECT_THAT(entries.front().line, HasSubstr("30,000/300,000 samples"));
+  entries = log.Entries(status, /*scored=*/true, 1001);
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].event, "evaluation");
+  EXPECT_EQ(entries[0].line, EvaluationLine(status));
 }
 
 TEST(ProgressLogTest, HasALineAMinuteAlsoWithoutABudgetInSamples) {
@@ -131,15 +135,17 @@ TEST(ProgressLogTest, HasALineAMinuteAlsoWithoutABudgetInSamples) {
   v1::JobStatus status = Training();
   status.set_total_samples(0);
   EXPECT_TRUE(log.IsDue(64, 1001)) << "the budget is not known yet";
-  EXPECT_TRUE(log.Lines(status, false, 1001).empty());
+  EXPECT_TRUE(log.Entries(status, false, 1001).empty());
   EXPECT_FALSE(log.IsDue(1 << 30, 1060));
   EXPECT_TRUE(log.IsDue(1 << 30, 1061));
-  EXPECT_EQ(log.Lines(status, false, 1061).size(), 1u);
+  EXPECT_EQ(log.Entries(status, false, 1061).size(), 1u);
   v1::JobStatus waiting;
   waiting.set_reason("waiting for workers: 1 of 2 have registered");
   ProgressLog other(/*now=*/0);
   EXPECT_FALSE(other.IsDue(0, 59));
-  EXPECT_THAT(other.Lines(waiting, false, 60), ::testing::ElementsAre(waiting.reason()));
+  const std::vector<ProgressLog::Entry> entries = other.Entries(waiting, false, 60);
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].line, waiting.reason());
 }
 
 }  // namespace

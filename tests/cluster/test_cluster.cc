@@ -164,6 +164,7 @@ std::vector<std::string> TestCluster::WorkerCommand() const {
 
 std::unique_ptr<Process> TestCluster::StartDaemon(const std::string& name, std::vector<std::string> argv) {
   if (!options_.certificates.empty()) argv.push_back("--certs=" + options_.certificates);
+  argv.insert(argv.end(), options_.flags.begin(), options_.flags.end());
   absl::StatusOr<Process> process =
       Process::Start({name, argv, absl::StrCat(options_.directory, "/logs/", name, ".log")});
   // Without its programs no test means anything.

@@ -79,6 +79,7 @@ class TestCluster {
     bool servers_lose_their_log = false;
     // Command that workers and evaluators are started with; empty: none.
     std::string program = "";
+    std::vector<std::string> flags = {};  // of every daemon
   };
   explicit TestCluster(Options options);
 
