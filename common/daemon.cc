@@ -31,7 +31,8 @@ void LogEnd(const DaemonEnd& end, bool json, const std::string& name) {
 
 }  // namespace
 
-int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl::StatusOr<DaemonEnd>()>& run,
+int RunDaemon(int argc, char** argv, CommandLine* line,
+              const std::function<absl::StatusOr<DaemonEnd>(MetricsEndpoint* metrics)>& run,
               const std::function<std::string()>& features) {
   TuneProcess();
   RaiseOpenFiles();
@@ -57,10 +58,21 @@ int RunDaemon(int argc, char** argv, CommandLine* line, const std::function<absl
       "log_format", {"text", "json"}, &format,
       "text, or json: an object in each line of standard error, whose keys for metrics are those of "
       "metrics.jsonl. Default text.");
+  std::string metrics_address;
+  const auto set_metrics = [&metrics_address](const std::string& text) {
+    absl::StatusOr<std::string> address = MetricsEndpoint::ParseAddress(text);
+    if (address.ok()) metrics_address = *std::move(address);
+    return address.status();
+  };
+  line->flags.AddParsed("metrics_port", "[HOST:]PORT", set_metrics,
+                        "Serves metrics for Prometheus at http://HOST:PORT/metrics, in clear text: of this "
+                        "machine alone without "
+                        "HOST; 0 is a free port, which the log names. Default: none.");
   const auto run_once = [&]() -> absl::StatusOr<int> {
     const bool json = format == "json";
     if (json) LogJson(line->name);
-    absl::StatusOr<DaemonEnd> end = run();
+    MetricsEndpoint metrics(metrics_address, line->name);
+    absl::StatusOr<DaemonEnd> end = run(&metrics);
     if (!end.ok()) end = DaemonEnd{std::string(end.status().message()), kExitFailed};
     LogEnd(*end, json, line->name);
     return end->exit_code;

@@ -47,4 +47,12 @@ double StalenessDistribution::max() const {
   return counts_.empty() ? 0 : static_cast<double>(counts_.rbegin()->first);
 }
 
+StalenessDistribution TotalStaleness(const v1::JobStatus& status) {
+  StalenessDistribution total;
+  for (const v1::ShardReport& shard : status.shards()) {
+    for (const v1::WorkerStatistics& worker : shard.workers()) total.Add(worker);
+  }
+  return total;
+}
+
 }  // namespace catchment

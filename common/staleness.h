@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 
+#include "proto/master.pb.h"
 #include "proto/wire.pb.h"
 
 namespace catchment {
@@ -20,6 +21,8 @@ class StalenessDistribution {
   void Replace(uint64_t value, uint64_t before, uint64_t after);
 
   uint64_t count() const { return count_; }
+  // Returns the number of pushes with each staleness.
+  const std::map<uint64_t, uint64_t>& counts() const { return counts_; }
   // All of these are 0 if nothing was counted.
   double mean() const;
   // Returns the smallest value that at least the fraction `share`, in (0, 1], of all values is at or below.
@@ -30,6 +33,9 @@ class StalenessDistribution {
   std::map<uint64_t, uint64_t> counts_;
   uint64_t count_ = 0;
 };
+
+// Returns the distribution over all shards and all present and former workers.
+StalenessDistribution TotalStaleness(const v1::JobStatus& status);
 
 }  // namespace catchment
 

@@ -183,6 +183,7 @@ struct Setting {
   bool cannot_restore = false;                      // the standby has no copy of the shard
   bool refused = false;                             // by the master, which knows why this server ends
   std::string end;                                  // how the last run ended in order
+  MetricsEndpoint* metrics = nullptr;
   std::shared_ptr<grpc::ChannelCredentials> client_credentials;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
 };
@@ -529,6 +530,14 @@ class ServedShard {
   ShardHost* host() { return &host_; }
   RunClaim* claim() { return &claim_; }
   uint64_t epoch() const { return standby_ ? standby_->epoch() : 0; }
+  void AddMetrics(MetricFamilies* families) {
+    AddShard(host_.shard()->Report(/*statistics=*/false), families);
+    if (standby_) {
+      AddGauge("catchment_standby_unacknowledged_changes",
+               "Changes that the shard's standby has not acknowledged.",
+               static_cast<double>(standby_->log()->unacknowledged()), families);
+    }
+  }
   std::vector<CallService*> services() {
     std::vector<CallService*> services = {&service_};
     if (standby_) services.push_back(standby_->service());
@@ -621,6 +630,10 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
       MasterHost::Create(MasterOptions(*setting), &layout, shard_host, &clock, MasterStateOf(setting->start));
   if (!host.ok()) return host.status();
   edge->master()->Serve(host->get());
+  std::optional<MetricsSource> metrics(std::in_place, setting->metrics, [&](MetricFamilies* families) {
+    AddJob((*host)->Status(), families);
+    (*shard)->AddMetrics(families);
+  });
   std::vector<CallService*> services = (*shard)->services();
   services.push_back(edge->master());
   if (absl::Status status = edge->Begin(services, layout, setting); !status.ok()) return status;
@@ -650,6 +663,7 @@ absl::StatusOr<bool> RunMaster(const ParameterLayout& layout, Setting* setting, 
   setting->end = DescribeEnd(record.phase(), record.reason());
   if (!loss) return false;
   // From then on no file of the run is written.
+  metrics.reset();
   host->reset();
   shard->reset();
   absl::StatusOr<RunStart> start = GoBack(setting->checkpoint_dir, setting->job, record, *loss);
@@ -756,6 +770,8 @@ absl::StatusOr<bool> RunServer(const ParameterLayout& layout, Setting* setting, 
   if (absl::Status status = edge->Begin((*shard)->services(), layout, setting); !status.ok()) return status;
   ServedRun served(edge);
   edge->SetShardServing(setting->index, false);
+  const MetricsSource metrics(setting->metrics,
+                              [&shard](MetricFamilies* families) { (*shard)->AddMetrics(families); });
   ServerRegistration::Callbacks callbacks;
   callbacks.version = [shard_host] { return shard_host->shard()->version(); };
   callbacks.epoch = [&shard] { return (*shard)->epoch(); };
@@ -840,9 +856,10 @@ absl::Status Serve(const ParameterLayout& layout, Setting* setting, Edge* edge) 
   }
 }
 
-absl::StatusOr<DaemonEnd> Main(const Flags& flags) {
+absl::StatusOr<DaemonEnd> Main(const Flags& flags, MetricsEndpoint* metrics) {
   absl::StatusOr<Setting> setting = ReadSetting(flags);
   if (!setting.ok()) return setting.status();
+  setting->metrics = metrics;
   const absl::StatusOr<ParameterLayout> layout = MakeLayout(*setting);
   if (!layout.ok()) return layout.status();
   LOG_IF(WARNING, IsInsecure(*setting)) << kInsecureWarning;
@@ -865,5 +882,7 @@ absl::StatusOr<DaemonEnd> Main(const Flags& flags) {
 int main(int argc, char** argv) {
   catchment::Flags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
-  return catchment::RunDaemon(argc, argv, &line, [&flags] { return catchment::Main(flags); });
+  return catchment::RunDaemon(argc, argv, &line, [&flags](catchment::MetricsEndpoint* metrics) {
+    return catchment::Main(flags, metrics);
+  });
 }

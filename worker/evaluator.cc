@@ -120,7 +120,9 @@ absl::Status Evaluator::Answer(Session* session, uint64_t incarnation, bool* ove
   report->set_evaluation(task->evaluation());
   const absl::StatusOr<v1::ReportEvaluationReply> reply =
       master_.Call(&MasterClient::Stub::ReportEvaluation, *report);
-  if (!reply.ok() || !reply->keep()) return reply.status();
+  if (!reply.ok()) return reply.status();
+  ++evaluations_;
+  if (!reply->keep()) return absl::OkStatus();
   const absl::Status kept = master_.KeepBest(incarnation, task->evaluation(), weights);
   LOG_IF(WARNING, !kept.ok()) << "the weights of evaluation " << task->evaluation()
                               << ", the best so far, are not kept: " << kept.message();

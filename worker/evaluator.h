@@ -3,6 +3,8 @@
 #ifndef CATCHMENT_WORKER_EVALUATOR_H_
 #define CATCHMENT_WORKER_EVALUATOR_H_
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/growing_pause.h"
+#include "common/metrics/families.h"
 #include "worker/session.h"
 #include "worker/stop_flag.h"
 
@@ -24,6 +27,11 @@ class Evaluator {
   // Runs until the job is over or Stop is called (OK), or until an error that a retry cannot resolve.
   absl::Status Run();
   void Stop() { stop_.Set(); }
+  // Appends the number of evaluations. Threads: any.
+  void AddMetrics(MetricFamilies* families) const {
+    AddCounter("catchment_evaluations_total", "Evaluations that the master received.",
+               static_cast<double>(evaluations_), families);
+  }
   // Returns why Run returned OK, after it has.
   const std::string& end() const { return end_; }
   // Returns true if the error of Run is that the attached program failed after its last score.
@@ -52,6 +60,7 @@ class Evaluator {
   std::string end_ = "the job is over";
   bool program_failed_ = false;
   std::optional<double> unreachable_since_;
+  std::atomic<uint64_t> evaluations_ = 0;
 };
 
 }  // namespace catchment

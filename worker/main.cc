@@ -96,9 +96,10 @@ absl::StatusOr<WorkerOptions> MakeOptions(const Flags& flags) {
 
 // Runs a Trainer or an Evaluator until it ends or a signal stops it.
 template <typename Member>
-absl::StatusOr<DaemonEnd> RunUntilSignal(const WorkerOptions& options) {
+absl::StatusOr<DaemonEnd> RunUntilSignal(const WorkerOptions& options, MetricsEndpoint* metrics) {
   const SteadyClock clock;
   Member member(options, &clock);
+  const MetricsSource source(metrics, [&member](MetricFamilies* families) { member.AddMetrics(families); });
   SignalThread signals([&](int) { member.Stop(); });
   const absl::Status status = member.Run();
   if (member.program_failed()) return DaemonEnd{std::string(status.message()), kExitProgramFailed};
@@ -117,11 +118,11 @@ void MakeIdleThreadsSleep(char** argv) {
   if (!error) execv(self.c_str(), argv);
 }
 
-absl::StatusOr<DaemonEnd> Main(const Flags& flags) {
+absl::StatusOr<DaemonEnd> Main(const Flags& flags, MetricsEndpoint* metrics) {
   const absl::StatusOr<WorkerOptions> options = MakeOptions(flags);
   if (!options.ok()) return options.status();
-  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options)
-                                        : RunUntilSignal<Trainer>(*options);
+  return options->role == v1::EVALUATOR ? RunUntilSignal<Evaluator>(*options, metrics)
+                                        : RunUntilSignal<Trainer>(*options, metrics);
 }
 
 }  // namespace
@@ -132,6 +133,7 @@ int main(int argc, char** argv) {
   catchment::Flags flags;
   catchment::CommandLine line = catchment::MakeCommandLine(&flags);
   return catchment::RunDaemon(
-      argc, argv, &line, [&] { return catchment::Main(flags); },
+      argc, argv, &line,
+      [&flags](catchment::MetricsEndpoint* metrics) { return catchment::Main(flags, metrics); },
       [] { return "CUDA: " + catchment::DescribeCudaPlugin(catchment::CudaPluginPath()) + "\n"; });
 }

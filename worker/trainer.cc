@@ -68,8 +68,14 @@ void Trainer::WatchEnd() {
 
 void Trainer::SetCurrent(TrainingSession* training) {
   MutexLock lock(&mu_);
+  if (current_ != nullptr) progress_ = current_->progress();
   current_ = training;
   if (training != nullptr && stop_.IsSet()) training->End();
+}
+
+void Trainer::AddMetrics(MetricFamilies* families) {
+  MutexLock lock(&mu_);
+  AddWorker(current_ != nullptr ? current_->progress() : progress_, families);
 }
 
 absl::Status Trainer::Run() {

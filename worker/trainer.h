@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/growing_pause.h"
+#include "common/metrics/families.h"
 #include "common/mutex.h"
 #include "worker/master_client.h"
 #include "worker/session.h"
@@ -35,6 +36,9 @@ class Trainer {
   const std::string& end() const { return end_; }
   // Returns true if the error of Run is that the attached program failed after its last step.
   bool program_failed() const { return program_failed_; }
+
+  // Appends the progress of the current registration, or of the last one. Threads: any.
+  void AddMetrics(MetricFamilies* families);
 
   // Ends after the current step and its push, or, if the servers no longer respond, in a few seconds.
   void Stop();
@@ -86,6 +90,7 @@ class Trainer {
 
   Mutex mu_;
   TrainingSession* current_ ABSL_GUARDED_BY(mu_) = nullptr;
+  v1::Progress progress_ ABSL_GUARDED_BY(mu_);        // of the registration before
   std::string ended_by_master_ ABSL_GUARDED_BY(mu_);  // why; empty: it was not
   std::thread watchdog_ ABSL_GUARDED_BY(mu_);         // after EndTraining
 };

@@ -121,20 +121,6 @@ Json StalenessPerWorker(const v1::JobStatus& status) {
   return list;
 }
 
-// Returns the number of pushes with each staleness, of all workers and over all shards.
-std::map<uint64_t, uint64_t> StalenessCounts(const v1::JobStatus& status) {
-  std::map<uint64_t, uint64_t> counts;
-  for (const v1::ShardReport& shard : status.shards()) {
-    for (const v1::WorkerStatistics& worker : shard.workers()) {
-      const int entries = std::min(worker.staleness_values_size(), worker.staleness_counts_size());
-      for (int i = 0; i < entries; ++i) {
-        counts[worker.staleness_values(i)] += worker.staleness_counts(i);
-      }
-    }
-  }
-  return counts;
-}
-
 Json ToJson(const std::map<uint64_t, uint64_t>& counts) {
   Json list = Json::array();
   for (const auto& [value, count] : counts) list.push_back({value, count});
@@ -198,7 +184,7 @@ absl::Status Outputs::MaybeWriteMetrics(const v1::JobStatus& status, double now)
   last_program_metrics_ = status.program_metrics();
   line["worker_rates"] = worker_rates_.Update(status);
   const absl::Status written = metrics_->Append(line.dump() + "\n");
-  const absl::Status events = tensorboard_.Write(line, StalenessCounts(status), unix_time_());
+  const absl::Status events = tensorboard_.Write(line, TotalStaleness(status).counts(), unix_time_());
   return written.ok() ? events : written;
 }
 
@@ -229,7 +215,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
   summary["staleness_p99"] = status.staleness_p99();
   summary["staleness_max"] = status.staleness_max();
   summary["staleness_per_worker"] = StalenessPerWorker(status);
-  summary["staleness_counts"] = ToJson(StalenessCounts(status));
+  summary["staleness_counts"] = ToJson(TotalStaleness(status).counts());
   summary["pushes_applied"] = status.pushes_applied();
   summary["pushes_late"] = status.pushes_late();
   summary["pushes_non_finite"] = status.pushes_non_finite();

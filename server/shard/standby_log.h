@@ -47,6 +47,11 @@ class StandbyLog {
   uint64_t AppendState();
   // Returns the number of the last change.
   uint64_t last() const { return last_; }
+  // Returns the number of changes that the standby has not acknowledged.
+  uint64_t unacknowledged() const {
+    const uint64_t acknowledged = acknowledged_;
+    return last_ - acknowledged;
+  }
 
   // Called once: with true when the change is acknowledged, or with false when the log has ended before.
   using Then = std::function<void(bool acknowledged)>;

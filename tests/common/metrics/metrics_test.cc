@@ -1,0 +1,136 @@
+#include <prometheus/check_names.h>
+
+#include <set>
+
+#include "absl/strings/match.h"
+#include "common/metrics/endpoint.h"
+#include "common/metrics/families.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace catchment {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using testing::ElementsAre;
+
+v1::JobStatus FullStatus() {
+  v1::JobStatus status;
+  status.set_job("digits");
+  status.set_phase(v1::JobStatus::TRAINING);
+  status.set_samples(12'800);
+  status.set_updates(200);
+  status.set_has_accuracy(true);
+  status.set_test_samples(10'000);
+  status.set_test_accuracy(0.97);
+  status.set_compute_seconds(3);
+  status.set_push_seconds(1);
+  status.set_round_trip_p50_us(500);
+  status.set_round_trip_p99_us(2'000);
+  status.set_pushes_applied(190);
+  status.set_pushes_late(10);
+  v1::WorkerStatistics* worker = status.add_shards()->add_workers();
+  for (const auto& [value, count] : std::map<uint64_t, uint64_t>{{0, 50}, {1, 100}, {3, 30}, {5000, 20}}) {
+    worker->add_staleness_values(value);
+    worker->add_staleness_counts(count);
+  }
+  for (uint32_t i : {0, 1}) {
+    v1::WorkerStatus* member = status.add_workers();
+    member->set_worker(i);
+    member->set_host("node" + std::to_string(i));
+    member->mutable_progress()->set_samples(6'400);
+  }
+  v1::ProgramMetric* metric = status.add_program_metrics();
+  metric->set_name("catchment_samples_total");  // a user may call it so
+  metric->set_sum(2);
+  metric->set_count(4);
+  return status;
+}
+
+MetricFamilies AllFamilies() {
+  MetricFamilies families;
+  AddJob(FullStatus(), &families);
+  AddShard(v1::ShardReport(), &families);
+  AddWorker(v1::Progress(), &families);
+  AddProcess(&families);
+  return families;
+}
+
+const MetricFamily& Family(const MetricFamilies& families, const std::string& name) {
+  for (const MetricFamily& family : families) {
+    if (family.name == name) return family;
+  }
+  ADD_FAILURE() << "there is no " << name;
+  static const auto* const none = new MetricFamily{.metric = {ClientMetric()}};
+  return *none;
+}
+
+TEST(MetricsTest, NamesAreThoseOfPrometheusAndDoNotClash) {
+  std::set<std::string> names;
+  for (const MetricFamily& family : AllFamilies()) {
+    EXPECT_TRUE(prometheus::CheckMetricName(family.name)) << family.name;
+    EXPECT_TRUE(names.insert(family.name).second) << family.name << " is there twice";
+    EXPECT_EQ(family.type == MetricType::Counter, absl::EndsWith(family.name, "_total")) << family.name;
+    EXPECT_FALSE(family.help.empty()) << family.name;
+    std::set<std::vector<ClientMetric::Label>> labels;
+    for (const ClientMetric& metric : family.metric) {
+      EXPECT_TRUE(labels.insert(metric.label).second) << family.name << " has a value twice";
+      for (const ClientMetric::Label& label : metric.label)
+        EXPECT_TRUE(prometheus::CheckLabelName(label.name)) << label.name;
+    }
+  }
+}
+
+TEST(MetricsTest, ValuesAreThoseOfTheStatus) {
+  const MetricFamilies families = AllFamilies();
+  EXPECT_EQ(Family(families, "catchment_samples_total").metric[0].counter.value, 12'800);
+  EXPECT_EQ(Family(families, "catchment_test_accuracy_ratio").metric[0].gauge.value, 0.97);
+  const MetricFamily& phases = Family(families, "catchment_phase_seconds_total");
+  ASSERT_EQ(phases.metric.size(), 4u);
+  EXPECT_EQ(phases.metric[0].counter.value, 3);
+  EXPECT_EQ(Family(families, "catchment_round_trip_seconds").metric[1].gauge.value, 0.002);
+  const MetricFamily& members = Family(families, "catchment_member_samples_total");
+  ASSERT_EQ(members.metric.size(), 2u);
+  EXPECT_EQ(members.metric[1].label[1].value, "node1");
+}
+
+TEST(MetricsTest, StalenessIsAHistogramOfUpdates) {
+  const MetricFamilies families = AllFamilies();
+  const ClientMetric::Histogram& histogram =
+      Family(families, "catchment_staleness_updates").metric[0].histogram;
+  EXPECT_EQ(histogram.sample_count, 200u);
+  EXPECT_EQ(histogram.sample_sum, 100 + 3 * 30 + 5000 * 20);
+  std::vector<uint64_t> cumulative;
+  for (const ClientMetric::Bucket& bucket : histogram.bucket) cumulative.push_back(bucket.cumulative_count);
+  // At most 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, and any.
+  EXPECT_THAT(cumulative, ElementsAre(50, 150, 150, 180, 180, 180, 180, 180, 180, 180, 180, 180, 200));
+}
+
+TEST(MetricsTest, ScoresAreThereOnceThereIsOne) {
+  v1::JobStatus status = FullStatus();
+  status.set_test_samples(0);
+  MetricFamilies families;
+  AddJob(status, &families);
+  for (const MetricFamily& family : families)
+    EXPECT_FALSE(absl::StrContains(family.name, "test_")) << family.name;
+}
+
+TEST(MetricsEndpointTest, AddressesAreOfThisMachineUnlessOneIsGiven) {
+  EXPECT_EQ(*MetricsEndpoint::ParseAddress("9100"), "127.0.0.1:9100");
+  EXPECT_EQ(*MetricsEndpoint::ParseAddress("0.0.0.0:9100"), "0.0.0.0:9100");
+  for (const char* wrong : {"", "nine", ":9100", "1.2.3.4:", "70000", "-1"})
+    EXPECT_FALSE(MetricsEndpoint::ParseAddress(wrong).ok()) << wrong;
+}
+
+TEST(MetricsEndpointTest, DaemonsGoOnWithoutMetricsIfThePortIsTaken) {
+  const MetricsEndpoint first("127.0.0.1:0", "test");
+  ASSERT_FALSE(first.address().empty());
+  MetricsEndpoint second(first.address(), "test");
+  EXPECT_TRUE(second.address().empty());
+  second.SetSource([](MetricFamilies*) { FAIL(); });
+}
+
+}  // namespace
+}  // namespace catchment
