@@ -171,6 +171,8 @@ await_training() {
   await "job $1 trains" trains_or_ended "$1"
   ! ended "$1" || fail "job $1 ended as $(state "$1") instead of training: $(cat "$work/polled"; log "$1")"
 }
+# says LOG TEXT: whether a log has the text.
+says() { grep -qF "$2" "$1" 2>/dev/null; }
 # expect_summary DIR TEXT...
 expect_summary() {
   local dir=$1 text
@@ -207,6 +209,10 @@ awk "BEGIN { exit !($accuracy > 0.95) }" || fail "test accuracy $accuracy"
 grep -q "listening on 10.213.78.11:" "$work/out/logs/server-0.log" || fail "server 0 is not on n1"
 grep -q "listening on 10.213.78.12:" "$work/out/logs/server-1.log" || fail "server 1 is not on n2"
 for task in 0 1 2; do [[ -s $work/out/logs/worker-$task.log ]] || fail "worker $task has no log"; done
+for text in "status --watch $(master "$job") --certs=$work/out/certs/operator" "epoch 2.00: test accuracy" \
+  "/120,000 samples | " "the job is DONE (exit code 0)"; do
+  says "$work/job-$job.log" "$text" || fail "the job's log does not have '$text': $(log "$job")"
+done
 await "no daemon is left" no_daemons
 
 echo "== two jobs that share the nodes: each its own ports; cancelled, everything ends"
@@ -236,8 +242,6 @@ await "no daemon is left" no_daemons
 
 # program TEXT: the number of a process of a bundle's program whose command line has the text; not that of a shell or srun.
 program() { pgrep -f "^[^ ]*bin/catchment_[a-z]* .*$1" | head -n 1; }
-# says LOG TEXT: whether a log has the text.
-says() { grep -qF "$2" "$1" 2>/dev/null; }
 # The time of a step does not depend on the machine, so that the job trains for a minute at least.
 cat >"$work/minute.textproto" <<'END'
 name: "minute"
@@ -292,6 +296,19 @@ scontrol requeue "$job"
 await "job $job waits again" pending "$job"
 scontrol update JobId="$job" StartTime=now
 await "job $job goes on" grep -q "resuming from checkpoint" "$work/out-c/logs/server-0.log"
+scancel "$job"
+await "no daemon is left" no_daemons
+
+echo "== at its time limit a job ends in order, returns to the queue, and continues"
+out=$work/out-limit
+job=$(submit --time=2 --nodes=1 --ntasks=1 "$script" --requeue-at-limit --out="$out" "${long[@]}")
+await_training "$job"
+# As Slurm does by --signal, up to a minute earlier.
+scancel --batch --signal=TERM "$job"
+await "job $job waits again" pending "$job"
+expect_summary "$out" '"phase": "STOPPED"'
+scontrol update JobId="$job" StartTime=now
+await "job $job goes on" grep -q "resuming from checkpoint" "$out/logs/server-0.log"
 scancel "$job"
 await "no daemon is left" no_daemons
 
