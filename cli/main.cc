@@ -15,6 +15,7 @@
 #include "cli/terminal.h"
 #include "cli/train.h"
 #include "cli/tune/tune.h"
+#include "cli/watch/watch.h"
 #include "common/command_line.h"
 #include "common/nearest_name.h"
 #include "common/open_files.h"
@@ -39,6 +40,7 @@ constexpr char kHelp[] =
                                       says which algorithm and learning rate suit it, by simulation
   catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
   catchment status HOST:PORT|DIR      shows the status of a running job and what delays it
+  catchment watch HOST:PORT|DIR       shows its curves, workers and servers in a web page
   catchment stop HOST:PORT|DIR        stops it with a checkpoint
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment examples DIR              writes job files and programs to start from
@@ -69,6 +71,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"advise", RunAdviseCommand},
       {"report", RunReportCommand},
       {"status", RunStatus},
+      {"watch", RunWatch},
       {"stop", RunStop},
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},

@@ -21,6 +21,7 @@ _LIBRARIES = {
     "grpc++": (["grpc++"], "libgrpc++-dev"),
     "gtest": (["gtest"], "libgtest-dev"),
     "gtest_main": (["gmock_main"], "libgmock-dev"),
+    "httplib": (["cpp-httplib"], "libcpp-httplib-dev"),
     "json": (["nlohmann_json"], "nlohmann-json3-dev"),
     "prometheus": (["prometheus-cpp-core", "prometheus-cpp-pull"], "prometheus-cpp-dev"),
     "protobuf": (["protobuf"], "libprotobuf-dev"),
