@@ -18,12 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As in deploy/kubernetes/overlays: `bases` and `patchesStrategicMerge` are known to older kubectl, too.
 constexpr char kKustomization[] =
     R"(# Made by catchment compare: a run, with the overlay's image, volumes and resources.
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-bases:
+resources:
   - $OVERLAY
 configMapGenerator:
   - name: catchment-job
@@ -34,8 +33,8 @@ configMapGenerator:
       - $RUN
 generatorOptions:
   disableNameSuffixHash: true
-patchesStrategicMerge:
-  - run.yaml
+patches:
+  - path: run.yaml
 )";
 
 constexpr char kPatch[] = R"(apiVersion: apps/v1
@@ -99,7 +98,7 @@ absl::Status WriteManifests(const CompareOptions& options, const PlannedRun& run
                             const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory + kManifests, error);
-  // kubectl takes no absolute paths of bases.
+  // kubectl takes no absolute paths of resources.
   const fs::path overlay = fs::relative(options.overlay, directory + kManifests, error);
   if (error) {
     return absl::UnavailableError(
