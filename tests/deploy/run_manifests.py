@@ -75,6 +75,7 @@ class Pod:
         self.start_at = 0.0
         self.kill_at = None  # when the grace period of a deleted Pod ends
         self.restarts = 0
+        self.life = 0  # counts the Pods of this name: a Job's that has failed is replaced
         self.done = self.started = self.ready = self.was_ready = False
         self.failures = {}  # of each kind of probe, one after the other
         self.due = {}
@@ -91,12 +92,13 @@ class Pod:
         return env
 
     def check_restarts(self, cluster):
-        """A container that was lost is started again where it was, and a server has the time to save before it is killed."""
+        """A StatefulSet starts a lost container again where it was, a Job a new Pod in its place, which only Pods that are never
+        started again let it do without counting disruptions. A server has the time to save before it is killed."""
         policy = self.spec.get("restartPolicy", "Always")
-        if policy != ("Always" if self.owner == "StatefulSet" else "OnFailure"):
+        if policy != ("Always" if self.owner == "StatefulSet" else "Never"):
             fail(f"{self.name}: restartPolicy is {policy}")
         if self.backoff == 0:
-            fail(f"{self.name}: backoffLimit is 0, so that the first restart ends the job")
+            fail(f"{self.name}: backoffLimitPerIndex is 0, so that the first restart ends the job")
         if "readinessProbe" in self.container and self.grace < SAVING:
             fail(f"{self.name}: terminationGracePeriodSeconds is {self.grace}, and saving may take {SAVING} s")
         if self.owner == "StatefulSet":
@@ -216,6 +218,7 @@ class Pod:
         if self.restarts > self.backoff:
             fail(f"{self.name} was started again {self.restarts} times")
         self.process = None
+        self.life += self.owner != "StatefulSet"
         self.start_at = now + (BACKOFF * 2 ** (self.restarts - 2) if self.restarts > 1 else 0)
 
     def kill_program(self):
@@ -286,7 +289,7 @@ class Cluster:
         indexed = spec.get("completionMode") == "Indexed"
         for i in range(spec["completions"]):
             self.pods.append(Pod(f"{name}-{i}", name, i if indexed else None, subdomain, spec["template"],
-                                 spec["backoffLimit"]))
+                                 spec["backoffLimitPerIndex"]))
 
     def has_names(self, pod):
         """Whether DNS knows the Pod: a headless Service selects it, ready or not; JobSet makes one by itself."""
@@ -310,7 +313,7 @@ class Cluster:
         elif "persistentVolumeClaim" in volume:
             path = os.path.join(self.work, "volumes", "claim-" + volume["persistentVolumeClaim"]["claimName"])
         else:
-            path = os.path.join(self.work, "volumes", f"{pod.name}-{volume['name']}")
+            path = os.path.join(self.work, "volumes", f"{pod.name}-{pod.life}-{volume['name']}")
             os.makedirs(path, exist_ok=True)
             os.chmod(path, 0o777)
         if not os.path.isdir(path):
