@@ -42,6 +42,8 @@ constexpr char kHelp[] =
   catchment status HOST:PORT|DIR      shows the status of a running job and what delays it
   catchment watch HOST:PORT|DIR       shows its curves, workers and servers in a web page
   catchment stop HOST:PORT|DIR        stops it with a checkpoint
+  catchment manifests JOB --image=IMAGE
+                                      prints its manifests for Kubernetes
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment examples DIR              writes job files and programs to start from
   catchment health HOST:PORT          queries the health of a server, for probes
@@ -73,6 +75,7 @@ const std::vector<Subcommand>& Subcommands() {
       {"status", RunStatus},
       {"watch", RunWatch},
       {"stop", RunStop},
+      {"manifests", RunManifests},
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},
       {"examples", RunExamples},
