@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/kubernetes/manifests.h"
 #include "cli/process.h"
 #include "cli/read_job.h"
 #include "cli/terminal.h"
@@ -59,7 +60,9 @@ struct CompareOptions {
   double stall_seconds = 600;
   LauncherKind launcher = LauncherKind::kLocal;
   SlurmOptions slurm;
-  std::string overlay;  // on Kubernetes: the directory of the kustomization that the runs' are made from
+  KubernetesSite kubernetes;
+  std::string
+      overlay;  // on Kubernetes: the directory of a component of kustomize that changes the manifests; may be empty
   // Changes the complete job of each run, if it is set.
   std::function<void(v1::Job*)> finish_job;
 

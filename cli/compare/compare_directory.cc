@@ -55,6 +55,7 @@ Json CompareRecord(const CompareOptions& options, const v1::Job& given) {
   }
   if (options.launcher == LauncherKind::kKubernetes) {
     record["launcher"] = "kubectl";
+    for (const auto& [flag, value] : GivenFlags(options.kubernetes)) record[flag] = value;
     record["overlay"] = options.overlay;
   }
   if (!options.program.empty()) record["program"] = options.program;

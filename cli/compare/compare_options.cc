@@ -35,7 +35,7 @@ Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \
       --launcher=slurm --nodes=4 --partition=main --out=out
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour --workers=4,8,16 \
-      --launcher=kubectl --overlay=deploy/kubernetes/overlays/cpu --out=out
+      --launcher=kubectl --image=registry.example/catchment:0.1.0 --out=out
 )";
 
 constexpr char kNotes[] = R"(
@@ -137,14 +137,18 @@ const LauncherName& NameOf(LauncherKind kind) {
 // Returns an error that names a flag which belongs to another launcher.
 absl::Status CheckLauncherFlags(const CompareOptions& o) {
   struct LauncherFlag {
-    const char* flag;
+    std::string flag;
     LauncherKind launcher;
     bool given;
   };
-  for (const LauncherFlag& flag : {LauncherFlag{"nodes", LauncherKind::kSlurm, o.slurm.nodes > 0},
-                                   {"gpus_per_node", LauncherKind::kSlurm, o.slurm.gpus_per_node > 0},
-                                   {"partition", LauncherKind::kSlurm, !o.slurm.partition.empty()},
-                                   {"overlay", LauncherKind::kKubernetes, !o.overlay.empty()}}) {
+  std::vector<LauncherFlag> flags = {{"nodes", LauncherKind::kSlurm, o.slurm.nodes > 0},
+                                     {"gpus_per_node", LauncherKind::kSlurm, o.slurm.gpus_per_node > 0},
+                                     {"partition", LauncherKind::kSlurm, !o.slurm.partition.empty()},
+                                     {"overlay", LauncherKind::kKubernetes, !o.overlay.empty()}};
+  for (const auto& [flag, value] : GivenFlags(o.kubernetes)) {
+    flags.push_back({flag, LauncherKind::kKubernetes, true});
+  }
+  for (const LauncherFlag& flag : flags) {
     if (!flag.given || flag.launcher == o.launcher) continue;
     const LauncherName& launcher = NameOf(flag.launcher);
     return Refuse(absl::StrCat("--", flag.flag, ": is for runs ", launcher.place,
@@ -303,10 +307,11 @@ void AddLaunchFlags(CompareOptions* o, FlagSet* flags) {
       "partition", "P", &o->slurm.partition,
       "Slurm: the partition. Default: the cluster's. Other options of sbatch are taken from its environment "
       "variables, such as SBATCH_ACCOUNT and SBATCH_TIMELIMIT.");
+  AddSiteFlags("Kubernetes: ", &o->kubernetes, flags);
   flags->AddString(
       "overlay", "DIR", &o->overlay,
-      "Kubernetes, required: the kustomization that the runs are made from, such as "
-      "deploy/kubernetes/overlays/cpu, with your image. The cluster and the namespace are kubectl's.");
+      "Kubernetes: a component of kustomize (kind: Component) with other changes of the manifests, "
+      "such as node selectors. The cluster and the namespace are kubectl's.");
 }
 
 std::string ToString(const CompareBudget& budget) {

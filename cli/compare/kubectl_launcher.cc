@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kMaster[] = "catchment-server-0";
-// Pods have up to two minutes to end (terminationGracePeriodSeconds in deploy/kubernetes/base), then volumes are deleted.
+// Pods have up to two minutes to end (terminationGracePeriodSeconds), then volumes are deleted.
 constexpr double kDeleteSeconds = 300;
 // What a run leaves in its volume and a comparison keeps. The summary is last: with it, a run counts as done.
 constexpr const char* kResults[] = {"model.safetensors", "model-best.safetensors", "metrics.jsonl",
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> KubectlLauncher::FindRun(const std::string& comparis
   if (absl::StartsWith(*run, comparison + "/")) return *run;
   return absl::FailedPreconditionError(absl::StrCat(
       "kubectl's namespace has another job of Catchment (", run->empty() ? "not of a comparison" : *run,
-      "); delete it with `", run->empty() ? "kubectl delete -k OVERLAY" : DeleteCommand(*run),
+      "); delete it with `", run->empty() ? "kubectl delete -f FILE" : DeleteCommand(*run),
       "`, or choose another namespace with `kubectl config set-context --current --namespace=NAME`"));
 }
 
@@ -187,8 +187,10 @@ void KubectlLauncher::CollectLogs(const std::string& path) const {
         .status()
         .IgnoreError();
   }
-  Execute({kubectl_, "logs", "--selector=app.kubernetes.io/component=worker", "--prefix", "--tail=-1"},
-          path + "/logs/workers.log")
+  Execute(
+      {kubectl_, "logs", "--selector=app.kubernetes.io/instance=catchment,app.kubernetes.io/component=worker",
+       "--prefix", "--tail=-1"},
+      path + "/logs/workers.log")
       .status()
       .IgnoreError();
 }
@@ -197,7 +199,7 @@ std::string KubectlLauncher::DescribeFailure(const std::string& reason, const st
   CollectLogs(path);
   const std::string log = path + "/logs/server-0.log";
   const absl::StatusOr<std::string> pods =
-      Kubectl({"get", "pods", "--selector=app.kubernetes.io/part-of=catchment"});
+      Kubectl({"get", "pods", "--selector=app.kubernetes.io/instance=catchment"});
   return absl::StrCat(
       "failed: ", reason,
       "; its Pods:", Quote(LastLines(pods.ok() ? *pods : std::string(pods.status().message()), 100)),

@@ -1,9 +1,9 @@
-// Runs on Kubernetes, one after another: each is the overlay's manifests with the run's job, which kubectl applies in its
-// current cluster and namespace, and deletes when it has copied the run's results from the volume.
+// Runs on Kubernetes, one after another: kubectl applies the manifests of each in its current cluster and namespace, and
+// deletes them when it has copied the run's results from the volume.
 //
-// The names of a run's objects are those of deploy/kubernetes, so that a namespace has one run. Its ConfigMap catchment-job
-// says which: a later command waits for a run that an earlier one has applied, instead of applying it again. A signal
-// ends the command and leaves the run. A run that fails or does not progress is deleted.
+// All runs have the name `catchment`, so that a namespace has one run. Its ConfigMap catchment-job says which: a later command
+// waits for a run that an earlier one has applied, instead of applying it again. A signal ends the command and leaves the run.
+// A run that fails or does not progress is deleted.
 //
 // Threads: an object is used by one thread.
 #ifndef CATCHMENT_CLI_COMPARE_KUBECTL_LAUNCHER_H_

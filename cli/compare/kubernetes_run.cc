@@ -7,7 +7,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "cli/run_directory.h"
 #include "common/job/job_text.h"
@@ -19,55 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kKustomization[] =
-    R"(# Made by catchment compare: a run, with the overlay's image, volumes and resources.
+    R"(# Made by catchment compare: a run.
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
-  - $OVERLAY
-configMapGenerator:
-  - name: catchment-job
-    behavior: replace
-    files:
-      - job.textproto
-    literals:
-      - $RUN
-generatorOptions:
-  disableNameSuffixHash: true
-patches:
-  - path: run.yaml
-)";
-
-constexpr char kPatch[] = R"(apiVersion: apps/v1
-kind: StatefulSet
-metadata:
-  name: catchment-server
-spec:
-  replicas: $SERVERS
-  template:
-    spec:
-      containers:
-        - name: server
-          env:
-            - name: SERVERS
-              value: "$SERVERS"
----
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: catchment-worker
-spec:
-  completions: $WORKERS
-  parallelism: $WORKERS
-  template:
-    spec:
-      containers:
-        - name: worker
-          env:
-            - name: THREADS
-              value: "$THREADS"
-          resources:
-            requests:
-              cpu: "$THREADS"
+  - run.yaml
 )";
 
 absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
@@ -78,15 +33,10 @@ std::string Quoted(const std::string& text) { return nlohmann::json(text).dump()
 }  // namespace
 
 absl::Status CheckForKubernetes(const CompareOptions& options) {
-  if (options.overlay.empty()) {
-    return Refuse(
-        "--launcher=kubectl: --overlay=DIR is required: deploy/kubernetes/overlays/cpu, gpu or tls of a "
-        "bundle, "
-        "with your image");
-  }
-  if (!fs::exists(options.overlay + "/kustomization.yaml")) {
+  if (absl::Status status = CheckSite(options.kubernetes); !status.ok()) return status;
+  if (!options.overlay.empty() && !fs::exists(options.overlay + "/kustomization.yaml")) {
     return Refuse(absl::StrCat("--overlay=", options.overlay, ": there is no ", options.overlay,
-                               "/kustomization.yaml; deploy/kubernetes/overlays of a bundle has three"));
+                               "/kustomization.yaml; it has `kind: Component` and your patches"));
   }
   if (options.program.empty()) return absl::OkStatus();
   return Refuse(
@@ -98,21 +48,25 @@ absl::Status WriteManifests(const CompareOptions& options, const PlannedRun& run
                             const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory + kManifests, error);
-  // kubectl takes no absolute paths of resources.
-  const fs::path overlay = fs::relative(options.overlay, directory + kManifests, error);
+  std::string kustomization = kKustomization;
+  if (!options.overlay.empty()) {
+    // kubectl takes no absolute paths of components.
+    const fs::path overlay = fs::relative(options.overlay, directory + kManifests, error);
+    absl::StrAppend(&kustomization, "components:\n  - ", Quoted(overlay.string()), "\n");
+  }
   if (error) {
     return absl::UnavailableError(
         absl::StrCat("cannot write manifests to ", directory, kManifests, ": ", error.message()));
   }
+  const KubernetesJob job = {.site = options.kubernetes,
+                             .job = run.job,
+                             .servers = options.servers,
+                             .threads = options.threads,
+                             .run = directory};
   const std::vector<std::pair<std::string, std::string>> files = {
       {kManifestJob, JobText(run.job)},
-      {absl::StrCat(kManifests, "/run.yaml"),
-       absl::StrReplaceAll(kPatch, {{"$SERVERS", absl::StrCat(options.servers)},
-                                    {"$WORKERS", absl::StrCat(run.workers)},
-                                    {"$THREADS", absl::StrCat(options.threads)}})},
-      {absl::StrCat(kManifests, "/kustomization.yaml"),
-       absl::StrReplaceAll(kKustomization,
-                           {{"$OVERLAY", Quoted(overlay.string())}, {"$RUN", Quoted("run=" + directory)}})}};
+      {absl::StrCat(kManifests, "/run.yaml"), Manifests(job)},
+      {absl::StrCat(kManifests, "/kustomization.yaml"), kustomization}};
   for (const auto& [name, text] : files) {
     if (absl::Status status = WriteFile(directory + name, text); !status.ok()) return status;
   }

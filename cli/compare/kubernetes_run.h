@@ -1,5 +1,5 @@
-// What a run asks Kubernetes for: manifests made from an overlay's (deploy/kubernetes/overlays), as text, and what commands
-// in its Pods print. cli/compare/kubectl_launcher.h applies and executes them.
+// The manifests of a run on Kubernetes (cli/kubernetes/manifests.h) with the changes of an overlay, and the output of commands
+// in its Pods. cli/compare/kubectl_launcher.h applies and executes them.
 #ifndef CATCHMENT_CLI_COMPARE_KUBERNETES_RUN_H_
 #define CATCHMENT_CLI_COMPARE_KUBERNETES_RUN_H_
 
@@ -12,16 +12,15 @@
 
 namespace catchment {
 
-// Returns an error that names the flag of a comparison that runs on Kubernetes do not support, or the directory which is
-// no overlay.
+// Returns an error that names the flag of a comparison that runs on Kubernetes do not support, or the directory that is not an
+// overlay.
 absl::Status CheckForKubernetes(const CompareOptions& options);
 
 // The directory of the manifests within a run's directory, and the files in it.
 inline constexpr char kManifests[] = "/manifests";
 inline constexpr char kManifestJob[] = "/manifests/job.textproto";
 
-// Writes the manifests of a run to `directory`/manifests: the overlay's with the run's job, numbers of servers and workers,
-// and threads. `directory` is absolute; the ConfigMap catchment-job has it as `run`.
+// Writes the manifests of a run to `directory`/manifests. `directory` is absolute; the ConfigMap catchment-job has it as `run`.
 absl::Status WriteManifests(const CompareOptions& options, const PlannedRun& run,
                             const std::string& directory);
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# deploy/kubernetes: rendered by kubectl, checked against Kubernetes' schemas, and run: every Pod as a local
+# The manifests of `catchment manifests`: checked against Kubernetes' schemas, and run: every Pod as a local
 # process with the names, commands, environment, user, root, volumes, probes and grace period that its
 # manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, with the master's container killed, and
-# with each of them deleted, and as a JobSet. Then `catchment compare --launcher=kubectl` makes, applies and collects such runs,
-# with a kubectl of this test that renders with the real one and has those processes in place of a cluster.
+# with each of them deleted, with TLS, with data of a claim, and as a JobSet. Then `catchment compare --launcher=kubectl` makes,
+# applies and collects such runs, with a kubectl of this test that renders with the real one and has those processes in place
+# of a cluster.
 #
 #   bazel test //tests/deploy:kubernetes_test
 #
@@ -38,38 +39,43 @@ clean_up() {
   rm -rf "$work"
 }
 
-# From the bundle: kubectl takes no links to files elsewhere, which Bazel's are.
-render() {
-  kubectl kustomize "$work/catchment/deploy/kubernetes/$1" 2>"$work/kubectl.err" ||
-    fail "$1 is not rendered: $(cat "$work/kubectl.err")"
+# make JOB FILE FLAG...: writes the manifests of a job.
+make() {
+  local job=$1 file=$2
+  shift 2
+  "$work/catchment/bin/catchment" manifests "$job" --image=registry.example/catchment:0.1.0 "$@" >"$file" ||
+    fail "no manifests: $*"
 }
 
-# count NAME KIND: the kind's documents in a rendering.
-count() { grep -c "^kind: $2\$" "$work/$1.yaml" || true; }
-
-# The images and the volume of data are the only things that a local process has not.
 check_schemas() {
   local name
   /usr/bin/python3 -m venv "$work/venv" || fail "no virtual environment for Python"
   "$work/venv/bin/pip" --quiet install kubernetes-validate setuptools >"$work/pip.log" 2>&1 ||
     { cat "$work/pip.log"; fail "could not install kubernetes-validate"; }
-  for name in base cpu gpu; do
+  make "$work/digits.textproto" "$work/plain.yaml"
+  make "$work/digits.textproto" "$work/gpu.yaml" --set device=CUDA --data_claim=mnist --namespace=research
+  make "$work/digits.textproto" "$work/one_node.yaml" --one_node --tls_secret=certs --storage_class=standard --evaluators=0
+  for name in plain gpu one_node; do
     "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/$name.yaml" ||
       fail "$name does not fit Kubernetes $schema_version"
   done
   # The check sees what is wrong.
-  sed 's/podManagementPolicy/podManagmentPolicy/' "$work/base.yaml" >"$work/wrong.yaml"
+  sed 's/podManagementPolicy/podManagmentPolicy/' "$work/plain.yaml" >"$work/wrong.yaml"
   if "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$work/wrong.yaml" >/dev/null 2>&1; then
     fail "the schema check sees no misspelt field"
   fi
 }
 
-# make_secrets DIR: what cert-manager would make of overlays/tls/certificates.yaml.
+# make_secrets DIR: what cert-manager would make for the job `catchment`, and a secret `certs` of make_certs.sh's files for
+# the job `fast`.
 make_secrets() {
   local role
   "$work/catchment/deploy/make_certs.sh" "$1" catchment-server-0.catchment-servers catchment-server-1.catchment-servers \
     >"$work/certs.log" 2>&1 || fail "no certificates: $(cat "$work/certs.log")"
-  chmod 755 "$1"
+  "$work/catchment/deploy/make_certs.sh" "$1/certs" fast-server-0.fast-servers fast-server-1.fast-servers \
+    >"$work/certs.log" 2>&1 || fail "no certificates: $(cat "$work/certs.log")"
+  chmod 755 "$1" "$1/certs"
+  chmod 644 "$1/certs"/*
   for role in server worker evaluator operator; do
     mkdir "$1/catchment-$role"
     cp "$1/ca.crt" "$1/catchment-$role/ca.crt"
@@ -81,23 +87,23 @@ make_secrets() {
   done
 }
 
-# in_cluster RENDERING RUN EPOCHS FLAG...
+# in_cluster RUN JOB MANIFEST_FLAGS FLAG...: a run of the job with 2 servers and 3 workers.
 in_cluster() {
-  local rendering=$1 run=$2 epochs=$3
+  local run=$1 job=$2 words
+  read -ra words <<<"$3"
   shift 3
   mkdir -p "$work/$run"
   make_secrets "$work/$run/secrets"
-  sed 's/^\( *\)checkpoint { every_updates: 500 }/\1checkpoint { every_updates: 20 }/; s/epochs: 2$/epochs: '"$epochs/" \
-    "$work/$rendering.yaml" >"$work/$run/manifests.yaml"
-  grep -q "every_updates: 20" "$work/$run/manifests.yaml" || fail "the job was not changed"
+  make "$job" "$work/$run/manifests.yaml" --workers=3 --servers=2 "${words[@]}"
   echo "== $run"
   unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc \
     /usr/bin/python3 tests/deploy/run_manifests.py "$work/$run/manifests.yaml" "$work/$run" "$work/catchment" "$@" &
   inside=$!
   wait "$inside" || fail "$run"
   inside=
-  grep -q '"phase": "DONE"' "$work/$run/volumes/claim-catchment-out/summary.json" || fail "$run: the job is not done"
-  grep -q '"workers": 3' "$work/$run/volumes/claim-catchment-out/summary.json" || fail "$run: not with 3 workers"
+  grep -q '"phase": "DONE"' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: the job is not done"
+  grep -q '"workers": 3' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: not with 3 workers"
+  grep -q '"test_accuracy": [0-9]' "$work/$run"/volumes/claim-*-out/summary.json || fail "$run: there is no score"
 }
 
 # Makes $work/bin/kubectl, whose only namespace is $work/cluster.
@@ -117,7 +123,9 @@ case "$1 $2" in
   "get job") [[ ! -e $cluster/status ]] || [[ $(cat "$cluster/status") == 0 ]] || echo "failed=True" ;;
   "apply -k")
     mkdir "$cluster"
-    "$kubectl" kustomize "$3" >"$cluster/manifests.yaml"
+    "$kubectl" kustomize "$3" >"$cluster/manifests.yaml" 2>"$cluster/warnings"
+    [[ ! -s $cluster/warnings ]] || { cat "$cluster/warnings"; exit 1; }
+    grep -q "disk: fast" "$cluster/manifests.yaml"
     "$work/venv/bin/kubernetes-validate" --strict -k "$schema_version" "$cluster/manifests.yaml"
     setsid bash -c 'unshare --mount --net --uts --ipc --pid --fork --kill-child --mount-proc \
       /usr/bin/python3 "$@" >"$3/manifests.log" 2>&1; echo $? >"$3/status"' \
@@ -157,9 +165,22 @@ data { synthetic { samples: 4000 } }
 batch_size: 2
 epochs: 1
 END
+  mkdir "$work/overlay"
+  cat >"$work/overlay/kustomization.yaml" <<'END'
+apiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+patches:
+  - target:
+      kind: Job
+    patch: |
+      - op: add
+        path: /spec/template/spec/nodeSelector
+        value:
+          disk: fast
+END
   # shellcheck disable=SC2054  # the algorithms are one argument
   command=(env PATH="$work/bin:$PATH" "$work/catchment/bin/catchment" compare "$work/steps.textproto" --launcher=kubectl
-    --overlay="$work/catchment/deploy/kubernetes/overlays/cpu" --algorithms=downpour,easgd --workers=2 --servers=2
+    --image=registry.example/catchment:0.1.0 --overlay="$work/overlay" --algorithms=downpour,easgd --workers=2 --servers=2
     --seeds=1 --stall_seconds=100 --out="$work/out-compare")
   echo "== compare"
   "${command[@]}" >"$log" 2>&1 &
@@ -195,37 +216,45 @@ trap clean_up EXIT
 chmod 755 "$work"
 tar -xzf deploy/catchment.tar.gz -C "$work"
 mv "$work"/catchment-* "$work/catchment"
-render base >"$work/base.yaml"
-render overlays/cpu >"$work/cpu.yaml"
-render overlays/gpu >"$work/gpu.yaml"
-render overlays/tls >"$work/tls.yaml"
-render jobset >"$work/jobset.yaml"
-for kind in StatefulSet Service PodDisruptionBudget NetworkPolicy PersistentVolumeClaim ConfigMap; do
-  [[ $(count cpu "$kind") -eq 1 ]] || fail "not one $kind"
-done
-[[ $(count cpu Job) -eq 2 && $(count jobset JobSet) -eq 1 ]] || fail "the jobs are not there"
-grep -q "image: registry.example/catchment:0.1.0-cuda" "$work/gpu.yaml" || fail "the overlay's image is not there"
-[[ $(grep -c "nvidia.com/gpu: \"1\"" "$work/gpu.yaml") -eq 2 ]] || fail "the GPU is not asked for"
-[[ $(count tls Certificate) -eq 5 && $(count tls Issuer) -eq 2 ]] || fail "the certificates are not there"
-if grep -q CATCHMENT_INSECURE "$work/tls.yaml"; then fail "overlays/tls has clear text"; fi
-if grep -q "grpc:" <(sed -n '/readinessProbe/,/periodSeconds/p' "$work/tls.yaml"); then fail "a gRPC probe has no TLS"; fi
+cat >"$work/digits.textproto" <<'END'
+name: "digits"
+model {
+  layers { conv2d { filters: 16 kernel_size: 5 } }
+  layers { relu {} }
+  layers { max_pool { size: 2 } }
+  layers { flatten {} }
+  layers { dense { units: 10 } }
+}
+data { drawn_digits { train_samples: 20000 test_samples: 2000 } }
+algorithm { preset: "downpour" }
+optimizer { learning_rate: 0.002 }
+batch_size: 32
+epochs: 30
+checkpoint { every_updates: 20 }
+END
 check_schemas
 # recovered RUN NUMBER: whether the job has gone back to a checkpoint so many times.
 recovered() {
   grep -q "\"recoveries\": $2," "$work/$1/volumes/claim-catchment-out/summary.json" || fail "$1: not $2 recoveries"
 }
-in_cluster base run 10
+digits=$work/digits.textproto
+in_cluster run "$digits" "--set epochs=10" --exec=catchment-server-0
 recovered run 0
-in_cluster base killed 30 --kill=catchment-server-1
+in_cluster killed "$digits" "" --kill=catchment-server-1
 recovered killed 1
-in_cluster base killed_container 30 --kill_container=catchment-server-0
+in_cluster killed_container "$digits" "" --kill_container=catchment-server-0
 recovered killed_container 1
-in_cluster base deleted_master 30 --delete=catchment-server-0
-in_cluster base deleted 30 --delete=catchment-server-1
-in_cluster jobset jobset 10
-in_cluster jobset jobset_killed 30 --kill_container=catchment-server-0-1
+in_cluster deleted_master "$digits" "" --delete=catchment-server-0
+in_cluster deleted "$digits" "" --delete=catchment-server-1
+in_cluster jobset "$digits" "--set epochs=10 --jobset" --exec=catchment-server-0-0
+in_cluster jobset_killed "$digits" --jobset --kill_container=catchment-server-0-1
 recovered jobset_killed 1
-in_cluster tls tls 10
+in_cluster tls "$digits" "--set epochs=10 --cert_manager" --exec=catchment-worker-0
+mkdir -p "$work/data/volumes/claim-rows"
+for ((i = 0; i < 300; ++i)); do echo "$((i % 3)).5,$((i % 7)),$((i % 3))"; done |
+  tee "$work/data/volumes/claim-rows/train.csv" >"$work/data/volumes/claim-rows/test.csv"
+in_cluster data "$work/catchment/examples/table_csv.textproto" \
+  "--set epochs=3000 --set evaluation.every_epochs=1000 --name=fast --tls_secret=certs --data_claim=rows"
 write_kubectl
 compare
 echo PASSED

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Runs the Pods of rendered manifests as local processes, for tests/deploy/kubernetes_test.sh.
 
-    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD] [--delete=POD]
+    run_manifests.py MANIFESTS.yaml WORK BUNDLE [--kill=POD] [--kill_container=POD] [--delete=POD] [--exec=POD]
 
-Each Pod has an address and the names that the cluster's DNS would give, the declared commands, arguments,
+Each Pod has a network namespace, an address and the names that the cluster's DNS would give, the declared commands, arguments,
 environment, user, read-only root and volumes, probes with their periods and thresholds, restarts, and its grace
 period at the end. --kill: once all servers are ready and there is a checkpoint, that Pod's program is killed once.
 --kill_container: then all processes of its container are, as where its node runs out of memory. --delete: then that Pod is
-deleted once, as by a drain, and comes again.
+deleted once, as by a drain, and comes again. --exec: then `catchment status` runs in that Pod, as by kubectl exec.
 
 Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0
 when every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
@@ -16,6 +16,7 @@ grace period; prints what went wrong otherwise.
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -137,11 +138,17 @@ class Pod:
                       HOSTS=os.path.join(cluster.work, "hosts"), VOLUMES=self.volumes(cluster),
                       USER_ID=str(self.spec["securityContext"]["runAsUser"]))
         log = open(os.path.join(cluster.work, f"{self.name}.log"), "ab")
-        self.process = subprocess.Popen(["unshare", "--mount", "--uts", "bash", "-c", LAUNCH, "bash", *command],
+        self.process = subprocess.Popen(["ip", "netns", "exec", self.name, "unshare", "--mount", "--uts", "bash", "-c", LAUNCH, "bash", *command],
                                         stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=launch)
         self.started = "startupProbe" not in self.container
         self.ready = False
         self.failures, self.due, self.probes = {}, {}, {}
+
+    def inside(self, command):
+        """The command in the container, as the kubelet runs it."""
+        user = str(self.spec["securityContext"]["runAsUser"])
+        return ["nsenter", "--target", str(self.process.pid), "--net", "--mount", "--uts", "--root", "--wdns=/",
+                "--setuid", user, "--setgid", user, "env", "-i", *(f"{k}={v}" for k, v in self.env().items()), *command]
 
     def start_probe(self, probe, cluster):
         if "grpc" in probe:
@@ -149,10 +156,7 @@ class Pod:
             command = [f"{cluster.bundle}/bin/catchment", "health", where,
                        "--insecure", "--service=" + probe["grpc"].get("service", "")]
         else:
-            user = str(self.spec["securityContext"]["runAsUser"])
-            command = ["nsenter", "--target", str(self.process.pid), "--mount", "--uts", "--root", "--wdns=/",
-                       "--setuid", user, "--setgid", user, "env", "-i", *(f"{k}={v}" for k, v in self.env().items()),
-                       *probe["exec"]["command"]]
+            command = self.inside(probe["exec"]["command"])
         log = open(os.path.join(cluster.work, f"{self.name}-probes.log"), "ab")
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -308,8 +312,8 @@ class Cluster:
     def volume(self, pod, volume):
         if "configMap" in volume:
             path = os.path.join(self.work, "volumes", "config-" + volume["configMap"]["name"])
-        elif "secret" in volume:  # of cert-manager's, made by the test
-            path = os.path.join(self.work, "secrets", volume["secret"]["secretName"])
+        elif "secret" in volume:  # made by the test
+            path = self.secret(pod, volume["secret"])
         elif "persistentVolumeClaim" in volume:
             path = os.path.join(self.work, "volumes", "claim-" + volume["persistentVolumeClaim"]["claimName"])
         else:
@@ -318,6 +322,16 @@ class Cluster:
             os.chmod(path, 0o777)
         if not os.path.isdir(path):
             fail(f"{pod.name} mounts {volume}, which no manifest declares")
+        return path
+
+    def secret(self, pod, secret):
+        whole = os.path.join(self.work, "secrets", secret["secretName"])
+        if "items" not in secret:
+            return whole
+        path = os.path.join(self.work, "volumes", f"{pod.name}-{secret['secretName']}")
+        os.makedirs(path, exist_ok=True)
+        for item in secret["items"]:
+            shutil.copy(os.path.join(whole, item["key"]), os.path.join(path, item["path"]))
         return path
 
     def prepare(self):
@@ -342,10 +356,17 @@ class Cluster:
         os.chmod(os.path.join(self.work, "hosts"), 0o644)
         run = lambda *words: subprocess.run(words, check=True)
         run("ip", "link", "set", "lo", "up")
-        run("ip", "link", "add", "pods0", "type", "veth", "peer", "name", "pods1")
-        for address in self.addresses.values():
-            run("ip", "address", "add", address + "/24", "dev", "pods0")
-        run("ip", "link", "set", "pods0", "up")
+        run("mount", "-t", "tmpfs", "run", "/run")  # for `ip netns`
+        run("ip", "link", "add", "pods", "type", "bridge")
+        run("ip", "address", "add", "10.214.7.1/24", "dev", "pods")
+        run("ip", "link", "set", "pods", "up")
+        for i, (pod, address) in enumerate(self.addresses.items()):
+            run("ip", "netns", "add", pod)
+            run("ip", "link", "add", f"pod{i}", "master", "pods", "type", "veth", "peer", "name", "eth0", "netns", pod)
+            run("ip", "link", "set", f"pod{i}", "up")
+            for words in (("address", "add", address + "/24", "dev", "eth0"), ("link", "set", "eth0", "up"),
+                          ("link", "set", "lo", "up")):
+                run("ip", "--netns", pod, *words)
 
     def servers(self):
         return [pod for pod in self.pods if "readinessProbe" in pod.container]
@@ -362,23 +383,25 @@ class Cluster:
                 pod.look_after(self, time.monotonic())
             time.sleep(0.2)
 
-    def run(self, kill, kill_container, delete):
+    def run(self, kill, kill_container, delete, execute):
         self.prepare()
         for pod in self.pods:
             pod.start(self)
         name = kill or kill_container or delete
-        if name:
+        if name or execute:
             self.run_until(lambda: all(p.ready for p in self.servers()) and self.has_checkpoint(), PATIENCE,
                            "all servers are ready, and there is a checkpoint")
-            victim = next(p for p in self.pods if p.name == name)
-            if kill:
+            victim = next(p for p in self.pods if p.name == (name or execute))
+            if execute:
+                subprocess.run(victim.inside(["catchment", "status"]), check=True)
+            elif kill:
                 victim.kill_program()
             elif kill_container:
                 victim.kill_container()
             else:
                 victim.process.send_signal(signal.SIGTERM)
                 victim.kill_at = time.monotonic() + victim.grace
-            print(f"{victim.name} is {'deleted' if delete else 'killed'}")
+            print(f"{victim.name} is {'deleted' if delete else 'killed' if name else 'asked'}")
         self.run_until(self.complete, PATIENCE, "the job is complete")
         for pod in self.servers():
             if not pod.was_ready:
@@ -403,7 +426,8 @@ class Cluster:
                 pod.terminate()
 
     def has_checkpoint(self):
-        path = os.path.join(self.work, "volumes", "claim-catchment-out", "checkpoints")
+        claim = self.of("PersistentVolumeClaim")[0]["metadata"]["name"]
+        path = os.path.join(self.work, "volumes", f"claim-{claim}", "checkpoints")
         return os.path.isdir(path) and any(
             os.path.exists(os.path.join(path, name, "manifest.textproto")) for name in os.listdir(path))
 
@@ -413,7 +437,7 @@ def main():
     flags = dict(argument.split("=", 1) for argument in sys.argv[4:])
     with open(manifests) as file:
         cluster = Cluster(list(yaml.safe_load_all(file)), work, bundle)
-    cluster.run(flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"))
+    cluster.run(flags.get("--kill"), flags.get("--kill_container"), flags.get("--delete"), flags.get("--exec"))
 
 
 main()

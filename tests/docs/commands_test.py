@@ -206,19 +206,24 @@ def cluster_container(command, place):
 
 
 def kubectl(command, place):
-    """No cluster: the folder is rendered where there is a kubectl, else its files are looked for."""
-    job = re.search(r"job/(\S+)", command)
-    if job:
-        manifests = [pages.read(name) for name in glob.glob("deploy/kubernetes/base/*.yaml")]
-        head = f"\nkind: Job\nmetadata:\n  name: {job[1]}\n"
-        expect(any(head in text for text in manifests), f"no Job {job[1]}")
-        return "the Job exists; tests/deploy/kubernetes_test.sh runs the manifests' Pods as processes"
-    folder = re.search(r"-k (\S+)", command)[1]
-    expect(os.path.exists(f"{folder}/kustomization.yaml"), f"no {folder}/kustomization.yaml")
-    if shutil.which("kubectl"):
-        shell(f"kubectl kustomize {folder}", place)
-        return "rendered; tests/deploy/kubernetes_test.sh runs the manifests' Pods as processes"
-    return "the folder exists; tests/deploy/kubernetes_test.sh runs the manifests' Pods as processes"
+    """No cluster: what the command names is in the manifests that an earlier command of the page has made."""
+    shell_words(command)
+    made = pages.read(os.path.join(place, "job.yaml"))
+    for kind, name in [("Job", word) for word in re.findall(r"job/(\S+)", command)] + \
+            [("StatefulSet", word) for word in re.findall(r"(catchment-server)-0\b", command)]:
+        expect(f"\nkind: {kind}\nmetadata:\n  name: {name}\n" in made, f"no {kind} {name}")
+    for label, value in re.findall(r"--selector=(\S+?)=(\S+)", command):
+        expect(f"{label}: {value}\n" in made, f"no Pod has {label}: {value}")
+    inside = re.search(r" -- catchment (\w+)(.*)", command)
+    if inside:
+        expect_flags(inside[2], help_of("cli/catchment", inside[1]))
+    return "names are in the manifests; tests/deploy/kubernetes_test.sh runs their Pods as processes"
+
+
+def piped_to_kubectl(command, place):
+    """The part before the pipe, since there is no cluster."""
+    shell(command.split("|")[0], place)
+    return "run, without kubectl"
 
 
 def systemd(command, place):
@@ -274,6 +279,10 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("deploy/README.md", r"sbatch .*", sbatch),
     ("deploy/README.md", r"docker .*", docker),
     ("deploy/README.md", r"podman-hpc .*|srun (podman-hpc|shifter) .*|(cd \S+ && )?apptainer .*", cluster_container),
+    ("deploy/README.md", r"catchment manifests [^|]*", run(leaves=["job.yaml"])),
+    ("deploy/README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
+    ("deploy/README.md", r"deploy/make_certs\.sh .*",
+     taken_by("tests/deploy/make_certs_test.sh", "run", "deploy/make_certs.sh")),
     ("deploy/README.md", r"kubectl .*", kubectl),
     ("deploy/README.md", r"catchment validate .*--write=complete\.textproto",
      run(leaves=["complete.textproto"])),

@@ -96,20 +96,24 @@ TEST(CompareOptions, WhatOneLauncherDoesNotSupportIsRefused) {
 
 TEST(CompareOptions, RunsOnKubernetes) {
   const std::string overlay = ::testing::TempDir();
-  std::ofstream(overlay + "/kustomization.yaml") << "kind: Kustomization\n";
-  const CompareOptions options = Parsed({"--launcher=kubectl", "--overlay=" + overlay, "--stall_seconds=60"});
+  std::ofstream(overlay + "/kustomization.yaml") << "kind: Component\n";
+  const std::string kubectl = "--launcher=kubectl", image = "--image=registry.example/catchment:0.1.0";
+  const CompareOptions options =
+      Parsed({kubectl, image, "--overlay=" + overlay, "--one_node", "--stall_seconds=60"});
   EXPECT_EQ(options.launcher, LauncherKind::kKubernetes);
+  EXPECT_EQ(options.kubernetes.image, "registry.example/catchment:0.1.0");
+  EXPECT_TRUE(options.kubernetes.one_node);
   EXPECT_EQ(options.overlay, overlay);
-  EXPECT_THAT(Error({"--launcher=kubectl"}), HasSubstr("--overlay=DIR is required"));
-  EXPECT_THAT(Error({"--overlay=" + overlay}),
-              HasSubstr("is for runs on Kubernetes; add --launcher=kubectl"));
-  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=/nothing"}),
-              HasSubstr("no /nothing/kustomization.yaml"));
-  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=" + overlay, "--nodes=2"}),
-              HasSubstr("--nodes: is for runs on Slurm"));
-  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=" + overlay, "--budget=seconds:5"}),
+  EXPECT_THAT(Error({kubectl}), HasSubstr("--image=IMAGE is required"));
+  EXPECT_THAT(Error({kubectl, image, "--data_claim=Data"}), HasSubstr("--data_claim=Data: "));
+  for (const std::string& flag : {image, "--overlay=" + overlay, std::string("--one_node")}) {
+    EXPECT_THAT(Error({flag}), HasSubstr("is for runs on Kubernetes; add --launcher=kubectl"));
+  }
+  EXPECT_THAT(Error({kubectl, image, "--overlay=/nothing"}), HasSubstr("no /nothing/kustomization.yaml"));
+  EXPECT_THAT(Error({kubectl, image, "--nodes=2"}), HasSubstr("--nodes: is for runs on Slurm"));
+  EXPECT_THAT(Error({kubectl, image, "--budget=seconds:5"}),
               HasSubstr("with --launcher=kubectl a run ends after samples"));
-  EXPECT_THAT(Error({"--launcher=kubectl", "--overlay=" + overlay, "--program=python train.py"}),
+  EXPECT_THAT(Error({kubectl, image, "--program=python train.py"}),
               HasSubstr("--program: is not supported with --launcher=kubectl"));
 }
 

@@ -36,8 +36,7 @@ class KubectlLauncherTest : public ::testing::Test {
   KubectlLauncherTest()
       : root_(::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
     fs::remove_all(root_);
-    fs::create_directories(root_ + "/overlay");
-    Write("overlay/kustomization.yaml", "");
+    fs::create_directories(root_);
     options_.job = "examples/mnist_mlp.textproto";
     options_.algorithms = {"sync", "downpour"};
     options_.workers = {2};
@@ -45,7 +44,7 @@ class KubectlLauncherTest : public ::testing::Test {
     options_.budget.samples = 1000;
     options_.out = root_ + "/out";
     options_.launcher = LauncherKind::kKubernetes;
-    options_.overlay = root_ + "/overlay";
+    options_.kubernetes.image = "registry.example/catchment:0.1.0";
     Kubectl(kDone);
   }
 
@@ -61,7 +60,7 @@ case "$1 $2" in
   "get job") [ ! -e applied ] || echo "failed=$(cat job_failed 2>/dev/null)";;
   "get pods") echo "catchment-server-0 0/1 Pending";;
   "apply -k")
-    RUN=$(sed -n 's/.*"run=\(.*\)"$/\1/p' "$3/kustomization.yaml")
+    RUN=$(sed -n 's/^  run: //p' "$3/run.yaml")
     echo "$RUN" >applied
     mkdir volume
 )sh",
@@ -231,11 +230,18 @@ TEST_F(KubectlLauncherTest, ManifestsHaveTheRunsNumbers) {
   EXPECT_TRUE(Launch().ok());
   const std::string manifests = "out/runs/sync-2-workers-seed-1/manifests/";
   EXPECT_THAT(Read(manifests + "run.yaml"),
-              AllOf(HasSubstr("replicas: 3\n"), HasSubstr("name: SERVERS\n              value: \"3\""),
-                    HasSubstr("completions: 2\n  parallelism: 2\n"),
-                    HasSubstr("name: THREADS\n              value: \"4\""), HasSubstr("cpu: \"4\"")));
-  EXPECT_THAT(Read(manifests + "kustomization.yaml"), HasSubstr("- \"../../../../overlay\"\n"));
+              AllOf(HasSubstr("replicas: 3\n"), HasSubstr("completions: 2\n  parallelism: 2\n"),
+                    HasSubstr("- --threads=4\n"), HasSubstr("image: registry.example/catchment:0.1.0\n")));
   EXPECT_EQ(Read(manifests + "job.textproto"), Read("out/runs/sync-2-workers-seed-1/job.textproto"));
+  EXPECT_THAT(Read(manifests + "kustomization.yaml"), Not(HasSubstr("components")));
+}
+
+TEST_F(KubectlLauncherTest, AnOverlayChangesTheManifests) {
+  fs::create_directories(root_ + "/overlay");
+  options_.overlay = root_ + "/overlay";
+  EXPECT_TRUE(Launch().ok());
+  EXPECT_THAT(Read("out/runs/sync-2-workers-seed-1/manifests/kustomization.yaml"),
+              HasSubstr("components:\n  - \"../../../../overlay\"\n"));
 }
 
 TEST_F(KubectlLauncherTest, WithoutKubectlItIsNamed) {
