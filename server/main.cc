@@ -92,6 +92,7 @@ struct Flags {
   int threads = 0;
   int apply_threads = -1;
   bool pin_threads = false;
+  bool listen_everywhere = false;
   int evaluators = 0;
   AutoSwitch resume = AutoSwitch::kOff;
   TlsFiles tls;
@@ -121,7 +122,7 @@ absl::Status CheckFlags(Flags* flags) {
   for (const std::string& address : servers) {
     if (absl::Status status = CheckSecure(address, flags->tls, flags->insecure); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return flags->listen_everywhere ? CheckSecure("[::]:0", flags->tls, flags->insecure) : absl::OkStatus();
 }
 
 CommandLine MakeCommandLine(Flags* f) {
@@ -149,6 +150,10 @@ CommandLine MakeCommandLine(Flags* f) {
                     "Number of threads that apply contributions. 0: the receiving threads apply them. "
                     "Default -1: 0 with fewer than 4 processors, otherwise half of them, at most 8.");
   line.flags.AddSwitch("pin_threads", &f->pin_threads, "Binds each of the --apply_threads to a processor.");
+  line.flags.AddSwitch(
+      "listen_everywhere", &f->listen_everywhere,
+      "Listens on all interfaces instead of the addresses of its own name in --servers, so that "
+      "it is reached at localhost, too, such as by `kubectl port-forward`.");
   line.flags.AddInt("evaluators", "N", 0, &f->evaluators,
                     "Master only: the number of evaluators that will be started. After training, the master "
                     "then waits some seconds for one of them even if none has registered yet. Default 0.");
@@ -376,6 +381,7 @@ size_t MemoryQuota(uint32_t workers, size_t payload) {
 
 Listener::Options ListenerOptions(const Setting& setting, const ParameterLayout& layout) {
   Listener::Options options;
+  options.everywhere = setting.flags.listen_everywhere;
   size_t payload = Codec::ForPush(setting.job.compression()).PayloadBytes(layout.most_in_block());
   if (HasStandbys(setting.job, setting.servers.size()))
     payload = std::max(payload, layout.most_in_block() * sizeof(float));

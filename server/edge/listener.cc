@@ -114,8 +114,8 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   if (is_unix) {
     builder.AddListeningPort(address, credentials, &picked);
   } else {
-    absl::StatusOr<ListeningSockets> sockets =
-        ListenAt(HostOf(WhereToListen(address)), address.substr(colon + 1));
+    const std::string host = options.everywhere ? "::" : HostOf(WhereToListen(address));
+    absl::StatusOr<ListeningSockets> sockets = ListenAt(host, address.substr(colon + 1));
     if (!sockets.ok()) {
       return absl::UnavailableError(
           absl::StrCat("cannot listen on ", address, ": ", sockets.status().message()));

@@ -21,6 +21,7 @@ namespace catchment {
 class Listener {
  public:
   struct Options {
+    bool everywhere = false;           // listens on all interfaces instead of the addresses of its host
     int max_message_bytes = 64 << 20;  // larger messages are refused
     // Of what gRPC keeps of messages that arrive and leave; beyond it streams and connections are ended. 0: no limit.
     size_t memory_quota_bytes = 0;

@@ -52,6 +52,15 @@ absl::StatusOr<health::HealthCheckResponse::ServingStatus> AskHealth(const Liste
   return response.status();
 }
 
+// Returns true if the listener can be reached at this host.
+bool IsReachedAt(const std::string& host, const Listener& listener) {
+  const std::string port = listener.address().substr(listener.address().rfind(':'));
+  const auto stub = health::Health::NewStub(Connect(host + port, grpc::InsecureChannelCredentials()));
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(30);
+  health::HealthCheckResponse response;
+  return stub->Check(context.get(), health::HealthCheckRequest(), &response).ok();
+}
+
 // Names of the process's threads.
 std::vector<std::string> ThreadNames() {
   std::vector<std::string> names;
@@ -107,6 +116,16 @@ class OfRuns final : public CallService {
   Mutex mu_;
   Handler handler_ ABSL_GUARDED_BY(mu_);
 };
+
+TEST(ListenerTest, ListensAtTheAddressesOfItsHostOrEverywhere) {
+  for (const bool everywhere : {false, true}) {
+    const absl::StatusOr<Listener> listener =
+        Listener::Open("127.0.0.2:0", grpc::InsecureServerCredentials(), {}, {.everywhere = everywhere});
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    EXPECT_TRUE(IsReachedAt("127.0.0.2", *listener));
+    EXPECT_EQ(IsReachedAt("127.0.0.1", *listener), everywhere);
+  }
+}
 
 TEST(ListenerTest, KeepsItsPortBetweenRuns) {
   OfRuns service;

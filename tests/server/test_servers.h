@@ -80,8 +80,9 @@ class TestServers {
         job_, layout_, host->shard(), &servers_[s]->claim,
         [host](const v1::ShardCommand& command) { return host->Control(command, SteadyClock().Now()); },
         options_.service);
-    absl::StatusOr<Listener> listener = Listener::Open(
-        addresses_[s], options_.credentials, {servers_[s]->service.get()}, {options_.max_message_bytes});
+    absl::StatusOr<Listener> listener =
+        Listener::Open(addresses_[s], options_.credentials, {servers_[s]->service.get()},
+                       {.max_message_bytes = options_.max_message_bytes});
     CHECK(listener.ok()) << listener.status();
     addresses_[s] = listener->address();
     servers_[s]->listener.emplace(*std::move(listener));
