@@ -26,7 +26,7 @@ Examples:
   kubectl delete -f job.yaml
 
   # Twice the learning rate beside it, on GPUs, with data of the claim `mnist`:
-  catchment manifests job.textproto --name=fast --set algorithm.optimizer.learning_rate=0.2 --set device=CUDA \
+  catchment manifests job.textproto --name=fast --set optimizer.learning_rate=0.2 --set device=CUDA \
       --data_claim=mnist --image=registry.example/catchment:0.1.0-cuda | kubectl apply -f -
   # On kind or minikube, with the image of the machine:
   catchment manifests job.textproto --one_node --image=catchment:0.1.0 | kubectl apply -f -
@@ -39,10 +39,10 @@ patches of kustomize with job.yaml as a resource.
 Exit code: 0: printed; 1: the job is not valid (all errors are listed); 2: wrong command line.
 )";
 
-// The next commands, for whoever reads the file.
+// A comment with the next commands, for readers of the file.
 constexpr char kHead[] = R"(# $NAME on Kubernetes, made by `catchment manifests`.
 #   kubectl apply -f FILE
-#   kubectl exec $POD -- catchment status --watch
+#   kubectl logs $POD --follow
 #   kubectl wait --for=condition=$DONE --timeout=-1s
 )";
 

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kPort = 7000;
 constexpr int kUser = 10001;  // as in deploy/container/Dockerfile
-// Pods of each worker that may fail before its Job does.
+// The number of Pods of each worker that may fail before its Job fails.
 constexpr int kFailures = 20;
 // Kubernetes' limit of 63 characters for a label, less the longest suffix: a JobSet's Pods are NAME-evaluator-0-99-abcde.
 constexpr size_t kMaxName = 42;
@@ -30,20 +30,19 @@ constexpr char kEvaluator[] = "evaluator";
 
 absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentError(reason); }
 
-// Returns an error unless `name` is what Kubernetes takes as a name of at most `max` characters: a label, or several with dots
-// between them.
+// Returns an error unless Kubernetes accepts `name`: a label of at most `max` characters, which may contain dots if `dots` is set.
 absl::Status CheckName(const std::string& flag, const std::string& name, size_t max, bool dots) {
   const auto alphanumeric = [](char c) { return absl::ascii_isdigit(c) || absl::ascii_islower(c); };
   const bool known = std::all_of(name.begin(), name.end(),
                                  [&](char c) { return alphanumeric(c) || c == '-' || (dots && c == '.'); });
   const bool ends = !name.empty() && alphanumeric(name.front()) && alphanumeric(name.back());
   if (known && ends && name.size() <= max) return absl::OkStatus();
-  return Refuse(absl::StrCat("--", flag, "=", name, ": Kubernetes takes 1 to ", max,
+  return Refuse(absl::StrCat("--", flag, "=", name, ": must be 1 to ", max,
                              " lower-case letters, digits and '-'", dots ? ", with '.' between them" : "",
-                             "; the first and the last one a letter or a digit"));
+                             ", and begin and end with a letter or a digit"));
 }
 
-// What the manifests of a job have in common.
+// Makes the manifests of a job.
 class Maker {
  public:
   explicit Maker(const KubernetesJob& job) : job_(job) {}
@@ -236,8 +235,11 @@ class Maker {
   }
 
   Json Args(const std::string& role) const {
-    // The job does not end before one of the evaluators has scored the final weights.
-    if (role == kServer) return Json::array({absl::StrCat("--evaluators=", job_.evaluators)});
+    // The job does not end before one of the evaluators has scored the final weights. `kubectl port-forward` connects to
+    // localhost in the Pod.
+    if (role == kServer) {
+      return Json::array({absl::StrCat("--evaluators=", job_.evaluators), "--listen_everywhere"});
+    }
     Json args = {"--master=" + Master(), absl::StrCat("--threads=", role == kWorker ? job_.threads : 1),
                  "--connect_timeout_seconds=600"};
     if (role == kEvaluator) {
@@ -378,6 +380,7 @@ class Maker {
         {"issuerRef", {{"name", job_.name}}}};
     if (role != kServer) return certificate;
     certificate["spec"]["usages"].push_back("server auth");
+    certificate["spec"]["dnsNames"] = Json::array({"localhost"});
     for (int i = 0; i < job_.servers; ++i) certificate["spec"]["dnsNames"].push_back(Host(i));
     return certificate;
   }
@@ -396,7 +399,7 @@ void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags)
   flags->AddString("data_claim", "NAME", &site->data_claim,
                    head +
                        "A PersistentVolumeClaim with the data, which workers and evaluators mount at /data "
-                       "($CATCHMENT_DATA). Without it, the job needs generated data.");
+                       "($CATCHMENT_DATA). Generated data need none.");
   flags->AddString("storage_class", "NAME", &site->storage_class,
                    head +
                        "The storage class of the volume for results, which all servers write to: "

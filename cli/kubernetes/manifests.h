@@ -16,7 +16,7 @@
 
 namespace catchment {
 
-// The cluster's side: what does not change from job to job.
+// The settings of a cluster, which do not change from job to job.
 struct KubernetesSite {
   std::string image;
   std::string data_claim;     // mounted at /data; empty: none

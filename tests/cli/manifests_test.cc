@@ -76,7 +76,7 @@ TEST(Manifests, CertificatesReplaceClearText) {
       AllOf(HasSubstr("secretName: certs\n"), HasSubstr("- key: worker.key\n                path: tls.key\n"),
             Not(HasSubstr("CATCHMENT_INSECURE")), Not(HasSubstr("grpc:\n"))));
   EXPECT_THAT(Document(Make({"--cert_manager", "--servers=2"}), "Certificate", "catchment-server"),
-              HasSubstr("dnsNames:\n    - catchment-server-0.catchment-servers\n"
+              HasSubstr("dnsNames:\n    - localhost\n    - catchment-server-0.catchment-servers\n"
                         "    - catchment-server-1.catchment-servers\n"));
 }
 

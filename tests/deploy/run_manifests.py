@@ -7,7 +7,8 @@ Each Pod has a network namespace, an address and the names that the cluster's DN
 environment, user, read-only root and volumes, probes with their periods and thresholds, restarts, and its grace
 period at the end. --kill: once all servers are ready and there is a checkpoint, that Pod's program is killed once.
 --kill_container: then all processes of its container are, as where its node runs out of memory. --delete: then that Pod is
-deleted once, as by a drain, and comes again. --exec: then `catchment status` runs in that Pod, as by kubectl exec.
+deleted once, as by a drain, and comes again. --exec: then `catchment status` runs in that Pod, as by kubectl exec,
+and at a server's localhost, as through kubectl port-forward.
 
 Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0
 when every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
@@ -394,6 +395,8 @@ class Cluster:
             victim = next(p for p in self.pods if p.name == (name or execute))
             if execute:
                 subprocess.run(victim.inside(["catchment", "status"]), check=True)
+                if victim in self.servers():  # at the address that kubectl port-forward connects to
+                    subprocess.run(victim.inside(["catchment", "status", "localhost:7000"]), check=True)
             elif kill:
                 victim.kill_program()
             elif kill_container:

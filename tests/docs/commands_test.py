@@ -214,7 +214,7 @@ def kubectl(command, place):
         expect(f"\nkind: {kind}\nmetadata:\n  name: {name}\n" in made, f"no {kind} {name}")
     for label, value in re.findall(r"--selector=(\S+?)=(\S+)", command):
         expect(f"{label}: {value}\n" in made, f"no Pod has {label}: {value}")
-    inside = re.search(r" -- catchment (\w+)(.*)", command)
+    inside = re.search(r"(?: -- |^)catchment (\w+)(.*)", command)
     if inside:
         expect_flags(inside[2], help_of("cli/catchment", inside[1]))
     return "names are in the manifests; tests/deploy/kubernetes_test.sh runs their Pods as processes"
@@ -283,7 +283,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("deploy/README.md", r"catchment manifests .* \| kubectl apply -f -", piped_to_kubectl),
     ("deploy/README.md", r"deploy/make_certs\.sh .*",
      taken_by("tests/deploy/make_certs_test.sh", "run", "deploy/make_certs.sh")),
-    ("deploy/README.md", r"kubectl .*", kubectl),
+    ("deploy/README.md", r"kubectl .*|catchment status localhost:7000 .*", kubectl),
     ("deploy/README.md", r"catchment validate .*--write=complete\.textproto",
      run(leaves=["complete.textproto"])),
     ("deploy/README.md", r"(useradd|install|cp|systemctl) .*", systemd),
