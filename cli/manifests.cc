@@ -70,6 +70,8 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddString("name", "NAME", &made.name,
                        "The beginning of the names of all objects. Default catchment.");
   line.flags.AddString("namespace", "NAME", &made.name_space, "Their namespace. Default: kubectl's.");
+  line.flags.AddInt("metrics_port", "PORT", 1, &made.metrics_port,
+                    "A port at which every Pod serves metrics for Prometheus. Default: none.");
   AddSiteFlags("", &made.site, &line.flags);
   line.flags.AddSwitch(
       "jobset", &made.jobset,

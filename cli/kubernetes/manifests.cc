@@ -16,6 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kPort = 7000;
+constexpr int kMaxPort = 65535;
 constexpr int kUser = 10001;  // as in deploy/container/Dockerfile
 // The number of Pods of each worker that may fail before its Job fails.
 constexpr int kFailures = 20;
@@ -105,7 +106,7 @@ class Maker {
     return claim;
   }
 
-  // Allows connections between the job's Pods and its servers, and to DNS, but no others.
+  // Allows connections between the job's Pods and its servers, to DNS, and from everywhere to metrics, but no others.
   Json NetworkPolicy() const {
     const Json grpc = Json::array({{{"protocol", "TCP"}, {"port", kPort}}});
     const Json dns = Json::array({{{"protocol", "UDP"}, {"port", 53}}, {{"protocol", "TCP"}, {"port", 53}}});
@@ -113,9 +114,13 @@ class Maker {
       return Json::array({{{"podSelector", Selector(role)}}});
     };
     Json policy = Object("networking.k8s.io/v1", "NetworkPolicy", job_.name);
+    Json ingress = Json::array({{{"from", pods("")}, {"ports", grpc}}});
+    if (job_.metrics_port > 0) {
+      ingress.push_back({{"ports", Json::array({{{"protocol", "TCP"}, {"port", job_.metrics_port}}})}});
+    }
     policy["spec"] = {{"podSelector", Selector()},
                       {"policyTypes", {"Ingress", "Egress"}},
-                      {"ingress", Json::array({{{"from", pods("")}, {"ports", grpc}}})},
+                      {"ingress", ingress},
                       {"egress", Json::array({{{"to", pods(kServer)}, {"ports", grpc}}, {{"ports", dns}}})}};
     return policy;
   }
@@ -222,9 +227,9 @@ class Maker {
     container["command"] = Json::array({absl::StrCat("/opt/catchment/deploy/kubernetes/", script)});
     container["args"] = Args(role);
     container["env"] = Environment(role);
-    if (role == kServer) {
-      container["ports"] = Json::array({{{"name", "grpc"}, {"containerPort", kPort}}});
-      AddProbes(&container);
+    if (role == kServer) AddProbes(&container);
+    for (const auto& [name, port] : Ports(role)) {
+      container["ports"].push_back({{"name", name}, {"containerPort", port}});
     }
     container["resources"] = Resources(role);
     container["securityContext"] = {{"allowPrivilegeEscalation", false},
@@ -234,7 +239,20 @@ class Maker {
     return container;
   }
 
+  std::vector<std::pair<std::string, int>> Ports(const std::string& role) const {
+    std::vector<std::pair<std::string, int>> ports;
+    if (role == kServer) ports.emplace_back("grpc", kPort);
+    if (job_.metrics_port > 0) ports.emplace_back("metrics", job_.metrics_port);
+    return ports;
+  }
+
   Json Args(const std::string& role) const {
+    Json args = RoleArgs(role);
+    if (job_.metrics_port > 0) args.push_back(absl::StrCat("--metrics_port=0.0.0.0:", job_.metrics_port));
+    return args;
+  }
+
+  Json RoleArgs(const std::string& role) const {
     // The job does not end before one of the evaluators has scored the final weights. `kubectl port-forward` connects to
     // localhost in the Pod.
     if (role == kServer) {
@@ -460,6 +478,10 @@ absl::Status CheckKubernetesJob(const KubernetesJob& job) {
     return status;
   if (absl::ascii_isdigit(job.name.front())) {
     return Refuse(absl::StrCat("--name=", job.name, ": a Service's name begins with a letter"));
+  }
+  if (job.metrics_port > kMaxPort || job.metrics_port == kPort) {
+    return Refuse(absl::StrCat("--metrics_port=", job.metrics_port, ": must be at most ", kMaxPort,
+                               ", and not ", kPort, ", at which the servers listen"));
   }
   if (job.name_space.empty()) return absl::OkStatus();
   return CheckName("namespace", job.name_space, kMaxLabel, /*dots=*/false);

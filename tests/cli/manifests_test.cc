@@ -65,6 +65,8 @@ TEST(Manifests, FlagsOfTheClusterAreFollowed) {
               AllOf(HasSubstr("- ReadWriteMany\n"), HasSubstr("storageClassName: nfs\n")));
   EXPECT_THAT(Make({"--one_node"}).out, AllOf(HasSubstr("- ReadWriteOnce\n"), HasSubstr("cpu: \"100m\"\n"),
                                               HasSubstr("imagePullPolicy: IfNotPresent\n")));
+  EXPECT_THAT(Document(Make({"--metrics_port=9100"}), "Job", "catchment-worker"),
+              AllOf(HasSubstr("- --metrics_port=0.0.0.0:9100\n"), HasSubstr("containerPort: 9100\n")));
   EXPECT_THAT(Make({"--set=device=CUDA"}).out, HasSubstr("nvidia.com/gpu: \"1\"\n"));
   EXPECT_THAT(Make({}).out, AllOf(HasSubstr("CATCHMENT_INSECURE"), Not(HasSubstr("nvidia")),
                                   Not(HasSubstr("mountPath: /data"))));
@@ -104,6 +106,7 @@ TEST(Manifests, ErrorsNameTheFlag) {
        {"", "Fast", "a.b", "-a", "a-", "4u", "a-name-that-is-longer-than-labels-permit-it"}) {
     EXPECT_THAT(error({kJob, image, "--name=" + name}), HasSubstr("--name=" + name + ": ")) << name;
   }
+  EXPECT_THAT(error({kJob, image, "--metrics_port=7000"}), HasSubstr("--metrics_port=7000: "));
   EXPECT_THAT(error({kJob, image, "--namespace=a_b"}), HasSubstr("--namespace=a_b: "));
   EXPECT_THAT(error({kJob, image, "--data_claim=Mnist"}), HasSubstr("--data_claim=Mnist: "));
   EXPECT_THAT(error({kJob, image, "--tls_secret=a", "--cert_manager"}), HasSubstr("exclude each other"));

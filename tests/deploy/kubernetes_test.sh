@@ -238,7 +238,7 @@ recovered() {
   grep -q "\"recoveries\": $2," "$work/$1/volumes/claim-catchment-out/summary.json" || fail "$1: not $2 recoveries"
 }
 digits=$work/digits.textproto
-in_cluster run "$digits" "--set epochs=10" --exec=catchment-server-0
+in_cluster run "$digits" "--set epochs=10 --metrics_port=9100" --exec=catchment-server-0
 recovered run 0
 in_cluster killed "$digits" "" --kill=catchment-server-1
 recovered killed 1

@@ -8,7 +8,7 @@ environment, user, read-only root and volumes, probes with their periods and thr
 period at the end. --kill: once all servers are ready and there is a checkpoint, that Pod's program is killed once.
 --kill_container: then all processes of its container are, as where its node runs out of memory. --delete: then that Pod is
 deleted once, as by a drain, and comes again. --exec: then `catchment status` runs in that Pod, as by kubectl exec,
-and at a server's localhost, as through kubectl port-forward.
+and at a server's localhost, as through kubectl port-forward, and metrics are read from Pods that declare a port for them.
 
 Runs as root in mount, PID, network and UTS namespaces that the caller has created. Ends with exit code 0
 when every Job (of a JobSet: those of its success policy) is complete and all other Pods have ended within their
@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 import yaml
 
@@ -160,6 +161,13 @@ class Pod:
             command = self.inside(probe["exec"]["command"])
         log = open(os.path.join(cluster.work, f"{self.name}-probes.log"), "ab")
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def check_metrics(self, cluster):
+        """Reads the metrics of a Pod that declares a port for them."""
+        for port in (p["containerPort"] for p in self.container.get("ports", []) if p["name"] == "metrics"):
+            with urllib.request.urlopen(f"http://{cluster.address(self)}:{port}/metrics") as answer:
+                if b"catchment_" not in answer.read():
+                    fail(f"{self.name} serves no metrics")
 
     def probe(self, kind, cluster, now):
         """None when there is no new answer; else whether the container passes, by its threshold."""
@@ -397,6 +405,8 @@ class Cluster:
                 subprocess.run(victim.inside(["catchment", "status"]), check=True)
                 if victim in self.servers():  # at the address that kubectl port-forward connects to
                     subprocess.run(victim.inside(["catchment", "status", "localhost:7000"]), check=True)
+                for pod in self.pods:
+                    pod.check_metrics(self)
             elif kill:
                 victim.kill_program()
             elif kill_container:
