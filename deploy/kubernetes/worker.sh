@@ -7,7 +7,7 @@
 #
 # A worker ends in order, too, when the job was stopped or has failed, to be gone on with by servers that are
 # started again. What came of it stands in the summary: only when the job is done has this Pod done its part.
-# Exit codes: 0 the job is done; 1 it is not; otherwise catchment_worker's.
+# Exit codes: 0 the job is done; 1 it is not; 143 after SIGTERM; otherwise catchment_worker's.
 set -uo pipefail
 
 readonly patience=120  # seconds after the last step until the summary is there: the final evaluation, above all
@@ -26,9 +26,11 @@ worker=$!
 trap 'signaled=yes; kill -TERM "$worker"' TERM INT
 await "$worker"
 code=$?
-# A worker that the servers have lost gives up, although they may have ended the job without it.
-if [[ $code -ne 0 && $signaled == no && $OUT/summary.json -nt /tmp/begun ]] && done_in "$OUT"; then exit 0; fi
-[[ $code -eq 0 && $signaled == no ]] || exit "$code"
+# A worker that was lost or evicted ends, although the servers may have ended the job without it.
+if [[ ($code -ne 0 || $signaled == yes) && $OUT/summary.json -nt /tmp/begun ]] && done_in "$OUT"; then exit 0; fi
+[[ $code -eq 0 ]] || exit "$code"
+# A worker leaves in order after SIGTERM. A Job replaces an evicted Pod only if that has failed.
+[[ $signaled == no ]] || exit 143
 for ((i = 0; i < patience; ++i)); do
   [[ $signaled == no ]] || exit 1
   if done_in "$OUT"; then exit 0; fi

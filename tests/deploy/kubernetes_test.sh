@@ -2,7 +2,7 @@
 # The manifests of `catchment manifests`: checked against Kubernetes' schemas, and run: every Pod as a local
 # process with the names, commands, environment, user, root, volumes, probes and grace period that its
 # manifest declares (tests/deploy/run_manifests.py). Once more with a server killed, with the master's container killed, and
-# with each of them deleted, with TLS, with data of a claim, and as a JobSet. Then `catchment compare --launcher=kubectl` makes,
+# with each of them and a worker deleted, with TLS, with data of a claim, and as a JobSet. Then `catchment compare --launcher=kubectl` makes,
 # applies and collects such runs, with a kubectl of this test that renders with the real one and has those processes in place
 # of a cluster.
 #
@@ -246,6 +246,7 @@ in_cluster killed_container "$digits" "" --kill_container=catchment-server-0
 recovered killed_container 1
 in_cluster deleted_master "$digits" "" --delete=catchment-server-0
 in_cluster deleted "$digits" "" --delete=catchment-server-1
+in_cluster evicted "$digits" "" --delete=catchment-worker-1
 in_cluster jobset "$digits" "--set epochs=10 --jobset" --exec=catchment-server-0-0
 in_cluster jobset_killed "$digits" --jobset --kill_container=catchment-server-0-1
 recovered jobset_killed 1
