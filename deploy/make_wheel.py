@@ -25,6 +25,9 @@ EXTRAS = {
     "keras": ["keras>=3.15"],
     "jax": ["jax>=0.10"],
     "notebook": ["cloudpickle"],
+    "wandb": ["wandb>=0.18"],
+    # MLflow's client, which is a part of the package mlflow, too.
+    "mlflow": ["mlflow-skinny>=2.14"],
 }
 METADATA = """Metadata-Version: 2.1
 Name: catchment

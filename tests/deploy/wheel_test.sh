@@ -45,7 +45,8 @@ with zipfile.ZipFile(wheel) as archive:
     for program in ("catchment", "catchment_server", "catchment_worker"):
         assert "\n%s = catchment._command:main\n" % program in entry, entry
     about = archive.read(record.replace("RECORD", "METADATA")).decode()
-    for field in ("License: Apache-2.0", "Requires-Python: >=3.8", "Provides-Extra: keras", "Provides-Extra: notebook"):
+    for field in ("License: Apache-2.0", "Requires-Python: >=3.8", "Provides-Extra: keras", "Provides-Extra: notebook",
+                  "Provides-Extra: mlflow", "Requires-Dist: wandb>=0.18; extra == \"wandb\""):
         assert "\n%s\n" % field in about, about
 PYTHON
 expect_status 0

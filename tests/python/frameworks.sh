@@ -18,6 +18,7 @@ hugging    hugging.txt       transformers_test
 keras      keras.txt         keras_test
 jax        jax.txt           jax_test
 notebook   notebook.txt      notebook_test
+track      track.txt         trackers_test
 "
 
 readonly directory=${CATCHMENT_FRAMEWORKS:-$HOME/.cache/catchment/frameworks}

@@ -1,0 +1,259 @@
+"""Shows a job in Weights & Biases or MLflow: catchment.track.wandb and catchment.track.mlflow.
+
+    catchment.track.wandb("out", project="digits")
+
+Both follow metrics.jsonl in the directory of a run (--out), which may be running or finished, and return when the job has
+ended. A run is there with the job's fields, its metrics over samples, and the values of summary.json. If the job has failed,
+or its master has disappeared, the run is marked as failed.
+"""
+from __future__ import annotations
+
+import ast
+import fcntl
+import json
+import os
+import struct
+import time
+from typing import Any, Dict, Iterator, Tuple, Union
+
+from ._run import _flat, _modified, _read_json
+
+Path = Union[str, "os.PathLike[str]"]
+Row = Dict[str, Any]
+
+_SECONDS = 0.5  # between two looks at the files
+_PARAMETERS = 100  # that MLflow accepts at once
+_RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
+# Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were trained with.
+_SCORES, _SCORED_AT = ("test_accuracy", "test_loss"), "tested_at_samples"
+# struct flock of Linux on x86-64: type, whence, start, length, process. F_GETLK sets the type to F_UNLCK if nothing is locked.
+_FLOCK = "hhqqi0q"
+
+_NO_PACKAGE = "catchment.track.%s() needs the package %s, which is not installed: pip install %s"
+_NO_RUN = ("%s is not the directory of a run: it has neither job.textproto nor metrics.jsonl nor master.lock; start the job "
+           "first, and name the directory of its --out")
+_LOST = "the master has disappeared: it has not written summary.json, and nothing for %.0f seconds; its log says why"
+
+
+def wandb(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
+    """Logs a job to Weights & Biases until it ends. Returns the id of the run.
+
+    run_dir: the directory of the job's run.
+    lost_after: seconds without a sign of the master after which it has disappeared.
+    options: those of wandb.init, such as project="digits".
+
+    The metrics have `samples` as their x axis, those of evaluations `tested_at_samples`, because W&B's own steps cannot
+    decrease when a job goes back to a checkpoint. Raises ValueError if the directory is not that of a run.
+    """
+    try:
+        import wandb as client
+    except ImportError as error:
+        raise ImportError(_NO_PACKAGE % ("wandb", "wandb", "wandb")) from error
+    followed = Followed(run_dir, lost_after)
+    config = followed.job()
+    options = {"name": config.get("name"), **options, "config": {**config, **(options.get("config") or {})}}
+    run, failed = client.init(**options), True
+    try:
+        defined = set()
+        for row in followed.rows():
+            for name in sorted(row.keys() - defined):
+                run.define_metric(name, step_metric=None if name in ("samples", _SCORED_AT) else _axis(name))
+            defined |= row.keys()
+            run.log(row)
+        run.summary.update(followed.summary)
+        failed = followed.failed()
+    finally:
+        run.finish(exit_code=int(failed))
+    return run.id
+
+
+def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
+    """Logs a job to MLflow until it ends. Returns the id of the run.
+
+    options: those of mlflow.start_run, such as run_name="digits". mlflow.set_experiment names the experiment.
+    run_dir, lost_after: as for wandb().
+
+    The step of a metric is the number of samples. What summary.json has are metrics named summary/NAME, or tags if they are
+    text. Raises ValueError if the directory is not that of a run.
+    """
+    try:
+        import mlflow as client
+    except ImportError as error:
+        raise ImportError(_NO_PACKAGE % ("mlflow", "mlflow", "mlflow")) from error
+    followed = Followed(run_dir, lost_after)
+    job = followed.job()
+    run, status = client.start_run(**{"run_name": job.get("name"), **options}), "FAILED"
+    try:
+        fields = list(_fields(job))
+        for begin in range(0, len(fields), _PARAMETERS):
+            client.log_params(dict(fields[begin:begin + _PARAMETERS]))
+        for row in followed.rows():
+            for axis in ("samples", _SCORED_AT):
+                values = {name: value for name, value in row.items() if _axis(name) == axis}
+                if values:
+                    client.log_metrics(values, step=row[axis])
+        texts = {name: value for name, value in followed.summary.items() if isinstance(value, str)}
+        client.set_tags(texts)
+        client.log_metrics({"summary/" + name: value for name, value in followed.summary.items() if name not in texts},
+                           step=followed.summary.get("samples"))
+        status = "FAILED" if followed.failed() else "FINISHED"
+    finally:
+        client.end_run(status)
+    return run.info.run_id
+
+
+class Followed:
+    """The directory of a run whose job may still be running.
+
+    summary: after rows() has ended, the numbers and texts of summary.json. If there is none, because the master has
+    disappeared, only `phase` and `reason`.
+    """
+
+    def __init__(self, run_dir: Path, lost_after: float):
+        """Raises ValueError if it is not the directory of a run."""
+        self.directory = os.fspath(run_dir)
+        if not any(os.path.exists(self._path(name)) for name in _RUN_FILES):
+            raise ValueError(_NO_RUN % self.directory)
+        self.summary: Row = {}
+        self._lost_after = lost_after
+        self._lines = Lines(self._path("metrics.jsonl"))
+        self._scored_at = None
+
+    def job(self) -> Row:
+        """Returns the fields of the job, or none if its file is not in the directory."""
+        try:
+            with open(self._path("job.textproto"), encoding="utf-8") as file:
+                return parse_job(file.read())
+        except FileNotFoundError:
+            return {}
+
+    def rows(self) -> Iterator[Row]:
+        """Yields the metrics of each line of metrics.jsonl until the job has ended; sets `summary`. A metric without a value is
+        left out, and the scores of an evaluation are only in the first line that has them."""
+        ended = False
+        while True:
+            for line in self._lines.read():
+                yield self._row(line)
+            if ended:
+                return
+            # The master may have written lines since they were read, so they are read once more.
+            ended = self._ended()
+            if not ended:
+                time.sleep(_SECONDS)
+
+    def failed(self) -> bool:
+        return self.summary.get("phase") == "FAILED"
+
+    def _row(self, line):
+        row = {name: value for name, value in _flat(line).items() if isinstance(value, (int, float))}
+        scored_at = row.get(_SCORED_AT)
+        if scored_at == self._scored_at:
+            row = {name: value for name, value in row.items() if _axis(name) != _SCORED_AT}
+        self._scored_at = scored_at
+        return row
+
+    def _ended(self):
+        """Returns whether the job has ended, and reads its summary if it has."""
+        if self._master_runs():
+            return False
+        try:
+            summary = _read_json(self._path("summary.json"))
+        except FileNotFoundError:
+            if time.time() - self._last_sign() < self._lost_after:
+                return False
+            summary = {"phase": "FAILED", "reason": _LOST % self._lost_after}
+        self.summary = {name: value for name, value in _flat(summary).items() if value not in (None, "")}
+        return True
+
+    def _master_runs(self):
+        """Returns whether a process holds master.lock; False also if that cannot be seen from here."""
+        try:
+            with open(self._path("master.lock"), "rb") as file:
+                asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                return struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK
+        except OSError:
+            return False
+
+    def _last_sign(self):
+        """Returns the time when a file of the run was last written."""
+        return max(_modified(self._path(name)) for name in _RUN_FILES)
+
+    def _path(self, name):
+        return os.path.join(self.directory, name)
+
+
+class Lines:
+    """The objects of a file of JSON lines that another process writes. The file may not exist yet. When it is shorter than
+    what was read, or another one, as after --overwrite, it is read from its beginning."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._inode = None
+        self._offset = 0  # of the first line that was not read
+
+    def read(self) -> Iterator[Row]:
+        """Yields the objects of the lines that have been finished since the last call."""
+        try:
+            file = open(self._path, "rb")
+        except FileNotFoundError:
+            return
+        with file:
+            state = os.fstat(file.fileno())
+            if state.st_ino != self._inode or state.st_size < self._offset:
+                self._inode, self._offset = state.st_ino, 0
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                yield json.loads(line)
+
+
+def parse_job(text: str) -> Row:
+    """Returns the fields of a job.textproto that a program has written. A field that is repeated is a list."""
+    open_messages: Any = [{}]
+    for line in text.splitlines():
+        line = line.strip()
+        if line == "}":
+            open_messages.pop()
+        elif line.endswith(" {"):
+            message: Row = {}
+            _add(open_messages[-1], line[:-2], message)
+            open_messages.append(message)
+        elif line:
+            name, _, value = line.partition(": ")
+            _add(open_messages[-1], name, _value(value))
+    return open_messages[0]
+
+
+def _add(message, name, value):
+    if name not in message:
+        message[name] = value
+    elif isinstance(message[name], list):
+        message[name].append(value)
+    else:
+        message[name] = [message[name], value]
+
+
+def _value(text):
+    if text.startswith('"'):
+        return ast.literal_eval("b" + text).decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # the name of an enum's value
+
+
+def _fields(value: Any, path: str = "") -> Iterator[Tuple[str, Any]]:
+    """Yields the paths and values of all fields: "model.layers.0.dense.units", 128. An empty message is "{}"."""
+    if isinstance(value, (dict, list)) and value:
+        for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _fields(one, "%s.%s" % (path, name) if path else name)
+    elif path:
+        yield path, "{}" if value == {} else value
+
+
+def _axis(name):
+    """Returns the name of the metric that is the x axis of a metric."""
+    return _SCORED_AT if name in _SCORES or name == _SCORED_AT else "samples"
+
