@@ -16,17 +16,26 @@ h1 { font-size: 1.6em; margin-bottom: 0.2em; }
 h2 { font-size: 1.2em; margin-top: 2em; border-bottom: 1px solid #ccc; break-after: avoid; }
 .answer { font-size: 1.15em; border-left: 5px solid #0072B2; padding: 0.4em 1em; background: #f3f7fa; }
 figure { margin: 1em 0; break-inside: avoid; }
-figure .pictures { display: flex; flex-wrap: wrap; gap: 16px; }
-figure svg { max-width: 100%; height: auto; }
+figure .pictures { display: flex; flex-wrap: wrap; gap: 16px; align-items: flex-start; overflow-x: auto; }
+figure svg { flex: 1 1 calc(0.75 * var(--width)); min-width: calc(0.75 * var(--width)); max-width: var(--width); height: auto; }
 figcaption { color: #555; font-size: 0.9em; }
-table { border-collapse: collapse; font-size: 0.85em; margin: 1em 0; }
+.table { overflow-x: auto; margin: 1em 0; }
+table { border-collapse: collapse; font-size: 0.85em; }
 th, td { padding: 0.2em 0.7em; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top; white-space: nowrap; }
-td:last-child { white-space: normal; }
+td:last-child { white-space: normal; min-width: 9em; }
 th { border-bottom: 2px solid #888; }
 th.left, td.left { text-align: left; }
 tr { break-inside: avoid; }
 pre { font-size: 0.8em; background: #f6f6f6; padding: 0.8em; white-space: pre-wrap; overflow-wrap: anywhere; }
-@media print { body { margin: 0; max-width: none; font-size: 11px; } pre { columns: 2; } }
+pre.command { white-space: pre; overflow-x: auto; }
+@media print {
+  body { margin: 0; max-width: none; font-size: 11px; padding: 0; }
+  figure .pictures { flex-wrap: nowrap; }
+  figure svg { min-width: 0; }
+  th, td { white-space: normal; }
+  pre.command { white-space: pre-wrap; }
+  pre.job { columns: 2; }
+}
 @page { size: A4; margin: 15mm; }
 )";
 
@@ -52,13 +61,18 @@ std::string EscapeXml(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
+// Helvetica's digits are 0.56 of the size wide, those of DejaVu Sans, which many Linux systems have in its place, 0.64.
+double TextWidth(const std::string& text, double size) {
+  return 0.64 * size * static_cast<double>(text.size());
+}
+
 Svg::Svg(double width, double height, const std::string& label)
     : prefix_(absl::StrFormat("s%x", std::hash<std::string>()(label) & 0xffffff)) {
   text_ = absl::StrFormat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
-      "role=\"img\" "
+      "style=\"--width: %.0fpx\" role=\"img\" "
       "aria-label=\"%s\" font-family=\"Helvetica, Arial, sans-serif\">\n",
-      width, height, width, height, EscapeXml(label));
+      width, height, width, height, width, EscapeXml(label));
 }
 
 void Svg::Line(double x1, double y1, double x2, double y2, const Stroke& stroke) {
@@ -137,20 +151,37 @@ std::string Svg::Pattern(const std::string& color, int kind) {
 }
 
 std::string HtmlTable(const std::vector<std::vector<std::string>>& rows, size_t left) {
-  std::string table = "<table>\n";
+  std::string table = "<div class=\"table\"><table>\n";
   for (size_t r = 0; r < rows.size(); ++r) {
     const std::string cell = r == 0 ? "th" : "td";
+    const std::string begin = r == 0 ? "<th scope=\"col\"" : "<td";
     absl::StrAppend(&table, "<tr>");
     for (size_t c = 0; c < rows[r].size(); ++c) {
-      absl::StrAppend(&table, "<", cell, c < left ? " class=\"left\">" : ">", EscapeXml(rows[r][c]), "</",
-                      cell, ">");
+      absl::StrAppend(&table, begin, c < left ? " class=\"left\">" : ">", EscapeXml(rows[r][c]), "</", cell,
+                      ">");
     }
     absl::StrAppend(&table, "</tr>\n");
   }
-  return table + "</table>\n";
+  return table + "</table></div>\n";
 }
 
 std::string HtmlParagraph(const std::string& text) { return absl::StrCat("<p>", EscapeXml(text), "</p>\n"); }
+
+std::string HtmlCommand(const std::string& command) {
+  std::string lines;
+  bool quoted = false;
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == '\\' && !quoted) {
+      absl::StrAppend(&lines, command.substr(i++, 2));
+    } else if (!quoted && command.compare(i, 3, " --") == 0) {
+      absl::StrAppend(&lines, " \\\n    ");
+    } else {
+      quoted ^= command[i] == '\'';
+      lines += command[i];
+    }
+  }
+  return absl::StrCat("<pre class=\"command\">", EscapeXml(lines), "</pre>\n");
+}
 
 std::string HtmlFigure(const std::vector<std::string>& pictures, const std::string& caption) {
   std::string figure;
@@ -161,9 +192,11 @@ std::string HtmlFigure(const std::vector<std::string>& pictures, const std::stri
 }
 
 std::string HtmlPage(const std::string& title, const std::string& body) {
-  return absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>",
-                      EscapeXml(title), "</title>\n<style>", kStyle, "</style>\n</head>\n<body>\n", body,
-                      "</body>\n</html>\n");
+  return absl::StrCat(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+      EscapeXml(title), "</title>\n<style>", kStyle, "</style>\n</head>\n<body>\n", body,
+      "</body>\n</html>\n");
 }
 
 }  // namespace catchment

@@ -236,13 +236,12 @@ std::string MachineTable(const Comparison& comparison) {
 }
 
 std::string RepeatSection(const Comparison& comparison) {
-  return absl::StrCat(Section("How to repeat it"), "<pre>", EscapeXml(comparison.command), "</pre>\n",
-                      MachineTable(comparison), SettingsTable(comparison), LeftOutTable(comparison),
-                      RunsTable(comparison),
+  return absl::StrCat(Section("How to repeat it"), HtmlCommand(comparison.command), MachineTable(comparison),
+                      SettingsTable(comparison), LeftOutTable(comparison), RunsTable(comparison),
                       HtmlParagraph("The job of the first run, with all defaults; the others differ in "
                                     "algorithm, workers and seed, and "
                                     "are in the directories of their results."),
-                      "<pre>", EscapeXml(comparison.job), "</pre>\n");
+                      "<pre class=\"job\">", EscapeXml(comparison.job), "</pre>\n");
 }
 
 }  // namespace

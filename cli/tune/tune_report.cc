@@ -210,8 +210,8 @@ std::string TunePage(const TuneResult& result) {
           TrialsTable(result), "<h2>Importance</h2>\n",
           HtmlParagraph("The share of the variance between the trials of the first rung that each field "
                         "explains by itself."),
-          ImportanceTable(result), Reasons(result), "<h2>How to repeat it</h2>\n<pre>",
-          EscapeXml(result.command), "</pre>\n"));
+          ImportanceTable(result), Reasons(result), "<h2>How to repeat it</h2>\n",
+          HtmlCommand(result.command)));
 }
 
 }  // namespace catchment

@@ -28,6 +28,12 @@ TEST(ReportPage, LoadsNothing) {
   }
 }
 
+TEST(ReportPage, FitsNarrowWindowsAndPaper) {
+  EXPECT_THAT(Page(MadeComparison()), AllOf(HasSubstr("<meta name=\"viewport\" content=\"width=device-width"),
+                                            HasSubstr("<pre class=\"command\">catchment compare job \\\n"),
+                                            HasSubstr("<pre class=\"job\">name: ")));
+}
+
 TEST(ReportPage, HasEveryPictureWithItsAxes) {
   EXPECT_THAT(
       Page(MadeComparison()),
