@@ -116,6 +116,12 @@ std::string ShellQuoted(const std::string& arg) {
   return quoted + "'";
 }
 
+std::string ShellCommand(const std::string& command, const std::vector<std::string>& args) {
+  std::string line = command;
+  for (const std::string& arg : args) absl::StrAppend(&line, " ", ShellQuoted(arg));
+  return line;
+}
+
 absl::StatusOr<Process> Process::Start(const Command& command) {
   Launch launch;
   std::vector<std::string> args = command.argv;

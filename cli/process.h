@@ -42,6 +42,8 @@ std::string ToString(const ProcessEnd& end);
 
 // Returns the argument quoted for a shell.
 std::string ShellQuoted(const std::string& arg);
+// Returns `command` and the arguments, each quoted for a shell.
+std::string ShellCommand(const std::string& command, const std::vector<std::string>& args);
 
 class Process {
  public:

@@ -90,13 +90,11 @@ CommandLine TrainCommandLine(TrainOptions* o) {
 }
 
 std::string ResumeCommand(const TrainOptions& options) {
-  std::string command = "catchment train";
+  std::vector<std::string> kept;
   for (const std::string& arg : options.args) {
-    if (!absl::StartsWith(arg, "--overwrite") && !absl::StartsWith(arg, "--resume")) {
-      absl::StrAppend(&command, " ", ShellQuoted(arg));
-    }
+    if (!absl::StartsWith(arg, "--overwrite") && !absl::StartsWith(arg, "--resume")) kept.push_back(arg);
   }
-  return command + " --resume";
+  return ShellCommand("catchment train", kept) + " --resume";
 }
 
 }  // namespace catchment

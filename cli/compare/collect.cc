@@ -1,7 +1,9 @@
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/compare/compare_directory.h"
+#include "cli/process.h"
 #include "cli/report/findings.h"
 #include "cli/report/report.h"
 #include "common/job/algorithm_facts.h"
@@ -74,9 +76,17 @@ std::optional<TrialScore> ScoreOf(const RunResult& run) {
   return TrialScore(run.accuracy.value_or(0), -run.loss.value_or(0));
 }
 
-std::string VersionLine() {
-  return absl::StrJoin(absl::StrSplit(DescribeVersion("catchment"), '\n', absl::SkipEmpty()), ", ");
+std::string ReportedCommand(const std::string& command, const std::vector<std::string>& args) {
+  std::vector<std::string> shown;
+  for (const std::string& arg : args) {
+    const size_t path = absl::StartsWith(arg, "/") ? 0 : absl::StartsWith(arg, "--out=/") ? 6 : arg.size();
+    const absl::string_view kept = absl::StripSuffix(absl::string_view(arg).substr(path), "/");
+    shown.push_back(absl::StrCat(arg.substr(0, path), kept.substr(kept.rfind('/') + 1)));
+  }
+  return ShellCommand(command, shown);
 }
+
+std::string VersionLine() { return absl::StrCat("catchment ", BuildVersion()); }
 
 absl::Status WriteReport(const Comparison& comparison, const std::string& directory, std::ostream* out) {
   const Findings findings = Find(comparison);
@@ -117,7 +127,7 @@ absl::Status Conclude(const Comparison& comparison, const std::string& directory
 Comparison Collect(const CompareOptions& options, const CompareDirectory& directory,
                    const ComparePlan& plan) {
   Comparison comparison;
-  comparison.command = absl::StrCat("catchment compare ", absl::StrJoin(options.args, " "));
+  comparison.command = ReportedCommand("catchment compare", options.args);
   comparison.version = VersionLine();
   comparison.job_name = plan.runs.front().job.name();
   comparison.job = JobText(plan.runs.front().job);

@@ -70,6 +70,10 @@ void SetRates(const v1::Job& job, RunResult* result);
 // Returns the version of this program on one line.
 std::string VersionLine();
 
+// Returns the command line for a report. Absolute paths of the job file and of --out, which another machine does not have, are
+// shortened to their last names.
+std::string ReportedCommand(const std::string& command, const std::vector<std::string>& args);
+
 // The files of a report in its directory.
 inline constexpr char kReportPage[] = "/report.html";
 inline constexpr char kReportJson[] = "/report.json";

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/compare/compare_directory.h"
+#include "cli/process.h"
 #include "common/command_line.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
@@ -267,7 +268,7 @@ absl::StatusOr<int> Report(const ReportOptions& options, const std::vector<std::
                            const Streams& streams) {
   absl::StatusOr<Comparison> comparison = CollectRuns(options.directories);
   if (!comparison.ok()) return comparison.status();
-  comparison->command = absl::StrCat("catchment report ", absl::StrJoin(args, " "));
+  comparison->command = ShellCommand("catchment report", args);
   comparison->wanted_target = options.target;
   const bool any = std::any_of(comparison->runs.begin(), comparison->runs.end(),
                                [](const RunResult& run) { return run.done; });

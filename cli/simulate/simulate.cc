@@ -4,7 +4,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/compare_runs.h"
@@ -114,7 +113,7 @@ std::string CommandOf(const std::vector<std::string>& args) {
       kept.push_back(args[i]);
     }
   }
-  return absl::StrCat("catchment simulate ", absl::StrJoin(kept, " "));
+  return ReportedCommand("catchment simulate", kept);
 }
 
 Comparison Result(const SimulateOptions& options, const ComparisonRuns& runs,

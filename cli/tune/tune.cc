@@ -8,7 +8,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/compare/compare_directory.h"
 #include "cli/compare/compare_plan.h"
 #include "cli/compare/launcher.h"
@@ -221,7 +220,7 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   }
   if (!found.ok()) return found.status();
   TuneResult result;
-  result.command = absl::StrCat("catchment tune ", absl::StrJoin(plan.args, " "));
+  result.command = ReportedCommand("catchment tune", plan.args);
   result.job_name = given->name();
   result.budget = ToString(plan.budget);
   result.simulated = simulated;

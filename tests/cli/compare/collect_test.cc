@@ -30,5 +30,13 @@ TEST(ScoreOf, OfRealTargetsIsTheLoss) {
   EXPECT_GT(ScoreOf(low), ScoreOf(high));
 }
 
+TEST(ReportedCommand, HasNoDirectoriesOfThisMachine) {
+  EXPECT_EQ(ReportedCommand("catchment compare", {"/home/me/job.textproto", "--workers=1,2",
+                                                  "--out=/tmp/out/", "--out", "/tmp/a"}),
+            "catchment compare job.textproto --workers=1,2 --out=out --out a");
+  EXPECT_EQ(ReportedCommand("catchment tune", {"examples/job.textproto", "--set=data={a: 1}", "--out=a/b"}),
+            "catchment tune examples/job.textproto '--set=data={a: 1}' --out=a/b");
+}
+
 }  // namespace
 }  // namespace catchment
