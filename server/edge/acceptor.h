@@ -17,34 +17,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/listen.h"
 #include "common/mutex.h"
 #include "server/edge/call_rate.h"
 #include "server/edge/peer_account.h"
 
 namespace catchment {
-
-// A file of the process, closed at the end.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.Release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd();
-  int get() const { return fd_; }
-  int Release();
-
- private:
-  int fd_;
-};
-
-// Sockets that listen on all addresses of a host, at one port.
-struct ListeningSockets {
-  std::vector<Fd> sockets;
-  int port = 0;
-};
-
-// Port 0 chooses a free one. Errors: Unavailable with the reason of the operating system, and what to do.
-absl::StatusOr<ListeningSockets> ListenAt(const std::string& host, const std::string& port);
 
 // Threads: it has two of its own from Start to Stop. One accepts connections and checks their accounts. The other calls
 // `on_connection`, in which gRPC may read from the new connection for as long as its peer sends.
