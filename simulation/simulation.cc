@@ -1,7 +1,6 @@
 #include "simulation/simulation.h"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -153,15 +152,6 @@ absl::StatusOr<int64_t> WorkersThatFit(const v1::Job& job, const SimulationOptio
   const double vectors = kVectorsPerWorker + (MakeRule(job)->needs_sent_weights() ? 1 : 0);
   return static_cast<int64_t>(bytes /
                               (kBytesPerWorker + vectors * sizeof(float) * static_cast<double>(values)));
-}
-
-double FreeMemory() {
-  std::ifstream lines("/proc/meminfo");
-  std::string key;
-  for (double kib = 0; lines >> key;) {
-    if (key == "MemAvailable:" && lines >> kib) return 1024 * kib;
-  }
-  return 0;
 }
 
 }  // namespace catchment

@@ -44,8 +44,6 @@ absl::StatusOr<v1::JobStatus> Simulate(const v1::Job& job, const SimulationOptio
 
 // Returns the number of workers that fit into `bytes` of memory.
 absl::StatusOr<int64_t> WorkersThatFit(const v1::Job& job, const SimulationOptions& options, double bytes);
-// Returns the memory that this machine has free.
-double FreeMemory();
 
 }  // namespace catchment
 

@@ -14,6 +14,7 @@
 #include "common/job/presets.h"
 #include "common/job/text_format.h"
 #include "common/job/validate.h"
+#include "common/memory.h"
 #include "common/noise_scale.h"
 #include "common/text.h"
 #include "simulation/simulation.h"
@@ -96,7 +97,7 @@ Course CourseOf(const Evidence& evidence, const JobFacts& facts) {
   if (affordable < std::min(budget, kFewestSteps * evidence.workers() * batch)) {
     return QuadraticCourse(evidence, budget, "it takes too long to compute for so many workers");
   }
-  const auto fit = WorkersThatFit(job, OptionsOf(evidence), kMemoryShare * FreeMemory());
+  const auto fit = WorkersThatFit(job, OptionsOf(evidence), kMemoryShare * static_cast<double>(FreeMemory()));
   if (fit.ok() && *fit < evidence.workers()) {
     return QuadraticCourse(evidence, budget, "it does not fit into the free memory for so many workers");
   }

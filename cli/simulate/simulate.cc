@@ -14,6 +14,7 @@
 #include "cli/train_monitor.h"
 #include "common/job/job_text.h"
 #include "common/job/text_format.h"
+#include "common/memory.h"
 
 namespace catchment {
 namespace {
@@ -82,7 +83,7 @@ absl::StatusOr<v1::Job> GivenJob(SimulateOptions* options) {
 }
 
 absl::Status CheckMemory(const std::vector<PlannedRun>& runs, const SimulationOptions& simulation) {
-  const double memory = FreeMemory();
+  const auto memory = static_cast<double>(FreeMemory());
   for (const PlannedRun& run : runs) {
     const absl::StatusOr<int64_t> fit = WorkersThatFit(run.job, simulation, kMemoryShare * memory);
     if (!fit.ok()) return fit.status();
