@@ -5,11 +5,6 @@
 #include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <malloc.h>
-#include <openssl/bio.h>
-#include <openssl/err.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/address.h"
+#include "common/certificate.h"
 #include "common/command_line.h"
 #include "common/file_access.h"
 
@@ -72,30 +68,6 @@ absl::StatusOr<std::string> ReadPem(const std::string& flag, const std::string& 
   return text;
 }
 
-struct OpensslDeleter {
-  void operator()(BIO* bio) const { BIO_free(bio); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-template <typename T>
-using OpensslPtr = std::unique_ptr<T, OpensslDeleter>;
-
-OpensslPtr<BIO> Reader(const std::string& text) {
-  return OpensslPtr<BIO>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-}
-
-// gRPC would only log that the two do not belong together, at each handshake.
-bool BelongTogether(const std::string& cert, const std::string& key) {
-  const OpensslPtr<BIO> cert_reader = Reader(cert), key_reader = Reader(key);
-  const OpensslPtr<X509> certificate(PEM_read_bio_X509(cert_reader.get(), nullptr, nullptr, nullptr));
-  const OpensslPtr<EVP_PKEY> private_key(
-      PEM_read_bio_PrivateKey(key_reader.get(), nullptr, nullptr, nullptr));
-  const bool match = certificate != nullptr && private_key != nullptr &&
-                     X509_check_private_key(certificate.get(), private_key.get()) == 1;
-  ERR_clear_error();
-  return match;
-}
-
 // Checks that the files can be read, and that the key is that of the certificate.
 absl::Status CheckFiles(const TlsFiles& tls) {
   if (absl::Status status = CheckComplete(tls); !status.ok() || tls.ca.empty()) return status;
@@ -105,7 +77,7 @@ absl::Status CheckFiles(const TlsFiles& tls) {
     if (!text.ok()) return text.status();
     pem.*flag.file = *std::move(text);
   }
-  if (BelongTogether(pem.cert, pem.key)) return absl::OkStatus();
+  if (IsKeyOf(pem.key, pem.cert)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--tls_key=", tls.key, " and --tls_cert=", tls.cert,
                                                  " are not a key and its certificate"));
 }

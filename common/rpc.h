@@ -47,9 +47,6 @@ bool IsLocal(const std::string& address);
 // `insecure` is set.
 absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure);
 
-// What a certificate names each role of its owner with, among its subject alternative names: "catchment:role/server".
-inline constexpr char kRoleUri[] = "catchment:role/";
-
 // Return credentials. A client accepts only a server whose certificate is valid for the host that it connects to, and names
 // the role server. New connections use the files as they are then: replaced files are noticed within two seconds.
 // Errors: InvalidArgument if only some files are given, a file cannot be read (which it names), or the key is not that
