@@ -107,6 +107,16 @@ absl::StatusOr<v1::JobStatus> JobControl::GetStatus(double again_in_seconds) {
   return status;
 }
 
+absl::StatusOr<v1::GetJobReply> JobControl::GetJob() {
+  if (stub_ == nullptr) return absl::UnavailableError("disconnected");
+  v1::GetJobReply reply;
+  const std::unique_ptr<grpc::ClientContext> context = DeadlineContext(kCallSeconds);
+  const grpc::Status result = stub_->GetJob(context.get(), {}, &reply);
+  if (!result.ok()) return Escaped(FromGrpc(result, absl::StrCat("master at ", address_)));
+  EscapeStrings(&reply);
+  return reply;
+}
+
 absl::Status JobControl::Stop(const std::string& reason, bool now) {
   if (stub_ == nullptr) return absl::UnavailableError("disconnected");
   v1::StopRequest request;

@@ -42,6 +42,7 @@ class JobControl {
 
   // `again_in_seconds` is that of v1::GetStatusRequest.
   absl::StatusOr<v1::JobStatus> GetStatus(double again_in_seconds = 0);
+  absl::StatusOr<v1::GetJobReply> GetJob();
   // `now` is that of v1::StopRequest.
   absl::Status Stop(const std::string& reason, bool now = false);
   // Closes the connection; later calls fail. Without this call a master that ends would wait for the

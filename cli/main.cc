@@ -1,5 +1,5 @@
 // The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h,
-// cli/simulate/simulate.h, cli/tune/tune.h and cli/advise/advise.h.
+// cli/simulate/simulate.h, cli/tune/tune.h, cli/advise/advise.h and cli/doctor/doctor.h.
 #include <functional>
 #include <ostream>
 #include <string>
@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
+#include "cli/doctor/doctor.h"
 #include "cli/local_cluster.h"
 #include "cli/simulate/simulate.h"
 #include "cli/terminal.h"
@@ -44,6 +45,7 @@ constexpr char kHelp[] =
   catchment stop HOST:PORT|DIR        stops it with a checkpoint
   catchment manifests JOB --image=IMAGE
                                       prints its manifests for Kubernetes
+  catchment doctor [HOST:PORT]        checks whether this machine can run a job, and says what to do
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment examples DIR              writes job files and programs to start from
   catchment health HOST:PORT          queries the health of a server, for probes
@@ -76,6 +78,8 @@ const std::vector<Subcommand>& Subcommands() {
       {"watch", RunWatch},
       {"stop", RunStop},
       {"manifests", RunManifests},
+      {"doctor", [](const Arguments& args,
+                    const Streams& streams) { return RunDoctor(args, DataPathsFromEnvironment(), streams); }},
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},
       {"examples", RunExamples},

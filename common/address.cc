@@ -1,7 +1,9 @@
 #include "common/address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -59,6 +61,12 @@ bool IsLocalhostName(const std::string& host) {
          host == "ip6-localhost" || host == "ip6-loopback";
 }
 
+void AddNumeric(const sockaddr* address, socklen_t size, std::vector<std::string>* to) {
+  std::array<char, NI_MAXHOST> text;
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0)
+    to->emplace_back(text.data());
+}
+
 }  // namespace
 
 absl::Status TidyAddress(std::string* address) {
@@ -99,12 +107,22 @@ std::vector<std::string> Resolve(const std::string& host) {
   std::vector<std::string> addresses;
   if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return addresses;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    std::array<char, NI_MAXHOST> text;
-    if (getnameinfo(at->ai_addr, at->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0) {
-      addresses.emplace_back(text.data());
-    }
+    AddNumeric(at->ai_addr, at->ai_addrlen, &addresses);
   }
   freeaddrinfo(found);
+  return addresses;
+}
+
+std::vector<std::string> MachineAddresses() {
+  ifaddrs* found = nullptr;
+  std::vector<std::string> addresses;
+  if (getifaddrs(&found) != 0) return addresses;
+  for (const ifaddrs* at = found; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr) continue;
+    if (at->ifa_addr->sa_family == AF_INET) AddNumeric(at->ifa_addr, sizeof(sockaddr_in), &addresses);
+    if (at->ifa_addr->sa_family == AF_INET6) AddNumeric(at->ifa_addr, sizeof(sockaddr_in6), &addresses);
+  }
+  freeifaddrs(found);
   return addresses;
 }
 

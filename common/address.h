@@ -22,6 +22,8 @@ std::string HostOf(const std::string& address);
 bool IsNumericHost(const std::string& host);
 // Returns the numeric addresses of a host; none if it is unknown.
 std::vector<std::string> Resolve(const std::string& host);
+// Returns the numeric addresses of this machine's interfaces.
+std::vector<std::string> MachineAddresses();
 // Returns true if there are addresses, and all of them are those of the loopback interface.
 bool AreLoopback(const std::vector<std::string>& addresses);
 

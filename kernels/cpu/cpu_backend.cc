@@ -14,22 +14,6 @@
 namespace catchment {
 namespace {
 
-const char* InstructionSet() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::sse41:
-      return "SSE4.1";
-    case dnnl::cpu_isa::avx:
-      return "AVX";
-    case dnnl::cpu_isa::avx2:
-    case dnnl::cpu_isa::avx2_vnni:
-      return "AVX2";
-    case dnnl::cpu_isa::all:
-      return "plain instructions";
-    default:
-      return "AVX-512";
-  }
-}
-
 // Returns the result of f(), or a status where it throws oneDNN's exceptions.
 template <typename F>
 auto CatchErrors(const std::string& what, F f) -> decltype(f()) {
@@ -71,7 +55,7 @@ class CpuBackend final : public Backend {
   std::string Describe() const override {
     const dnnl::version_t* version = dnnl::version();
     return absl::StrCat("cpu: oneDNN ", version->major, ".", version->minor, ".", version->patch, ", ",
-                        InstructionSet(), ", ", context_.threads(),
+                        CpuInstructionSet(), ", ", context_.threads(),
                         context_.threads() == 1 ? " thread" : " threads");
   }
 
@@ -147,6 +131,24 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+std::string CpuInstructionSet() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE4.1";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "AVX-512 and AMX";
+    case dnnl::cpu_isa::all:
+      return "plain instructions";
+    default:
+      return "AVX-512";
+  }
+}
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options) {
   CHECK_GE(options.threads, 1);

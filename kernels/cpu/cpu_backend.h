@@ -3,6 +3,7 @@
 #define CATCHMENT_KERNELS_CPU_CPU_BACKEND_H_
 
 #include <memory>
+#include <string>
 
 #include "kernels/backend.h"
 
@@ -13,6 +14,9 @@ struct CpuOptions {
   // If true, no algorithm is chosen by measuring.
   bool deterministic = false;
 };
+
+// Returns the instructions that the kernels use on this processor, such as "AVX2" or "AVX-512".
+std::string CpuInstructionSet();
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options);
 

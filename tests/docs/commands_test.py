@@ -267,6 +267,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
     ("README.md", r"node[01]\$ bazel-bin/.*", daemon),
     ("docs/operating.md", r"deploy/make_certs\.sh .*",
      taken_by("tests/deploy/make_certs_test.sh", "run", "deploy/make_certs.sh")),
+    ("docs/operating.md", r"catchment doctor --out=out", run()),
     ("deploy/README.md", r"bazel test .*", labels),
     ("deploy/README.md", r"deploy/bundle\.sh",
      run("--bin=bazel-bin", leaves=["out-bundle/catchment-0.1.0.tar.gz"])),

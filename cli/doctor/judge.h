@@ -1,0 +1,112 @@
+// The judgments of `catchment doctor`: what was found on a machine in, a verdict with its remedy out.
+//
+// Threads: pure functions.
+#ifndef CATCHMENT_CLI_DOCTOR_JUDGE_H_
+#define CATCHMENT_CLI_DOCTOR_JUDGE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/doctor/finding.h"
+#include "common/certificate.h"
+#include "kernels/cuda/loader.h"
+#include "proto/master.pb.h"
+
+namespace catchment {
+
+struct ProcessorFacts {
+  std::string instructions;  // "AVX-512"
+  std::string limited_by;    // DNNL_MAX_CPU_ISA; empty: not set
+  int available = 0;         // processors of this process
+  int of_machine = 0;
+};
+Finding JudgeProcessor(const ProcessorFacts& facts);
+
+struct CudaFacts {
+  std::string driver;   // DriverVersion; empty: there is none
+  std::string plugin;   // path
+  absl::Status opened;  // NotFound: there is no such file
+  // If it was opened.
+  absl::StatusOr<std::vector<CudaDevice>> devices = std::vector<CudaDevice>();
+};
+Finding JudgeCuda(const CudaFacts& facts);
+
+// Returns the version of the driver in the text of /proc/driver/nvidia/version.
+std::string DriverVersion(const std::string& text);
+
+struct HostFacts {
+  std::string name;
+  std::vector<std::string> addresses;          // to which the C library resolves it
+  std::vector<std::string> machine_addresses;  // of the interfaces
+  std::string hosts_file;                      // the text of /etc/hosts
+};
+Finding JudgeHostName(const HostFacts& facts);
+
+// Returns "line 2 of /etc/hosts" for the first line that names the host; empty if there is none.
+std::string LineOfHost(const std::string& hosts_file, const std::string& name);
+
+struct AddressFacts {
+  std::string address;                                               // HOST:PORT
+  std::vector<std::string> addresses;                                // of HOST
+  bool is_here = false;                                              // HOST is this machine
+  absl::Status secure;                                               // CheckSecure (common/rpc.h)
+  absl::StatusOr<v1::GetJobReply> job = absl::UnavailableError("");  // the answer of a master
+  absl::Status listening;  // the attempt to listen; only if it is here and no master has answered
+};
+Finding JudgeAddress(const AddressFacts& facts);
+
+// `master` is absent if none has answered.
+Finding JudgeVersion(const std::string& build, const std::optional<v1::GetJobReply>& master);
+
+// `synchronized` is absent if the kernel does not say whether a time service sets the clock.
+Finding JudgeClock(absl::Time now, std::optional<bool> synchronized, bool has_certificates);
+
+// `workers` is the job's number, or 0 if there is no job.
+Finding JudgeOpenFiles(int64_t limit, int64_t workers, int64_t servers);
+
+struct MemoryFacts {
+  int64_t free = 0;    // bytes; 0: not known
+  int64_t limit = 0;   // of the cgroups; INT64_MAX: none
+  int64_t server = 0;  // of the job's largest server; 0: no job
+  int64_t worker = 0;
+};
+Finding JudgeMemory(const MemoryFacts& facts);
+
+struct DataSetFacts {
+  std::string name;
+  absl::Status loaded;  // NotFound: its files are not there
+};
+// Without a job: data sets that a job may need.
+Finding JudgeDataSets(const std::vector<DataSetFacts>& sets);
+
+struct CertificateFacts {
+  std::string file;
+  std::string role;  // empty: of the authority
+  Certificate certificate;
+  // Its files can be read, and belong together.
+  absl::Status usable;
+  // For the role server, the host of the address: empty if it is valid for it.
+  std::string wrong_host;
+  // Users outside the group may read the key.
+  bool is_key_public = false;
+};
+// Returns the worst of all findings.
+Finding JudgeCertificates(const std::vector<CertificateFacts>& files, absl::Time now);
+
+struct DirectoryFacts {
+  std::string path;
+  std::string existing;  // the path itself, or the directory above it that exists
+  absl::Status written;  // a file was written, synced and renamed
+  double bytes_per_second = 0;
+  double free_bytes = 0;
+};
+Finding JudgeDirectory(const DirectoryFacts& facts);
+
+}  // namespace catchment
+
+#endif  // CATCHMENT_CLI_DOCTOR_JUDGE_H_
