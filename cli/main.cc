@@ -1,12 +1,16 @@
 // The `catchment` command. Its subcommands are in cli/commands.h, cli/train.h, cli/compare/compare.h,
 // cli/simulate/simulate.h, cli/tune/tune.h, cli/advise/advise.h and cli/doctor/doctor.h.
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/advise/advise.h"
+#include "cli/command_tables.h"
 #include "cli/commands.h"
 #include "cli/compare/compare.h"
 #include "cli/compare/report_runs.h"
@@ -49,6 +53,8 @@ constexpr char kHelp[] =
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment examples DIR              writes job files and programs to start from
   catchment health HOST:PORT          queries the health of a server, for probes
+  catchment completion bash|zsh       prints a script that completes command lines
+  catchment man                       prints the manual page
   catchment SUBCOMMAND --help         examples and flags
   catchment --version
 
@@ -64,6 +70,8 @@ struct Subcommand {
   std::string name;
   std::function<int(const Arguments&, const Streams&)> run;
 };
+
+Commands DescribeCommands();
 
 const std::vector<Subcommand>& Subcommands() {
   static const auto* const all = new std::vector<Subcommand>{
@@ -83,8 +91,30 @@ const std::vector<Subcommand>& Subcommands() {
       {"pack", [](const Arguments& args,
                   const Streams& streams) { return RunPack(args, DataPathsFromEnvironment(), streams); }},
       {"examples", RunExamples},
-      {"health", RunHealth}};
+      {"health", RunHealth},
+      {"completion", [](const Arguments& args,
+                        const Streams& streams) { return RunCompletion(args, DescribeCommands, streams); }},
+      {"man", [](const Arguments& args, const Streams& streams) {
+         return RunMan(args, DescribeCommands, streams);
+       }}};
   return *all;
+}
+
+// Returns the command lines of all subcommands, and of the daemons if they are there.
+Commands DescribeCommands() {
+  Commands commands;
+  for (const Subcommand& one : Subcommands()) {
+    std::ostringstream json;
+    one.run({"--help=json"}, {&json, &json});
+    commands.push_back(nlohmann::ordered_json::parse(json.str()));
+  }
+  const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
+  if (!daemons.ok()) return commands;
+  for (const std::string& path : {daemons->server, daemons->worker}) {
+    if (absl::StatusOr<nlohmann::ordered_json> daemon = CommandOfProgram(path); daemon.ok())
+      commands.push_back(*std::move(daemon));
+  }
+  return commands;
 }
 
 const Subcommand* Find(const std::string& name) {

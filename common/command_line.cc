@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -160,6 +161,7 @@ absl::StatusOr<std::vector<std::string>> FlagSet::Parse(const std::vector<std::s
     std::replace(name.begin(), name.end(), '-', '_');
     if (name == "help" || name == "h") {
       help_ = true;
+      help_in_json_ = equals != std::string::npos && args[i].substr(equals + 1) == "json";
       continue;
     }
     const Flag* flag = Find(name);
@@ -203,6 +205,15 @@ std::string FlagSet::Describe() const {
   return text;
 }
 
+nlohmann::ordered_json FlagSet::ToJson() const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Flag& flag : flags_) {
+    if (flag.help.empty()) continue;
+    list.push_back({{"name", flag.name}, {"value", flag.value}, {"bare", flag.bare}, {"help", flag.help}});
+  }
+  return list;
+}
+
 absl::Status CommandLine::Parse(const std::vector<std::string>& args) {
   const absl::StatusOr<std::vector<std::string>> words = flags.Parse(args);
   if (!words.ok() || flags.help()) return words.status();
@@ -232,11 +243,19 @@ std::string CommandLine::Help() const {
   return absl::StrCat(usage, list.empty() ? "" : "\nFlags:\n", list, notes);
 }
 
+nlohmann::ordered_json CommandLine::ToJson() const {
+  return {{"name", name},
+          {"usage", usage},
+          {"notes", notes},
+          {"argument", argument.name},
+          {"flags", flags.ToJson()}};
+}
+
 int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,
                    std::ostream* err, const std::function<absl::StatusOr<int>()>& run) {
   const absl::Status parsed = line->Parse(args);
   if (line->flags.help()) {
-    *out << line->Help() << std::flush;
+    *out << (line->flags.help_in_json() ? line->ToJson().dump(2) + "\n" : line->Help()) << std::flush;
     return 0;
   }
   const absl::StatusOr<int> exit_code = parsed.ok() ? run() : parsed;

@@ -3,6 +3,8 @@
 //
 // A flag is written --name=value or --name value; a switch --name or --name=false. A list flag may be
 // repeated. "--" ends the flags. --help (or -h) is always known. - and _ are equal within a name.
+// --help=json prints the command line as JSON (CommandLine::ToJson), from which `catchment completion` and `catchment man`
+// generate their output.
 //
 // Errors: InvalidArgument that names the flag and what is allowed; for an unknown flag, the nearest one.
 // Threads: an object is used by one thread.
@@ -10,6 +12,7 @@
 #define CATCHMENT_COMMON_COMMAND_LINE_H_
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -58,9 +61,14 @@ class FlagSet {
 
   // Returns true if --help was given.
   bool help() const { return help_; }
+  // Returns true if --help=json was given.
+  bool help_in_json() const { return help_in_json_; }
 
   // Returns a paragraph for each flag, wrapped at 100 columns: "  --out=DIR    Where ...".
   std::string Describe() const;
+  // Returns a list of objects with name, value (empty for a switch), bare (the value of --name alone; empty if it needs one)
+  // and help.
+  nlohmann::ordered_json ToJson() const;
 
  private:
   struct Flag {
@@ -77,6 +85,7 @@ class FlagSet {
 
   std::vector<Flag> flags_;
   bool help_ = false;
+  bool help_in_json_ = false;
 };
 
 // What follows the name of a program or of a subcommand, and what its help says.
@@ -102,13 +111,15 @@ struct CommandLine {
   // Fills the variables of the flags and of the argument. Checks nothing but the flags if --help is given.
   absl::Status Parse(const std::vector<std::string>& args);
   std::string Help() const;
+  // Returns an object with name, usage, notes, argument (its placeholder, empty if there is none) and flags.
+  nlohmann::ordered_json ToJson() const;
 };
 
 // Exit codes of all programs. A signal N that ended a run makes kExitSignal + N. kExitProgramFailed: of a worker or an
 // evaluator whose part in the job is done, and whose program failed after that.
 enum ExitCode { kExitFailed = 1, kExitUsage = 2, kExitProgramFailed = 4, kExitSignal = 128 };
 
-// Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help to
+// Parses `args` and calls `run`, which returns the exit code. Returns that; 0 after printing the help, as text or JSON, to
 // `out`; kExitUsage for a wrong command line, and kExitFailed for an error of `run`, after printing the error
 // to `err`, with the name of the command in front.
 int RunCommandLine(CommandLine* line, const std::vector<std::string>& args, std::ostream* out,

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 namespace catchment {
 namespace {
@@ -225,6 +226,18 @@ TEST_F(CommandLineTest, HelpNeedsNothingElseAndListsFlagsBetweenUsageAndNotes) {
   EXPECT_THAT(out_.str(), ::testing::StartsWith("catchment pack JOB\n\nFlags:\n  --out=DIR"));
   EXPECT_THAT(out_.str(), HasSubstr("Where shards go. Required.\n"));
   EXPECT_THAT(out_.str(), ::testing::EndsWith("\nExit code: 0.\n"));
+}
+
+TEST_F(CommandLineTest, HelpInJsonDescribesFlagsAndArgument) {
+  EXPECT_EQ(Run({"--help=json"}), 0);
+  EXPECT_EQ(runs_, 0);
+  const auto json = nlohmann::json::parse(out_.str());
+  EXPECT_EQ(json["name"], "catchment pack");
+  EXPECT_EQ(json["argument"], line_.argument.name);
+  EXPECT_EQ(json["flags"][0]["name"], "out");
+  EXPECT_EQ(json["flags"][0]["value"], "DIR");
+  EXPECT_EQ(json["flags"][0]["help"], "Where shards go. Required.");
+  EXPECT_THAT(std::string(json["usage"]), ::testing::StartsWith("catchment pack JOB"));
 }
 
 }  // namespace
