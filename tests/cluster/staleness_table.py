@@ -28,7 +28,8 @@ COMPENSATIONS = {
 }
 # Okabe and Ito's palette, and grey: the colours stay apart for the colour-blind.
 COLOURS = ["#000000", "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#F0C000", "#CC79A7", "#D55E00", "#888888"]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 780, 380, 70, 210, 56, 55
+DASHES = ["none", "8 3", "2 2"]
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 380, 70, 230, 56, 55
 
 
 def accuracy(catchment, out, delay, compensation):
@@ -55,10 +56,12 @@ def markdown(table):
 
 def picture(table):
     plot_width, plot_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    x_of = [LEFT + plot_width * i / (len(DELAYS) - 1) for i in range(len(DELAYS))]
+
+    def x_of(delay):
+        return LEFT + plot_width * delay / DELAYS[-1]
 
     def y_of(value):
-        return TOP + plot_height * (1 - (value or 0.0))
+        return TOP + plot_height * (1 - value)
 
     svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" '
            f'font-size="13"><rect width="100%" height="100%" fill="white"/>',
@@ -67,20 +70,32 @@ def picture(table):
         y = y_of(tenths / 10)
         svg.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#dddddd"/>'
                    f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{tenths / 10:.1f}</text>')
-    for delay, x in zip(DELAYS, x_of):
-        svg.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{delay}</text>')
+    for delay in DELAYS:
+        svg.append(f'<text x="{x_of(delay)}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{delay}</text>')
     svg.append(f'<text x="{LEFT + plot_width / 2}" y="{HEIGHT - 12}" text-anchor="middle">delay of every push, versions'
                '</text>')
-    ends = sorted(((y_of(row[-1]), name) for name, row in table.items()))
+    # The line of a compensation whose job diverges ends before that delay, which has a cross on the axis.
+    scores = {name: [(delay, value) for delay, value in zip(DELAYS, row) if value is not None] for name, row in table.items()}
+    ends = sorted((y_of(line[-1][1] if len(line) == len(DELAYS) else 0), name) for name, line in scores.items())
     label_y, at = {}, 0.0
     for y, name in ends:  # labels must not lie on each other
         at = max(y, at + 16)
         label_y[name] = at
     over = max(0.0, at - (HEIGHT - BOTTOM))
-    for (name, row), colour in zip(table.items(), COLOURS):
-        points = " ".join(f"{x:.1f},{y_of(value):.1f}" for x, value in zip(x_of, row))
-        svg.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        svg.append(f'<text x="{WIDTH - RIGHT + 10}" y="{label_y[name] - over + 4:.1f}" fill="{colour}">{name}</text>')
+    for i, (name, line) in enumerate(scores.items()):
+        colour, dashes = COLOURS[i], DASHES[i % len(DASHES)]
+        lost = [delay for delay, value in zip(DELAYS, table[name]) if value is None]
+        points = [(x_of(delay), y_of(value)) for delay, value in line]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        y = label_y[name] - over
+        svg.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
+        svg += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        if lost:
+            svg.append(f'<text x="{x_of(lost[0]):.1f}" y="{HEIGHT - BOTTOM + 5}" text-anchor="middle" fill="{colour}">&#215;</text>')
+        svg.append(f'<line x1="{WIDTH - RIGHT + 10}" x2="{WIDTH - RIGHT + 36}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
+                   f'stroke-width="2" stroke-dasharray="{dashes}"/>')
+        words = name + (f" (diverges at {lost[0]})" if lost else "")
+        svg.append(f'<text x="{WIDTH - RIGHT + 42}" y="{y + 4:.1f}" fill="{colour}">{words}</text>')
     return "\n".join(svg) + "\n</svg>\n"
 
 
