@@ -23,7 +23,7 @@ figcaption { color: #555; font-size: 0.9em; }
 table { border-collapse: collapse; font-size: 0.85em; }
 th, td { padding: 0.2em 0.7em; text-align: right; border-bottom: 1px solid #ddd; vertical-align: top; white-space: nowrap; }
 td:last-child { white-space: normal; min-width: 9em; }
-th { border-bottom: 2px solid #888; }
+th { border-bottom: 2px solid #888; white-space: normal; vertical-align: bottom; }
 th.left, td.left { text-align: left; }
 tr { break-inside: avoid; }
 pre { font-size: 0.8em; background: #f6f6f6; padding: 0.8em; white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -32,7 +32,7 @@ pre.command { white-space: pre; overflow-x: auto; }
   body { margin: 0; max-width: none; font-size: 11px; padding: 0; }
   figure .pictures { flex-wrap: nowrap; }
   figure svg { min-width: 0; }
-  th, td { white-space: normal; }
+  td { white-space: normal; }
   pre.command { white-space: pre-wrap; }
   pre.job { columns: 2; }
 }
