@@ -15,6 +15,7 @@
 #   catchment-VERSION/examples   job files, and programs that train their own models
 #   catchment-VERSION/python     the Python package for these (docs/python.md)
 #   catchment-VERSION/docs       the pages of the documentation
+#   catchment-VERSION/share      completion for bash and zsh, and the manual page
 #   catchment-VERSION/deploy     Slurm, Kubernetes, systemd, containers; README.md says which
 #   catchment-VERSION/LIBRARIES  the Debian packages of the libraries in lib, with their versions
 #   catchment-VERSION/licenses   of the libraries
@@ -30,10 +31,23 @@ readonly plugin=kernels/cuda/libcatchment_cuda.so
 
 # shellcheck source=deploy/bundle_parts.sh
 source "$(dirname "${BASH_SOURCE[0]}")/bundle_parts.sh"
+
+# Adds the files that shells and man look for beside a program's bin: completion, one for each program, and the manual page.
+add_share() {
+  local share=$tree/share program
+  mkdir -p "$share"/{bash-completion/completions,zsh/site-functions,man/man1}
+  for program in "${programs[@]}"; do
+    "$tree/bin/catchment" completion bash >"$share/bash-completion/completions/${program##*/}"
+  done
+  "$tree/bin/catchment" completion zsh >"$share/zsh/site-functions/_catchment"
+  "$tree/bin/catchment" man >"$share/man/man1/catchment.1"
+}
+
 begin "$@"
 make_tree catchment
 add_licenses
 check_complete
+add_share
 cp -RL examples deploy python LICENSE "$tree/"
 find docs/ '(' -name '*.md' -o -name '*.svg' ')' -print0 | xargs -0 cp -L --parents --target-directory="$tree"
 rm -rf "$tree"/{examples,deploy,python}/BUILD "$tree"/python/catchment/__pycache__

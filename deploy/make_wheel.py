@@ -114,7 +114,7 @@ def read(path):
 
 
 def add_bundle(wheel, bundle):
-    """Adds programs, libraries, licenses and pages, and the package that the bundle has. Returns the version."""
+    """Adds programs, libraries, licenses, pages and completion, and the package that the bundle has. Returns the version."""
     version = None
     with tarfile.open(bundle) as tar:
         for member in sorted(tar.getmembers(), key=lambda one: one.name):
@@ -129,6 +129,8 @@ def add_bundle(wheel, bundle):
                 wheel.add(name[len("python/"):], data)
             elif name.startswith("docs/"):
                 wheel.add("catchment-%s.data/data/share/doc/catchment/%s" % (version, name), data)
+            elif name.startswith("share/"):
+                wheel.add("catchment-%s.data/data/%s" % (version, name), data)
             elif name == "LICENSE":
                 wheel.add("catchment-%s.dist-info/LICENSE" % version, data)
     return version

@@ -78,6 +78,9 @@ if python3 -m venv "$TEST_TMPDIR/venv" >/dev/null 2>&1; then
     expect_output "$program 0.1.0"
   done
   expect_true "the pages are there" test -s "$TEST_TMPDIR/venv/share/doc/catchment/docs/python.md"
+  expect_true "the manual page is there" test -s "$TEST_TMPDIR/venv/share/man/man1/catchment.1"
+  expect_true "bash finds the completion" \
+    grep -q "complete -F _catchment catchment catchment_server" "$TEST_TMPDIR/venv/share/bash-completion/completions/catchment"
   digits=()
   [[ -d ${CATCHMENT_DATA:-}/mnist ]] || digits=(--set "data.drawn_digits={train_samples: 256, test_samples: 64}")
   mkdir "$TEST_TMPDIR/work"
