@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -79,7 +80,7 @@ absl::Status TryToListen(const std::string& address) {
 absl::StatusOr<double> MeasureWriting(const std::string& directory) {
   constexpr int64_t kMegabytes = 16;
   const std::string megabyte(1'000'000, 'x');
-  const std::string path = absl::StrCat(directory, "/.catchment_doctor.", getpid());
+  const std::string path = fs::path(directory) / absl::StrCat(".catchment_doctor.", getpid());
   const SteadyClock clock;
   const double begin = clock.Now();
   const auto file = AtomicFile::Create(path, kMegabytes * static_cast<int64_t>(megabyte.size()));
@@ -224,6 +225,10 @@ std::optional<Finding> Checkup::CheckCertificates() {
   if (!has_certificates()) return std::nullopt;
   const std::vector<TlsFiles> files = CertificateFiles();
   const std::string& directory = options_.master.tls.certs;
+  if (files.empty() && access(directory.c_str(), X_OK) != 0) {
+    return Fail(std::string(absl::ErrnoToStatus(errno, "cannot read " + directory).message()),
+                "Name a directory that exists and that this user may read.");
+  }
   if (files.empty()) {
     return Fail(absl::StrCat("there is no certificate in ", directory, " (", kRoles[0], ".crt, ", kRoles[1],
                              ".crt, ...)"),

@@ -193,6 +193,8 @@ TEST_F(DoctorTest, DirectoryWithoutCertificatesFails) {
   Examination found = Examine({"--certs=" + folder_});
   EXPECT_EQ(found.verdict("certificates"), "fail");
   EXPECT_THAT(found.remedy("certificates"), HasSubstr("deploy/make_certs.sh " + folder_));
+  found = Examine({"--certs=" + folder_ + "/none"});
+  EXPECT_THAT(found.text("certificates"), HasSubstr("cannot read " + folder_ + "/none"));
 }
 
 TEST_F(DoctorTest, FilesThatAreGivenOneByOneMustBeComplete) {
