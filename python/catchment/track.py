@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import itertools
 import json
 import os
 import struct
 import time
-from typing import Any, Dict, Iterator, Tuple, Union
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
 from ._run import _flat, _modified, _read_json
 
@@ -22,7 +23,8 @@ Path = Union[str, "os.PathLike[str]"]
 Row = Dict[str, Any]
 
 _SECONDS = 0.5  # between two looks at the files
-_PARAMETERS = 100  # that MLflow accepts at once
+_BATCH = 100  # rows
+_PARAMETERS, _METRICS = 100, 1000  # that MLflow accepts at once
 _RUN_FILES = ("job.textproto", "metrics.jsonl", "master.lock")
 # Metrics of evaluations, which every line repeats until the next one, and the samples that the weights were trained with.
 _SCORES, _SCORED_AT = ("test_accuracy", "test_loss"), "tested_at_samples"
@@ -87,11 +89,11 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
         fields = list(_fields(job))
         for begin in range(0, len(fields), _PARAMETERS):
             client.log_params(dict(fields[begin:begin + _PARAMETERS]))
-        for row in followed.rows():
-            for axis in ("samples", _SCORED_AT):
-                values = {name: value for name, value in row.items() if _axis(name) == axis}
-                if values:
-                    client.log_metrics(values, step=row[axis])
+        for rows in followed.batches():
+            now = int(1000 * time.time())
+            metrics = [client.entities.Metric(name, value, now, row[_axis(name)]) for row in rows for name, value in row.items()]
+            for begin in range(0, len(metrics), _METRICS):
+                client.MlflowClient().log_batch(run.info.run_id, metrics=metrics[begin:begin + _METRICS])
         texts = {name: value for name, value in followed.summary.items() if isinstance(value, str)}
         client.set_tags(texts)
         client.log_metrics({"summary/" + name: value for name, value in followed.summary.items() if name not in texts},
@@ -105,7 +107,7 @@ def mlflow(run_dir: Path, lost_after: float = 120, **options: Any) -> str:
 class Followed:
     """The directory of a run whose job may still be running.
 
-    summary: after rows() has ended, the numbers and texts of summary.json. If there is none, because the master has
+    summary: after batches() has ended, the numbers and texts of summary.json. If there is none, because the master has
     disappeared, only `phase` and `reason`.
     """
 
@@ -128,12 +130,17 @@ class Followed:
             return {}
 
     def rows(self) -> Iterator[Row]:
-        """Yields the metrics of each line of metrics.jsonl until the job has ended; sets `summary`. A metric without a value is
-        left out, and the scores of an evaluation are only in the first line that has them."""
+        """Yields the rows of batches()."""
+        return itertools.chain.from_iterable(self.batches())
+
+    def batches(self) -> Iterator[List[Row]]:
+        """Yields rows, the metrics of lines of metrics.jsonl, as soon as they are there, until the job has ended; sets
+        `summary`. A metric without a value is left out, and the scores of an evaluation are only in the first row that has
+        them."""
         ended = False
         while True:
-            for line in self._lines.read():
-                yield self._row(line)
+            rows = map(self._row, self._lines.read())
+            yield from iter(lambda: list(itertools.islice(rows, _BATCH)), [])
             if ended:
                 return
             # The master may have written lines since they were read, so they are read once more.
