@@ -1,4 +1,4 @@
-// Derives warnings, with advice, from the status of a running job. docs/operating.md has the table.
+// Derives warnings, with advice, from the status of a running job. docs/watching.md has the table.
 //
 // Every rule has a bound, explained in advice.cc, and waits for enough data: there are no warnings about a
 // healthy job that has just begun.
@@ -21,7 +21,7 @@ struct Warning {
   std::string code;                // stable, for programs
   std::optional<uint32_t> worker;  // the worker or the shard that it is about, if it is about one
   std::optional<uint32_t> shard;
-  double measured = 0;  // in the unit of the bound, which docs/operating.md has
+  double measured = 0;  // in the unit of the bound, which docs/watching.md has
   double bound = 0;
   std::string found;   // the measured value and the bound
   std::string why;     // the effect

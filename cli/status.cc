@@ -43,7 +43,7 @@ Examples:
 constexpr char kNotes[] = R"(
 Exit code: 0: the job has not failed; 1: it has; 2: wrong command line; 3: no master could be reached;
 128 + N: signal N ended --watch.
-The names in the JSON and the warnings are explained in docs/operating.md.
+The names in the JSON and the warnings are explained in docs/watching.md.
 )";
 
 struct Options {

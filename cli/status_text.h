@@ -38,7 +38,7 @@ std::string DescribeNotApplied(const PushCounts& counts);
 // Returns "no warnings", or each warning with its code, the finding, its effect and the advice.
 std::string WarningsText(const std::vector<Warning>& warnings);
 
-// Returns the status as one JSON object, with null for unknown values. `before` as above. docs/operating.md
+// Returns the status as one JSON object, with null for unknown values. `before` as above. docs/watching.md
 // explains the names, which do not change.
 nlohmann::ordered_json WarningsJson(const std::vector<Warning>& warnings);
 nlohmann::ordered_json StatusJson(const v1::JobStatus& status, const v1::JobStatus* before);

@@ -6,7 +6,7 @@
 //   program   the name of the program, and pid, the number of its process
 //   source    the file and the line that wrote the message
 //   message   the same sentence as in text
-//   event     of messages with further keys: progress and evaluation, with those of metrics.jsonl (docs/operating.md); event,
+//   event     of messages with further keys: progress and evaluation, with those of metrics.jsonl (docs/outputs.md); event,
 //             of the job, with recoveries and updates_computed_again; end, with exit_code
 #ifndef CATCHMENT_COMMON_LOG_FORMAT_H_
 #define CATCHMENT_COMMON_LOG_FORMAT_H_

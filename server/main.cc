@@ -373,7 +373,7 @@ size_t CopyQuota(const v1::Job& job, const ParameterLayout& layout) {
 }
 
 // Returns the memory for messages that arrive and leave: for each worker those on its connections, and a share for
-// others. docs/operating.md ("Memory") states it.
+// others. docs/limits.md ("Memory") states it.
 size_t MemoryQuota(uint32_t workers, size_t payload) {
   constexpr size_t kShareOfOthers = 1 << 30, kOfConnections = 16 << 20, kPayloads = 16;
   return kShareOfOthers + workers * (kOfConnections + kPayloads * payload);

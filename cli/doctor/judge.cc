@@ -28,7 +28,7 @@ constexpr double kSlowBytesPerSecond = 10e6;
 constexpr double kLittleSpace = 1e9;
 
 constexpr char kNewCertificates[] =
-    "Make new certificates with deploy/make_certs.sh DIR HOST... (docs/operating.md, \"Mutual TLS\").";
+    "Make new certificates with deploy/make_certs.sh DIR HOST... (docs/security.md, \"Mutual TLS\").";
 constexpr char kSetTheClock[] =
     "Set the clocks of all machines with a time service, such as chrony or systemd-timesyncd.";
 
@@ -121,7 +121,8 @@ Finding JudgeCuda(const CudaFacts& facts) {
         absl::StrCat("plugin ", facts.plugin, ", and no device: ", facts.devices.status().message());
     if (facts.driver.empty()) return Ok(text);
     return Warn(
-        text, "Until then workers compute on the processor: docs/operating.md, \"When a GPU is not used\".");
+        text,
+        "Until then workers compute on the processor: docs/troubleshooting.md, \"When a GPU is not used\".");
   }
   std::vector<std::string> devices, old;
   for (const CudaDevice& device : *facts.devices) {

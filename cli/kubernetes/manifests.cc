@@ -369,7 +369,7 @@ class Maker {
                                    item(role + ".key", "tls.key")})}};
   }
 
-  // An authority for this job, and a certificate for each role (docs/operating.md, "Security").
+  // An authority for this job, and a certificate for each role (docs/security.md).
   void AppendCertificates(std::vector<Json>* all) const {
     const std::string version = "cert-manager.io/v1";
     Json root = Object(version, "Issuer", Name("self-signed"));

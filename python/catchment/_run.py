@@ -83,7 +83,7 @@ def compare(program: Optional[Program] = None, algorithms: Sequence[str] = (), j
 class Run:
     """The result of train(). Notebooks show it as a table.
 
-    out: the directory of all output (docs/operating.md describes the files).
+    out: the directory of all output (docs/outputs.md describes the files).
     summary: that of summary.json, a dict.
     metrics: those of metrics.jsonl over time, a list with a dict for each line, without those of single workers and
     servers. pandas.DataFrame(run.metrics) is a table of them. What the program has logged is under "program/NAME".

@@ -2,7 +2,7 @@
 //   metrics.jsonl            during training: a line with a JSON object every second (less often with more than
 //                            10,000 pairs of a worker and a server) and after each evaluation
 //   tensorboard/             the same lines as events for TensorBoard (tensorboard.h)
-//   summary.json             at the end; docs/operating.md explains each key
+//   summary.json             at the end; docs/outputs.md explains each key
 //   model.safetensors        at the end: the weights, with PyTorch's names and layouts
 //   model-best.safetensors   with evaluation.keep_best: the weights of the best evaluation so far
 //

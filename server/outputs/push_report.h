@@ -1,5 +1,5 @@
 // The outcomes of pushes, their staleness and their gap, by worker and by shard, as JSON for metrics.jsonl
-// and summary.json. docs/operating.md explains each key.
+// and summary.json. docs/outputs.md explains each key.
 #ifndef CATCHMENT_SERVER_OUTPUTS_PUSH_REPORT_H_
 #define CATCHMENT_SERVER_OUTPUTS_PUSH_REPORT_H_
 

@@ -123,7 +123,7 @@ TEST(StatusTextTest, ShowsTheFirstAndTheLastOfManyWorkers) {
 
 // ------------------------------------------------------------------------------------------------- JSON
 
-// Tests all names of docs/operating.md.
+// Tests all names of docs/watching.md.
 constexpr const char* kJobNames[] = {"job",
                                      "preset",
                                      "phase",

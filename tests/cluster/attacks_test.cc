@@ -1,5 +1,5 @@
 // What anyone who reaches the ports of a job in clear text can try, except to take part in it: the job trains on, its
-// server's memory stays below the bound that docs/operating.md states, and the model is written at the end.
+// server's memory stays below the bound that docs/limits.md states, and the model is written at the end.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -37,7 +37,7 @@ constexpr char kTrain[] = "/catchment.v1.ShardService/Train";
 constexpr char kGetStatus[] = "/catchment.v1.MasterService/GetStatus";
 constexpr char kSnapshot[] = "/catchment.v1.ShardService/Snapshot";
 constexpr char kStop[] = "/catchment.v1.MasterService/Stop";
-// docs/operating.md, "Memory": 1 GiB, and for the worker 16 MiB and 16 blocks of at most 102 KB; and 128 MiB for what gRPC
+// docs/limits.md, "Memory": 1 GiB, and for the worker 16 MiB and 16 blocks of at most 102 KB; and 128 MiB for what gRPC
 // does not count.
 constexpr int64_t kBoundKib = (1024 + 16 + 2 + 128) << 10;
 

@@ -50,7 +50,7 @@ struct Finished {
 };
 Finished RunToEnd(const std::vector<std::string>& argv);
 
-// Makes an authority and certificates of all roles, as in docs/operating.md, in a new directory.
+// Makes an authority and certificates of all roles, as in docs/security.md, in a new directory.
 std::string MakeCertificates(const std::string& name);
 TlsFiles CertificateOf(const std::string& directory, const std::string& role);
 // Returns the flags with which a daemon uses them.

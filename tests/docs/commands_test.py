@@ -265,7 +265,7 @@ RULES = [Rule(page, re.compile(command), check) for page, command, check in [
      run(f"{DIGITS} --workers=1,2 --seeds=1 --search=none --budget=samples:512",
          leaves=["out-compare/" + name for name in COMPARED])),
     ("README.md", r"node[01]\$ bazel-bin/.*", daemon),
-    ("docs/operating.md", r"deploy/make_certs\.sh .*",
+    ("docs/security.md", r"deploy/make_certs\.sh .*",
      taken_by("tests/deploy/make_certs_test.sh", "run", "deploy/make_certs.sh")),
     ("docs/operating.md", r"catchment doctor --out=out", run()),
     ("deploy/README.md", r"bazel test .*", labels),

@@ -1,4 +1,4 @@
-// Every call in every role, over mutual TLS, compared with the table in docs/operating.md.
+// Every call in every role, over mutual TLS, compared with the table in docs/security.md.
 #include "server/edge/permission.h"
 
 #include <gmock/gmock.h>
@@ -60,10 +60,10 @@ TlsFiles MakeCertificate(const std::string& directory, const std::string& name, 
   return CertificateOf(directory, name);
 }
 
-// The table of docs/operating.md: the cell of each method and role, "yes", "own" or "-".
+// The table of docs/security.md: the cell of each method and role, "yes", "own" or "-".
 std::map<std::string, std::vector<std::string>> DocumentedTable() {
   std::map<std::string, std::vector<std::string>> table;
-  std::ifstream page("docs/operating.md");
+  std::ifstream page("docs/security.md");
   for (std::string line; std::getline(page, line);) {
     if (!absl::StartsWith(line, "| `MasterService.") && !absl::StartsWith(line, "| `ShardService.") &&
         !absl::StartsWith(line, "| `StandbyService.") && !absl::StartsWith(line, "| `Health.")) {
