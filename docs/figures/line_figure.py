@@ -1,8 +1,8 @@
 """A figure with lines, as an SVG file: what plot_training.py and plot_scaling.py have in common."""
 import math
 
-# Okabe and Ito's palette: the colours stay apart for the colour-blind.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
+# Okabe and Ito's palette, whose colours stay apart for the colour-blind, and three more for figures with many lines.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#B8A800", "#882255", "#888888"]
 WIDTH, HEIGHT = 820, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 230, 60, 55
 

@@ -4,7 +4,8 @@ table.
 
     docs/figures/plot_scaling.py OUT.svg "TITLE" WHAT LABEL=DIR:ALGORITHM[,DIR:ALGORITHM...] [LABEL=...]
 
-DIR is the --out directory of `catchment simulate`, `compare` or `report`. WHAT is one of
+DIR is the --out directory of `catchment simulate`, `compare` or `report`, or a pattern such as 'out-lars-*'. If several
+directories of a line have runs with the same number of workers, the directory with the best mean counts. WHAT is one of
 
     speedup            samples a second over those of one worker with the same seed
     test_accuracy      of the final weights
@@ -14,6 +15,7 @@ Each point is the mean over the seeds; the bar is from the lowest to the highest
 which a run diverged or did not reach the target, and the table says how many did. LABEL=@1:1,60:30 draws given points,
 WORKERS:VALUE, instead of runs. Needs nothing but Python.
 """
+import glob
 import json
 import math
 import pathlib
@@ -40,8 +42,23 @@ def values_of(what, directory, algorithm):
     return values
 
 
+def merge(what, values, others):
+    """Adds the values of other runs. Of two with the same number of workers, the one with more runs that are done remains,
+    and of two with equally many, the one with the better mean."""
+    def rank(seeds):
+        there = [value for value in seeds if value is not None]
+        mean = statistics.fmean(there) if there else 0
+        return len(there), -mean if what == "seconds_to_target" else mean
+
+    for workers, seeds in others.items():
+        if workers not in values or rank(seeds) > rank(values[workers]):
+            values[workers] = seeds
+
+
 def text_of(what, value):
-    return f"{100 * value:.2f}" if what == "test_accuracy" else f"{value:.1f}"
+    if what == "test_accuracy":
+        return f"{100 * value:.2f}"
+    return f"{value:.2f}" if what == "seconds_to_target" and value < 10 else f"{value:.1f}"
 
 
 def table(what, lines):
@@ -62,17 +79,25 @@ def table(what, lines):
     return "\n".join(rows)
 
 
+def y_axis(what, values):
+    """Returns the lowest and the highest value of the y axis."""
+    if what == "test_accuracy":
+        low = math.floor(20 * min(values, default=0)) / 20
+        return low if low > 0.5 else 0, 1
+    return 0, 1.03 * max(values, default=1)
+
+
 def draw(title, what, lines):
     counts = sorted({workers for _, values in lines for workers in values})
-    most = max((v for _, values in lines for seeds in values.values() for v in seeds if v is not None), default=1)
-    high = 1 if what == "test_accuracy" else 1.03 * most
+    finite = [v for _, values in lines for seeds in values.values() for v in seeds if v is not None]
+    low, high = y_axis(what, finite)
     linear = what == "speedup"
     first, last = (0, counts[-1]) if linear else (math.log2(counts[0]), math.log2(counts[-1]))
     figure = line_figure.Figure(
         title, AXES[what], "workers",
         lambda workers: ((workers if linear else math.log2(workers)) - first) / (last - first or 1),
-        lambda value: value / high)
-    figure.y_axis(line_figure.ticks(0, high, 6), line_figure.percent if what == "test_accuracy" else "{:g}".format)
+        lambda value: (value - low) / (high - low))
+    figure.y_axis(line_figure.ticks(low, high, 6), line_figure.percent if what == "test_accuracy" else "{:g}".format)
     figure.x_axis(line_figure.ticks(0, counts[-1], 6) if linear else counts)
     if linear:
         end = min(high, counts[-1])
@@ -105,8 +130,10 @@ def main():
         else:
             values = {}
             for runs in source.split(","):
-                values.update(values_of(what, *runs.rsplit(":", 1)))
-        lines.append((label, values))
+                pattern, algorithm = runs.rsplit(":", 1)
+                for directory in sorted(glob.glob(pattern)) or [pattern]:
+                    merge(what, values, values_of(what, directory, algorithm))
+        lines.append((label, dict(sorted(values.items()))))
     draw(title, what, lines).write(out)
     print(table(what, lines))
 
