@@ -21,12 +21,12 @@ using testing::HasSubstr;
 constexpr char kBest[] = "model-best.safetensors";
 constexpr int kInputs = 784, kHidden = 32, kClasses = 10;
 constexpr int kEndless = 1000000;
+constexpr uint64_t kCheckpointEvery = 100;  // updates
 
 std::string Job(const std::string& evaluation, const std::string& more = "") {
-  return SmallJob("downpour",
-                  absl::StrCat("workers: 2 batch_size: 32 epochs: ", kEndless,
-                               " checkpoint { every_updates: 100 } evaluation { every_epochs: 0.5 ",
-                               evaluation, " } ", more));
+  return SmallJob("downpour", absl::StrCat("workers: 2 batch_size: 32 epochs: ", kEndless,
+                                           " checkpoint { every_updates: ", kCheckpointEvery,
+                                           " } evaluation { every_epochs: 0.5 ", evaluation, " } ", more));
 }
 
 using Weights = std::map<std::string, std::vector<float>>;
@@ -131,12 +131,19 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
   // The loss on the test samples falls for much longer than the job runs, however fast the machine is.
   TestCluster::Options options{Job("keep_best: true", "optimizer { kind: SGD learning_rate: 0.0005 }"),
                                /*servers=*/2};
-  double loss = 0;
+  double loss = 0, recorded = 0;
   {
     TestCluster cluster(options);
     ASSERT_TRUE(cluster.Start(2));
-    ASSERT_TRUE(cluster.AwaitStatus("checkpoints and a best evaluation", [](const v1::JobStatus& status) {
-      return status.last_checkpoint() >= 200 && status.best_evaluation() >= 2;
+    uint64_t checkpoint = 0;
+    ASSERT_TRUE(cluster.AwaitStatus("a best evaluation", [&](const v1::JobStatus& status) {
+      recorded = status.best_test_loss();
+      checkpoint = status.last_checkpoint();
+      return status.best_evaluation() >= 2;
+    }));
+    // The next but one has begun after that, so it contains the evaluation. The best weights may be newer than any checkpoint.
+    ASSERT_TRUE(cluster.AwaitStatus("a checkpoint that contains it", [&](const v1::JobStatus& status) {
+      return status.last_checkpoint() >= checkpoint + 2 * kCheckpointEvery;
     }));
     ASSERT_TRUE(cluster.AwaitOutput(cluster.server(0), "wrote the weights of evaluation"));
     cluster.KillAll();
@@ -147,8 +154,8 @@ TEST(BestTest, AJobThatIsKilledGoesOnFromItsBest) {
   options.resume = AutoSwitch::kOn;
   TestCluster again(options);
   ASSERT_TRUE(again.StartServers());
-  ASSERT_TRUE(again.AwaitStatus("the best of the first life", [loss](const v1::JobStatus& status) {
-    return status.best_evaluation() > 0 && status.best_test_loss() <= loss;
+  ASSERT_TRUE(again.AwaitStatus("the best of the first life", [recorded](const v1::JobStatus& status) {
+    return status.best_evaluation() > 0 && status.best_test_loss() <= recorded;
   }));
   again.StartEvaluator();
   again.StartWorkers(2);
