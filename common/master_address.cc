@@ -15,14 +15,6 @@ namespace {
 
 std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/master.address"); }
 
-absl::Status Replace(const std::string& path, const std::string& text) {
-  absl::StatusOr<std::unique_ptr<AtomicFile>> file =
-      AtomicFile::Create(path, static_cast<int64_t>(text.size()));
-  if (!file.ok()) return file.status();
-  if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
-  return (*file)->Commit();
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> ReadMasterAddress(const std::string& directory) {
@@ -40,7 +32,7 @@ MasterAddressFile::~MasterAddressFile() {
 
 void MasterAddressFile::Write(const std::string& address) const {
   if (path_.empty()) return;
-  const absl::Status status = Replace(path_, absl::StrCat(address, "\n"));
+  const absl::Status status = WriteAtomically(path_, absl::StrCat(address, "\n"));
   LOG_IF(ERROR, !status.ok()) << "cannot write the master's address: " << status.message();
 }
 

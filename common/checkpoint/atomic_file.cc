@@ -71,6 +71,13 @@ absl::Status AtomicFile::Commit() {
   return SyncDirectory(ParentDirectory(path_));
 }
 
+absl::Status WriteAtomically(const std::string& path, const std::string& text) {
+  const auto file = AtomicFile::Create(path, static_cast<int64_t>(text.size()));
+  if (!file.ok()) return file.status();
+  if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
+  return (*file)->Commit();
+}
+
 void RemoveTemporaries(const std::string& directory) {
   static const std::regex kTemporary("..*\\.[0-9a-f]{16}\\.tmp");
   std::error_code error;

@@ -43,6 +43,9 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+// Writes a file with this text.
+absl::Status WriteAtomically(const std::string& path, const std::string& text);
+
 // Deletes the temporary files in `directory` (AtomicFile::TemporaryPath) of processes that were killed. Must
 // be called by the only process that writes there.
 void RemoveTemporaries(const std::string& directory);

@@ -115,12 +115,8 @@ absl::Status WriteManifest(const std::string& dir, const v1::Manifest& manifest)
   std::string text;
   CHECK(google::protobuf::TextFormat::PrintToString(manifest, &text));
   absl::StrAppend(&text, ChecksumLine(text));
-  absl::Status status = CreateDirectories(CheckpointDirectory(dir, manifest.number()));
-  if (!status.ok()) return status;
-  const auto file = AtomicFile::Create(ManifestPath(dir, manifest.number()), text.size());
-  if (!file.ok()) return file.status();
-  status = (*file)->Write(text.data(), text.size());
-  return status.ok() ? (*file)->Commit() : status;
+  const absl::Status status = CreateDirectories(CheckpointDirectory(dir, manifest.number()));
+  return status.ok() ? WriteAtomically(ManifestPath(dir, manifest.number()), text) : status;
 }
 
 absl::StatusOr<v1::Manifest> ReadManifest(const std::string& dir, uint64_t number) {

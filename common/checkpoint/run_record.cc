@@ -18,13 +18,8 @@ std::string RecordPath(const std::string& dir) { return dir + "/run.textproto"; 
 absl::Status WriteRunRecord(const std::string& dir, const v1::RunRecord& record) {
   std::string text;
   CHECK(google::protobuf::TextFormat::PrintToString(record, &text));
-  absl::Status status = CreateDirectories(dir);
-  if (!status.ok()) return status;
-  const absl::StatusOr<std::unique_ptr<AtomicFile>> file =
-      AtomicFile::Create(RecordPath(dir), static_cast<int64_t>(text.size()));
-  if (!file.ok()) return file.status();
-  status = (*file)->Write(text.data(), text.size());
-  return status.ok() ? (*file)->Commit() : status;
+  if (absl::Status status = CreateDirectories(dir); !status.ok()) return status;
+  return WriteAtomically(RecordPath(dir), text);
 }
 
 absl::StatusOr<v1::RunRecord> ReadRunRecord(const std::string& dir) {

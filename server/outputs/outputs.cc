@@ -127,14 +127,6 @@ Json ToJson(const std::map<uint64_t, uint64_t>& counts) {
   return list;
 }
 
-absl::Status WriteText(const std::string& path, const std::string& text) {
-  absl::StatusOr<std::unique_ptr<AtomicFile>> file =
-      AtomicFile::Create(path, static_cast<int64_t>(text.size()));
-  if (!file.ok()) return file.status();
-  if (absl::Status status = (*file)->Write(text.data(), text.size()); !status.ok()) return status;
-  return (*file)->Commit();
-}
-
 }  // namespace
 
 double Outputs::SystemTime() {
@@ -242,7 +234,7 @@ std::string SummaryJson(const v1::Job& job, const v1::JobStatus& status, const O
 absl::Status Outputs::WriteSummary(const v1::Job& job, const v1::JobStatus& status,
                                    const SummaryFacts& facts) {
   if (!enabled()) return absl::OkStatus();
-  return WriteText(directory_ + "/summary.json", SummaryJson(job, status, facts));
+  return WriteAtomically(directory_ + "/summary.json", SummaryJson(job, status, facts));
 }
 
 absl::Status Outputs::WriteModel(const v1::Job& job, const ParameterLayout& layout,
