@@ -14,8 +14,8 @@
 namespace catchment {
 namespace {
 
-// The time and the number of steps before a worker is judged: its first steps, with cold caches and choices
-// of kernels, are then few, and an interruption of one second is a tenth of the time.
+// A worker is judged only after this time and this number of steps. Its first steps, with cold caches and
+// the choice of kernels, then weigh little, and an interruption of one second is a tenth of the time.
 constexpr double kWarmUpSeconds = 10;
 constexpr double kWarmUpSteps = 50;
 // The number of pushes before their staleness or outcomes are judged: the standard error of a share is below
@@ -29,7 +29,7 @@ constexpr double kStragglerTimes = 2;
 // jobs with few workers, is not explained by fluctuations.
 constexpr double kStalenessTimes = 1.5;
 constexpr double kStalenessMore = 1;
-// A share of the workers' time: if it were used, it would be worth half as many workers more.
+// A share of the workers' time. Computing during it would be worth half as many additional workers.
 constexpr double kServersShare = 1.0 / 3;
 // A share of the workers' time. Minibatches are read ahead, so any wait means that reading is slower than
 // computing; below this bound it costs little.
@@ -44,7 +44,7 @@ constexpr double kShardTimes = 1.5;
 constexpr double kLargeShardParameters = 1 << 20;
 // Without backup workers only contributions that are in flight when a worker is declared lost should be late.
 constexpr double kLateShare = 0.01;
-// With backup workers some are late by design; most of one worker's being late means that its work is wasted.
+// With backup workers some contributions are late by design. If most of one worker's are, its work is wasted.
 constexpr double kLateShareWithBackup = 0.5;
 // With a staleness limit, more than this share says that it is below the usual staleness.
 constexpr double kLateShareWithLimit = 0.25;
@@ -122,23 +122,22 @@ std::map<uint32_t, PushOutcomes> OutcomesByWorker(const v1::JobStatus& status) {
 std::string StragglerWhy(const v1::JobStatus& status) {
   if (AllWait(status)) return "The others of its group wait for it at every update.";
   if (NumGroups(ConsistencyOf(status)) > 0) {
-    return "Updates are made without it where another is not slower still: what it computes is dropped.";
+    return "Updates do not wait for it unless another worker is even slower; its contributions are dropped.";
   }
   if (ConsistencyOf(status).has_bounded_staleness()) {
-    return "Its contributions are staler than others', and workers that reach the staleness bound wait for "
-           "it.";
+    return "Its contributions are staler than the others', and workers that reach the staleness bound wait "
+           "for it.";
   }
   return "Its contributions are as many times staler as it is slower.";
 }
 
 std::string StragglerAdvice(const v1::JobStatus& status) {
   const std::string machine =
-      "Look at what else runs on its machine and how many --threads it has, or give it another machine";
-  if (!AllWait(status)) return machine + ", or end it: others take over its samples.";
+      "Check the load of its machine and its --threads, or move it to another machine";
+  if (!AllWait(status)) return machine + ", or end it: its samples are assigned to others.";
   return machine +
-         "; or take algorithm.preset sync_backup, which does not wait for the last one, or downpour or "
-         "easgd, "
-         "where no worker waits.";
+         "; or use algorithm.preset sync_backup, which does not wait for the slowest worker, or downpour or "
+         "easgd, in which no worker waits.";
 }
 
 void FindStragglers(const v1::JobStatus& status, std::vector<Warning>* warnings) {
@@ -179,12 +178,12 @@ std::string PeriodField(const v1::JobStatus& status) {
 
 std::string ServersAdvice(const v1::JobStatus& status) {
   const v1::Contribution& contribution = status.settings().algorithm().contribution();
-  std::string advice = AllWait(status) ? "First deal with stragglers, if there are any. Then start" : "Start";
+  std::string advice = AllWait(status) ? "First deal with any stragglers. Then start" : "Start";
   absl::StrAppend(&advice, " more servers (at resume)");
   if (!contribution.has_elastic()) absl::StrAppend(&advice, ", make messages smaller (compression.push)");
   if (!PeriodField(status).empty()) absl::StrAppend(&advice, ", raise ", PeriodField(status));
-  if (contribution.has_gradient()) absl::StrAppend(&advice, ", or take algorithm.preset local_sgd or easgd");
-  return advice + ". A larger batch_size computes longer between messages, too.";
+  if (contribution.has_gradient()) absl::StrAppend(&advice, ", or use algorithm.preset local_sgd or easgd");
+  return advice + ". A larger batch_size also lengthens the computation between messages.";
 }
 
 void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
@@ -213,8 +212,8 @@ void FindWaits(const v1::JobStatus& status, std::vector<Warning>* warnings) {
              "Minibatches are read ahead, so reading them (or getting them from the master) is slower than "
              "computing.",
          .advice =
-             "Put the data on a local disk, leave the worker a processor beside its --threads, or raise "
-             "batch_size where steps take less than a few milliseconds."});
+             "Put the data on a local disk, leave one processor free in addition to the worker's --threads, "
+             "or raise batch_size if steps take less than a few milliseconds."});
   }
 }
 
@@ -232,8 +231,8 @@ void FindSilentWorkers(const v1::JobStatus& status, std::vector<Warning>* warnin
                          .why = absl::StrCat("After ", Seconds(lease),
                                              " it is declared lost, and its samples are assigned to others."),
                          .advice = "Check that its process is alive (its log, its machine's memory) and can "
-                                   "reach the master. If it "
-                                   "is only delayed now and then, raise faults.heartbeat_timeout_seconds."});
+                                   "reach the master. If it is only delayed occasionally, raise "
+                                   "faults.heartbeat_timeout_seconds."});
   }
 }
 
@@ -270,9 +269,9 @@ void FindMissingWorkers(const v1::JobStatus& status, std::vector<Warning>* warni
        .found =
            absl::StrCat("training continues with ", status.workers_size(), " of ", Plural(wanted, "worker")),
        .why = "Training takes longer, and the learning rate and the moving rate were chosen for all of them.",
-       .advice =
-           "The events and the lost workers' logs say why they ended. Start new ones with the same command: "
-           "they join at once."});
+       .advice = "See the events and the lost workers' logs for the reason. Start new workers with the same "
+                 "command; "
+                 "they join at once."});
 }
 
 void FindNoEvaluator(const v1::JobStatus& status, std::vector<Warning>* warnings) {
@@ -304,8 +303,8 @@ void FindStaleness(const v1::JobStatus& status, std::vector<Warning>* warnings) 
                              " updates old on average; with ", Plural(status.settings().workers(), "worker"),
                              " and this algorithm ", Short(expected, 3), " are expected"),
        .why =
-           "They were computed from old weights. The learning rate and the momentum were chosen for fresher "
-           "ones, and training may become slow or diverge.",
+           "They were computed with old weights. The learning rate and the momentum were chosen for fresher "
+           "ones, so training may become slow or diverge.",
        .advice = absl::StrCat("Use fewer workers (there are more than `workers`, or a stream is delayed), ",
                               period.empty() ? "" : absl::StrCat("raise ", period, ", "),
                               "lower optimizer.momentum or the learning rate, or let "
@@ -350,10 +349,10 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
            .measured = outcomes.late_share(),
            .bound = kLateShareWithBackup,
            .found = absl::StrCat(Share(outcomes.late_share()), " of worker ", worker,
-                                 "'s contributions came after their update was made, more than half"),
-           .why = "backup_workers is for a worker that is slow now and then: this one always is, and "
-                  "works for nothing.",
-           .advice = "Give it another machine, or end it and lower backup_workers."});
+                                 "'s contributions arrived after their update was made, more than half"),
+           .why = "backup_workers is meant for workers that are slow occasionally; this one always is, and "
+                  "its work is wasted.",
+           .advice = "Move it to another machine, or end it and lower backup_workers."});
     }
     return;
   }
@@ -371,8 +370,8 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
          .found = absl::StrCat(Share(all.late_share()), " of contributions were ", limit,
                                " updates old or more, and were dropped"),
          .why =
-             "staleness_limit is for outliers. Here the usual staleness, about workers - 1, reaches it, and "
-             "work is lost.",
+             "staleness_limit is meant for outliers, but the usual staleness, about workers - 1, reaches it, "
+             "and work is lost.",
          .advice = "Raise staleness_limit, or use fewer workers."});
     return;
   }
@@ -381,14 +380,12 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
       {.code = "contributions_late",
        .measured = all.late_share(),
        .bound = kLateShare,
-       .found =
-           absl::StrCat(Share(all.late_share()),
-                        " of contributions came after their update was made, more than ", Share(kLateShare)),
-       .why =
-           "They are dropped. Without backup workers that is so only for workers that were taken for lost.",
-       .advice = "See the events: workers that come and go need a longer faults.heartbeat_timeout_seconds or "
-                 "a better "
-                 "network."});
+       .found = absl::StrCat(Share(all.late_share()),
+                             " of contributions arrived after their update was made, more than ",
+                             Share(kLateShare)),
+       .why = "They are dropped. Without backup workers only workers declared lost should be late.",
+       .advice = "See the events: workers that are lost and return need a longer "
+                 "faults.heartbeat_timeout_seconds or a better network."});
 }
 
 // ------------------------------------------------------------------------------------------------ shards
@@ -396,7 +393,7 @@ void FindLate(const v1::JobStatus& status, std::vector<Warning>* warnings) {
 void FindShardsBehind(const v1::JobStatus& status, std::vector<Warning>* warnings) {
   uint64_t highest = 0;
   for (const v1::ShardReport& shard : status.shards()) highest = std::max(highest, shard.version());
-  // The versions that training makes in that time on average.
+  // The average number of updates in that time.
   const double bound = status.wall_seconds() > kShardBehindSeconds
                            ? static_cast<double>(highest) / status.wall_seconds() * kShardBehindSeconds
                            : 0;
@@ -411,7 +408,7 @@ void FindShardsBehind(const v1::JobStatus& status, std::vector<Warning>* warning
          .found = absl::StrCat("server ", shard.shard(), " is ", Count(static_cast<int64_t>(behind)),
                                " updates behind the first, more than ", Seconds(kShardBehindSeconds),
                                " of training"),
-         .why = "It is overloaded, or the master cannot reach it; workers need all shards for every step.",
+         .why = "It is overloaded, or the master cannot reach it. Workers need all shards for every step.",
          .advice = "Check its log and its machine's load and network. A server that cannot be reached for "
                    "faults.connect_timeout_seconds ends the job."});
   }
@@ -434,9 +431,8 @@ void FindLargeShards(const v1::JobStatus& status, std::vector<Warning>* warnings
                                " parameters, ", Times(parameters / even), " times an even share"),
          .why = "Every push and pull takes as long as the largest shard's part of it.",
          .advice =
-             "Lower block_kib, the unit in which weights are placed; with the optimizers LARS, LARC and "
-             "LAMB, which "
-             "need whole tensors, use fewer servers. `catchment validate` shows the placement."});
+             "Lower block_kib, the unit of placement; with the optimizers LARS, LARC and LAMB, which need "
+             "whole tensors, use fewer servers. `catchment validate` shows the placement."});
   }
 }
 
@@ -466,8 +462,8 @@ void FindOverdueCheckpoint(const v1::JobStatus& status, std::vector<Warning>* wa
                       : absl::StrCat("checkpoint.every_seconds is ", settings.every_seconds())),
        .why = "If the job ends now, this training is lost.",
        .advice =
-           "Check the servers' logs: the disk is full or too slow, or one of them does not save. All servers "
-           "need the same --checkpoint_dir, on a file system that they share."});
+           "Check the servers' logs: a disk is full or too slow, or a server does not save. All servers "
+           "need the same --checkpoint_dir, on a shared file system."});
 }
 
 void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings) {
@@ -481,7 +477,7 @@ void FindCheckpoints(const v1::JobStatus& status, std::vector<Warning>* warnings
          .found = absl::StrCat("server ", shard.shard(),
                                " could not save its part of a checkpoint: ", shard.save_error()),
          .why = "If the job ends now, it can only be resumed from an older checkpoint, or not at all.",
-         .advice = "Free space, or give the server permission to write: it tries again."});
+         .advice = "Free space, or give the server permission to write; it retries."});
   }
   FindOverdueCheckpoint(status, warnings);
 }
@@ -499,7 +495,7 @@ void FindOverFitting(const v1::JobStatus& status, std::vector<Warning>* warnings
                              Times(status.test_loss() / best), " times its best of ", Short(best, 4), " ",
                              status.evaluations_since_best(), " evaluations ago; the training loss is ",
                              Short(status.train_loss(), 4)),
-       .why = "The model memorizes its training samples, and gets worse on others.",
+       .why = "The model memorizes its training samples and gets worse on new ones.",
        .advice =
            "Stop, and use the best weights (evaluation.keep_best, evaluation.patience); then add data or "
            "data.augmentation, dropout, or optimizer.weight_decay."});

@@ -85,14 +85,13 @@ std::string DescribeClipNorm(const v1::Job& job) {
 }
 
 std::string DescribeSynchronous(const JobFacts& facts) {
-  const std::string who = facts.workers() == 1
-                              ? "one worker makes it alone"
-                              : absl::StrCat("it is made of the contributions of all ", facts.workers(),
-                                             " workers, and each waits for the slowest");
+  const std::string workers =
+      facts.workers() == 1 ? "the one worker" : absl::StrCat("each of the ", facts.workers(), " workers");
+  const std::string wait = facts.workers() == 1 ? "" : ", so all wait for the slowest";
   const std::string how = facts.elastic()
-                              ? "; all of them exchange against the same center"
-                              : "; gradients are averaged by their samples, in the workers' order";
-  return absl::StrCat("Synchronous. Updates are in step: ", who, how, ".");
+                              ? "All exchange with the same center."
+                              : "Gradients are weighted by their samples and added in the workers' order.";
+  return absl::StrCat("Synchronous. Each update uses one contribution from ", workers, wait, ". ", how);
 }
 
 std::string DescribeGroups(const JobFacts& facts) {
@@ -105,14 +104,12 @@ std::string DescribeGroups(const JobFacts& facts) {
                                     ": later contributions are dropped, and their workers are notified.");
   if (consistency.has_synchronous()) {
     return absl::StrCat("Synchronous with ", Plural(backups, "backup worker"),
-                        ". An update is made of the contributions of all ", facts.workers(), " workers",
-                        dropped);
+                        ". Each update uses the contributions of all ", facts.workers(), " workers", dropped);
   }
   return absl::StrCat(
       "Hybrid. Workers are split into ", consistency.grouped().groups(),
-      " groups that do not wait for each other; how many of the others' updates a group has not "
-      "seen is measured as staleness. A group's update is made of the contributions of all its "
-      "members",
+      " groups that do not wait for each other; staleness counts the updates of other groups that a "
+      "group has not seen. Each update uses the contributions of all members of one group",
       dropped);
 }
 
@@ -120,31 +117,27 @@ std::string DescribeSoftsync(const JobFacts& facts) {
   const v1::NSoftsync& softsync = facts.job().algorithm().consistency().n_softsync();
   return absl::StrCat(
       softsync.amount_case() == v1::NSoftsync::kSize ? "Buffered" : absl::StrCat(softsync.n(), "-softsync"),
-      ". No worker waits: it is answered when its contribution arrives. An update is made "
-      "of every ",
+      ". No worker waits: each is answered when its contribution arrives. An update is made from every ",
       Plural(facts.contributions(), "contribution"),
-      ", from any workers, fewer as workers leave; how many updates old each is then is measured as "
-      "staleness.");
+      ", from any workers, or fewer as workers leave; staleness is the age of each in updates.");
 }
 
 std::string DescribeAsynchronous(const JobFacts& facts) {
   const v1::Consistency& consistency = facts.job().algorithm().consistency();
   const std::string applied =
-      "What a worker sends is applied when it arrives, to weights that others may have moved since it "
-      "fetched "
-      "its own. "
-      "By how many updates is measured as staleness.";
+      "A contribution is applied when it arrives; staleness counts the updates that other workers have "
+      "made since its worker fetched the weights.";
   if (const uint32_t delay = consistency.asynchronous().emulated_delay(); delay > 0) {
     return absl::StrCat(
-        "Asynchronous, with a delay for experiments. No worker waits: what it sends is answered "
+        "Asynchronous, with a delay for experiments. No worker waits: a contribution is answered "
         "when it arrives, and applied when ",
         Plural(delay, "later contribution"), delay == 1 ? " has" : " have",
-        " arrived, as if its worker had been that much slower.");
+        " arrived, as if its worker were that much slower.");
   }
   if (!consistency.has_bounded_staleness()) return "Asynchronous. No worker waits. " + applied;
   const uint32_t bound = consistency.bounded_staleness().bound();
   return absl::StrCat(
-      "Stale synchronous. ", applied, " A worker goes on only while it is ",
+      "Stale synchronous. ", applied, " A worker continues only while it is ",
       bound == 0 ? "no push" : absl::StrCat("at most ", bound, bound == 1 ? " push" : " pushes"),
       " ahead of the slowest.");
 }
@@ -219,7 +212,7 @@ std::string DescribeCompensation(const JobFacts& facts) {
 std::string DescribeOptimizer(const JobFacts& facts) {
   const v1::Optimizer& optimizer = facts.job().optimizer();
   if (!facts.elastic()) {
-    return absl::StrCat(Formula(optimizer), ". On the servers, on the center.",
+    return absl::StrCat(Formula(optimizer), ". Applied by the servers, to the center.",
                         DescribePreparation(optimizer));
   }
   const std::string mu = Short(optimizer.momentum());
@@ -227,7 +220,7 @@ std::string DescribeOptimizer(const JobFacts& facts) {
       optimizer.momentum() == 0
           ? Formula(optimizer)
           : absl::StrCat("Nesterov's momentum: v = ", mu, " * v - lr * gradient(x + ", mu, " * v) ; x += v"),
-      ". On each worker, on its own weights; the center moves by the differences alone.");
+      ". Applied by each worker, to its own weights; the center moves only by the elastic differences.");
 }
 
 std::string DescribeSchedule(const JobFacts& facts) {
@@ -253,7 +246,7 @@ std::string DescribeWorkerScaling(const JobFacts& facts) {
 std::string DescribeBudget(const JobFacts& facts) {
   if (!facts.knows_budget()) {
     return absl::StrCat(Plural(facts.job().epochs(), "epoch"),
-                        " of the table's rows, which are counted when a worker has read them, ",
+                        " of the table's rows, which a worker counts when it reads them, ",
                         Count(facts.job().batch_size()), " a step.");
   }
   const std::string epochs = facts.knows_samples() ? absl::StrCat(Short(facts.epochs(), 4),

@@ -13,7 +13,7 @@
 
 namespace catchment {
 
-// What commands about a running job have in common.
+// Flags that all commands on a running job share.
 struct MasterFlags {
   std::string master;  // HOST:PORT, or the --out of the run
   TlsFiles tls;

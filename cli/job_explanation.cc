@@ -190,7 +190,7 @@ std::string ExplainWorker(const JobFacts& facts) {
 
 std::string ExplainComputation(const JobFacts& facts) {
   const v1::Computation& computation = facts.job().computation();
-  return absl::StrCat("what matrices are multiplied in\n", InFile("computation", computation),
+  return absl::StrCat("precision of matrix products\n", InFile("computation", computation),
                       HangingParagraph("  ", DescribePrecision(computation), 2, kWidth));
 }
 

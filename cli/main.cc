@@ -38,18 +38,18 @@ constexpr char kHelp[] =
   catchment compare JOB --algorithms=A,B,... --out=DIR
                                       trains it with several algorithms and reports which is best
   catchment simulate JOB --workers=1,16,256 --step=lognormal:120ms:0.3 --out=DIR
-                                      the same for a cluster that is not here, in virtual time
+                                      predicts the same for a cluster you do not have
   catchment tune JOB --over=PATH=RANGE --out=DIR
                                       searches for the best values of fields, such as the learning rate
   catchment advise JOB|RUN_DIR|HOST:PORT
-                                      says which algorithm and learning rate suit it, by simulation
-  catchment report DIR... --out=DIR   makes the report from finished runs, of this machine and of others
+                                      recommends an algorithm and a learning rate, by simulation
+  catchment report DIR... --out=DIR   makes the report from finished runs, wherever they ran
   catchment status HOST:PORT|DIR      shows the status of a running job and what delays it
   catchment watch HOST:PORT|DIR       shows its curves, workers and servers in a web page
   catchment stop HOST:PORT|DIR        stops it with a checkpoint
   catchment manifests JOB --image=IMAGE
                                       prints its manifests for Kubernetes
-  catchment doctor [HOST:PORT]        checks whether this machine can run a job, and says what to do
+  catchment doctor [HOST:PORT]        checks whether this machine can run a job, and names remedies
   catchment pack JOB --out=DIR        writes its data as shards that workers share in memory
   catchment examples DIR              writes job files and programs to start from
   catchment health HOST:PORT          queries the health of a server, for probes
@@ -61,7 +61,7 @@ constexpr char kHelp[] =
 A first run, without data:
   catchment examples examples && catchment train examples/drawn_digits.textproto --workers=2
 
-For jobs over several machines start catchment_server and catchment_worker by hand: see README.md.
+For jobs on several machines, start catchment_server and catchment_worker on each: see README.md.
 )";
 
 using Arguments = std::vector<std::string>;
@@ -134,7 +134,7 @@ int RefuseSubcommand(const std::string& word, std::ostream* err) {
   return kExitUsage;
 }
 
-// Returns what a worker that this command starts could compute on.
+// Describes the device that a worker started by this command could compute on.
 std::string DescribeCuda() {
   const absl::StatusOr<DaemonPaths> daemons = FindOwnDaemons();
   if (!daemons.ok()) return absl::StrCat("unknown: ", daemons.status().message());

@@ -16,7 +16,7 @@ struct ScreenSize {
 // Returns the size of the terminal behind the file descriptor; zeros if there is none.
 ScreenSize TerminalSize(int fd);
 
-// Where a subcommand writes.
+// The streams that a subcommand writes to.
 struct Streams {
   using Size = std::function<ScreenSize()>;
 

@@ -52,7 +52,7 @@ struct TrainOutcome {
   absl::Status status;     // ok: the master ended with exit code 0
   int signal = 0;          // by which the user ended the job; 0: none
   v1::JobStatus training;  // the last one while it trained
-  // Of a job that has its results: workers whose programs failed after the last step, and "evaluator" if it failed.
+  // For a job with results: the workers whose programs failed after the last step, and "evaluator" if that failed.
   std::set<std::string> failed;
 };
 

@@ -42,7 +42,7 @@ bool IsDevice(const std::string& text) {
 }
 
 absl::Status Check(const TrainOptions& o) {
-  if (o.out.empty()) return absl::InvalidArgumentError("--out=: takes a directory");
+  if (o.out.empty()) return absl::InvalidArgumentError("--out=: needs a directory");
   if (o.resume != AutoSwitch::kOff && o.overwrite) {
     return absl::InvalidArgumentError(
         "--resume continues an earlier run and --overwrite deletes it: choose one");
@@ -69,7 +69,7 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   flags.AddAutoSwitch(
       "resume", &o->resume,
       "Resumes from the last checkpoint in DIR, with any number of servers and workers. Without "
-      "JOB it takes the job in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
+      "JOB it reads the job in DIR. auto: resumes if there is a checkpoint, and begins otherwise.");
   flags.AddSwitch("overwrite", &o->overwrite, "Deletes an earlier run in DIR first.");
   flags.AddSwitch("json", &o->json,
                   "Prints only the content of summary.json to standard output, and notes to standard error.");
@@ -78,11 +78,12 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   flags.AddInt("threads", "N", 1, &o->threads,
                "Threads of each worker. Default: this machine's processors divided between the workers.");
   flags.AddString("device", "DEVICE", &o->device,
-                  "auto, cpu, cuda or cuda:INDEX, in place of the job's `device`.");
-  flags.AddString("program", "COMMAND", &o->program,
-                  "Computes the gradients in place of layers of the job: each worker starts it, with "
-                  "/bin/sh. JOB may be left out, and so may its `model` and `data`: the program is run once "
-                  "more, before, to describe them.");
+                  "auto, cpu, cuda or cuda:INDEX. Overrides the job's `device`.");
+  flags.AddString(
+      "program", "COMMAND", &o->program,
+      "Computes the gradients instead of the job's layers; each worker starts it with /bin/sh. JOB, "
+      "or its `model` and `data`, may be left out: the program is then first run once to describe "
+      "them.");
   flags.AddSeconds("stall_seconds", &o->stall_seconds,
                    "Ends the job after this time without progress. Default 600.");
   line.check = [o] { return Check(*o); };

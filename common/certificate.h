@@ -13,7 +13,7 @@
 
 namespace catchment {
 
-// What a certificate names each role of its owner with, among its subject alternative names: "catchment:role/server".
+// Prefix of the subject alternative names with which a certificate names its owner's roles: "catchment:role/server".
 inline constexpr char kRoleUri[] = "catchment:role/";
 
 struct Certificate {

@@ -88,7 +88,7 @@ class FlagSet {
   bool help_in_json_ = false;
 };
 
-// What follows the name of a program or of a subcommand, and what its help says.
+// The arguments and the help text of a program or a subcommand.
 struct CommandLine {
   // The positional argument.
   struct Argument {

@@ -12,7 +12,7 @@
 
 namespace catchment {
 
-// How a daemon ends: the last line on standard error has both.
+// The reason and the code with which a daemon exits. Its last line on standard error has both.
 struct DaemonEnd {
   std::string reason;
   int exit_code = 0;

@@ -9,7 +9,7 @@
 
 namespace catchment {
 
-// Who locks a directory.
+// Describes the process that locks a directory.
 struct LockUser {
   std::string file = "master.lock";     // in the directory
   std::string name = "another master";  // of another one, in errors

@@ -13,7 +13,7 @@
 
 namespace catchment {
 
-// Who has named a file, and therefore what it may be.
+// The origin of a file's name, which decides what kinds of file are accepted.
 enum class FileNamedBy {
   kDirectory,  // it was found in a directory: a regular file
   kUser,       // in a command line: also a pipe of the process (/dev/stdin, a shell's <(...)), or a terminal

@@ -198,12 +198,13 @@ class Inference {
     if (residual.layers().empty()) {
       Problem(".layers", "is empty; give the layers of the branch");
     } else if (branch && shape_ && *branch != *shape_) {
-      Problem("", absl::StrCat("its layers come to ", ToString(*branch), " and its shortcut",
-                               residual.shortcut().empty() ? ", the input itself, is " : " comes to ",
-                               ToString(*shape_), "; a sum needs equal shapes",
-                               residual.shortcut().empty() ? ": give a shortcut that comes to it, as conv2d "
-                                                             "{ kernel_size: 1 } with the branch's stride"
-                                                           : ""));
+      Problem("",
+              absl::StrCat("its layers produce ", ToString(*branch), " but its shortcut",
+                           residual.shortcut().empty() ? ", the input itself, is " : " produces ",
+                           ToString(*shape_), "; a sum needs equal shapes",
+                           residual.shortcut().empty() ? ": give a shortcut that produces the same, such as "
+                                                         "conv2d { kernel_size: 1 } with the branch's stride"
+                                                       : ""));
     }
     if (!branch) shape_.reset();
   }
@@ -314,7 +315,7 @@ class Inference {
     return shape_.has_value();
   }
 
-  // Returns false, after reporting the problem, if the input is no image; the caller must then empty shape_.
+  // Returns false, after reporting the problem, if the input is not an image; the caller must then empty shape_.
   bool TakesImages() {
     if (!shape_ || shape_->kind == SampleKind::kImage) return true;
     Problem("",

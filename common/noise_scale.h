@@ -16,7 +16,7 @@
 
 namespace catchment {
 
-// Of fewer measurements the quotient may be many times too large or too small.
+// With fewer measurements the quotient may be wrong by a large factor.
 inline constexpr uint64_t kFewestNoiseUpdates = 10;
 
 // Returns the sum over all servers; nothing if one of them has not measured it.

@@ -36,7 +36,7 @@ void ClearSecurityEnvironment();
 // Returns InvalidArgument if only some files are given.
 absl::Status CheckComplete(const TlsFiles& tls);
 
-// What daemons log with --insecure.
+// Logged by daemons with --insecure.
 inline constexpr char kInsecureWarning[] =
     "INSECURE: connections over the network are neither encrypted nor authenticated (--insecure); everyone "
     "who reaches "

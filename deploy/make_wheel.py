@@ -48,8 +48,8 @@ Description-Content-Type: text/markdown
 
 # Catchment
 
-Catchment trains neural networks on several processes and machines with a parameter server: servers hold the weights,
-workers compute gradients. A model in PyTorch changes three lines:
+Catchment is a parameter server for data-parallel training: servers hold the weights, workers compute gradients. A
+PyTorch program changes three lines:
 
 ```python
 import catchment.torch as catchment

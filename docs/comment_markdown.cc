@@ -13,8 +13,8 @@
 namespace catchment {
 namespace {
 
-// What is not plain prose. Groups: 1 code already, 2 arXiv's number, 3 a path of files, 4 a flag or a
-// variable, 5 a word or a path of fields, 6 a character that Markdown would take.
+// Matches everything except plain prose. Groups: 1 existing code, 2 an arXiv number, 3 a path of files, 4 a flag or a
+// variable, 5 a word or a path of fields, 6 a character that is special in Markdown.
 const std::regex& Special() {
   static const auto* const special = new std::regex(
       "(`[^`]*`)"
@@ -28,7 +28,7 @@ const std::regex& Special() {
 
 std::string Code(const std::string& text) { return absl::StrCat("`", text, "`"); }
 
-// From docs/, where the page is.
+// Links to a file, relative to docs/, which contains the page.
 std::string File(const std::string& path) {
   if (path == "docs/algorithms") return "[docs/algorithms](algorithms/README.md)";
   if (absl::StartsWith(path, "docs/")) return absl::StrCat("[", path, "](", path.substr(5), ")");

@@ -16,7 +16,7 @@
 namespace catchment {
 
 struct CommentWords {
-  // Where a word or a path of fields ("optimizer.schedule") leads; empty: nowhere.
+  // Returns the target of the link from a word or a path of fields ("optimizer.schedule"); empty if there is none.
   std::function<std::string(const std::string& word)> link;
   // Shown as code although they look like any word ("FLOAT32").
   std::set<std::string> code;

@@ -36,7 +36,7 @@ class Optimizer {
     float* weights = nullptr;
     float* states[3] = {};  // num_states() of them; zero before the first step
     float* copy = nullptr;  // receives the new weights; may be null
-    // Where each tensor ends, in ascending order, the last one at n. Only read with whole_tensors.
+    // The end of each tensor, ascending, the last one at n. Only read with whole_tensors.
     absl::Span<const int64_t> tensor_ends;
 
     // Returns the values begin .. begin+size-1, without tensor_ends.
@@ -99,7 +99,7 @@ struct OptimizerKind {
 // Returns every kind but UNSET, in the order of their numbers.
 absl::Span<const OptimizerKind* const> OptimizerKinds();
 
-// Returns null for UNSET and for a number that is no kind.
+// Returns null for UNSET and unknown values.
 const OptimizerKind* FindOptimizerKind(v1::Optimizer::Kind kind);
 
 // Returns sentences about what is done to the gradient before the optimizer's formula, each with a space before it; empty

@@ -22,7 +22,7 @@ class Heartbeat {
     std::function<v1::Progress()> progress;
     // Called when the master asks the worker to end.
     std::function<void(const std::string& reason)> on_stop;
-    // Called when the worker is no longer a member, or the master could not be reached for `give_up_seconds`.
+    // Called when the worker has lost its membership, or the master could not be reached for `give_up_seconds`.
     std::function<void(const absl::Status& status)> on_lost;
   };
 

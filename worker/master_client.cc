@@ -132,7 +132,7 @@ grpc::Status MasterClient::StreamBest(grpc::ClientContext* context, v1::BestWeig
 
 bool MasterClient::Pause(double seconds, const StopFlag& stop) {
   if (channel_->GetState(false) == GRPC_CHANNEL_READY) return stop.Pause(seconds);
-  // gRPC goes on with connecting only while a thread waits in it: after a plain pause it would be no further.
+  // gRPC continues connecting only while a thread waits in it; a plain pause would make no progress.
   const double end = clock_.Now() + seconds;
   while (!stop.IsSet() && clock_.Now() < end) {
     if (channel_->WaitForConnected(std::chrono::system_clock::now() + kSlice)) break;

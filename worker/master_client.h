@@ -73,7 +73,7 @@ class MasterClient {
 
  private:
   static constexpr double kCallSeconds = 10;
-  // How long a message of a stream may take, and, after the last one, the master's writing to its disk.
+  // Time limit for each message of a stream, and, after the last one, for the master to write to its disk.
   static constexpr double kStallSeconds = 120;
 
   // Returns the context of a call that ends after `seconds`, if there are any, with the token.

@@ -11,7 +11,7 @@ namespace catchment {
 namespace {
 
 constexpr size_t kValuesPerPart = 1 << 18;  // 1 MiB
-// How long a call may take: the master serves one worker at a time, and its disk may be slow.
+// Time limit of a call: the master serves one worker at a time, and its disk may be slow.
 constexpr double kCallSeconds = 120;
 
 class Saver {

@@ -17,7 +17,7 @@ struct WorkerState {
   struct Vector {
     std::string name;
     absl::Span<float> values;
-    // Where `values` begin in the vector, which may be listed in several parts, in order.
+    // The position of `values` in the vector, which may be listed in several parts, in order.
     int64_t begin = 0;
   };
   struct Number {

@@ -39,7 +39,7 @@ std::string SettingsText(const Candidate& candidate) {
       "learning rate ", Short(candidate.learning_rate, 3));
 }
 
-// Returns what is not the preset's.
+// Returns the preset's name, and which settings differ from the preset's own.
 std::string NameOf(const Candidate& candidate) {
   switch (candidate.settings) {
     case Candidate::kJob:
@@ -53,27 +53,28 @@ std::string NameOf(const Candidate& candidate) {
 
 std::string SureText(const Trials& trials) {
   if (trials.quadratic) {
-    return "That is not sure: a quadratic function shows what is stable and what waits, not the accuracy of "
-           "the model.";
+    return "That is not certain: a quadratic function shows stability and waiting, not the accuracy of the "
+           "model.";
   }
   if (trials.sure && trials.recommended == 1) {
-    return absl::StrCat("That is sure as far as ", kSeeds,
+    return absl::StrCat("That is certain as far as ", kSeeds,
                         " seeds show: nothing else ends as high with this budget.");
   }
-  return trials.sure
-             ? absl::StrCat("That is sure as far as ", kSeeds, " seeds show: it was the first with each.")
-             : absl::StrCat("That is not sure: with some of ", kSeeds,
-                            " seeds it ended lower, or another of the best was sooner.");
+  return trials.sure ? absl::StrCat("That is certain as far as ", kSeeds,
+                                    " seeds show: it was the fastest with each.")
+                     : absl::StrCat("That is not certain: with some of ", kSeeds,
+                                    " seeds it ended lower, or another of the best was faster.");
 }
 
 std::string RecommendationText(const Evidence& evidence, const Trials& trials) {
   const std::string workers = Plural(evidence.workers(), "worker");
   if (trials.recommended == 0) {
-    return Paragraph("Take: ", absl::StrCat("none of what was tried trains with ", workers,
-                                            ": all runs diverged; take fewer workers, or smaller updates."));
+    return Paragraph("Use: ",
+                     absl::StrCat("nothing that was tried trains with ", workers,
+                                  ": all runs diverged. Use fewer workers or a smaller learning rate."));
   }
   const Trial& first = trials.trials[0];
-  return Paragraph("Take: ",
+  return Paragraph("Use: ",
                    absl::StrCat(NameOf(first.candidate), " with ", SettingsText(first.candidate), ". With ",
                                 workers, " it reached ", Percent(trials.target), " after ",
                                 Duration(first.SecondsTo(trials.target).value_or(0)), ", and ",
@@ -94,11 +95,10 @@ std::string WaitingText(const Trials& trials) {
       absl::StrCat("the workers of sync wait for ", Percent(sync->waiting()), " of their time");
   if (!named.empty()) {
     absl::StrAppend(&text, "; ", absl::StrJoin(named, " and "),
-                    " exchange only once in several steps, and end as high as the best");
+                    " exchange only every few steps, and end as high as the best");
   } else if (!others.empty()) {
-    absl::StrAppend(
-        &text,
-        "; presets that exchange only once in several steps wait less, but end lower with this budget");
+    absl::StrAppend(&text,
+                    "; presets that exchange only every few steps wait less, but end lower with this budget");
   }
   return Paragraph("Waiting: ", absl::StrCat(text, "."));
 }
@@ -124,13 +124,14 @@ std::string ScalingText(const Evidence& evidence, const Scaling& scaling) {
   for (const ServerRow& row : scaling.rows) {
     rows.push_back(absl::StrCat(Share(row.computing), " with ", Plural(row.servers, "server")));
   }
-  return Paragraph("Servers: ",
-                   absl::StrCat("with ", evidence.job.algorithm().preset(),
-                                " workers compute for a share of ", absl::StrJoin(rows, ", "), ". ",
-                                scaling.servers ? absl::StrCat(Plural(*scaling.servers, "server"),
-                                                               " would keep ", Share(kEfficiency), ".")
-                                                : absl::StrCat("More servers do not bring it to ",
-                                                               Share(kEfficiency), ".")));
+  return Paragraph(
+      "Servers: ",
+      absl::StrCat("with ", evidence.job.algorithm().preset(), " the share of time that workers compute is ",
+                   absl::StrJoin(rows, ", "), ". ",
+                   scaling.servers
+                       ? absl::StrCat(Plural(*scaling.servers, "server"), " would keep it at ",
+                                      Share(kEfficiency), ".")
+                       : absl::StrCat("More servers do not raise it to ", Share(kEfficiency), ".")));
 }
 
 const char* ToString(BatchAdvice::Place place) {

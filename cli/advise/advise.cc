@@ -154,7 +154,7 @@ absl::StatusOr<Evidence> Collect(const Options& options) {
   }
 }
 
-// What was measured with other numbers of workers or servers says nothing about these.
+// Overrides the numbers of workers and servers, and drops measurements that do not apply to the new numbers.
 void Override(const Options& options, Evidence* evidence) {
   // A job file has been read with them.
   const bool other = options.workers > 0 && SubjectOf(options.subject) != Subject::kJob;

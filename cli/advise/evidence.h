@@ -1,4 +1,4 @@
-// What advice rests on: a job, and what was measured of it.
+// The evidence that advice rests on: a job and its measurements.
 #ifndef CATCHMENT_CLI_ADVISE_EVIDENCE_H_
 #define CATCHMENT_CLI_ADVISE_EVIDENCE_H_
 
@@ -15,7 +15,7 @@
 
 namespace catchment {
 
-// Of a run that has trained.
+// Measurements of a run that has trained.
 struct Measured {
   double compute_share = 0;         // of the time of its workers
   std::optional<double> staleness;  // the mean; nothing before the first update

@@ -31,11 +31,11 @@ struct Scaling {
   std::optional<int> servers;   // the fewest of the rows that keep kEfficiency
 };
 
-// What larger updates bring. B samples in an update take 1 + N / B times the fewest possible updates to a loss, and
+// The effect of larger updates. B samples in an update take 1 + N / B times the fewest possible updates to a loss, and
 // 1 + B / N times the fewest possible samples, with the gradient noise scale N (common/noise_scale.h).
 struct BatchAdvice {
-  // Of the scale, relative to the samples in an update. Below half of N larger updates pay, since they take fewer updates
-  // and few more samples; above twice N they hardly take fewer updates.
+  // Position of the samples in an update relative to the scale N. Below N / 2 larger updates pay, since they need fewer
+  // updates and hardly more samples; above 2 N they hardly need fewer updates.
   enum Place { kUnknown, kBelow, kAbout, kAbove };
   Place place = kUnknown;
   double samples_per_update = 0;

@@ -28,12 +28,12 @@ constexpr double kCondition = 100;
 constexpr double kUsualNoise = 0.1;
 // A bounded learning rate is tried if it is this much lower than the job's.
 constexpr double kLower = 0.95;
-// Of ComputingShare, for each worker.
+// Steps of each worker in ComputingShare.
 constexpr int64_t kSteps = 30;
 // Forward, and twice that backward; a multiplication and an addition for each weight.
 constexpr double kOperationsPerWeight = 6;
 
-// What every trial trains.
+// The model and the budget of every trial.
 struct Course {
   std::optional<QuadraticModel> quadratic;
   std::string model;

@@ -1,8 +1,8 @@
-// What a job's candidates do in simulations (simulation/simulation.h): every preset with its own settings, and those of the
-// job. The few best are simulated again with other seeds.
+// Simulates a job's candidates (simulation/simulation.h): every preset with its own settings, and the job's own algorithm.
+// The best few are simulated again with other seeds.
 //
-// The trials train the job's model on its data for at most kMostOperations each. Where that would be less than
-// kFewestSteps of each worker, or the data or the memory is not here, a quadratic function takes its place.
+// Each trial trains the job's model on its data for at most kMostOperations. If that allows fewer than kFewestSteps of
+// each worker, or if this machine lacks the data or the memory, a quadratic function is trained instead.
 //
 // Units: seconds; accuracies are shares. Threads: one.
 #ifndef CATCHMENT_CLI_ADVISE_TRIALS_H_
@@ -21,12 +21,12 @@
 
 namespace catchment {
 
-// What ends this far below the best trial is not recommended.
+// Candidates that end further than this below the best trial are not recommended.
 inline constexpr double kMargin = 0.01;
 // Floating-point operations of one trial.
 inline constexpr double kMostOperations = 3e11;
 inline constexpr int64_t kFewestSteps = 20;
-// Of the quadratic: each worker's, and of all together in one trial.
+// Limits on the steps of a trial of the quadratic: of each worker, and of all workers together.
 inline constexpr int64_t kMostSteps = 200;
 inline constexpr int64_t kMostQuadraticSteps = 20000;
 // Each of the best is tried with so many seeds.
@@ -52,8 +52,8 @@ struct Trial {
   double accuracy() const;  // the mean at the end; 0 if a run diverged
   double lowest() const;    // of the runs
   double waiting() const;   // the share of the workers' time that exchanges and other workers take
-  // Returns the mean time to this accuracy, where a run that did not reach it counts as a whole; nothing if the mean at the
-  // end is below it.
+  // Returns the mean time to this accuracy; a run that did not reach it counts with its whole time. Returns nothing if the
+  // mean accuracy at the end is below the target.
   std::optional<double> SecondsTo(double target) const;
 };
 
@@ -67,7 +67,7 @@ struct Trials {
   std::string model;    // what was trained, in words
   int64_t samples = 0;  // of each run, by all workers
   double target = 0;    // the accuracy to which they are timed: kMargin below the best mean
-  // Those that may be recommended first, by their time to `target`; then by their accuracy.
+  // Sorted: first the candidates that may be recommended, by their time to `target`; then the others by their accuracy.
   std::vector<Trial> trials;
   size_t recommended = 0;  // how many of them
   std::vector<LeftOutPreset> left_out;

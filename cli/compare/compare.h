@@ -27,14 +27,14 @@ struct CompareBudget {
   double seconds = 0;
 };
 
-// How the learning rate and the momentum of an algorithm are found: by successive halving (PlanSearches in compare_plan.h), or
-// not at all.
+// The search for the learning rate and the momentum of an algorithm: successive halving (PlanSearches in compare_plan.h), or
+// none.
 enum class SearchKind { kHalving, kNone };
 
-// Where the runs train.
+// The system on which the runs train.
 enum class LauncherKind { kLocal, kSlurm, kKubernetes };
 
-// What a run asks Slurm for.
+// The resources that a run requests from Slurm.
 struct SlurmOptions {
   int nodes = 0;          // 0: 1
   int gpus_per_node = 0;  // 0: the workers compute on processors

@@ -286,7 +286,7 @@ CommandLine CompareCommandLine(CompareOptions* o) {
 void AddLaunchFlags(CompareOptions* o, FlagSet* flags) {
   flags->AddInt("threads", "N", 1, &o->threads,
                 "Threads of each worker. Default 1, for any number of workers.");
-  flags->AddString("device", "DEVICE", &o->device, "auto, cpu or cuda, in place of the job's `device`.");
+  flags->AddString("device", "DEVICE", &o->device, "auto, cpu or cuda. Overrides the job's `device`.");
   flags->AddString("program", "COMMAND", &o->program,
                    "Computes the gradients, as in `catchment train`. JOB may then be left out.");
   flags->AddSeconds("stall_seconds", &o->stall_seconds,

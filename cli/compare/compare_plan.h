@@ -30,7 +30,7 @@ using FoundHyperparameters = std::map<std::pair<std::string, int>, Hyperparamete
 Hyperparameters HyperparametersOf(const v1::Job& job);
 void SetHyperparameters(const Hyperparameters& hyperparameters, v1::Job* job);
 
-// What a search tries. A step is learning_rate / (1 - momentum), as far as one gradient moves the weights in total.
+// The values that a search tries. A step is learning_rate / (1 - momentum), how far one gradient moves the weights in total.
 struct SearchSpace {
   std::optional<float> learning_rate;  // a value that is given, for every momentum
   double largest_step = 0;             // otherwise: this times 1, 0.5, 0.25, 0.1 and 0.05

@@ -1,5 +1,5 @@
-// Where the runs of a comparison train. A run's directory is all that a launcher leaves: a run is done if that has its
-// result (IsDone in compare_directory.h).
+// Launchers start the runs of a comparison on this machine or on a cluster. A launcher leaves nothing but the directory of
+// each run; the run is done if that contains its result (IsDone in compare_directory.h).
 #ifndef CATCHMENT_CLI_COMPARE_LAUNCHER_H_
 #define CATCHMENT_CLI_COMPARE_LAUNCHER_H_
 
@@ -30,7 +30,7 @@ class Launcher {
   virtual absl::Status Launch(std::vector<PlannedRun> runs, const FollowingRuns& following,
                               const CompareDirectory& directory, CompareProgress* progress, int* signal) = 0;
 
-  // Whether it carries out several runs at once.
+  // Returns true if the launcher executes several runs at once.
   virtual bool concurrent() const { return false; }
 };
 

@@ -1,4 +1,4 @@
-// What a run asks Slurm for, and what Slurm's commands print, as text. cli/compare/slurm_launcher.h executes them.
+// Writes sbatch's command lines and parses the output of Slurm's commands. cli/compare/slurm_launcher.h executes them.
 //
 // Threads: pure functions.
 #ifndef CATCHMENT_CLI_COMPARE_SLURM_JOB_H_

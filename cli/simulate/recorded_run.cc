@@ -48,7 +48,7 @@ absl::StatusOr<double> Positive(const std::string& directory, const Json& summar
       absl::StrCat("--from=", directory, ": its summary.json has no ", key, " above 0"));
 }
 
-// What a worker did between two lines of metrics.
+// A worker's progress between two lines of metrics.
 struct Interval {
   int line;        // at its end
   double seconds;  // of a step
@@ -112,7 +112,7 @@ struct SquareSum {
 
 // Returns the relative standard deviation of one step, from the intervals between lines of metrics. Differences between
 // consecutive intervals (Allan's variance) are free of what slows a worker down for longer, such as other processes on its
-// machine, which is no property of single steps. What all workers have in common at a time, such as the load of a
+// machine, which is not a property of single steps. What all workers have in common at a time, such as the load of a
 // machine that they share, makes none wait for another: it is subtracted where several workers trained.
 double StepDeviation(const std::string& metrics, double batch_size) {
   std::map<std::pair<int, int>, std::vector<Difference>> differences;  // by the lines of the two intervals

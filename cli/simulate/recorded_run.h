@@ -1,5 +1,5 @@
-// What a simulation takes from a finished run: the time of a step, by how much first steps differ, and the time of an
-// exchange.
+// Reads the inputs of a simulation from a finished run: the time of a step, the additional time of first steps, and the
+// time of an exchange.
 #ifndef CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_
 #define CATCHMENT_CLI_SIMULATE_RECORDED_RUN_H_
 

@@ -6,23 +6,23 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment simulate JOB --workers=N,M,... --step=DISTRIBUTION --out=DIR [flags]
 
-Says what `catchment compare` would measure on a cluster that is not here: which algorithm, and how many workers. The
-shards, update rules, optimizers, the master with its leases and the workers' halves of the algorithms are those of the
-real programs, driven in virtual time; only clocks, the network and the time of a step are modelled. Gradients are
-computed here, once for each simulated step, so that accuracies are real. The same seed gives the same report.json.
+Predicts what `catchment compare` would measure on a cluster you do not have: which algorithm is best, and with how many
+workers. The code of the master, the shards and the workers' halves of the algorithms is that of the real programs, run
+in virtual time; only clocks, the network and the time of a step are modelled. Gradients are computed on this machine,
+once for each simulated step, so accuracies are real. The same seed produces the same report.json.
 
 Examples:
   catchment simulate examples/mnist_mlp.textproto --algorithms=sync,downpour,staleness_aware --workers=1,8,60 \
       --step=lognormal:50ms:0.3 --network=10Gbit:50us --out=sim
   catchment simulate examples/mnist_cnn.textproto --algorithms=sync,downpour --workers=64,256,1024 \
       --step=lognormal:120ms:0.3 --straggler=1%:10x --gradient=quadratic:100:0.1 --budget=samples:6400000 --out=sim
-  catchment simulate job.textproto --from=out --workers=2,8,32 --out=sim    step times of the run in out
+  catchment simulate job.textproto --from=out --workers=2,8,32 --out=sim    with the step times of the run in out
 )";
 
 constexpr char kNotes[] = R"(
 DISTRIBUTION: constant:MEAN, lognormal:MEAN:SIGMA, exponential:MEAN or gamma:MEAN:SHAPE; times are 120ms, 50us, 2s.
 
-Exit code: 0: all runs are done or diverged; 1: a run failed, or none is done; 2: wrong command line.
+Exit code: 0: every run finished or diverged; 1: a run failed, or none finished; 2: wrong command line.
 docs/simulate.md says what is modelled, and how far the predictions are from measurements.
 )";
 
@@ -48,8 +48,10 @@ absl::Status CheckStragglers(const SimulateOptions& o, int most) {
   for (const StragglerModel& straggler : o.stragglers) {
     if (!straggler.worker || *straggler.worker < static_cast<uint32_t>(most)) continue;
     return absl::InvalidArgumentError(absl::StrCat("--straggler=", straggler.text, ": no run has a worker ",
-                                                   *straggler.worker, ": they count from 0, and at most ",
-                                                   most, " are used"));
+                                                   *straggler.worker,
+                                                   ": workers are numbered from 0, and no "
+                                                   "run has more than ",
+                                                   most));
   }
   return absl::OkStatus();
 }
@@ -66,16 +68,15 @@ CommandLine SimulateCommandLine(SimulateOptions* o) {
 }
 
 void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
-  flags->AddParsed(
-      "step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
-      "Time that a worker computes for a minibatch. Default: that of --from, or of model.synthetic.");
+  flags->AddParsed("step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
+                   "Time to compute a minibatch. Default: from --from, or from model.synthetic.");
   flags->AddParsed(
       "start", "none|DISTRIBUTION", Parser(ParseStart, &o->start),
-      "By how much the first step of each worker takes longer, such as exponential:2s for programs that "
-      "compile: workers begin apart. Default: that of --from, or exponential with the mean of a step.");
+      "Additional time of each worker's first step, such as exponential:2s for programs that compile. "
+      "Default: from --from, or exponential with the mean of a step.");
   flags->AddParsed(
       "network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
-      "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. Default: that of "
+      "Link of each process, in each direction, such as 10Gbit:50us, or unlimited:0us. Default: from "
       "--from, or 10Gbit:50us.");
   flags->AddParsed(
       "straggler", "WHO:TIMESx",
@@ -85,8 +86,7 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
         return straggler.status();
       },
       "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers; 1%steps:10x one of a hundred "
-      "steps. May "
-      "be repeated.");
+      "steps. May be repeated.");
   flags->AddParsed(
       "failures", "MEAN:AWAY",
       [o](const std::string& text) {
@@ -95,7 +95,7 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
         o->failures_text = text;
         return failures.status();
       },
-      "2h:30s: each worker is lost at random, after two hours on average, and back 30 seconds later. "
+      "2h:30s: each worker is lost at random, after two hours on average, and returns 30 seconds later. "
       "Default: none.");
   flags->AddParsed(
       "gradient", "job|quadratic:CONDITION:NOISE",
@@ -106,12 +106,12 @@ void AddModelFlags(SimulateOptions* o, FlagSet* flags) {
         if (quadratic.ok()) o->quadratic = *quadratic;
         return quadratic.status();
       },
-      "What is trained: the job's model on its data, or a quadratic function in its place, for thousands of "
-      "workers; its "
-      "accuracy is the share of the initial loss that is gone. Default job.");
-  flags->AddString("from", "RUN_DIR", &o->from,
-                   "The --out of a finished run, for the time of a step, of the first one, and the network. "
-                   "Flags go before.");
+      "Trains the job's model on its data, or a quadratic function instead, for thousands of workers; its "
+      "accuracy is the fraction by which the loss has fallen. Default job.");
+  flags->AddString(
+      "from", "RUN_DIR", &o->from,
+      "The --out of a finished run, from which step times, the additional time of first steps and "
+      "the network are read. Flags override them.");
 }
 
 }  // namespace catchment

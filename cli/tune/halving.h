@@ -27,7 +27,7 @@ struct Rung {
   double share = 1;
 };
 
-// Of the trials of a rung, one of kHalvingFactor goes on to the next, with kHalvingFactor times the share.
+// One in kHalvingFactor trials of a rung continues in the next, with kHalvingFactor times the share of the budget.
 inline constexpr int kHalvingFactor = 3;
 
 // Returns the rungs of a search with so many trials, at least 1. The last one has the share 1 and fewer than kHalvingFactor
@@ -46,7 +46,7 @@ std::vector<Rung> PlanRungsThatCost(int trials, double cost);
 std::vector<int> BestTrials(const std::vector<int>& trials,
                             const std::vector<std::optional<TrialScore>>& scores, int keep);
 
-// What happened in one rung.
+// The outcome of one rung.
 struct RungResult {
   Rung rung;
   std::vector<int> trials;                        // numbers from 0

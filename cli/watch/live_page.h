@@ -12,7 +12,7 @@
 
 namespace catchment {
 
-// What a job has measured over time. A job that goes back to a checkpoint loses the part that it trains again.
+// A job's measurements over time. If the job goes back to a checkpoint, those after the checkpoint are dropped.
 class RunHistory {
  public:
   struct Point {

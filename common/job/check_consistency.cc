@@ -55,7 +55,7 @@ void CheckStalenessLimit(const v1::Job& job, Problems* problems) {
   } else if (asynchronous.emulated_delay() > 0) {
     problems->Add(
         path,
-        "does not go with emulated_delay, which applies contributions long after they were answered; "
+        "cannot be combined with emulated_delay, which applies contributions long after they were answered; "
         "leave one of them out");
   } else if (contribution.has_gradient() &&
              contribution.gradient().fetch_period() != contribution.gradient().push_period()) {
@@ -97,22 +97,23 @@ void CheckKind(const v1::Job& job, Problems* problems) {
 void CheckElastic(const v1::Job& job, Problems* problems) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   const std::string apart =
-      "does not go with contribution elastic: the worker would be moved before the center, by another "
+      "cannot be combined with contribution elastic: the worker would be moved before the center, by another "
       "difference";
   if (consistency.has_n_softsync()) problems->Add(absl::StrCat(kPath, "n_softsync"), apart);
   if (consistency.asynchronous().emulated_delay() > 0) problems->Add(absl::StrCat(kPath, kDelay), apart);
   const std::string dropped =
-      "does not go with contribution elastic: a worker whose exchange is dropped would be moved, and the "
+      "cannot be combined with contribution elastic: a worker whose exchange is dropped would be moved, and "
+      "the "
       "center "
       "not";
   if (BackupWorkers(consistency) > 0)
     problems->Add(absl::StrCat(kPath, KindName(consistency), ".backup_workers"), dropped);
   if (consistency.asynchronous().staleness_limit() > 0) problems->Add(absl::StrCat(kPath, kLimit), dropped);
   if (job.optimizer().worker_scaling() != v1::Optimizer::NO_SCALING) {
-    problems->Add(
-        "optimizer.worker_scaling",
-        "does not go with contribution elastic, whose optimizer runs on each worker by itself; leave it "
-        "out");
+    problems->Add("optimizer.worker_scaling",
+                  "cannot be combined with contribution elastic, whose optimizer runs on each worker by "
+                  "itself; leave it "
+                  "out");
   }
 }
 

@@ -117,7 +117,7 @@ void CheckFinalFraction(const v1::Schedule& schedule, Problems* problems) {
   }
   if (schedule.decay() != v1::Schedule::EXPONENTIAL) return problems->Within<float>(0, 1, path, fraction);
   problems->Require(fraction > 0 && fraction <= 1, path, fraction,
-                    "must be in (0, 1] with decay EXPONENTIAL, whose course never comes to 0");
+                    "must be in (0, 1] with decay EXPONENTIAL, because exponential decay never reaches 0");
 }
 
 void CheckSchedule(const v1::Schedule& schedule, Problems* problems) {

@@ -50,8 +50,8 @@ std::string DescribeInverse(const v1::Job&, const std::string&) {
 
 std::string DescribeNone(const v1::Job& job, const std::string&) {
   return IsSynchronous(job.algorithm().consistency())
-             ? "Nothing: there is none."
-             : "Nothing: a stale contribution counts like a fresh one.";
+             ? "None: every contribution is computed with the current weights."
+             : "Not compensated: a stale contribution counts like a fresh one.";
 }
 
 // ------------------------------------------------------------------------ corrections of gradients
@@ -78,14 +78,15 @@ std::string DescribeDelay(const v1::Job& job, const std::string& copies) {
   const v1::DelayCompensation& delay = job.algorithm().compensation().delay_compensated();
   return absl::StrCat("Each gradient g becomes g + lambda * g*g * (w - w_sent), lambda ",
                       Short(delay.lambda()), delay.adaptive() ? " over the gradients' usual size" : "",
-                      "; w_sent, what its worker was sent, takes ", copies, ".");
+                      "; w_sent, the weights last sent to its worker, takes ", copies, ".");
 }
 
 int DelayVectors(const v1::Compensation& compensation) { return compensation.delay_compensated().adaptive(); }
 
 std::string DescribeGapAware(const v1::Job&, const std::string& copies) {
   return absl::StrCat(
-      "Each gradient is divided by 1 + |w - w_sent| in usual steps; w_sent, what its worker was sent, takes ",
+      "Each gradient is divided by 1 + |w - w_sent| in usual steps; w_sent, the weights last sent to its "
+      "worker, takes ",
       copies, ".");
 }
 
@@ -114,10 +115,11 @@ void CheckOpenLoop(const v1::Job& job, const std::string& path, Problems* proble
 }
 
 std::string DescribeOpenLoop(const v1::Job& job, const std::string&) {
-  return absl::StrCat("Momentum is lowered by what the measured staleness adds, tau / (1 + tau), from ",
-                      Short(job.optimizer().momentum()), " down to ",
-                      Short(job.algorithm().compensation().open_loop_momentum().min_momentum()),
-                      " at most; the learning rate rises for it.");
+  return absl::StrCat(
+      "Momentum is lowered by the amount that the measured staleness adds, tau / (1 + tau), from ",
+      Short(job.optimizer().momentum()), " down to ",
+      Short(job.algorithm().compensation().open_loop_momentum().min_momentum()),
+      " at most; the learning rate rises to compensate.");
 }
 
 void FillClosedLoop(uint32_t, v1::Compensation* compensation) {
@@ -135,7 +137,7 @@ void CheckClosedLoop(const v1::Job& job, const std::string& path, Problems* prob
 }
 
 std::string DescribeClosedLoop(const v1::Job& job, const std::string&) {
-  return absl::StrCat("Momentum is set so that the total that is measured comes to ",
+  return absl::StrCat("Momentum is adjusted until the measured total momentum is ",
                       Short(job.optimizer().momentum()), ".");
 }
 
@@ -154,12 +156,11 @@ void CheckDelayedNesterov(const v1::Job& job, const std::string& path, Problems*
 
 std::string DescribeDelayedNesterov(const v1::Job& job, const std::string&) {
   const std::string every = absl::StrCat(job.algorithm().compensation().delayed_nesterov().every());
-  return absl::StrCat("A contribution g alone moves the weights by lr * g / ", every,
-                      "; the momentum takes up the mean of ", every,
-                      " contributions, and moves the weights once for them.");
+  return absl::StrCat("A contribution g alone moves the weights by lr * g / ", every, "; the mean of every ",
+                      every, " contributions updates the momentum, which then moves the weights once.");
 }
 
-// The sum of the contributions that the momentum has not taken up.
+// Returns 1 for the sum of the contributions that have not yet updated the momentum.
 int DelayedNesterovVectors(const v1::Compensation& compensation) {
   return compensation.delayed_nesterov().every() > 1;
 }
@@ -208,7 +209,7 @@ constexpr CompensationKind kKinds[] = {
      .vectors = DelayedNesterovVectors},
 };
 
-// ------------------------------------------------------------------------ beside any kind
+// ------------------------------------------------------------------------ additions to any kind
 
 // The bound of staleness-aware momentum, with which the MLP and the CNN train with 8 to 60 workers
 // (docs/results/staleness.md).
@@ -283,9 +284,10 @@ void CheckOf(const v1::Job& job, Problems* problems) {
   if (elastic && !(has_factor && compensation.of() == v1::Compensation::STEP)) {
     problems->Add(absl::StrCat(kPath, "of"), kElasticSendsWeights);
   } else if (!has_factor) {
-    problems->Add(absl::StrCat(kPath, "of"),
-                  "says what a factor of the staleness multiplies, and there is none; leave it out, or set "
-                  "delay_adaptive {}, inverse {}, power {} or exponential {}");
+    problems->Add(
+        absl::StrCat(kPath, "of"),
+        "selects what the staleness factor multiplies, but the job has no such factor; leave it out, "
+        "or set delay_adaptive {}, inverse {}, power {} or exponential {}");
   }
 }
 
@@ -294,14 +296,14 @@ void CheckContribution(const v1::Job& job, const std::string& path, Problems* pr
   const v1::Contribution& contribution = job.algorithm().contribution();
   if (KindOf(compensation).corrects_gradients && !contribution.has_gradient()) {
     problems->Add(path,
-                  "needs contribution gradient: it estimates what the gradient itself would be now, and the "
-                  "workers send something else; leave it out, or choose inverse, power or exponential");
+                  "needs contribution gradient: it estimates the gradient at the current weights, but these "
+                  "workers do not send gradients; leave it out, or choose inverse, power or exponential");
   } else if (KindOf(compensation).corrects_gradients &&
              job.compression().pull() != v1::Compression::FLOAT32) {
     problems->Add(
         "compression.pull",
         absl::StrCat("is ", v1::Compression::Codec_Name(job.compression().pull()), "; must be FLOAT32 with ",
-                     path, ", which compares the center with the very weights that a worker was sent"));
+                     path, ", which compares the center with the exact weights that a worker was sent"));
   }
 }
 
@@ -322,14 +324,14 @@ void CheckMomentum(const v1::Job& job, const std::string& path, Problems* proble
   if (kind.sets_momentum && optimizer.schedule().has_min_momentum()) {
     problems->Add(
         "optimizer.schedule.min_momentum",
-        absl::StrCat("does not go with ", path, ", which sets the momentum; leave one of them out"));
+        absl::StrCat("cannot be combined with ", path, ", which sets the momentum; leave one of them out"));
   }
   if (has_momentum) return;
   if (kind.sets_momentum) {
-    problems->Add(
-        path,
-        "sets the momentum of SGD; set optimizer.kind to SGD and optimizer.momentum above 0, to what "
-        "training without staleness would have");
+    problems->Add(path,
+                  "sets the momentum of SGD; set optimizer.kind to SGD and optimizer.momentum to the value "
+                  "for training "
+                  "without staleness, above 0");
   } else if (kind.reads_momentum) {
     problems->Add(
         path,

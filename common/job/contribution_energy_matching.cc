@@ -45,21 +45,23 @@ void Check(const v1::Job& job, Problems* problems) {
   if (job.algorithm().consistency().has_synchronous()) {
     problems->Add(
         "algorithm.consistency.synchronous",
-        "does not go with contribution energy_matching: synchronous workers have no moves of others to make "
-        "room for; set algorithm.consistency to asynchronous {}, or use contribution look_ahead");
+        "cannot be combined with contribution energy_matching: in synchronous mode there are no concurrent "
+        "updates to compensate for; set algorithm.consistency to asynchronous {}, or use contribution "
+        "look_ahead");
   }
   if (!job.algorithm().compensation().has_none()) {
     problems->Add(
         "algorithm.compensation",
-        "must be none {} with contribution energy_matching, which makes room for the moves of others "
-        "by itself; leave it out");
+        "must be none {} with contribution energy_matching, which compensates for concurrent updates itself; "
+        "leave it out");
   }
   if (job.compression().pull() != v1::Compression::FLOAT32) {
     problems->Add(
         "compression.pull",
-        absl::StrCat("is ", v1::Compression::Codec_Name(job.compression().pull()),
-                     "; must be FLOAT32 with contribution energy_matching: the center's move from one "
-                     "pull to the next is smaller than rounded weights can tell"));
+        absl::StrCat(
+            "is ", v1::Compression::Codec_Name(job.compression().pull()),
+            "; must be FLOAT32 with contribution energy_matching: between two pulls the center moves "
+            "less than the rounding error of the weights"));
   }
 }
 

@@ -27,7 +27,7 @@ void Check(const v1::Job& job, Problems* problems) {
         "is true, and only with algorithm.consistency asynchronous {} may workers make different numbers of "
         "steps; leave it out, or set algorithm.consistency to asynchronous {}");
   }
-  // Where the servers' has "optimizer.kind" it is this one's, in the path and in the hint.
+  // Rewrites "optimizer.kind" in paths and hints to the path of the local optimizer.
   Problems of_local;
   CheckOptimizer(local, /*elastic=*/false, &of_local);
   for (const std::string& line : of_local.lines()) {

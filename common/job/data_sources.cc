@@ -16,7 +16,7 @@ std::string InDirectory(const std::string& directory) { return directory.empty()
 
 DataShape MnistShape(const v1::Data&) { return {{1, 28, 28}, 10, 60000, 10000}; }
 
-// Of a training set whose size does not depend on the job.
+// Checks the batch size against a training set whose size does not depend on the job.
 void CheckBatchSize(const v1::Job& job, Problems* problems) {
   const int64_t samples = ShapeOf(job.data()).train_samples;
   problems->Require(job.batch_size() <= samples, "batch_size", job.batch_size(),

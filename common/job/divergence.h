@@ -1,4 +1,4 @@
-// How the reason of a job that has failed says that its training has diverged. Comparisons recognize it in summary.json.
+// The words by which a failed job's reason says that training diverged. Comparisons look for them in summary.json.
 #ifndef CATCHMENT_COMMON_JOB_DIVERGENCE_H_
 #define CATCHMENT_COMMON_JOB_DIVERGENCE_H_
 

@@ -11,7 +11,7 @@ double HalfCosine(double from, double to, double x) {
   return to + (from - to) * (1 + std::cos(kPi * x)) / 2;
 }
 
-// From `begin` to `peak` over the first pct_start of q, then to `end`.
+// Rises from `begin` to `peak` over the first pct_start of q, then falls to `end`.
 double OneCycle(const v1::Schedule& schedule, double begin, double peak, double end, double q) {
   const double rise = schedule.pct_start();
   if (q < rise) return HalfCosine(begin, peak, q / rise);
@@ -21,7 +21,7 @@ double OneCycle(const v1::Schedule& schedule, double begin, double peak, double 
 // As a float, 0.1 is a little more than a tenth: three of them end at 0.3 all the same.
 double StepsTaken(double step_every, double q) { return std::floor(q / step_every + 1e-6); }
 
-// What is left of the learning rate at share q of the decay.
+// Returns the fraction of the learning rate that remains at progress q of the decay.
 double DecayFactor(const v1::Schedule& schedule, double q) {
   const double final_fraction = schedule.final_fraction();
   switch (schedule.decay()) {

@@ -146,7 +146,7 @@ Message Parse(const char* text) {
   return message;
 }
 
-// What `wanted` leaves out is taken from `offered`, which may be of another kind: then nothing is.
+// Fills fields unset in `wanted` from `offered`, unless the two are of different kinds.
 template <typename Axis>
 void FillAxis(const Axis& offered, Axis* wanted) {
   if (wanted->kind_case() != Axis::KIND_NOT_SET && wanted->kind_case() != offered.kind_case()) return;
@@ -159,7 +159,7 @@ void FillAlgorithm(const v1::Algorithm& preset, v1::Algorithm* algorithm) {
   FillAxis(preset.consistency(), algorithm->mutable_consistency());
   FillAxis(preset.contribution(), algorithm->mutable_contribution());
   v1::Compensation compensation = preset.compensation();
-  // What the other axes have no use for is left out; a kind, for which the preset was chosen, is not.
+  // Drops the preset's additions that the other axes do not support. Its kind stays, since the user chose the preset for it.
   if (algorithm->consistency().has_synchronous() || algorithm->contribution().has_elastic()) {
     compensation.clear_delay_adaptive();
     compensation.clear_step_bound();

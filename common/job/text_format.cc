@@ -204,7 +204,7 @@ std::string OpenBrace(const Frame& frame) {
   return absl::StrCat("the brace { of ", frame.path, ", in line ", frame.brace.first + 1, ", is open");
 }
 
-// Of the field that the innermost message does not have.
+// Describes a field that the innermost message does not have.
 std::string DescribeStranger(const Tracer& tracer) {
   const Frame& frame = tracer.frame();
   const Frame* const owner = tracer.FindEnclosing(frame.name);
@@ -215,7 +215,7 @@ std::string DescribeStranger(const Tracer& tracer) {
       OpenBrace(frame), ": is a } missing?");
 }
 
-// Of a oneof of which two members are set; protobuf names the other one in its second pair of quotes.
+// Describes a oneof with two members set. In protobuf's message, the second pair of quotes contains the other member.
 std::string DescribeSecondMember(const FieldDescriptor& field, const std::string& error) {
   const std::vector<std::string> parts = absl::StrSplit(error, '"');
   std::vector<std::string> members;

@@ -37,7 +37,7 @@ absl::Status ParseText(const std::string& text, const std::string& source, const
 //   for a list of numbers, texts or names, an item or all in brackets, which replace the list, as in
 //     "data.table.train=a.csv" and "data.table.shape=[3, 32, 32]"; an index sets an item, or adds one at the end;
 //   a message's fields in braces, which replace the whole message: "data.drawn_digits={train_samples: 1000}".
-// A member of a oneof takes the place of another: setting "updates" ends "epochs". But an item of a list
+// Setting a member of a oneof clears the others: "updates" clears "epochs". But an item of a list
 // keeps its kind unless its message is given as a whole: "model.layers[5].dropout.rate=0" is refused when
 // layer 5 is a dense layer.
 //

@@ -1,4 +1,4 @@
-// From a job as the user wrote it to one that everything else can rely on.
+// Turns a job as the user wrote it into a complete and valid one.
 #ifndef CATCHMENT_COMMON_JOB_VALIDATE_H_
 #define CATCHMENT_COMMON_JOB_VALIDATE_H_
 

@@ -1,6 +1,6 @@
 """NVIDIA's Multi-Process Service, by which several workers compute on one GPU at the same time.
 
-Without it the driver divides the time of a GPU between processes, so that several of them are no faster than one.
+Without it the driver divides the time of a GPU between processes, so several of them are as slow as one.
 """
 import os
 import shutil

@@ -6,7 +6,7 @@ PASSED, FAILED, NOT_RUN = "passed", "FAILED", "not run"
 
 
 class NotRun(Exception):
-    """Says why a step has no result, which is no failure."""
+    """Says why a step has no result, which is not a failure."""
 
 
 class Failed(Exception):

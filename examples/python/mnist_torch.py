@@ -44,7 +44,7 @@ def network():
 
 @torch.no_grad()
 def score(model, test):
-    """Returns the mean loss over the test set, and how many of its samples are given the right class."""
+    """Returns the mean loss over the test set, and the number of samples classified correctly."""
     model.eval()
     loss, correct = 0.0, 0
     for x, y in DataLoader(test, batch_size=500):

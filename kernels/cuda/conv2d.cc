@@ -384,7 +384,7 @@ class Conv2d final : public Layer {
   const std::optional<Convolutions> by_cudnn_;
   const int64_t pixels_;  // of one sample's output
   const int64_t chunk_;   // samples; the last chunk has the rest
-  // Whether weights are copied to the order and precision of patches, and whether their gradient is copied back.
+  // True if weights are copied to the order and precision of patches, and if their gradient is copied back.
   const bool takes_weight_, tells_weight_gradient_;
   DeviceArray<char> weight_;                    // a factor: filters x k x k x channels, with rows filled up
   DeviceArray<> d_weight_;                      // as weight_

@@ -26,7 +26,7 @@ struct ConvolutionSpec {
   bool rounds_x = false, rounds_y = false;  // what is computed has the 16 bits of factors
 };
 
-// Which of images x, weights w and output y is computed from the other two.
+// The one of images x, weights w and output y that is computed from the other two.
 enum class Convolved { kY, kX, kW };
 
 namespace cudnn {

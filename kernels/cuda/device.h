@@ -81,7 +81,7 @@ class Device {
   void FreePinned(void* memory) noexcept;
   // Throws an Error if memory that is still needed could not be allocated, or if kSpareBytes are not free.
   void CheckMemory(int batch_size) const;
-  // What must be free besides, since the code of kernels is loaded to the device when they are first launched.
+  // Memory that must stay free, because kernels' code is loaded to the device when they are first launched.
   static const size_t kSpareBytes;
 
   // Lets copies reach memory of the host, which was not allocated by AllocatePinned, until Unpin, which waits for
@@ -128,7 +128,7 @@ class Device {
   // several chunks.
   static const int64_t kMostPatchValues;
 
-  // What convolution.cc keeps for the device: null at first, and destroyed before the streams.
+  // State of convolution.cc for this device: null at first, destroyed before the streams.
   std::shared_ptr<void>& convolutions() { return convolutions_; }
 
   struct Streams;

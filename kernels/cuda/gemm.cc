@@ -61,7 +61,7 @@ cublasLtEpilogue_t Epilogue(const GemmSpec& spec) {
   return spec.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// What an epilogue does, as a kernel.
+// An epilogue as a kernel.
 struct Finish {
   float* c;
   const float* bias;  // or null

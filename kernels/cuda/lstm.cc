@@ -282,7 +282,7 @@ class Lstm final : public Layer {
     });
   }
 
-  // Writes each step's h_(t-1), a factor; with 32 bits over the cells, which are no longer needed.
+  // Writes each step's h_(t-1), a factor; with 32 bits over the cells, whose values are not used again.
   void Delay() {
     const int units = units_, stride = static_cast<int>(before_.stride());
     const Divisor by_units(units), by_steps(steps_);

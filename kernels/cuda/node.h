@@ -20,16 +20,17 @@ struct CatchmentCudaTensor {
   int64_t batch = 0;
   float* value = nullptr;     // batch x sample_size()
   float* gradient = nullptr;  // as value
-  // What values and gradients are stored as, in the memory of both pointers: float32, or the device's precision of 16 bits
-  // (StorageOf), for FactorReader and FactorWriter.
+  // The type of the values and gradients that both pointers point to: float32, or the device's 16-bit precision
+  // (StorageOf). FactorReader and FactorWriter convert.
   catchment::cuda::Precision storage = catchment::cuda::Precision::kFloat32;
-  // Whether the layer that computes the value only reads the gradient, where `gradient` points in its backward pass. Its only reader
-  // may then set the pointer to memory of the same storage that holds the gradient by then.
+  // True if the producing layer only reads the gradient, through `gradient`, in its backward pass. Its only reader may then
+  // set the pointer to other memory of the same type that holds the gradient by then.
   bool gradient_may_be_shared = false;
-  // Not null where the layer that computes the value must set the gradient to zero where the value is not above zero. A Fork, which
-  // writes the gradient, sets it to true and does so.
+  // Not null if the producing layer must zero the gradient wherever the value is not above zero. A Fork, which writes the
+  // gradient, does so itself and sets this to true.
   bool* gradient_is_masked = nullptr;
-  // Not null where a batch norm computes the value. Its only reader may set `is_taken` and compute it; then it is not stored.
+  // Not null if a batch norm produces the value. Its only reader may set `is_taken` and compute the value itself; it is then
+  // not stored.
   catchment::cuda::Normalizer* normalizer = nullptr;
 
   int64_t sample_size() const { return shape.channels * shape.height * shape.width; }

@@ -1,5 +1,5 @@
-// What a batch norm makes of its input once the statistics are known, for its own kernels and for that of an addition which reads
-// it: h = (x - mean) scale, y = weight h + bias, and the relu of that.
+// Computes a batch norm's output once the statistics are known: h = (x - mean) scale, y = weight h + bias, and relu(y). Used
+// by its own kernels and by that of an addition that reads it.
 #ifndef CATCHMENT_KERNELS_CUDA_NORMALIZATION_H_
 #define CATCHMENT_KERNELS_CUDA_NORMALIZATION_H_
 

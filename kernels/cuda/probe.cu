@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-// What the CUDA runtime reports about this machine.
+// Reports this machine's devices and driver, as the CUDA runtime sees them.
 #include "kernels/cuda/plugin.h"
 
 namespace catchment::cuda {

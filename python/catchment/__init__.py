@@ -72,12 +72,13 @@ class Worker(Position):
         self._under_way = False
 
     def minibatches(self, stream: Any = None) -> Iterator[Any]:
-        """Yields the samples of each minibatch that this worker is to train, as indices into the training set, until
-        the job is over. step() belongs to each. While one is under way, the weights are there. A loop that was
-        interrupted may be run again, from the minibatch that it was interrupted in.
+        """Yields the samples of each minibatch of this worker, as indices into the training set, until the job is over.
+        Call step() once for each. The weights are valid from then to step(). A loop that was interrupted may be run
+        again; it continues with the interrupted minibatch.
 
-        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of its next
-        samples; it is read again when it has ended. One that can be read only once ends the worker in order."""
+        stream: an iterable of samples, or a function that returns one. Each minibatch is then a list of the next samples.
+        At its end the iterable is read again; if it can be read only once, the worker leaves the job without an
+        error."""
         if self.evaluates:
             return
         stream = None if stream is None else _stream.Stream(stream)
@@ -104,9 +105,9 @@ class Worker(Position):
         return True
 
     def step(self, loss: float, correct: int = 0) -> None:
-        """Gives away the minibatch's gradient, which `gradient` has: the mean over its samples.
+        """Submits the gradient in `gradient`, the mean over the minibatch's samples, and ends the step.
 
-        loss: the mean over the samples. correct: how many were given the right class, where there are classes.
+        loss: the mean over the samples. correct: the number of samples classified correctly, if there are classes.
         """
         if not self._under_way:
             raise RuntimeError("worker.step() was called without a minibatch: call it once for each")
@@ -115,8 +116,8 @@ class Worker(Position):
         self._attachment.done(float(loss), int(correct))
 
     def evaluate(self, score: Callable[[], Tuple[float, int]]) -> None:
-        """Calls `score` whenever the job asks for it, until the job is over. It returns the mean loss over the test
-        set and how many of its samples were given the right class (0 where there are no classes)."""
+        """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the test set and
+        the number of samples classified correctly (0 if there are no classes)."""
         if not self.evaluates:
             raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
         samples = self._attachment.test_samples
@@ -128,7 +129,7 @@ class Worker(Position):
 def _as_floats(value):
     """A contiguous array of float32 with a shape and tobytes()."""
     if _numpy is not None:
-        # Where the value is a scalar, ascontiguousarray would give it a dimension.
+        # ascontiguousarray would give a scalar a dimension.
         return _numpy.asarray(value, dtype=_numpy.float32, order="C")
     view = memoryview(value)
     if view.format != "f":

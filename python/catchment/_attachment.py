@@ -119,7 +119,7 @@ class Attachment:
     # ----------------------------------------------------------------------------------------------- evaluation
 
     def await_evaluation(self):
-        """Waits for weights that are to be scored. Returns False when there will be none any more."""
+        """Waits for weights to score. Returns False when there are no more."""
         while not self._evaluate and not self.stopped:
             self._read()
         self._evaluate = False

@@ -36,7 +36,7 @@ def encode(schema, kind, fields):
 
 
 def decode(schema, data):
-    """Returns (kind, fields). Raises ValueError for what is no such message."""
+    """Returns (kind, fields). Raises ValueError if `data` is not a valid message."""
     message = _decode_fields(schema, memoryview(data))
     if len(message) != 1:
         raise ValueError("a message of one kind was expected, got %d" % len(message))

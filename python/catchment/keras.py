@@ -317,12 +317,12 @@ class Worker(ExchangingWorker):
         return _Minibatches(make)
 
     def evaluate(self, score: Optional[Callable[[], Tuple[float, int]]] = None) -> None:
-        """Calls `score` whenever weights are to be scored, until the job is over. It returns the mean loss over the test
-        set and how many of its samples were given the right class (0 if there are no classes). Without it, they
-        are model.evaluate()'s loss, and the first of its metrics with "acc" in its name, of the test data of join.
+        """Calls `score` for each evaluation, until the job is over. `score` returns the mean loss over the test set and
+        the number of samples classified correctly (0 if there are no classes). By default, model.evaluate() on the test
+        data passed to join provides them: its loss, and its first metric with "acc" in the name.
 
-        If the model has batch norm, its moving means and variances are computed anew before, of some 1000 training
-        samples. They go into the file of weights.
+        If the model has batch norm, its moving statistics are first recomputed from about 1000 training samples. The
+        file of weights contains them.
         """
         if score is None and self._test.arrays is None:
             raise TypeError(_NO_TEST)

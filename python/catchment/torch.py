@@ -354,14 +354,14 @@ class Worker(Position):
 
     def evaluate(self, score: Callable[[], Tuple[float, int]], forward: Optional[Callable] = None, data: Any = None,
                  collate: Optional[Callable] = None) -> None:
-        """Calls `score` with each weights that the job wants scored, until the job is over. It returns the mean loss
-        over the test set and how many of its samples were given the right class (0 where there are no classes). In a
-        process group every process calls it, and what that of rank 0 returns counts.
+        """Calls `score` for each evaluation, with the weights to score in the model, until the job is over. `score`
+        returns the mean loss over the test set and the number of samples classified correctly (0 if there are no
+        classes). In a process group every process calls it, and the result of rank 0 counts.
 
-        Where the model has batch norm, its running means and variances are computed anew before, of some 1000 samples
-        of the training set that join was given, in minibatches that `forward` passes through the model, in training
-        mode; without `forward`, the model is called with a minibatch, or its first part where that is a list. They go
-        into the file of weights. data, collate: as for minibatches().
+        If the model has batch norm, its running statistics are first recomputed from about 1000 samples of the training
+        set passed to join, in minibatches that `forward` passes through the model, in training mode; without `forward`,
+        the model is called with a minibatch, or its first part if that is a list. The file of weights contains them.
+        data, collate: as for minibatches().
         """
         if not self.evaluates:
             raise RuntimeError("worker.evaluate() is for the evaluator's program: call it if worker.evaluates")
@@ -582,7 +582,7 @@ class Worker(Position):
 
     @torch.no_grad()
     def _make_local_step(self):
-        """Moves the weights with the optimizer, and takes in place of a gradient how far that was."""
+        """Moves the weights with the optimizer, and uses the change of the weights in place of a gradient."""
         self._take_weights(self._size)
         self._optimizer.step()
         self._optimizer.zero_grad()

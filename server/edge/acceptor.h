@@ -117,7 +117,7 @@ class Acceptor {
   std::deque<Fd> admitted_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Of the thread that accepts.
+  // Used only by the accepting thread.
   std::unordered_map<int, Connection> connections_;  // by file
   std::deque<Stranger> strangers_;                   // the oldest first
   std::deque<Stranger> suspects_;                    // those of them that have waited

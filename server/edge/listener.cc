@@ -85,9 +85,9 @@ class UnknownCall final : public Completion {
 
 // The limits of the connections of a process with this many files.
 Acceptor::Options AcceptorOptions(int max_message_bytes, size_t memory_quota_bytes) {
-  // What gRPC reads of a stream ahead of the server.
+  // The bytes that gRPC reads from a stream ahead of the server.
   constexpr int64_t kReadAhead = 16 << 20;
-  constexpr int64_t kFilesOfStrangers = 8;  // one part of so many
+  constexpr int64_t kFilesOfStrangers = 8;  // one eighth
   Acceptor::Options options;
   options.limits.stream_bytes = kReadAhead + max_message_bytes;
   constexpr double kPartWithoutStream = 0.25;

@@ -23,11 +23,12 @@ class Listener {
   struct Options {
     bool everywhere = false;           // listens on all interfaces instead of the addresses of its host
     int max_message_bytes = 64 << 20;  // larger messages are refused
-    // Of what gRPC keeps of messages that arrive and leave; beyond it streams and connections are ended. 0: no limit.
+    // Limit on the bytes that gRPC buffers for incoming and outgoing messages. When it is exceeded, streams and connections
+    // are closed. 0: no limit.
     size_t memory_quota_bytes = 0;
-    int threads =
-        1;  // that read requests and write answers; each connection stays with one. A server needs two: while
-            // a peer floods one of them, the other counts the peer's calls (peer_account.h)
+    // Threads that read requests and write answers; each connection stays with one. A server needs two: while a peer floods
+    // one of them, the other counts the peer's calls (peer_account.h).
+    int threads = 1;
   };
 
   // Opens a listener, and begins to serve a run. The gRPC services must outlive it. Errors: the reason of the operating

@@ -29,7 +29,7 @@ constexpr auto kCount = FieldLimit::kCount;
 
 constexpr double kWorkers = kMaxWorkers;
 constexpr double kNameBytes = 255, kTensorNameBytes = 1024, kReasonBytes = 1024, kTokenBytes = 64;
-// What servers report of their disks and of each other.
+// Reports of servers about their disks and about each other.
 constexpr double kReportBytes = 16384;
 constexpr double kTensors = 100'000, kDimensions = 16;
 constexpr double kSamples = UINT32_MAX;
@@ -47,7 +47,7 @@ constexpr FieldLimit kLimits[] = {
     {"EvaluationReport.correct", kNumber, kSamples},
     {"EvaluationReport.evaluation"},
     {"EvaluationReport.incarnation"},
-    {"EvaluationReport.loss_sum"},  // of diverged weights it is no number
+    {"EvaluationReport.loss_sum"},  // NaN once the weights have diverged
     {"EvaluationReport.samples", kNumber, kSamples},
     {"EvaluationReport.statistics", kCount, kTensors},
     {"GetEvaluationRequest.incarnation"},
@@ -86,7 +86,7 @@ constexpr FieldLimit kLimits[] = {
     {"Member.idle"},
     {"Member.incarnation"},
     {"Member.worker", kNumber, kWorkers - 1},
-    // What is measured of diverged weights is no number.
+    // Measurements are NaN once the weights have diverged.
     {"MomentumState.exact_momentum"},
     {"MomentumState.momentum"},
     {"MomentumState.rate_factor"},
@@ -205,7 +205,7 @@ constexpr FieldLimit kLimits[] = {
     {"WorkerStatistics.applied"},
     {"WorkerStatistics.duplicate"},
     {"WorkerStatistics.gap_count"},
-    // Distances of diverged weights are no numbers.
+    // Distances are NaN once the weights have diverged.
     {"WorkerStatistics.gap_max"},
     {"WorkerStatistics.gap_sum"},
     {"WorkerStatistics.late"},

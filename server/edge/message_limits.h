@@ -1,5 +1,5 @@
-// What a server accepts in the fields of the messages that it receives, and the master in the reports with which servers
-// answer its commands: the largest number, the longest text, the longest list. Blocks of the Train stream have their own checks (common/wire/block_frame.h, server/shard/shard.h).
+// Limits on the fields of the messages that a server receives, and of the reports with which servers answer the master's
+// commands: the largest number, the longest text, the longest list. Blocks of the Train stream have their own checks (common/wire/block_frame.h, server/shard/shard.h).
 #ifndef CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
 #define CATCHMENT_SERVER_EDGE_MESSAGE_LIMITS_H_
 

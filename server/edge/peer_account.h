@@ -1,7 +1,7 @@
-// What the peers of a server send besides messages. gRPC 1.51 bounds the memory and the time of messages, and neither for
-// HEADERS without an end, frames of control, and calls that are reset as soon as they have begun: one connection could
-// fill the machine's memory in seconds, or keep a thread from all other connections. So a connection that sends far more
-// than its messages explain is ended (acceptor.h).
+// Accounts for the bytes that a server's peers send in addition to messages. gRPC 1.51 bounds the memory and the time of
+// messages, but not of endless HEADERS, control frames, or calls that are reset as soon as they have begun: one connection
+// could fill the machine's memory in seconds, or monopolize a thread. So a connection that sends far more than its messages
+// explain is closed (acceptor.h).
 #ifndef CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
 #define CATCHMENT_SERVER_EDGE_PEER_ACCOUNT_H_
 
@@ -75,7 +75,7 @@ class PeerAccount {
   const Limits limits_;
   std::atomic<int64_t> message_bytes_{0}, messages_{0}, calls_{0};
   std::atomic<bool> has_stream_{false}, known_{false};
-  // What the peer has sent beyond what it may at all times. 0 at least: what it has saved does not count.
+  // The peer's excess over its allowance. At least 0: unused allowance is not saved up.
   double other_bytes_ = 0, unanswered_ = 0;
   // At the last Check.
   double read_ = 0, allowed_ = 0, calls_seen_ = 0, now_ = 0;

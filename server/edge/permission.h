@@ -1,4 +1,4 @@
-// Who may make which call of a server.
+// Decides which callers may make which calls of a server.
 //
 // A certificate names the roles of its owner as URIs among its subject alternative names: catchment:role/worker,
 // evaluator, server or operator. The table in permission.cc has the roles that may make each call, and every call of

@@ -22,7 +22,7 @@ v1::StandbyHello MakeStandbyHello(const ParameterLayout& layout, int shard, uint
 struct RestoredCopy {
   ShardContents contents;
   uint64_t epoch = 0;  // of the process that restores the shard
-  // Of shard 0: StandbyPart.master and StandbyPart.evaluations; empty: none.
+  // For shard 0: StandbyPart.master and StandbyPart.evaluations; empty: none.
   std::string master;
   std::string evaluations;
 };

@@ -100,7 +100,7 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
   if (found == context.client_metadata().end() ||
       !hello->ParseFromArray(found->second.data(), static_cast<int>(found->second.size()))) {
     return absl::InvalidArgumentError(
-        "no Hello in the metadata 'catchment-hello-bin': the peer is no Catchment worker");
+        "no Hello in the metadata 'catchment-hello-bin': the peer is not a Catchment worker");
   }
   if (absl::Status status = CheckLimits(*hello); !status.ok()) return status;
   if (absl::Status status =
@@ -128,7 +128,7 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
     return absl::UnavailableError("this server has no list of the job's workers yet");
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
     return absl::AbortedError(absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
-                                           ", is no member of the job (any more); register again"));
+                                           ", is not, or no longer, a member of the job; register again"));
   }
   if (!IsTokenOf(claim_->run().token_key(), hello->incarnation(), hello->token())) {
     return absl::AbortedError(absl::StrCat("Hello.token is not that of the registration of worker ",

@@ -57,7 +57,7 @@ class ShardService final : public CallService {
   ShardService(std::string job, const ParameterLayout& layout, Shard* shard, RunClaim* claim,
                ControlHandler control, const Options& options);
 
-  // Ends streams whose workers are no longer members, or are too slow. To be called about once a second.
+  // Ends streams whose workers have left the job or are too slow. Call about once a second.
   void Sweep(double now);
 
   grpc::Service* grpc_service() override { return front_->grpc_service(); }

@@ -88,7 +88,7 @@ class Receiver final : public StreamOwner {
     }
     v1::StandbyPart part;
     if (!part.ParseFromString(std::string(message)))
-      return absl::InvalidArgumentError("a message is no part of a shard's copy");
+      return absl::InvalidArgumentError("a message is not a part of a shard's copy");
     return store_.Add(stream_, std::move(part));
   }
 

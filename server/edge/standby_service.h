@@ -24,7 +24,7 @@ using RestoreCall = StreamCall<grpc::ServerAsyncWriter<v1::StandbyPart>, v1::Sta
 // Threads: safe.
 class StandbyStore {
  public:
-  // Of shard `shard` of the layout, which outlives the store.
+  // Stores a copy of shard `shard` of the layout, which must outlive the store.
   StandbyStore(const v1::Job& job, const ParameterLayout& layout, int shard);
 
   // Takes part in the run, and refuses all epochs below this one, which the master has named, from now on. Before the

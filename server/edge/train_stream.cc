@@ -171,8 +171,8 @@ void TrainStream::Sweep(double now) {
     if (cancel_at_ == 0) cancel_at_ = now + kFinalStatusSeconds;
     if (now >= cancel_at_) call_->Cancel();
   } else if (!member) {
-    EndStream(
-        absl::AbortedError(absl::StrCat(name(), " is no member of the job (any more); register again")));
+    EndStream(absl::AbortedError(
+        absl::StrCat(name(), " is not, or no longer, a member of the job; register again")));
   } else if (absl::Status status = CheckRates(now, push); !status.ok()) {
     LOG(WARNING) << status.message() << "; its connection is ended";
     EndStream(status);

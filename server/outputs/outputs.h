@@ -81,7 +81,7 @@ class Outputs {
   double last_test_loss_ = -1;
   uint64_t last_tested_at_ = 0;
   uint64_t last_samples_ = 0;
-  // As of the last line.
+  // The totals at the last line.
   GapTotal last_gap_;
   ProgramMetrics last_program_metrics_;
 };

@@ -1,4 +1,4 @@
-// What happens to the requests for a block. server/shard/block_update.cc makes the updates.
+// Handles the requests for a block. server/shard/block_update.cc makes the updates.
 #include "server/shard/block.h"
 
 #include <algorithm>
@@ -241,7 +241,7 @@ void Block::ReleaseHeld(Payload weights, BlockCall* call) {
       std::swap(*later++, held);
       continue;
     }
-    // A worker goes on with the weights as they are now; its exchange was with the center as it was then.
+    // Send the current weights. The exchange itself used the center at the time of the update.
     if (envelope.operation == v1::Block::PUSH_PULL) {
       if (weights.bytes == nullptr) weights = EncodeWeights();
       held.outcome.answer = weights;

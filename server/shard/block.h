@@ -41,7 +41,7 @@
 
 namespace catchment {
 
-// What the blocks of a shard share.
+// The state that the blocks of a shard share.
 struct BlockContext {
   // `weights` and `states` are those of the whole shard. `log`: null if the shard has no standby.
   BlockContext(const v1::Job& job, const ParameterLayout& layout, int index, std::vector<float> weights,
@@ -94,7 +94,7 @@ class Block {
   // Takes a push or an exchange of a member, whose record is `worker`. Errors: InvalidArgument if it breaks
   // the protocol; it then changes nothing.
   absl::Status Push(WorkerRecord* worker, Envelope envelope, Contribution contribution, BlockCall* call);
-  // Drops the waiting contributions in groups of workers that are no longer members, and makes the updates
+  // Drops the waiting contributions in groups of workers that have left, and makes the updates
   // that are due with new rosters.
   void TakeRosters(BlockCall* call);
 
@@ -148,7 +148,7 @@ class Block {
     uint64_t clock = 0;    // of its worker, including this contribution
   };
 
-  // What has changed in the operation under way, for the standby.
+  // The changes of the current operation, for the standby.
   struct Changes {
     // Weights that a worker was sent.
     struct SentWeights {

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kReported = 16;
 // The last checkpoint of a job may be saved here before another shard has saved the one before it.
 constexpr size_t kWithSteps = 2;
-// What trains goes before what saves, where processors are short.
+// Training has priority over saving when processors are short.
 constexpr int kNiceness = 19;
 
 // Keeps the calling thread off the processor for as long as it was on it, part by part. A low priority alone does not

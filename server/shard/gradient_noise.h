@@ -18,7 +18,7 @@
 
 namespace catchment {
 
-// How far the contributions to one update of a block are from their average.
+// The distance of the contributions to one update of a block from their average.
 struct ContributionSpread {
   int contributions = 0;
   double samples = 0;             // B

@@ -34,14 +34,14 @@ struct ReplicaImage {
   std::vector<BlockImage> blocks;
   uint64_t bytes_pushed = 0;
   uint64_t bytes_pulled = 0;
-  // Of shard 0: StandbyPart.master and StandbyPart.evaluations; empty: none.
+  // For shard 0: StandbyPart.master and StandbyPart.evaluations; empty: none.
   std::string master;
   std::string evaluations;
 };
 
 class Replica {
  public:
-  // Of shard `index` of the layout, which outlives the replica.
+  // Makes an empty replica of shard `index` of the layout, which must outlive it.
   Replica(const v1::Job& job, const ParameterLayout& layout, int index);
 
   // Prepares for another stream of parts, which begins with an image. The present image remains until the next one is

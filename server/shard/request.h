@@ -28,7 +28,7 @@ struct Answer {
   uint64_t change = 0;
 };
 
-// Who sent a request, and where the answer goes.
+// The sender of a request, and the destination of the answer.
 struct Envelope {
   uint32_t worker = 0;
   uint64_t incarnation = 0;
@@ -42,7 +42,7 @@ struct Envelope {
   std::shared_ptr<AnswerSink> sink;
 };
 
-// What a worker contributes to an update of a block. Of a pull only `block` and `version` are set.
+// A worker's contribution to an update of a block. A pull sets only `block` and `version`.
 struct Contribution {
   uint32_t block = 0;
   uint64_t version = 0;  // that it was computed at; of a pull: the lowest one that is an answer
@@ -70,7 +70,7 @@ inline Request MakeRequest(uint32_t worker, uint64_t incarnation, const BlockHea
           {.block = header.block, .version = header.version, .samples = header.samples}};
 }
 
-// What a worker was sent last for a block.
+// The last answer that a worker was sent for a block.
 struct Sent {
   std::optional<double> at;  // seconds, on the clock of Shard::Handle; absent: it was sent nothing
   BufferPtr weights;         // if the rule needs them

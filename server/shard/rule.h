@@ -45,7 +45,8 @@ class Rule {
     absl::Span<const int64_t> tensor_ends;
     float* average = nullptr;
     uint64_t compensation_begin = 0;  // steps made before the compensation's vector began
-    // Of the update that is made; 0: those that are given. More where the answer to one of them is computed again.
+    // Number of contributions in the update; 0 means the number passed to Apply. It is larger when an answer is recomputed
+    // for a duplicate.
     uint64_t contributions = 0;
     // Receives the spread of the contributions, if they are averaged as they are; null: it is not measured.
     ContributionSpread* spread = nullptr;

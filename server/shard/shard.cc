@@ -119,8 +119,8 @@ absl::Status Shard::Check(const Request& request) const {
   const int64_t expected = pull ? 0 : blocks_[block]->size();
   const int64_t got = values == nullptr ? 0 : values->size();
   if (expected != got) {
-    return absl::InvalidArgumentError(absl::StrCat("block ", block, " of shard ", index_, " takes ", expected,
-                                                   " values, and ", got, " came"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("block ", block, " of shard ", index_, " expects ", expected, " values but got ", got));
   }
   return absl::OkStatus();
 }
@@ -142,7 +142,7 @@ absl::StatusOr<WorkerRecord*> Shard::FindMember(const Envelope& envelope) const 
   WorkerRecord* const worker = FindWorker(envelope.worker);
   if (worker == nullptr || !commanded_.gate.IsMember(envelope.worker, envelope.incarnation)) {
     return absl::AbortedError(absl::StrCat("worker ", envelope.worker, ", incarnation ", envelope.incarnation,
-                                           ", is no member of the job (any more); register again"));
+                                           ", is not, or no longer, a member of the job; register again"));
   }
   return worker;
 }

@@ -9,7 +9,7 @@
 // rosters is held for reading by requests, and for writing while rosters change or a snapshot begins. Order:
 // snapshots, rosters, block, ledger. Threads: safe. No clock, no I/O, no randomness: initial weights and the
 // time are arguments, and snapshots are passed to a function. Errors: InvalidArgument for a request that
-// breaks the protocol, Aborted for one of a worker that is no member; neither changes anything.
+// breaks the protocol, Aborted for one from a worker that is not a member; neither changes anything.
 #ifndef CATCHMENT_SERVER_SHARD_SHARD_H_
 #define CATCHMENT_SERVER_SHARD_SHARD_H_
 
@@ -53,7 +53,7 @@ class Shard {
   ~Shard();
 
   // Decodes a payload: sets the values of a contribution that has its block, in one pass over memory.
-  // `scale`: of the header. Errors: InvalidArgument for bytes that are no payload of the block in the job's
+  // `scale`: of the header. Errors: InvalidArgument for bytes that are not a payload of the block in the job's
   // codec.
   absl::Status ReadPayload(const PayloadView& bytes, float scale, Contribution* contribution);
 
@@ -63,7 +63,7 @@ class Shard {
   absl::Status Handle(Request request, double now, std::vector<Answer>* answers);
 
   // Sets the rosters, the announced checkpoint, the budget and the learning rate's factor; may release
-  // waiting requests. Drops contributions in groups from workers that are no longer members; the master
+  // waiting requests. Drops contributions in groups from workers that have left; the master
   // assigns their samples again. `now`: as in Handle.
   void SetRosters(const v1::ShardCommand& command, double now, std::vector<Answer>* answers);
 

@@ -1,4 +1,4 @@
-// What a shard begins with.
+// The initial contents of a shard.
 #ifndef CATCHMENT_SERVER_SHARD_SHARD_CONTENTS_H_
 #define CATCHMENT_SERVER_SHARD_SHARD_CONTENTS_H_
 

@@ -21,7 +21,7 @@
 
 namespace catchment {
 
-// What a shard begins with: the job's initial weights, or, with `resumed`, the checkpoint's.
+// Returns the initial contents of a shard: the job's initial weights, or, with `resumed`, the checkpoint's.
 // Errors: those of reading the checkpoint.
 absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const ParameterLayout& layout, int index,
                                              const std::string& checkpoint_dir, const v1::Manifest* resumed);
@@ -62,7 +62,7 @@ class ShardHost {
   // Returns how the job ended, as the master said: Internal with the reason of a job that has failed.
   absl::Status result();
 
-  // Whether the master has said that the job trains.
+  // Returns true once the master has said that the job trains.
   bool training();
 
  private:

@@ -23,7 +23,7 @@ namespace catchment {
 // Threads: safe.
 class ControlRecord {
  public:
-  // From now on leases and calls are counted.
+  // Starts counting leases and calls.
   void Begin();
   void OnCall() { ++calls_; }
   void OnGranted(double waited_seconds);

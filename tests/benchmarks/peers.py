@@ -105,7 +105,7 @@ def parse_arguments():
     if unknown:
         parser.error(f"--systems: {', '.join(sorted(unknown))}: known are {', '.join(SYSTEMS)}")
     if not os.access(args.catchment, os.X_OK):
-        parser.error(f"--catchment={args.catchment} is no program: bazel build //cli:catchment makes it")
+        parser.error(f"--catchment={args.catchment} is not a program: bazel build //cli:catchment makes it")
     return args
 
 

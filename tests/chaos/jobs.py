@@ -106,7 +106,7 @@ def read_weights(path):
 
 def count(weights, epochs):
     """Returns how many applications of samples are missing, how many there are more than once in an epoch, over all copies,
-    and the largest number of such in a copy. Raises ValueError if a weight is no count."""
+    and the largest number of such in a copy. Raises ValueError if a weight is not a count."""
     lost = doubled = most = 0
     for copy in range(COPIES):
         values = weights[copy * SAMPLES:(copy + 1) * SAMPLES]

@@ -143,7 +143,7 @@ TEST(AdviceTest, WorkersWaitForServersMoreThanAThirdOfTheirTime) {
   AlgorithmOf(&status)->mutable_consistency()->mutable_synchronous();
   status.set_staleness_mean(0);
   EXPECT_THAT(One(status).why, HasSubstr("slower workers"));
-  // There is no advice that the algorithm does not allow.
+  // Only remedies that the algorithm supports are named.
   AlgorithmOf(&status)->mutable_contribution()->mutable_elastic();
   EXPECT_THAT(One(status).advice, HasSubstr("elastic.communication_period"));
   EXPECT_THAT(One(status).advice, Not(HasSubstr("compression")));

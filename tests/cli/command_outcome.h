@@ -1,4 +1,4 @@
-// What a command does in a test: its exit code and what it prints.
+// The outcome of a command in a test: its exit code and its output.
 #ifndef CATCHMENT_TESTS_CLI_COMMAND_OUTCOME_H_
 #define CATCHMENT_TESTS_CLI_COMMAND_OUTCOME_H_
 

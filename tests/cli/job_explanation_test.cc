@@ -326,7 +326,7 @@ TEST(ExplainJobTest, RowsOfATableAreCountedByWorkers) {
   EXPECT_THAT(
       ExplainJob(*facts),
       AllOf(HasSubstr("table: samples of 2 with one of 3 classes, from train.csv; for tests from test.csv."),
-            HasSubstr("10 epochs of the table's rows, which are counted when a worker has read them, 16 a"),
+            HasSubstr("10 epochs of the table's rows, which a worker counts when it reads them, 16 a"),
             Not(HasSubstr(" 0 samples")), Not(HasSubstr("in the whole job"))));
   const auto json = JobToJson(*facts);
   EXPECT_TRUE(json["budget"]["samples"].is_null());
@@ -381,22 +381,22 @@ TEST(ExplainComputationTest, DescribesTheRounding) {
 }
 
 TEST(AlgorithmWordsTest, SaysWhoWaits) {
-  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=sync"}, 1, 3)), HasSubstr("of all 3 workers"));
+  EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=sync"}, 1, 3)),
+              HasSubstr("from each of the 3 workers, so"));
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd"})), HasSubstr("No worker waits"));
   EXPECT_THAT(DescribeConsistency(Facts({"algorithm.preset=easgd_sync"})), HasSubstr("the same center"));
   const auto words = [](const std::vector<std::string>& set) {
     return DescribeConsistency(Facts(set, 1, 4));
   };
   EXPECT_EQ(words({"algorithm.preset=sync_backup"}),
-            "Synchronous with 1 backup worker. An update is made of the contributions of all 4 workers but "
-            "the last: "
-            "later contributions are dropped, and their workers are notified.");
-  EXPECT_THAT(words({"algorithm.preset=hybrid"}),
-              AllOf(HasSubstr("Hybrid. Workers are split into 2 groups"), HasSubstr("of all its members.")));
+            "Synchronous with 1 backup worker. Each update uses the contributions of all 4 workers but the "
+            "last: later contributions are dropped, and their workers are notified.");
+  EXPECT_THAT(words({"algorithm.preset=hybrid"}), AllOf(HasSubstr("Hybrid. Workers are split into 2 groups"),
+                                                        HasSubstr("of all members of one group.")));
   EXPECT_THAT(words({"algorithm.preset=hybrid", "algorithm.consistency.grouped.backup_workers=1"}),
-              HasSubstr("of all its members but the last: later"));
+              HasSubstr("of all members of one group but the last: later"));
   EXPECT_THAT(words({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=2"}),
-              AllOf(HasSubstr("2-softsync. No worker waits"), HasSubstr("of every 2 contributions")));
+              AllOf(HasSubstr("2-softsync. No worker waits"), HasSubstr("from every 2 contributions")));
   EXPECT_THAT(words({"algorithm.preset=ssp"}), HasSubstr("at most 3 pushes ahead of the slowest"));
   EXPECT_THAT(words({"algorithm.preset=ssp", "algorithm.consistency.bounded_staleness.bound=0"}),
               HasSubstr("no push ahead of the slowest"));
@@ -441,30 +441,30 @@ TEST(AlgorithmWordsTest, DescribesClipping) {
 
 TEST(AlgorithmWordsTest, SaysHowTheCenterMoves) {
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.momentum=0.9", "optimizer.nesterov=true"})),
-            "SGD with Nesterov momentum: v = 0.9 * v + g ; w -= lr * (g + 0.9 * v). On the servers, on the "
-            "center.");
-  EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=easgd"})), HasSubstr("On each worker"));
+            "SGD with Nesterov momentum: v = 0.9 * v + g ; w -= lr * (g + 0.9 * v). Applied by the "
+            "servers, to the center.");
+  EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=easgd"})), HasSubstr("Applied by each worker"));
   EXPECT_THAT(DescribeOptimizer(Facts({"algorithm.preset=eamsgd"})),
-              HasSubstr("v = 0.9 * v - lr * gradient(x + 0.9 * v) ; x += v. On each worker"));
+              HasSubstr("v = 0.9 * v - lr * gradient(x + 0.9 * v) ; x += v. Applied by each worker"));
   EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.kind=ADAM"})),
               HasSubstr("Adam: beta1 0.9, beta2 0.999, epsilon 1e-08"));
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=RMSPROP", "optimizer.momentum=0.5"})),
-            "RMSProp: rho 0.99, epsilon 1e-08, momentum 0.5. On the servers, on the center.");
+            "RMSProp: rho 0.99, epsilon 1e-08, momentum 0.5. Applied by the servers, to the center.");
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=RMSPROP", "optimizer.centered=true"})),
-            "RMSProp, centered: rho 0.99, epsilon 1e-08. On the servers, on the center.");
+            "RMSProp, centered: rho 0.99, epsilon 1e-08. Applied by the servers, to the center.");
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADADELTA"})),
-            "AdaDelta: rho 0.9, epsilon 1e-06. On the servers, on the center.");
+            "AdaDelta: rho 0.9, epsilon 1e-06. Applied by the servers, to the center.");
   EXPECT_EQ(DescribeOptimizer(Facts({"optimizer.kind=ADAMW"})),
-            "AdamW: beta1 0.9, beta2 0.999, epsilon 1e-08; w *= 1 - lr * 0.01 first. On the servers, on the "
-            "center.");
+            "AdamW: beta1 0.9, beta2 0.999, epsilon 1e-08; w *= 1 - lr * 0.01 first. Applied by the "
+            "servers, to the center.");
   EXPECT_EQ(
       DescribeOptimizer(Facts({"optimizer.kind=LARS", "optimizer.weight_decay=0.1"})),
       "LARS: r = 0.001 * |w| / (|g| + 0.1 * |w|), v = 0.9 * v + lr * r * (g + 0.1 * w) ; w -= v, tensor by "
-      "tensor. On the servers, on the center.");
+      "tensor. Applied by the servers, to the center.");
   EXPECT_EQ(
       DescribeOptimizer(Facts({"optimizer.kind=LAMB"})),
       "LAMB: beta1 0.9, beta2 0.999, epsilon 1e-06; u = Adam's step ; w -= lr * |w| / |u| * u, tensor by "
-      "tensor. On the servers, on the center.");
+      "tensor. Applied by the servers, to the center.");
   EXPECT_THAT(DescribeOptimizer(Facts({"optimizer.weight_decay=0.1", "optimizer.clip_value=2"})),
               HasSubstr("center. Before, g is clipped to +-2. Weight decay: 0.1 * w is added to g."));
 }

@@ -37,7 +37,7 @@ TEST(TrainOptionsTest, TakesAllFlags) {
 
 TEST(TrainOptionsTest, RefusesMissingAndConflictingFlags) {
   EXPECT_THAT(Error({"--out=o"}), HasSubstr("takes one JOB, for example: catchment train examples/"));
-  EXPECT_THAT(Error({"job", "--out="}), HasSubstr("--out=: takes a directory"));
+  EXPECT_THAT(Error({"job", "--out="}), HasSubstr("--out=: needs a directory"));
   EXPECT_THAT(Error({"a", "b", "--out=o"}), HasSubstr("takes one JOB, but got also b"));
   EXPECT_THAT(Error({"job", "--out=o", "--resume", "--overwrite"}), HasSubstr("choose one"));
   EXPECT_THAT(Error({"job", "--out=o", "--device=gpu"}), HasSubstr("takes auto, cpu, cuda or cuda:INDEX"));

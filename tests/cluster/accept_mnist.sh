@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The project's promises on MNIST in full length, by the command itself. Takes half an hour and more on two
-# cores, so it is no part of `bazel test`.
+# cores, so it is not part of `bazel test`.
 #
 #   bazel build -c opt //... && CATCHMENT_DATA=/data tests/cluster/accept_mnist.sh [--epochs=N] [PRESET...]
 #

@@ -256,7 +256,7 @@ TEST(LocalStepsTest, SamplesOfRoundsThatWereNotPushedAreComputedAgain) {
   ASSERT_NO_FATAL_FAILURE(ExpectRightAccountsAtTheEnd(job, repeated));
 }
 
-// What is dropped counts as begun, in the schedule and in the budget.
+// Dropped contributions count as begun, in the schedule and in the budget.
 TEST(StalenessLimitTest, SamplesOfContributionsThatAreDroppedAreInTheAccounts) {
   const auto job = [](uint64_t epochs) {
     return absl::StrReplaceAll(

@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"version", "speaks version 99 of the protocol"},
         Fault{"raise", "the program failed: ValueError: no such thing as a second line"},
         Fault{"exit", "ended before the job was over: exit code 3"},
-        Fault{"print", "15 bytes that are no message"},
+        Fault{"print", "15 bytes that are not a message"},
         Fault{"twice", "the program failed: RuntimeError: worker.step() was called without a minibatch"},
         Fault{"skip", "the program failed: RuntimeError: step 3 was left out"}),
     [](const auto& info) { return info.param.name; });

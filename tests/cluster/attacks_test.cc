@@ -1,5 +1,5 @@
-// What anyone who reaches the ports of a job in clear text can try, except to take part in it: the job trains on, its
-// server's memory stays below the bound that docs/limits.md states, and the model is written at the end.
+// Attacks by anyone who reaches the ports of a job in clear text, short of taking part in it: the job continues training,
+// its server's memory stays below the bound that docs/limits.md states, and the model is written at the end.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -280,7 +280,7 @@ std::vector<Flood> Floods(uint32_t first) {
   };
 }
 
-// Who floods: anybody in clear text, or a member with its certificate.
+// The attacker is anybody, in clear text, or a member with its certificate.
 class FloodTest : public testing::TestWithParam<const char*> {
  protected:
   FloodTest()

@@ -340,7 +340,7 @@ TEST_P(DivergenceTest, JobFailsNamingWhereAndTheRemedy) {
   EXPECT_EQ(summary["phase"], "FAILED");
   EXPECT_THAT(std::string(summary["reason"]), HasSubstr("training has diverged"));
   EXPECT_FALSE(std::filesystem::exists(cluster.out_dir() + "/model.safetensors"))
-      << "weights that are no numbers";
+      << "weights that are not numbers";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DivergenceTest,

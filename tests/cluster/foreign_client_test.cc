@@ -133,10 +133,11 @@ TEST_F(ForeignClientTest, RegistersAgainWhenItsStreamWasReplaced) {
 }
 
 TEST_F(ForeignClientTest, RegistersAgainWhenAServerDoesNotKnowIt) {
-  EXPECT_THAT(TrainAlone("sync", "member"), HasSubstr("is no member of the job (any more); register again"));
+  EXPECT_THAT(TrainAlone("sync", "member"),
+              HasSubstr("is not, or no longer, a member of the job; register again"));
 }
 
-// What is trained is counted by what the servers have.
+// The servers' state decides how much counts as trained.
 TEST_F(ForeignClientTest, EndsTheJobWithoutHavingReportedProgress) { TrainAlone("downpour", "silent"); }
 
 // The job is done by the project's own worker, which has waited for it.

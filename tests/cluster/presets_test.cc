@@ -55,7 +55,7 @@ TEST_P(PresetTest, TrainsWithThreeWorkersOnTwoServers) {
   // Asynchronous runs differ from each other by some hundredths.
   // A guess is right for 0.1; runs with asynchronous updates differ.
   EXPECT_GE(summary.value("test_accuracy", 0.0), 0.7) << summary.dump(2);
-  // The whole test set was scored, with the final weights: a bad center is no better than a guess, 2.3.
+  // The whole test set was scored, with the final weights: a bad center is as good as a guess, 2.3.
   EXPECT_LT(summary.value("test_loss", 9.0), 1.0) << summary.dump(2);
   EXPECT_GT(summary["wall_seconds"], 0.0);
   EXPECT_GT(summary["samples_per_second"], 0.0);

@@ -1,4 +1,4 @@
-// What other users of a machine can do to a run of `catchment train`: nothing.
+// Other users of a machine cannot affect a run of `catchment train`.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -39,7 +39,7 @@ def accuracy(catchment, out, delay, compensation):
                f"--set=algorithm.compensation={{{compensation}}}"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode != 0:
-        # Weights that are no numbers any more end a job; that is a result too.
+        # Weights that become NaN end a job; that is a result too.
         print(run.stderr[-500:], file=sys.stderr)
         return None
     return json.loads(run.stdout)["test_accuracy"]

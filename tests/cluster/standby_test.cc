@@ -79,7 +79,7 @@ TEST(StandbyTest, ServersThatAreLostOneAfterAnotherGoOn) {
   EXPECT_EQ(summary["updates_computed_again"], 0) << summary.dump(2);
 }
 
-// Of server 1, and then of the master.
+// Kills server 1, and then the master.
 TEST(StandbyTest, DeterministicRunHasTheSameBitsAsAnUndisturbedOne) {
   TestCluster cluster({Job("sync", kEndless), /*servers=*/2});
   ASSERT_NO_FATAL_FAILURE(Start(&cluster));

@@ -82,7 +82,7 @@ TEST(TableTest, RowsOfCsvAndOfPackedShardsTrainTheSameBits) {
   EXPECT_EQ(summary["test_accuracy"], of_shards["test_accuracy"]);
 }
 
-// Of 65 rows one would be left for two workers with minibatches of 16.
+// With two workers and minibatches of 16, one of 65 rows would be left over.
 TEST(TableTest, MergedLastMinibatchesTrainEveryRow) {
   WriteFile("train.csv", ClassRows(65, 1));
   WriteFile("test.csv", ClassRows(100, 2));

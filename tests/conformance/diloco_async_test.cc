@@ -50,7 +50,7 @@ std::vector<Reading> Train(const std::string& preset, double until) {
   }
   const double longest = *std::max_element(rounds.begin(), rounds.end());
   std::vector<double> due(kWorkers);  // the time of the next operation of each
-  // Who sends next is the one whose round ends first.
+  // The worker whose round ends first sends next.
   const auto first = [&due](const std::vector<int>& ready, int) {
     return *std::min_element(ready.begin(), ready.end(), [&due](int a, int b) { return due[a] < due[b]; });
   };

@@ -255,7 +255,7 @@ class ShardingTest : public testing::TestWithParam<Algorithms> {};
 
 TEST_P(ShardingTest, SameOrderOfPushesGivesTheSameBitsHoweverTheParametersAreSplit) {
   const v1::Job job = PresetJob(GetParam().preset, 3, GetParam().more);
-  // An order that is no circle, the same for every split.
+  // An order that is not cyclic, the same for every split.
   const auto train = [&](const VirtualCluster::Split& split) {
     Random random(11);
     const auto any = [&random](const std::vector<int>& ready, int) {

@@ -37,7 +37,7 @@ struct ParameterSplit {
 class VirtualCluster {
  public:
   using Work = std::function<void(Parameters* parameters)>;
-  // Which of the ready workers, in ascending order, goes on; `last` is the one that had the turn.
+  // Returns which of the ready workers, in ascending order, runs next; `last` is the one that ran before.
   using Pick = std::function<int(const std::vector<int>& ready, int last)>;
 
   using Split = ParameterSplit;

@@ -85,7 +85,7 @@ for log in nvidia-smi libraries layers_test sanitizer_memcheck ncu speed_hep_lst
   expect_true "$log.log was kept" test -e "$results/$log.log"
 done
 
-# What has no time is not run, and is no failure.
+# A step without time left is skipped, which is not a failure.
 run "$here/run.sh" --plugin="$plugin" --out="$results" --parts=training --minutes=0.01
 expect_status 0
 expect_row training 0 0 12

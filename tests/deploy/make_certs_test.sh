@@ -63,4 +63,4 @@ run deploy/make_certs.sh --days=none "$certs"
 expect_status 2
 touch "$TEST_TMPDIR/file"
 run deploy/make_certs.sh "$TEST_TMPDIR/file"
-[[ $status -ne 0 ]] || fail "a file in the directory's place is no error"
+[[ $status -ne 0 ]] || fail "a file in the directory's place is not an error"

@@ -19,7 +19,7 @@ FLAG_PAGES = ["README.md", "docs/advise.md", "docs/compare.md", "docs/models.md"
               "docs/tune.md", *glob.glob("docs/algorithms/*")]
 # In this one those in a table's last column are.
 COMING_FROM = "docs/coming_from.md"
-# "model.safetensors" is no field of a job.
+# "model.safetensors" is not a field of a job.
 FILES = ("cc", "h", "json", "jsonl", "md", "proto", "safetensors", "textproto")
 
 failures = []

@@ -30,7 +30,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr int kMostCalls = 60;
-// How long a call is waited for, in real time; streams stay open until then.
+// Real time for which a call is awaited; streams stay open until then.
 constexpr double kCallSeconds = 0.02;
 void Set(Message* message, const char* name, uint64_t value) {
   const FieldDescriptor* const field = message->GetDescriptor()->FindFieldByName(name);
@@ -180,7 +180,7 @@ class Test {
   JobServer server_;
   grpc::GenericStub stub_;
   std::vector<v1::RegisterReply> members_;
-  // Of the next call.
+  // Credentials of the next call.
   std::string token_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };

@@ -20,9 +20,9 @@ class FuzzInput {
 
   bool empty() const { return left_.empty(); }
   uint8_t Byte();
-  // From one byte: 0 .. below-1, with `below` from 1 to 256.
+  // Returns 0 .. below-1 from one byte, with `below` from 1 to 256.
   uint32_t Below(uint32_t below) { return Byte() % below; }
-  // From the first `bytes` bytes, at most 8, little-endian.
+  // Returns the number in the next `bytes` bytes, at most 8, little-endian.
   uint64_t Number(int bytes);
   // A length in two bytes, and as many bytes after it as there are.
   absl::string_view Text();

@@ -132,7 +132,7 @@ std::vector<Case> Cases() {
   return {{"Lars", Lars(0.9f, 0.001f, 0), 0.5f},
           {"LarsWithoutMomentum", Lars(0, 0.01f, 0.1f), 0.5f},
           {"LarsWithDecayClipped", Clipped(Lars(0.9f, 0.001f, 0.1f), 0.5f), 1},
-          // Of the tensors some have a ratio above 1, and some below.
+          // Some tensors have a ratio above 1, and some below.
           {"Larc", Larc(0.9f, 0.02f, 0), 0.1f},
           {"LarcWithDecayClipped", Clipped(Larc(0.9f, 0.02f, 0.1f), 0.5f), 0.1f},
           {"Lamb", Lamb(0), 0.002f},
@@ -240,7 +240,7 @@ TEST_P(WholeTensorsTest, ZeroTensorsMoveByThePlainStepAndNothingIsNotANumber) {
 }
 
 TEST_P(WholeTensorsTest, VanishingGradientsLeaveNumbers) {
-  // So small that |w| / |g| is no float.
+  // So small that |w| / |g| overflows a float.
   Trained trained(case_.config, {2}, {3, 4});
   for (int step = 1; step <= 3; ++step) trained.Step(1, {1e-42f, 0});
   for (float w : trained.weights()) EXPECT_TRUE(std::isfinite(w)) << w;

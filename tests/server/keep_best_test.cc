@@ -243,7 +243,7 @@ TEST_F(KeepBestTest, ASenderThatHangsGivesWayToAnother) {
   EXPECT_THAT(ended(), ElementsAre("OK")) << "of the other one";
 }
 
-// A refused first message is no reason to give up a stream under way.
+// A refused first message does not end a stream under way.
 TEST_F(KeepBestTest, RefusedStreamDoesNotDisturbAnother) {
   const absl::StatusOr<uint64_t> stream = keeper_.Begin(Part(0, 5));
   ASSERT_TRUE(stream.ok()) << stream.status();

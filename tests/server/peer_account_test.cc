@@ -143,7 +143,7 @@ TEST(PeerAccountTest, FramesWithoutMessagesExceedItHoweverSlowlyTheyCome) {
   }
 }
 
-// What a peer has saved does not count: after days of messages it may not flood for longer than in its first second.
+// Unused allowance is not saved up: after days of messages a peer may not flood for longer than in its first second.
 TEST(PeerAccountTest, MessagesOfThePastDoNotCount) {
   Peer peer;
   for (int i = 0; i < 100'000; ++i) {

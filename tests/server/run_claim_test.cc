@@ -48,7 +48,7 @@ TEST(RunClaim, PeersMustBelongToTheRun) {
   RunClaim claim(kInstance);
   EXPECT_THAT(std::string(claim.Check(1, "the worker").message()),
               HasSubstr("and this server to no run yet"));
-  EXPECT_FALSE(claim.Check(0, "the worker").ok()) << "no id is no run's";
+  EXPECT_FALSE(claim.Check(0, "the worker").ok()) << "0 is not the id of a run";
   ASSERT_TRUE(claim.Claim(CommandOf(1, "a", "m:1").run()).ok());
   EXPECT_TRUE(claim.Check(1, "the worker").ok());
   EXPECT_FALSE(claim.Check(0, "the worker").ok());

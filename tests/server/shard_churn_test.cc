@@ -247,7 +247,7 @@ class Simulation {
     if (what >= 30 && what < 40) SendAgain(worker);
   }
 
-  // Beside the slowest, as the master may know it: some pushes ago.
+  // Returns a clock near the slowest worker's, as the master may know it: from some pushes ago.
   uint64_t Clock(uint64_t pushes) {
     uint64_t slowest = UINT64_MAX;
     for (const Worker& worker : workers_) {
@@ -269,7 +269,7 @@ class Simulation {
   }
 
   void Leave(size_t w) {
-    // What a worker pushed that is gone cannot be sent again.
+    // Pushes of a worker that has left cannot be sent again.
     for (uint32_t s = 0; s < kShards; ++s) Replicate(s, /*all=*/true);
     workers_.erase(workers_.begin() + w);
     ++generation_;

@@ -60,11 +60,11 @@ TEST(ShardTest, WhatBreaksTheProtocolIsRefusedByNameAndChangesNothing) {
       {"worker",
        {.worker = 7},
        absl::StatusCode::kAborted,
-       "worker 7, incarnation 17, is no member of the job (any more); register again"},
+       "worker 7, incarnation 17, is not, or no longer, a member of the job; register again"},
       {"incarnation",
        {.worker = 0, .incarnation = 9},
        absl::StatusCode::kAborted,
-       "worker 0, incarnation 9, is no member of the job (any more); register again"},
+       "worker 0, incarnation 9, is not, or no longer, a member of the job; register again"},
   };
   for (bool synchronous : {false, true}) {
     ShardHarness shard(GradientJob(synchronous), 32, 16, {0, 1});
@@ -91,9 +91,9 @@ TEST(ShardTest, PayloadOfTheWrongSizeIsRefused) {
             "block 0 of shard 0: a FLOAT32 payload of 16 values has 64 bytes, but received 68");
   EXPECT_EQ(message({.worker = 0, .block = 2}, 16),
             "block 2 of shard 0: a FLOAT32 payload of 8 values has 32 bytes, but received 64");
-  EXPECT_EQ(message({.worker = 0}, 0), "block 0 of shard 0 takes 16 values, and 0 came");
+  EXPECT_EQ(message({.worker = 0}, 0), "block 0 of shard 0 expects 16 values but got 0");
   EXPECT_EQ(message({.worker = 0, .operation = v1::Block::PULL}, 16),
-            "block 0 of shard 0 takes 0 values, and 16 came");
+            "block 0 of shard 0 expects 0 values but got 16");
   EXPECT_EQ(shard.State(), before);
 }
 

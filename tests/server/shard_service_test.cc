@@ -75,7 +75,8 @@ TEST_F(ShardServiceTest, AnswersWithWhatGeneratedProtobufCodeReads) {
 TEST_F(ShardServiceTest, RefusesPeersThatAreNoWorkers) {
   const grpc::Status none = RawStream(servers_.addresses()[0], nullptr).Finish();
   EXPECT_EQ(none.error_code(), grpc::INVALID_ARGUMENT);
-  const char kMessage[] = "no Hello in the metadata 'catchment-hello-bin': the peer is no Catchment worker";
+  const char kMessage[] =
+      "no Hello in the metadata 'catchment-hello-bin': the peer is not a Catchment worker";
   EXPECT_EQ(none.error_message(), kMessage);
   const grpc::Status garbage = Refusal("\xff\xff\xff");
   EXPECT_EQ(garbage.error_code(), grpc::INVALID_ARGUMENT);
@@ -110,9 +111,9 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
   EXPECT_EQ(message([](v1::Hello* h) { h->set_num_shards(2); }),
             "the worker wants shard 0 of 2, this is shard 0 of 1");
   EXPECT_EQ(outdated([](v1::Hello* h) { h->set_worker(9); }),
-            "worker 9, incarnation 10, is no member of the job (any more); register again");
+            "worker 9, incarnation 10, is not, or no longer, a member of the job; register again");
   EXPECT_EQ(outdated([](v1::Hello* h) { h->set_incarnation(3); }),
-            "worker 0, incarnation 3, is no member of the job (any more); register again");
+            "worker 0, incarnation 3, is not, or no longer, a member of the job; register again");
   const std::string foreign =
       "Hello.token is not that of the registration of worker 0, incarnation 10; register again";
   EXPECT_EQ(outdated([](v1::Hello* h) { h->clear_token(); }), foreign);
@@ -154,7 +155,7 @@ TEST_F(ShardServiceTest, RefusesPayloadsOfTheWrongSizeByName) {
   EXPECT_EQ(EndAfter(PushOf(1, 3, 16, 1).SerializeAsString()).error_message(),
             "block 3 of shard 0, which has 3 blocks");
   EXPECT_EQ(EndAfter(PushOf(1, 0, 0, 1).SerializeAsString()).error_message(),
-            "block 0 of shard 0 takes 16 values, and 0 came");
+            "block 0 of shard 0 expects 16 values but got 0");
   v1::Block odd = PushOf(1, 0, 16, 1);
   odd.mutable_payload()->pop_back();
   EXPECT_EQ(EndAfter(odd.SerializeAsString()).error_message(),
@@ -173,7 +174,7 @@ TEST_F(ShardServiceTest, EndsTheStreamOfAWorkerThatHasLeft) {
   const grpc::Status status = peer.Finish();
   EXPECT_EQ(status.error_code(), grpc::ABORTED);
   EXPECT_EQ(status.error_message(),
-            "worker 1, incarnation 11, is no member of the job (any more); register again");
+            "worker 1, incarnation 11, is not, or no longer, a member of the job; register again");
 }
 
 TEST_F(ShardServiceTest, BytesThatAreNotHttpDisturbNobody) {

@@ -171,7 +171,7 @@ TEST(SimulationTest, SamplesOfWorkersThatFailAreTrainedByOthers) {
   }
 }
 
-// Of 65 samples one would be left for two workers with minibatches of 16.
+// With two workers and minibatches of 16, one of 65 samples would be left over.
 TEST(SimulationTest, TrainsMergedMinibatchesWithTheJobsModel) {
   for (const bool synchronous : {true, false}) {
     const v1::Job job = Parse(absl::StrCat(

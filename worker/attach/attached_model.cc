@@ -129,7 +129,7 @@ absl::Status AttachedModel::Finish(const absl::Status& why) {
   message.mutable_stop()->set_why(why.ok() ? "the job is over" : std::string(why.message()));
   message.mutable_stop()->set_failed(!why.ok());
   message.mutable_stop()->set_result(has_result_);
-  // Where the program is gone nothing is left to say.
+  // If the program is gone, the message is not needed.
   const bool sent = channels_.link->Send(message).ok();
   if (child_ == nullptr) return absl::OkStatus();
   const std::optional<std::string> end = child_->WaitFor(why.ok() && sent ? kEndSeconds : kFailureSeconds);

@@ -33,7 +33,7 @@
 
 namespace catchment {
 
-// What a program and the daemon share.
+// The channels between a program and the daemon.
 struct ProgramChannels {
   std::unique_ptr<ProgramLink> link;
   SharedMemory weights;
@@ -82,17 +82,17 @@ class AttachedModel final : public Trainable {
   // after its last step, DeadlineExceeded if it is killed.
   absl::Status Finish(const absl::Status& why);
   static constexpr double kEndSeconds = 60;
-  // Where `why` is an error.
+  // The limit if `why` is an error.
   static constexpr double kFailureSeconds = 5;
 
   const absl::Status& status() const { return status_; }
-  // Whether status() is an error because the program has left the job in order.
+  // Returns true if status() is an error only because the program has left the job in order.
   bool left() const { return left_; }
 
   const std::vector<TensorSpec>& tensors() const override { return options_.tensors; }
   std::string device() const override { return device_; }
 
-  // Of the next planned step; of `batch` only the number of samples matters.
+  // Runs the next planned step in the program. Only the number of samples of `batch` is used.
   Score Train(absl::Span<const float> weights, const Minibatch& batch, absl::Span<float> gradient,
               PassObserver* observer) override;
   void EstimateStatistics(absl::Span<const float>, absl::FunctionRef<bool(Minibatch*)>) override {}
@@ -106,8 +106,8 @@ class AttachedModel final : public Trainable {
   absl::StatusOr<Score> ScoreTestSet(absl::Span<const float> weights);
   std::vector<Statistic> statistics() const override;
 
-  // Whether the program makes the local steps itself: what it reports is no gradient, but how far the weights
-  // moved.
+  // Returns true if the program makes the local steps itself: it then reports the change of the weights instead of a
+  // gradient.
   bool local_steps() const { return local_steps_; }
 
  private:

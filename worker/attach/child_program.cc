@@ -31,13 +31,13 @@ void SleepSeconds(double seconds) {
   nanosleep(&time, nullptr);
 }
 
-// From `first` on. Linux before 5.9 has no call for all at once.
+// Closes all files from number `first` upwards. Linux before 5.9 has no call for this.
 void CloseFrom(int first) {
   if (syscall(SYS_close_range, first, ~0u, 0) == 0) return;
   for (int fd = first; fd < sysconf(_SC_OPEN_MAX); ++fd) close(fd);
 }
 
-// What the child needs between fork and exec, made before: only async-signal-safe calls are allowed there.
+// Data for the child between fork and exec, prepared before the fork, because only async-signal-safe calls are allowed there.
 struct Launch {
   const char* command;
   std::vector<char*> environment;

@@ -9,7 +9,7 @@
 namespace catchment {
 namespace {
 
-// Where things are; all in bytes.
+// Offsets in the shared memory, in bytes.
 constexpr uint64_t kPlanned = 0, kEnd = 8, kSlotCount = 16, kSlotBytes = 24, kFirstSlot = 64;
 constexpr uint64_t kStep = 0, kSamples = 8, kIndices = 16;
 

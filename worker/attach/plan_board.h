@@ -1,4 +1,4 @@
-// Which samples the steps to come are of, where the program can look them up: PLAN of proto/attach.proto.
+// Publishes the samples of the coming steps in memory that the program reads: PLAN of proto/attach.proto.
 //
 // Threads: one writes; the program reads meanwhile.
 #ifndef CATCHMENT_WORKER_ATTACH_PLAN_BOARD_H_

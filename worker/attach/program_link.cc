@@ -55,7 +55,7 @@ absl::StatusOr<v1::FromProgram> ProgramLink::Parse(const char* data, size_t size
   if (!whole || message.kind_case() == v1::FromProgram::KIND_NOT_SET) {
     return absl::InvalidArgumentError(
         absl::StrCat("the program sent ", size,
-                     " bytes that are no message of proto/attach.proto: does it write to "
+                     " bytes that are not a message of proto/attach.proto: does it write to "
                      "a file descriptor that is not its own, or is its catchment package of another build?"));
   }
   if (message.has_failed())

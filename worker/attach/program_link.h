@@ -15,10 +15,10 @@ namespace catchment {
 
 class ProgramLink {
  public:
-  // Of a packet, in bytes.
+  // The largest packet, in bytes.
   static constexpr int kLargestPacket = 131072;
 
-  // Says why it is no use to wait any longer for the program; ok: it is. `closed`: the program has closed its
+  // Returns an error if waiting for the program is pointless. `closed`: the program has closed its
   // end.
   using Look = std::function<absl::Status(bool closed)>;
 
@@ -32,7 +32,7 @@ class ProgramLink {
   absl::Status Send(const v1::ToProgram& message);
 
   // Waits for the next message. Errors: Internal with the program's reason for Failed; InvalidArgument for
-  // what is no message; what `look` says.
+  // bytes that are not a message; the errors of `look`.
   absl::StatusOr<v1::FromProgram> Receive();
 
  private:

@@ -24,7 +24,7 @@ class ProgramWatch {
   void SetChild(ChildProgram* child) { child_ = child; }
   // `offer` serves while the program has not joined.
   void SetOffer(std::unique_ptr<DescriptorOffer> offer) { offer_ = std::move(offer); }
-  // From now on the program may finish its step when the worker is asked to stop.
+  // Lets the program finish its step when the worker is asked to stop later.
   void SetJoined() {
     joined_ = true;
     offer_.reset();

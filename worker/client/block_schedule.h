@@ -1,12 +1,11 @@
-// Where each block of one shard is in an operation: its values are being computed, it is ready to be sent, it
+// Tracks each block of one shard through an operation: its values are being computed, it is ready to be sent, it
 // is on its way, it is answered.
 //
-// Of the blocks that are ready the lowest goes next, since the next forward pass reads it first: where the
-// network is slower than the backward pass, the first layers overtake the last ones (Jayarajan et al. 2019,
-// "Priority-based parameter propagation for distributed DNN training", arXiv:1905.03960, there per slice of a
-// layer).
+// The lowest ready block is sent next, because the next forward pass reads it first: if the network is slower than the
+// backward pass, the first layers overtake the last ones (Jayarajan et al. 2019, "Priority-based parameter propagation for
+// distributed DNN training", arXiv:1905.03960, there per slice of a layer).
 //
-// Shapes: ranges are of the flat vector; what lies in other shards does not count.
+// Shapes: ranges are of the flat vector; parts in other shards are ignored.
 // Threads: not thread-safe. Allocates at construction only.
 #ifndef CATCHMENT_WORKER_CLIENT_BLOCK_SCHEDULE_H_
 #define CATCHMENT_WORKER_CLIENT_BLOCK_SCHEDULE_H_
@@ -40,7 +39,7 @@ class BlockSchedule {
   // Blocks that Next has not given out.
   int unsent() const { return unsent_; }
   int unanswered() const { return unanswered_; }
-  // Of the blocks that hold some of these values.
+  // Returns the number of unanswered blocks that hold some of these values.
   int unanswered(Range range) const;
 
  private:

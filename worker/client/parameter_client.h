@@ -56,8 +56,8 @@ class ParameterClient final : public Parameters, private ServerChannel::Owner {
     // Payloads, with what was sent again.
     uint64_t bytes_pushed = 0;
     uint64_t bytes_pulled = 0;
-    // Of pushes with pull, and exchanges: from the moment when all of the input was Ready until all of the
-    // output had come, whether the caller waited for it or not.
+    // Durations of pushes with pull, and of exchanges: from the moment when the whole input was Ready until the whole output
+    // had arrived, even if the caller did not wait for it.
     LatencyHistogram round_trips;
 
     // Sets the fields of a worker's progress that report these.

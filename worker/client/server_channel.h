@@ -45,7 +45,7 @@ class ServerChannel final : public ShardStream::Owner {
     virtual void OnStreamClosed() = 0;
   };
 
-  // What all channels of a client carry out. It changes only while no stream has anything to answer.
+  // The operation that all channels of a client execute. It changes only while no stream awaits an answer.
   struct Current {
     Parameters::Operation operation;
     uint64_t sequence = 0;  // of the last push or exchange

@@ -14,7 +14,7 @@ class AlignedFloats {
  public:
   static constexpr std::size_t kAlignment = 64;  // bytes
 
-  // What was in it is lost where it must grow; values are not initialised.
+  // Resizes without initialising values. If the array must grow, its contents are lost.
   void Resize(int64_t size) {
     if (size > capacity_) {
       values_.reset(new (std::align_val_t(kAlignment)) float[size]);

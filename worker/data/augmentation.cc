@@ -16,7 +16,7 @@ Augmentation::Augmentation(const v1::Augmentation& config, const SampleShape& sh
 
 void Augmentation::Apply(uint64_t sample_id, const float* in, float* out) const {
   Random random(Derive(seed_, sample_id));
-  // Where the window begins in the image: from -padding to padding.
+  // The position of the window in the image, from -padding to padding.
   const int64_t top = static_cast<int64_t>(random.Below(2 * padding_ + 1)) - padding_;
   const int64_t left = static_cast<int64_t>(random.Below(2 * padding_ + 1)) - padding_;
   const bool mirror = flip_ && random.Below(2) == 1;

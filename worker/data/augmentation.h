@@ -19,7 +19,7 @@ class Augmentation {
  public:
   Augmentation(const v1::Augmentation& config, const SampleShape& shape, uint64_t seed);
 
-  // Whether it leaves images as they are.
+  // Returns true if images are left unchanged.
   bool is_identity() const { return padding_ == 0 && !flip_; }
 
   // `out` is another image than `in`.

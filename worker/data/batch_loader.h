@@ -43,7 +43,7 @@ class BatchLoader {
   // The next minibatch, valid until the next call; null when there are no more. Waits for it if need be.
   absl::StatusOr<const LoadedBatch*> Next() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether Next() would return at once.
+  // Returns true if Next() would return at once.
   bool HasNext() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Seconds that Next() has waited in all calls together.
@@ -60,7 +60,7 @@ class BatchLoader {
 
   const Clock* const clock_;
 
-  // Of the background thread.
+  // Used only by the background thread.
   BatchReader reader_;
   const NextPlan next_plan_;
 

@@ -37,7 +37,7 @@ struct LoadedBatch {
   std::vector<int32_t> labels;  // samples; none beside targets
   AlignedFloats targets;        // samples x num_targets of real numbers; data() is null for data with classes
   std::vector<uint64_t> sample_ids;  // samples; Derive(epoch, index of the sample), whoever loads it
-  // Of samples without content (dataset.h) there are no inputs and no labels, and the index is the position.
+  // Samples without content (dataset.h) have neither inputs nor labels, and their index is the position.
   std::unique_ptr<Pinning> pinned_inputs;  // ends before the inputs; may be null
 };
 

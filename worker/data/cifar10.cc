@@ -32,7 +32,7 @@ std::string Find(const std::string& directory, const std::string& name) {
   return "";
 }
 
-// Those of `names` that are in `directory`.
+// Returns the paths of the `names` that exist in `directory`.
 std::vector<std::string> FindAll(const std::string& directory, const std::vector<std::string>& names) {
   std::vector<std::string> paths;
   for (const std::string& name : names) {

@@ -1,4 +1,4 @@
-// Where a user's data may be.
+// The directories that are searched for a user's data.
 #ifndef CATCHMENT_WORKER_DATA_DATA_PATHS_H_
 #define CATCHMENT_WORKER_DATA_DATA_PATHS_H_
 

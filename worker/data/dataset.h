@@ -25,7 +25,7 @@ class Dataset {
   // `targets`: num_targets real numbers of each sample.
   static Dataset WithTargets(const SampleShape& input_shape, int num_targets,
                              std::unique_ptr<const SampleContent> content, std::vector<float> targets);
-  // Of bytes, all images one after another, with one normalization for all channels.
+  // Makes a data set from bytes, all images one after another, with one normalization for all channels.
   Dataset(const SampleShape& input_shape, int num_classes, const Normalization& normalization,
           std::vector<uint8_t> pixels, const std::vector<uint8_t>& labels);
 
@@ -37,7 +37,7 @@ class Dataset {
   int64_t size() const { return size_; }
   bool has_content() const { return input_shape_.size() > 0; }
 
-  // Of samples with content and classes; index is 0 .. size()-1.
+  // Returns the class of a sample. Only for samples with content and classes; index is 0 .. size()-1.
   int32_t label(int64_t index) const { return labels_[index]; }
 
   // Writes the target().reals real numbers of a sample.

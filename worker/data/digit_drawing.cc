@@ -10,7 +10,7 @@ namespace {
 constexpr int kPixels = kDrawnSize * kDrawnSize;
 constexpr int kSegmentsPerSpan = 6;
 
-// How far things vary. Lengths are in pixels, but for kWobble, which is in heights of a digit.
+// Ranges of the random variations. Lengths are in pixels, except for kWobble, which is in heights of a digit.
 constexpr float kWobble = 0.03f;  // standard deviation of a control point
 constexpr float kHeight = 19;     // of a digit before scaling
 constexpr float kMinScale = 0.75f, kMaxScale = 1.08f;

@@ -20,7 +20,7 @@ namespace catchment {
 
 class LossScale {
  public:
-  // From here on the smallest float16 above 0, 2^-24, would become infinity.
+  // From this scale upwards even the smallest float16 above 0, 2^-24, becomes infinity.
   static constexpr float kLargest = 0x1p40f;
 
   LossScale(float initial, uint32_t period) : value_(initial), period_(period) {}

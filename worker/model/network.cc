@@ -121,7 +121,7 @@ Program& Network::ProgramFor(const Minibatch& batch) {
   if (found != programs_.end()) return *found->second;
   absl::StatusOr<std::unique_ptr<Program>> program = MakeProgram(size);
   if (program.ok()) return *(programs_[size] = *std::move(program));
-  // What could be made for the full size runs smaller batches too, only slower.
+  // The program for the full size also runs smaller batches, only slower.
   LOG_FIRST_N(WARNING, 1) << "batches of " << size << ": " << program.status().message();
   return *programs_.rbegin()->second;
 }

@@ -35,7 +35,7 @@ class Network final : public Trainable {
     int max_batch_size = 64;
     int usual_batch_size = 0;  // of most batches; 0: max_batch_size
     uint64_t seed = 1;         // of dropout
-    // Of a backend that wants a loss scale; job.computation's.
+    // Initial scale and period for a backend that uses a loss scale, from job.computation.
     float loss_scale = 65536;
     uint32_t loss_scale_period = 2000;
   };
@@ -48,7 +48,7 @@ class Network final : public Trainable {
                                                          std::unique_ptr<Backend> backend);
   ~Network() override;
 
-  // What the loss is multiplied with in the next minibatch's backward pass; 1 where it is not scaled.
+  // Returns the factor of the loss in the next minibatch's backward pass; 1 if the loss is not scaled.
   float loss_scale() const { return loss_scale_ ? loss_scale_->value() : 1.0f; }
 
   const std::vector<LayerShape>& layers() const { return layers_; }

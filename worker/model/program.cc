@@ -5,10 +5,10 @@
 namespace catchment {
 namespace {
 
-constexpr int kLoss = -2;  // a reader that is no layer
+constexpr int kLoss = -2;  // a reader that is not a layer
 
-// Who computes what: some layers have no kernel of their own, because they only look at another one's output
-// (flatten), or because the kernel before does their work too (relu).
+// Assigns layers to kernels. Some layers have no kernel of their own, because they only view another one's output
+// (flatten), or because the previous kernel includes their work (relu).
 class Plan {
  public:
   explicit Plan(const std::vector<LayerShape>& layers) : layers_(layers), source_(layers.size()) {
@@ -34,7 +34,7 @@ class Plan {
   int Input(int i, int j) const { return Source(layers_[i].inputs[j]); }
   int Last() const { return Source(size() - 1); }
 
-  // Whether a layer's output depends on parameters, so that its gradient is wanted.
+  // Returns true if a layer's output depends on parameters, so that its gradient is needed.
   bool HasGradient(int i) const { return i != LayerShape::kData && has_gradient_[i]; }
   bool NeedsInputGradient(int i) const {
     for (int j = 0; j < InputCount(i); ++j) {
@@ -44,7 +44,7 @@ class Plan {
   }
 
   int ReaderCount(int i) const { return static_cast<int>(readers_[i].size()); }
-  // Which of its source's readers the j-th input of layer i is.
+  // Returns the index of the j-th input of layer i among its source's readers.
   int ReaderIndex(int i, int j) const {
     const auto& readers = readers_[Input(i, j)];
     return static_cast<int>(std::find(readers.begin(), readers.end(), std::pair(i, j)) - readers.begin());
@@ -107,7 +107,7 @@ class Plan {
   }
 
   const std::vector<LayerShape>& layers_;
-  // Of each layer, itself if it has a kernel, or the layer that it looks at (flatten) or is done by (relu).
+  // For each layer: itself if it has a kernel, otherwise the layer that it views (flatten) or that computes it (relu).
   std::vector<int> source_;
   std::vector<std::vector<std::pair<int, int>>> readers_;  // of each kernel's output: layer, and which input
   std::vector<bool> has_gradient_;
@@ -179,7 +179,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Create(const std::vector<Layer
     offset += size;
     statistics += CountStatistics(layers[i]);
     steps[i] = &step;
-    // Where no gradient is wanted, readers may share the activation itself.
+    // Without a gradient, readers may share the activation itself.
     if (plan.ReaderCount(i) < 2 || !step.backward) continue;
     absl::StatusOr<std::unique_ptr<Fork>> fork =
         backend->CreateFork(step.kernel->output(), plan.ReaderCount(i));

@@ -31,7 +31,7 @@ class Program {
   // pass.statistics: of all layers that have some, one after another; not read or written in training.
   void Forward(const float* weights, const float* inputs, Pass pass, PassObserver* observer);
 
-  // Of the loss, from now on: kernels/backend.h, Loss::ScaleGradient.
+  // Sets the factor of the loss's gradient: kernels/backend.h, Loss::ScaleGradient.
   void ScaleGradient(float scale) { loss_->ScaleGradient(scale); }
 
   // Scores the outputs; with `gradient`, also prepares Backward. AwaitScore returns the score of the last call.

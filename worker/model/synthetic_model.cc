@@ -14,10 +14,10 @@ namespace {
 constexpr double kForwardShare = 1.0 / 3;
 constexpr double kBackwardShare = 2.0 / 3;
 constexpr float kLargestGradient = 0.001f;
-// Of the job's seed; other streams of it are dropout's and the samples' order.
+// The stream of the job's seed for step times. Dropout and the order of samples use other streams.
 constexpr uint64_t kTimeStream = 0x74696d65;
 
-// Of parameter i; never 0, which a fresh buffer holds.
+// Returns the gradient of parameter i; never 0, which a fresh buffer holds.
 float GradientValue(int64_t i) {
   const auto bits = static_cast<int32_t>(Scatter(static_cast<uint64_t>(i)) >> 40);
   return kLargestGradient * static_cast<float>(2 * bits + 1 - (1 << 24)) * 0x1p-24f;

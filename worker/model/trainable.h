@@ -1,4 +1,4 @@
-// What a worker trains and an evaluator scores: a Network computes, a SyntheticModel only takes its time.
+// The model that a worker trains and an evaluator scores. A Network computes; a SyntheticModel only waits.
 //
 // Shapes: weights and gradient are flat vectors of all tensors(), one after another
 // (common/parameter_layout.h). Threads: one at a time.
@@ -25,7 +25,7 @@ struct Minibatch {
   // epoch. Only read by Train, and only if something there is left to chance.
   const uint64_t* sample_ids = nullptr;
   int samples = 0;  // 1 .. max_batch_size
-  // Of data with real numbers for targets: samples x the model's outputs.
+  // For data with real-valued targets: samples x the model's outputs.
   const float* targets = nullptr;
 };
 
@@ -50,7 +50,7 @@ class Trainable {
   virtual void EstimateStatistics(absl::Span<const float> weights,
                                   absl::FunctionRef<bool(Minibatch*)> next) = 0;
 
-  // What EstimateStatistics found: by PyTorch's names, batch_norm1.running_mean and so on, a value a channel.
+  // A result of EstimateStatistics: PyTorch's name, such as batch_norm1.running_mean, and a value for each channel.
   struct Statistic {
     std::string name;
     absl::Span<const float> values;  // until the next estimate

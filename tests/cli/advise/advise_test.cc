@@ -50,8 +50,8 @@ TEST_F(AdviseTest, AdvisesOnAJob) {
   const std::string unwrapped = absl::StrReplaceAll(outcome.out, {{"\n  ", " "}});
   for (const char* part :
        {"lognormal:50ms:0.5", "1Gbit:100us", "With 16 workers", "the job's model on its data",
-        "Take: ", "learning rate", "momentum", "Waiting: the workers of sync wait", "seeds",
-        "staleness_aware", "Servers: ", "catchment train "}) {
+        "Use: ", "learning rate", "momentum", "Waiting: the workers of sync wait", "seeds", "staleness_aware",
+        "Servers: ", "catchment train "}) {
     EXPECT_THAT(unwrapped, HasSubstr(part));
   }
   EXPECT_THAT(outcome.err, HasSubstr("dana, seed 1: "));

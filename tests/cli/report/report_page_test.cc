@@ -21,7 +21,7 @@ TEST(ReportPage, BeginsWithTheAnswer) {
 }
 
 TEST(ReportPage, LoadsNothing) {
-  // A namespace's name is no address that anything is loaded from.
+  // Nothing is loaded from a namespace's name.
   const std::string page = absl::StrReplaceAll(Page(MadeComparison()), {{"http://www.w3.org/2000/svg", ""}});
   for (const char* word : {"http:", "https:", "<script", "<link", "<img", "@import", "src=", "url(h"}) {
     EXPECT_THAT(page, Not(HasSubstr(word)));

@@ -59,7 +59,7 @@ TEST(WriteModel, StatisticsOfBatchNormStandBesideTheWeights) {
   std::vector<float> variance(2);
   ASSERT_TRUE((*file)->Read("batch_norm1.running_var", 0, 2, variance.data()).ok());
   EXPECT_THAT(variance, ElementsAre(0.5f, 2.0f));
-  EXPECT_TRUE(ReadModelScore(path, *layout).ok()) << "they are no weights of another model";
+  EXPECT_TRUE(ReadModelScore(path, *layout).ok()) << "they are not weights of another model";
 }
 
 // Two values each, at the names.

@@ -190,14 +190,13 @@ TEST(Compensation, IsRefusedWithTheReason) {
                   "between worker and center is the same, however old; leave it out"},
            {{"compression.pull=BFLOAT16", kAt + "gap_aware={}"},
             "compression.pull: is BFLOAT16; must be FLOAT32 with " + kAt +
-                "gap_aware, which compares the center with the very weights that a worker was sent"},
+                "gap_aware, which compares the center with the exact weights that a worker was sent"},
            {{"algorithm.preset=sync", kAt + "inverse={}"},
             kAt + "inverse: has no effect with consistency.synchronous: no contribution is stale; leave it "
                   "out, or set algorithm.consistency to asynchronous {}"},
            {{"optimizer.kind=ADAM", kAt + "open_loop_momentum.min_momentum=0"},
             kAt + "open_loop_momentum: sets the momentum of SGD; set optimizer.kind to SGD and "
-                  "optimizer.momentum "
-                  "above 0, to what training without staleness would have"},
+                  "optimizer.momentum to the value for training without staleness, above 0"},
            {{kAt + "delay_adaptive.threshold=0"}, kAt + "delay_adaptive.threshold: is 0; must be at least 1"},
            {{kAt + "step_bound=0"}, kAt + "step_bound: is 0; must be a number above 0"},
            {{kAt + "open_loop_momentum={}", kAt + "step_bound=inf"},
@@ -216,12 +215,12 @@ TEST(Compensation, IsRefusedWithTheReason) {
                 "between worker and center is the same, however old; leave it out"},
            {{kAt + "gap_aware={}", kAt + "of=GRADIENT"},
             kAt +
-                "of: says what a factor of the staleness multiplies, and there is none; leave it out, or set "
-                "delay_adaptive {}, inverse {}, power {} or exponential {}"},
+                "of: selects what the staleness factor multiplies, but the job has no such factor; leave it "
+                "out, or set delay_adaptive {}, inverse {}, power {} or exponential {}"},
            {{kAt + "none={}", kAt + "of=STEP"},
             kAt +
-                "of: says what a factor of the staleness multiplies, and there is none; leave it out, or set "
-                "delay_adaptive {}, inverse {}, power {} or exponential {}"},
+                "of: selects what the staleness factor multiplies, but the job has no such factor; leave it "
+                "out, or set delay_adaptive {}, inverse {}, power {} or exponential {}"},
            {{"optimizer.momentum=0", kAt + "gap_aware={}"},
             kAt + "gap_aware: measures gaps in steps of SGD's momentum; set optimizer.kind to SGD and "
                   "optimizer.momentum above 0"},

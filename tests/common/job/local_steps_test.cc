@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr char kUnit[] = "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}";
 
-// What is wrong with a job of this preset and these changes.
+// Returns the problems of a job with this preset and these changes.
 std::string Error(const std::string& preset, std::vector<std::string> overrides = {}) {
   v1::Job job;
   overrides.push_back("algorithm.preset=" + preset);
@@ -66,7 +66,7 @@ TEST(CheckLocalStepsTest, AJobOfSuchAProgramHasTheIdentityByDefault) {
     ASSERT_TRUE(job.ok()) << preset << ": " << job.status();
     EXPECT_EQ(CheckLocalSteps(*job), absl::OkStatus()) << preset;
   }
-  // What else the job says counts, and has to fit.
+  // The job's other settings count, and are checked.
   EXPECT_THAT(std::string(filled({"algorithm.preset=diloco",
                                   "algorithm.contribution.pseudo_gradient.local_optimizer.weight_decay=0.1"})
                               .status()

@@ -534,9 +534,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.schedule.final_fraction=nan"},
              "optimizer.schedule.final_fraction: is nan; must be from 0 to 1"},
         Case{{"optimizer.schedule={decay:EXPONENTIAL final_fraction:0}"},
-             "optimizer.schedule.final_fraction: is 0; must be in (0, 1] with decay EXPONENTIAL, whose "
-             "course never "
-             "comes to 0"},
+             "optimizer.schedule.final_fraction: is 0; must be in (0, 1] with decay EXPONENTIAL, because "
+             "exponential decay never reaches 0"},
         Case{{"optimizer.schedule={decay:STEP step_every:0}"},
              "optimizer.schedule.step_every: is 0; must be in (0, 1], of the budget"},
         Case{{"optimizer.schedule={decay:STEP step_every:1.5}"},
@@ -558,7 +557,8 @@ INSTANTIATE_TEST_SUITE_P(
              "there is none; set "
              "optimizer.momentum above 0 with a kind that has it, or leave it out"},
         Case{{"algorithm.preset=staleness_aware", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.5}"},
-             "optimizer.schedule.min_momentum: does not go with algorithm.compensation.open_loop_momentum, "
+             "optimizer.schedule.min_momentum: cannot be combined with "
+             "algorithm.compensation.open_loop_momentum, "
              "which sets the "
              "momentum; leave one of them out"},
         Case{{"optimizer.schedule={decay:PLATEAU factor:1.5 threshold:1 final_fraction:2}"},
@@ -613,7 +613,8 @@ INSTANTIATE_TEST_SUITE_P(
              "at least 1; leave it out for no limit"},
         Case{{"algorithm.preset=downpour",
               "algorithm.consistency.asynchronous={emulated_delay:2 staleness_limit:3}"},
-             "algorithm.consistency.asynchronous.staleness_limit: does not go with emulated_delay, which "
+             "algorithm.consistency.asynchronous.staleness_limit: cannot be combined with emulated_delay, "
+             "which "
              "applies "
              "contributions long after they were answered; leave one of them out"},
         Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.staleness_limit=3",
@@ -622,24 +623,30 @@ INSTANTIATE_TEST_SUITE_P(
              "push_period: a "
              "worker whose contribution is dropped continues with the newest weights"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.asynchronous.staleness_limit=2"},
-             "algorithm.consistency.asynchronous.staleness_limit: does not go with contribution elastic: a "
+             "algorithm.consistency.asynchronous.staleness_limit: cannot be combined with contribution "
+             "elastic: a "
              "worker "
              "whose exchange is dropped would be moved, and the center not"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.n_softsync.n=1"},
-             "algorithm.consistency.n_softsync: does not go with contribution elastic: the worker would be "
+             "algorithm.consistency.n_softsync: cannot be combined with contribution elastic: the worker "
+             "would be "
              "moved before the center, by another difference"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.asynchronous.emulated_delay=2"},
-             "algorithm.consistency.asynchronous.emulated_delay: does not go with contribution elastic: the "
+             "algorithm.consistency.asynchronous.emulated_delay: cannot be combined with contribution "
+             "elastic: the "
              "worker would be moved before the center, by another difference"},
         Case{{"algorithm.preset=easgd_sync", "algorithm.consistency.synchronous.backup_workers=1",
               "workers=3"},
-             "algorithm.consistency.synchronous.backup_workers: does not go with contribution elastic: a "
+             "algorithm.consistency.synchronous.backup_workers: cannot be combined with contribution "
+             "elastic: a "
              "worker whose exchange is dropped would be moved, and the center not"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.grouped.backup_workers=1", "workers=4"},
-             "algorithm.consistency.grouped.backup_workers: does not go with contribution elastic: a worker "
+             "algorithm.consistency.grouped.backup_workers: cannot be combined with contribution elastic: a "
+             "worker "
              "whose exchange is dropped would be moved, and the center not"},
         Case{{"algorithm.preset=easgd", "optimizer.worker_scaling=LINEAR"},
-             "optimizer.worker_scaling: does not go with contribution elastic, whose optimizer runs on each "
+             "optimizer.worker_scaling: cannot be combined with contribution elastic, whose optimizer runs "
+             "on each "
              "worker by "
              "itself; leave it out"},
         Case{{"algorithm.preset=hybrid", "workers=4",
@@ -898,18 +905,15 @@ INSTANTIATE_TEST_SUITE_P(
         On("gem", {"optimizer.clip_norm=1"}, absl::StrCat("optimizer.clip_norm", kMoves)),
         On("gem", {"optimizer.worker_scaling=LINEAR"}, absl::StrCat("optimizer.worker_scaling", kMoves)),
         On("gem", {"algorithm.consistency.synchronous={}"},
-           "algorithm.consistency.synchronous: does not go with contribution energy_matching: synchronous "
-           "workers "
-           "have no moves of others to make room for; set algorithm.consistency to asynchronous {}, or use "
-           "contribution look_ahead"),
+           "algorithm.consistency.synchronous: cannot be combined with contribution energy_matching: in "
+           "synchronous mode there are no concurrent updates to compensate for; set algorithm.consistency to "
+           "asynchronous {}, or use contribution look_ahead"),
         On("gem", {"algorithm.compensation.inverse={}"},
-           "algorithm.compensation: must be none {} with contribution energy_matching, which makes room for "
-           "the "
-           "moves of others by itself; leave it out"),
+           "algorithm.compensation: must be none {} with contribution energy_matching, which compensates for "
+           "concurrent updates itself; leave it out"),
         On("gem", {"compression.pull=BFLOAT16"},
-           "compression.pull: is BFLOAT16; must be FLOAT32 with contribution energy_matching: the center's "
-           "move "
-           "from one pull to the next is smaller than rounded weights can tell"),
+           "compression.pull: is BFLOAT16; must be FLOAT32 with contribution energy_matching: between two "
+           "pulls the center moves less than the rounding error of the weights"),
         On("easgd", {"optimizer.clip_norm=1"},
            "optimizer.clip_norm: does not belong to contribution elastic, whose workers move by plain "
            "gradients; "
@@ -938,7 +942,7 @@ TEST(Validate, SensibleCombinationsPass) {
   Filled({"algorithm.preset=easgd", "algorithm.consistency.bounded_staleness.bound=0"});
   Filled({"algorithm.preset=hybrid", "algorithm.consistency.grouped.backup_workers=1", "workers=4"});
   Filled({"algorithm.preset=softsync", "algorithm.consistency.n_softsync.n=4", "workers=4"});
-  // Of the two ways to say how many, the job's counts.
+  // If the preset and the job set the number in different ways, the job's counts.
   EXPECT_EQ(Filled({"algorithm.preset=fedbuff", "algorithm.consistency.n_softsync.n=2", "workers=4"})
                 .algorithm()
                 .consistency()

@@ -60,7 +60,7 @@ TEST(ParameterLayout, ShardsCoverAllAreEvenAndBeginAtWholeCacheLines) {
   }
 }
 
-// From about 1,600 parameters a server on; below, a server has at most 16 more or fewer.
+// This holds for about 1,600 or more parameters per server; with fewer, a server has at most 16 more or fewer than even.
 TEST(ParameterLayout, BytesPerServerAreWithinOnePercentOfEven) {
   Random random(1);
   for (int trial = 0; trial < 500; ++trial) {

@@ -244,9 +244,10 @@ TEST(ModelShapes, BranchesOfDifferentShapesAreRefused) {
   EXPECT_EQ(
       Errors("layers { residual { layers { conv2d { filters: 2 kernel_size: 3 } } } } layers { flatten {} } "
              "layers { dense { units: 10 } }"),
-      "model.layers[0].residual: its layers come to 2x26x26 and its shortcut, the input itself, is 1x28x28; "
+      "model.layers[0].residual: its layers produce 2x26x26 but its shortcut, the input itself, is 1x28x28; "
       "a "
-      "sum needs equal shapes: give a shortcut that comes to it, as conv2d { kernel_size: 1 } with the "
+      "sum needs equal shapes: give a shortcut that produces the same, such as conv2d { kernel_size: 1 } "
+      "with the "
       "branch's "
       "stride");
   EXPECT_EQ(Errors("layers { residual { shortcut { relu {} } } } layers { flatten {} } layers { dense { "

@@ -30,7 +30,7 @@ TEST(SignalThreadTest, CallsForEverySignalUntilItIsDestroyed) {
   }
   EXPECT_EQ(got, sent);
   thread.reset();
-  EXPECT_EQ(got, sent) << "its own end is no signal to others";
+  EXPECT_EQ(got, sent) << "its own end is not a signal to others";
 }
 
 TEST(SignalThreadDeathTest, LogsTheSignalThatStopsAProcess) {

@@ -27,7 +27,7 @@ using cudnn::Type;
 
 constexpr size_t kFirstWithDescribedDevices = 90800;
 
-// What cuDNN must know of a GPU.
+// Returns the properties of a GPU that cuDNN needs.
 std::string DescribeGpu(int capability, int processors, int shared_bytes) {
   return absl::StrReplaceAll(
       R"({"deviceVer": VERSION, "multiProcessorCount": PROCESSORS, "maxSharedMemoryPerBlockOptin": SHARED,

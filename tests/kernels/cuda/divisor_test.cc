@@ -42,7 +42,7 @@ TEST(DivisorTest, DividesEdgeValues) {
   for (const int64_t d : EdgeValues()) {
     if (d == 0) continue;
     for (const int64_t n : EdgeValues()) ExpectQuotient(n, d);
-    // Where the quotient changes.
+    // Dividends around a change of the quotient.
     for (const int64_t quotient : {int64_t{1}, int64_t{2}, kLargest / d / 2, kLargest / d}) {
       for (const int64_t n : {quotient * d - 1, quotient * d, quotient * d + 1}) ExpectQuotient(n, d);
     }

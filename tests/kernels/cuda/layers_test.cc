@@ -151,7 +151,7 @@ std::vector<Case> Cases() {
        "} }" +
            end,
        kImage},
-      // Those that cuDNN computes where it is found, and one of 1 x 1 that needs no patches.
+      // Convolutions that cuDNN computes if it is found, and one of 1 x 1 that needs no patches.
       {"FilledUnits",
        "layers { conv2d { filters: 8 kernel_size: 1 } }"
        "layers { conv2d { filters: 16 kernel_size: 3 stride: 2 padding: 1 } }"
@@ -167,7 +167,7 @@ std::vector<Case> Cases() {
        "layers { conv2d { filters: 8 kernel_size: 2 bias: false } } layers { relu {} }" +
            end,
        kImage},
-      // Where a chunk has 2^11 values of patches, the second convolution's are of four samples and of two.
+      // With 2^11 values of patches in a chunk, the second convolution's chunks have four samples, and two.
       {"UnevenChunks",
        "layers { conv2d { filters: 3 kernel_size: 3 padding: 1 } } layers { conv2d { filters: 6 kernel_size: "
        "5 stride: 2 } }" +

@@ -166,7 +166,7 @@ TEST(LossScaleTest, StaysWithinItsBounds) {
   EXPECT_EQ(least.value(), 1);
 }
 
-// The bias is no factor of a product, so the loss is finite; its gradient is too large for float16.
+// The bias is not a factor of a product, so the loss is finite; its gradient is too large for float16.
 TEST(LossScaleTest, AnOverflowAtAScaleOfOneGoesOut) {
   const Samples samples;
   const std::unique_ptr<Network> network =

@@ -1826,7 +1826,7 @@ TEST_F(MasterTest, ALostEvaluatorDoesNotHoldUpTheEnd) {
   clock_.Advance(11);
   master_->Tick();
   EXPECT_EQ(master_->phase(), v1::JobStatus::DONE);
-  EXPECT_TRUE(AskEvaluation(evaluator)->stop()) << "also for one that is no member any more";
+  EXPECT_TRUE(AskEvaluation(evaluator)->stop()) << "also for one that has left";
 }
 
 // ---------------------------------------------------------------------------------------------- status

@@ -358,7 +358,7 @@ TEST_F(AttachedModelTest, DoesNotWaitForAProgramThatIsNotToBeWaitedFor) {
 
 TEST_F(AttachedModelTest, RefusesWhatIsNoMessage) {
   SendBytes("a line that the program printed\n");
-  EXPECT_THAT(TrainError(), HasSubstr("32 bytes that are no message of proto/attach.proto"));
+  EXPECT_THAT(TrainError(), HasSubstr("32 bytes that are not a message of proto/attach.proto"));
 }
 
 TEST_F(AttachedModelTest, RefusesAnotherStepAndGradientsOutOfOrder) {

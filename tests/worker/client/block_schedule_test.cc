@@ -10,7 +10,7 @@ namespace {
 // Two shards of 48 values in blocks of 10: five blocks each, the last ones of 8 values.
 ParameterLayout Layout() { return *ParameterLayout::Create({{"w", {96}}}, 2, 10); }
 
-// What Next gives until there is nothing more.
+// Calls Next until no block is left, and returns the blocks.
 std::vector<int> Drain(BlockSchedule* schedule) {
   std::vector<int> blocks;
   for (int b = schedule->Next(); b != BlockSchedule::kNone; b = schedule->Next()) blocks.push_back(b);

@@ -1,4 +1,4 @@
-// What the client asks of the heap for a block: nothing that gRPC would not ask for by itself.
+// The client makes no heap allocations for a block that gRPC alone would not make.
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -181,8 +181,8 @@ TEST(ClientAllocationTest, NoBlockAllocatesAnythingOfOurs) {
   EXPECT_EQ(by_client.ours, 0u);
   EXPECT_EQ(by_overlap.ours, 0u);
   EXPECT_EQ(by_encoding.ours, 0u);
-  // What gRPC asks for depends a little on how a message is cut in pieces on its way: about nine a block, on
-  // both ends together. Another one for every block would be too much.
+  // gRPC's allocations depend slightly on how a message is split on its way: about nine per block, on both ends together.
+  // One more for every block would be too much.
   constexpr uint64_t kSlack = kRounds * kBlocks;
   EXPECT_LT(by_client.all, by_grpc.all + kSlack);
   EXPECT_LT(by_overlap.all, by_grpc.all + kSlack);

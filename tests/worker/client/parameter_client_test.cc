@@ -178,8 +178,9 @@ TEST_P(ShardsTest, WorkerThatIsNoMemberEndsAtOnceWithTheReason) {
   const absl::Status status = Client(0)->Pull(0, absl::MakeSpan(weights));
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()), StartsWith("server "));
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("worker 0, incarnation 10, is no member of the job (any more); register again"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("worker 0, incarnation 10, is not, or no longer, a member of the job; register again"));
 }
 
 TEST_P(ShardsTest, CancelEndsTheWaitAtAGateAndAllLaterCalls) {
@@ -204,7 +205,7 @@ TEST_P(ShardsTest, CancelEndsTheWaitAtAGateAndAllLaterCalls) {
   EXPECT_EQ(client->Pull(0, absl::MakeSpan(weights)).code(), absl::StatusCode::kCancelled);
 }
 
-// What ends a worker that is to end: it waits, and nothing moves.
+// A worker that has been asked to end gives up after this time of waiting in which no block moves.
 TEST_P(ShardsTest, StalledSecondsCountFromTheLastBlockThatMovedWhileTheCallerWaits) {
   Serve(GradientJob(true), {0, 1});
   SettableClock clock;

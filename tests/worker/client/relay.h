@@ -61,7 +61,7 @@ class Relay {
     direction_ = direction;
     left_ = bytes;
   }
-  // Whether a cut is still to come.
+  // Returns true if a cut is pending.
   bool armed() {
     MutexLock lock(&mu_);
     return left_ >= 0;

@@ -1,4 +1,4 @@
-// Which thread writes: the queue's after Wake, the caller's in Send.
+// Tests which thread writes: the queue's after Wake, the caller's in Send.
 #include "worker/client/shard_stream.h"
 
 #include <gtest/gtest.h>

@@ -301,7 +301,7 @@ TEST(Hdf5Test, ChildrenAreWaitedFor) {
   std::signal(SIGCHLD, before);
 }
 
-// What a child has written whose memory a damaged file has changed.
+// Output of a child whose memory a damaged file has corrupted.
 class Hdf5MemoryTest : public testing::Test {
  protected:
   Hdf5MemoryTest() {

@@ -39,7 +39,7 @@ std::string Bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// What reading such a pair of files gives.
+// Reads such a pair of files.
 absl::StatusOr<TableRows> Read(const std::string& features, const std::string& labels,
                                const TableSpec& spec = kSpec) {
   const std::string directory = TestDirectory();
@@ -150,7 +150,7 @@ TEST(NpyTest, ShapesMustFit) {
               HasSubstr("is a single number"));
 }
 
-// What reading features of `shape`, with one label for each row, says of them; empty if they can be read.
+// Returns the error of reading features of `shape`, with one label for each row; empty if they can be read.
 std::string ShapeError(const std::vector<int64_t>& array, const SampleShape& shape) {
   TableSpec spec = kSpec;
   spec.shape = shape;

@@ -118,8 +118,8 @@ TEST(ShardTest, TellsAFileThatIsCutOrDamaged) {
 
 TEST(ShardTest, RefusesForeignFiles) {
   EXPECT_THAT(Error(Read("1,2,3\n")),
-              HasSubstr("is no packed shard: it does not begin with CMTSHARD. Pack it again"));
-  EXPECT_THAT(Error(Read("")), HasSubstr("is no packed shard"));
+              HasSubstr("is not a packed shard: it does not begin with CMTSHARD. Pack it again"));
+  EXPECT_THAT(Error(Read("")), HasSubstr("is not a packed shard"));
   EXPECT_THAT(Error(Read(ShardBytes(0, 0, 3, {2}, 1, "ab", Bytes<int32_t>({0}), 2))),
               HasSubstr("is of version 2, and this program reads 1"));
   // Sizes that no file has do not get as far as arithmetic with them.

@@ -39,7 +39,7 @@ class ReferenceNetwork {
     return Loss(values_.back(), labels) / static_cast<double>(n_);
   }
 
-  // Of the last Loss, with the same weights and sample_ids.
+  // Returns the gradient of the last Loss, which must have had the same weights and sample_ids.
   std::vector<double> Gradient(const std::vector<double>& weights, const uint64_t* sample_ids) {
     std::vector<double> gradient(weights.size());
     int64_t end = static_cast<int64_t>(weights.size());
@@ -85,7 +85,7 @@ class ReferenceNetwork {
   reference::BatchShape BatchOf(const LayerShape& l) const {
     return {n_, l.input.channels, AreaOf(l), l.ghost_batch > 0 ? l.ghost_batch : n_};
   }
-  // Of softmax and layer_norm: what is normalised together.
+  // Returns the number of values that softmax and layer_norm normalise together.
   static int64_t RowOf(const LayerShape& l) { return l.input.is_sequence() ? l.input.width : l.input.size(); }
   int64_t RowsOf(const LayerShape& l) const { return n_ * l.input.size() / RowOf(l); }
 

@@ -193,7 +193,7 @@ absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::str
                                             "\"; data.table.features and data.table.labels name them"));
   }
   Handle set(H5Dopen2(file, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!set.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": \"", name, "\" is no data set"));
+  if (!set.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": \"", name, "\" is not a data set"));
   DataSet data = {path, name, std::move(set), Handle(-1, H5Tclose), {}};
   Handle type(H5Dget_type(data.set.id()), H5Tclose);
   const H5T_class_t kind = H5Tget_class(type.id());

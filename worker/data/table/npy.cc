@@ -65,7 +65,7 @@ std::vector<To> Convert(const NpyArray& array) {
   return out;
 }
 
-// What stands between `before` and `after` in the header's dictionary; "" where it is not so.
+// Returns the text between `key` and `after` in the header's dictionary; "" if they are not found.
 absl::string_view Field(absl::string_view header, absl::string_view key, absl::string_view after) {
   const size_t at = header.find(absl::StrCat("'", key, "':"));
   if (at == absl::string_view::npos) return "";
@@ -104,7 +104,7 @@ absl::Status ParseShape(absl::string_view header, NpyArray* array) {
   return values > 0 ? absl::OkStatus() : Bad(*array, "has no rows");
 }
 
-// Of the whole file; *begin: where the values begin.
+// Returns the header in the whole file's text, and the offset of the values in *begin.
 absl::StatusOr<absl::string_view> FindHeader(const NpyArray& array, size_t* begin) {
   const absl::string_view text = array.file->text();
   constexpr char kMagic[] = "\x93NUMPY";

@@ -41,7 +41,7 @@ uint32_t ChecksumOf(const Header& header) { return Crc32(&header, offsetof(Heade
 
 int64_t RoundUp(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Of a row, in bytes.
+// Returns the bytes of a row's values.
 int64_t ValueBytes(const Header& header) {
   int64_t bytes = header.value_kind == kBytes ? 1 : sizeof(float);
   for (uint32_t dimension : header.shape) bytes *= dimension;
@@ -72,7 +72,7 @@ std::string LabelText(uint32_t kind, uint32_t size) {
   return kind == kClass ? absl::StrCat(size, " classes") : absl::StrCat(size, " real targets");
 }
 
-// Whether sizes that follow from it can be computed.
+// Returns true if sizes computed from the header are positive and do not overflow.
 bool IsSound(const Header& header) {
   if (header.value_kind > kFloats || header.label_kind > kReal || header.label_size == 0) return false;
   if (header.rank < 1 || header.rank > 3 || header.rows == 0) return false;
@@ -88,7 +88,7 @@ absl::StatusOr<Header> ReadHeader(const std::string& path, const MappedFile& fil
   const bool is_shard = file.size() >= 8 && std::memcmp(file.data(), kMagic, 8) == 0;
   if (!is_shard) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is no packed shard: it does not begin with ", kMagic, ". ", kRemedy));
+        absl::StrCat(path, ": is not a packed shard: it does not begin with ", kMagic, ". ", kRemedy));
   }
   if (file.size() < kAlignment) {
     return absl::DataLossError(absl::StrCat(path, ": is cut short in its header. ", kRemedy));

@@ -1,5 +1,5 @@
-// What the C++ that translate.py makes of PTX consists of: kernels that execute one thread at a time, and the arithmetic of
-// instructions that C++ has no operator for. Only for generated files and the emulator.
+// Building blocks of the C++ into which translate.py turns PTX: kernels that execute one thread at a time, and the
+// arithmetic of instructions that C++ has no operator for. Only for generated files and the emulator.
 #ifndef CATCHMENT_TESTS_KERNELS_CUDA_PTX_KERNEL_H_
 #define CATCHMENT_TESTS_KERNELS_CUDA_PTX_KERNEL_H_
 
@@ -26,7 +26,7 @@ struct Thread {
   char* shared = nullptr;  // memory of its block
 };
 
-// What a kernel returns when a thread has ended, in place of the number of the barrier at which it waits.
+// Returned by a kernel when a thread has ended, instead of the number of the barrier at which it waits.
 inline constexpr int kEnded = -1;
 
 struct Kernel {
@@ -48,7 +48,7 @@ class KernelTable {
   explicit KernelTable(std::initializer_list<Kernel> kernels);
 };
 
-// What kernels do while they execute.
+// Counts the operations of kernels while they execute.
 struct Activity {
   bool memory_is_recorded = false;
   uint64_t instructions = 0;  // executed, as translate.py weighs them

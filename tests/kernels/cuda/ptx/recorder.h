@@ -18,8 +18,8 @@ struct Operation {
   Kind kind = Kind::kKernel;
   std::string name;  // of a kernel, mangled
 
-  // Of a kernel: the sectors of 32 bytes that it reads and writes, each counted once however many threads access it. Of a
-  // product: its matrices. Of a copy: read are its bytes.
+  // For a kernel: the sectors of 32 bytes that it reads and writes, each counted once however many threads access it. For a
+  // product: its matrices. For a copy: bytes_read is its size.
   double bytes_read = 0, bytes_written = 0;
   double instructions = 0;     // of all threads
   double longest_thread = 0;   // instructions of the thread that executes the most
@@ -28,7 +28,7 @@ struct Operation {
   double threads = 0;          // of the launch
   double multiplications = 0;  // of a product
   int value_bytes = 4;         // of a product's factors
-  // Of a copy between host and device: the host's memory is the plugin's, so that the host copies the values once more.
+  // For a copy between host and device: the host's memory belongs to the plugin, so the host copies the values once more.
   bool staged = false;
   bool polled = false;  // of a wait: the host asks for a while before it blocks
   size_t awaited = 0;   // of a wait: the number of operations that were issued before it ends

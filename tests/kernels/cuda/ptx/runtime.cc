@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kAlignment = 256;
 constexpr uintptr_t kPageBytes = 4096;
-// Of an allocation; more is workspace.
+// Allocations of at most this size are filled; larger ones are workspace.
 constexpr size_t kFilledBytes = size_t{1} << 20;
 constexpr size_t kMemoryBytes = size_t{64} << 30;
 constexpr unsigned kMostBlocksOfY = 65535;
@@ -119,7 +119,7 @@ std::string ToString(const dim3& size) {
   return std::to_string(size.x) + " x " + std::to_string(size.y) + " x " + std::to_string(size.z);
 }
 
-// What <<<...>>> has set for the launch that follows.
+// The arguments of <<<...>>> for the next launch.
 struct Configuration {
   dim3 grid, block;
   size_t shared_bytes;

@@ -28,7 +28,7 @@ struct Row {
   std::string precision;
 };
 
-// Of resnet50's smallest images, 7 x 7, a batch of 11 is the smallest whose sums have as many parts as those of 64.
+// For resnet50's smallest images, 7 x 7, a batch of 11 is the smallest whose sums have as many parts as those of 64.
 const Row kRows[] = {{"mnist_mlp", 128, 32, "TF32"},        {"mnist_mlp", 128, 32, "BFLOAT16"},
                      {"mnist_cnn", 128, 32, "TF32"},        {"mnist_cnn", 128, 32, "BFLOAT16"},
                      {"hep_lstm", 100, 20, "TF32"},         {"hep_lstm", 100, 20, "BFLOAT16"},

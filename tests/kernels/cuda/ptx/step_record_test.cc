@@ -1,4 +1,4 @@
-// What the emulator counts of a training step, for a model whose counts are known.
+// Compares the emulator's counts for a training step with those of a model whose counts are known.
 #include "tests/kernels/cuda/ptx/step_record.h"
 
 #include "google/protobuf/text_format.h"
