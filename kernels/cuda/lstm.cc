@@ -113,7 +113,7 @@ class Lstm final : public Layer {
         Step(t);
       }
     }
-    TellHidden();
+    WriteOutput();
   }
 
   void Backward(const Pass&) override {
@@ -125,7 +125,7 @@ class Lstm final : public Layer {
     }
     to_input_weight_->Run(d_gates_.data(), x_.data(), nullptr, InputWeight(gradient));
     if (input_gradient_) to_input_->Run(d_gates_.data(), input_weight_.data(), nullptr, input_.gradient);
-    Delay();
+    ShiftHidden();
     to_hidden_weight_->Run(d_gates_.data(), before_.data(), nullptr, HiddenWeight(gradient));
     SumBias();
   }
@@ -269,7 +269,7 @@ class Lstm final : public Layer {
     });
   }
 
-  void TellHidden() {
+  void WriteOutput() {
     const int units = units_, steps = steps_;
     const bool sequences = sequences_;
     const float* const hidden = hidden_.data();
@@ -283,7 +283,7 @@ class Lstm final : public Layer {
   }
 
   // Writes each step's h_(t-1), a factor; with 32 bits over the cells, whose values are not used again.
-  void Delay() {
+  void ShiftHidden() {
     const int units = units_, stride = static_cast<int>(before_.stride());
     const Divisor by_units(units), by_steps(steps_);
     const float* const hidden = hidden_.data();

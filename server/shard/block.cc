@@ -94,7 +94,7 @@ void Block::PullLocked(Envelope envelope, uint64_t version, BlockCall* call) {
 absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribution contribution,
                                BlockCall* call) {
   const Gate& gate = call->commanded.gate;
-  const absl::StatusOr<PushLedger::Seen> seen = Look(envelope.sequence, worker);
+  const absl::StatusOr<PushLedger::Seen> seen = Lookup(envelope.sequence, worker);
   if (!seen.ok()) return seen.status();
   if (*seen == PushLedger::Seen::kDone) {
     HandleDuplicate(std::move(envelope), contribution, call);
@@ -132,9 +132,9 @@ absl::Status Block::PushLocked(WorkerRecord* worker, Envelope envelope, Contribu
   return absl::OkStatus();
 }
 
-absl::StatusOr<PushLedger::Seen> Block::Look(uint64_t sequence, WorkerRecord* worker) const {
+absl::StatusOr<PushLedger::Seen> Block::Lookup(uint64_t sequence, WorkerRecord* worker) const {
   MutexLock lock(&worker->mu);
-  absl::StatusOr<PushLedger::Seen> seen = worker->ledger.Look(sequence, index_);
+  absl::StatusOr<PushLedger::Seen> seen = worker->ledger.Lookup(sequence, index_);
   if (seen.ok() && *seen == PushLedger::Seen::kDone) worker->ledger.CountDuplicate();
   return seen;
 }

@@ -187,7 +187,7 @@ class Block {
   void NoteAccepted(const WaitingContribution& accepted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Looks a push up in the worker's ledger, and counts duplicates.
-  absl::StatusOr<PushLedger::Seen> Look(uint64_t sequence, WorkerRecord* worker) const;
+  absl::StatusOr<PushLedger::Seen> Lookup(uint64_t sequence, WorkerRecord* worker) const;
   void HandleDuplicate(Envelope envelope, const Contribution& contribution, BlockCall* call)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns true if a contribution computed at `version`, at most the block's, is too old: the worker's group has made the

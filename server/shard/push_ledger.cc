@@ -37,7 +37,7 @@ void PushLedger::BeginPush() {
   num_done_ = 0;
 }
 
-absl::StatusOr<PushLedger::Seen> PushLedger::Look(uint64_t sequence, uint32_t block) const {
+absl::StatusOr<PushLedger::Seen> PushLedger::Lookup(uint64_t sequence, uint32_t block) const {
   if (sequence == 0) return absl::InvalidArgumentError("push 0: sequence numbers begin at 1");
   if (sequence <= watermark_) return Seen::kDone;
   if (sequence > watermark_ + 1) {

@@ -45,7 +45,7 @@ class PushLedger {
   enum class Seen { kNew, kDone };
   // Returns whether the block of push `sequence` was handled before. InvalidArgument if a sequence number is
   // skipped, or 0.
-  absl::StatusOr<Seen> Look(uint64_t sequence, uint32_t block) const;
+  absl::StatusOr<Seen> Lookup(uint64_t sequence, uint32_t block) const;
 
   // Records the arrival of a new block of push `sequence`. `steps`: Block.steps (proto/wire.proto). Returns
   // InvalidArgument, and records nothing, if `steps` is lower than in the last push, or differs among the

@@ -20,25 +20,26 @@ PushLedger MakeLedger(int num_blocks) {
 
 TEST(PushLedgerTest, BlockIsNewOnceAndDoneEverAfter) {
   PushLedger ledger = MakeLedger(2);
-  EXPECT_EQ(*ledger.Look(1, 0), Seen::kNew);
+  EXPECT_EQ(*ledger.Lookup(1, 0), Seen::kNew);
   ledger.Done(1, 0, v1::Block::APPLIED, 0);
-  EXPECT_EQ(*ledger.Look(1, 0), Seen::kDone);
-  EXPECT_EQ(*ledger.Look(1, 1), Seen::kNew);
+  EXPECT_EQ(*ledger.Lookup(1, 0), Seen::kDone);
+  EXPECT_EQ(*ledger.Lookup(1, 1), Seen::kNew);
   ledger.Done(1, 1, v1::Block::APPLIED, 0);
-  EXPECT_EQ(*ledger.Look(1, 0), Seen::kDone);
-  EXPECT_EQ(*ledger.Look(1, 1), Seen::kDone);
-  EXPECT_EQ(*ledger.Look(2, 0), Seen::kNew);
+  EXPECT_EQ(*ledger.Lookup(1, 0), Seen::kDone);
+  EXPECT_EQ(*ledger.Lookup(1, 1), Seen::kDone);
+  EXPECT_EQ(*ledger.Lookup(2, 0), Seen::kNew);
 }
 
 TEST(PushLedgerTest, SequenceNumbersThatLeaveOneOutAreRefused) {
   PushLedger ledger = MakeLedger(2);
-  EXPECT_EQ(ledger.Look(2, 0).status().message(), "push 2 came before push 1 was complete");
+  EXPECT_EQ(ledger.Lookup(2, 0).status().message(), "push 2 came before push 1 was complete");
   ledger.Done(1, 0, v1::Block::APPLIED, 0);
-  EXPECT_EQ(ledger.Look(2, 0).status().code(), absl::StatusCode::kInvalidArgument) << "push 1 lacks block 1";
+  EXPECT_EQ(ledger.Lookup(2, 0).status().code(), absl::StatusCode::kInvalidArgument)
+      << "push 1 lacks block 1";
   ledger.Done(1, 1, v1::Block::APPLIED, 0);
-  EXPECT_TRUE(ledger.Look(2, 0).ok());
-  EXPECT_EQ(ledger.Look(3, 0).status().message(), "push 3 came before push 2 was complete");
-  EXPECT_EQ(ledger.Look(0, 0).status().message(), "push 0: sequence numbers begin at 1");
+  EXPECT_TRUE(ledger.Lookup(2, 0).ok());
+  EXPECT_EQ(ledger.Lookup(3, 0).status().message(), "push 3 came before push 2 was complete");
+  EXPECT_EQ(ledger.Lookup(0, 0).status().message(), "push 0: sequence numbers begin at 1");
 }
 
 TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {
@@ -49,7 +50,7 @@ TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {
   ledger.Done(1, 1, v1::Block::APPLIED, 0);
   ledger.Done(1, 1, v1::Block::APPLIED, 0);
   EXPECT_EQ(ledger.Statistics(0).applied(), 1u);
-  EXPECT_EQ(*ledger.Look(2, 1), Seen::kNew) << "a late word about push 1 is not one about push 2";
+  EXPECT_EQ(*ledger.Lookup(2, 1), Seen::kNew) << "a late word about push 1 is not one about push 2";
 }
 
 // Steps in pushes: answered, settled, begun.
@@ -142,8 +143,8 @@ TEST(PushLedgerTest, NewLifeBeginsItsNumbersAgainAndKeepsTheStatistics) {
   ledger.Done(2, 0, v1::Block::NON_FINITE, 0);
   ledger.Begin(6);
   EXPECT_EQ(ledger.incarnation(), 6u);
-  EXPECT_EQ(*ledger.Look(1, 0), Seen::kNew);
-  EXPECT_EQ(ledger.Look(2, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(*ledger.Lookup(1, 0), Seen::kNew);
+  EXPECT_EQ(ledger.Lookup(2, 0).status().code(), absl::StatusCode::kInvalidArgument);
   for (uint32_t block : {0, 1}) ledger.Done(1, block, v1::Block::APPLIED, 1);
   EXPECT_EQ(ledger.Statistics(0).applied(), 2u);
   EXPECT_EQ(ledger.Statistics(0).non_finite(), 0u) << "the push that the former life left unfinished";
@@ -231,9 +232,9 @@ TEST(PushLedgerTest, AcceptedPushIsDoneAtOnceAndCountedWhenAllItsBlocksAreSettle
   PushLedger ledger = MakeLedger(2);
   for (uint64_t sequence : {1, 2}) {
     for (uint32_t block : {0, 1}) {
-      EXPECT_EQ(*ledger.Look(sequence, block), Seen::kNew);
+      EXPECT_EQ(*ledger.Lookup(sequence, block), Seen::kNew);
       ledger.Accept(sequence, block);
-      EXPECT_EQ(*ledger.Look(sequence, block), Seen::kDone);
+      EXPECT_EQ(*ledger.Lookup(sequence, block), Seen::kDone);
     }
   }
   ledger.Settle(5, 1, v1::Block::APPLIED, 3);
