@@ -64,10 +64,10 @@ int RunDaemon(int argc, char** argv, CommandLine* line,
     if (address.ok()) metrics_address = *std::move(address);
     return address.status();
   };
-  line->flags.AddParsed("metrics_port", "[HOST:]PORT", set_metrics,
-                        "Serves metrics for Prometheus at http://HOST:PORT/metrics, in clear text: of this "
-                        "machine alone without "
-                        "HOST; 0 is a free port, which the log names. Default: none.");
+  line->flags.AddParsed(
+      "metrics_port", "[HOST:]PORT", set_metrics,
+      "Serves metrics for Prometheus at http://HOST:PORT/metrics, in clear text; without HOST only to this "
+      "machine; port 0 chooses a free one, which the log names. Default: none.");
   const auto run_once = [&]() -> absl::StatusOr<int> {
     const bool json = format == "json";
     if (json) LogJson(line->name);

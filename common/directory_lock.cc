@@ -87,7 +87,7 @@ absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory, 
   const int error = errno;
   if (HasNoLocks(error)) {
     LOG(WARNING) << "the file system of " << directory << " has no locks (" << std::strerror(error)
-                 << "): make sure that nothing else writes there";
+                 << "): make sure that no other process writes there";
     return lock;
   }
   if (!IsHeld(error)) return absl::ErrnoToStatus(error, absl::StrCat("cannot lock ", path));

@@ -33,7 +33,7 @@ class GrpcLog {
         line.severity == GPR_LOG_SEVERITY_ERROR ? google::GLOG_ERROR : google::GLOG_INFO;
     google::LogMessage message(line.file, line.line, severity);
     message.stream() << ShortLine(line.message, kLineBytes);
-    if (left_out > 0) message.stream() << " (" << left_out << " messages of gRPC before it are left out)";
+    if (left_out > 0) message.stream() << " (" << left_out << " messages from gRPC before it are omitted)";
   }
 
  private:

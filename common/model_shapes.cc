@@ -261,7 +261,7 @@ class Inference {
     CheckInitializer(conv.initializer());
     if (conv.kernel_size() > 0 && conv.padding() >= conv.kernel_size()) {
       Problem(".padding", absl::StrCat(conv.padding(), " is not below the kernel_size ", conv.kernel_size(),
-                                       ": the outermost windows would see only zeros"));
+                                       ": the outermost windows would contain only zeros"));
     }
     if (!Slide("kernel_size", out) || !GroupsDivide(conv.filters(), out)) return;
     AddWeight({conv.filters(), shape_->channels / out->groups, out->kernel_size, out->kernel_size},
@@ -291,7 +291,7 @@ class Inference {
     out->padding = pool.padding();
     if (pool.size() > 0 && pool.padding() > pool.size() / 2) {
       Problem(".padding", absl::StrCat(pool.padding(), " is above half of the size ", pool.size(),
-                                       ": the outermost windows would see little but padding"));
+                                       ": the outermost windows would contain little but padding"));
     }
     if (Slide("size", out)) Narrow(*out);
   }
@@ -321,9 +321,9 @@ class Inference {
     Problem("",
             shape_->is_vector()
                 ? absl::StrCat("its input is a vector of ", shape_->channels,
-                               ", and it takes channels x height x width; put it before flatten and dense")
+                               ", but it needs channels x height x width; put it before flatten and dense")
                 : absl::StrCat("its input is a sequence, ", ToString(*shape_),
-                               ", and it takes channels x height x width"));
+                               ", but it needs channels x height x width"));
     return false;
   }
 
@@ -349,7 +349,7 @@ class Inference {
     CheckInitializer(dense.initializer());
     if (shape_ && !shape_->is_vector()) {
       Problem("", absl::StrCat("its input is ", ToString(*shape_),
-                               ", and dense takes a vector; put flatten before it"));
+                               ", but dense needs a vector; put flatten before it"));
     } else if (shape_) {
       AddWeight({dense.units(), shape_->channels}, dense.initializer(), out);
     }
@@ -362,8 +362,8 @@ class Inference {
     if (units == 0) Problem(".units", "is required, at least 1");
     if (shape_ && !shape_->is_sequence()) {
       Problem("", absl::StrCat("its input is ", ToString(*shape_),
-                               ", and lstm takes a sequence, steps x values, as data { generated_events {} } "
-                               "has and lstm with sequences: true gives"));
+                               ", but lstm needs a sequence, steps x values, such as data { generated_events "
+                               "{} } or an lstm with sequences: true"));
       shape_.reset();
     }
     if (!shape_ || units == 0) return shape_.reset();
@@ -384,7 +384,7 @@ class Inference {
     SetEpsilon(norm.epsilon(), out);
     if (shape_ && shape_->is_sequence()) {
       Problem("", absl::StrCat("its input is a sequence, ", ToString(*shape_),
-                               ", and it takes images and vectors; use layer_norm"));
+                               ", but it needs images or vectors; use layer_norm"));
       shape_.reset();
     }
     const float weight = norm.initial_weight();
@@ -424,7 +424,7 @@ class Inference {
   void Softmax() {
     if (!shape_ || shape_->kind != SampleKind::kImage) return;
     Problem("", absl::StrCat("its input is ", ToString(*shape_),
-                             ", and softmax takes a vector or a sequence; put flatten before it"));
+                             ", but softmax needs a vector or a sequence; put flatten before it"));
     shape_.reset();
   }
 
@@ -480,27 +480,28 @@ class Inference {
         loss.kind() == v1::Loss::LOSS_UNSET || loss.kind() == v1::Loss::SOFTMAX_CROSS_ENTROPY;
     if (is_softmax && layers_.back().kind == LayerKind::kSoftmax) {
       Problem("", absl::StrCat("the last layer, ", layers_.back().name,
-                               ", is softmax, and softmax cross-entropy has its own; leave it out"));
+                               ", is softmax, which softmax cross-entropy includes; leave it out"));
     }
     path_ = "model.loss";
     if (!v1::Loss::Kind_IsValid(loss.kind())) {
       Problem(".kind", absl::StrCat(static_cast<int>(loss.kind()), " is not a known value"));
     }
     if (target.is_real() && is_softmax) {
-      Problem(".kind",
-              absl::StrCat(
-                  "is SOFTMAX_CROSS_ENTROPY, which takes one class a sample, and the data has ", target.reals,
-                  " real targets a sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets "
-                  "in [0, 1]"));
+      Problem(
+          ".kind",
+          absl::StrCat(
+              "is SOFTMAX_CROSS_ENTROPY, which needs one class per sample, but the data has ", target.reals,
+              " real targets per sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets "
+              "in [0, 1]"));
     }
     const float smoothing = loss.label_smoothing();
     if (smoothing > 0 && target.is_real()) {
-      Problem(".label_smoothing", "applies to classes, and the data has real targets; leave it out");
+      Problem(".label_smoothing", "applies to classes, but the data has real targets; leave it out");
     } else if (!(smoothing >= 0 && smoothing < 1)) {
       Problem(".label_smoothing", absl::StrCat(smoothing, " is not in [0, 1)"));
     } else if (smoothing > 0 && loss.kind() == v1::Loss::MEAN_SQUARED_ERROR) {
       Problem(".label_smoothing",
-              "goes with the cross-entropies; MEAN_SQUARED_ERROR has values, not classes, to come close to");
+              "is only for the cross-entropies; MEAN_SQUARED_ERROR compares values, not classes");
     }
   }
 
@@ -547,7 +548,7 @@ absl::Status CheckOneKind(const v1::Model& model) {
   if (kinds.size() <= 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("model.", kinds.back(), ": is given together with ", kinds.front(),
-                   "; a model has layers, or is synthetic or external: remove all but one of them"));
+                   "; a model has layers, or is synthetic or external: keep only one of them"));
 }
 
 // Returns the part of a tensor's name before its last dot, which is its module in PyTorch.
@@ -560,9 +561,8 @@ std::string ModuleOf(const std::string& tensor) {
 absl::StatusOr<std::vector<LayerShape>> ExternalLayers(const v1::ExternalModel& model) {
   if (model.tensors().empty()) {
     return absl::InvalidArgumentError(
-        "model.external.tensors: has none; name the model's parameters with their shapes, or leave the job "
-        "file to "
-        "`catchment train --program=COMMAND`, which asks the program for them");
+        "model.external.tensors: has none; name the model's parameters with their shapes, or let `catchment "
+        "train --program=COMMAND` ask the program for them");
   }
   std::vector<LayerShape> layers;
   for (const v1::ExternalTensor& tensor : model.tensors()) {

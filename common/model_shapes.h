@@ -104,7 +104,7 @@ void FillLayerDefaults(google::protobuf::RepeatedPtrField<v1::Layer>* layers);
 // have the shape that model.loss requires for `target`: a vector with one value for each class or each real
 // number. Synthetic and external models ignore `input` and `target`.
 // Errors: InvalidArgument with one line for each problem, which names its field:
-// "model.layers[3].dense: its input is 64x12x12, and dense takes a vector; put flatten before it".
+// "model.layers[3].dense: its input is 64x12x12, but dense needs a vector; put flatten before it".
 absl::StatusOr<std::vector<LayerShape>> InferShapes(const v1::Model& model, const SampleShape& input,
                                                     const TargetShape& target);
 

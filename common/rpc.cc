@@ -44,7 +44,7 @@ struct TlsFlag {
 
 constexpr TlsFlag kTlsFlags[] = {
     {"tls_ca", "CATCHMENT_TLS_CA", &TlsFiles::ca,
-     "PEM file of the authority that has issued the certificates of both sides (mutual TLS)."},
+     "PEM file of the authority that issued both sides' certificates (mutual TLS)."},
     {"tls_cert", "CATCHMENT_TLS_CERT", &TlsFiles::cert, "PEM file of this side's certificate."},
     {"tls_key", "CATCHMENT_TLS_KEY", &TlsFiles::key, "PEM file of the certificate's private key."},
 };
@@ -79,7 +79,7 @@ absl::Status CheckFiles(const TlsFiles& tls) {
   }
   if (IsKeyOf(pem.key, pem.cert)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--tls_key=", tls.key, " and --tls_cert=", tls.cert,
-                                                 " are not a key and its certificate"));
+                                                 " are not a matching key and certificate"));
 }
 
 void WatchFiles(const TlsFiles& tls, grpc::experimental::TlsCredentialsOptions* options) {
@@ -131,8 +131,8 @@ bool WasReset(const grpc::Status& status) {
 std::string CertificateHint(const std::string& message) {
   if (!absl::StrContains(message, "certificate verify failed")) return "";
   return absl::StrCat(
-      "; the peer's certificate is from another authority than --tls_ca, or the clocks of the two "
-      "machines differ: here it is ",
+      "; the peer's certificate is not from the authority of --tls_ca, or the clocks of the two machines "
+      "differ: here it is ",
       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::Now(), absl::UTCTimeZone()));
 }
 
@@ -168,9 +168,8 @@ void AddSecurityFlags(TlsFiles* tls, bool* insecure, FlagSet* flags) {
         *tls = TlsFiles{.certs = directory};
         return absl::OkStatus();
       },
-      "Directory with the files of mutual TLS, as deploy/make_certs.sh makes it, in place of the three flags "
-      "below: ca.crt, "
-      "and the .crt and .key of this process's role. Default: $CATCHMENT_CERTS.");
+      "Directory with the files of mutual TLS, as made by deploy/make_certs.sh, instead of the three flags "
+      "below: ca.crt, and the .crt and .key of this process's role. Default: $CATCHMENT_CERTS.");
   for (const TlsFlag& flag : kTlsFlags) {
     tls->*flag.file = FromEnvironment(flag.variable);
     flags->AddString(flag.name, "FILE", &(tls->*flag.file),

@@ -15,7 +15,7 @@ namespace {
 
 absl::Status NoSuchDevice(int index, const std::vector<CudaDevice>& devices) {
   return absl::OutOfRangeError(
-      absl::StrCat("cuda:", index, " is not there; this machine has cuda:0 to cuda:", devices.size() - 1,
+      absl::StrCat("cuda:", index, " does not exist; this machine has cuda:0 to cuda:", devices.size() - 1,
                    " (cuda:0 is ", Describe(devices.front()), ")"));
 }
 

@@ -16,10 +16,8 @@ constexpr size_t kValuesPerMessage = 1 << 18;  // 1 MiB
 constexpr auto kSlice = std::chrono::milliseconds(50);
 constexpr char kStopped[] = "the worker was asked to stop";
 constexpr char kNeverReached[] =
-    "; is that the master's address, and have both sides --certs (or --tls_ca, --tls_cert and --tls_key) of "
-    "one "
-    "authority, or "
-    "neither?";
+    "; check the master's address, and that either both sides have --certs (or --tls_ca, --tls_cert and "
+    "--tls_key) of the same authority or neither has";
 
 }  // namespace
 

@@ -112,8 +112,8 @@ absl::Status CheckNames(const std::vector<TensorEntry>& tensors) {
     const auto wrong = [&tensor](const char* what) {
       return Invalid(absl::StrCat("tensor \"", tensor.name, "\" ", what));
     };
-    if (!names.insert(tensor.name).second) return wrong("is there twice; names must be distinct");
-    if (tensor.name == kMetadata) return wrong("has a name that the format keeps for itself");
+    if (!names.insert(tensor.name).second) return wrong("appears twice; names must be distinct");
+    if (tensor.name == kMetadata) return wrong("has a name that the format reserves");
     if (json::parse(Dump(tensor.name)) != tensor.name) return wrong("has a name that is not UTF-8");
   }
   return absl::OkStatus();

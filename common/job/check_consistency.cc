@@ -55,7 +55,7 @@ void CheckStalenessLimit(const v1::Job& job, Problems* problems) {
   } else if (asynchronous.emulated_delay() > 0) {
     problems->Add(
         path,
-        "cannot be combined with emulated_delay, which applies contributions long after they were answered; "
+        "cannot be combined with emulated_delay, which applies contributions long after answering them; "
         "leave one of them out");
   } else if (contribution.has_gradient() &&
              contribution.gradient().fetch_period() != contribution.gradient().push_period()) {
@@ -97,15 +97,13 @@ void CheckKind(const v1::Job& job, Problems* problems) {
 void CheckElastic(const v1::Job& job, Problems* problems) {
   const v1::Consistency& consistency = job.algorithm().consistency();
   const std::string apart =
-      "cannot be combined with contribution elastic: the worker would be moved before the center, by another "
-      "difference";
+      "cannot be combined with contribution elastic: the worker would move before the center, and by a "
+      "different amount";
   if (consistency.has_n_softsync()) problems->Add(absl::StrCat(kPath, "n_softsync"), apart);
   if (consistency.asynchronous().emulated_delay() > 0) problems->Add(absl::StrCat(kPath, kDelay), apart);
   const std::string dropped =
-      "cannot be combined with contribution elastic: a worker whose exchange is dropped would be moved, and "
-      "the "
-      "center "
-      "not";
+      "cannot be combined with contribution elastic: a dropped exchange would move the worker but not the "
+      "center";
   if (BackupWorkers(consistency) > 0)
     problems->Add(absl::StrCat(kPath, KindName(consistency), ".backup_workers"), dropped);
   if (consistency.asynchronous().staleness_limit() > 0) problems->Add(absl::StrCat(kPath, kLimit), dropped);

@@ -44,10 +44,10 @@ void CheckTestSamples(const v1::Job& job, Problems* problems) {
   if (HasClasses(job.data())) return;
   if (evaluation.has_target_accuracy()) {
     problems->Add("evaluation.target_accuracy",
-                  "is a share of test samples, and these have no classes; set evaluation.target_loss");
+                  "is a fraction of the test samples, but these have no classes; set evaluation.target_loss");
   }
   if (evaluation.best_by() == v1::Evaluation::ACCURACY) {
-    problems->Add("evaluation.best_by", "is ACCURACY, and test samples have no classes; set it to LOSS");
+    problems->Add("evaluation.best_by", "is ACCURACY, but test samples have no classes; set it to LOSS");
   }
 }
 
@@ -59,8 +59,8 @@ void CheckEvaluation(const v1::Job& job, Problems* problems) {
   if (!job.deterministic()) return;
   for (const std::string& field : EndingFields(job.evaluation())) {
     problems->Add(field,
-                  "ends training by an evaluation, and deterministic is true; evaluations go on beside "
-                  "training, and when one is done differs from run to run; leave it out, or set "
+                  "ends training by an evaluation, and deterministic is true; evaluations run concurrently "
+                  "with training and end at different times in each run; leave it out, or set "
                   "deterministic to false");
   }
 }

@@ -30,9 +30,9 @@ void CheckTensors(const v1::ExternalModel& model, Problems* problems) {
     const std::string path = absl::StrCat("model.external.tensors[", i, "]");
     if (tensor.name().empty()) problems->Add(path + ".name", "is required");
     problems->Require(names.insert(tensor.name()).second, path + ".name", tensor.name(),
-                      "and so is an earlier one's; a parameter that two modules share is one tensor");
+                      "must be unique; list a parameter that two modules share once");
     problems->Require(tensor.name() != "__metadata__", path + ".name", tensor.name(),
-                      "files of weights keep this name for themselves; rename the parameter");
+                      "files of weights reserve this name; rename the parameter");
     total += CheckShape(tensor, path, problems);
   }
   if (total > kMostParameters) {
@@ -47,12 +47,12 @@ void CheckExternal(const v1::Job& job, Problems* problems) {
   if (!job.data().has_external()) {
     problems->Add(
         "model.external",
-        "its program loads the samples, too; it goes with data { external { train_samples: N } } alone");
+        "its program also loads the samples; use it only with data { external { train_samples: N } }");
     return;
   }
   if (!job.model().has_external()) {
     problems->Add("data.external",
-                  "has samples that a program loads; it goes with model { external { ... } } alone");
+                  "has samples that a program loads; use it only with model { external { ... } }");
     return;
   }
   CheckTensors(job.model().external(), problems);

@@ -100,7 +100,7 @@ void CheckDecayAndClipping(const v1::Optimizer& optimizer, Problems* problems) {
   if (optimizer.kind() == v1::Optimizer::ADAMW && optimizer.learning_rate() * decay >= 1) {
     problems->Add("optimizer.weight_decay",
                   absl::StrCat("is ", decay, "; with learning_rate ", optimizer.learning_rate(),
-                               " one step takes all of the weights away: their product must be below 1"));
+                               " one step removes all of the weights: their product must be below 1"));
   }
   if (optimizer.has_clip_value()) problems->Positive("optimizer.clip_value", optimizer.clip_value());
   if (optimizer.has_clip_norm()) problems->Positive("optimizer.clip_norm", optimizer.clip_norm());
@@ -167,7 +167,7 @@ void CheckMomentumCycle(const v1::Optimizer& optimizer, Problems* problems) {
   const float highest = optimizer.has_beta1() ? optimizer.beta1() : optimizer.momentum();
   if (highest <= 0) {
     return problems->Add(path,
-                         "lowers the momentum at the peak of the learning rate, and there is none; set "
+                         "lowers the momentum at the peak of the learning rate, but there is none; set "
                          "optimizer.momentum above 0 with a kind that has it, or leave it out");
   }
   problems->Require(schedule.min_momentum() >= 0 && schedule.min_momentum() <= highest, path,
@@ -178,13 +178,12 @@ void CheckMomentumCycle(const v1::Optimizer& optimizer, Problems* problems) {
 // The optimizer of elastic averaging runs on the workers, between exchanges with the center.
 void CheckElasticOptimizer(const v1::Optimizer& optimizer, Problems* problems) {
   if (optimizer.kind() != v1::Optimizer::SGD) {
-    problems->Add(
-        "optimizer.kind",
-        absl::StrCat("is ", v1::Optimizer::Kind_Name(optimizer.kind()),
-                     "; must be SGD with contribution "
-                     "elastic: it moves each worker's own weights, and an exchange pulls these away from "
-                     "what its running averages describe; for ",
-                     v1::Optimizer::Kind_Name(optimizer.kind()), " use preset sync or downpour"));
+    problems->Add("optimizer.kind",
+                  absl::StrCat("is ", v1::Optimizer::Kind_Name(optimizer.kind()),
+                               "; must be SGD with contribution "
+                               "elastic: it moves each worker's own weights, and an exchange moves these, so "
+                               "its running averages no longer describe them; for ",
+                               v1::Optimizer::Kind_Name(optimizer.kind()), " use preset sync or downpour"));
   } else if (optimizer.momentum() > 0 && !optimizer.nesterov()) {
     problems->Add("optimizer.momentum",
                   absl::StrCat("is ", optimizer.momentum(),

@@ -29,10 +29,9 @@ void CheckPlateau(const v1::Job& job, Problems* problems) {
     problems->Add(path, absl::StrCat("is PLATEAU, which follows the test loss, and ", reason, kElsewhere));
   }
   if (job.deterministic()) {
-    problems->Add(path,
-                  absl::StrCat("is PLATEAU and deterministic is true; evaluations go on beside training, and "
-                               "when one is done differs from run to run",
-                               kElsewhere, ", or deterministic to false"));
+    problems->Add(path, absl::StrCat("is PLATEAU and deterministic is true; evaluations run concurrently "
+                                     "with training and end at different times in each run",
+                                     kElsewhere, ", or deterministic to false"));
   }
 }
 

@@ -24,10 +24,9 @@ void CheckTarget(const v1::FileDataset& table, Problems* problems) {
     return problems->Within<uint32_t>(1, kMostOutputs, "data.table.targets", table.targets());
   if (table.has_classes())
     return problems->Within<uint32_t>(2, kMostOutputs, "data.table.classes", table.classes());
-  problems->Add(
-      "data.table",
-      "has neither classes nor targets; set classes to the number of classes, or targets to the number of "
-      "real numbers that a sample is to be given");
+  problems->Add("data.table",
+                "has neither classes nor targets; set classes to the number of classes, or targets to the "
+                "number of real numbers to predict for a sample");
 }
 
 // `values` are data.table.mean or deviation.

@@ -26,10 +26,9 @@ void Check(const v1::Job& job, Problems* problems) {
   problems->AtLeast<uint32_t>(1, path + ".push_period", gradient.push_period());
   problems->AtLeast<uint32_t>(1, path + ".fetch_period", gradient.fetch_period());
   if (gradient.mean() && gradient.push_period() == 1) {
-    problems->Add(
-        path + ".mean",
-        "is true and push_period is 1: one gradient is its own mean; set push_period to the number of "
-        "minibatches that an update is to be made of, or leave mean out");
+    problems->Add(path + ".mean",
+                  "is true and push_period is 1: one gradient is its own mean; set push_period to the number "
+                  "of minibatches in an update, or leave mean out");
   }
   const float local = gradient.local_learning_rate();
   problems->Require(local >= 0 && std::isfinite(local), path + ".local_learning_rate", local,
@@ -57,7 +56,7 @@ std::string Describe(const v1::Job& job) {
   const bool accrues = gradient.push_period() > 1;
   std::string text = absl::StrCat(!accrues          ? "The gradient is pushed "
                                   : gradient.mean() ? "Gradients are averaged, and the mean is pushed "
-                                                    : "Gradients are summed up, and the sum is pushed ",
+                                                    : "Gradients are added, and the sum is pushed ",
                                   EverySteps(gradient.push_period()), "; fresh weights are fetched ",
                                   EverySteps(gradient.fetch_period()), ".");
   if (gradient.fetch_period() > 1) {

@@ -16,11 +16,10 @@ google::protobuf::Message* ServersOptimizer(v1::Job* job) { return job->mutable_
 int OptimizerVectors(const v1::Optimizer& optimizer) { return MakeOptimizer(optimizer)->num_states(); }
 
 void CheckServersAreSgd(const v1::Optimizer& optimizer, const std::string& contribution, Problems* problems) {
-  const std::string why =
-      absl::StrCat(" with contribution ", contribution,
-                   ", whose workers have momentum of their own: averaged on the servers once more, it would "
-                   "count twice; the workers' is algorithm.contribution.",
-                   contribution, ".momentum");
+  const std::string why = absl::StrCat(" with contribution ", contribution,
+                                       ", whose workers have their own momentum: momentum on the servers "
+                                       "would count it twice; the workers' is algorithm.contribution.",
+                                       contribution, ".momentum");
   if (optimizer.kind() != v1::Optimizer::SGD) {
     problems->Add("optimizer.kind",
                   absl::StrCat("is ", v1::Optimizer::Kind_Name(optimizer.kind()), "; must be SGD", why));

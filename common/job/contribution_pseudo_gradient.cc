@@ -22,10 +22,9 @@ void Check(const v1::Job& job, Problems* problems) {
   const std::string path = "algorithm.contribution.pseudo_gradient";
   problems->AtLeast<uint32_t>(1, path + ".local_steps", config.local_steps());
   if (config.steps_by_speed() && !job.algorithm().consistency().has_asynchronous()) {
-    problems->Add(
-        path + ".steps_by_speed",
-        "is true, and only with algorithm.consistency asynchronous {} may workers make different numbers of "
-        "steps; leave it out, or set algorithm.consistency to asynchronous {}");
+    problems->Add(path + ".steps_by_speed",
+                  "is true, but only with algorithm.consistency asynchronous {} may workers make different "
+                  "numbers of steps; leave it out, or set algorithm.consistency to asynchronous {}");
   }
   // Rewrites "optimizer.kind" in paths and hints to the path of the local optimizer.
   Problems of_local;
@@ -41,10 +40,10 @@ void Check(const v1::Job& job, Problems* problems) {
                      ListOptimizerKinds([](const OptimizerKind& kind) { return !kind.whole_tensors; })));
   }
   if (local.worker_scaling() != v1::Optimizer::NO_SCALING) {
-    problems->Add(
-        path + ".local_optimizer.worker_scaling",
-        "a worker trains by itself between two rounds, however many there are; leave it out, or set "
-        "optimizer.worker_scaling");
+    problems->Add(path + ".local_optimizer.worker_scaling",
+                  "between two rounds each worker trains alone, so the number of workers does not matter; "
+                  "leave it out, or set "
+                  "optimizer.worker_scaling");
   }
   if (local.schedule().decay() == v1::Schedule::PLATEAU) {
     problems->Add(path + ".local_optimizer.schedule.decay",
@@ -65,8 +64,8 @@ std::string Describe(const v1::Job& job) {
   }
   return absl::StrCat(
       text, " It sends its move, D = x as pulled - x, ", EverySteps(config.local_steps()),
-      config.steps_by_speed() ? " (fewer the slower it is, so that all take the same time)" : "",
-      ", which the servers take for a gradient, and goes on from fresh weights.");
+      config.steps_by_speed() ? " (fewer on slower workers, so that all take the same time)" : "",
+      ", which the servers treat as a gradient, and continues with fresh weights.");
 }
 
 // The weights that were pulled last, and the local optimizer's vectors.

@@ -53,7 +53,7 @@ std::string DescribeTable(const v1::Data& data, const std::string&) {
                        : absl::StrCat("one of ", target.classes, " classes"),
       ", from ", absl::StrJoin(table.train(), ", "),
       table.test().empty() ? "" : absl::StrCat("; for tests from ", absl::StrJoin(table.test(), ", ")),
-      InDirectory(table.directory()), ". How many rows: known when a worker has read them");
+      InDirectory(table.directory()), ". The number of rows is known after a worker has read them");
 }
 
 // ------------------------------------------------------------------------ made by the program

@@ -16,11 +16,9 @@ bool MovesByTheGradient(const v1::Optimizer& optimizer) {
 
 absl::Status Check(const std::string& path, const v1::Optimizer& optimizer) {
   if (MovesByTheGradient(optimizer)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path,
-                   ": the program makes its local steps with an optimizer of its own, so the job must not "
-                   "change them; set ",
-                   path, "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": the program makes local steps with its own optimizer, so the job must not change them; set ",
+      path, "={kind: SGD, learning_rate: 1, momentum: 0, schedule { decay: CONSTANT }}"));
 }
 
 }  // namespace
@@ -45,10 +43,9 @@ absl::Status CheckLocalSteps(const v1::Job& job) {
   }
   if (contribution.has_elastic()) return Check("optimizer", job.optimizer());
   return absl::InvalidArgumentError(
-      "algorithm.contribution: the program makes local steps with an optimizer of its own, which is for "
-      "pseudo_gradient and elastic: take the preset local_sgd, diloco, muloco or easgd, or leave out the "
-      "program's "
-      "optimizer");
+      "algorithm.contribution: the program makes local steps with its own optimizer, which only "
+      "pseudo_gradient and elastic support: use the preset local_sgd, diloco, muloco or easgd, or leave out "
+      "the program's optimizer");
 }
 
 }  // namespace catchment

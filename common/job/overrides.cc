@@ -35,7 +35,7 @@ absl::StatusOr<Step> ParseStep(const std::string& text, const std::string& path)
   int index;
   const bool closed = absl::EndsWith(text, "]");
   if (!closed || !absl::SimpleAtoi(text.substr(bracket + 1, text.size() - bracket - 2), &index)) {
-    return Problem(path, "an item of a list is given by its index, from 0: layers[3]");
+    return Problem(path, "name an item of a list by its index, from 0: layers[3]");
   }
   return Step{text.substr(0, bracket), index};
 }

@@ -27,111 +27,108 @@ struct Text {
 constexpr Text kTexts[] = {
     // The reference for every other: the sequential algorithm with a batch of workers x batch_size.
     {"sync",
-     "Machines are equally fast and so is the network: every update waits for all workers, and a run can be "
+     "For equally fast machines and a fast network: every update waits for all workers, and a run can be "
      "repeated.",
      "consistency { synchronous {} } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.05 momentum: 0.9"},
     // Less momentum than sync: asynchrony adds some of its own, 1 - 1/workers (arXiv:1605.09774).
     {"downpour",
-     "Workers differ in speed or come and go, and are few enough for stale gradients to do little harm.",
+     "For workers that differ in speed, or leave and join, and are few enough for stale gradients to do "
+     "little harm.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.4},
     // The momentum that training without staleness would have; what asynchrony adds is taken off as it is
     // measured, within about ten pushes: the first steps are large enough to spoil the weights otherwise.
     {"staleness_aware",
-     "As downpour, with many workers or slow ones: momentum falls as the measured staleness rises.",
+     "Like downpour, for many or slow workers: momentum falls as the measured staleness rises.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { "
      "open_loop_momentum { averaging: 0.1 } delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     {"dc_asgd",
-     "As downpour, where the servers have memory for a copy of the model for each worker: stale gradients "
-     "are "
+     "Like downpour, if the servers have memory for a copy of the model for each worker: stale gradients are "
      "corrected by their own curvature.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { delay_compensated {} "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.8", 0.4},
     {"gap_aware",
-     "As dc_asgd, where staleness is large or uneven: a gradient counts less the further its weights are "
-     "from "
-     "those of now.",
+     "Like dc_asgd, for large or uneven staleness: a gradient counts less the further its weights are from "
+     "the current ones.",
      "consistency { asynchronous {} } contribution { gradient {} } compensation { gap_aware {} "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.9"},
     // A quarter of the traffic of downpour at the default period, and the workers explore on their own.
     {"easgd",
-     "The network is slow, or workers are many: each trains its own weights, pulled towards the center at "
+     "For slow networks or many workers: each trains its own weights, which are pulled towards the center at "
      "intervals.",
      "consistency { asynchronous {} } contribution { elastic {} }",
      "kind: SGD learning_rate: 0.3 momentum: 0"},
     // All workers exchange against the same center: easgd that can be repeated.
-    {"easgd_sync", "As easgd, where machines are equally fast and a run must be repeatable.",
+    {"easgd_sync", "Like easgd, for equally fast machines and repeatable runs.",
      "consistency { synchronous {} } contribution { elastic {} }",
      "kind: SGD learning_rate: 0.3 momentum: 0"},
     // Momentum multiplies the step by about 1 / (1 - 0.9), hence the smaller learning rate.
-    {"eamsgd", "As easgd, for models that need momentum to train well.",
+    {"eamsgd", "Like easgd, for models that need momentum to train well.",
      "consistency { asynchronous {} } contribution { elastic {} }",
      "kind: SGD learning_rate: 0.06 momentum: 0.9 nesterov: true"},
     // Chen et al. 2016, arXiv:1604.00981.
     {"sync_backup",
-     "As sync, where now and then a worker is slow: every update is made without the last one.",
+     "Like sync, for workers that are slow occasionally: every update is made without the last one.",
      "consistency { synchronous { backup_workers: 1 } } contribution { gradient {} }",
      "kind: SGD learning_rate: 0.05 momentum: 0.9"},
     // Kurth et al. 2017, arXiv:1708.05256.
     {"hybrid",
-     "Workers are too many for one barrier: two groups, synchronous within, asynchronous to each other.",
+     "For too many workers for one barrier: two groups, synchronous within, asynchronous to each other.",
      "consistency { grouped { groups: 2 } } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.05 momentum: 0.8"},
     // 1-softsync: updates are as large as those of sync, and about one update old (arXiv:1511.05950).
-    {"softsync", "As downpour, with fewer and larger updates: no worker waits, and staleness is about 1.",
+    {"softsync", "Like downpour, with fewer and larger updates: no worker waits, and staleness is about 1.",
      "consistency { n_softsync { n: 1 } } contribution { gradient {} } compensation { delay_adaptive {} }",
      "kind: SGD learning_rate: 0.1 momentum: 0.8"},
-    {"ssp", "As downpour, where some worker may fall far behind: the others wait when it is 3 pushes late.",
+    {"ssp", "Like downpour, if a worker may fall far behind: the others wait when it is 3 pushes late.",
      "consistency { bounded_staleness { bound: 3 } } contribution { gradient {} } compensation { "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.03 momentum: 0.7", 0.4},
     {"dana",
-     "As downpour, with full momentum for many workers: each has its own, and sends where it will lead.",
+     "Like downpour, with full momentum for many workers: each has its own, and looks ahead along it.",
      "consistency { asynchronous {} } contribution { look_ahead {} } compensation { step_bound: 2 "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 0.02 momentum: 0"},
     {"gem",
-     "As downpour, where many workers make training unstable: together they move the center as one would.",
+     "Like downpour, if many workers make training unstable: together they move the center as one would.",
      "consistency { asynchronous {} } contribution { energy_matching {} } compensation { step_bound: 2 "
      "delay_adaptive {} }",
      "kind: SGD learning_rate: 1 momentum: 0"},
     // The servers' learning rate of 1 makes the center the workers' mean.
     {"local_sgd",
-     "As sync, where the network is slow: workers train by themselves for some steps, then their weights are "
-     "averaged.",
+     "Like sync, for slow networks: workers train alone for some steps, then their weights are averaged.",
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } }",
      "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }"},
     // Nguyen et al. 2021, arXiv:2106.06639, with its buffer of 10 and its weight of stale moves.
     {"fedbuff",
-     "As local_sgd, where workers differ in speed or come and go: none waits, and every 10 moves make an "
-     "update.",
+     "Like local_sgd, for workers that differ in speed, or leave and join: none waits, and every 10 moves "
+     "make an update.",
      "consistency { n_softsync { size: 10 } } "
      "contribution { pseudo_gradient { local_optimizer { kind: SGD learning_rate: 0.1 momentum: 0.9 } } } "
      "compensation { power { exponent: 0.5 } delay_adaptive {} }",
      "kind: SGD learning_rate: 1 momentum: 0 schedule { decay: CONSTANT }", 12},
     // The paper's outer optimizer.
     {"diloco",
-     "As local_sgd, where many steps must lie between two exchanges, and for models that train best with "
-     "Adam.",
+     "Like local_sgd, with many steps between two exchanges, and for models that train best with Adam.",
      "consistency { synchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.9 nesterov: true schedule { decay: CONSTANT }"},
     // Therien et al. 2025, arXiv:2505.23725, with its settings.
     {"muloco",
-     "As diloco, for programs whose own optimizer is Muon: there are fewer exchanges, and less momentum.",
+     "Like diloco, for programs with Muon as their own optimizer: fewer exchanges, and less momentum.",
      "consistency { synchronous {} } contribution { pseudo_gradient { local_steps: 30 local_optimizer { "
      "kind: ADAMW "
      "learning_rate: 0.002 } } }",
      "kind: SGD learning_rate: 0.7 momentum: 0.6 nesterov: true schedule { decay: CONSTANT }"},
     // Liu et al. 2024, arXiv:2401.09135. Less momentum than diloco: a move is about one round old when it is applied.
     {"diloco_async",
-     "As diloco, where workers differ in speed: none waits, and a slower one makes fewer steps between two "
-     "exchanges.",
+     "Like diloco, for workers that differ in speed: none waits, and a slower one makes fewer steps between "
+     "two exchanges.",
      "consistency { asynchronous {} } "
      "contribution { pseudo_gradient { local_optimizer { kind: ADAMW learning_rate: 0.002 } steps_by_speed: "
      "true } } "

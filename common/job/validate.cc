@@ -104,10 +104,9 @@ void CheckData(const v1::Job& job, Problems* problems) {
 // One without the other has nothing to compute with, or nothing to compute.
 void CheckSynthetic(const v1::Job& job, Problems* problems) {
   if (!job.data().has_synthetic()) {
-    problems->Add("model.synthetic",
-                  "computes nothing from samples; it goes with data { synthetic {} } alone");
+    problems->Add("model.synthetic", "does not read samples; use it only with data { synthetic {} }");
   } else if (!job.model().has_synthetic()) {
-    problems->Add("data.synthetic", "has samples without content; it goes with model { synthetic {} } alone");
+    problems->Add("data.synthetic", "has samples without content; use it only with model { synthetic {} }");
   }
   const v1::SyntheticModel& model = job.model().synthetic();
   problems->Within<double>(0, kMaxStepMs, "model.synthetic.step_ms", model.step_ms());
@@ -165,7 +164,7 @@ void CheckTopK(const v1::Compression& compression, Problems* problems) {
 void CheckElasticCompression(const std::string& path, v1::Compression::Codec codec, Problems* problems) {
   problems->Require(codec == v1::Compression::FLOAT32, path, v1::Compression::Codec_Name(codec),
                     "must be FLOAT32 with contribution elastic: worker and center must move by the same "
-                    "difference, and rounded weights would pull the center off");
+                    "difference, which rounding would break");
 }
 
 void CheckCompression(const v1::Job& job, Problems* problems) {
@@ -189,7 +188,7 @@ void CheckStragglers(const v1::Faults& faults, Problems* problems) {
     const std::string path = absl::StrCat("faults.stragglers[", i, "].");
     problems->Within<double>(1, kMaxSlowness, path + "slowdown_factor", straggler.slowdown_factor());
     problems->Require(seen.insert(straggler.worker()).second, path + "worker", straggler.worker(),
-                      "and so is an earlier one's; give each worker one straggler at most");
+                      "must be unique; give each worker at most one straggler");
   }
 }
 

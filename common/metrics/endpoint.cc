@@ -47,7 +47,7 @@ absl::StatusOr<std::string> MetricsEndpoint::ParseAddress(const std::string& tex
   int number = 0;
   if (host.empty() || !absl::SimpleAtoi(port, &number) || number < 0 || number > 65535) {
     return absl::InvalidArgumentError(
-        "takes PORT, for this machine alone, or HOST:PORT, such as 0.0.0.0:9100 for all");
+        "must be PORT, for this machine only, or HOST:PORT, such as 0.0.0.0:9100 for all interfaces");
   }
   return absl::StrCat(host, ":", number);
 }
@@ -63,8 +63,9 @@ MetricsEndpoint::MetricsEndpoint(const std::string& address, const std::string& 
     LOG(INFO) << "metrics are at http://" << address_ << "/metrics";
   } catch (const std::exception&) {
     exposer_.reset();
-    LOG(ERROR) << "cannot serve metrics at " << address
-               << ": is the port taken, or the address not of this machine? The daemon goes on without them";
+    LOG(ERROR)
+        << "cannot serve metrics at " << address
+        << ": is the port in use, or the address not of this machine? The daemon continues without metrics";
   }
 }
 

@@ -134,7 +134,7 @@ struct Gemm::Plan {
     throw Error("cuBLASLt " + std::to_string(cublasLtGetVersion()) + " has no algorithm for " + description +
                 ", nor with less alignment" + (HasEpilogue(spec) ? " or without bias and relu" : "") +
                 ": cuBLAS error " + std::to_string(static_cast<int>(status)) + ", " +
-                cublasLtGetStatusString(status) + "; CUBLASLT_LOG_LEVEL=5 logs what it is asked for");
+                cublasLtGetStatusString(status) + "; CUBLASLT_LOG_LEVEL=5 logs its calls");
   }
 
   cublasStatus_t Try(bool aligned, bool separate) {

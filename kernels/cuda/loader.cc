@@ -30,7 +30,8 @@ std::string OpenError(const std::string& path) {
   const bool cublas = text.find("libcublas") != std::string::npos;
   return absl::StrCat(
       "the CUDA plugin ", path, " cannot be opened",
-      cublas ? ": cuBLAS is missing; install it or put its folder on LD_LIBRARY_PATH (" : " (", text, ")");
+      cublas ? ": cuBLAS is missing; install it, or add its directory to LD_LIBRARY_PATH (" : " (", text,
+      ")");
 }
 
 std::string BuiltWith(const CatchmentCudaPlugin& plugin) {
@@ -64,19 +65,19 @@ absl::StatusOr<const CatchmentCudaPlugin*> OpenCudaPlugin(const std::string& pat
   if (access(path.c_str(), F_OK) != 0) {
     return absl::NotFoundError(
         absl::StrCat("there is no CUDA plugin at ", path, "; put ", kName,
-                     " beside the executable or its path into $CATCHMENT_CUDA_PLUGIN"));
+                     " in the executable's directory, or set $CATCHMENT_CUDA_PLUGIN to its path"));
   }
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return absl::FailedPreconditionError(OpenError(path));
   const auto function =
       reinterpret_cast<CatchmentCudaPluginFunction>(dlsym(library, "catchment_cuda_plugin"));
   if (function == nullptr)
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not a CUDA plugin of ours"));
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a Catchment CUDA plugin"));
   const CatchmentCudaPlugin* const plugin = function();
   if (plugin->version != CATCHMENT_CUDA_PLUGIN_VERSION) {
     return absl::FailedPreconditionError(
         absl::StrCat("the CUDA plugin ", path, " has interface version ", plugin->version,
-                     " and this program ", CATCHMENT_CUDA_PLUGIN_VERSION, "; take both from one build"));
+                     " and this program ", CATCHMENT_CUDA_PLUGIN_VERSION, "; use both from one build"));
   }
   return plugin;
 }

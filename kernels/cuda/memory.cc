@@ -117,7 +117,7 @@ void Device::CheckMemory(int batch_size) const {
               " samples the model needs " + Size(used_ + missing_) + ", besides " + Size(kSpareBytes) +
               " for the code of kernels, and of the device's " + Size(now.total) + " there are " +
               Size(now.free + used_) +
-              " for both; use a smaller batch_size or model, or let fewer programs use the device");
+              " for both; use a smaller batch_size or model, or run fewer programs on the device");
 }
 
 bool Device::IsSet(const char* variable) {

@@ -177,8 +177,7 @@ void Acceptor::AcceptAll(int listening, double now) {
       complained_ = now;
       LOG(WARNING) << "no connection can be accepted: " << std::strerror(error) << " (the limit is "
                    << OpenFilesLimit() << "): "
-                   << (made_room ? "connections whose peers have made no call are ended; "
-                                 : "new connections wait; ")
+                   << (made_room ? "connections without calls are closed; " : "new connections wait; ")
                    << kOpenFilesRemedy;
     }
     paused_until_ = now + kPauseSeconds;
@@ -238,7 +237,7 @@ void Acceptor::PassWatched(double now) {
       continue;
     }
     LOG_IF(WARNING, watched.ended > 0)
-        << watched.ended << " further connections from " << at->first << " have ended in such a way";
+        << watched.ended << " more connections from " << at->first << " were closed for the same reason";
     at = watched_.erase(at);
   }
 }
@@ -339,10 +338,9 @@ void Acceptor::NoteEnded(int fd, double now) {
   if (times > 0 && !endings_.Take(connection.peer, times).ok()) {
     trim_at_ = now + kTrimSeconds;
     Watch(connection.address,
-          absl::StrCat(
-              connection.address,
-              " begins and ends connections without calls, or without awaiting their answers, again and "
-              "again, which no worker does"),
+          absl::StrCat(connection.address,
+                       " repeatedly opens and closes connections without calls, or without awaiting their "
+                       "answers, which no worker does"),
           now);
   }
   Forget(fd);
@@ -352,7 +350,7 @@ void Acceptor::Watch(const std::string& address, const std::string& what, double
   const auto [watched, is_new] = watched_.try_emplace(address);
   watched->second.until = now + options_.watch_seconds;
   if (is_new) {
-    LOG(WARNING) << what << ": connections from there wait for each other";
+    LOG(WARNING) << what << ": connections from there are now handled one at a time";
   } else {
     ++watched->second.ended;
   }
@@ -362,8 +360,7 @@ void Acceptor::End(int fd, const Connection& connection, const std::string& what
   Reset(fd);
   trim_at_ = now + kTrimSeconds;
   Watch(connection.address,
-        absl::StrCat(connection.peer, " has sent ", what, ", which no worker does, and is disconnected"),
-        now);
+        absl::StrCat(connection.peer, " has sent ", what, ", which no worker does; disconnected"), now);
 }
 
 void Acceptor::Forget(int fd) {

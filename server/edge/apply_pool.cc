@@ -25,7 +25,7 @@ void Pin(std::thread* thread, int processor) {
   CPU_ZERO(&set);
   CPU_SET(processor, &set);
   if (pthread_setaffinity_np(thread->native_handle(), sizeof(set), &set) != 0) {
-    LOG(WARNING) << "a thread cannot be pinned to processor " << processor << "; it runs on any";
+    LOG(WARNING) << "cannot pin a thread to processor " << processor << "; it runs on any processor";
   }
 }
 

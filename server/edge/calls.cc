@@ -20,7 +20,7 @@ absl::Status RunCall::Enter() {
   if (runs_ == nullptr) return absl::OkStatus();
   MutexLock lock(&runs_->mu_);
   if (!runs_->open_)
-    return absl::UnavailableError("this server is between two runs of its job, and begins again in a moment");
+    return absl::UnavailableError("this server is between two runs of its job and will start again shortly");
   runs_->calls_.insert(context_);
   entered_ = true;
   return absl::OkStatus();

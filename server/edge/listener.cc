@@ -39,9 +39,9 @@ void LimitConnections(grpc::ServerBuilder* builder) {
 std::string WhereToListen(const std::string& address) {
   const std::vector<std::string> addresses = Resolve(HostOf(address));
   std::string at = AddressToListenOn(address, addresses);
-  LOG_IF(WARNING, at != address) << HostOf(address) << " is " << absl::StrJoin(addresses, ", ")
-                                 << " on this machine (see /etc/hosts), which other machines do not reach: "
-                                    "listening on all interfaces";
+  LOG_IF(WARNING, at != address)
+      << HostOf(address) << " is " << absl::StrJoin(addresses, ", ")
+      << " on this machine (see /etc/hosts), which other machines cannot reach: listening on all interfaces";
   return at;
 }
 
@@ -64,7 +64,7 @@ class UnknownCall final : public Completion {
     accounted_.Begin(queue_.accounts(), context_);
     stream_.Finish(
         grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
-                     "this process does not answer such calls; the master is the server with --index=0"),
+                     "this server does not answer such calls; the master is the server with --index=0"),
         Tag());
   }
 
@@ -141,10 +141,10 @@ absl::StatusOr<Listener> Listener::Open(const std::string& address,
   listener.server_ = builder.BuildAndStart();
   if (listener.server_ == nullptr || (is_unix && picked == 0)) {
     for (const auto& queue : queues) queue->Shutdown();
-    return absl::UnavailableError(absl::StrCat(
-        "cannot listen on ", address, ": ",
-        is_unix ? "is its directory there and writable, and does its path have at most 107 bytes?"
-                : "gRPC does not start"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, ": ",
+                     is_unix ? "is its directory writable, and is its path at most 107 bytes long?"
+                             : "gRPC does not start"));
   }
   listener.address_ = is_unix ? address : absl::StrCat(address.substr(0, colon), ":", picked);
   listener.Serve(services, std::move(queues));

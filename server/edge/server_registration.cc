@@ -64,7 +64,7 @@ void ServerRegistration::Report(const std::string& master,
   const auto stub = v1::MasterService::NewStub(ConnectForControl(master, credentials));
   const grpc::Status status = stub->RegisterServer(context.get(), request, &reply);
   LOG_IF(WARNING, !status.ok()) << "the master at " << master
-                                << " does not know why this server ends: " << status.error_message();
+                                << " was not told why this server ends: " << status.error_message();
 }
 
 absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::RegisterServerRequest request) {
@@ -82,7 +82,7 @@ absl::StatusOr<v1::RegisterServerReply> ServerRegistration::Register(v1::Registe
   if (!status.ok()) return status;
   if (reply.run_id() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "master at ", master_, ": it does not report the run of the job: use binaries of one release"));
+        "master at ", master_, ": it does not report the job's run: use binaries of the same release"));
   }
   if (!reply.ended().empty() || reply.go_back() || run.id() == 0 || run.id() == reply.run_id()) return reply;
   return absl::FailedPreconditionError(absl::StrCat("master at ", master_,

@@ -110,10 +110,10 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
   }
   if (hello->job() != job_) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the worker works on job '", hello->job(), "', this server on '", job_, "'"));
+        absl::StrCat("the worker belongs to job '", hello->job(), "', this server to '", job_, "'"));
   }
   if (hello->fingerprint() != layout_.fingerprint()) {
-    return absl::FailedPreconditionError("the worker's model has other tensors than the server's");
+    return absl::FailedPreconditionError("the worker's model has different tensors than the server's");
   }
   if (hello->shard() != static_cast<uint32_t>(shard_->index()) ||
       hello->num_shards() != static_cast<uint32_t>(layout_.num_shards())) {
@@ -122,10 +122,10 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
                                                       shard_->index(), " of ", layout_.num_shards()));
   }
   if (context_.log != nullptr && claim_->run().id() == 0)
-    return absl::UnavailableError("this server has just been started, and is about to restore its shard");
+    return absl::UnavailableError("this server has just started and will restore its shard");
   if (absl::Status status = claim_->Check(hello->run_id(), "the worker"); !status.ok()) return status;
   if (shard_->generation() == 0)
-    return absl::UnavailableError("this server has no list of the job's workers yet");
+    return absl::UnavailableError("this server has not received the list of the job's workers yet");
   if (!shard_->IsMember(hello->worker(), hello->incarnation())) {
     return absl::AbortedError(absl::StrCat("worker ", hello->worker(), ", incarnation ", hello->incarnation(),
                                            ", is not, or no longer, a member of the job; register again"));
@@ -140,7 +140,7 @@ absl::Status ShardService::Admit(const grpc::ServerContext& context, v1::Hello* 
 
 absl::Status ShardService::AdmitReader(const v1::SnapshotRequest& request) const {
   if (request.fingerprint() != layout_.fingerprint()) {
-    return absl::FailedPreconditionError("the reader's model has other tensors than the server's");
+    return absl::FailedPreconditionError("the reader's model has different tensors than the server's");
   }
   return claim_->Check(request.run_id(), "the reader");
 }

@@ -32,7 +32,7 @@ SnapshotCall& SnapshotStream::call() {
 
 void SnapshotStream::OnWriteDone(bool ok) {
   if (!ok) {
-    call().Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader has gone, or is too slow"));
+    call().Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the reader has left, or is too slow"));
     return;
   }
   {

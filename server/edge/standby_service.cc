@@ -206,11 +206,11 @@ absl::Status StandbyStore::Check(const v1::StandbyHello& hello) const {
   }
   if (epoch_ == 0 || run_id_ != hello.run_id()) {
     return absl::UnavailableError(
-        absl::StrCat("the standby of shard ", shard_, " does not take part in this run of the job yet"));
+        absl::StrCat("the standby of shard ", shard_, " has not joined this run of the job yet"));
   }
   if (hello.epoch() >= epoch_) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("another process has taken shard ", shard_, " over: this one ends"));
+      absl::StrCat("another process has taken over shard ", shard_, ": this one ends"));
 }
 
 absl::StatusOr<uint64_t> StandbyStore::Admit(const v1::StandbyHello& hello) {
@@ -223,14 +223,14 @@ absl::StatusOr<uint64_t> StandbyStore::Admit(const v1::StandbyHello& hello) {
 
 absl::StatusOr<uint64_t> StandbyStore::Add(uint64_t stream, v1::StandbyPart part) {
   MutexLock lock(&mu_);
-  if (stream != stream_) return absl::AbortedError("another connection has taken the place of this one");
+  if (stream != stream_) return absl::AbortedError("another connection has replaced this one");
   if (absl::Status status = replica_.Add(std::move(part)); !status.ok()) return status;
   return replica_.receives_image() ? 0 : replica_.number();
 }
 
 absl::Status StandbyStore::AddVector(uint64_t stream, absl::Cord vector) {
   MutexLock lock(&mu_);
-  if (stream != stream_) return absl::AbortedError("another connection has taken the place of this one");
+  if (stream != stream_) return absl::AbortedError("another connection has replaced this one");
   replica_.AddVector(std::move(vector));
   return absl::OkStatus();
 }

@@ -87,7 +87,7 @@ bool CheckpointWriter::Adopt(uint64_t number, bool takes_it_again) {
   if (saved) {
     saved_.push_back(*saved);
   } else if (!takes_it_again) {
-    error_ = absl::StrCat("checkpoint ", number, " was lost with the process that was writing it");
+    error_ = absl::StrCat("checkpoint ", number, " was lost with the process that wrote it");
   }
   return saved.has_value();
 }
@@ -97,7 +97,7 @@ void CheckpointWriter::Write(std::unique_ptr<PendingSnapshot> snapshot) {
   MutexLock lock(&mu_);
   left_out = std::exchange(waiting_, std::move(snapshot));
   if (left_out != nullptr) {
-    LOG(WARNING) << "a checkpoint is left out: the disk is slower than the job's checkpoints come";
+    LOG(WARNING) << "skipping a checkpoint: the disk is slower than the job's checkpoint interval";
   }
   changed_.Notify();
 }
@@ -110,7 +110,7 @@ void CheckpointWriter::Report(v1::ShardReport* report) const {
 
 void CheckpointWriter::Run() {
   // On Linux this is the priority of the calling thread alone.
-  if (setpriority(PRIO_PROCESS, 0, kNiceness) != 0) PLOG(WARNING) << "checkpoints may slow training down";
+  if (setpriority(PRIO_PROCESS, 0, kNiceness) != 0) PLOG(WARNING) << "checkpoints may slow down training";
   std::unique_ptr<PendingSnapshot> failed;
   GrowingPause pauses;
   double pause = 0;

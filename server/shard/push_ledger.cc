@@ -38,7 +38,7 @@ void PushLedger::BeginPush() {
 }
 
 absl::StatusOr<PushLedger::Seen> PushLedger::Lookup(uint64_t sequence, uint32_t block) const {
-  if (sequence == 0) return absl::InvalidArgumentError("push 0: sequence numbers begin at 1");
+  if (sequence == 0) return absl::InvalidArgumentError("push 0: sequence numbers start at 1");
   if (sequence <= watermark_) return Seen::kDone;
   if (sequence > watermark_ + 1) {
     return absl::InvalidArgumentError(

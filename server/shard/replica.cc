@@ -121,7 +121,7 @@ absl::Status Replica::CheckVectors(const v1::BlockChange& change) const {
                                      [bytes](const absl::Cord& vector) { return vector.size() == bytes; });
   if (vectors_.size() == expected && sizes_fit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("block ", change.block(), " of shard ", index_,
-                                                 " came with other vectors than it describes"));
+                                                 " has different vectors than it describes"));
 }
 
 absl::Status Replica::AddBlock(const v1::BlockChange& change, ReplicaImage* image) {

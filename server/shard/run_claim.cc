@@ -16,10 +16,10 @@ v1::Run RunClaim::run() const {
 
 absl::Status RunClaim::CheckUnclaimed(const v1::Run& run) const {
   if (run.id() == 0)
-    return absl::FailedPreconditionError("the command does not say which run of a job it is of");
+    return absl::FailedPreconditionError("the command does not name the run that it belongs to");
   if (run_.id() == 0 || run_.id() == run.id()) return absl::OkStatus();
   const char* const advice =
-      run_.master() == run.master() ? ": start the server again" : ": give each job servers of its own";
+      run_.master() == run.master() ? ": restart the server" : ": give each job servers of its own";
   return absl::FailedPreconditionError(
       absl::StrCat("this server belongs to ", Describe(run_), ", and refuses ", Describe(run), advice));
 }
@@ -37,7 +37,7 @@ absl::Status RunClaim::Admit(const v1::ShardCommand& command) {
   if (command.server_instance() != server_instance_) {
     return absl::NotFoundError(absl::StrCat("the command is for server process ",
                                             FormatId(command.server_instance()), ", and this is ",
-                                            FormatId(server_instance_), ": the server was started again"));
+                                            FormatId(server_instance_), ": the server was restarted"));
   }
   run_ = command.run();
   return absl::OkStatus();
@@ -46,8 +46,7 @@ absl::Status RunClaim::Admit(const v1::ShardCommand& command) {
 absl::Status RunClaim::Check(uint64_t run_id, absl::string_view peer) const {
   MutexLock lock(&mu_);
   if (run_id != 0 && run_id == run_.id()) return absl::OkStatus();
-  const std::string mine =
-      run_.id() == 0 ? "no run yet: it was started after the run had begun" : Describe(run_);
+  const std::string mine = run_.id() == 0 ? "no run yet: it started after the run had begun" : Describe(run_);
   return absl::AbortedError(absl::StrCat(peer, " belongs to run ", FormatId(run_id), ", and this server to ",
                                          mine, "; ask the master for the job, and register again"));
 }

@@ -69,7 +69,7 @@ absl::StatusOr<Shard::Contents> MakeContents(const v1::Job& job, const Parameter
   if (!blocks.ok()) return blocks.status();
   contents.blocks = *std::move(blocks);
   if (!HaveSameStates(resumed->job().optimizer(), job.optimizer())) {
-    LOG(WARNING) << "the checkpoint's optimizer was another: its state begins anew";
+    LOG(WARNING) << "the checkpoint has a different optimizer, so its state is reset";
     for (v1::BlockState& block : contents.blocks) {
       block.clear_optimizer_steps();
       block.clear_compensation_begin();
@@ -105,7 +105,7 @@ ShardHost::ShardHost(const v1::Job& job, const ParameterLayout& layout, int inde
           /*keeps_values=*/!checkpoint_dir.empty(), log),
       momentum_log_(job.optimizer().momentum()) {
   if (MakeRule(job)->needs_sent_weights()) {
-    LOG(INFO) << "the compensation for staleness keeps what each worker was sent: "
+    LOG(INFO) << "the staleness compensation keeps the weights sent to each worker: "
               << layout.shard(index).size() * static_cast<int64_t>(sizeof(float)) << " bytes for each";
   }
 }

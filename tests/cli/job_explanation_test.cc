@@ -411,7 +411,7 @@ TEST(AlgorithmWordsTest, DescribesContributionsAndTheirPeriods) {
                 Facts({"algorithm.preset=downpour", "algorithm.contribution.gradient.push_period=5",
                        "algorithm.contribution.gradient.fetch_period=3",
                        "algorithm.contribution.gradient.local_learning_rate=0.01"})),
-            "Gradients are summed up, and the sum is pushed every 5 steps; fresh weights are fetched every 3 "
+            "Gradients are added, and the sum is pushed every 5 steps; fresh weights are fetched every 3 "
             "steps. "
             "Between fetches each worker moves its own weights by SGD with learning rate 0.01.");
   EXPECT_THAT(DescribeContribution(Facts({"algorithm.preset=easgd"})),

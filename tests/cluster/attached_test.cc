@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"shape", "tensor 0: expected dense1.weight 8x6, got dense1.weight 8x7"},
         Fault{"name", "tensor 2: expected dense2.weight 3x8, got output.weight 3x8"},
         Fault{"memory", "the program failed: out of memory (MemoryError): set a smaller batch_size"},
-        Fault{"killed", "killed by SIGKILL (9), as the kernel does when memory is short"},
+        Fault{"killed", "killed by SIGKILL (9), probably by the kernel for lack of memory"},
         Fault{"version", "speaks version 99 of the protocol"},
         Fault{"raise", "the program failed: ValueError: no such thing as a second line"},
         Fault{"exit", "ended before the job was over: exit code 3"},
@@ -265,7 +265,7 @@ TEST_F(AttachedTest, ProgramThatFailsAfterItsLastStepHasAnExitCodeOfItsOwn) {
   EXPECT_TRUE(cluster.AwaitExit(cluster.worker(0), 4));
   EXPECT_THAT(cluster.worker(0).Output(),
               AllOf(HasSubstr("ValueError: the result cannot be saved"),
-                    HasSubstr(") failed after its last step: exit code 1; what it printed is above")));
+                    HasSubstr(") failed after its last step: exit code 1; its output is above")));
   ASSERT_TRUE(cluster.AwaitExit(cluster.server(0), 0));
   EXPECT_EQ(cluster.Summary()["phase"], "DONE");
 }

@@ -151,7 +151,7 @@ TEST_F(ForeignClientTest, GivesUpWhereItDoesNotFitTheJob) {
   const Finished hello = RunPython(cluster, "hello");
   EXPECT_EQ(hello.end.exit_code, 1);
   EXPECT_THAT(hello.output,
-              HasSubstr("ended the stream, FAILED_PRECONDITION: the worker's model has other tensors"));
+              HasSubstr("ended the stream, FAILED_PRECONDITION: the worker's model has different tensors"));
   EXPECT_TRUE(cluster.AwaitOrderlyEnd());
   EXPECT_EQ(cluster.Summary()["samples"], 3 * kRows);
 }

@@ -83,7 +83,7 @@ TEST(TlsTest, KeyOfAnotherCertificateIsRefusedAtStart) {
   for (const std::string& flag : TlsArguments(mixed)) argv.push_back(flag);
   const Finished finished = RunToEnd(argv);
   EXPECT_EQ(finished.end.exit_code, 1) << finished.output;
-  EXPECT_THAT(finished.output, HasSubstr("are not a key and its certificate"));
+  EXPECT_THAT(finished.output, HasSubstr("are not a matching key and certificate"));
 }
 
 // A job goes on while all its files are replaced by those of a new authority, again and again: connections that are open

@@ -122,7 +122,7 @@ class VirtualCluster {
     }
 
     void Start(const Operation& operation) override {
-      CHECK(awaited_) << "an operation was begun before the last one was finished";
+      CHECK(awaited_) << "an operation started before the last one ended";
       operation_ = operation;
       awaited_ = false;
       outcome_ = {};

@@ -161,14 +161,14 @@ try_plugin() {
 try_system_library() {
   local needed
   try_plugin
-  expect_output "is not a CUDA plugin of ours"
+  expect_output "is not a Catchment CUDA plugin"
   needed=$(cd "$root" && realpath --relative-to=. usr/lib/x86_64-linux-gnu/libxxhash.so.0)
   mkdir -p "$root/driver"
   mv "$root/$needed" "$root/driver/libxxhash.so.0"
   try_plugin
   expect_output "libxxhash.so.0"
   try_plugin LD_LIBRARY_PATH=/driver
-  expect_output "is not a CUDA plugin of ours"
+  expect_output "is not a Catchment CUDA plugin"
 }
 
 ip link set lo up

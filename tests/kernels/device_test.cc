@@ -55,7 +55,7 @@ TEST(OpenCudaPlugin, MissingPluginIsNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Message(status),
             "there is no CUDA plugin at /nowhere/libcatchment_cuda.so; put libcatchment_cuda.so "
-            "beside the executable or its path into $CATCHMENT_CUDA_PLUGIN");
+            "in the executable's directory, or set $CATCHMENT_CUDA_PLUGIN to its path");
 }
 
 TEST(DescribeCudaPlugin, SaysWhetherItCanBeOpened) {
@@ -219,10 +219,10 @@ TEST(ChooseDevice, ACpuSaysThatItComputesInFloat32) {
 }
 
 TEST(ChooseDevice, ADeviceThatIsNotThereIsNamed) {
-  EXPECT_EQ(
-      Message(ChooseDevice({v1::CUDA, 2}, With(Local(kOnHost))).status()),
-      "device: CUDA: cuda:2 is not there; this machine has cuda:0 to cuda:1 (cuda:0 is Test Device, 24 GiB, "
-      "compute capability 8.9); use CPU or AUTO");
+  EXPECT_EQ(Message(ChooseDevice({v1::CUDA, 2}, With(Local(kOnHost))).status()),
+            "device: CUDA: cuda:2 does not exist; this machine has cuda:0 to cuda:1 (cuda:0 is Test Device, "
+            "24 GiB, "
+            "compute capability 8.9); use CPU or AUTO");
 }
 
 }  // namespace

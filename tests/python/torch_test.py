@@ -174,9 +174,9 @@ class TorchTest(TorchCase):
         self.attached("adamw", *self.sets("epochs=3", "algorithm.preset=local_sgd"))
         other = "algorithm.contribution.pseudo_gradient.local_optimizer.learning_rate=0.5"
         self.attached("adamw", *self.sets("algorithm.preset=local_sgd", other), fails=True)
-        self.assertIn("with an optimizer of its own, so the job must not change them; set " + local, self.logs)
+        self.assertIn("with its own optimizer, so the job must not change them; set " + local, self.logs)
         self.attached("adamw", fails=True)
-        self.assertIn("take the preset local_sgd, diloco, muloco or easgd", self.logs)
+        self.assertIn("use the preset local_sgd, diloco, muloco or easgd", self.logs)
         self.attached("replaced", *self.sets("algorithm.preset=local_sgd"), fails=True)
         self.assertIn("parameter dense1.weight is another object than when join() was called", self.logs)
 

@@ -197,7 +197,7 @@ TEST_F(MasterHostStandbyTest, NewProcessGivesNeitherIncarnationsNorEpochsTwice) 
 }
 
 TEST_F(MasterHostStandbyTest, ProcessThatWasReplacedEnds) {
-  master_->OnReplaced(absl::FailedPreconditionError("another process has taken shard 0 over"));
+  master_->OnReplaced(absl::FailedPreconditionError("another process has taken over shard 0"));
   EXPECT_TRUE(absl::IsFailedPrecondition(master_->Wait()));
 }
 

@@ -39,7 +39,7 @@ TEST(PushLedgerTest, SequenceNumbersThatLeaveOneOutAreRefused) {
   ledger.Done(1, 1, v1::Block::APPLIED, 0);
   EXPECT_TRUE(ledger.Lookup(2, 0).ok());
   EXPECT_EQ(ledger.Lookup(3, 0).status().message(), "push 3 came before push 2 was complete");
-  EXPECT_EQ(ledger.Lookup(0, 0).status().message(), "push 0: sequence numbers begin at 1");
+  EXPECT_EQ(ledger.Lookup(0, 0).status().message(), "push 0: sequence numbers start at 1");
 }
 
 TEST(PushLedgerTest, SameBlockTwiceCompletesNothing) {

@@ -32,7 +32,7 @@ TEST(RunClaim, FirstRunThatCommandsHasTheServer) {
             "this server belongs to run 0000000000000001 of job 'a' (master at m:1), and refuses run "
             "0000000000000002 of job 'b' (master at n:1): give each job servers of its own");
   EXPECT_THAT(std::string(claim.Admit(CommandOf(3, "a", "m:1")).message()),
-              HasSubstr(": start the server again"));
+              HasSubstr(": restart the server"));
   EXPECT_EQ(claim.run().id(), 1u);
 }
 

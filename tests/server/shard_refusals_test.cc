@@ -52,7 +52,7 @@ TEST(ShardTest, WhatBreaksTheProtocolIsRefusedByNameAndChangesNothing) {
       {"sequence 0",
        {.worker = 0, .sequence = 0},
        absl::StatusCode::kInvalidArgument,
-       "push 0: sequence numbers begin at 1"},
+       "push 0: sequence numbers start at 1"},
       {"future version",
        {.worker = 0, .version = 1, .block = 1},
        absl::StatusCode::kInvalidArgument,

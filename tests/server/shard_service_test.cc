@@ -103,9 +103,9 @@ TEST_F(ShardServiceTest, RefusesHellosByWhatIsWrongWithThem) {
       HasSubstr("the worker belongs to run 0000000000000046, and this server to run 0000000000000047"));
   EXPECT_THAT(outdated([](v1::Hello* h) { h->clear_run_id(); }), HasSubstr("register again"));
   EXPECT_EQ(message([](v1::Hello* h) { h->set_job("other"); }),
-            "the worker works on job 'other', this server on 'test'");
+            "the worker belongs to job 'other', this server to 'test'");
   EXPECT_EQ(message([](v1::Hello* h) { h->set_fingerprint(h->fingerprint() + 1); }),
-            "the worker's model has other tensors than the server's");
+            "the worker's model has different tensors than the server's");
   EXPECT_EQ(message([](v1::Hello* h) { h->set_shard(1); }),
             "the worker wants shard 1 of 1, this is shard 0 of 1");
   EXPECT_EQ(message([](v1::Hello* h) { h->set_num_shards(2); }),
@@ -325,8 +325,9 @@ TEST(SnapshotTest, ReaderOfAnotherModelIsRefused) {
       SnapshotReader(servers.addresses(), grpc::InsecureChannelCredentials(), kRunId, &other)
           .Read(absl::MakeSpan(weights));
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(std::string(status.message()), "snapshot of server 0 at " + servers.addresses()[0] +
-                                               ": the reader's model has other tensors than the server's");
+  EXPECT_EQ(std::string(status.message()),
+            "snapshot of server 0 at " + servers.addresses()[0] +
+                ": the reader's model has different tensors than the server's");
 }
 
 TEST(SnapshotTest, ReaderOfAnotherRunIsRefused) {
@@ -392,7 +393,7 @@ TEST(ControlTest, CommandsOfAnotherRunOrForAnotherProcessAreRefused) {
       "0000000000000abc of job 'other' (master at there:7000): give each job servers of its own");
   const grpc::Status other_process = refusal([](v1::ShardCommand* c) { c->set_server_instance(7); });
   EXPECT_EQ(other_process.error_code(), grpc::NOT_FOUND);
-  EXPECT_THAT(other_process.error_message(), HasSubstr("the server was started again"));
+  EXPECT_THAT(other_process.error_message(), HasSubstr("the server was restarted"));
   EXPECT_EQ(refusal([](v1::ShardCommand* c) { c->clear_run(); }).error_code(), grpc::FAILED_PRECONDITION);
   EXPECT_FALSE(servers.shard(0).IsMember(5, IncarnationOf(5))) << "nothing of them is carried out";
 }

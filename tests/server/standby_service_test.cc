@@ -209,7 +209,7 @@ TEST_F(StandbyServiceTest, ProcessThatWasReplacedIsRefused) {
   const uint64_t unanswered = first->Push(1);
   const absl::Status replaced = first->AwaitReplacement();
   EXPECT_TRUE(absl::IsFailedPrecondition(replaced)) << replaced;
-  EXPECT_THAT(std::string(replaced.message()), HasSubstr("another process has taken shard 0 over"));
+  EXPECT_THAT(std::string(replaced.message()), HasSubstr("another process has taken over shard 0"));
   EXPECT_FALSE(first->log().IsAcknowledged(unanswered));
   EXPECT_TRUE(absl::IsFailedPrecondition(Restore(/*epoch=*/1).status()));
 }

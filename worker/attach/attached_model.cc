@@ -27,8 +27,7 @@ absl::Status CheckCount(const std::string& what, uint64_t programs, uint64_t job
   if (programs == 0 || programs == jobs) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the program has ", programs, " ", what,
                                                  " samples and the job's data.", "external ", jobs,
-                                                 "; they must be the same, so that every sample "
-                                                 "is assigned"));
+                                                 "; they must be equal, so that every sample is assigned"));
 }
 
 absl::Status CheckMetric(const v1::FromProgram::Metric& metric) {
@@ -82,15 +81,14 @@ absl::Status AttachedModel::CheckHello(const v1::FromProgram::Hello& hello) cons
   if (hello.version() != kVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the program's catchment package speaks version ", hello.version(),
-                     " of the protocol between program and worker, this worker version ", kVersion,
+                     " of the protocol between program and worker, but this worker speaks version ", kVersion,
                      "; install the package of the worker's build"));
   }
   const std::string difference = DescribeDifference(options_.tensors, TensorsOf(hello));
   if (!difference.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the program's model is not the job's (model.external): ", difference,
-                     "; describe the model again, or start all workers with "
-                     "one program"));
+                     "; describe the model again, or start all workers with the same program"));
   }
   absl::Status status = CheckCount("training", hello.train_samples(), options_.train_samples);
   return status.ok() ? CheckCount("test", hello.test_samples(), options_.test_samples) : status;
@@ -137,7 +135,7 @@ absl::Status AttachedModel::Finish(const absl::Status& why) {
     if (absl::Status status = CheckEnd(end); !status.ok()) return status;
   }
   LOG(INFO) << "the program (pid " << child_->pid() << ") "
-            << (end.has_value() ? "ended: " + *end : "did not end by itself, and is killed");
+            << (end.has_value() ? "ended: " + *end : "did not exit, and is killed");
   return absl::OkStatus();
 }
 
@@ -150,7 +148,7 @@ absl::Status AttachedModel::CheckEnd(const std::optional<std::string>& end) cons
   if (*end == ChildProgram::kInOrder) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the program (pid ", child_->pid(),
                                           ") failed after its last step: ", *end,
-                                          "; what it printed is above, in the worker's log"));
+                                          "; its output is above, in the worker's log"));
 }
 
 // ------------------------------------------------------------------------------------------------------------
@@ -255,7 +253,7 @@ absl::Status AttachedModel::TakeGradient(uint64_t begin, uint64_t* end, absl::Sp
                                          PassObserver* observer) {
   if (begin > *end) {
     return absl::InvalidArgumentError(absl::StrCat("the program says that the gradient is final from value ",
-                                                   begin, " on, and said so from ", *end, " on before"));
+                                                   begin, " on, but reported it earlier from ", *end));
   }
   const absl::Span<const float> from = channels_.gradient.floats();
   while (*end > begin) {

@@ -23,7 +23,7 @@ constexpr double kPollSeconds = 0.005;
 // An exit code above it is a signal's.
 constexpr int kShellSignal = 128;
 constexpr char kMemoryHint[] =
-    ", as the kernel does when memory is short (dmesg says so): set a smaller batch_size, or run fewer "
+    ", probably by the kernel for lack of memory (see dmesg): set a smaller batch_size, or run fewer "
     "workers on this machine";
 
 void SleepSeconds(double seconds) {
@@ -116,7 +116,8 @@ absl::StatusOr<std::unique_ptr<ChildProgram>> ChildProgram::Start(const Options&
   for (std::string& entry : environment) launch.environment.push_back(entry.data());
   launch.environment.push_back(nullptr);
   int pipe_fds[2];
-  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "no pipe to start a program with");
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0)
+    return absl::ErrnoToStatus(errno, "cannot create a pipe to start the program");
   const pid_t pid = fork();
   if (pid == 0) RunChild(launch);
   if (pid < 0) {

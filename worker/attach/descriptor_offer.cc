@@ -57,7 +57,8 @@ absl::StatusOr<std::unique_ptr<DescriptorOffer>> DescriptorOffer::Create(std::ve
   if (!address.empty()) {
     return std::unique_ptr<DescriptorOffer>(new DescriptorOffer(std::move(fds), listener, address));
   }
-  const absl::Status status = absl::ErrnoToStatus(errno, "no socket to give the program its descriptors");
+  const absl::Status status =
+      absl::ErrnoToStatus(errno, "cannot create the socket that passes descriptors to the program");
   if (listener >= 0) close(listener);
   close(fds[0]);
   return status;

@@ -55,8 +55,8 @@ absl::StatusOr<v1::FromProgram> ProgramLink::Parse(const char* data, size_t size
   if (!whole || message.kind_case() == v1::FromProgram::KIND_NOT_SET) {
     return absl::InvalidArgumentError(
         absl::StrCat("the program sent ", size,
-                     " bytes that are not a message of proto/attach.proto: does it write to "
-                     "a file descriptor that is not its own, or is its catchment package of another build?"));
+                     " bytes that are not a message of proto/attach.proto: does it write to a file "
+                     "descriptor that it does not own, or is its catchment package from another build?"));
   }
   if (message.has_failed())
     return absl::InternalError(absl::StrCat("the program failed: ", message.failed().why()));

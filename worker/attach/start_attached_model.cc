@@ -37,7 +37,7 @@ class ProgramWatch {
       return absl::InternalError(
           absl::StrCat("the program (pid ", child_->pid(), ") ended ",
                        joined_ ? "before the job was over: " : "without calling catchment.join(): ", *end,
-                       "; what it printed is above, in the worker's log"));
+                       "; its output is above, in the worker's log"));
     }
     if (!stopped_()) {
       stopped_at_ = clock_.Now();
@@ -73,7 +73,7 @@ absl::StatusOr<ProgramChannels> MakeChannels(const AttachedModel::Options& optio
   if (!plan.ok()) return plan.status();
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
-    return absl::ErrnoToStatus(errno, "no socket to the program");
+    return absl::ErrnoToStatus(errno, "cannot create a socket to the program");
   }
   *theirs = fds[1];
   return ProgramChannels{std::make_unique<ProgramLink>(fds[0], std::move(look)), *std::move(weights),

@@ -71,7 +71,7 @@ void ParameterClient::Start(const Operation& operation) {
   const bool has_input = operation.kind != Operation::kPull;
   {
     MutexLock lock(&mu_);
-    CHECK_EQ(unanswered_, 0) << "an operation was begun before the last one was finished";
+    CHECK_EQ(unanswered_, 0) << "an operation started before the last one ended";
     current_.operation = operation;
     if (has_input) ++current_.sequence;
     missing_ = static_cast<int64_t>(operation.input.size());

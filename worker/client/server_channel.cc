@@ -171,7 +171,7 @@ absl::Status ServerChannel::CheckAsked(const BlockHeader& header) const {
       header.sequence == sequence) {
     return absl::OkStatus();
   }
-  return absl::InternalError(absl::StrCat("server ", index_, " answered what it was not asked"));
+  return absl::InternalError(absl::StrCat("server ", index_, " sent an answer without a request"));
 }
 
 absl::Status ServerChannel::OnAnswer(const BlockHeader& header, const PayloadView& payload) {

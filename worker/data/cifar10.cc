@@ -98,7 +98,7 @@ absl::Status Append(const std::string& path, Records* records) {
     if (label >= kClasses) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": record ", at / kRecord, ", counted from 0, has the label ", label,
-                       "; CIFAR-10's are 0 to ", kClasses - 1, ". Delete it. ", kRemedy));
+                       "; labels of CIFAR-10 are 0 to ", kClasses - 1, ". Delete it. ", kRemedy));
     }
     records->labels.push_back(label);
     records->pixels.insert(records->pixels.end(), bytes->begin() + at + 1, bytes->begin() + at + kRecord);

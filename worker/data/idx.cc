@@ -40,7 +40,8 @@ class ByteStream {
     if (!file.ok()) return file.status();
     file_ = *std::move(file);
     if (EVP_DigestInit_ex(digest_.get(), EVP_md5(), nullptr) != 1) {
-      return absl::InternalError(absl::StrCat(path_, ": cannot be checked, OpenSSL here refuses MD5"));
+      return absl::InternalError(
+          absl::StrCat(path_, ": cannot be checked, because OpenSSL on this machine refuses MD5"));
     }
     return absl::OkStatus();
   }
@@ -132,7 +133,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadValues(const std::string& path, const I
     if (!got.ok()) return got.status();
     read += *got;
     if (read > size)
-      return absl::DataLossError(absl::StrCat(path, ": goes on after its values: ", announced));
+      return absl::DataLossError(absl::StrCat(path, ": has extra bytes after its values: ", announced));
     if (*got == wanted) continue;
     if (read < size) {
       return absl::DataLossError(absl::StrCat(path, ": is cut short: ", announced, ", and it holds ", read));
@@ -174,7 +175,7 @@ absl::StatusOr<LabelledImages> ReadLabelledImages(const std::string& images_path
   if (images->dimensions[0] != labels->dimensions[0]) {
     return absl::InvalidArgumentError(absl::StrCat(images_path, " holds ", images->dimensions[0],
                                                    " images, and ", labels_path, " ", labels->dimensions[0],
-                                                   " labels; they do not belong together"));
+                                                   " labels; they are not a matching pair"));
   }
   const auto bad = std::find_if(labels->values.begin(), labels->values.end(),
                                 [=](int label) { return label >= num_classes; });

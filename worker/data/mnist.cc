@@ -17,8 +17,8 @@ constexpr int kClasses = 10;
 constexpr int64_t kSize = 28;
 constexpr Normalization kNormalization = {0.1307f, 0.3081f};
 constexpr char kRemedy[] =
-    "Fetch them with deploy/fetch_mnist.sh, which `catchment examples DIR` writes, too, or use digits that "
-    "the program draws itself: "
+    "Fetch them with deploy/fetch_mnist.sh, which `catchment examples DIR` also writes, or use generated "
+    "digits: "
     "data { drawn_digits {} }";
 
 struct File {

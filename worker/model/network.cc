@@ -184,7 +184,7 @@ void Network::EstimateStatistics(absl::Span<const float> weights, absl::Function
     sum.Add(statistics_, batch.samples);
     has_statistics_ = true;
   }
-  CHECK(has_statistics_) << "batch_norm cannot estimate its statistics of no samples";
+  CHECK(has_statistics_) << "batch_norm cannot estimate its statistics without samples";
   sum.Write(&statistics_);
 }
 
@@ -203,7 +203,7 @@ std::vector<Trainable::Statistic> Network::statistics() const {
 
 Score Network::Evaluate(absl::Span<const float> weights, const Minibatch& batch) {
   CHECK_EQ(static_cast<int64_t>(weights.size()), num_parameters_);
-  CHECK(has_statistics_) << "batch_norm scores with statistics; EstimateStatistics comes first";
+  CHECK(has_statistics_) << "batch_norm needs statistics to score; call EstimateStatistics first";
   Program& program = ProgramFor(batch);
   NoPassObserver ignore_progress;
   program.Forward(weights.data(), batch.inputs,

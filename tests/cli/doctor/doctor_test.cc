@@ -159,7 +159,7 @@ TEST_F(DoctorTest, CertificatesAreValidUntilTheirFilesAreMixed) {
   found = Examine({"--certs=" + certs});
   EXPECT_EQ(found.exit_code, 1);
   EXPECT_EQ(found.verdict("certificates"), "fail");
-  EXPECT_THAT(found.text("certificates"), HasSubstr("are not a key and its certificate"));
+  EXPECT_THAT(found.text("certificates"), HasSubstr("are not a matching key and certificate"));
 }
 
 TEST_F(DoctorTest, CertificateOfAnotherRoleHostOrAuthorityFails) {

@@ -264,7 +264,7 @@ TEST(JudgeCertificatesTest, FilesThatCannotBeUsedFailAndAPublicKeyIsAWarning) {
   facts.is_key_public = true;
   ExpectWarn(JudgeCertificates({facts}, kNow), "every user of this machine can read the key", "chmod o-r");
   CertificateFacts unusable = WorkersCertificate();
-  unusable.usable = absl::InvalidArgumentError("are not a key and its certificate");
+  unusable.usable = absl::InvalidArgumentError("are not a matching key and certificate");
   ExpectFail(JudgeCertificates({facts, unusable}, kNow), "are not a key", "deploy/make_certs.sh");
 }
 

@@ -83,7 +83,7 @@ TEST(WriteModel, NoStatisticHidesAWeight) {
         WriteModel(path, {}, *layout, weights, {.score = {}, .statistics = Statistics(names)});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("\"" + names[0] + "\" is there twice; names must be distinct"));
+                HasSubstr("\"" + names[0] + "\" appears twice; names must be distinct"));
   }
   const auto file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();

@@ -100,8 +100,8 @@ TEST(Safetensors, NamesThatHideATensorAreNotWritten) {
     return std::string(status.message());
   };
   EXPECT_EQ(error({"a", "b", "a"}),
-            "cannot write " + path + ": tensor \"a\" is there twice; names must be distinct");
-  EXPECT_THAT(error({"__metadata__"}), HasSubstr("a name that the format keeps for itself"));
+            "cannot write " + path + ": tensor \"a\" appears twice; names must be distinct");
+  EXPECT_THAT(error({"__metadata__"}), HasSubstr("a name that the format reserves"));
   EXPECT_THAT(error({"a\xfe"}), HasSubstr("a name that is not UTF-8"));
 }
 

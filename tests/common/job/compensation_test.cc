@@ -180,9 +180,9 @@ TEST(Compensation, IsRefusedWithTheReason) {
             kAt + "delayed_nesterov: needs an update for every contribution; set algorithm.consistency to "
                   "asynchronous {} or bounded_staleness {}, or choose open_loop_momentum"},
            {{"algorithm.preset=diloco", "algorithm.contribution.pseudo_gradient.steps_by_speed=true"},
-            "algorithm.contribution.pseudo_gradient.steps_by_speed: is true, and only with "
-            "algorithm.consistency "
-            "asynchronous {} may workers make different numbers of steps; leave it out, or set "
+            "algorithm.contribution.pseudo_gradient.steps_by_speed: is true, but only with "
+            "algorithm.consistency asynchronous {} may workers make different numbers of steps; leave it "
+            "out, or set "
             "algorithm.consistency to asynchronous {}"},
            {{"algorithm.preset=easgd", kAt + "inverse={}"},
             kAt + "inverse: does not belong to contribution elastic, which sends weights, not gradients: the "

@@ -434,7 +434,7 @@ TEST(Validate, ModelIsCheckedAgainstTheData) {
   EXPECT_THAT(
       Errors({"model.layers[0]={relu{}}"}),
       HasSubstr(
-          "model.layers[1].dense: its input is 1x28x28, and dense takes a vector; put flatten before it"));
+          "model.layers[1].dense: its input is 1x28x28, but dense needs a vector; put flatten before it"));
   EXPECT_THAT(Errors({"model.layers[1].dense.units=7"}), HasSubstr("10 classes"));
 }
 
@@ -488,8 +488,8 @@ INSTANTIATE_TEST_SUITE_P(
              "data.augmentation: is for images; this data has none, leave it out"},
         Case{{"model.loss={label_smoothing: 1}"}, "model.loss.label_smoothing: 1 is not in [0, 1)"},
         Case{{"model.loss={kind: MEAN_SQUARED_ERROR label_smoothing: 0.1}"},
-             "model.loss.label_smoothing: goes with the cross-entropies; MEAN_SQUARED_ERROR has values, not "
-             "classes, to come close to"},
+             "model.loss.label_smoothing: is only for the cross-entropies; MEAN_SQUARED_ERROR compares "
+             "values, not classes"},
         Case{{"batch_size=300", "data.drawn_digits.train_samples=100"},
              "batch_size: is 300; must not be above data.drawn_digits.train_samples, 100"},
         Case{{"data.drawn_digits.test_samples=0"},
@@ -553,7 +553,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"optimizer.kind=ADAM", "optimizer.schedule={decay:ONE_CYCLE min_momentum:-0.1}"},
              "optimizer.schedule.min_momentum: is -0.1; must be from 0 to optimizer.beta1, 0.9"},
         Case{{"optimizer.kind=ADAGRAD", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.5}"},
-             "optimizer.schedule.min_momentum: lowers the momentum at the peak of the learning rate, and "
+             "optimizer.schedule.min_momentum: lowers the momentum at the peak of the learning rate, but "
              "there is none; set "
              "optimizer.momentum above 0 with a kind that has it, or leave it out"},
         Case{{"algorithm.preset=staleness_aware", "optimizer.schedule={decay:ONE_CYCLE min_momentum:0.5}"},
@@ -614,9 +614,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.preset=downpour",
               "algorithm.consistency.asynchronous={emulated_delay:2 staleness_limit:3}"},
              "algorithm.consistency.asynchronous.staleness_limit: cannot be combined with emulated_delay, "
-             "which "
-             "applies "
-             "contributions long after they were answered; leave one of them out"},
+             "which applies contributions long after answering them; leave one of them out"},
         Case{{"algorithm.preset=downpour", "algorithm.consistency.asynchronous.staleness_limit=3",
               "algorithm.contribution.gradient={push_period:2 fetch_period:4}"},
              "algorithm.consistency.asynchronous.staleness_limit: needs a fetch_period that equals "
@@ -624,26 +622,20 @@ INSTANTIATE_TEST_SUITE_P(
              "worker whose contribution is dropped continues with the newest weights"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.asynchronous.staleness_limit=2"},
              "algorithm.consistency.asynchronous.staleness_limit: cannot be combined with contribution "
-             "elastic: a "
-             "worker "
-             "whose exchange is dropped would be moved, and the center not"},
+             "elastic: a dropped exchange would move the worker but not the center"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.n_softsync.n=1"},
              "algorithm.consistency.n_softsync: cannot be combined with contribution elastic: the worker "
-             "would be "
-             "moved before the center, by another difference"},
+             "would move before the center, and by a different amount"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.asynchronous.emulated_delay=2"},
              "algorithm.consistency.asynchronous.emulated_delay: cannot be combined with contribution "
-             "elastic: the "
-             "worker would be moved before the center, by another difference"},
+             "elastic: the worker would move before the center, and by a different amount"},
         Case{{"algorithm.preset=easgd_sync", "algorithm.consistency.synchronous.backup_workers=1",
               "workers=3"},
              "algorithm.consistency.synchronous.backup_workers: cannot be combined with contribution "
-             "elastic: a "
-             "worker whose exchange is dropped would be moved, and the center not"},
+             "elastic: a dropped exchange would move the worker but not the center"},
         Case{{"algorithm.preset=easgd", "algorithm.consistency.grouped.backup_workers=1", "workers=4"},
              "algorithm.consistency.grouped.backup_workers: cannot be combined with contribution elastic: a "
-             "worker "
-             "whose exchange is dropped would be moved, and the center not"},
+             "dropped exchange would move the worker but not the center"},
         Case{{"algorithm.preset=easgd", "optimizer.worker_scaling=LINEAR"},
              "optimizer.worker_scaling: cannot be combined with contribution elastic, whose optimizer runs "
              "on each "
@@ -667,7 +659,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.preset=easgd", "optimizer.kind=ADAM"},
              "optimizer.kind: is ADAM; must be SGD with contribution elastic: it moves each worker's own "
              "weights, and "
-             "an exchange pulls these away from what its running averages describe; for ADAM use preset sync "
+             "an exchange moves these, so its running averages no longer describe them; for ADAM use preset "
+             "sync "
              "or "
              "downpour"},
         Case{{"algorithm.preset=easgd", "optimizer.momentum=0.5", "optimizer.nesterov=false"},
@@ -711,7 +704,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.preset=easgd", "optimizer.kind=LARS"},
              "optimizer.kind: is LARS; must be SGD with contribution elastic: it moves each worker's own "
              "weights, "
-             "and an exchange pulls these away from what its running averages describe; for LARS use preset "
+             "and an exchange moves these, so its running averages no longer describe them; for LARS use "
+             "preset "
              "sync "
              "or downpour"},
         Case{{"optimizer.schedule={decay:CONSTANT final_fraction:0.1}"},
@@ -758,8 +752,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{{"algorithm.contribution.gradient.mean=true"},
              "algorithm.contribution.gradient.mean: is true and push_period is 1: one gradient is its own "
              "mean; "
-             "set push_period to the number of minibatches that an update is to be made of, or leave mean "
-             "out"},
+             "set push_period to the number of minibatches in an update, or leave mean out"},
         Case{{"optimizer.kind=ADAM", "optimizer.centered=true"},
              "optimizer.centered: belongs to RMSPROP; ADAM has none, leave it out or set optimizer.kind to "
              "RMSPROP"},
@@ -767,9 +760,8 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer.nesterov: belongs to SGD; RMSPROP has none, leave it out or set optimizer.kind to "
              "SGD"},
         Case{{"optimizer.kind=ADAMW", "optimizer.learning_rate=0.5", "optimizer.weight_decay=2"},
-             "optimizer.weight_decay: is 2; with learning_rate 0.5 one step takes all of the weights away: "
-             "their "
-             "product must be below 1"},
+             "optimizer.weight_decay: is 2; with learning_rate 0.5 one step removes all of the weights: "
+             "their product must be below 1"},
         Case{{"algorithm.preset=easgd", "optimizer.weight_decay=0.01"},
              "optimizer.weight_decay: does not belong to contribution elastic, whose workers move by plain "
              "gradients; leave it out"},
@@ -830,13 +822,13 @@ INSTANTIATE_TEST_SUITE_P(
              "largest; must be FLOAT32, BFLOAT16 or FLOAT16"},
         Case{{"algorithm.preset=easgd", "compression.push=BFLOAT16"},
              "compression.push: is BFLOAT16; must be FLOAT32 with contribution elastic: worker and center "
-             "must move by the same difference, and rounded weights would pull the center off"},
+             "must move by the same difference, which rounding would break"},
         Case{{"algorithm.preset=easgd_sync", "compression.push=TOP_K"},
-             "compression.push: is TOP_K; must be FLOAT32 with contribution elastic: worker and center "
-             "must move by the same difference, and rounded weights would pull the center off"},
+             "compression.push: is TOP_K; must be FLOAT32 with contribution elastic: worker and center must "
+             "move by the same difference, which rounding would break"},
         Case{{"algorithm.preset=eamsgd", "compression.pull=FLOAT16"},
              "compression.pull: is FLOAT16; must be FLOAT32 with contribution elastic: worker and center "
-             "must move by the same difference, and rounded weights would pull the center off"}));
+             "must move by the same difference, which rounding would break"}));
 
 // `more`: on top of preset `preset`.
 Case On(const std::string& preset, std::vector<std::string> more, const std::string& error) {
@@ -845,7 +837,7 @@ Case On(const std::string& preset, std::vector<std::string> more, const std::str
 }
 
 constexpr char kTwice[] =
-    ", whose workers have momentum of their own: averaged on the servers once more, it would count twice; "
+    ", whose workers have their own momentum: momentum on the servers would count it twice; "
     "the "
     "workers' is algorithm.contribution.";
 constexpr char kMoves[] =
@@ -872,8 +864,8 @@ INSTANTIATE_TEST_SUITE_P(
         On("local_sgd", {absl::StrCat(kLocal, ".worker_scaling=LINEAR")},
            absl::StrCat(
                kLocal,
-               ".worker_scaling: a worker trains by itself between two rounds, however many there are; "
-               "leave it out, or set optimizer.worker_scaling")),
+               ".worker_scaling: between two rounds each worker trains alone, so the number of workers does "
+               "not matter; leave it out, or set optimizer.worker_scaling")),
         On("local_sgd", {absl::StrCat(kLocal, ".kind=LAMB")},
            absl::StrCat(
                kLocal,
@@ -980,10 +972,9 @@ TEST(Validate, StragglersAreSlowerAndEachIsNamedOnce) {
   straggler->set_slowdown_factor(4);
   EXPECT_TRUE(FillDefaultsAndValidate(job).ok());
   *job.mutable_faults()->add_stragglers() = *straggler;
-  EXPECT_EQ(
-      Errors(job),
-      "faults.stragglers[1].worker: is 1; and so is an earlier one's; give each worker one straggler at "
-      "most");
+  EXPECT_EQ(Errors(job),
+            "faults.stragglers[1].worker: is 1; must be unique; give each worker at most one "
+            "straggler");
   job.mutable_faults()->mutable_stragglers()->RemoveLast();
   job.mutable_faults()->mutable_stragglers(0)->set_slowdown_factor(0.5);
   EXPECT_EQ(Errors(job), "faults.stragglers[0].slowdown_factor: is 0.5; must be from 1 to 1000");
@@ -998,9 +989,9 @@ TEST(Validate, SyntheticModelAndDataGetTheirDefaults) {
 
 TEST(Validate, SyntheticModelAndDataGoTogetherOnly) {
   EXPECT_EQ(Errors(Synthetic({"data.drawn_digits={}"})),
-            "model.synthetic: computes nothing from samples; it goes with data { synthetic {} } alone");
+            "model.synthetic: does not read samples; use it only with data { synthetic {} }");
   EXPECT_EQ(Errors({"data.synthetic={}"}),
-            "data.synthetic: has samples without content; it goes with model { synthetic {} } alone");
+            "data.synthetic: has samples without content; use it only with model { synthetic {} }");
 }
 
 // A sound job with a program's model, and `overrides`.
@@ -1042,9 +1033,8 @@ TEST(Validate, ExternalModelsAreChecked) {
             "that training "
             "starts from");
   EXPECT_EQ(Errors(External({"model.external.tensors[1].name=a"})),
-            "model.external.tensors[1].name: is a; and so is an earlier one's; a parameter that two modules "
-            "share is "
-            "one tensor");
+            "model.external.tensors[1].name: is a; must be unique; list a parameter that two "
+            "modules share once");
   EXPECT_EQ(Errors(External({"model.external.tensors[1].name="})),
             "model.external.tensors[1].name: is required");
   EXPECT_EQ(Errors(External({"model.external.tensors[0]={name: 'c' shape: 2 shape: 0}"})),
@@ -1060,7 +1050,7 @@ TEST(Validate, ExternalModelAndDataGoTogetherOnly) {
   EXPECT_THAT(Errors(External({"data.drawn_digits={}"})),
               HasSubstr("model.external: its program loads the samples"));
   EXPECT_EQ(Errors({"data.external={train_samples: 100}"}),
-            "data.external: has samples that a program loads; it goes with model { external { ... } } alone");
+            "data.external: has samples that a program loads; use it only with model { external { ... } }");
   EXPECT_EQ(Errors(External({"data.external.train_samples=0", "batch_size=1"})),
             "data.external.train_samples: is 0; must be from 1 to 4294967295");
   EXPECT_EQ(Errors(External({"batch_size=101"})),
@@ -1101,11 +1091,10 @@ TEST(Validate, PlateauNeedsATestLossAndARateThatIsTheServers) {
       path +
           ", which only the servers can follow; with contribution energy_matching the learning rate is the "
           "workers'; set it to COSINE or STEP");
-  EXPECT_EQ(
-      errors_on("sync", {plateau, "deterministic=true"}),
-      path +
-          " and deterministic is true; evaluations go on beside training, and when one is done differs from "
-          "run to run; set it to COSINE or STEP, or deterministic to false");
+  EXPECT_EQ(errors_on("sync", {plateau, "deterministic=true"}),
+            path +
+                " and deterministic is true; evaluations run concurrently with training and end at different "
+                "times in each run; set it to COSINE or STEP, or deterministic to false");
   EXPECT_EQ(Errors(Synthetic({plateau})),
             path +
                 ", which follows the test loss, and data.synthetic has no samples "
@@ -1159,11 +1148,12 @@ TEST(Validate, WhatFollowsTheTestSetNeedsOne) {
 TEST(Validate, WhatEndsTrainingByAnEvaluationIsNotForDeterministicJobs) {
   for (const char* field : {"target_accuracy=0.5", "target_loss=1", "patience=2"}) {
     const std::string name = std::string(field).substr(0, std::string(field).find('='));
-    EXPECT_EQ(Errors({absl::StrCat("evaluation.", field), "deterministic=true"}),
-              absl::StrCat("evaluation.", name,
-                           ": ends training by an evaluation, and deterministic is true; evaluations go on "
-                           "beside training, and when one is done differs from run to run; leave it out, or "
-                           "set deterministic to false"));
+    EXPECT_EQ(
+        Errors({absl::StrCat("evaluation.", field), "deterministic=true"}),
+        absl::StrCat("evaluation.", name,
+                     ": ends training by an evaluation, and deterministic is true; evaluations run "
+                     "concurrently with training and end at different times in each run; leave it out, or "
+                     "set deterministic to false"));
   }
   Filled({"evaluation.keep_best=true", "evaluation.best_by=ACCURACY", "deterministic=true"});
 }
@@ -1237,15 +1227,15 @@ TEST(Table, LossesGoWithTheTarget) {
   EXPECT_THAT(
       Errors(OnTable(targets)),
       HasSubstr(
-          "model.loss.kind: is SOFTMAX_CROSS_ENTROPY, which takes one class a sample, and the data has 10 "
-          "real targets a sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets in [0, 1]"));
+          "model.loss.kind: is SOFTMAX_CROSS_ENTROPY, which needs one class per sample, but the data has 10 "
+          "real targets per sample; use MEAN_SQUARED_ERROR, or SIGMOID_CROSS_ENTROPY for targets in [0, 1]"));
   for (const char* kind : {"MEAN_SQUARED_ERROR", "SIGMOID_CROSS_ENTROPY"}) {
     v1::Job job = OnTable(targets);
     ASSERT_TRUE(ApplyOverrides({std::string("model.loss.kind=") + kind}, &job).ok());
     EXPECT_TRUE(FillDefaultsAndValidate(job).ok()) << FillDefaultsAndValidate(job).status();
     job.mutable_model()->mutable_loss()->set_label_smoothing(0.1f);
     EXPECT_THAT(Errors(job),
-                HasSubstr("model.loss.label_smoothing: applies to classes, and the data has real targets"));
+                HasSubstr("model.loss.label_smoothing: applies to classes, but the data has real targets"));
   }
   EXPECT_THAT(Errors(OnTable("shape: 4 targets: 3 train: 'a.csv'")),
               HasSubstr("the data has 3 targets; end with dense { units: 3 }"));
@@ -1256,9 +1246,9 @@ TEST(Table, RealTargetsHaveNoAccuracy) {
                         "evaluation { target_accuracy: 0.5 best_by: ACCURACY }");
   job.mutable_model()->mutable_loss()->set_kind(v1::Loss::MEAN_SQUARED_ERROR);
   EXPECT_EQ(Errors(job),
-            "evaluation.target_accuracy: is a share of test samples, and these have no classes; set "
+            "evaluation.target_accuracy: is a fraction of the test samples, but these have no classes; set "
             "evaluation.target_loss\n"
-            "evaluation.best_by: is ACCURACY, and test samples have no classes; set it to LOSS");
+            "evaluation.best_by: is ACCURACY, but test samples have no classes; set it to LOSS");
 }
 
 TEST(Table, PlateauNeedsATestSet) {

@@ -106,14 +106,13 @@ TEST(ModelShapes, AllProblemsAreReportedTogetherEachByItsPath) {
 
 TEST(ModelShapes, DenseAfterImageAsksForFlatten) {
   EXPECT_EQ(Errors("layers { relu {} } layers { dense { units: 10 } }"),
-            "model.layers[1].dense: its input is 1x28x28, and dense takes a vector; put flatten before it");
+            "model.layers[1].dense: its input is 1x28x28, but dense needs a vector; put flatten before it");
 }
 
 TEST(ModelShapes, WindowOverVectorIsRefused) {
-  EXPECT_EQ(
-      Errors("layers { flatten {} } layers { max_pool { size: 2 } } layers { dense { units: 10 } }"),
-      "model.layers[1].max_pool: its input is a vector of 784, and it takes channels x height x width; put "
-      "it before flatten and dense");
+  EXPECT_EQ(Errors("layers { flatten {} } layers { max_pool { size: 2 } } layers { dense { units: 10 } }"),
+            "model.layers[1].max_pool: its input is a vector of 784, but it needs channels x height x width; "
+            "put it before flatten and dense");
 }
 
 TEST(ModelShapes, WindowLargerThanItsInputIsRefused) {
@@ -196,10 +195,9 @@ TEST(ModelShapes, SyntheticModelsNeedParametersAndStandAlone) {
   EXPECT_EQ(Errors("synthetic { }"),
             "model.synthetic.parameters: is 0; it is required, from 1 to 2147483647");
   EXPECT_THAT(Errors("synthetic { parameters: 18446744073709551615 }"), HasSubstr("from 1 to 2147483647"));
-  EXPECT_EQ(
-      Errors("synthetic { parameters: 5 } layers { flatten {} }"),
-      "model.synthetic: is given together with layers; a model has layers, or is synthetic or external: "
-      "remove all but one of them");
+  EXPECT_EQ(Errors("synthetic { parameters: 5 } layers { flatten {} }"),
+            "model.synthetic: is given together with layers; a model has layers, or is synthetic or "
+            "external: keep only one of them");
 }
 
 std::vector<std::string> Describe(const std::vector<LayerShape>& layers) {
@@ -274,22 +272,20 @@ TEST(ModelShapes, LstmTakesSequencesAndHasPyTorchsTensors) {
                                             {"dense1.weight", {3, 7}},     {"dense1.bias", {3}}};
   EXPECT_EQ(DescribeDifference(expected, ListTensors(*layers)), "");
   EXPECT_THAT(Errors("layers { lstm { units: 5 } } layers { dense { units: 10 } }"),
-              HasSubstr("model.layers[0].lstm: its input is 1x28x28, and lstm takes a sequence"));
+              HasSubstr("model.layers[0].lstm: its input is 1x28x28, but lstm needs a sequence"));
 }
 
 TEST(ModelShapes, LayersOfTheWrongInputAreRefused) {
   EXPECT_THAT(
       Errors("layers { softmax {} } layers { flatten {} } layers { dense { units: 10 } }"),
-      HasSubstr("model.layers[0].softmax: its input is 1x28x28, and softmax takes a vector or a sequence"));
+      HasSubstr("model.layers[0].softmax: its input is 1x28x28, but softmax needs a vector or a sequence"));
   EXPECT_THAT(
       Errors("layers { flatten {} } layers { global_average_pool {} } layers { dense { units: 10 } }"),
       HasSubstr("model.layers[1].global_average_pool: its input is a vector of 784"));
-  EXPECT_THAT(
-      Errors("layers { batch_norm {} } layers { flatten {} } layers { dense { units: 10 } }",
-             SampleShape::Sequence(4, 3)),
-      HasSubstr(
-          "model.layers[0].batch_norm: its input is a sequence, 4x3, and it takes images and vectors; use "
-          "layer_norm"));
+  EXPECT_THAT(Errors("layers { batch_norm {} } layers { flatten {} } layers { dense { units: 10 } }",
+                     SampleShape::Sequence(4, 3)),
+              HasSubstr("model.layers[0].batch_norm: its input is a sequence, 4x3, but it needs images or "
+                        "vectors; use layer_norm"));
   EXPECT_THAT(Errors("layers { max_pool { size: 2 } } layers { flatten {} } layers { dense { units: 10 } }",
                      SampleShape::Sequence(4, 3)),
               HasSubstr("its input is a sequence, 4x3"));
@@ -326,7 +322,7 @@ TEST(ModelShapes, LossesTakeTheirOutputs) {
   EXPECT_THAT(std::string(outputs("layers { dense { units: 1 } }", 2).message()),
               HasSubstr("the data has 2 classes"));
   EXPECT_THAT(std::string(outputs("layers { dense { units: 3 } } layers { softmax {} }", 3).message()),
-              HasSubstr("softmax cross-entropy has its own; leave it out"));
+              HasSubstr("which softmax cross-entropy includes; leave it out"));
   EXPECT_TRUE(
       outputs("layers { dense { units: 3 } } layers { softmax {} } loss { kind: MEAN_SQUARED_ERROR }", 3)
           .ok());

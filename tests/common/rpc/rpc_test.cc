@@ -54,8 +54,8 @@ TEST(RpcTest, FileThatIsNoPemIsNamedWithItsFlag) {
 
 TEST(RpcTest, KeyOfAnotherCertificateIsRefused) {
   const std::string pem = WriteFile("some.pem", "-----BEGIN CERTIFICATE-----\n");
-  EXPECT_EQ(MessageOf({pem, pem, pem}),
-            absl::StrCat("--tls_key=", pem, " and --tls_cert=", pem, " are not a key and its certificate"));
+  EXPECT_EQ(MessageOf({pem, pem, pem}), absl::StrCat("--tls_key=", pem, " and --tls_cert=", pem,
+                                                     " are not a matching key and certificate"));
 }
 
 TEST(RpcTest, LocalAddressesAreThoseOfTheLoopbackInterfaceAndSockets) {

@@ -57,7 +57,7 @@ TEST(MemoryTest, SaysWhatIsNeededAndWhatThereIs) {
           "the device has too little memory: with minibatches of 256 samples the model needs ",
           absl::StrFormat("%.1f", 1.0 * BytesNeeded(256) / kMebibyte),
           " MiB, besides 0.1 MiB for the code of kernels, and of the device's 8.0 MiB there are 8.0 MiB "
-          "for both; use a smaller batch_size or model, or let fewer programs use the device")));
+          "for both; use a smaller batch_size or model, or run fewer programs on the device")));
   EXPECT_TRUE(Make(32, 8 * kMebibyte).ok()) << "as it says: " << Make(32, 8 * kMebibyte);
 }
 

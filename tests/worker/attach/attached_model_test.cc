@@ -368,7 +368,7 @@ TEST_F(AttachedModelTest, RefusesAnotherStepAndGradientsOutOfOrder) {
   Make({{"a", {10}}});
   Send(Final(5));
   Send(Final(6));
-  EXPECT_THAT(TrainError(), HasSubstr("final from value 6 on, and said so from 5"));
+  EXPECT_THAT(TrainError(), HasSubstr("final from value 6 on, but reported it earlier from 5"));
 }
 
 TEST_F(AttachedModelTest, ScoresATestSet) {

@@ -408,7 +408,7 @@ TEST(ParameterClientTest, ServerOfAnotherJobIsRefusedAtOnce) {
   std::vector<float> weights(kValues);
   EXPECT_EQ(
       std::string(client.Pull(0, absl::MakeSpan(weights)).message()),
-      "server 0 at " + servers.addresses()[0] + ": the worker works on job 'other', this server on 'test'");
+      "server 0 at " + servers.addresses()[0] + ": the worker belongs to job 'other', this server to 'test'");
 }
 
 TEST(ParameterClientTest, WorkersAtOnceAreAllAppliedOnce) {

@@ -79,7 +79,8 @@ TEST(Cifar10, DamageIsNamedWithItsFileAndRecord) {
   WriteFile(directory, "data_batch_1.bin", Record(1, 0, 0, 0) + Record(10, 0, 0, 0));
   EXPECT_THAT(
       Error(directory, absl::StatusCode::kInvalidArgument),
-      HasSubstr("data_batch_1.bin: record 1, counted from 0, has the label 10; CIFAR-10's are 0 to 9"));
+      HasSubstr(
+          "data_batch_1.bin: record 1, counted from 0, has the label 10; labels of CIFAR-10 are 0 to 9"));
   WriteFile(directory, "data_batch_1.bin", Record(1, 0, 0, 0) + "x");
   EXPECT_THAT(Error(directory, absl::StatusCode::kInvalidArgument),
               HasSubstr("has 3074 bytes, not a multiple of 3073"));

@@ -140,8 +140,9 @@ TEST(IdxTest, DoesNotAllocateWhatOnlyTheHeaderClaims) {
 TEST(IdxTest, RefusesTrailingBytes) {
   const absl::Status status = ErrorFor(IdxBytes({2, 1, 1}, "123"), 3);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(Message(status),
-              HasSubstr("goes on after its values: its header says 2x1x1, that is 2 bytes of values"));
+  EXPECT_THAT(
+      Message(status),
+      HasSubstr("has extra bytes after its values: its header says 2x1x1, that is 2 bytes of values"));
 }
 
 std::string LongGzip() {
@@ -197,7 +198,7 @@ TEST(LabelledImagesTest, NamesBothFilesWhereCountsDiffer) {
   const absl::Status status = ReadLabelledImages(images, labels, 4).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Message(status),
-            images + " holds 2 images, and " + labels + " 1 labels; they do not belong together");
+            images + " holds 2 images, and " + labels + " 1 labels; they are not a matching pair");
 }
 
 TEST(LabelledImagesTest, PassesOnAnErrorOfEitherFile) {

@@ -13,8 +13,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kRemedy[] =
-    "Fetch them with deploy/fetch_mnist.sh, which `catchment examples DIR` writes, too, or use digits that "
-    "the program draws itself: "
+    "Fetch them with deploy/fetch_mnist.sh, which `catchment examples DIR` also writes, or use generated "
+    "digits: "
     "data { drawn_digits {} }";
 
 std::string Message(const absl::StatusOr<DataSets>& data) { return std::string(data.status().message()); }

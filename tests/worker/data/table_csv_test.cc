@@ -131,7 +131,7 @@ TEST(CsvTest, NamesTheColumnThatIsNoFiniteNumber) {
   EXPECT_THAT(Error("1e39,2,0\n", Classes(2)), HasSubstr("column 1 is 1e+39"));
   EXPECT_THAT(Error("1,2,0\n1,x,0\n", Classes(2)), HasSubstr("column 2 is \"x\", not a number"));
   EXPECT_THAT(Error("1,,0\n", Classes(2)), HasSubstr("column 2 is \"\", not a number"));
-  EXPECT_THAT(Error("1,two,0\n", Classes(2)), HasSubstr("in a line of names no field is a number"));
+  EXPECT_THAT(Error("1,two,0\n", Classes(2)), HasSubstr("a header has no numbers"));
 }
 
 TEST(CsvTest, NamesSeparatorsThatAreNoCommas) {
@@ -155,7 +155,7 @@ TEST(CsvTest, LabelsInWordsAreAskedToBeNumbers) {
 TEST(CsvTest, RefusesQuotesByName) {
   EXPECT_THAT(Error("1,2,0\n\"1\",2,0\n", Classes(2)), HasSubstr("row 2 of "));
   EXPECT_THAT(Error("\"a\",\"b\",\"c\"\n1,2,0\n", Classes(2)),
-              EndsWith("has a quote (\"); fields stand without quotes"));
+              EndsWith("has a quote (\"); write fields without quotes"));
 }
 
 TEST(CsvTest, NamesUtf16) {

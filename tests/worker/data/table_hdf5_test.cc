@@ -157,7 +157,7 @@ TEST(Hdf5Test, DimensionsInAnotherOrderAreRefusedWithTheRemedy) {
   TableSpec spec = kSpec;
   spec.shape = {.channels = 3, .height = 4, .width = 5};
   EXPECT_THAT(Error(ReadHdf5(path, spec)),
-              HasSubstr("data set \"features\": its shape, (2, 4, 5, 3), has rows of other dimensions"));
+              HasSubstr("data set \"features\": its shape, (2, 4, 5, 3), has rows of different dimensions"));
   EXPECT_THAT(Error(ReadHdf5(path, spec)), HasSubstr("numpy.transpose(a, (0, 3, 1, 2))"));
   spec.shape = {.channels = 4, .height = 5, .width = 3};
   EXPECT_TRUE(ReadHdf5(path, spec).ok());
@@ -268,7 +268,7 @@ TEST(Hdf5Test, TellsWhatCannotBeRead) {
   const std::string bytes = ReadUnpacked(absl::StrCat(kGolden, "mpi_learn.h5"));
   const std::string cut = WriteFile(TestDirectory(), "cut.h5", bytes.substr(0, bytes.size() - 10));
   EXPECT_THAT(Error(ReadHdf5(cut, kSpec)),
-              HasSubstr("cut.h5: is no HDF5 file, or is cut short or damaged: "));
+              HasSubstr("cut.h5: is not an HDF5 file, or is cut short or damaged: "));
   // Data sets that claim 2^40 rows.
   const auto dimensions = [](uint64_t rows) {
     const uint64_t both[] = {rows, 3};

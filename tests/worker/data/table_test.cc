@@ -109,9 +109,9 @@ TEST(TableTest, LooksInCatchmentDataAndThenWhereItWasStarted) {
   job.mutable_data()->mutable_table()->clear_directory();
   const absl::StatusOr<DataSets> data = LoadTable(job, {TestDirectory(), "", ""});
   EXPECT_TRUE(data.ok()) << data.status();
-  EXPECT_THAT(
-      std::string(LoadTable(job, {"/none", "", ""}).status().message()),
-      AllOf(HasSubstr("no file /none/a.csv, and no file /"), HasSubstr("/a.csv. A relative name begins in")));
+  EXPECT_THAT(std::string(LoadTable(job, {"/none", "", ""}).status().message()),
+              AllOf(HasSubstr("no file /none/a.csv, and no file /"),
+                    HasSubstr("/a.csv. Relative names are looked up in")));
   const std::string before = std::filesystem::current_path();
   std::filesystem::current_path(TestDirectory());
   EXPECT_TRUE(LoadTable(job, {"/none", "", ""}).ok());

@@ -74,7 +74,7 @@ class CsvReader {
   absl::Status AddLine(absl::string_view line, int64_t row) {
     if (absl::StrContains(line, '"')) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Name(row), " has a quote (\"); fields stand without quotes"));
+          absl::StrCat(Name(row), " has a quote (\"); write fields without quotes"));
     }
     if (row == 1 && IsLineOfNames(line)) return absl::OkStatus();
     fields_.clear();
@@ -93,9 +93,8 @@ class CsvReader {
     begins_with_index_ = columns[0].empty();
     if (!HasNumber(columns)) return true;
     if (!AreNumberedColumns(columns)) return false;
-    LOG_FIRST_N(WARNING, 1) << Name(1)
-                            << " counts its columns from 0, as pandas names the columns of an array: "
-                            << "it is skipped as a line of names, here and in the data's other files";
+    LOG_FIRST_N(WARNING, 1) << Name(1) << " numbers its columns from 0, as pandas does for an array: "
+                            << "it is skipped as a header, here and in the other data files";
     return true;
   }
 
@@ -122,7 +121,7 @@ class CsvReader {
       counts = counts && fields_[i] == first + static_cast<double>(i);
     if (!counts) return;
     LOG(WARNING) << Name(1) << " counts from " << first
-                 << " and is read as a sample; delete it if it is a line of names";
+                 << " and is read as a sample; delete it if it is a header";
   }
 
   // Into fields_.
@@ -155,7 +154,7 @@ class CsvReader {
       return "; fields are separated by commas, not by spaces";
     }
     if (!IsOfLabels(line) || field.empty()) {
-      return row == 1 ? absl::StrCat("; in a line of names no field is a number", IndexHint()) : "";
+      return row == 1 ? absl::StrCat("; a header has no numbers", IndexHint()) : "";
     }
     return spec_.target.is_real()
                ? std::string("; targets are numbers")
@@ -170,10 +169,9 @@ class CsvReader {
   }
 
   const char* IndexHint() const {
-    return begins_with_index_
-               ? "; the first name of row 1 is empty, as that of the index that pandas writes: write "
-                 "the file with to_csv(index=False)"
-               : "";
+    return begins_with_index_ ? "; the first name in row 1 is empty, like that of pandas' index: write the "
+                                "file with to_csv(index=False)"
+                              : "";
   }
 
   absl::Status AddFields(int64_t row) {

@@ -90,12 +90,12 @@ class Finder {
       if (std::vector<std::string> paths = Glob(place + name); !paths.empty()) return paths;
       tried.push_back(Absolute(place + name));
     }
-    return absl::NotFoundError(absl::StrCat(field_, ": no file ", absl::StrJoin(tried, ", and no file "),
-                                            absl::StartsWith(name, "/")
-                                                ? ""
-                                                : ". A relative name begins in data.table.directory; if that "
-                                                  "is not set, in $CATCHMENT_DATA, and then in "
-                                                  "the directory where the worker was started"));
+    return absl::NotFoundError(
+        absl::StrCat(field_, ": no file ", absl::StrJoin(tried, ", and no file "),
+                     absl::StartsWith(name, "/")
+                         ? ""
+                         : ". Relative names are looked up in data.table.directory or, if that is not set, "
+                           "in $CATCHMENT_DATA and then in the worker's working directory"));
   }
 
   absl::Status AddList(const std::string& list) {
@@ -119,7 +119,7 @@ class Finder {
       }
     }
     if (any) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(list, ": is an empty list; it has a file's name a line"));
+    return absl::InvalidArgumentError(absl::StrCat(list, ": is an empty list; write one file name per line"));
   }
 
   absl::Status AddFile(const std::string& path) {

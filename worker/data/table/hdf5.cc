@@ -36,7 +36,7 @@ class Memory {
   static absl::StatusOr<Memory> Create(const std::string& path) {
     Memory memory(memfd_create("catchment-hdf5", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory.fd_ >= 0 && ftruncate(memory.fd_, kHdf5ValuesBegin) == 0) return memory;
-    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": no shared memory to read it"));
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot create shared memory to read it"));
   }
   Memory(Memory&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~Memory() {
@@ -79,7 +79,7 @@ absl::Status Unfinished(const std::string& path, int status) {
     return absl::ResourceExhaustedError(absl::StrCat(
         path, ": the process that read it was killed (signal 9); is there memory for its values?"));
   }
-  const std::string how = signal == SIGXCPU ? "takes too much processor time"
+  const std::string how = signal == SIGXCPU ? "uses too much processor time"
                           : signal != 0     ? absl::StrCat("signal ", signal)
                                             : absl::StrCat("exit code ", WEXITSTATUS(status));
   return absl::DataLossError(

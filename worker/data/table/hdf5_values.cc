@@ -153,7 +153,7 @@ absl::Status CheckExternalParts(const DataSet& data, hid_t layout, double bytes)
 absl::Status CheckChunks(const DataSet& data, hid_t layout, double bytes) {
   std::vector<hsize_t> chunk(data.shape.size());
   if (H5Pget_chunk(layout, static_cast<int>(chunk.size()), chunk.data()) < 0) {
-    return Bad(data, "has chunks of another number of dimensions");
+    return Bad(data, "has chunks with a different number of dimensions");
   }
   hsize_t written = 0;
   const Handle space(H5Dget_space(data.set.id()), H5Sclose);
@@ -215,10 +215,10 @@ absl::StatusOr<DataSet> Find(const std::string& path, hid_t file, const std::str
 // Reads all values as the library's `type` to `out`, which has room for them.
 absl::Status ReadAll(const DataSet& data, hid_t type, void* out) {
   if (H5Dread(data.set.id(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) >= 0) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(data.ToString(),
-                                          " cannot be read, it is damaged or packed by a filter "
-                                          "that this HDF5 does not have: ",
-                                          LastError()));
+  return absl::DataLossError(
+      absl::StrCat(data.ToString(),
+                   " cannot be read: it is damaged, or compressed by a filter that this HDF5 library lacks: ",
+                   LastError()));
 }
 
 absl::StatusOr<Handle> Open(const std::string& path) {
@@ -233,7 +233,7 @@ absl::StatusOr<Handle> Open(const std::string& path) {
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, how.id()), H5Fclose);
   if (file.ok()) return file;
   return absl::DataLossError(
-      absl::StrCat(path, ": is no HDF5 file, or is cut short or damaged: ", LastError()));
+      absl::StrCat(path, ": is not an HDF5 file, or is cut short or damaged: ", LastError()));
 }
 
 absl::Status CheckTogether(const DataSet& features, const DataSet& labels, const Hdf5Request& request) {
@@ -242,7 +242,7 @@ absl::Status CheckTogether(const DataSet& features, const DataSet& labels, const
   if (!mismatch.empty()) return absl::InvalidArgumentError(absl::StrCat(features.ToString(), ": ", mismatch));
   if (labels.rows() == features.rows()) return absl::OkStatus();
   return Bad(labels, absl::StrCat("has ", labels.rows(), " rows, and \"", features.name, "\" ",
-                                  features.rows(), "; they do not belong together"));
+                                  features.rows(), "; they are not a matching pair"));
 }
 
 // Writable shared memory.

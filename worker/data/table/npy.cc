@@ -95,7 +95,7 @@ absl::Status ParseShape(absl::string_view header, NpyArray* array) {
     int64_t dimension = 0;
     if (!absl::SimpleAtoi(text, &dimension) || dimension < 0 ||
         (dimension > 0 && values > kMostValues / dimension)) {
-      return Bad(*array, absl::StrCat("its shape, (", shape, "), is none that can be read"));
+      return Bad(*array, absl::StrCat("its shape, (", shape, "), cannot be read"));
     }
     values *= dimension;
     array->shape.push_back(dimension);
@@ -109,7 +109,7 @@ absl::StatusOr<absl::string_view> FindHeader(const NpyArray& array, size_t* begi
   const absl::string_view text = array.file->text();
   constexpr char kMagic[] = "\x93NUMPY";
   if (!absl::StartsWith(text, kMagic))
-    return Bad(array, "is no NumPy file: it does not begin with \\x93NUMPY");
+    return Bad(array, "is not a NumPy file: it does not begin with \\x93NUMPY");
   const absl::Status cut = absl::DataLossError(absl::StrCat(array.path, ": is cut short in its header"));
   if (text.size() < 10) return cut;
   const int version = static_cast<unsigned char>(text[6]);
@@ -166,7 +166,7 @@ absl::Status ReadLabels(const NpyArray& array, const NpyArray& features, const T
                         TableRows* rows) {
   if (array.rows() != rows->size) {
     return Bad(array, absl::StrCat("has ", array.rows(), " rows, and ", features.path, " ", rows->size,
-                                   "; they do not belong together"));
+                                   "; they are not a matching pair"));
   }
   return AddAllLabels(spec, Convert<double>(array), array.path, rows);
 }
@@ -177,11 +177,9 @@ absl::StatusOr<TableRows> ReadNpy(const std::string& path, const TableSpec& spec
   const size_t name = path.rfind('/') + 1;  // npos + 1 is 0
   const size_t at = path.find(spec.features, name);
   if (at == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": its name has no \"", spec.features,
-                                                   "\" (data.table.features) that could be replaced by \"",
-                                                   spec.labels,
-                                                   "\" (data.table.labels) to find its labels' file; name "
-                                                   "the features' files alone, or set both fields"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": its name has no \"", spec.features, "\" (data.table.features) to replace by \"", spec.labels,
+        "\" (data.table.labels) to find its labels' file; name only files of features, or set both fields"));
   }
   std::string labels_path = path;
   labels_path.replace(at, spec.features.size(), spec.labels);

@@ -30,9 +30,9 @@ absl::Status AddOneHot(absl::Span<const double> columns, int64_t row, RowName na
         static_cast<int32_t>(std::find(columns.begin(), columns.end(), 1.0) - columns.begin()));
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name(row), " has ", ones, " ones and ", zeros, " zeros in its ", columns.size(),
-                   " columns of labels; one for each class, they are a single 1 and zeros elsewhere"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name(row), " has ", ones, " ones and ", zeros, " zeros in its ", columns.size(),
+      " columns of labels; with a column for each class, labels are a single 1 and zeros elsewhere"));
 }
 
 absl::Status AddTargets(bool unit, absl::Span<const double> columns, int64_t row, RowName name,
@@ -45,10 +45,10 @@ absl::Status AddTargets(bool unit, absl::Span<const double> columns, int64_t row
                                                      "; targets are finite numbers, as float32"));
     }
     if (unit && !(target >= 0 && target <= 1)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name(row), " has target ", columns[i], ", its ", i + 1, ". of ", columns.size(),
-          "; model.loss is SIGMOID_CROSS_ENTROPY, which takes targets in [0, 1]; use MEAN_SQUARED_ERROR for "
-          "others"));
+      return absl::InvalidArgumentError(absl::StrCat(name(row), " has target ", columns[i], ", its ", i + 1,
+                                                     ". of ", columns.size(),
+                                                     "; model.loss is SIGMOID_CROSS_ENTROPY, which needs "
+                                                     "targets in [0, 1]; use MEAN_SQUARED_ERROR for others"));
     }
     rows->targets.push_back(target);
   }
@@ -109,9 +109,9 @@ std::string DescribeRowMismatch(absl::Span<const int64_t> array, absl::Span<cons
   const std::vector<size_t> axes = AxesFor(array, shape);
   const char* const names =
       shape.size() == 3 ? ", which are channels, height and width" : ", which are steps and values";
-  return absl::StrCat(has, ", has rows of other dimensions than ", wants, names,
+  return absl::StrCat(has, ", has rows of different dimensions than ", wants, names,
                       axes.empty() ? "; save rows of these dimensions"
-                                   : absl::StrCat(", in another order; save numpy.transpose(a, (",
+                                   : absl::StrCat(", in a different order; save numpy.transpose(a, (",
                                                   absl::StrJoin(axes, ", "), "))"));
 }
 
