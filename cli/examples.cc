@@ -19,8 +19,8 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment examples DIR
 
-Writes job files to run or to start from, and programs in Python that train their own models, to DIR. A file that is
-there with another content is an error, and nothing is written then.
+Writes job files to run or to start from, and programs in Python that train their own models, to DIR. If a file exists
+with different content, nothing is written.
 
 Example:
   catchment examples examples && catchment train examples/drawn_digits.textproto --workers=2
@@ -40,7 +40,7 @@ absl::Status CheckNothingDiffers(const std::string& directory) {
     if (!present.ok()) return present.status();
     if (*present == file.content) continue;
     return absl::AlreadyExistsError(
-        absl::StrCat(path, " exists, with another content than the example; choose another directory"));
+        absl::StrCat(path, " exists with different content than the example; choose another directory"));
   }
   return absl::OkStatus();
 }

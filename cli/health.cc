@@ -13,9 +13,9 @@ namespace health = grpc::health::v1;
 
 constexpr char kUsage[] = R"(catchment health HOST:PORT|DIR [flags]
 
-Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. DIR is the --out of a run, for its
-master. Names of services:
-  (none)                       the process: SERVING as long as it lives
+Queries the gRPC health service of a server once, and prints SERVING or NOT_SERVING. DIR, the --out of a run, stands for
+its master. Names of services:
+  (none)                       the process: SERVING as long as it runs
   catchment.v1.ShardService    the server's shard, and by its index:
   shard-INDEX                  SERVING while the job trains
   catchment.v1.MasterService   the master, on the server with index 0: SERVING while the job trains
@@ -35,8 +35,8 @@ struct Options {
 
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment health", .usage = kUsage, .notes = kNotes};
-  line.flags.AddString("service", "NAME", &o->service, "The service to ask for. Default: the process.");
-  line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Limit for the answer. Default 3.");
+  line.flags.AddString("service", "NAME", &o->service, "Name of the service. Default: the process.");
+  line.flags.AddSeconds("timeout_seconds", &o->timeout_seconds, "Time limit for the answer. Default 3.");
   AddMasterFlags(&o->server, &line);
   line.check = [o] { return CheckMasterFlags(&o->server); };
   return line;
@@ -55,7 +55,7 @@ absl::StatusOr<int> Ask(const Options& options, std::ostream* out) {
   const grpc::Status status = stub->Check(context.get(), request, &response);
   if (status.error_code() == grpc::StatusCode::NOT_FOUND) {
     return absl::NotFoundError(absl::StrCat(*address, " knows no service '", options.service,
-                                            "': is this the server with that index?"));
+                                            "': does this server have that index?"));
   }
   if (!status.ok()) return FromGrpc(status, absl::StrCat("server at ", *address));
   *out << health::HealthCheckResponse::ServingStatus_Name(response.status()) << '\n';

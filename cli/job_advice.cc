@@ -55,9 +55,9 @@ void FindHighMomentum(const v1::Job& job, std::vector<Warning>* warnings) {
        .found = absl::StrFormat(
            "optimizer.momentum %.2f and an expected staleness of %s act like a momentum of %.3f", momentum,
            Short(tau, 3), total),
-       .why = "Gradients from old weights add momentum. Training becomes inaccurate, or diverges.",
+       .why = "Gradients from old weights add momentum, so training becomes inaccurate or diverges.",
        .advice =
-           absl::StrCat(lower, ", use fewer workers, or take the preset staleness_aware, dana or sync.")});
+           absl::StrCat(lower, ", use fewer workers, or use the preset staleness_aware, dana or sync.")});
 }
 
 // Returns true if who waits and what is sent are of the same kinds.

@@ -76,7 +76,7 @@ absl::StatusOr<std::string> AddressOfMaster(const MasterFlags& flags) {
   absl::StatusOr<std::string> address = ReadMasterAddress(flags.master);
   if (absl::IsNotFound(address.status())) {
     return absl::NotFoundError(
-        absl::StrCat(flags.master, ": no master runs with this --out (no file ", flags.master,
+        absl::StrCat(flags.master, ": no master uses this --out (no file ", flags.master,
                      "/master.address): give the --out of a running job's master, or its HOST:PORT"));
   }
   if (!address.ok()) return address;

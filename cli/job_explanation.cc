@@ -68,7 +68,7 @@ std::string DescribeSteps(const v1::SyntheticModel& model) {
   return HangingParagraph(
       "  ",
       absl::StrCat("Synthetic: a step ", length,
-                   " without using the processor, and sends fixed numbers; nothing is learned."),
+                   " without using the processor, and sends fixed numbers. Nothing is learned."),
       2, kWidth);
 }
 
@@ -108,7 +108,7 @@ std::string DescribeCodec(const v1::Compression& compression, v1::Compression::C
 }
 
 std::string DescribePrecision(const v1::Computation& computation) {
-  constexpr char kRest[] = "; sums and all else are float32. A CPU computes in float32.";
+  constexpr char kRest[] = "; sums and everything else are float32. A CPU computes in float32.";
   switch (computation.precision()) {
     case v1::Computation::TF32:
       return absl::StrCat("A CUDA device rounds factors to 11 significant bits", kRest);
@@ -121,7 +121,7 @@ std::string DescribePrecision(const v1::Computation& computation) {
           " at first; a minibatch whose gradient overflows is repeated with half of that, and "
           "after ",
           Count(computation.loss_scale_period()),
-          " in a row without overflow it is doubled. Gradients are sent when all are known.");
+          " in a row without overflow it is doubled. Gradients are sent only when all are known.");
     default:
       return "Everything is float32.";
   }
@@ -136,7 +136,7 @@ std::string ExplainAlgorithm(const JobFacts& facts) {
       InFile("algorithm.consistency ", algorithm.consistency()),
       InFile("algorithm.contribution", algorithm.contribution()),
       InFile("algorithm.compensation", algorithm.compensation()),
-      InFile("optimizer             ", facts.job().optimizer()), "what it does\n",
+      InFile("optimizer             ", facts.job().optimizer()), "effect\n",
       Item("who waits", DescribeConsistency(facts)), Item("what is sent", DescribeContribution(facts)),
       Item("staleness", DescribeCompensation(facts)), Item("optimizer", DescribeOptimizer(facts)),
       Item("learning rate", DescribeSchedule(facts) + DescribeWorkerScaling(facts)),
@@ -173,9 +173,9 @@ std::string ExplainServers(const JobFacts& facts) {
                Bytes(bytes.waiting), Bytes(bytes.snapshot), Bytes(bytes.total())});
   }
   return absl::StrCat(
-      "memory of each server (compensation: what each worker was sent; waiting: contributions that are not "
-      "applied yet; snapshot: a copy "
-      "that\ncheckpoints are written from)\n",
+      "memory of each server (compensation: copies of the weights sent to each worker; waiting: "
+      "contributions "
+      "not\nyet applied; snapshot: the copy from which checkpoints are written)\n",
       table.Print());
 }
 

@@ -61,22 +61,20 @@ CommandLine MakeCommandLine(Options* o) {
   KubernetesJob& made = o->manifests;
   line.flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: the job's `workers`, or 1.");
   line.flags.AddInt("servers", "N", 1, &made.servers,
-                    "Servers among which the weights are split. Default 1.");
+                    "Servers between which the weights are split. Default 1.");
   line.flags.AddInt(
       "evaluators", "N", 0, &made.evaluators,
-      "Evaluators, which score the test set during training; the job does not end before one of "
-      "them has scored the final weights. 0: there are no scores. Default 1.");
+      "Evaluators, which score the test set during training. The job waits for one of them to score the "
+      "final weights. 0: no scores. Default 1.");
   line.flags.AddInt("threads", "N", 1, &made.threads, "Threads and requested cores of a worker. Default 1.");
-  line.flags.AddString("name", "NAME", &made.name,
-                       "The beginning of the names of all objects. Default catchment.");
+  line.flags.AddString("name", "NAME", &made.name, "Prefix of the names of all objects. Default catchment.");
   line.flags.AddString("namespace", "NAME", &made.name_space, "Their namespace. Default: kubectl's.");
   line.flags.AddInt("metrics_port", "PORT", 1, &made.metrics_port,
-                    "A port at which every Pod serves metrics for Prometheus. Default: none.");
+                    "Port on which every Pod serves metrics for Prometheus. Default: none.");
   AddSiteFlags("", &made.site, &line.flags);
-  line.flags.AddSwitch(
-      "jobset", &made.jobset,
-      "Makes a JobSet, whose controller must be installed, instead of a StatefulSet and Jobs: "
-      "servers end with the job.");
+  line.flags.AddSwitch("jobset", &made.jobset,
+                       "Uses a JobSet, whose controller must be installed, instead of a StatefulSet and "
+                       "Jobs, so servers end with the job.");
   line.check = [o] { return CheckKubernetesJob(o->manifests); };
   return line;
 }

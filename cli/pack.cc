@@ -21,8 +21,8 @@ namespace {
 constexpr char kUsage[] = R"(catchment pack JOB --out=DIR [flags]
 
 Writes the training and test sets of a job as packed shards, DIR/train-00000.shard, ..., and prints the `data` to put
-into the job instead of its own. Shards are mapped into memory: workers start at once, whatever the size of the data,
-and all workers of a machine share one copy. Images of bytes stay bytes.
+into the job instead of its own. Shards are mapped into memory: workers start at once regardless of the size of the data,
+and all workers of a machine share one copy. Images of bytes remain bytes.
 
 Examples:
   catchment pack examples/mnist_cnn.textproto --out=shards
@@ -41,9 +41,9 @@ struct Options {
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment pack", .usage = kUsage, .notes = kNotes};
   line.argument = {"JOB", "examples/mnist_cnn.textproto --out=shards", &o->job};
-  line.flags.AddRequired("out", "DIR", &o->out, "Directory for the shards, which must not have any yet.");
+  line.flags.AddRequired("out", "DIR", &o->out, "Directory for the shards, without shards so far.");
   line.flags.AddInt("rows_per_shard", "N", 1, &o->rows_per_shard,
-                    "Rows of a file; the last one of each set may have fewer. Default 65536.");
+                    "Rows per file; the last file of each set may have fewer. Default 65536.");
   AddSetFlag(&o->set, &line.flags);
   return line;
 }

@@ -89,8 +89,8 @@ std::string DescribeUnevenness(const ParameterLayout& layout) {
     return absl::StrCat(" Servers differ by more than 1 %, because tensors stay whole, and ",
                         DescribeLargest(layout), ".");
   }
-  return " Servers differ by more than 1 %, because parts begin at multiples of 16 parameters, and the "
-         "model is small for this number of servers.";
+  return " Servers differ by more than 1 %, because parts start at multiples of 16 parameters, and the model "
+         "is small for this number of servers.";
 }
 
 std::string DescribeBlocks(const JobFacts& facts) {
@@ -100,7 +100,7 @@ std::string DescribeBlocks(const JobFacts& facts) {
   if (blocks == facts.servers()) {
     return absl::StrCat("A server's part is one block",
                         Whole(layout) ? "" : absl::StrCat(" of at most block_kib, ", kib, " KiB"),
-                        ": it is sent, answered and applied whole, by one thread.");
+                        ": it is sent, answered and applied as a whole, by one thread.");
   }
   if (Whole(layout)) {
     return absl::StrCat(
@@ -163,8 +163,8 @@ std::string ExplainPlacement(const JobFacts& facts) {
     return absl::StrCat("placement\n",
                         HangingParagraph("  ", absl::StrCat("All on one server. ", blocks), 2, kWidth));
   }
-  const std::string how =
-      Whole(layout) ? "each whole, in parts as even as that allows" : "cut in parts of the same size";
+  const std::string how = Whole(layout) ? "each as a whole, in parts that are as even as possible"
+                                        : "split into parts of equal size";
   return absl::StrCat(
       "placement (the tensors one after another, ", how, ")\n", ServerTable(layout),
       HangingParagraph("  ", absl::StrCat(DescribeSplits(layout), DescribeUnevenness(layout)), 2, kWidth),

@@ -96,7 +96,8 @@ absl::StatusOr<v1::Job> ReadJob(const std::string& path, const std::string& prog
   if (program.empty() || job.model().has_external()) return job;
   if (job.model().layers_size() > 0 || job.model().has_synthetic() || job.data().source_case() != 0) {
     return absl::InvalidArgumentError(
-        "model, data: the program of --program has both; remove them from the job file, or omit --program");
+        "model, data: the program of --program defines both; remove them from the job file, or omit "
+        "--program");
   }
   absl::StatusOr<ProgramDescription> asked = ProgramDescription::Ask(program, signals);
   if (!asked.ok()) return asked.status();

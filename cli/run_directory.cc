@@ -68,11 +68,12 @@ absl::Status RunDirectory::RefuseLeftovers() const {
       "continue with --resume, start again with --overwrite (deletes it), or choose another --out";
   const absl::StatusOr<nlohmann::json> summary_json = ReadSummary(summary());
   if (summary_json.ok() && summary_json->value("phase", "") == "DONE") {
-    return absl::FailedPreconditionError(absl::StrCat(path(), " holds the result of a finished run: ", ways));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path(), " contains the result of a finished run: ", ways));
   }
   if (HasCheckpoint()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path(), " holds the checkpoints of an unfinished run: ", ways));
+        absl::StrCat(path(), " contains the checkpoints of an unfinished run: ", ways));
   }
   return absl::OkStatus();
 }

@@ -30,9 +30,8 @@ constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment status HOST:PORT|DIR [flags]
 
-Shows the status of a job: progress, workers, servers and the last events, and warnings about what delays it, with
-advice. HOST:PORT is the server with index 0, and DIR the --out of a run, of which it shows the result if it has ended.
-Default: $CATCHMENT_MASTER.
+Shows the status of a job: progress, workers, servers, the last events, and warnings about delays, with advice. HOST:PORT
+is the server with index 0, and DIR the --out of a run, whose result is shown if it has ended. Default: $CATCHMENT_MASTER.
 
 Examples:
   catchment status node0:7000
@@ -43,7 +42,7 @@ Examples:
 constexpr char kNotes[] = R"(
 Exit code: 0: the job has not failed; 1: it has; 2: wrong command line; 3: no master could be reached;
 128 + N: signal N ended --watch.
-The names in the JSON and the warnings are explained in docs/watching.md.
+docs/watching.md explains the names in the JSON and the warnings.
 )";
 
 struct Options {
@@ -55,9 +54,9 @@ struct Options {
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment status", .usage = kUsage, .notes = kNotes};
   line.flags.AddOptionalSeconds("watch", kLongestPause, &o->watch,
-                                "Shows it again every SECONDS, 2 by default, until the job ends. Rates are "
-                                "then those between two reports. On a terminal a report replaces the last "
-                                "one; elsewhere it follows it.");
+                                "Repeats the report every SECONDS, 2 by default, until the job ends. Rates "
+                                "then cover the time between two reports. On a terminal each report replaces "
+                                "the previous one.");
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object; with --watch, one on each line.");
   AddMasterFlags(&o->master, &line);
   line.check = [o] { return CheckMasterFlags(&o->master); };
@@ -74,9 +73,9 @@ std::string Explain(const std::string& address, const absl::Status& status) {
     return absl::StrCat(address,
                         " answers, but is not the master: give the address of the server with index 0");
   }
-  return absl::StrCat(status.message(), "\nIs the job running, and is ", address,
-                      " the address of the server with index 0? Workers have no address. Servers with TLS "
-                      "require --certs=DIR.");
+  return absl::StrCat(
+      status.message(), "\nIs the job running, and is ", address,
+      " the address of the server with index 0, not of a worker? Servers with TLS require --certs=DIR.");
 }
 
 class Status {

@@ -22,9 +22,9 @@ constexpr double kPatience = 10;
 
 constexpr char kUsage[] = R"(catchment stop HOST:PORT|DIR [flags]
 
-Stops a running job in order and waits for its end: workers leave, a last checkpoint is written, and all daemons exit, from
-which `--resume` continues the job. HOST:PORT is the server with index 0, and DIR the --out of a run. Default:
-$CATCHMENT_MASTER.
+Stops a running job in order and waits for its end: workers leave, a last checkpoint is written, and all daemons exit.
+`--resume` can continue the job later. HOST:PORT is the server with index 0, and DIR the --out of a run.
+Default: $CATCHMENT_MASTER.
 
 Examples:
   catchment stop node0:7000
@@ -34,7 +34,7 @@ Examples:
 
 constexpr char kNotes[] = R"(
 Exit code: 0: the job has ended; 1: it has failed, or does not accept the request; 2: wrong command line; 3: no master could be
-reached; 128 + N: signal N ended the command, and the job ends all the same.
+reached; 128 + N: signal N ended the command, but the job still stops.
 )";
 
 struct Options {
@@ -45,9 +45,8 @@ struct Options {
 
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment stop", .usage = kUsage, .notes = kNotes};
-  line.flags.AddString(
-      "reason", "TEXT", &o->reason,
-      "What status, logs and summary.json name as the reason. Default: the command and who called it.");
+  line.flags.AddString("reason", "TEXT", &o->reason,
+                       "The reason in status, logs and summary.json. Default: the command and its user.");
   line.flags.AddSwitch(
       "now", &o->now,
       "Ends the job without waiting for its workers and without a last checkpoint: training since the last "
@@ -105,7 +104,7 @@ absl::StatusOr<int> Stop(const Options& options, const Streams& streams) {
   if (absl::IsNotFound(address.status())) {
     const absl::StatusOr<nlohmann::json> summary = ReadSummary(options.master.master + "/summary.json");
     if (summary.ok()) {
-      *streams.out << "the job has ended already: " << summary->value("phase", "") << std::endl;
+      *streams.out << "the job has already ended: " << summary->value("phase", "") << std::endl;
       return 0;
     }
   }

@@ -105,7 +105,7 @@ absl::Status FailedPrograms(const std::set<std::string>& names, const RunDirecto
   std::vector<std::string> parts;
   for (const std::string& name : names) {
     parts.push_back(name == "evaluator"
-                        ? "the evaluator failed, so that scores may be missing"
+                        ? "the evaluator failed, so scores may be missing"
                         : absl::StrCat("the program of ", name, " failed after its last step"));
   }
   return absl::InternalError(absl::StrCat("the job's results are kept, but ", absl::StrJoin(parts, ", and "),
@@ -214,7 +214,7 @@ int RunTrain(const TrainOptions& given, const DaemonPaths& daemons, const TrainB
   if (absl::Status status = CheckEvaluator(options, *job); !status.ok()) return Failure(streams, status);
   if (IsDone(options, *job)) {
     *streams.err << options.out
-                 << " holds the result of this job, which is done; to train longer, increase its budget, for "
+                 << " contains the result of this finished job; to train longer, increase its budget, for "
                  << "example with --set epochs=10\n";
     return 0;
   }

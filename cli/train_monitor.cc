@@ -218,7 +218,7 @@ void TrainMonitor::JudgeEvaluator() {
   evaluator_lost_at_ = 0;
   if (!Trains() && status_.phase() != v1::JobStatus::FINISHING) return;
   if (evaluator_restarts_ == kEvaluatorRestarts) {
-    return observer_->Note("the evaluator is not started again; training continues without test scores");
+    return observer_->Note("the evaluator is not restarted; training continues without test scores");
   }
   ++evaluator_restarts_;
   const absl::Status status = cluster_->RestartEvaluator();
@@ -246,7 +246,7 @@ void TrainMonitor::CheckWorkers() {
   // Workers that ended with exit code 0 probably did so because the job has ended since its last status.
   if (workers_in_order_ == 0) return Fail("all workers are lost");
   if (status_.recoveries() > recoveries_at_end_) {
-    observer_->Note("the job went back to a checkpoint after its workers had ended: starting them again");
+    observer_->Note("the job went back to a checkpoint after its workers had ended: restarting them");
     recoveries_at_end_ = status_.recoveries();
     workers_in_order_ = 0;
     orphaned_ = 0;
@@ -254,7 +254,7 @@ void TrainMonitor::CheckWorkers() {
     return;
   }
   if (orphaned_ == 0) orphaned_ = clock_.Now();
-  if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker runs, and the job is not done");
+  if (clock_.Now() - orphaned_ > bounds_.orphan) Fail("no worker is running, but the job is not finished");
 }
 
 bool TrainMonitor::Trains() const {

@@ -24,7 +24,7 @@ Examples:
   catchment train examples/mnist_mlp.textproto --set data.drawn_digits={} --out=out-drawn     no data needed
   catchment train --program="python train.py" --workers=2 --out=out-program         a PyTorch model: docs/python.md
   catchment train --resume --out=out                  resumes from the last checkpoint in DIR
-  catchment train JOB --resume=auto --out=out         begins, or continues: for scripts that are started again
+  catchment train JOB --resume=auto --out=out         starts or continues: for scripts that may be repeated
 )";
 
 constexpr char kNotes[] = R"(
@@ -63,7 +63,7 @@ CommandLine TrainCommandLine(TrainOptions* o) {
   FlagSet& flags = line.flags;
   flags.AddString("out", "DIR", &o->out, "Directory for all output. Default out.");
   flags.AddInt("servers", "N", 1, &o->servers,
-               "Server processes, among which the weights are split. Default 1, or 2 with faults.standby.");
+               "Server processes, between which the weights are split. Default 1, or 2 with faults.standby.");
   flags.AddInt("workers", "N", 1, &o->workers, "Worker processes. Default: the job's `workers`, or 1.");
   AddSetFlag(&o->set, &flags);
   flags.AddAutoSwitch(

@@ -18,9 +18,8 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment validate JOB [flags]
 
-Checks a job and explains it: the algorithm that its preset stands for and what that will do, the layers with
-their shapes and parameters, where the weights lie and how evenly, the memory of servers and workers, the
-traffic. Nothing is started.
+Checks a job and explains it: the preset's algorithm and its effect, the layers with their shapes and parameters, the
+placement of the weights on servers, the memory of servers and workers, and the traffic. It starts nothing.
 
 Examples:
   catchment validate examples/mnist_cnn.textproto
@@ -48,16 +47,17 @@ CommandLine MakeCommandLine(Options* o) {
   line.notes += HangingParagraph("Presets of algorithms: ", absl::StrCat(ListPresets(), "."), 2, 100);
   line.argument = {"JOB", "examples/mnist_cnn.textproto", &o->job, [o] { return !o->program.empty(); }};
   AddSetFlag(&o->set, &line.flags);
-  line.flags.AddInt("servers", "N", 1, &o->servers, "Servers among which the weights are split. Default 1.");
+  line.flags.AddInt("servers", "N", 1, &o->servers,
+                    "Servers between which the weights are split. Default 1.");
   line.flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: the job's `workers`, or 1.");
   line.flags.AddSwitch("json", &o->json,
-                       "Prints the figures as one JSON object, the errors of an invalid job too.");
-  line.flags.AddString("write", "FILE", &o->write,
-                       "Writes the job there, with the changes and all defaults, for daemons that are "
-                       "started one by one: they have no --set. The weights that a program described are "
-                       "written to FILE.safetensors.");
+                       "Prints the figures, or the errors of an invalid job, as one JSON object.");
+  line.flags.AddString(
+      "write", "FILE", &o->write,
+      "Writes the job to FILE, with the changes and all defaults, for daemons that are started one by one, "
+      "since they have no --set. Weights described by a program are written to FILE.safetensors.");
   line.flags.AddString("program", "COMMAND", &o->program,
-                       "Describes the model of the job; JOB may then be left out: docs/python.md.");
+                       "Describes the model of the job; JOB may be left out then: docs/python.md.");
   return line;
 }
 

@@ -149,7 +149,7 @@ bool IsLocal(const std::string& address) {
 absl::Status CheckSecure(const std::string& address, const TlsFiles& tls, bool insecure) {
   if (insecure && !tls.ca.empty()) {
     return absl::InvalidArgumentError(
-        "--insecure and TLS (--certs, --tls_ca) exclude each other: omit one of them");
+        "--insecure and TLS (--certs, --tls_ca) are mutually exclusive: omit one of them");
   }
   if (insecure || !tls.ca.empty() || IsLocal(address)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

@@ -21,19 +21,19 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment advise JOB|RUN_DIR|HOST:PORT [flags]
 
-Says which preset to take, with which momentum and learning rate, how sure that is, and how many servers suit the job. It
-simulates every preset, and the job's own settings, on the job's model, and names only what trained:
+Recommends a preset with its momentum and learning rate, says how certain that is, and how many servers suit the job. It
+simulates every preset, and the job's own settings, on the job's model, and recommends only those that trained:
 
-  JOB         a job file; the time of a step is that of --step
-  RUN_DIR     the --out of a run, with the step times, slow workers, round trips and staleness of that run
-  HOST:PORT   the server with index 0 of a running job, with what has been measured so far
+  JOB         a job file; --step gives the time of a step
+  RUN_DIR     the --out of a run, with its measured step times, slow workers, round trips and staleness
+  HOST:PORT   the server with index 0 of a running job, with its measurements so far
 
-It computes for a minute or so on this machine. `catchment compare` measures the few presets in real runs.
+It computes for about a minute on this machine. `catchment compare` measures the best presets in real runs.
 
 Examples:
   catchment advise examples/mnist_mlp.textproto --workers=8 --step=lognormal:50ms:0.3 --network=10Gbit:50us
   catchment advise out
-  catchment advise out --workers=32 --servers=2        the same cluster with more of each
+  catchment advise out --workers=32 --servers=2        the same cluster with more workers and servers
   catchment advise node0:7000 --json | jq .recommended
 )";
 
@@ -68,7 +68,7 @@ Subject SubjectOf(const std::string& subject) {
 absl::Status Check(Options* options) {
   const Subject subject = SubjectOf(options->subject);
   if (!options->set.empty() && subject != Subject::kJob) {
-    return absl::InvalidArgumentError("--set changes a job file; a run has the job that it was started with");
+    return absl::InvalidArgumentError("--set changes a job file; the job of a run cannot be changed");
   }
   if (subject != Subject::kMaster) return absl::OkStatus();
   MasterFlags flags = {options->subject, options->tls, options->insecure};
@@ -98,8 +98,8 @@ CommandLine MakeCommandLine(Options* o) {
   line.flags.AddInt("workers", "N", 1, &o->workers, "Workers. Default: those of the job.");
   line.flags.AddInt("servers", "N", 1, &o->servers, "Servers. Default: those of the run, or 1.");
   line.flags.AddParsed("step", "DISTRIBUTION", Parser(ParseDistribution, &o->step),
-                       "Time that a worker computes for a minibatch, such as constant:120ms or "
-                       "lognormal:120ms:0.3. Default: the measured one, or that of model.synthetic.");
+                       "Time to compute a minibatch, such as constant:120ms or lognormal:120ms:0.3. Default: "
+                       "the measured time, or that of model.synthetic.");
   line.flags.AddParsed("network", "BANDWIDTH:LATENCY", Parser(ParseNetwork, &o->network),
                        "Link of each process, in each direction, such as 10Gbit:50us. Default: the measured "
                        "round trip of an asynchronous run, or 10Gbit:50us.");
@@ -109,13 +109,13 @@ CommandLine MakeCommandLine(Options* o) {
         const absl::StatusOr<StragglerModel> straggler = ParseStraggler(text);
         if (!straggler.ok()) return straggler.status();
         if (straggler->of_steps) {
-          return absl::InvalidArgumentError("takes slow workers; for slow steps give --step a larger spread");
+          return absl::InvalidArgumentError("needs slow workers; for slow steps give --step a larger spread");
         }
         o->stragglers.push_back(*straggler);
         return absl::OkStatus();
       },
       "3:10x makes worker 3 ten times slower; 1%:10x one of a hundred workers. May be repeated. Default: the "
-      "measured ones, or faults.stragglers.");
+      "measured slow workers, or faults.stragglers.");
   line.flags.AddSwitch("json", &o->json, "Prints one JSON object.");
   AddSetFlag(&o->set, &line.flags);
   AddSecurityFlags(&o->tls, &o->insecure, &line.flags);

@@ -97,7 +97,7 @@ absl::StatusOr<Evidence> EvidenceOfStatus(const v1::JobStatus& status) {
   uint64_t parameters = 0;
   for (const v1::ServerStatus& server : status.servers()) parameters += server.parameters();
   if (parameters == 0) {
-    return absl::FailedPreconditionError("the servers of the job are not all there yet; ask again");
+    return absl::FailedPreconditionError("not all servers of the job have registered yet; try again");
   }
   evidence.job.mutable_model()->Clear();
   evidence.job.mutable_model()->mutable_synthetic()->set_parameters(parameters);

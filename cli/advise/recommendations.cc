@@ -65,13 +65,12 @@ std::string ReasonUnknown(const Evidence& evidence) {
         kMeasure, ".");
   }
   if (evidence.noise->updates() < kFewestNoiseUpdates) {
-    return absl::StrFormat(
-        "which has been measured in only %d updates, and takes %d: let it train for longer.",
-        evidence.noise->updates(), kFewestNoiseUpdates);
+    return absl::StrFormat("which has been measured in only %d updates, but needs %d: train for longer.",
+                           evidence.noise->updates(), kFewestNoiseUpdates);
   }
   return absl::StrFormat(
-      "which is too large to be measured: in %d updates the gradient was smaller than the error of its "
-      "measurement. So larger updates should pay.",
+      "which is too large to measure: over %d updates the gradient was smaller than its measurement error. "
+      "So larger updates should pay.",
       evidence.noise->updates());
 }
 
@@ -98,7 +97,7 @@ absl::StatusOr<Recommendations> Recommend(const Evidence& evidence,
                                           const std::function<void(const std::string&)>& report) {
   if (!evidence.step) {
     return absl::InvalidArgumentError(
-        "the time of a step is not known, which decides what waiting costs: give --step, such as "
+        "the time of a step, which decides the cost of waiting, is not known: give --step, such as "
         "--step=lognormal:120ms:0.3, or the --out of a run that has trained for a minute");
   }
   absl::StatusOr<Trials> trials = RunTrials(evidence, report);

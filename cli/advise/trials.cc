@@ -95,11 +95,11 @@ Course CourseOf(const Evidence& evidence, const JobFacts& facts) {
   if (job.model().has_synthetic()) return QuadraticCourse(evidence, budget, "it is not known here");
   const auto affordable = static_cast<int64_t>(kMostOperations / OperationsPerSample(facts));
   if (affordable < std::min(budget, kFewestSteps * evidence.workers() * batch)) {
-    return QuadraticCourse(evidence, budget, "it takes too long to compute for so many workers");
+    return QuadraticCourse(evidence, budget, "computing it for so many workers takes too long");
   }
   const auto fit = WorkersThatFit(job, OptionsOf(evidence), kMemoryShare * static_cast<double>(FreeMemory()));
   if (fit.ok() && *fit < evidence.workers()) {
-    return QuadraticCourse(evidence, budget, "it does not fit into the free memory for so many workers");
+    return QuadraticCourse(evidence, budget, "so many copies of it do not fit into the free memory");
   }
   return {std::nullopt, "the job's model on its data", std::min(budget, affordable)};
 }

@@ -109,7 +109,7 @@ absl::Status Conclude(const Comparison& comparison, const std::string& directory
     diverged.push_back(
         absl::StrCat(run.algorithm, " with ", Plural(run.workers, "worker"), ", seed ", run.seed));
   }
-  if (done == 0) return absl::UnavailableError("no run is done, so there is nothing to report");
+  if (done == 0) return absl::UnavailableError("no run has finished, so there is nothing to report");
   *out << '\n';
   if (absl::Status status = WriteReport(comparison, directory, out); !status.ok()) return status;
   const std::string all = Plural(comparison.runs.size(), "run");

@@ -38,8 +38,8 @@ absl::StatusOr<v1::Job> GivenJob(const CompareOptions& options, SignalWaiter* si
   if (absl::Status status = ApplyOverrides(options.set, &*job); !status.ok()) return status;
   if (!job->data().has_external() || job->data().external().test_samples() > 0) return job;
   return absl::InvalidArgumentError(
-      "data.external.test_samples: is 0, but runs are compared by the scores of the test set; pass a test "
-      "set to join()");
+      "data.external.test_samples: is 0, but runs are compared by their test scores; pass a test set to "
+      "join()");
 }
 
 int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* signals,
@@ -62,8 +62,7 @@ int RunCompare(const CompareOptions& options, Launcher* launcher, SignalWaiter* 
   ComparisonRuns runs(options, *given, *directory, launcher, streams);
   const absl::Status status = runs.Run();
   if (runs.signal() != 0) {
-    *streams.err
-        << "catchment compare: interrupted; the same command continues with the runs that are missing\n";
+    *streams.err << "catchment compare: interrupted; the same command continues with the missing runs\n";
     return kExitSignal + runs.signal();
   }
   if (!status.ok()) return Failure(streams, status);

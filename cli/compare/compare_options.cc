@@ -22,10 +22,10 @@ namespace {
 constexpr char kUsage[] = R"(catchment compare JOB --algorithms=A,B,... --out=DIR [flags]
 
 Trains the job with each algorithm, each number of workers and each seed, with the same data, initial weights and
-budget, and writes report.html and report.json to DIR: one run after another on this machine or on Kubernetes, or each as
-a job of Slurm. A search with short runs first finds the learning rate and the momentum of each algorithm, so that
-algorithms are compared and not their settings. After an interruption, the same command carries out only the runs that are
-missing.
+budget, and writes report.html and report.json to DIR. Runs are executed one after another on this machine or on
+Kubernetes, or each as a Slurm job. A search with short runs first finds each algorithm's learning rate and momentum, so
+the comparison is between algorithms and not between settings. After an interruption, the same command executes only the
+missing runs.
 
 Examples:
   catchment compare examples/mnist_mlp.textproto --algorithms=sync,downpour,easgd --out=out
@@ -39,7 +39,7 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: all runs are done or diverged; 1: a run failed, or none is done; 2: wrong command line;
+Exit code: 0: every run finished or diverged; 1: a run failed, or none finished; 2: wrong command line;
 128 + N: signal N ended it.
 docs/compare.md explains the report and the keys of report.json.
 )";
@@ -176,9 +176,9 @@ struct DecidedField {
 };
 
 constexpr DecidedField kDecided[] = {
-    {"workers", "the numbers of workers are those of --workers, such as --workers=8"},
+    {"workers", "set the numbers of workers by --workers, such as --workers=8"},
     {"checkpoint",
-     "no run writes checkpoints while it trains: one that was interrupted is repeated; leave it out"}};
+     "runs write no checkpoints during training, since an interrupted run is repeated; leave it out"}};
 
 // Returns the value that `set` has for the field `path`, or for a part of it.
 std::optional<absl::string_view> ValueFor(const std::string& path, absl::string_view set) {
@@ -202,8 +202,8 @@ absl::Status Check(const CompareOptions& o) {
   for (const v1::Straggler& straggler : o.stragglers) {
     if (straggler.worker() < static_cast<uint32_t>(o.workers.back())) continue;
     return Refuse(absl::StrCat("--straggler=", ToString(straggler), ": no run has a worker ",
-                               straggler.worker(), ": they count from 0, and at most ", o.workers.back(),
-                               " are used"));
+                               straggler.worker(), ": workers are numbered from 0, and no run has more than ",
+                               o.workers.back()));
   }
   return CheckLaunchFlags(o);
 }
@@ -242,25 +242,26 @@ void AddPlanFlags(const std::string& algorithms_default, CompareOptions* o, Flag
       "workers", "N,M,...", [o](const std::string& text) { return ParseWorkers(text, &o->workers); },
       absl::StrCat("Numbers of workers. Default ", absl::StrJoin(o->workers, ","), "."));
   flags->AddInt("seeds", "N", 1, &o->seeds,
-                absl::StrCat("Runs of each kind, with seeds from the job's on. Default ", o->seeds,
+                absl::StrCat("Runs of each kind, with consecutive seeds from the job's. Default ", o->seeds,
                              "; with 1, noise cannot be estimated."));
   flags->AddParsed(
       "search", "halving|none", [o](const std::string& text) { return ParseSearch(text, &o->search); },
-      absl::StrCat("How the learning rate and the momentum of each algorithm with each number of workers are "
-                   "found: by successive halving among short runs, which cost as much as one more run, or "
-                   "not: then they are the job's or the preset's. Values of --set are kept. Default ",
-                   ToString(o->search), "."));
+      absl::StrCat(
+          "halving: finds the learning rate and the momentum of each algorithm, with each number of "
+          "workers, by successive halving among short runs, at the cost of about one run each. none: "
+          "uses the job's or the preset's values. Values of --set are kept. Default ",
+          ToString(o->search), "."));
   flags->AddParsed(
       "target", "ACCURACY", [o](const std::string& text) { return ParseTarget(text, &o->target); },
-      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May change "
-      "when the command is started again.");
+      "Test accuracy, such as 0.97, to which runs are timed. Default: chosen from the results. May differ "
+      "when the command is repeated.");
   AddRunFlags(o, flags);
 }
 
 void AddRunFlags(CompareOptions* o, FlagSet* flags) {
   flags->AddParsed(
       "budget", "samples:N|seconds:N", [o](const std::string& text) { return ParseBudget(text, &o->budget); },
-      "Ends each run. Default: the job's budget. With seconds the learning rate is constant, since its "
+      "Budget of each run. Default: the job's. With seconds the learning rate is constant, because its "
       "schedule needs a budget in samples.");
   flags->AddRequired("out", "DIR", &o->out, "Directory for all output.");
   flags->AddSwitch("overwrite", &o->overwrite, "Deletes the earlier results in DIR first.");
@@ -277,7 +278,7 @@ CommandLine CompareCommandLine(CompareOptions* o) {
   flags.AddParsed(
       "straggler", "WORKER:TIMES",
       [o](const std::string& text) { return ParseStraggler(text, &o->stragglers); },
-      "1:4x makes worker 1 (they count from 0) four times slower. May be repeated.");
+      "1:4x makes worker 1 (counted from 0) four times slower. May be repeated.");
   AddLaunchFlags(o, &flags);
   line.check = [o] { return Check(*o); };
   return line;
@@ -288,24 +289,23 @@ void AddLaunchFlags(CompareOptions* o, FlagSet* flags) {
                 "Threads of each worker. Default 1, for any number of workers.");
   flags->AddString("device", "DEVICE", &o->device, "auto, cpu or cuda. Overrides the job's `device`.");
   flags->AddString("program", "COMMAND", &o->program,
-                   "Computes the gradients, as in `catchment train`. JOB may then be left out.");
+                   "Computes the gradients, as in `catchment train`. JOB may be left out then.");
   flags->AddSeconds("stall_seconds", &o->stall_seconds,
                     "Ends a run after this time without progress. Default 600.");
   flags->AddParsed(
       "launcher", "local|slurm|kubectl",
       [o](const std::string& text) { return ParseLauncher(text, &o->launcher); },
-      "Where the runs train: one after another on this machine (default); each as a job of Slurm, from a "
-      "machine with its commands, with DIR on a file system that all nodes see; or one after another on "
-      "Kubernetes.");
+      "Executes the runs one after another on this machine (default); each as a Slurm job, started on a "
+      "login node with DIR on a shared file system; or one after another on Kubernetes.");
   flags->AddInt("nodes", "N", 1, &o->slurm.nodes,
                 "Slurm: nodes of each run, at most one for each worker. Default 1.");
   flags->AddInt(
       "gpus_per_node", "G", 1, &o->slurm.gpus_per_node,
-      "Slurm: a GPU for each worker, at most G on a node. A run then takes the fewest nodes, at most "
-      "--nodes, that its workers can be divided equally between.");
+      "Slurm: a GPU for each worker, at most G on a node. A run uses the fewest nodes, at most --nodes, "
+      "between which its workers can be divided equally.");
   flags->AddString(
       "partition", "P", &o->slurm.partition,
-      "Slurm: the partition. Default: the cluster's. Other options of sbatch are taken from its environment "
+      "Slurm: the partition. Default: the cluster's. Set other options of sbatch by its environment "
       "variables, such as SBATCH_ACCOUNT and SBATCH_TIMELIMIT.");
   AddSiteFlags("Kubernetes: ", &o->kubernetes, flags);
   flags->AddString(

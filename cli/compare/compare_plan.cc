@@ -61,8 +61,8 @@ absl::Status SetBudget(const CompareOptions& options, double share, v1::Job* job
   if (!facts.ok()) return facts.status();
   if (share < 1 && !facts->knows_budget()) {
     return absl::InvalidArgumentError(
-        "epochs: a search uses a part of the budget, but the number of samples of data.table is known only "
-        "after a worker has read them; give the budget in samples, or add --search=none");
+        "epochs: a search uses a fraction of the budget, but the number of rows of data.table is unknown "
+        "until a worker has read them; give the budget in samples, or add --search=none");
   }
   if (share < 1) job->set_samples(std::max<int64_t>(1, std::llround(facts->total_samples() * share)));
   // If the number of samples is unknown, so is that of epochs; the default interval is one epoch.
@@ -205,19 +205,19 @@ absl::StatusOr<PlannedRun> PlanTrial(const CompareOptions& options, const v1::Jo
 
 std::string UntunedRates(const CompareOptions& options, const v1::Job& given) {
   if (options.search == SearchKind::kNone) {
-    return "Learning rates are those of the job and the presets, not tuned (--search=none), so a difference "
-           "may be theirs.";
+    return "Learning rates come from the job and the presets and were not tuned (--search=none), so they may "
+           "explain a difference.";
   }
   if (given.model().has_synthetic())
-    return "Learning rates are those of the job and the presets, not tuned, since model.synthetic has none "
-           "to find.";
+    return "Learning rates come from the job and the presets and were not tuned, since model.synthetic does "
+           "not learn.";
   for (const std::string& algorithm : options.algorithms) {
     v1::Job own = given;
     if (!SetAlgorithm(options, algorithm, &own).ok()) continue;
     own.set_workers(options.workers.back());
     const absl::StatusOr<v1::Job> complete = Complete(own);
     if (complete.ok() && SpaceOf(own, *complete, SetAlone(options)).learning_rate.has_value())
-      return "The learning rate is that of --set, not tuned, so a difference may be its.";
+      return "The learning rate comes from --set and was not tuned, so it may explain a difference.";
   }
   return "";
 }

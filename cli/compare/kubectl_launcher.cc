@@ -100,7 +100,7 @@ absl::Status KubectlLauncher::Train(const PlannedRun& run, const CompareDirector
                                     CompareProgress* progress, int* signal) {
   const std::string path = Absolute(directory.PathOf(run));
   if (path == std::exchange(applied_, "")) {
-    progress->Note(absl::StrCat(LabelOf(run), ": is in the cluster already"));
+    progress->Note(absl::StrCat(LabelOf(run), ": is already in the cluster"));
   } else if (absl::Status status = Apply(run, directory, path); !status.ok()) {
     return status;
   }
@@ -139,7 +139,7 @@ absl::StatusOr<std::string> KubectlLauncher::AwaitEnd(const std::string& path, i
     if (state.has_value() && (state->phase == "DONE" || state->phase == "FAILED")) {
       const absl::Status collected = CollectResults(path);
       if (collected.ok()) return ResultLine(path);
-      uncollected = absl::StrCat("; its results cannot be copied: ", collected.message());
+      uncollected = absl::StrCat("; copying its results failed: ", collected.message());
     }
     if (state.has_value() && state->progress != progress) {
       progress = state->progress;

@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 
 constexpr char kUsage[] = R"(catchment report DIR... --out=DIR [flags]
 
-Makes report.html and report.json from runs that have ended: what `catchment compare` writes, of runs that were started
-in any other way, on any machine. DIR is the --out of a run, or of a comparison, which stands for all its runs. Runs
-are named by what differs between their jobs; those that differ in nothing but the seed are averaged.
+Makes report.html and report.json from runs that have ended, as `catchment compare` does. The runs may have been started
+in any way, on any machine. DIR is the --out of a run, or of a comparison, which stands for all its runs. Runs are named
+by the differences between their jobs; runs that differ only in the seed are averaged.
 
 Examples:
   catchment report out-sync out-downpour out-easgd --out=report
@@ -36,7 +36,7 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: the report is written; 1: a directory holds no run, or nothing is done; 2: wrong command line.
+Exit code: 0: the report is written; 1: a directory holds no run, or no run is finished; 2: wrong command line.
 docs/compare.md explains the report and the keys of report.json.
 )";
 
@@ -179,7 +179,8 @@ absl::StatusOr<std::vector<std::string>> RunsIn(const std::string& directory) {
   std::sort(runs.begin(), runs.end());
   if (!runs.empty()) return runs;
   return absl::NotFoundError(absl::StrCat(
-      directory, " holds neither summary.json, which a run writes at its end, nor a comparison's runs/"));
+      directory,
+      " contains neither a summary.json, which a run writes at its end, nor the runs/ of a comparison"));
 }
 
 absl::Status CheckSameModel(const std::vector<FoundRun>& runs) {
@@ -272,7 +273,7 @@ absl::StatusOr<int> Report(const ReportOptions& options, const std::vector<std::
   comparison->wanted_target = options.target;
   const bool any = std::any_of(comparison->runs.begin(), comparison->runs.end(),
                                [](const RunResult& run) { return run.done; });
-  if (!any) return absl::UnavailableError("no run is done, so there is nothing to report");
+  if (!any) return absl::UnavailableError("no run has finished, so there is nothing to report");
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error)
@@ -336,13 +337,13 @@ int RunReportCommand(const std::vector<std::string>& args, const Streams& stream
   line.argument = {
       .name = "DIR", .example = "out-sync out-downpour --out=report", .all = &options.directories};
   line.flags.AddRequired("out", "DIR", &options.out, "Directory for report.html and report.json.");
-  line.flags.AddNumber(
-      "target", &options.target,
-      "Test accuracy as a share, such as 0.97, that runs are to reach. Default: the highest multiple "
-      "of 0.5 % that at least half of them reach.");
+  line.flags.AddNumber("target", &options.target,
+                       "Target test accuracy, such as 0.97. Default: the highest multiple of 0.5 % that at "
+                       "least half of the runs reach.");
   line.check = [&options] {
-    return options.target < 1 ? absl::OkStatus()
-                              : absl::InvalidArgumentError("--target: takes a share below 1, such as 0.97");
+    return options.target < 1
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError("--target: must be a fraction below 1, such as 0.97");
   };
   return RunCommandLine(&line, args, streams.out, streams.err,
                         [&] { return Report(options, args, streams); });

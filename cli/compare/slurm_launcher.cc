@@ -53,10 +53,10 @@ std::string DescribeFailure(const std::string& job, const std::string& state, co
 }
 
 absl::Status NotShared(const std::string& job, const std::string& state, const std::string& path) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "Slurm job ", job, " ended as ", state, ", and left no ", path, kBatchLog,
-      ": the nodes of the cluster do not see this directory; choose an --out on a file system that this "
-      "machine and all nodes share"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("Slurm job ", job, " ended as ", state, ", and left no ", path, kBatchLog,
+                   ": the nodes of the cluster cannot access this directory; choose an --out on a file "
+                   "system that this machine and all nodes share"));
 }
 
 absl::StatusOr<SlurmPrograms> FindPrograms() {
@@ -66,19 +66,17 @@ absl::StatusOr<SlurmPrograms> FindPrograms() {
         std::pair("scancel", &programs.scancel)}) {
     *path = FindInPath(name);
     if (!path->empty()) continue;
-    return absl::NotFoundError(
-        absl::StrCat("--launcher=slurm: no ", name,
-                     " in PATH; start the command where Slurm's are, such as on a cluster's "
-                     "login node, or leave out --launcher to train on this machine"));
+    return absl::NotFoundError(absl::StrCat("--launcher=slurm: no ", name,
+                                            " in PATH; run the command on a login node of the cluster, or "
+                                            "leave out --launcher to train on this machine"));
   }
   const absl::StatusOr<std::string> here = OwnDirectory();
   if (!here.ok()) return here.status();
   programs.script = (fs::path(*here).parent_path() / "deploy/slurm/catchment.sbatch").string();
   if (fs::exists(programs.script)) return programs;
-  return absl::NotFoundError(
-      absl::StrCat("--launcher=slurm: no ", programs.script,
-                   "; start the command from a bundle (deploy/bundle.sh) on a file system that "
-                   "all nodes see"));
+  return absl::NotFoundError(absl::StrCat(
+      "--launcher=slurm: no ", programs.script,
+      "; run the command from a bundle (deploy/bundle.sh) on a file system that all nodes can access"));
 }
 
 }  // namespace

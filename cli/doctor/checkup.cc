@@ -227,7 +227,7 @@ std::optional<Finding> Checkup::CheckCertificates() {
   const std::string& directory = options_.master.tls.certs;
   if (files.empty() && access(directory.c_str(), X_OK) != 0) {
     return Fail(std::string(absl::ErrnoToStatus(errno, "cannot read " + directory).message()),
-                "Name a directory that exists and that this user may read.");
+                "Name an existing directory that this user may read.");
   }
   if (files.empty()) {
     return Fail(absl::StrCat("there is no certificate in ", directory, " (", kRoles[0], ".crt, ", kRoles[1],

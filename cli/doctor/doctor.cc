@@ -17,10 +17,10 @@ namespace {
 
 constexpr char kUsage[] = R"(catchment doctor [HOST:PORT|DIR] [flags]
 
-Checks whether this machine can run the daemons of a job, and prints a line for each check: ok, warn or fail, and below it
-what to do. HOST:PORT is the address of the master: one that runs, or one that a server is to have here. DIR is the --out of
-a running job. Default: $CATCHMENT_MASTER; without one, only this machine is checked. Needs no rights; writes nothing but a
-file of 16 MB in each directory that is named, which it deletes.
+Checks whether this machine can run the daemons of a job. Prints a line for each check, ok, warn or fail, followed by the
+remedy. HOST:PORT is the address of a running master, or the address on this machine for a future one. DIR is the --out of a
+running job. Default: $CATCHMENT_MASTER; without one, only this machine is checked. It needs no privileges, and writes only a
+file of 16 MB into each named directory, which it deletes.
 
 Examples:
   catchment doctor
@@ -30,7 +30,7 @@ Examples:
 )";
 
 constexpr char kNotes[] =
-    "\nExit code: 0: no check has failed, but some may warn; 1: some have failed; 2: wrong command line.\n";
+    "\nExit code: 0: no check failed, though some may warn; 1: some failed; 2: wrong command line.\n";
 
 constexpr size_t kTextColumn = 20;
 constexpr int kWidth = 110;
@@ -65,14 +65,14 @@ struct NamedFinding {
 
 CommandLine MakeCommandLine(DoctorOptions* o) {
   CommandLine line{.name = "catchment doctor", .usage = kUsage, .notes = kNotes};
-  line.flags.AddString("job", "JOB", &o->job,
-                       "A job file: checks its data, and the memory and files that it needs. Default: looks "
-                       "for MNIST and CIFAR-10.");
+  line.flags.AddString(
+      "job", "JOB", &o->job,
+      "Job file whose data, memory and files are checked. Default: looks for MNIST and CIFAR-10.");
   line.flags.AddString("data", "DIR", &o->data.catchment_data,
-                       "The directory with a directory for each data set. Default: $CATCHMENT_DATA.");
+                       "Directory with a subdirectory for each data set. Default: $CATCHMENT_DATA.");
   line.flags.AddString("checkpoint_dir", "DIR", &o->checkpoint_dir,
-                       "Measures how fast checkpoints can be written there.");
-  line.flags.AddString("out", "DIR", &o->out, "Does the same with the directory for all output.");
+                       "Directory whose write speed for checkpoints is measured.");
+  line.flags.AddString("out", "DIR", &o->out, "Output directory, measured likewise.");
   line.flags.AddSwitch("json", &o->json,
                        "Prints a JSON list of objects with check, verdict, text and remedy.");
   AddMasterFlags(&o->master, &line);

@@ -73,7 +73,8 @@ Finding JudgeCertificate(const CertificateFacts& facts, absl::Time now) {
   }
   if (facts.is_key_public) {
     return Warn(absl::StrCat("every user of this machine can read the key of ", facts.file),
-                "Remove that right with `chmod o-r`, and make a new key if other people have accounts here.");
+                "Remove that permission with `chmod o-r`, and make a new key if other people have accounts "
+                "on this machine.");
   }
   if (certificate.valid_until - now < kExpiresSoon) {
     return Warn(absl::StrCat(facts.file, " expires soon: ", ToMinutes(certificate.valid_until)),
@@ -88,7 +89,7 @@ Finding JudgeProcessor(const ProcessorFacts& facts) {
   std::string text = absl::StrCat("kernels use ", facts.instructions, "; ");
   if (facts.available < facts.of_machine) {
     absl::StrAppend(&text, facts.available, " of ", Plural(facts.of_machine, "processor"),
-                    ", by the affinity or the cgroup's quota of this process");
+                    ", limited by this process's affinity or cgroup quota");
   } else {
     absl::StrAppend(&text, Plural(facts.available, "processor"));
   }
@@ -110,7 +111,8 @@ Finding JudgeCuda(const CudaFacts& facts) {
     if (facts.driver.empty()) return Ok("none: workers compute on the processor");
     return Warn(absl::StrCat("there is an NVIDIA driver (", facts.driver, "), and no plugin at ",
                              facts.plugin, ": workers compute on the processor"),
-                "Put libcatchment_cuda.so beside catchment_worker, or its path into $CATCHMENT_CUDA_PLUGIN.");
+                "Put libcatchment_cuda.so in the directory of catchment_worker, or set "
+                "$CATCHMENT_CUDA_PLUGIN to its path.");
   }
   if (!facts.opened.ok()) {
     return Warn(std::string(facts.opened.message()),
@@ -158,14 +160,14 @@ Finding JudgeHostName(const HostFacts& facts) {
   const std::string text = absl::StrCat(facts.name, " is ", absl::StrJoin(facts.addresses, ", "),
                                         line.empty() ? "" : absl::StrCat(" (", line, ")"));
   if (AreLoopback(facts.addresses) && !IsLocalHost(facts.name)) {
-    return Warn(absl::StrCat(text, ", which other machines do not reach"),
-                "A server with this name listens on all interfaces. Check that the other machines find this "
-                "one's network address under the name, or correct /etc/hosts.");
+    return Warn(absl::StrCat(text, ", which other machines cannot reach"),
+                "A server with this name listens on all interfaces. Check that the name resolves to this "
+                "machine's network address on the other machines, or correct /etc/hosts.");
   }
   if (!HasAny(facts.addresses, facts.machine_addresses)) {
     return Warn(absl::StrCat(text, ", and this machine has no such address, only ",
                              absl::StrJoin(facts.machine_addresses, ", ")),
-                "Correct /etc/hosts or DNS: a server could not listen at its own name.");
+                "Correct /etc/hosts or DNS: a server cannot listen at its own name.");
   }
   return Ok(text);
 }
@@ -174,7 +176,7 @@ Finding JudgeAddress(const AddressFacts& facts) {
   if (facts.address.empty())
     return facts.listening.ok() ? Ok("ports can be opened")
                                 : Fail(std::string(facts.listening.message()),
-                                       "Permit this process to listen: without ports no server starts.");
+                                       "Permit this process to listen; no server can start without a port.");
   if (facts.addresses.empty()) {
     return Fail(absl::StrCat("the name in ", facts.address, " has no address"),
                 "Correct the name, or add it to /etc/hosts or DNS.");
@@ -197,8 +199,7 @@ Finding JudgeAddress(const AddressFacts& facts) {
   if (facts.listening.ok())
     return Ok(absl::StrCat(facts.address, " is free: no master runs there, and a server can listen"));
   return Fail(absl::StrCat("no server can listen on ", facts.address, ": ", facts.listening.message()),
-              absl::StrCat("`ss -ltnp` shows the process that has the port. It is not a master that answers "
-                           "this command: ",
+              absl::StrCat("`ss -ltnp` shows the process that uses the port. It did not answer as a master: ",
                            Sentence(facts.job.status().message())));
 }
 
@@ -211,15 +212,15 @@ Finding JudgeVersion(const std::string& build, const std::optional<v1::GetJobRep
     return Fail(text, absl::StrCat("Install the same version on all machines: ", Sentence(status.message())));
   }
   if (build == master->build()) return Ok(absl::StrCat(build, ", as the master"));
-  return Warn(text, "Install the same version on all machines; these two can work together.");
+  return Warn(text, "Install the same version on all machines, although these two are compatible.");
 }
 
 Finding JudgeClock(absl::Time now, std::optional<bool> synchronized, bool has_certificates) {
   const std::string text =
-      absl::StrCat(ToMinutes(now), "; not compared with the master's, which its answers do not contain");
+      absl::StrCat(ToMinutes(now), "; not compared with the master's, which does not report its clock");
   if (synchronized.value_or(false)) return Ok(absl::StrCat(text, "; set by a time service"));
   if (!synchronized.has_value() || !has_certificates) return Ok(text);
-  return Warn(absl::StrCat(text, "; the kernel knows of no time service that sets it"),
+  return Warn(absl::StrCat(text, "; not synchronized by a time service, as far as the kernel knows"),
               absl::StrCat("Certificates are refused if clocks differ by more than an hour. ", kSetTheClock));
 }
 
@@ -231,7 +232,8 @@ Finding JudgeOpenFiles(int64_t limit, int64_t workers, int64_t servers) {
   if (needed <= limit) return Ok(text);
   const std::string reason =
       absl::StrCat(text, "; a master with ", Plural(expected, "worker"), " needs about ", Count(needed));
-  const std::string remedy = absl::StrCat("A server is limited like this command: ", kOpenFilesRemedy, ".");
+  const std::string remedy =
+      absl::StrCat("A server has the same limit as this command: ", kOpenFilesRemedy, ".");
   return workers > 0 ? Fail(reason, remedy) : Warn(reason, remedy);
 }
 
@@ -244,7 +246,7 @@ Finding JudgeMemory(const MemoryFacts& facts) {
   const auto needed = static_cast<double>(facts.server + facts.worker);
   if (needed > 0) {
     absl::StrAppend(&text, "; the job needs ", Bytes(static_cast<double>(facts.server)), " for a server and ",
-                    Bytes(static_cast<double>(facts.worker)), " for a worker, beside its data");
+                    Bytes(static_cast<double>(facts.worker)), " for a worker, in addition to its data");
   }
   if (needed > free) {
     return Fail(
@@ -289,12 +291,12 @@ Finding JudgeDirectory(const DirectoryFacts& facts) {
                                 : absl::StrCat(facts.path, " does not exist yet; in ", facts.existing);
   if (!facts.written.ok()) {
     return Fail(absl::StrCat(where, ": ", facts.written.message()),
-                "Give the user that runs the daemons the right to write there, or name another directory.");
+                "Let the user that runs the daemons write there, or name another directory.");
   }
   const std::string text = absl::StrCat(where, ": writes and syncs ", Bytes(facts.bytes_per_second), "/s, ",
                                         Bytes(facts.free_bytes), " free");
   if (facts.free_bytes < kLittleSpace)
-    return Warn(text, "Delete files, or name a directory on another file system: checkpoints need room.");
+    return Warn(text, "Delete files, or name a directory on another file system: checkpoints need space.");
   if (facts.bytes_per_second >= kSlowBytesPerSecond) return Ok(text);
   return Warn(text,
               "Checkpoints would take long: name a directory on a faster file system, or write fewer "

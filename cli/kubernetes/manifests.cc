@@ -409,33 +409,29 @@ class Maker {
 }  // namespace
 
 void AddSiteFlags(const std::string& head, KubernetesSite* site, FlagSet* flags) {
-  flags->AddString(
-      "image", "IMAGE", &site->image,
-      head +
-          "Required: the image that all Pods run, made with deploy/container/Dockerfile, such as "
-          "registry.example/catchment:0.1.0.");
+  flags->AddString("image", "IMAGE", &site->image,
+                   head +
+                       "Required: the image of all Pods, built with deploy/container/Dockerfile, such as "
+                       "registry.example/catchment:0.1.0.");
   flags->AddString("data_claim", "NAME", &site->data_claim,
                    head +
-                       "A PersistentVolumeClaim with the data, which workers and evaluators mount at /data "
-                       "($CATCHMENT_DATA). Generated data need none.");
+                       "PersistentVolumeClaim with the data, mounted by workers and evaluators at /data "
+                       "($CATCHMENT_DATA). Not needed for generated data.");
   flags->AddString("storage_class", "NAME", &site->storage_class,
                    head +
-                       "The storage class of the volume for results, which all servers write to: "
-                       "one that offers ReadWriteMany. Default: the cluster's.");
-  flags->AddSwitch(
-      "one_node", &site->one_node,
-      head +
-          "The cluster has one node, as kind and minikube have: the volume is ReadWriteOnce, Pods "
-          "request a tenth of a core, and an image of the node is not pulled.");
+                       "Storage class of the volume for results, which all servers write to; it must support "
+                       "ReadWriteMany. Default: the cluster's.");
+  flags->AddSwitch("one_node", &site->one_node,
+                   head +
+                       "For clusters of one node, such as kind and minikube: the volume is ReadWriteOnce, "
+                       "Pods request a tenth of a core, and an image that the node has is not pulled.");
   flags->AddString("tls_secret", "NAME", &site->tls_secret,
                    head +
-                       "Mutual TLS with the files of deploy/make_certs.sh in this Secret. Without it and "
-                       "--cert_manager, connections are in clear text, and only the NetworkPolicy keeps "
-                       "others out.");
-  flags->AddSwitch("cert_manager", &site->cert_manager,
-                   head +
-                       "Mutual TLS with certificates that cert-manager, which must be installed, makes and "
-                       "renews.");
+                       "Mutual TLS with the files of deploy/make_certs.sh in this Secret. Without it or "
+                       "--cert_manager, connections are in clear text, protected only by the NetworkPolicy.");
+  flags->AddSwitch(
+      "cert_manager", &site->cert_manager,
+      head + "Mutual TLS with certificates made and renewed by cert-manager, which must be installed.");
 }
 
 std::vector<std::pair<std::string, std::string>> GivenFlags(const KubernetesSite& site) {
@@ -455,14 +451,14 @@ std::vector<std::pair<std::string, std::string>> GivenFlags(const KubernetesSite
 absl::Status CheckSite(const KubernetesSite& site) {
   if (site.image.empty()) {
     return Refuse(
-        "--image=IMAGE is required: the image that Pods run, such as registry.example/catchment:0.1.0; "
-        "deploy/container/Dockerfile of a bundle makes it");
+        "--image=IMAGE is required: the image of all Pods, such as registry.example/catchment:0.1.0; build "
+        "it with deploy/container/Dockerfile of a bundle");
   }
   if (!std::all_of(site.image.begin(), site.image.end(), absl::ascii_isgraph)) {
     return Refuse(absl::StrCat("--image=", site.image, ": an image has no spaces in its name"));
   }
   if (site.cert_manager && !site.tls_secret.empty()) {
-    return Refuse("--tls_secret and --cert_manager exclude each other: give one of them");
+    return Refuse("--tls_secret and --cert_manager are mutually exclusive: give one of them");
   }
   for (const auto& [flag, name] : GivenFlags(site)) {
     if (flag == "image") continue;

@@ -64,7 +64,7 @@ std::string NotReached(const std::vector<const Standing*>& standings) {
 // Returns the sentence about real targets, which have no accuracy.
 std::string LowestLoss(const Standing& best) {
   return absl::StrCat(best.algorithm, " had the lowest test loss at the end, ",
-                      NumberWithSpread(SpreadOf(best.losses)), ". Real targets have no accuracy to compare.");
+                      NumberWithSpread(SpreadOf(best.losses)), ". Accuracy is not defined for real targets.");
 }
 
 std::string Fastest(const std::vector<const Standing*>& standings) {
@@ -76,13 +76,13 @@ std::string Fastest(const std::vector<const Standing*>& standings) {
     if (SpreadOf(standing->throughputs).mean > SpreadOf(best->throughputs).mean) best = standing;
   }
   return absl::StrCat(best->algorithm, " trained the most samples a second, ",
-                      CountWithSpread(SpreadOf(best->throughputs)), ". There are no test scores to compare.");
+                      CountWithSpread(SpreadOf(best->throughputs)), ". No run has test scores.");
 }
 
 // Returns the answer without the sentence about learning rates.
 std::string Finding(const Comparison& comparison, const Findings& findings) {
   const std::vector<const Standing*> standings = findings.With(findings.workers);
-  if (standings.empty()) return "No run with the most workers is done.";
+  if (standings.empty()) return "No run with the most workers has finished.";
   const std::string setting = Setting(comparison, findings.workers);
   if (findings.target <= 0) return absl::StrCat(setting, ": ", Fastest(standings));
   const std::string target = absl::StrFormat("%.1f %% %s", 100 * findings.target,
@@ -158,7 +158,7 @@ std::string WhereSynchronousWins(const Findings& findings) {
   if (findings.duels.empty()) return "";
   const bool has_interval = std::any_of(findings.duels.begin(), findings.duels.end(),
                                         [](const Duel& duel) { return duel.ratio.has_interval; });
-  if (!has_interval) return "One seed does not show where waiting for all workers wins by more than noise.";
+  if (!has_interval) return "One seed cannot show whether waiting for all workers wins by more than noise.";
   return absl::StrCat("By more than noise, waiting for all workers wins in: ", list(true),
                       ". Not waiting wins in: ", list(false), ".");
 }

@@ -37,15 +37,15 @@ std::string HowItIsDecided(const Comparison& comparison, const Findings& finding
                                   : "The target is the highest multiple of 0.5 % that at least half of the "
                                     "algorithms reach in every "
                                     "run with the most workers. ";
-    absl::StrAppend(&words, "A run reaches it where the straight line between two scores crosses it. ");
+    absl::StrAppend(&words, "The time at which a run reaches it is interpolated linearly between scores. ");
   }
   if (comparison.seeds == 1) return HtmlParagraph(words + "One seed cannot tell a difference from noise.");
-  absl::StrAppend(&words,
-                  "A difference is called more than noise when the 95 % interval of the ratio, seed by seed "
-                  "(paired t-test on the logarithms), leaves 1 out. The two are the best of their kind in "
-                  "these same runs, so the "
-                  "level is corrected by the number of pairs that they were chosen from (Bonferroni). In "
-                  "brackets: the lowest and the highest seed.");
+  absl::StrAppend(
+      &words,
+      "A difference is called more than noise when the 95 % confidence interval of the ratio, seed by seed "
+      "(paired t-test on the logarithms), leaves 1 out. The two are the best of their kinds in the same "
+      "runs, so the level is corrected for the number of pairs that they were chosen from (Bonferroni). In "
+      "brackets: the lowest and the highest seed.");
   return HtmlParagraph(words);
 }
 
@@ -72,7 +72,7 @@ std::string AccuracySection(const Comparison& comparison, const Findings& findin
   return absl::StrCat(
       Section("Accuracy"), pictures,
       HtmlParagraph(absl::StrFormat("Lines: means over seeds; bands: from the lowest to the highest "
-                                    "seed. What is below %.0f %% is cut off.",
+                                    "seed. Values below %.0f %% are cut off.",
                                     100 * LowestShown(comparison, findings))));
 }
 
@@ -98,10 +98,10 @@ std::string DuelTable(const Findings& findings) {
 
 std::string SynchronousSection(const Findings& findings) {
   if (findings.duels.empty()) return "";
-  return absl::StrCat(
-      Section("Where synchronous wins"), HtmlParagraph(WhereSynchronousWins(findings)), DuelTable(findings),
-      HtmlParagraph("Ratio: waiting over not waiting, with its 95 % interval; below 1, waiting is "
-                    "better. Lower is better in all measures."));
+  return absl::StrCat(Section("Where synchronous wins"), HtmlParagraph(WhereSynchronousWins(findings)),
+                      DuelTable(findings),
+                      HtmlParagraph("Ratio: waiting over not waiting, with its 95 % confidence interval; "
+                                    "below 1, waiting is better. Lower is better in all measures."));
 }
 
 // Returns the accuracy or, if `scored` is false, the loss.
@@ -177,14 +177,12 @@ std::string SearchSection(const Comparison& comparison) {
   return absl::StrCat(
       found,
       HtmlParagraph(absl::StrCat(
-          "The learning rate and the momentum of each row were found by successive halving (Jamieson and "
+          "Successive halving found the learning rate and the momentum of each row (Jamieson and "
           "Talwalkar 2016, arXiv:1502.07943): trials train with a small share of the budget, a constant "
-          "learning "
-          "rate and seed ",
+          "learning rate and seed ",
           comparison.searched.front().run.seed,
-          ", which is not among those of the runs above; a third of them, the best, train anew with three "
-          "times the "
-          "share. The cost is that of all trials, in runs of the whole budget.")),
+          ", which no run above uses; the best third start over with three times the share. The cost is that "
+          "of all trials, in units of full runs.")),
       "<details><summary>All trials</summary>\n", HtmlTable(rows, 2), "</details>\n");
 }
 
@@ -212,12 +210,11 @@ std::string LeftOutTable(const Comparison& comparison) {
 std::string MomentumSection(const Comparison& comparison) {
   return absl::StrCat(
       Section("Momentum"),
-      HtmlFigure(
-          {MomentumBars(comparison)},
-          "Implicit: staleness / (1 + staleness), from the measured mean; asynchrony adds it in the model of "
-          "Mitliagkas et al. 2016 (arXiv:1605.09774). If a compensation lowers the given momentum as "
-          "staleness rises, the one for that mean is shown. The model only applies to gradients that are "
-          "applied as they arrive."));
+      HtmlFigure({MomentumBars(comparison)},
+                 "Implicit: the momentum that asynchrony adds in the model of Mitliagkas et al. 2016 "
+                 "(arXiv:1605.09774), staleness / (1 + staleness) at the measured mean. If a compensation "
+                 "lowers the given momentum as staleness rises, its value at that mean is shown. The model "
+                 "applies only to gradients that are applied as they arrive."));
 }
 
 std::string MachineTable(const Comparison& comparison) {
@@ -238,9 +235,8 @@ std::string MachineTable(const Comparison& comparison) {
 std::string RepeatSection(const Comparison& comparison) {
   return absl::StrCat(Section("How to repeat it"), HtmlCommand(comparison.command), MachineTable(comparison),
                       SettingsTable(comparison), LeftOutTable(comparison), RunsTable(comparison),
-                      HtmlParagraph("The job of the first run, with all defaults; the others differ in "
-                                    "algorithm, workers and seed, and "
-                                    "are in the directories of their results."),
+                      HtmlParagraph("The job of the first run, with all defaults. The others differ in "
+                                    "algorithm, workers and seed; their result directories contain them."),
                       "<pre class=\"job\">", EscapeXml(comparison.job), "</pre>\n");
 }
 
@@ -259,16 +255,13 @@ std::string ReportPage(const Comparison& comparison, const Findings& findings) {
           HtmlFigure({Throughput(comparison, findings), SpeedUp(comparison, findings)},
                      "Means over seeds; bands: from the lowest to the highest."),
           Section("Staleness"),
-          HtmlFigure(
-              {StalenessDistributions(comparison)},
-              "Each distribution is drawn to the height of its largest share, which is written on it."),
+          HtmlFigure({StalenessDistributions(comparison)},
+                     "Each distribution is scaled to its largest share, which is printed on it."),
           Section("Where the workers' time went"),
           HtmlFigure(
               {WorkersTime(comparison)},
               "Sending: until the last part of a contribution has been sent. Waiting for weights includes "
-              "waiting for slower workers, if the algorithm does. The sleep of an emulated straggler counts "
-              "as "
-              "computing."),
+              "any waiting for slower workers. The sleep of an emulated straggler counts as computing."),
           Section("Bytes on the wire"), HtmlFigure({BytesOnTheWire(comparison)}, ""),
           MomentumSection(comparison), SearchSection(comparison), RepeatSection(comparison)));
 }

@@ -200,7 +200,7 @@ absl::StatusOr<NetworkModel> RecordedNetwork(const std::string& directory) {
   if (!run.ok()) return run.status();
   if (IsSynchronous(run->job.algorithm().consistency())) {
     return absl::InvalidArgumentError(absl::StrCat("--from=", directory,
-                                                   ": the run is synchronous, so its round trips contain "
+                                                   ": the run is synchronous, so its round trips include "
                                                    "waiting for other workers; give --network, such "
                                                    "as --network=10Gbit:50us"));
   }

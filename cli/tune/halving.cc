@@ -53,13 +53,12 @@ absl::Status Refuse(const std::string& reason) { return absl::InvalidArgumentErr
 
 absl::Status CheckRange(const SearchDimension& dimension) {
   if (!std::isfinite(dimension.low) || !std::isfinite(dimension.high) || dimension.low >= dimension.high) {
-    return Refuse(
-        absl::StrCat(dimension.path, " has an empty range; the first number must be the smaller one"));
+    return Refuse(absl::StrCat(dimension.path, " has an empty range; the first number must be smaller"));
   }
   if (!dimension.logarithmic || dimension.low > 0) return absl::OkStatus();
-  return Refuse(absl::StrCat(dimension.path,
-                             " has a range by ratios that does not begin above 0; leave out log:, or "
-                             "begin above 0"));
+  return Refuse(
+      absl::StrCat(dimension.path,
+                   " has a logarithmic range that does not start above 0; leave out log:, or start above 0"));
 }
 
 }  // namespace
@@ -173,7 +172,7 @@ absl::StatusOr<SearchDimension> ParseDimension(const std::string& text) {
   if (dimension.logarithmic) return Refuse("takes two numbers after log:, such as log:0.001..1");
   dimension.choices = SplitChoices(std::string(values));
   for (const std::string& choice : dimension.choices) {
-    if (choice.empty()) return Refuse("has a value that is empty; separate values by single commas");
+    if (choice.empty()) return Refuse("has an empty value; separate values by single commas");
     if (std::count(dimension.choices.begin(), dimension.choices.end(), choice) > 1)
       return Refuse(absl::StrCat("lists ", choice, " twice"));
   }

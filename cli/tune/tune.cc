@@ -159,7 +159,7 @@ absl::Status WriteResult(const TuneOptions& options, const TuneResult& result, c
   }
   if (failed == 0) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      Plural(failed, "run"), " failed, and the search went on without; the same command repeats them"));
+      Plural(failed, "run"), " failed and were left out of the search; the same command repeats them"));
 }
 
 absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
@@ -214,8 +214,7 @@ absl::StatusOr<int> RunTune(TuneOptions options, const Streams& streams) {
   absl::StatusOr<std::vector<SearchResult>> found =
       RunSearches({search}, *directory, launcher.get(), streams, &signal);
   if (signal != 0) {
-    *streams.err
-        << "catchment tune: interrupted; the same command continues with the runs that are missing\n";
+    *streams.err << "catchment tune: interrupted; the same command continues with the missing runs\n";
     return kExitSignal + signal;
   }
   if (!found.ok()) return found.status();

@@ -8,9 +8,9 @@ namespace {
 constexpr char kUsage[] = R"(catchment tune JOB --over=PATH=RANGE [--over=...] --out=DIR [flags]
 
 Searches for the values of fields with the best test accuracy by successive halving: all trials train with a small share of
-the budget, a third of them, the best, anew with three times that share, and so on to the whole budget. Writes report.html,
-report.json and best.textproto, the job file with the values found, to DIR. After an interruption, the same command carries
-out only the runs that are missing.
+the budget, then the best third start over with three times that share, and so on up to the whole budget. Writes
+report.html, report.json and best.textproto, the job file with the values found, to DIR. After an interruption, the same
+command executes only the missing runs.
 
 Examples:
   catchment tune examples/mnist_mlp.textproto --over=optimizer.learning_rate=log:0.001..1 \
@@ -20,7 +20,7 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-Exit code: 0: all runs are done or diverged; 1: a run failed, or no trial has a result; 2: wrong command line;
+Exit code: 0: every run finished or diverged; 1: a run failed, or no trial has a result; 2: wrong command line;
 128 + N: signal N ended it.
 docs/tune.md explains the search, the report and the keys of report.json.
 )";
@@ -52,11 +52,11 @@ absl::Status Check(const TuneOptions& o) {
     for (size_t j = 0; j < i; ++j) {
       if (o.over[i].path != o.over[j].path) continue;
       return Refuse(absl::StrCat("--over=", o.over_texts[i], ": ", o.over[i].path,
-                                 " has a range already; leave one of them out"));
+                                 " already has a range; leave one of them out"));
     }
     if (o.over[i].path == "workers" || o.over[i].path == "seed") {
       return Refuse(absl::StrCat("--over=", o.over_texts[i], ": ", o.over[i].path,
-                                 " is the same in all trials; `catchment compare` has several"));
+                                 " is the same in all trials; use `catchment compare` for several"));
     }
   }
   if (const std::string flag = ModelFlag(o.runs); !o.simulate && !flag.empty())
@@ -64,10 +64,11 @@ absl::Status Check(const TuneOptions& o) {
   if (absl::Status status = CheckPlanFlags(o.runs.plan); !status.ok()) return status;
   if (!o.simulate) return CheckLaunchFlags(o.runs.plan);
   if (o.runs.plan.launcher != LauncherKind::kLocal)
-    return Refuse("--launcher: simulated runs are on this machine; leave it out, or --simulate");
+    return Refuse("--launcher: simulated runs use this machine; leave out --launcher or --simulate");
   if (!o.runs.plan.program.empty())
     return Refuse(
-        "--program: a simulation computes the gradients of the job's layers; leave out one of them");
+        "--program: a simulation computes the gradients of the job's layers; leave out --program or "
+        "--simulate");
   return absl::OkStatus();
 }
 
@@ -88,15 +89,14 @@ CommandLine TuneCommandLine(TuneOptions* o) {
         o->over_texts.push_back(text);
         return absl::OkStatus();
       },
-      "Searches over a field of the job, named as for --set: in a range by ratios or by differences, or "
-      "among "
-      "values. May be repeated.");
+      "Searches over a field of the job, named as for --set: over a logarithmic or linear range, or a list "
+      "of values. May be repeated.");
   flags.AddInt("trials", "N", 2, &o->trials, "Trials of the first rung. Default 27.");
   flags.AddInt("workers", "N", 1, &o->workers, "Workers of every run. Default: the job's.");
   AddRunFlags(&o->runs.plan, &flags);
   AddLaunchFlags(&o->runs.plan, &flags);
   flags.AddSwitch("simulate", &o->simulate,
-                  "Simulates the runs, as `catchment simulate` does, which the flags below are for.");
+                  "Simulates the runs, as `catchment simulate` does, with the flags below.");
   AddModelFlags(&o->runs, &flags);
   line.check = [o] { return Check(*o); };
   return line;

@@ -199,19 +199,16 @@ std::string TunePage(const TuneResult& result) {
   const std::string title = absl::StrCat("Search: ", result.job_name);
   const std::string simulated =
       result.simulated.empty() ? "" : HtmlParagraph(absl::StrCat("Simulated: ", result.simulated, "."));
-  return HtmlPage(
-      title,
-      absl::StrCat(
-          "<h1>", EscapeXml(title), "</h1>\n<p class=\"answer\">", EscapeXml(AnswerOf(result)), "</p>\n",
-          simulated,
-          HtmlParagraph("In each rung the trials train anew with a larger share of the budget; the best "
-                        "third of them goes on to the next."),
-          "<h2>Halving</h2>\n", HtmlFigure({HalvingChart(result)}, ""), "<h2>Trials</h2>\n",
-          TrialsTable(result), "<h2>Importance</h2>\n",
-          HtmlParagraph("The share of the variance between the trials of the first rung that each field "
-                        "explains by itself."),
-          ImportanceTable(result), Reasons(result), "<h2>How to repeat it</h2>\n",
-          HtmlCommand(result.command)));
+  return HtmlPage(title, absl::StrCat("<h1>", EscapeXml(title), "</h1>\n<p class=\"answer\">",
+                                      EscapeXml(AnswerOf(result)), "</p>\n", simulated,
+                                      HtmlParagraph("In each rung the trials start over with a larger share "
+                                                    "of the budget; the best third continue in the next."),
+                                      "<h2>Halving</h2>\n", HtmlFigure({HalvingChart(result)}, ""),
+                                      "<h2>Trials</h2>\n", TrialsTable(result), "<h2>Importance</h2>\n",
+                                      HtmlParagraph("The share of the variance between the trials of the "
+                                                    "first rung that each field explains on its own."),
+                                      ImportanceTable(result), Reasons(result), "<h2>How to repeat it</h2>\n",
+                                      HtmlCommand(result.command)));
 }
 
 }  // namespace catchment

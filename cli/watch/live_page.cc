@@ -80,7 +80,7 @@ async function update() {
     note.textContent = "";
     if (document.getElementById("ended") && "$end") { location.replace("$end"); return; }
   } catch (error) {
-    note.textContent = "`catchment watch` does not answer: start it again to see more.";
+    note.textContent = "`catchment watch` does not answer: restart it to see more.";
   }
   setTimeout(update, 1000);
 }

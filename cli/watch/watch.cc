@@ -40,8 +40,8 @@ constexpr char kPolicy[] =
 constexpr char kUsage[] = R"(catchment watch HOST:PORT|DIR [flags]
 
 Shows a running job in a web page on this machine: accuracy, loss, rate and staleness over time, each worker and server, the
-last events, and advice. With DIR, the --out of a run, it begins with what the run has measured so far, and shows the report
-when the job has ended. It changes nothing. HOST:PORT is the server with index 0. Default: $CATCHMENT_MASTER.
+last events, and advice. With DIR, the --out of a run, the curves include all earlier measurements, and the page becomes the
+report when the job has ended. It changes nothing. HOST:PORT is the server with index 0. Default: $CATCHMENT_MASTER.
 
 Examples:
   catchment watch out
@@ -50,8 +50,8 @@ Examples:
 )";
 
 constexpr char kNotes[] = R"(
-The printed address has a token, without which the page is not shown. Ctrl-C ends the command; the job goes on.
-Exit code: 0: ended by the user; 1: it cannot listen; 2: wrong command line; 3: no master could be reached.
+The page requires the token in the printed address. Ctrl-C ends the command; the job continues.
+Exit code: 0: the user ended it; 1: it cannot listen; 2: wrong command line; 3: no master could be reached.
 )";
 
 struct Options {
@@ -62,7 +62,7 @@ struct Options {
 CommandLine MakeCommandLine(Options* o) {
   CommandLine line{.name = "catchment watch", .usage = kUsage, .notes = kNotes};
   line.flags.AddInt("port", "PORT", 0, &o->port,
-                    "The port of the page, on 127.0.0.1. 0: a free one. Default 8080.");
+                    "Port of the page, on 127.0.0.1. 0 chooses a free one. Default 8080.");
   AddMasterFlags(&o->master, &line);
   line.check = [o] { return CheckMasterFlags(&o->master); };
   return line;
@@ -122,7 +122,7 @@ class Pages {
     if (request.get_param_value("token") != token_) {
       response->status = 403;
       response->set_content(
-          "This page needs the whole address that `catchment watch` has printed, with its token.\n",
+          "Open this page by the whole address that `catchment watch` printed, with its token.\n",
           "text/plain; charset=utf-8");
       return;
     }

@@ -50,7 +50,7 @@ TEST_F(ExamplesTest, KeepsFilesThatDiffer) {
   std::filesystem::create_directories(directory_);
   std::ofstream(directory_ + "/mnist_mlp.textproto") << "epochs: 1";
   EXPECT_EQ(Run({directory_}), kExitFailed);
-  EXPECT_THAT(err_.str(), HasSubstr(directory_ + "/mnist_mlp.textproto exists, with another content"));
+  EXPECT_THAT(err_.str(), HasSubstr(directory_ + "/mnist_mlp.textproto exists with different content"));
   EXPECT_EQ(*ReadTextFile(directory_ + "/mnist_mlp.textproto"), "epochs: 1");
   EXPECT_FALSE(std::filesystem::exists(directory_ + "/fetch_mnist.sh"));
 }

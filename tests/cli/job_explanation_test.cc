@@ -375,7 +375,7 @@ TEST(ExplainComputationTest, DescribesTheRounding) {
   EXPECT_THAT(ExplainComputation(Facts({})),
               AllOf(HasSubstr("computation { precision: FLOAT32 }"), HasSubstr("Everything is float32.")));
   EXPECT_THAT(ExplainComputation(Facts({"computation.precision=BFLOAT16"})),
-              HasSubstr("rounds factors to 8 significant bits; sums and all else are float32."));
+              HasSubstr("rounds factors to 8 significant bits; sums and everything else are float32."));
   EXPECT_THAT(ExplainComputation(Facts({"computation.precision=FLOAT16"})),
               HasSubstr("The loss is multiplied by 65,536 at first"));
 }

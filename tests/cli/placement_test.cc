@@ -106,7 +106,7 @@ TEST(ExplainPlacement, SaysThatTensorsStayWhole) {
   const std::string text = ExplainPlacement(Facts(3, {"optimizer.kind=LARS"}));
   EXPECT_THAT(
       text,
-      AllOf(HasSubstr("each whole, in parts as even as that allows"),
+      AllOf(HasSubstr("each as a whole, in parts that are as even as possible"),
             HasSubstr("No tensor is split between servers."),
             HasSubstr("because tensors stay whole,\n  and the largest, dense1.weight, has 98.31 % of the"),
             Not(HasSubstr("multiples of 16"))))

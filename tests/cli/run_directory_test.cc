@@ -78,13 +78,13 @@ TEST_F(RunDirectoryTest, AFinishedRunIsNotOverwrittenUnasked) {
   Put("summary.json", "{\"phase\": \"DONE\"}");
   Put("model.safetensors", "precious");
   EXPECT_THAT(Error(StartMode::kFresh),
-              HasSubstr("holds the result of a finished run: continue with --resume"));
+              HasSubstr("contains the result of a finished run: continue with --resume"));
   EXPECT_TRUE(Has("model.safetensors"));
 }
 
 TEST_F(RunDirectoryTest, CheckpointsAreNotOverwrittenUnasked) {
   Put("checkpoints/checkpoint-1/manifest.textproto", "");
-  EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("holds the checkpoints of an unfinished run"));
+  EXPECT_THAT(Error(StartMode::kFresh), HasSubstr("contains the checkpoints of an unfinished run"));
   EXPECT_TRUE(Has("checkpoints/checkpoint-1/manifest.textproto"));
 }
 

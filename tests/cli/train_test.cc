@@ -232,7 +232,7 @@ TEST_F(TrainTest, WorkersThatAllLeaveAnUnfinishedJobEndIt) {
   Worker("exit 0");
   bounds_.orphan = 0.05;
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), HasSubstr("no worker runs, and the job is not done"));
+  EXPECT_THAT(err_.str(), HasSubstr("no worker is running, but the job is not finished"));
 }
 
 TEST_F(TrainTest, ALostServerEndsTheJob) {
@@ -316,10 +316,9 @@ TEST_F(TrainTest, ALostEvaluatorIsStartedAgainTwiceAndTrainingGoesOn) {
       "wait_gone $(tail -n 1 $OUT/starts); wait_asked; touch $OUT/finish");
   EXPECT_EQ(Train(), 1) << out_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("evaluator (pid"), HasSubstr("started the evaluator again"),
-                                HasSubstr("the evaluator is not started again"), HasSubstr("DONE")));
-  EXPECT_THAT(
-      err_.str(),
-      HasSubstr("the job's results are kept, but the evaluator failed, so that scores may be missing"));
+                                HasSubstr("the evaluator is not restarted"), HasSubstr("DONE")));
+  EXPECT_THAT(err_.str(),
+              HasSubstr("the job's results are kept, but the evaluator failed, so scores may be missing"));
 }
 
 TEST_F(TrainTest, AnEvaluatorThatRecoversDoesNoHarm) {
@@ -392,7 +391,8 @@ TEST_F(TrainTest, ATargetWithoutAnEvaluatorIsRefusedBeforeAnythingIsTouched) {
 TEST_F(TrainTest, AFinishedRunIsLeftAlone) {
   EXPECT_EQ(Train(), 0) << err_.str();
   EXPECT_EQ(Train(), 1);
-  EXPECT_THAT(err_.str(), AllOf(HasSubstr("holds the result of a finished run"), HasSubstr("--overwrite")));
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("contains the result of a finished run"), HasSubstr("--overwrite")));
 }
 
 TEST_F(TrainTest, ResumingTakesTheRunsOwnJob) {
@@ -420,7 +420,7 @@ TEST_F(TrainTest, TheSameCommandWithResumeAutoBeginsContinuesAndKeepsTheResult) 
   EXPECT_THAT(out_.str(), HasSubstr("resuming mnist_mlp"));
   EXPECT_TRUE(fs::exists(summary));
   EXPECT_EQ(Train(), 0) << err_.str();
-  EXPECT_THAT(err_.str(), HasSubstr("holds the result of this job, which is done"));
+  EXPECT_THAT(err_.str(), HasSubstr("contains the result of this finished job"));
 }
 
 TEST_F(TrainTest, ResumingInANewDirectorySaysThatThereIsNoRun) {
@@ -447,7 +447,7 @@ TEST_F(TrainTest, ResumingAFinishedRunKeepsItsResult) {
   EXPECT_EQ(Train(), 0) << err_.str();
   options_.resume = AutoSwitch::kOn;
   EXPECT_EQ(Train(), 0) << err_.str();
-  EXPECT_THAT(err_.str(), HasSubstr("holds the result of this job, which is done"));
+  EXPECT_THAT(err_.str(), HasSubstr("contains the result of this finished job"));
   EXPECT_TRUE(fs::exists(options_.out + "/summary.json"));
 }
 

@@ -141,7 +141,7 @@ TEST(StopCommandTest, TheDirectoryOfARunIsAsGoodAsItsAddress) {
   TestCluster cluster({SmallJob("downpour", "workers: 2 epochs: 1000000"), /*servers=*/2});
   const Finished before = RunToEnd(Command(TestDirectory(), {}));
   EXPECT_EQ(before.end.exit_code, 3);
-  EXPECT_THAT(before.output, HasSubstr("no master runs with this --out"));
+  EXPECT_THAT(before.output, HasSubstr("no master uses this --out"));
   ASSERT_TRUE(cluster.Start(2));
   ASSERT_TRUE(cluster.AwaitTrained(4000));
   const Finished running = RunToEnd(Command(cluster.out_dir(), {"--json"}));
@@ -162,7 +162,7 @@ TEST(StopCommandTest, TheDirectoryOfARunIsAsGoodAsItsAddress) {
   EXPECT_THAT(ended.output, HasSubstr("the job has ended: STOPPED, enough of it"));
   const Finished again = Stop(cluster.out_dir());
   EXPECT_EQ(again.end.exit_code, 0);
-  EXPECT_THAT(again.output, HasSubstr("the job has ended already: STOPPED"));
+  EXPECT_THAT(again.output, HasSubstr("the job has already ended: STOPPED"));
 }
 
 TEST(StopCommandTest, NowEndsWithoutWaitingForWorkersAndWithoutACheckpoint) {

@@ -70,5 +70,5 @@ fi
 [[ ! -e $TEST_TMPDIR/none ]] || fail "a directory was made for nothing"
 "$catchment" train examples/mnist_mlp.textproto --program="$program" --out="$TEST_TMPDIR/none" >"$log" 2>&1 &&
   fail "a job with layers was taken"
-grep -q "the program of --program has both; remove them from the job file" "$log" || fail "the conflict is not named"
+grep -q "the program of --program defines both; remove them from the job file" "$log" || fail "the conflict is not named"
 echo PASSED

@@ -192,7 +192,7 @@ END
   kill -KILL "$pid"
   wait "$pid" || true
   timeout 400 "${command[@]}" >"$log" 2>&1 || fail "compare: $(cat "$log")"
-  [[ $(grep -c "is in the cluster already" "$log") -eq 1 ]] || fail "compare does not find the run that it has applied"
+  [[ $(grep -c "is already in the cluster" "$log") -eq 1 ]] || fail "compare does not find the run that it has applied"
   [[ $(grep -c "applied;" "$log") -eq 1 ]] || fail "compare does not apply the other run alone: $(cat "$log")"
   for run in downpour easgd; do
     run=$work/out-compare/runs/$run-2-workers-seed-1

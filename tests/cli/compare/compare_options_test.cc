@@ -60,8 +60,8 @@ TEST(CompareOptions, ListsBudgetsAndStragglers) {
 
 TEST(CompareOptions, RefusesToSetWhatTheComparisonDecides) {
   EXPECT_THAT(Error({"--set=workers=8"}), AllOf(HasSubstr("--set=workers=8"), HasSubstr("--workers=8")));
-  EXPECT_THAT(Error({"--set=checkpoint.every_updates=9"}), HasSubstr("no run writes checkpoints"));
-  EXPECT_THAT(Error({"--set=checkpoint={every_updates: 9}"}), HasSubstr("no run writes checkpoints"));
+  EXPECT_THAT(Error({"--set=checkpoint.every_updates=9"}), HasSubstr("runs write no checkpoints"));
+  EXPECT_THAT(Error({"--set=checkpoint={every_updates: 9}"}), HasSubstr("runs write no checkpoints"));
   EXPECT_THAT(Error({"--set=algorithm.preset=dana"}), HasSubstr("those of --algorithms"));
   EXPECT_EQ(Parsed({"--set=algorithm.preset=sync"}).set.size(), 1u) << "one of them";
 }
@@ -130,7 +130,7 @@ TEST(CompareOptions, ErrorsNameTheFlagAndHowToCorrectIt) {
   EXPECT_THAT(Error({"--budget=epochs:3"}), HasSubstr("takes samples:N or seconds:N"));
   EXPECT_THAT(Error({"--budget=samples:-3"}), HasSubstr("takes samples:N or seconds:N"));
   EXPECT_THAT(Error({"--straggler=1"}), HasSubstr("takes WORKER:TIMES"));
-  EXPECT_THAT(Error({"--straggler=4:2x"}), HasSubstr("no run has a worker 4: they count from 0"));
+  EXPECT_THAT(Error({"--straggler=4:2x"}), HasSubstr("no run has a worker 4: workers are numbered from 0"));
   EXPECT_THAT(Error({"--target=97"}), HasSubstr("above 0 and below 1"));
   EXPECT_THAT(std::string(Parse({"job", "--out=out"}).status().message()),
               HasSubstr("--algorithms=A,B,... is required"));

@@ -183,7 +183,7 @@ TEST(PlanSearches, NoneIfThereIsNothingToFind) {
   options.search = SearchKind::kHalving;
   options.set = {"optimizer.learning_rate=0.125"};
   EXPECT_EQ(Searches(options, Given(options.set))[0].trials.size(), 2u) << "momentum alone";
-  EXPECT_THAT(UntunedRates(options, Given(options.set)), HasSubstr("that of --set, not tuned"));
+  EXPECT_THAT(UntunedRates(options, Given(options.set)), HasSubstr("comes from --set and was not tuned"));
   options.set.push_back("optimizer.momentum=0.5");
   EXPECT_TRUE(Searches(options, Given(options.set)).empty());
 }

@@ -154,7 +154,7 @@ TEST_F(CompareTest, ASignalEndsItInOrderAndItGoesOnLater) {
   Worker("case $RUN in */sync-1-workers-seed-2) kill -INT $PPID; exec sleep 1000;; esac; touch $RUN/finish");
   bounds_.end = 0.2;  // nothing tells this worker to end
   EXPECT_EQ(Compare(), 128 + SIGINT);
-  EXPECT_THAT(err_.str(), HasSubstr("the same command continues with the runs that are missing"));
+  EXPECT_THAT(err_.str(), HasSubstr("the same command continues with the missing runs"));
   EXPECT_FALSE(fs::exists(options_.out + "/report.json")) << "a report of a part";
   bounds_.end = TrainBounds().end;
   Worker("touch $RUN/finish");
@@ -205,7 +205,7 @@ TEST_F(CompareTest, TrialsThatFailLoseAndIfAllDoTheRateIsThePresets) {
 TEST_F(CompareTest, WithoutASearchTheAnswersFirstSentenceSaysSo) {
   EXPECT_EQ(Compare(), 0) << err_.str();
   EXPECT_THAT(Report()["answer"]["sentence"].get<std::string>(),
-              ::testing::StartsWith("Learning rates are those of the job and the presets, not tuned"));
+              ::testing::StartsWith("Learning rates come from the job and the presets and were not tuned"));
   EXPECT_EQ(Report()["search"].size(), 0u);
   EXPECT_TRUE(Report()["standings"][0]["search_cost"].is_null());
 }

@@ -158,7 +158,7 @@ TEST_F(KubectlLauncherTest, ASignalLeavesTheRunAndTheSameCommandFindsIt) {
   Kubectl(kDone);
   EXPECT_TRUE(Launch().ok());
   EXPECT_THAT(out_.str(),
-              AllOf(HasSubstr("sync, 2 workers, seed 1: is in the cluster already"), HasSubstr("[2/2]")));
+              AllOf(HasSubstr("sync, 2 workers, seed 1: is already in the cluster"), HasSubstr("[2/2]")));
   EXPECT_THAT(Read("calls"), AllOf(Not(HasSubstr("apply -k sync")), HasSubstr("apply -k downpour")));
 }
 

@@ -112,7 +112,7 @@ TEST_F(ReportRunsTest, ARunThatFailedIsListedWithItsReason) {
   EXPECT_EQ(Report({done, failed}), 0) << err_.str();
   EXPECT_THAT(*ReadTextFile(root_ + "/report/report.html"), HasSubstr("not done: FAILED"));
   EXPECT_EQ(Report({failed}), kExitFailed);
-  EXPECT_THAT(err_.str(), HasSubstr("no run is done"));
+  EXPECT_THAT(err_.str(), HasSubstr("no run has finished"));
 }
 
 TEST_F(ReportRunsTest, RefusesWhatIsNoRunAndWhatCannotBeCompared) {

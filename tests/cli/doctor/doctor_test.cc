@@ -146,7 +146,7 @@ TEST_F(DoctorTest, AddressInANetworkNeedsCertificates) {
 TEST_F(DoctorTest, DirectoryWithoutAMasterFails) {
   Examination found = Examine({folder_});
   EXPECT_EQ(found.verdict("ports"), "fail");
-  EXPECT_THAT(found.text("ports"), HasSubstr("no master runs with this --out"));
+  EXPECT_THAT(found.text("ports"), HasSubstr("no master uses this --out"));
 }
 
 TEST_F(DoctorTest, CertificatesAreValidUntilTheirFilesAreMixed) {

@@ -151,7 +151,7 @@ TEST(Answer, OneSeedIsNotTakenForMoreThanItIs) {
   Comparison comparison = To96();
   comparison.runs.resize(4);
   EXPECT_THAT(Answer(comparison, Find(comparison)), HasSubstr("one seed cannot show"));
-  EXPECT_THAT(WhereSynchronousWins(Find(comparison)), HasSubstr("One seed does not show"));
+  EXPECT_THAT(WhereSynchronousWins(Find(comparison)), HasSubstr("One seed cannot show"));
 }
 
 TEST(Answer, CloseRunsAreCalledNoise) {

@@ -50,7 +50,7 @@ TEST(ReportPage, ShowsWhatTheSearchesFoundAndAtWhichCost) {
   EXPECT_THAT(Page(comparison), AllOf(HasSubstr("job, preset or --set"), Not(HasSubstr("All trials"))));
   AddSearch(&comparison);
   EXPECT_THAT(Page(comparison), AllOf(HasSubstr("0.90 runs"), HasSubstr("diverged"), HasSubstr("chosen"),
-                                      HasSubstr("30.00 %"), HasSubstr("seed 4, which is not among")));
+                                      HasSubstr("30.00 %"), HasSubstr("seed 4, which no run above uses")));
   comparison.searched.back().chosen = false;
   EXPECT_THAT(Page(comparison), HasSubstr("no trial of the search trained"));
 }

@@ -111,7 +111,7 @@ TEST_F(TuneTest, NamesWhatIsWrong) {
       {{"--over=optimizer.learing_rate=log:0.01..1"}, "learning_rate"},
       {{"--over=batch_size=1.2..1.8"}, "batch_size"},
       {{"--over=algorithm.preset=sync,downpoor", "--trials=2"}, "downpoor"},
-      {{rate, rate}, "has a range already"},
+      {{rate, rate}, "already has a range"},
       {{rate, "--over=workers=1..4"}, "is the same in all trials"},
       {{rate, "--step=constant:50ms"}, "add --simulate"},
       {{rate, "--simulate", "--straggler=5:2x", "--step=constant:1s"}, "no run has a worker 5"},
